@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/pass_times.h"
 
 namespace brigade::gpt {
 namespace {
@@ -100,9 +101,9 @@ void ChromeTrace::WriteMetadata(const Track& track, const char* what, const std:
                           ",\"tid\":", track.thread, ",\"args\":{", argument, "}}"));
 }
 
-ChromeTrace::Track& ChromeTrace::TrackOf(const device::TracedStream& stream) {
-  const std::string context(stream.context);
-  const auto [place, is_new] = tracks_.try_emplace({context, std::string(stream.stream)});
+ChromeTrace::Track& ChromeTrace::TrackOf(absl::string_view context_name, absl::string_view stream) {
+  const std::string context(context_name);
+  const auto [place, is_new] = tracks_.try_emplace({context, std::string(stream)});
   Track& track = place->second;
   if (!is_new) return track;
   const auto [process, is_first] =
@@ -112,11 +113,29 @@ ChromeTrace::Track& ChromeTrace::TrackOf(const device::TracedStream& stream) {
   track.thread = ++tracks_of_[context];
   const auto name = [](absl::string_view of) { return absl::StrCat("\"name\":", Quoted(of)); };
   if (is_first) {
-    WriteMetadata(track, "process_name", name(stream.context));
+    WriteMetadata(track, "process_name", name(context));
     WriteMetadata(track, "process_sort_index", absl::StrCat("\"sort_index\":", track.process));
   }
-  WriteMetadata(track, "thread_name", name(stream.stream));
+  WriteMetadata(track, "thread_name", name(stream));
   return track;
+}
+
+void ChromeTrace::WriteSpan(const Track& track, absl::string_view name, const char* category,
+                            int64_t begin_ns, int64_t end_ns) {
+  WriteEvent(absl::StrCat("{\"name\":", Quoted(name), ",\"cat\":\"", category,
+                          "\",\"ph\":\"X\",\"ts\":", Microseconds(begin_ns),
+                          ",\"dur\":", Microseconds(end_ns - begin_ns), ",\"pid\":", track.process,
+                          ",\"tid\":", track.thread, "}"));
+}
+
+void ChromeTrace::ChangePass(const device::TracedStream& stream, Track& track,
+                             absl::string_view next, int64_t now_ns) {
+  if (!track.pass.empty()) {
+    WriteSpan(TrackOf(stream.context, absl::StrCat(stream.stream, " passes")), track.pass, "pass",
+              track.pass_begin_ns, now_ns);
+  }
+  track.pass = std::string(next);
+  track.pass_begin_ns = now_ns;
 }
 
 absl::Status ChromeTrace::Append(absl::Span<const device::TracedStream> streams) {
@@ -124,22 +143,23 @@ absl::Status ChromeTrace::Append(absl::Span<const device::TracedStream> streams)
     if (shift_ns_ < 0 && !stream.operations.empty()) {
       shift_ns_ = std::max<int64_t>(before_ns_ - stream.operations.front().begin_ns, 0);
     }
-    Track& track = TrackOf(stream);
-    const std::string place =
-        absl::StrCat(",\"pid\":", track.process, ",\"tid\":", track.thread, "}");
+    Track& track = TrackOf(stream.context, stream.stream);
     for (const TracedOperation& operation : stream.operations) {
-      const bool waits = operation.kind == TracedOperation::Kind::kWait;
-      WriteEvent(
-          absl::StrCat("{\"name\":", Quoted(absl::StrCat(waits ? "wait for " : "", operation.name)),
-                       ",\"cat\":\"", waits ? "wait" : "work",
-                       "\",\"ph\":\"X\",\"ts\":", Microseconds(operation.begin_ns + shift_ns_),
-                       ",\"dur\":", Microseconds(operation.end_ns - operation.begin_ns), place));
+      const int64_t begin_ns = operation.begin_ns + shift_ns_;
       track.end_ns = operation.end_ns + shift_ns_;
+      if (const auto pass = PassOfMark(operation.name); pass.has_value()) {
+        ChangePass(stream, track, *pass, begin_ns);
+        continue;
+      }
+      const bool waits = operation.kind == TracedOperation::Kind::kWait;
+      WriteSpan(track, absl::StrCat(waits ? "wait for " : "", operation.name),
+                waits ? "wait" : "work", begin_ns, track.end_ns);
     }
     if (stream.dropped > 0) {
       WriteEvent(absl::StrCat("{\"name\":\"", stream.dropped,
                               " operations dropped\",\"cat\":\"dropped\",\"ph\":\"i\",\"s\":\"t\"",
-                              ",\"ts\":", Microseconds(track.end_ns), place));
+                              ",\"ts\":", Microseconds(track.end_ns), ",\"pid\":", track.process,
+                              ",\"tid\":", track.thread, "}"));
     }
   }
   return status_;

@@ -19,7 +19,9 @@ namespace brigade::gpt {
 // opens: one process for each context, "rank 0", and in it one track for each stream. A context's
 // process has the number that its name ends in, so that the files of several ranks fit together;
 // without one it has a number from a million on. Waits are named "wait for <event>", of category
-// "wait"; a track that lost operations says how many, at the place.
+// "wait"; a track that lost operations says how many, at the place. Where a stream has marks of a
+// pipeline's passes (MarkPass) these are in a track beside it, "compute passes", each from its mark
+// to the next: "F5'", of category "pass".
 //
 // Memory       None that grows with the file. One that was not finished opens as well: the format
 //              allows it to break off.
@@ -51,12 +53,20 @@ class ChromeTrace {
     int thread = 0;
     // The end of the last operation.
     int64_t end_ns = 0;
+    // The pass that has begun; empty: none has.
+    std::string pass = {};
+    int64_t pass_begin_ns = 0;
   };
 
   ChromeTrace(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
 
   absl::Status GoOn();
-  Track& TrackOf(const device::TracedStream& stream);
+  Track& TrackOf(absl::string_view context, absl::string_view stream);
+  // Ends the stream's pass, if it is in one, and begins the next, if it has a name.
+  void ChangePass(const device::TracedStream& stream, Track& track, absl::string_view next,
+                  int64_t now_ns);
+  void WriteSpan(const Track& track, absl::string_view name, const char* category, int64_t begin_ns,
+                 int64_t end_ns);
   void WriteMetadata(const Track& track, const char* what, const std::string& argument);
   void WriteEvent(const std::string& json);
   // If not written, keeps the error of errno.

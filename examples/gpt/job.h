@@ -15,6 +15,7 @@
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/model.h"
+#include "brigade/examples/gpt/model_part.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/time_split.h"
@@ -124,6 +125,19 @@ struct SaveEvent {
 // By parallel::GridGroup; groups that have the communicator of one before have 0.
 using GroupBytes = std::array<int64_t, std::size(parallel::kGridGroups)>;
 
+// Of one chunk of a pipeline's stage.
+struct ChunkSummary {
+  // Its part of the model; empty of a chunk that there is not.
+  StageRange stages = {};
+  // The mean seconds in which passes over a micro-batch computed (ChunkSummaries,
+  // pipeline_report.h). A backward pass that is not split is in the first half.
+  double forward = 0;
+  double backward_input = 0;
+  double backward_weight = 0;
+
+  double seconds() const { return forward + backward_input + backward_weight; }
+};
+
 // What one rank used. Plain bytes: they are gathered from all ranks.
 struct RankSummary {
   // The measured peak, in bytes by purpose.
@@ -155,6 +169,8 @@ struct RankSummary {
   double planned_time_without = 0;
   // Measured, of all passes.
   PassSeconds passes = {};
+  // Of a rank of a pipeline.
+  std::array<ChunkSummary, kMaxChunks> chunks = {};
   // Inputs of blocks that went to the host, or a file, and back in training steps, and in one by
   // the plan.
   recompute::StashMovement stashed = {};

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "brigade/device/threads/thread_pool.h"
 #include "brigade/examples/gpt/time_split.h"
@@ -13,11 +14,19 @@ namespace brigade::gpt {
 namespace {
 
 constexpr absl::string_view kEnd = "end of part";
+constexpr absl::string_view kPass = "pass ";
+constexpr absl::string_view kPassEnd = "end of pass";
 // [PassPart].
-constexpr absl::string_view kMarks[kPassParts] = {
-    "forward ",    "backward ",            "backward input ",   "backward weight ",
-    "recompute ",  "recompute pointwise ", "recompute middle ", "recompute qkv ",
-    "recompute expanded ", "recompute attention "};
+constexpr absl::string_view kMarks[kPassParts] = {"forward ",
+                                                  "backward ",
+                                                  "backward input ",
+                                                  "backward weight ",
+                                                  "recompute ",
+                                                  "recompute pointwise ",
+                                                  "recompute middle ",
+                                                  "recompute qkv ",
+                                                  "recompute expanded ",
+                                                  "recompute attention "};
 
 absl::Status Mark(absl::string_view name, device::Stream& stream) {
   const device::Operation operation = {name};
@@ -43,6 +52,19 @@ absl::Status MarkPart(PassPart part, int stage, device::Stream& stream) {
 }
 
 absl::Status MarkEnd(device::Stream& stream) { return Mark(kEnd, stream); }
+
+absl::Status MarkPass(const parallel::PipelineItem& computation, device::Stream& stream) {
+  return Mark(absl::StrCat(kPass, parallel::ToString(parallel::PipelineSchedule(), computation)),
+              stream);
+}
+
+absl::Status MarkPassEnd(device::Stream& stream) { return Mark(kPassEnd, stream); }
+
+std::optional<absl::string_view> PassOfMark(absl::string_view name) {
+  if (name == kPassEnd) return "";
+  if (!absl::ConsumePrefix(&name, kPass)) return std::nullopt;
+  return name;
+}
 
 double PassSeconds::recompute() const {
   constexpr auto kFirst = static_cast<std::ptrdiff_t>(PassPart::kRecompute);

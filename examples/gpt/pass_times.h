@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/device/tracing/tracer.h"
+#include "brigade/parallel/pipeline/item.h"
 
 namespace brigade::gpt {
 
@@ -40,6 +41,15 @@ inline constexpr int kPassParts = 10;
 absl::Status MarkPart(PassPart part, int stage, device::Stream& stream);
 // From here on it is no part of a pass.
 absl::Status MarkEnd(device::Stream& stream);
+
+// What the stream does from here on, until the next such mark, is this computation of a pipeline's
+// stage: "pass F5'" for the forward pass of micro-batch 5 in chunk 1, as schedules' lists have it
+// (parallel/pipeline/item.h). For those who look at a trace; parts have marks of their own.
+absl::Status MarkPass(const parallel::PipelineItem& computation, device::Stream& stream);
+// From here on it is none.
+absl::Status MarkPassEnd(device::Stream& stream);
+// "F5'" of such a mark, nothing of an end; nullopt of other operations.
+std::optional<absl::string_view> PassOfMark(absl::string_view name);
 
 // Seconds in which operations ran.
 struct PassSeconds {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +11,10 @@
 #include "brigade/device/printable.h"
 #include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/loss_curve.h"
+#include "brigade/examples/gpt/pipeline_report.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/parallel/pipeline/partition.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/plan/memory_model.h"
 
@@ -97,7 +101,13 @@ std::string MemoryOfTier(const char* title, absl::Span<const RankSummary> ranks,
     absl::StrAppend(&text, absl::StrFormat(" %10.3f\n", static_cast<double>(sum) / kMega));
   };
   for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].*measured);
-  line("model", ranks[0].*model);
+  // Stages of a pipeline differ.
+  const bool alike = std::all_of(ranks.begin(), ranks.end(), [&](const RankSummary& each) {
+    return std::equal(std::begin(each.*model), std::end(each.*model), std::begin(ranks[0].*model));
+  });
+  for (size_t r = 0; r < (alike ? 1 : ranks.size()); ++r) {
+    line(alike ? "model" : absl::StrCat("model ", r), ranks[r].*model);
+  }
   return text;
 }
 
@@ -108,7 +118,7 @@ std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
   if (precision::SizeOf(options.dtype) == 2 &&
       options.optimizer.kind != optim::OptimizerKind::kSgd) {
     constexpr const char* kFormulas[] = {"16 Y", "4 Y + 12 Y / N", "2 Y + 14 Y / N", "16 Y / N"};
-    // Of one rank's part of the model.
+    // Of rank 0's part of the model.
     const auto parameters = static_cast<double>(ranks[0].parameters);
     const int64_t replicas = int64_t{job.config.grid.data} * job.config.grid.context;
     absl::StrAppend(
@@ -162,11 +172,18 @@ std::string OffloadReport(const Job& job, absl::Span<const RankSummary> ranks) {
 }
 
 std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
-  const auto padded = static_cast<double>(ranks[0].padded_bytes);
+  const bool one_size = std::all_of(ranks.begin(), ranks.end(), [&](const RankSummary& each) {
+    return each.padded_bytes == ranks[0].padded_bytes;
+  });
+  const auto padded_of = [](const RankSummary& rank) {
+    return static_cast<double>(rank.padded_bytes);
+  };
   std::string text = absl::StrFormat(
-      "\nSent in each step, in MB; Y is %.3f MB of weights with padding\n%8s %12s %12s %12s %14s\n",
-      padded / kMega, "rank", "gradients", "weights", "scalars", "in units of Y");
-  const auto line = [&](const std::string& name, const zero::Traffic& sent, int64_t steps) {
+      "\nSent in each step, in MB; Y is %s of weights with padding\n%8s %12s %12s %12s %14s\n",
+      one_size ? absl::StrFormat("%.3f MB", padded_of(ranks[0]) / kMega) : "a rank's part", "rank",
+      "gradients", "weights", "scalars", "in units of Y");
+  const auto line = [&](const std::string& name, const zero::Traffic& sent, int64_t steps,
+                        double padded) {
     const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
     const auto payload = static_cast<double>(sent.gradients + sent.parameters);
     absl::StrAppend(&text, absl::StrFormat("%8s %12.6f %12.6f %12.6f %14.6f\n", name,
@@ -175,13 +192,17 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
                                            static_cast<double>(sent.scalars) / unit,
                                            payload / (unit / kMega) / padded));
   };
-  for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].traffic, ranks[r].steps);
-  // Ranks send different amounts where the algorithm says so.
-  const bool alike = std::all_of(ranks.begin(), ranks.end(), [&](const RankSummary& each) {
-    return each.traffic_of_step.total() == ranks[0].traffic_of_step.total();
-  });
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    line(absl::StrCat(r), ranks[r].traffic, ranks[r].steps, padded_of(ranks[r]));
+  }
+  // Ranks send different amounts where the algorithm says so, or their stages differ.
+  const bool alike =
+      one_size && std::all_of(ranks.begin(), ranks.end(), [&](const RankSummary& each) {
+        return each.traffic_of_step.total() == ranks[0].traffic_of_step.total();
+      });
   for (size_t r = 0; r < (alike ? 1 : ranks.size()); ++r) {
-    line(alike ? "formula" : absl::StrCat("formula ", r), ranks[r].traffic_of_step, 1);
+    line(alike ? "formula" : absl::StrCat("formula ", r), ranks[r].traffic_of_step, 1,
+         padded_of(ranks[r]));
   }
   const auto count = static_cast<double>(job.config.grid.data * job.config.grid.context);
   const int times = job.config.zero.stage < 3 ? 2 : 3;
@@ -287,12 +308,17 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
   const std::string dropout =
       job.config.dropout > 0 ? absl::StrCat(", dropout ", job.config.dropout) : "";
   const parallel::GridShape& grid = job.config.grid;
+  const std::string pipeline =
+      grid.pipeline == 1 ? ""
+                         : absl::StrCat(" x pipeline ", grid.pipeline, " (",
+                                        parallel::ToString(job.config.schedule), ", parts by ",
+                                        parallel::ToString(job.config.partition), ")");
   const std::string shares =
       grid.data == grid.ranks() && job.model.tensor_shards == 1
           ? ""
           : absl::StrCat(" as tensor ", grid.tensor, " x context ", grid.context,
-                         ShapeOf(job).is_ring() ? " (ring)" : "", " x data ", grid.data, ", ",
-                         Counted(job.model.tensor_shards, "tensor shard"),
+                         ShapeOf(job).is_ring() ? " (ring)" : "", " x data ", grid.data, pipeline,
+                         ", ", Counted(job.model.tensor_shards, "tensor shard"),
                          job.model.sequence_parallel ? ", sequence parallel" : "",
                          job.model.tensor_pieces == 1
                              ? ""
@@ -340,8 +366,8 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
 
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
   return TimeTable(ranks) + MemoryTable(job, ranks) + OffloadReport(job, ranks) +
-         TrafficTable(job, ranks) + GroupTable(job, ranks) + RecomputationReport(job, ranks) +
-         SavesReport(job, ranks);
+         TrafficTable(job, ranks) + GroupTable(job, ranks) + PipelineReport(job, ranks) +
+         RecomputationReport(job, ranks) + SavesReport(job, ranks);
 }
 
 }  // namespace brigade::gpt

@@ -68,6 +68,36 @@ TEST(ChromeTraceTest, WritesATrackForEachStreamOfEachRank) {
                                       happened("adam", "work", 2000.0, 1000.0, 1)));
 }
 
+// Forward passes of micro-batches 0 and 1, of chunks 0 and 1, then a pass that has not ended.
+TEST(ChromeTraceTest, PassesOfAPipelineHaveATrackBesideTheirStream) {
+  const std::string path = PathOf("passes.json");
+  auto trace = ChromeTrace::Create(path).value();
+  ASSERT_OK(trace->Append(std::vector<TracedStream>{{"rank 0",
+                                                     "compute",
+                                                     {{kWork, "pass F0", 1000, 1000},
+                                                      {kWork, "forward 3", 1000, 1000},
+                                                      {kWork, "gemm", 1000, 5000}}}}));
+  ASSERT_OK(trace->Append(std::vector<TracedStream>{{"rank 0",
+                                                     "compute",
+                                                     {{kWork, "gemm", 6000, 7000},
+                                                      {kWork, "pass F1'", 7000, 7000},
+                                                      {kWork, "end of pass", 8000, 8000},
+                                                      {kWork, "end of pass", 8500, 8500},
+                                                      {kWork, "pass B0", 9000, 9000}}}}));
+  ASSERT_OK(trace->Finish());
+  std::vector<std::string> compute, passes;
+  for (const json& event : Read(path)) {
+    if (event["ph"] != "X") continue;
+    (event["tid"] == 1 ? compute : passes)
+        .push_back(event["name"].get<std::string>() + " " + event["cat"].get<std::string>() + " " +
+                   event["ts"].dump() + " " + event["dur"].dump());
+  }
+  EXPECT_THAT(compute,
+              ElementsAre("forward 3 work 1.0 0.0", "gemm work 1.0 4.0", "gemm work 6.0 1.0"));
+  EXPECT_THAT(passes, ElementsAre("F0 pass 1.0 6.0", "F1' pass 7.0 1.0"));
+  EXPECT_THAT(ReadText(path), ::testing::HasSubstr("compute passes"));
+}
+
 TEST(ChromeTraceTest, KeepsAnyNameValid) {
   const std::string path = PathOf("names.json");
   auto trace = ChromeTrace::Create(path).value();

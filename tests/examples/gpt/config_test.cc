@@ -381,8 +381,7 @@ TEST(ConfigTest, ReadsThePipeline) {
                                                  "tied_gradients": "apart"},
                                      "zero_optimization": {"stage": 3})"));
   EXPECT_EQ(grid.grid, (parallel::GridShape{.tensor = 2, .context = 2, .data = 1, .pipeline = 2}));
-  EXPECT_EQ(grid.schedule,
-            (parallel::ScheduleChoice{parallel::ScheduleKind::kInterleaved, 3}));
+  EXPECT_EQ(grid.schedule, (parallel::ScheduleChoice{parallel::ScheduleKind::kInterleaved, 3}));
   EXPECT_EQ(grid.partition, (parallel::PartitionChoice{By::kBoundaries, {0, 3, 6}}));
   EXPECT_EQ(grid.zero.model_ranks, 4);
   EXPECT_EQ(grid.zero.stage, 3);

@@ -72,6 +72,22 @@ TEST(PassTimesTest, WaitsCollectivesAndTheOptimizerAreNoPartOfAPass) {
   EXPECT_THAT(Parts(passes), ElementsAre(ElementsAre(1, 0, 0)));
 }
 
+TEST(PassTimesTest, HalvesOfABackwardPassAndMarksOfPassesStandBesideParts) {
+  PassTimes passes;
+  passes.Add(0, {Work("pass B7'", 0, 0), Work("backward input 0", 0, 0), Work("gemm", 0, 2),
+                 Work("end of part", 2, 2), Work("pass W3", 2, 2), Work("backward weight 0", 2, 2),
+                 Work("gemm", 2, 5), Work("end of pass", 5, 5), Work("gemm", 5, 6)});
+  const std::vector<PassSeconds> stages = passes.Stages();
+  ASSERT_EQ(stages.size(), 1u);
+  EXPECT_EQ(stages[0][PassPart::kBackwardInput], 2);
+  // A pass's end ends no part: MarkEnd does.
+  EXPECT_EQ(stages[0][PassPart::kBackwardWeight], 4);
+  EXPECT_EQ(stages[0].backward(), 6);
+  EXPECT_EQ(PassOfMark("pass B7'"), "B7'");
+  EXPECT_EQ(PassOfMark("end of pass"), "");
+  EXPECT_EQ(PassOfMark("forward 3"), std::nullopt);
+}
+
 TEST(PassTimesTest, WhatHasNoMarksHasNoParts) {
   PassTimes passes;
   passes.Add(0, {Work("gemm", 0, 1), Work("forward", 1, 2), Work("forward x", 2, 3)});
@@ -89,13 +105,16 @@ TEST(PassTimesTest, MarksAreOperationsThatDoNothing) {
   ASSERT_OK(MarkPart(PassPart::kRecompute, 17, *stream));
   ASSERT_OK(MarkPart(PassPart::kRecomputePointwise, 1023, *stream));
   ASSERT_OK(MarkEnd(*stream));
+  ASSERT_OK(MarkPass({parallel::ItemKind::kBackwardWeight, 1, 1048575}, *stream));
+  ASSERT_OK(MarkPassEnd(*stream));
   ASSERT_OK(stream->Synchronize());
   std::vector<std::string> names;
   for (const device::TracedStream& traced : tracer.Take()) {
     for (const TracedOperation& operation : traced.operations) names.emplace_back(operation.name);
   }
-  EXPECT_THAT(names, ElementsAre("forward 0", "backward 1023", "recompute 17",
-                                 "recompute pointwise 1023", "end of part"));
+  EXPECT_THAT(names,
+              ElementsAre("forward 0", "backward 1023", "recompute 17", "recompute pointwise 1023",
+                          "end of part", "pass W1048575'", "end of pass"));
 }
 
 // The marks with work behind them in the trace of a pass by a plan.

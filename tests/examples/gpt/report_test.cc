@@ -2,9 +2,13 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/pipeline_report.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -202,6 +206,172 @@ TEST(ReportTest, WhatIsMadeAgainAndStashedStandsBesideThePlan) {
               ::testing::EndsWith(kept + "Stashed in a file, by way of the host's 1.500 MB: 3.000 "
                                          "MB written and 2.500 MB read back in each step; by the "
                                          "plan 3.000 MB\n"));
+}
+
+// A job of 4 stages and 8 micro-batches on 8 ranks: pairs of data ranks are stages. The steps
+// took kWall seconds each.
+constexpr double kWall = 36;
+Job PipelineJob(const std::string& schedule) {
+  Job job = CreateJob(absl::StrCat(R"({"train_micro_batch_size_per_gpu": 1,
+      "gradient_accumulation_steps": 8, "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+      "pipeline": {"stages": 4}, "brigade": {"partition": "flops", "schedule": ")",
+                                   schedule, "\"}}")
+                          .c_str(),
+                      8);
+  job.model.layers = 4;
+  return job;
+}
+
+// `forward` of each stage, and twice that backward: of the slower of two ranks.
+std::vector<RankSummary> PipelineSummaries(const std::vector<double>& forward, bool splits) {
+  std::vector<RankSummary> ranks;
+  constexpr int kBoundaries[] = {0, 2, 3, 4, 6};
+  for (size_t stage = 0; stage < forward.size(); ++stage) {
+    for (const double slowness : {0.5, 1.0}) {
+      RankSummary& rank = ranks.emplace_back(Summaries()[0]);
+      rank.time = {.gemm = 4 * kWall - 1, .idle = 1};
+      const double time = slowness * forward[stage];
+      rank.chunks[0] = {.stages = {kBoundaries[stage], kBoundaries[stage + 1]},
+                        .forward = time,
+                        .backward_input = splits ? time : 2 * time,
+                        .backward_weight = splits ? time : 0};
+    }
+  }
+  return ranks;
+}
+
+// 8 micro-batches of 1 + 2 are 24; 1F1B adds (p - 1) (1 + 2) = 9 to that.
+TEST(ReportTest, APipelinesStepStandsBesideItsSimulation) {
+  EXPECT_EQ(PipelineReport(PipelineJob("1f1b"), PipelineSummaries({1, 1, 1, 1}, false)), R"(
+Pipeline, 1f1b: 4 stages with 1 part of the model each, by flops; 8 micro-batches
+Seconds of a micro-batch's passes, without waits and exchanges, on the rank of each stage that
+computes longest
+    part    stage     rank      forward     backward  layers
+       0        0        1     1.000000     2.000000  embedding to h.0
+       1        1        3     1.000000     2.000000  h.1
+       2        2        5     1.000000     2.000000  h.2
+       3        3        7     1.000000     2.000000  h.3 to head
+   stage     computes   of a step
+       0    24.000000      66.7 %
+       1    24.000000      66.7 %
+       2    24.000000      66.7 %
+       3    24.000000      66.7 %
+                    step       bubble of the work
+  simulated    33.000000     9.000000      37.5 %
+   measured    36.000000    12.000000      50.0 %
+closed form    33.000000     9.000000      37.5 %
+Simulated without transfers; measured with them, with the norm and the update. The closed form
+is of stages that are all alike.
+)");
+}
+
+// ZB-H1 has a third of that bubble: (p - 1) (f + b - w).
+TEST(ReportTest, ASplitBackwardPassHasTwoColumns) {
+  const std::string report =
+      PipelineReport(PipelineJob("zb-h1"), PipelineSummaries({1, 1, 1, 1}, true));
+  EXPECT_THAT(report, ::testing::HasSubstr("     rank      forward       inputs      weights  "
+                                           "layers\n       0        0        1     1.000000     "
+                                           "1.000000     1.000000  embedding to h.0\n"));
+  EXPECT_THAT(report, ::testing::HasSubstr("simulated    27.000000     3.000000      12.5 %\n"));
+  EXPECT_THAT(report, ::testing::HasSubstr("closed form    27.000000     3.000000      12.5 %\n"));
+}
+
+// Known: f = 1 2 1 1, b = 2 f takes 53 by 1F1B and 57 by GPipe, of which stage 1 computes 48. Of
+// the mean stage, 1.25 and 2.5, 8 micro-batches take 30 and the bubble 11.25.
+TEST(ReportTest, StagesThatDifferAreSimulatedAsTheyAre) {
+  for (const auto& [schedule, step] : {std::pair("1f1b", 53), std::pair("gpipe", 57)}) {
+    const std::string report =
+        PipelineReport(PipelineJob(schedule), PipelineSummaries({1, 2, 1, 1}, false));
+    EXPECT_THAT(report, ::testing::HasSubstr(absl::StrFormat(
+                            "  simulated %12.6f %12.6f", static_cast<double>(step), step - 48.0)));
+    EXPECT_THAT(report, ::testing::HasSubstr("closed form    41.250000    11.250000      37.5 %"));
+    EXPECT_THAT(report, ::testing::HasSubstr("       1    48.000000     133.3 %\n"));
+  }
+}
+
+// Two stages with two chunks of 1 + 2, 4 micro-batches: 27 of 24.
+TEST(ReportTest, ChunksAreSimulatedAsParts) {
+  Job job = CreateJob(R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
+      "optimizer": {"type": "SGD", "params": {"lr": 0.1}}, "pipeline": {"stages": 2},
+      "brigade": {"schedule": "interleaved:2"}})",
+                      2);
+  job.model.layers = 2;
+  std::vector<RankSummary> ranks(2);
+  for (int stage = 0; stage < 2; ++stage) {
+    for (int chunk = 0; chunk < 2; ++chunk) {
+      const int part = 2 * chunk + stage;
+      ranks[static_cast<size_t>(stage)].chunks[static_cast<size_t>(chunk)] = {
+          {part, part + 1}, 1, 2};
+    }
+  }
+  const std::string report = PipelineReport(job, ranks);
+  EXPECT_THAT(report,
+              ::testing::HasSubstr("2 stages with 2 parts of the model each, by parameters"));
+  EXPECT_THAT(report, ::testing::HasSubstr("       2        0        0     1.000000     2.000000  "
+                                           "h.1\n"));
+  EXPECT_THAT(report, ::testing::HasSubstr("simulated    27.000000     3.000000      12.5 %\n"));
+  EXPECT_THAT(report, ::testing::HasSubstr("closed form    27.000000     3.000000      12.5 %\n"));
+  // Without a trace nothing was measured.
+  EXPECT_THAT(report, ::testing::Not(::testing::HasSubstr("   measured ")));
+  ranks[1].chunks = {};
+  const std::string without = PipelineReport(job, ranks);
+  EXPECT_THAT(without, ::testing::EndsWith("  ?\nSome stage's passes were not recorded: no step is "
+                                           "simulated.\n"));
+  EXPECT_THAT(without, ::testing::HasSubstr("  embedding\n"));
+}
+
+TEST(ReportTest, WithoutAPipelineNothingIsSaidOfOne) {
+  EXPECT_EQ(PipelineReport(CreateJob(kFp16, 2), Summaries()), "");
+}
+
+TEST(ReportTest, APipelineIsDescribed) {
+  EXPECT_THAT(DescribeJob(PipelineJob("zb-v"), "8 threads on cpu"),
+              ::testing::HasSubstr("8 threads on cpu as tensor 1 x context 1 x data 2 x pipeline 4 "
+                                   "(zb-v, parts by flops), 1 tensor shard, ZeRO stage 0"));
+}
+
+// Each rank has another part of the model.
+TEST(ReportTest, StagesThatDifferHaveTheirOwnFormulas) {
+  std::vector<RankSummary> ranks = PipelineSummaries({1, 1, 1, 1}, false);
+  EXPECT_THAT(ResourceReport(PipelineJob("1f1b"), ranks), ::testing::HasSubstr("\n   model  "));
+  ranks[5].memory_model[0] += 2'000'000;
+  ranks[5].padded_bytes = 4'000'000;
+  const std::string report = ResourceReport(PipelineJob("1f1b"), ranks);
+  EXPECT_THAT(report, ::testing::HasSubstr("\n model 0           1.000"));
+  EXPECT_THAT(report, ::testing::HasSubstr("\n model 5           3.000"));
+  EXPECT_THAT(report, ::testing::HasSubstr("Y is a rank's part of weights with padding"));
+  EXPECT_THAT(report,
+              ::testing::HasSubstr("\nformula 5     1.000000     2.000000     0.000032       "
+                                   "0.750000"));
+  EXPECT_THAT(report,
+              ::testing::HasSubstr("\nformula 0     1.000000     2.000000     0.000032       "
+                                   "1.500000"));
+  EXPECT_THAT(report, ::testing::HasSubstr("\nPipeline, 1f1b: 4 stages"));
+}
+
+TEST(ReportTest, ChunksHaveTheMeansOfTheirStages) {
+  std::vector<PassSeconds> stages(4);
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto unit = static_cast<double>(1 << stage);
+    stages[stage][PassPart::kForward] = 8 * unit;
+    stages[stage][PassPart::kBackwardInput] = 16 * unit;
+    stages[stage][PassPart::kBackwardWeight] = 32 * unit;
+    stages[stage][PassPart::kRecomputeQkv] = 8 * unit;
+  }
+  stages[0][PassPart::kBackward] = 80;
+  // The last stage was not marked.
+  const auto chunks =
+      ChunkSummaries(stages, std::vector<StageRange>{{0, 2}, {3, 5}}, /*micro_batches=*/8);
+  EXPECT_EQ(chunks[0].stages.first, 0);
+  EXPECT_EQ(chunks[0].stages.end, 2);
+  EXPECT_EQ(chunks[0].forward, 3);
+  EXPECT_EQ(chunks[0].backward_input, 6 + 3 + 10);
+  EXPECT_EQ(chunks[0].backward_weight, 12);
+  EXPECT_EQ(chunks[1].stages.end, 5);
+  EXPECT_EQ(chunks[1].forward, 8);
+  EXPECT_EQ(chunks[1].seconds(), 8 + 24 + 32);
+  EXPECT_EQ(chunks[2].stages.end, 0);
+  EXPECT_EQ(ChunkSummaries(stages, std::vector<StageRange>{{0, 4}}, 0)[0].forward, 8 * 15);
 }
 
 TEST(ReportTest, ThePapersTermsAreOfAdamIn16Bits) {

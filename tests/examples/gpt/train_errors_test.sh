@@ -43,6 +43,28 @@ echo '{"train_batch_size": 4, "optimizer": {"type": "Adam"}, "brigade": {"algori
 refuses 'brigade.algorithm is "native", but the backend threads has no collectives of its own; nccl has' \
   --config=native.json
 refuses '--context_exchange is "mesh"; it must be ulysses or ring' --context_exchange=mesh
+refuses '--pipeline is -1; it must be at least 1' --pipeline=-1
+refuses '4 ranks cannot be a grid of tensor 2 x context 1 x data x pipeline 4: 8 does not divide 4' \
+  --pipeline=4 --tensor=2
+refuses '--schedule: "2f2b" is none of gpipe, 1f1b, interleaved:V with V from 2 on, zb-h1 and zb-v' \
+  --pipeline=2 --schedule=2f2b
+refuses '--partition: "3,0" is none of parameters, flops, time and ascending boundaries from 0 on, as 0,3,6' \
+  --pipeline=2 --partition=3,0
+refuses "schedule has no effect: no ranks share the model's layers, pipeline is 1" --schedule=zb-v
+refuses "partition has no effect: no ranks share the model's layers, pipeline is 1" --partition=time
+refuses 'pipeline.stages (--pipeline) 4 with 1 chunk each (brigade.schedule, --schedule) cut the model into 4 parts, but embedding, 1 block and head are only 3' \
+  --pipeline=4
+refuses 'brigade.partition (--partition): partition: boundaries 0,1,4; for 2 parts of 3 layers there are 3 ascending ones from 0 to 3' \
+  --pipeline=2 --partition=0,1,4
+refuses 'brigade.schedule (--schedule) is "interleaved:9", of 9 chunks on each stage; it must be at most 8' \
+  --pipeline=2 --schedule=interleaved:9
+echo '{"train_batch_size": 12, "gradient_accumulation_steps": 3, "optimizer": {"type": "Adam"}, "pipeline": {"stages": 4}}' >three.json
+refuses 'three.json: pipeline.stages (--pipeline) 2, brigade.schedule (--schedule) interleaved:2, gradient_accumulation_steps 3: pipeline: interleaved:2 takes micro-batches in groups of 2, one for each stage: of 3 are 1 left' \
+  --config=three.json --pipeline=2 --schedule=interleaved:2
+"$train" --help >help
+for flag in --ranks --pipeline --schedule --resume; do
+  grep -q -e "^ *$flag " help || fail "--help lacks $flag"
+done
 refuses '--stage and --precision are in the file that --config names, not beside it' \
   --config=no_json.json --stage=1
 

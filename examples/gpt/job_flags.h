@@ -1,0 +1,25 @@
+#ifndef BRIGADE_EXAMPLES_GPT_JOB_FLAGS_H_
+#define BRIGADE_EXAMPLES_GPT_JOB_FLAGS_H_
+
+// The flags that say what is trained: model, text, config, what stands before it, checkpoints.
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "brigade/examples/gpt/job.h"
+
+namespace brigade::gpt {
+
+// What --resume without a folder stands for.
+inline constexpr char kFromSave[] = "\n";
+
+// Where the user stands, although `bazel run` moves the process.
+std::string FromUsersFolder(const std::string& path);
+
+// For so many ranks, with the text. Its device has no number yet. Errors name the flag, or the key
+// of the config, and what it must be.
+absl::StatusOr<Job> JobOfFlags(int ranks);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_JOB_FLAGS_H_
