@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/context.h"
+#include "brigade/device/tracing/tracer.h"
 #include "brigade/examples/gpt/model_part.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/precision/float16.h"
@@ -234,6 +235,49 @@ TEST(ModelPartTest, TokensAreTiedInsideOrOutside) {
   EXPECT_TRUE(first[0].parameters[kTokens].tied_outside);
   EXPECT_TRUE(first[0].parameters[kTokens].counted);
   EXPECT_FALSE(first[0].parameters[kPositions].tied_outside);
+}
+
+// Of chunk 1 of a part, with the model's numbers of stages.
+TEST(TransformerTest, MarksNameTheModelsStagesAndTheHalves) {
+  device::Tracer tracer;
+  device::ContextOptions options;
+  options.tracer = &tracer;
+  auto context = device::Context::Create(options).value();
+  auto stream = context->CreateStream("compute").value();
+  const PassShape shape = {kModel, 2, precision::DType::kFloat32};
+  const ModelPart part(kModel, {{0, 1}, {3, 5}});
+  PartParameters<float> parameters(shape, part);
+  using Kind = recompute::Policy::Kind;
+  auto transformer =
+      Transformer::Create(
+          shape,
+          PlanPart(shape, CountOperations(shape), part, {2, 1}, {.kind = Kind::kBlock}).value(),
+          *context)
+          .value();
+  std::vector<float> x(20 * 12), y(20 * 12), dx(20 * 12), dy(20 * 12);
+  const parallel::StagePass pass = {.chunk = 1, .deferred = 0, .input = x.data()};
+  parallel::StagePass forward = pass, input = pass;
+  forward.output = y.data();
+  input.output_gradient = dy.data();
+  input.input_gradient = dx.data();
+  Gradients<float> gradients;
+  parameters.Begin(nullptr, {3, 5});
+  ASSERT_OK(transformer->Forward(forward, {}, nullptr, {}, parameters, *stream));
+  ASSERT_OK(transformer->BackwardInput(input, {}, nullptr, {}, parameters, *stream));
+  parameters.Begin(&gradients, {3, 5});
+  ASSERT_OK(transformer->BackwardWeight(pass, {}, parameters, *stream));
+  ASSERT_OK(stream->Synchronize());
+  std::vector<std::string> marks;
+  for (const device::TracedStream& traced : tracer.Take()) {
+    for (const device::TracedOperation& operation : traced.operations) {
+      const std::string name(operation.name);
+      if (name.find(' ') == std::string::npos || name == "end of part") continue;
+      if (marks.empty() || marks.back() != name) marks.push_back(name);
+    }
+  }
+  EXPECT_THAT(marks, ::testing::ElementsAre("forward 3", "forward 4", "recompute 4",
+                                            "backward input 4", "recompute 3", "backward input 3",
+                                            "backward weight 4", "backward weight 3"));
 }
 
 TEST(TransformerTest, PassesThatLackSomethingAreNamed) {
