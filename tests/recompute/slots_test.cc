@@ -42,6 +42,9 @@ Chain RandomChain(std::mt19937& random, int stages) {
                                .backward_transient_bytes = units(0, 5),
                                .backward_time = static_cast<double>(1 + random() % 9),
                                .deferred_bytes = units(0, 4)});
+      const int64_t saved = stage.options.back().saved_bytes - stage.output_bytes;
+      stage.options.back().weight_input_bytes =
+          std::uniform_int_distribution<int64_t>(0, saved / kUnit)(random) * kUnit;
     }
     chain.stages.push_back(stage);
   }
@@ -86,7 +89,12 @@ class Memory {
       if (placed.operation.action != Action::kBackward) continue;
       const SaveOption& option = OptionOf(placed);
       Input& input = inputs_[static_cast<size_t>(slot)];
-      Expect(placed.saved, option.saved_bytes, input.saved[placed.operation.stage], placed);
+      const int number = input.saved[placed.operation.stage];
+      if (placed.weight_inputs == PlacedOperation::kElsewhere) {
+        Expect(placed.saved, option.saved_bytes, number, placed);
+      } else {
+        Expect(placed.weight_inputs, option.weight_input_bytes, number, placed);
+      }
       Expect(placed.deferred, option.deferred_bytes, input.deferred[placed.operation.stage],
              placed);
     }
@@ -104,6 +112,13 @@ class Memory {
   const SaveOption& OptionOf(const PlacedOperation& placed) const {
     return chain_.stages[static_cast<size_t>(placed.operation.stage)]
         .options[static_cast<size_t>(placed.operation.option)];
+  }
+
+  // Where `saved` is.
+  int64_t SavedBytes(const PlacedOperation& placed) const {
+    const SaveOption& option = OptionOf(placed);
+    const bool is_apart = placed.weight_inputs != PlacedOperation::kElsewhere;
+    return option.saved_bytes - (is_apart ? option.weight_input_bytes : 0);
   }
 
   // Nothing in the arena is from the pass before.
@@ -162,7 +177,12 @@ class Memory {
           break;
         case Action::kForwardSave:
           Write(placed.transient, option.forward_transient_bytes, placed);
-          input.outputs[s] = input.saved[s] = Write(placed.saved, option.saved_bytes, placed);
+          input.outputs[s] = input.saved[s] = Write(placed.saved, SavedBytes(placed), placed);
+          if (placed.weight_inputs != PlacedOperation::kElsewhere) {
+            for (int& unit : At(placed.weight_inputs, option.weight_input_bytes, placed)) {
+              unit = number_;
+            }
+          }
           reads_input();
           break;
         case Action::kBackward:
@@ -170,7 +190,7 @@ class Memory {
           input.deferred[s] = schedule_.deferred_bytes == 0
                                   ? 0
                                   : Write(placed.deferred, option.deferred_bytes, placed);
-          Expect(placed.saved, option.saved_bytes, input.saved[s], placed);
+          Expect(placed.saved, SavedBytes(placed), input.saved[s], placed);
           reads_input();
           break;
         case Action::kFetch:
@@ -237,7 +257,8 @@ Chain KnownChain(bool ends_elsewhere) {
                                          .forward_transient_bytes = 2 * kUnit,
                                          .backward_transient_bytes = (7 + s) * kUnit,
                                          .backward_time = 2,
-                                         .deferred_bytes = (10 + s) * kUnit}}});
+                                         .deferred_bytes = (10 + s) * kUnit,
+                                         .weight_input_bytes = (1 + s) * kUnit}}});
   }
   if (ends_elsewhere) {
     chain.stages.push_back({.name = "next part", .options = {SaveOption()}, .is_elsewhere = true});
@@ -259,13 +280,15 @@ TEST(SlotsTest, RegionsHaveTheKnownSizes) {
   ExpectUnits(Place(whole, none, Placement::kSplitSlots).value(), 4 + 5 + 6, 9, 10 + 11 + 12);
   ExpectUnits(Place(part, none_of_part, Placement::kSplitSlots).value(), 4 + 5 + 5, 9, 33);
   // The inputs of the last two stages, and what the last one saves as it goes backward at once; the
-  // others save in the backward pass, in the arena, or if it is split where it stays.
+  // others save in the backward pass, in the arena; if it is split what gradients of weights read of
+  // that stays.
   const Plan blocks = PlanBlocks(whole).value(), blocks_of_part = PlanBlocks(part).value();
   ExpectUnits(Place(whole, blocks, Placement::kSlots).value(), 1 + 1 + 6, 5 + 8, 0);
-  ExpectUnits(Place(whole, blocks, Placement::kSplitSlots).value(), 1 + 1 + 6, 9, 33 + 4 + 5);
+  ExpectUnits(Place(whole, blocks, Placement::kSplitSlots).value(), 1 + 1 + 6, 3 + 8, 33 + 1 + 2);
   // Of a part the last one does not.
   ExpectUnits(Place(part, blocks_of_part, Placement::kSlots).value(), 1 + 1, 5 + 9, 0);
-  ExpectUnits(Place(part, blocks_of_part, Placement::kSplitSlots).value(), 1 + 1, 9, 33 + 14);
+  ExpectUnits(Place(part, blocks_of_part, Placement::kSplitSlots).value(), 1 + 1, 2 + 9,
+              33 + 1 + 2 + 3);
   // Inputs are on the slower tier, and two of them at the arena's end when they come back; the
   // forward pass has an input and an output that pass.
   const Plan stashed = PlanStashedSegments(part, 1).value();
@@ -301,6 +324,11 @@ TEST(SlotsTest, AStageThatIsElsewhereHasNothingAndIsTheLast) {
   chain.stages.back().options.emplace_back();
   EXPECT_THAT(Validate(chain), invalid);
   EXPECT_THAT(Validate({.stages = {{.options = {SaveOption()}, .is_elsewhere = true}}}), invalid);
+  chain = KnownChain(false);
+  chain.stages[1].options[0].weight_input_bytes = 5 * kUnit + 1;
+  EXPECT_THAT(Validate(chain), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("weight_input_bytes of 1281 are no part of "
+                                                  "saved_bytes of 1280")));
   chain = KnownChain(false);
   chain.stages[0].options[0].deferred_bytes = -1;
   EXPECT_THAT(Validate(chain), StatusIs(absl::StatusCode::kInvalidArgument,
