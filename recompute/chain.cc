@@ -48,10 +48,10 @@ absl::Status CheckElsewhere(const Chain& chain, size_t s) {
       stage.forward_time + option.backward_time == 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("stage ", s, " (\"", stage.name,
-                   "\") is elsewhere: it has to be the last one, behind others, with one option, no "
-                   "bytes and no time"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "stage ", s, " (\"", stage.name,
+      "\") is elsewhere: it has to be the last one, behind others, with one option, no "
+      "bytes and no time"));
 }
 
 }  // namespace
@@ -89,6 +89,11 @@ absl::Status Validate(const Chain& chain) {
         return absl::InvalidArgumentError(
             absl::StrCat(owner, ": saved_bytes of ", option.saved_bytes,
                          " cannot hold the output, output_bytes of ", stage.output_bytes));
+      }
+      if (option.weight_input_bytes < 0 || option.weight_input_bytes > option.saved_bytes) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(owner, ": weight_input_bytes of ", option.weight_input_bytes,
+                         " are no part of saved_bytes of ", option.saved_bytes));
       }
       const int64_t room =
           option.saved_bytes + stage.gradient_bytes + option.backward_transient_bytes;

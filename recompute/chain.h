@@ -35,6 +35,8 @@ struct SaveOption {
   // Where the backward pass is split into gradients of inputs and of weights: bytes that the former
   // leaves to the latter, beside what is saved. backward_transient_bytes are then of either.
   int64_t deferred_bytes = 0;
+  // Of saved_bytes, those that gradients of weights read.
+  int64_t weight_input_bytes = 0;
 };
 
 // One step of a chain: its input is the output of the stage before.
@@ -78,7 +80,7 @@ inline constexpr int kMaxStages = 1024;
 
 // InvalidArgument naming the stage, the option and the field, where a chain has no stages or more
 // than kMaxStages, a stage has no options, a size is negative, a time is negative or not finite,
-// saved_bytes are less than output_bytes, the gradient of a stage's input has no room among what
+// saved_bytes are less than output_bytes or than weight_input_bytes, the gradient of a stage's input has no room among what
 // its backward pass has (saved_bytes, gradient_bytes and backward_transient_bytes), all sizes
 // together are more than kMaxChainBytes, or a stage that is elsewhere is not the last one behind
 // others, or has bytes, time or several options.

@@ -54,7 +54,7 @@ class Placing {
     int64_t at;
     int64_t bytes;
   };
-  enum class Region : uint8_t { kKept, kArena, kDeferred };
+  enum class Region : uint8_t { kKept, kArena };
   // On the stack.
   struct Value {
     Kind kind;
@@ -64,6 +64,8 @@ class Placing {
     int option;
     int64_t at;
     int64_t bytes;
+    // Of what is saved: where its weight_input_bytes are if they are apart.
+    int64_t weight_inputs = kElsewhere;
   };
   // The output of the operation before, for the next one alone.
   struct Passing {
@@ -100,7 +102,6 @@ class Placing {
 
   // Where the stack of a region ends.
   int64_t TopOf(Region region) const {
-    if (region == Region::kDeferred) return end_ + deferred_;
     const auto last = std::find_if(stack_.rbegin(), stack_.rend(),
                                    [&](const Value& value) { return value.region == region; });
     if (last != stack_.rend()) return last->at + last->bytes;
@@ -111,19 +112,20 @@ class Placing {
   // What passes at the far end ends here.
   int64_t far_end() const { return end_ - reads_.bytes(); }
   // Where what is kept or saved now goes.
-  Region RegionOf(Kind kind) const {
-    if (placement_ == Placement::kArena) return Region::kArena;
-    if (!in_backward_) return Region::kKept;
-    return placement_ == Placement::kSplitSlots && kind == Kind::kSaved ? Region::kDeferred
-                                                                        : Region::kArena;
+  Region region() const {
+    return placement_ == Placement::kArena || in_backward_ ? Region::kArena : Region::kKept;
   }
   // Where it lies.
   int64_t Push(Kind kind, const Operation& operation, int64_t bytes) {
-    const Region region = RegionOf(kind);
-    const int64_t at = TopOf(region);
-    stack_.push_back({kind, region, operation.stage, operation.option, at, bytes});
-    if (region == Region::kKept) most_kept_ = std::max(most_kept_, at + bytes);
-    if (region == Region::kDeferred) deferred_ += bytes;
+    const int64_t at = TopOf(region());
+    stack_.push_back({kind, region(), operation.stage, operation.option, at, bytes});
+    if (region() == Region::kKept) most_kept_ = std::max(most_kept_, at + bytes);
+    return at;
+  }
+  // In the third region.
+  int64_t Defer(int64_t bytes) {
+    const int64_t at = end_ + deferred_;
+    deferred_ += AlignedBytes(bytes);
     return at;
   }
   // The arena has what ends here at its begin, and that at its end, beside what is read.
@@ -304,7 +306,7 @@ absl::StatusOr<PlacedOperation> Placing::Forward(const Operation& operation) {
   }
   const bool keeps = operation.action == Action::kForwardKeep;
   if (keeps && operation.far_end) return Wrong(operation, "what is kept lies on the stack");
-  const bool is_in_arena = !keeps || RegionOf(Kind::kKept) == Region::kArena;
+  const bool is_in_arena = !keeps || region() == Region::kArena;
   if (is_in_arena) (operation.far_end ? far : near) += bytes;
   PlacedOperation placed = {operation, input};
   placed.output = operation.far_end ? far_end() - bytes : top() + near_before;
@@ -323,8 +325,13 @@ absl::StatusOr<PlacedOperation> Placing::ForwardSave(const Operation& operation)
   BRIGADE_ASSIGN_OR_RETURN(const int64_t input, Input(operation));
   const SaveOption& option = StageOf(operation).options[static_cast<size_t>(operation.option)];
   PlacedOperation placed = {operation, input};
-  placed.output = placed.saved =
-      Push(Kind::kSaved, operation, AlignedBytes(option.saved_bytes));
+  int64_t bytes = option.saved_bytes;
+  if (placement_ == Placement::kSplitSlots && in_backward_) {
+    placed.weight_inputs = Defer(option.weight_input_bytes);
+    bytes -= option.weight_input_bytes;
+  }
+  placed.output = placed.saved = Push(Kind::kSaved, operation, AlignedBytes(bytes));
+  stack_.back().weight_inputs = placed.weight_inputs;
   placed.transient = top();
   Need(top() + AlignedBytes(option.forward_transient_bytes));
   return placed;
@@ -344,8 +351,8 @@ absl::StatusOr<PlacedOperation> Placing::Backward(const Operation& operation) {
   placed.transient = top();
   Need(top() + AlignedBytes(option.backward_transient_bytes));
   if (placement_ == Placement::kSplitSlots) {
-    placed.deferred = TopOf(Region::kDeferred);
-    deferred_ += AlignedBytes(option.deferred_bytes);
+    placed.deferred = Defer(option.deferred_bytes);
+    placed.weight_inputs = stack_.back().weight_inputs;
   }
   stack_.pop_back();
   backward_ = operation.stage;

@@ -20,7 +20,8 @@ enum class Placement : uint8_t {
   // behind it what is there during a pass alone, of which one copy is enough.
   kSlots,
   // The same for a backward pass that is split: a third region behind them has, from the gradients
-  // of inputs to those of weights, what the former leaves, with what it has saved itself.
+  // of inputs to those of weights, what the former leaves, and of what it has saved itself what the
+  // latter read.
   kSplitSlots,
 };
 
@@ -40,8 +41,10 @@ struct PlacedOperation {
   int64_t saved = kElsewhere;
   // The transient bytes of the stage or of its option.
   int64_t transient = kElsewhere;
-  // Of kBackward with Placement::kSplitSlots: SaveOption::deferred_bytes.
+  // With Placement::kSplitSlots: SaveOption::deferred_bytes, of kBackward; and weight_input_bytes of
+  // what is saved in the backward pass, where `saved` has the other bytes alone.
   int64_t deferred = kElsewhere;
+  int64_t weight_inputs = kElsewhere;
   // This operation writes over what the kWrite of this stage copies, which has to have ended;
   // kNone: over nothing that is being copied. (Of kFetch too: unless copies are made one after the
   // other.)
@@ -80,8 +83,7 @@ struct Schedule {
 // that: copies of the same two passes, for in slots others come between them.
 //
 // In slots there are two stacks: the forward pass keeps and saves in the first region, the backward
-// pass in the arena, or if it is split saves in the third region, where nothing becomes free before
-// the gradients of weights.
+// pass in the arena. In the third region nothing becomes free before the gradients of weights.
 //
 // Memory       With Placement::kArena arena_bytes and the largest gradient are the plan's
 //              peak_bytes where all gradients are of one size.

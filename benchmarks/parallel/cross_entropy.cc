@@ -73,7 +73,7 @@ absl::Status Measure(int ranks, Figures& figures) {
                              {parallel::VocabularyCrossEntropy::SignatureOf(options, rows)}, rank));
     BRIGADE_ASSIGN_OR_RETURN(state->logits, rank.Noise(rows * vocabulary / ranks, kFloat, 4));
     BRIGADE_ASSIGN_OR_RETURN(state->losses, rank.Noise(rows, kFloat, 1));
-    BRIGADE_ASSIGN_OR_RETURN(state->statistics, rank.Noise(rows, kFloat, 3));
+    BRIGADE_ASSIGN_OR_RETURN(state->statistics, rank.Noise(3 * rows, kFloat, 1));
     BRIGADE_ASSIGN_OR_RETURN(state->seed, rank.Noise(1, kFloat, 1));
     BRIGADE_ASSIGN_OR_RETURN(state->ids, Ids(rows, vocabulary, rank));
     BRIGADE_ASSIGN_OR_RETURN(state->part_ids, Ids(rows, vocabulary / ranks, rank));

@@ -66,7 +66,8 @@ recompute::Stage BlockStage(const PassShape& shape, int64_t layer, const PassCos
          .forward_transient_bytes = layout.ForwardTransientBytes(o),
          .backward_transient_bytes = layout.BackwardTransientBytes(o),
          .backward_time = costs.block.backward + TimeAgain(kBlockSaveOptions[o], costs),
-         .deferred_bytes = layout.DeferredBytes(o)});
+         .deferred_bytes = layout.DeferredBytes(o),
+         .weight_input_bytes = layout.ProductInputBytes(o)});
   }
   return stage;
 }
@@ -74,15 +75,16 @@ recompute::Stage BlockStage(const PassShape& shape, int64_t layer, const PassCos
 recompute::Stage HeadStage(const PassShape& shape, const PassCosts& costs, bool splits_backward) {
   const int64_t saved = SizesOfHead(shape).saved();
   const int64_t row_gradients = shape.bytes_of(kHeadRowGradients * shape.model.width);
-  return {.name = "head",
-          .forward_time = costs.head.forward,
-          .transient_bytes = saved,
-          .options = {
-              {.name = "all",
-               .saved_bytes = saved,
-               .backward_transient_bytes = recompute::AlignedBytes(shape.residual_bytes()),
-               .backward_time = costs.head.backward,
-               .deferred_bytes = splits_backward ? recompute::AlignedBytes(row_gradients) : 0}}};
+  return {
+      .name = "head",
+      .forward_time = costs.head.forward,
+      .transient_bytes = saved,
+      .options = {{.name = "all",
+                   .saved_bytes = saved,
+                   .backward_transient_bytes = recompute::AlignedBytes(shape.residual_bytes()),
+                   .backward_time = costs.head.backward,
+                   .deferred_bytes = splits_backward ? recompute::AlignedBytes(row_gradients) : 0,
+                   .weight_input_bytes = saved}}};
 }
 
 }  // namespace

@@ -34,10 +34,17 @@ class BlockLayout::Pieces {
  public:
   enum Part { kAlways, kAttentionPart, kMlpPart, kParts };
 
-  Pieces(char* saved, char* transient, char* deferred = nullptr)
-      : saved_(saved), transient_(transient), deferred_(deferred) {}
+  Pieces(char* saved, char* transient, char* deferred = nullptr, char* product_inputs = nullptr)
+      : saved_(saved),
+        transient_(transient),
+        deferred_(deferred),
+        product_inputs_(product_inputs) {}
 
   void* Save(int64_t bytes) { return Cut(saved_, saved_bytes_, bytes); }
+  void* Save(BlockArray array, int64_t bytes) {
+    if (product_inputs_ == nullptr || !IsProductInput(array)) return Save(bytes);
+    return Cut(product_inputs_, product_input_bytes_, bytes);
+  }
   void* Defer(int64_t bytes) { return Cut(deferred_, deferred_bytes_, bytes); }
   // kAlways first.
   void* Take(Part part, int64_t bytes) {
@@ -61,8 +68,11 @@ class BlockLayout::Pieces {
   char* const saved_;
   char* const transient_;
   char* const deferred_;
+  // Null: with what is saved.
+  char* const product_inputs_;
   int64_t saved_bytes_ = 0;
   int64_t deferred_bytes_ = 0;
+  int64_t product_input_bytes_ = 0;
   int64_t parts_[kParts] = {};
 };
 
@@ -142,7 +152,7 @@ void BlockLayout::PlaceForward(const BlockSaveOption* option, Pieces& pieces,
   if (options_.saves_output) memory.output = pieces.Save(shape_.residual_bytes());
   for (int a = 0; a < kBlockArrays; ++a) {
     const auto array = static_cast<BlockArray>(a);
-    if (Saves(*option, array)) memory.arrays[a] = pieces.Save(bytes_of(array));
+    if (Saves(*option, array)) memory.arrays[a] = pieces.Save(array, bytes_of(array));
   }
 }
 
@@ -162,10 +172,8 @@ void BlockLayout::PlaceBackward(const BlockSaveOption& option, Pieces& pieces,
     if (array == kQkv && shape_.exchanges_heads() && IsSaved(option, kQkv)) continue;
     const bool is_of_attention = array == kNorm1 || (array >= kQkv && array <= kLogSumExp);
     const Pieces::Part part = is_of_attention ? Pieces::kAttentionPart : Pieces::kMlpPart;
-    const bool is_product_input =
-        array == kNorm1 || array == kAttention || array == kNorm2 || array == kGelu;
-    memory.arrays[a] = Saves(option, array) ? pieces.Save(bytes_of(array))
-                       : options_.splits_backward && is_product_input
+    memory.arrays[a] = Saves(option, array) ? pieces.Save(array, bytes_of(array))
+                       : options_.splits_backward && IsProductInput(array)
                            ? pieces.Defer(bytes_of(array))
                            : pieces.Take(part, bytes_of(array));
   }
@@ -213,6 +221,17 @@ int64_t BlockLayout::DeferredBytes(int option) const {
   return pieces.deferred_bytes();
 }
 
+int64_t BlockLayout::ProductInputBytes(int option) const {
+  const BlockSaveOption& saves = kBlockSaveOptions[option];
+  int64_t bytes = 0;
+  for (int a = 0; a < kBlockArrays; ++a) {
+    const auto array = static_cast<BlockArray>(a);
+    if (!IsProductInput(array) || !Saves(saves, array)) continue;
+    bytes += recompute::AlignedBytes(BytesOf(array, SavesOwnNorms(saves)));
+  }
+  return bytes;
+}
+
 BlockMemory BlockLayout::Forward(char* output, char* transient) const {
   Pieces pieces(nullptr, transient);
   BlockMemory memory;
@@ -221,15 +240,17 @@ BlockMemory BlockLayout::Forward(char* output, char* transient) const {
   return memory;
 }
 
-BlockMemory BlockLayout::Forward(int option, char* saved, char* transient) const {
-  Pieces pieces(saved, transient);
+BlockMemory BlockLayout::Forward(int option, char* saved, char* transient,
+                                 char* product_inputs) const {
+  Pieces pieces(saved, transient, nullptr, product_inputs);
   BlockMemory memory;
   PlaceForward(&kBlockSaveOptions[option], pieces, memory);
   return memory;
 }
 
-BlockMemory BlockLayout::Backward(int option, char* saved, char* transient, char* deferred) const {
-  Pieces pieces(saved, transient, deferred);
+BlockMemory BlockLayout::Backward(int option, char* saved, char* transient, char* deferred,
+                                  char* product_inputs) const {
+  Pieces pieces(saved, transient, deferred, product_inputs);
   BlockMemory memory;
   PlaceBackward(kBlockSaveOptions[option], pieces, memory);
   return memory;

@@ -93,6 +93,11 @@ struct BlockMemory {
 // them up under sequence parallelism: of both norms and the biases of both row products.
 inline constexpr int kBlockRowGradients = 6;
 
+// What the weights' gradients of the products read.
+inline bool IsProductInput(BlockArray array) {
+  return array == kNorm1 || array == kAttention || array == kNorm2 || array == kGelu;
+}
+
 struct BlockLayoutOptions {
   // Without, the output is the caller's, and no part of what is saved.
   bool saves_output = true;
@@ -116,11 +121,16 @@ class BlockLayout {
   int64_t BackwardTransientBytes(int option) const;
   // 0 unless the backward pass is split.
   int64_t DeferredBytes(int option) const;
+  // Of SavedBytes, inputs of products.
+  int64_t ProductInputBytes(int option) const;
 
   BlockMemory Forward(char* output, char* transient) const;
-  BlockMemory Forward(int option, char* saved, char* transient) const;
+  // `product_inputs`: of what is saved, these lie there, and the rest alone in `saved`.
+  BlockMemory Forward(int option, char* saved, char* transient,
+                      char* product_inputs = nullptr) const;
   // Of both halves, if it is split.
-  BlockMemory Backward(int option, char* saved, char* transient, char* deferred = nullptr) const;
+  BlockMemory Backward(int option, char* saved, char* transient, char* deferred = nullptr,
+                       char* product_inputs = nullptr) const;
 
  private:
   class Pieces;

@@ -278,15 +278,16 @@ absl::Status Transformer::Compute(const PlacedOperation& placed, const Call& cal
   const void* const x = InputOf(placed, call);
   const BlockLayout& layout = LayoutOf(placed, call);
   char* const transient = At(call, placed.transient);
+  char* const product_inputs = AtIfAny(call, placed.weight_inputs);
   if (is_backward) {
-    char* const deferred = plan_.slots.splits_backward() ? At(call, placed.deferred) : nullptr;
     return BackwardBlock(layer, kBlockSaveOptions[option], x,
-                         layout.Backward(option, At(call, placed.saved), transient, deferred), call,
-                         unit);
+                         layout.Backward(option, At(call, placed.saved), transient,
+                                         AtIfAny(call, placed.deferred), product_inputs),
+                         call, unit);
   }
   BlockMemory memory;
   if (placed.operation.action == Action::kForwardSave) {
-    memory = layout.Forward(option, At(call, placed.saved), transient);
+    memory = layout.Forward(option, At(call, placed.saved), transient, product_inputs);
   } else {
     memory = layout.Forward(nullptr, transient);
   }
@@ -344,7 +345,7 @@ absl::Status Transformer::DropoutBackward(const Call& call, uint32_t place, cons
 
 absl::Status Transformer::BackwardEmbedding(const PlacedOperation& placed, const Call& call,
                                             StageUnit& unit) {
-  void* const deferred = call.kind == Kind::kBackward ? nullptr : At(call, placed.deferred);
+  void* const deferred = AtIfAny(call, placed.deferred);
   BRIGADE_ASSIGN_OR_RETURN(const void* const own,
                            BranchGradient(call, kEmbeddingPlace, call.dx, deferred));
   if (!call.computes_weights()) return absl::OkStatus();
@@ -384,7 +385,7 @@ absl::Status Transformer::BackwardHead(const PlacedOperation& placed, const Call
   }
   BRIGADE_RETURN_IF_ERROR(unit.status());
   const HeadMemory memory = PlaceHead(shape_, At(call, placed.saved), At(call, placed.transient));
-  void* const deferred = call.kind == Kind::kBackward ? nullptr : At(call, placed.deferred);
+  void* const deferred = AtIfAny(call, placed.deferred);
   if (call.computes_inputs()) {
     DeferRowGradients(call, deferred, absl::MakeSpan(rows));
     BRIGADE_RETURN_IF_ERROR(layers_->CrossEntropyBackward(call.texts, memory.logits, memory.softmax,

@@ -232,6 +232,10 @@ class Transformer {
 
   // In the regions of a schedule.
   char* At(const Call& call, int64_t offset);
+  // Null for kElsewhere.
+  char* AtIfAny(const Call& call, int64_t offset) {
+    return offset == recompute::PlacedOperation::kElsewhere ? nullptr : At(call, offset);
+  }
   const void* InputOf(const recompute::PlacedOperation& placed, const Call& call);
   // Null for an output that is not made again.
   void* OutputOf(const recompute::PlacedOperation& placed, const Call& call);

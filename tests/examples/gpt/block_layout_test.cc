@@ -81,14 +81,14 @@ class Moment {
     return Has(name, begin, widths * BytesOf(kMiddle, dtype_));
   }
 
-  // Each begins at a multiple of 256 bytes in one of the two areas, and has it for itself.
-  void Expect(const Piece& saved, const Piece& transient) const {
+  // Each begins at a multiple of 256 bytes in one of the areas, and has it for itself.
+  void Expect(const Piece& saved, const Piece& transient, const Piece& deferred = {}) const {
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const Piece& a = pieces_[i];
       const auto is_in = [&](const Piece& area) {
         return a.begin >= area.begin && a.end() <= area.end() && (a.begin - area.begin) % 256 == 0;
       };
-      EXPECT_TRUE(is_in(saved) || is_in(transient)) << a.name;
+      EXPECT_TRUE(is_in(saved) || is_in(transient) || is_in(deferred)) << a.name;
       for (size_t j = 0; j < i; ++j) {
         const Piece& b = pieces_[j];
         EXPECT_TRUE(a.end() <= b.begin || b.end() <= a.begin) << a.name << " and " << b.name;
@@ -307,6 +307,58 @@ TEST_P(BlockLayoutTest, BackwardPassesKeepWhatIsReadLater) {
       if (!IsSaved(option, array)) of_mlp += Rounded(BytesOf(array, dtype_));
     }
     EXPECT_EQ(transient.bytes, Rounded(BytesOf(kMiddle, dtype_)) + std::max(of_attention, of_mlp));
+  }
+}
+
+// The second half reads inputs of products, the gradients of their outputs, and rows.
+TEST_P(BlockLayoutTest, WhatASplitBackwardPassLeavesLiesApart) {
+  const BlockLayout layout({kModel, kBatch, dtype_}, {.splits_backward = true});
+  std::vector<char> deferred_area(1 << 20);
+  for (int o = 0; o < kOptions; ++o) {
+    const BlockSaveOption& option = kBlockSaveOptions[o];
+    SCOPED_TRACE(option.name);
+    EXPECT_EQ(layout.SavedBytes(o), layout_.SavedBytes(o));
+    const Piece saved = Saved(layout.SavedBytes(o)),
+                transient = Transient(layout.BackwardTransientBytes(o)),
+                deferred = {"deferred", deferred_area.data(), layout.DeferredBytes(o)};
+    const BlockMemory memory =
+        layout.Backward(o, saved_.data(), transient_.data(), deferred_area.data());
+    const int64_t rows = 6 * kModel.width * precision::SizeOf(dtype_);
+    const auto moment = [&](std::vector<BlockArray> arrays) {
+      Moment result(memory, dtype_);
+      for (const BlockArray array : arrays) result.Has(array);
+      return result.HasWidths("dmlp", memory.dmlp, 4)
+          .HasWidths("dqkv", memory.dqkv, 3)
+          .HasWidths("gradient of the MLP's branch", memory.dmlp_branch, 1)
+          .HasWidths("gradient of attention's branch", memory.dattention_branch, 1)
+          .Has("row gradients", memory.row_gradients, rows);
+    };
+    moment({kMiddle, kMean1, kInverse1, kMean2, kInverse2, kNorm2, kExpanded, kGelu})
+        .HasWidths("dwidth", memory.dwidth, 1)
+        .Expect(saved, transient, deferred);
+    moment({kNorm1, kMean1, kInverse1, kQkv, kAttention, kLogSumExp, kNorm2, kGelu})
+        .HasWidths("dwidth", memory.dwidth, 1)
+        .Expect(saved, transient, deferred);
+    // Of the second half, in which nothing is transient.
+    moment({kNorm1, kAttention, kNorm2, kGelu}).Expect(saved, {}, deferred);
+    int64_t bytes = Rounded(rows);
+    for (const int widths : {4, 3, 1, 1}) bytes += Rounded(widths * BytesOf(kMiddle, dtype_));
+    for (const BlockArray array : {kNorm1, kAttention, kNorm2, kGelu}) {
+      if (!IsSaved(option, array)) bytes += Rounded(BytesOf(array, dtype_));
+    }
+    EXPECT_EQ(deferred.bytes, bytes);
+  }
+}
+
+TEST_P(BlockLayoutTest, AnOutputOfTheCallersIsNotSaved) {
+  const BlockLayout layout({kModel, kBatch, dtype_}, {.saves_output = false});
+  for (int o = 0; o < kOptions; ++o) {
+    EXPECT_EQ(layout.SavedBytes(o), layout_.SavedBytes(o) - Rounded(BytesOf(kMiddle, dtype_)));
+    EXPECT_EQ(layout.DeferredBytes(o), 0);
+    const BlockMemory memory = layout.Forward(o, saved_.data(), transient_.data());
+    EXPECT_EQ(memory.output, nullptr);
+    EXPECT_EQ(layout.Backward(o, saved_.data(), transient_.data()).arrays[kMean1],
+              memory.arrays[kMean1]);
   }
 }
 

@@ -62,6 +62,20 @@ TEST(PassTimesTest, WhatIsMadeAgainHasItsParts) {
   EXPECT_EQ(stages[0].once(), 0);
 }
 
+TEST(PassTimesTest, HalvesOfABackwardPassAreOne) {
+  PassTimes passes;
+  passes.Add(0, {Work("forward 1", 0, 0), Work("gemm", 0, 1), Work("backward input 1", 1, 1),
+                 Work("gemm", 1, 3), Work("backward weight 0", 3, 3), Work("gemm", 3, 7),
+                 Work("backward weight 1", 7, 7), Work("gemm", 7, 15)});
+  const std::vector<PassSeconds> stages = passes.Stages();
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[1][PassPart::kBackwardInput], 2);
+  EXPECT_EQ(stages[1][PassPart::kBackwardWeight], 8);
+  EXPECT_EQ(stages[1].backward(), 10);
+  EXPECT_EQ(stages[1].once(), 11);
+  EXPECT_EQ(stages[0].once(), 4);
+}
+
 TEST(PassTimesTest, WaitsCollectivesAndTheOptimizerAreNoPartOfAPass) {
   PassTimes passes;
   passes.Add(0, {Work("forward 0", 0, 0),
@@ -102,6 +116,8 @@ TEST(PassTimesTest, MarksAreOperationsThatDoNothing) {
   auto stream = context->CreateStream("compute").value();
   ASSERT_OK(MarkPart(PassPart::kForward, 0, *stream));
   ASSERT_OK(MarkPart(PassPart::kBackward, 1023, *stream));
+  ASSERT_OK(MarkPart(PassPart::kBackwardInput, 3, *stream));
+  ASSERT_OK(MarkPart(PassPart::kBackwardWeight, 4, *stream));
   ASSERT_OK(MarkPart(PassPart::kRecompute, 17, *stream));
   ASSERT_OK(MarkPart(PassPart::kRecomputePointwise, 1023, *stream));
   ASSERT_OK(MarkEnd(*stream));
@@ -113,8 +129,9 @@ TEST(PassTimesTest, MarksAreOperationsThatDoNothing) {
     for (const TracedOperation& operation : traced.operations) names.emplace_back(operation.name);
   }
   EXPECT_THAT(names,
-              ElementsAre("forward 0", "backward 1023", "recompute 17", "recompute pointwise 1023",
-                          "end of part", "pass W1048575'", "end of pass"));
+              ElementsAre("forward 0", "backward 1023", "backward input 3", "backward weight 4",
+                          "recompute 17", "recompute pointwise 1023", "end of part",
+                          "pass W1048575'", "end of pass"));
 }
 
 // The marks with work behind them in the trace of a pass by a plan.
