@@ -39,14 +39,64 @@ ModelSpec PlainModel() {
   return model;
 }
 
+absl::Status EmptyUse(ZeroOptimizer& zero, int unit, Pass pass) {
+  absl::Status status = zero.Acquire(unit, pass);
+  status.Update(zero.Release(unit));
+  return status;
+}
+
+absl::Status EmptyBackward(ZeroOptimizer& zero, int unit, device::Stream& compute) {
+  absl::Status status = zero.Acquire(unit, Pass::kBackward);
+  for (const int p : zero.plan().unit(unit).parameters) {
+    const ParameterSpec& spec = zero.plan().parameter(p).spec;
+    if (!spec.trainable) continue;
+    const auto target = zero.Gradient(unit, p);
+    status.Update(target.status());
+    if (target.ok() && !target->accumulate) {
+      status.Update(compute.FillBytes(target->data, 0, spec.size * precision::SizeOf(*spec.dtype)));
+    }
+  }
+  status.Update(zero.Release(unit));
+  status.Update(zero.GradientsReady(unit));
+  return status;
+}
+
+// The passes of a step in chunks.
+absl::Status EmptyPasses(ZeroOptimizer& zero, device::Stream& compute) {
+  const std::vector<int>& chunks = zero.options().chunks;
+  const auto passes =
+      InterleavedPasses(static_cast<int>(chunks.size()), zero.options().micro_batches);
+  absl::Status status;
+  for (size_t i = 0; i < passes.size(); ++i) {
+    const auto chunk = static_cast<size_t>(passes[i].chunk);
+    const bool begins = i == 0 || passes[i - 1].chunk != passes[i].chunk;
+    const bool ends = i + 1 == passes.size() || passes[i + 1].chunk != passes[i].chunk;
+    if (begins) status.Update(zero.BeginRun(passes[i].chunk));
+    const int first = chunks[chunk];
+    const int end = chunk + 1 < chunks.size() ? chunks[chunk + 1]
+                                              : static_cast<int>(zero.plan().units().size());
+    if (passes[i].pass == Pass::kForward) {
+      for (int unit = first; unit < end; ++unit) {
+        status.Update(EmptyUse(zero, unit, Pass::kForward));
+      }
+    } else {
+      for (int unit = end; unit-- > first;) status.Update(EmptyBackward(zero, unit, compute));
+      status.Update(zero.FinishBackward(passes[i].chunk));
+    }
+    if (ends) status.Update(zero.EndRun());
+  }
+  return status;
+}
+
 // Every pass and gradient of a step, without work: gradients are zero.
 absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute, float* losses = nullptr) {
   const int units = static_cast<int>(zero.plan().units().size());
+  const bool has_chunks = !zero.options().chunks.empty();
   absl::Status status;
-  for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
+  if (has_chunks) status = EmptyPasses(zero, compute);
+  for (int micro = 0; micro < zero.options().micro_batches && !has_chunks; ++micro) {
     for (int unit = 0; unit < units; ++unit) {
-      status.Update(zero.Acquire(unit, Pass::kForward));
-      status.Update(zero.Release(unit));
+      status.Update(EmptyUse(zero, unit, Pass::kForward));
     }
     if (losses != nullptr) {
       status.Update(zero.ScaleLoss(losses, losses + 1, 1, DType::kFloat32));
@@ -55,24 +105,11 @@ absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute, float* loss
     const size_t uses = order.empty() ? static_cast<size_t>(units) : order.size();
     for (size_t use = 0; use < uses; ++use) {
       const int unit = order.empty() ? units - 1 - static_cast<int>(use) : order[use];
-      status.Update(zero.Acquire(unit, Pass::kBackward));
-      if (!order.empty() && std::find(order.begin() + static_cast<ptrdiff_t>(use) + 1, order.end(),
-                                      unit) != order.end()) {
-        status.Update(zero.Release(unit));
-        continue;
-      }
-      for (const int p : zero.plan().unit(unit).parameters) {
-        const ParameterSpec& spec = zero.plan().parameter(p).spec;
-        if (!spec.trainable) continue;
-        const auto target = zero.Gradient(unit, p);
-        status.Update(target.status());
-        if (target.ok() && !target->accumulate) {
-          status.Update(
-              compute.FillBytes(target->data, 0, spec.size * precision::SizeOf(*spec.dtype)));
-        }
-      }
-      status.Update(zero.Release(unit));
-      status.Update(zero.GradientsReady(unit));
+      const bool again = !order.empty() &&
+                         std::find(order.begin() + static_cast<ptrdiff_t>(use) + 1, order.end(),
+                                   unit) != order.end();
+      status.Update(again ? EmptyUse(zero, unit, Pass::kBackward)
+                          : EmptyBackward(zero, unit, compute));
     }
     status.Update(zero.FinishBackward());
   }
@@ -121,6 +158,16 @@ std::vector<Setting> Settings() {
       again.live_units = 2;
       again.micro_batches = 1;
       settings.push_back({"units used again, two live", model, again});
+      // Its tied units are in several chunks.
+      ZeroOptions apart = options;
+      apart.tied_apart = true;
+      if (model.size() != 4) settings.push_back({"tied apart, two micro-batches", model, apart});
+      apart.chunks = {0, 2, static_cast<int>(model.size()) - 1};
+      apart.runs = RunsOf(InterleavedPasses(3, 2));
+      settings.push_back({"in chunks and runs, two micro-batches", model, apart});
+      apart.micro_batches = 1;
+      apart.runs = RunsOf(InterleavedPasses(3, 1));
+      if (model.size() != 4) settings.push_back({"in chunks and runs", model, apart});
       if (stage == 3) {
         options.persistence_threshold = 100;
         settings.push_back({"persistent units", model, options});
@@ -275,7 +322,7 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
         // The paper's counts, for what it counts.
         if (setting.model.size() != 4 || setting.options.micro_batches != 1) return;
         if (setting.options.communication_dtype.has_value()) return;
-        if (!setting.options.backward_units.empty()) return;
+        if (!setting.options.backward_units.empty() || !setting.options.runs.empty()) return;
         const Plan plan = Plan::Create(setting.model, {ranks, setting.options.dtype,
                                                        setting.options.bucket_elements})
                               .value();
