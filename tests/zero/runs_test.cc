@@ -210,6 +210,28 @@ TEST(RunsTest, ARunsWeightsAreGatheredOnceAndThoseOfTheNextRunAhead) {
   });
 }
 
+// An evaluation that ends in the middle leaves units that it has gathered ahead, here three of the
+// four for which there is memory.
+TEST(RunsTest, ARunTakesTheMemoryOfWhatWasGatheredAheadAndOfNothingElse) {
+  ModelSpec model;
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) model.push_back({name, {{name, 256}}});
+  OnThreads({.size = 2}, [&](Rank& self) {
+    auto zero = CreateZero(model,
+                           {.stage = 3, .live_units = 4, .chunks = {0, 2, 4}, .runs = {2, 1, 0}},
+                           self)
+                    .value();
+    SentForWeights sent(*zero);
+    ASSERT_OK(Use(*zero, 0));
+    EXPECT_EQ(sent(), 4 * 256);
+    ASSERT_OK(zero->BeginRun(2));
+    EXPECT_EQ(sent(), 2 * 256);
+    for (const int unit : {5, 4, 4, 5}) ASSERT_OK(Use(*zero, unit));
+    ASSERT_OK(zero->EndRun());
+    EXPECT_EQ(sent(), 0);
+    ASSERT_OK(zero->CancelStep());
+  });
+}
+
 // Of whatever stage; and an evaluation between two steps.
 TEST(RunsTest, MemoryAndTrafficAreThoseOfTheModel) {
   for (const Home& home : Homes()) {
