@@ -210,6 +210,27 @@ TEST(RunsTest, ARunsWeightsAreGatheredOnceAndThoseOfTheNextRunAhead) {
   });
 }
 
+// It would be that of old weights.
+TEST(RunsTest, NothingIsGatheredAheadAcrossTheUpdate) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    ZeroOptions options = InRuns(3);
+    options.runs = {0, 1};
+    auto zero = CreateZero(FourUnits(), options, self).value();
+    SentForWeights sent(*zero);
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_OK(zero->BeginRun(0));
+      EXPECT_EQ(sent(), kFirstChunk + kSecondChunk);
+      ASSERT_OK(zero->EndRun());
+      ASSERT_OK(zero->BeginRun(1));
+      ASSERT_OK(zero->EndRun());
+      for (const int chunk : {0, 1}) ASSERT_OK(zero->FinishBackward(chunk));
+      ASSERT_OK(zero->Step());
+      EXPECT_EQ(sent(), 0);
+    }
+    self.AwaitOthers();
+  });
+}
+
 // An evaluation that ends in the middle leaves units that it has gathered ahead, here three of the
 // four for which there is memory.
 TEST(RunsTest, ARunTakesTheMemoryOfWhatWasGatheredAheadAndOfNothingElse) {

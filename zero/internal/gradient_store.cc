@@ -275,8 +275,8 @@ absl::Status GradientStore::Reduce(int index) {
 // Gives the slice of an offloaded bucket memory on its way.
 absl::Status GradientStore::ProvideSlice(int index) {
   BucketState& at = state(index);
-  if (at.own != nullptr || at.slice.data() != nullptr) return absl::OkStatus();
-  if (plan_.IsAddedUp(bucket(index))) return absl::OkStatus();
+  const bool stays = at.own != nullptr || at.slice.data() != nullptr;
+  if (stays || plan_.IsAddedUp(bucket(index))) return absl::OkStatus();
   // There is one: each comes back as soon as it is handed over.
   at.passing = slices_.Take(bucket(index).bytes() / plan_.ranks());
   if (at.passing == nullptr || !at.passing->used) return absl::OkStatus();
