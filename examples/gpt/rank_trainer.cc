@@ -488,7 +488,8 @@ absl::StatusOr<int64_t> RankTrainer::WorkspaceBytes() {
     if (&group == groups_.context) {
       add(WorkspaceOfPasses(shape_, schedule_, groups_, &PassGroups::context));
     }
-    if (&group == &replica_) add(zero::WorkspaceOfStep(plan, options, group, zero::StepGroup::kReplicas));
+    if (&group == &replica_)
+      add(zero::WorkspaceOfStep(plan, options, group, zero::StepGroup::kReplicas));
     if (&group == &grid_.world()) {
       add(zero::WorkspaceOfStep(plan, options, group, zero::StepGroup::kWorld));
     }

@@ -69,8 +69,8 @@ absl::Status EmptyRuns(ZeroOptimizer& zero, device::Stream& compute) {
   for (auto run = runs.begin(); run != runs.end(); ++run) {
     status.Update(zero.BeginRun(*run));
     const auto next = static_cast<size_t>(*run) + 1;
-    const int end = next < chunks.size() ? chunks[next]
-                                         : static_cast<int>(zero.plan().units().size());
+    const int end =
+        next < chunks.size() ? chunks[next] : static_cast<int>(zero.plan().units().size());
     for (int unit = chunks[next - 1]; unit < end; ++unit) {
       status.Update(EmptyUse(zero, unit, Pass::kForward));
     }
@@ -103,9 +103,9 @@ absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute, float* loss
     const size_t uses = order.empty() ? static_cast<size_t>(units) : order.size();
     for (size_t use = 0; use < uses; ++use) {
       const int unit = order.empty() ? units - 1 - static_cast<int>(use) : order[use];
-      const bool again = !order.empty() &&
-                         std::find(order.begin() + static_cast<ptrdiff_t>(use) + 1, order.end(),
-                                   unit) != order.end();
+      const bool again =
+          !order.empty() && std::find(order.begin() + static_cast<ptrdiff_t>(use) + 1, order.end(),
+                                      unit) != order.end();
       status.Update(again ? EmptyUse(zero, unit, Pass::kBackward)
                           : EmptyBackward(zero, unit, compute));
     }

@@ -179,7 +179,8 @@ Trajectory Specified(const GoldenCase& c) {
   for (int unit = 0; unit < static_cast<int>(plan.units().size()) && c.tied_apart; ++unit) {
     for (const int p : plan.unit(unit).parameters) {
       const Parameter& of = plan.parameter(p);
-      if (of.unit == unit || !part_of.insert({{unit, of.bucket}, rule.parts.size()}).second) continue;
+      if (of.unit == unit || !part_of.insert({{unit, of.bucket}, rule.parts.size()}).second)
+        continue;
       rule.parts.push_back(static_cast<size_t>(number[static_cast<size_t>(of.bucket)]));
     }
   }
@@ -207,10 +208,10 @@ Trajectory Specified(const GoldenCase& c) {
         const Parameter& of = plan.parameter(p);
         const auto part = part_of.find({unit, of.bucket});
         for (int64_t i = 0; i < of.spec.size; ++i) {
-          float& gradient = part == part_of.end()
-                                ? element(gradients, p, i)
-                                : gradients[master.size() + part->second]
-                                           [static_cast<size_t>(of.begin + i)];
+          float& gradient =
+              part == part_of.end()
+                  ? element(gradients, p, i)
+                  : gradients[master.size() + part->second][static_cast<size_t>(of.begin + i)];
           gradient = spec::Round(
               rule.format,
               gradient + GradientElement({static_cast<int>(rank), micro, step, unit, p, i},

@@ -31,10 +31,8 @@ constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
 // Units of different sizes, two to a chunk; of two ranks each sends as many bytes as it has elements.
 ModelSpec FourUnits() {
-  return {{"a", {{"a.w", 256}}},
-          {"b", {{"b.w", 512}}},
-          {"c", {{"c.w", 1024}}},
-          {"d", {{"d.w", 2048}}}};
+  return {
+      {"a", {{"a.w", 256}}}, {"b", {{"b.w", 512}}}, {"c", {{"c.w", 1024}}}, {"d", {{"d.w", 2048}}}};
 }
 constexpr int kFirstChunk = 256 + 512, kSecondChunk = 1024 + 2048;
 
@@ -237,10 +235,10 @@ TEST(RunsTest, ARunTakesTheMemoryOfWhatWasGatheredAheadAndOfNothingElse) {
   ModelSpec model;
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) model.push_back({name, {{name, 256}}});
   OnThreads({.size = 2}, [&](Rank& self) {
-    auto zero = CreateZero(model,
-                           {.stage = 3, .live_units = 4, .chunks = {0, 2, 4}, .runs = {2, 1, 0}},
-                           self)
-                    .value();
+    auto zero =
+        CreateZero(model, {.stage = 3, .live_units = 4, .chunks = {0, 2, 4}, .runs = {2, 1, 0}},
+                   self)
+            .value();
     SentForWeights sent(*zero);
     ASSERT_OK(Use(*zero, 0));
     EXPECT_EQ(sent(), 4 * 256);

@@ -38,9 +38,7 @@ const UnitSpec kEmbedding = {"embedding", {{"wte", 150}, {"wpe", 5}}, {}};
 const UnitSpec kFirst = {"h.0", {{"h.0.w", 300}}, {}};
 const UnitSpec kSecond = {"h.1", {{"h.1.w", 200}, {"h.1.b", 1}}, {}};
 
-ModelSpec WholeModel() {
-  return {kEmbedding, kFirst, kSecond, {"head", {{"ln", 65}}, {"wte"}}};
-}
+ModelSpec WholeModel() { return {kEmbedding, kFirst, kSecond, {"head", {{"ln", 65}}, {"wte"}}}; }
 // The first stage counts the tied weights.
 ModelSpec StageOfModel(int stage) {
   ModelSpec model = stage == 0 ? ModelSpec{kEmbedding, kFirst}
@@ -182,7 +180,12 @@ std::vector<Case> Cases() {
       }
       cases.push_back({replicas, DType::kFloat16, stage, 1});
       cases.push_back({replicas, DType::kFloat32, stage, 1});
-      cases.push_back({replicas, DType::kFloat32, stage, 3, Accumulation::kEveryMicroBatch, {},
+      cases.push_back({replicas,
+                       DType::kFloat32,
+                       stage,
+                       3,
+                       Accumulation::kEveryMicroBatch,
+                       {},
                        DType::kBFloat16});
     }
   }
@@ -343,11 +346,11 @@ TEST(TiedOutsideErrorTest, WrongUsesAreNamedOnAllRanks) {
                                              "tied_outside")));
     ModelSpec other = model;
     if (stage == 1) tied_of(other).size = 151;
-    EXPECT_THAT(create(other, right, groups.tied.get()),
-                StatusIs(kInvalid,
-                         HasSubstr("ranks disagree: rank 0 has tied_outside parameter \"wte\" of "
-                                   "150 bfloat16, group 0; rank 1 has tied_outside parameter "
-                                   "\"wte\" of 151 bfloat16, group 0")));
+    EXPECT_THAT(
+        create(other, right, groups.tied.get()),
+        StatusIs(kInvalid, HasSubstr("ranks disagree: rank 0 has tied_outside parameter \"wte\" of "
+                                     "150 bfloat16, group 0; rank 1 has tied_outside parameter "
+                                     "\"wte\" of 151 bfloat16, group 0")));
     other = model;
     if (stage == 1) tied_of(other).name = "wte.head";
     EXPECT_THAT(create(other, right, groups.tied.get()),
@@ -359,10 +362,10 @@ TEST(TiedOutsideErrorTest, WrongUsesAreNamedOnAllRanks) {
     for (const bool counted : {false, true}) {
       other = model;
       tied_of(other).counted = counted;
-      EXPECT_THAT(create(other, right, groups.tied.get()),
-                  StatusIs(kInvalid,
-                           HasSubstr(absl::StrCat("tied_outside parameter \"wte\" is counted in ",
-                                                  counted ? "both groups" : "neither group"))));
+      EXPECT_THAT(
+          create(other, right, groups.tied.get()),
+          StatusIs(kInvalid, HasSubstr(absl::StrCat("tied_outside parameter \"wte\" is counted in ",
+                                                    counted ? "both groups" : "neither group"))));
     }
     EXPECT_OK(create(model, right, groups.tied.get()));
     self.AwaitOthers();

@@ -41,8 +41,8 @@ std::vector<ChunkPass> InterleavedPasses(int chunks, int micro_batches) {
   for (int chunk = 0; chunk < chunks; ++chunk) {
     for (int micro = 0; micro < micro_batches; ++micro) {
       at_time.push_back({2 * micro + chunk, {chunk, micro, Pass::kForward}});
-      at_time.push_back({2 * micro + chunks + 3 * (chunks - 1 - chunk),
-                         {chunk, micro, Pass::kBackward}});
+      at_time.push_back(
+          {2 * micro + chunks + 3 * (chunks - 1 - chunk), {chunk, micro, Pass::kBackward}});
     }
   }
   std::stable_sort(at_time.begin(), at_time.end(),
@@ -225,8 +225,8 @@ absl::Status ToyTrainer::Passes(const std::vector<ChunkPass>& passes) {
       BRIGADE_RETURN_IF_ERROR(zero_.BeginRun(chunk));
     }
     const auto next = static_cast<size_t>(chunk) + 1;
-    const int end = next < chunks.size() ? chunks[next]
-                                         : static_cast<int>(zero_.plan().units().size());
+    const int end =
+        next < chunks.size() ? chunks[next] : static_cast<int>(zero_.plan().units().size());
     std::vector<int> units(static_cast<size_t>(end - chunks[next - 1]));
     std::iota(units.begin(), units.end(), chunks[next - 1]);
     if (pass == Pass::kForward) {

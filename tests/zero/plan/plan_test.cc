@@ -121,14 +121,18 @@ TEST(PlanTest, CountsSlotsOfTheSizesThatUnitsInARowNeed) {
   const int64_t embedding = plan.buckets()[4].bytes();
   using Sizes = std::map<int64_t, int>;
   const std::vector<int> in_order = {0, 1, 2, 3, 4}, again = {4, 0, 4, 3, 2};
-  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 1, all), (Sizes{{layer, 1}, {embedding, 1}}));
-  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 2, all), (Sizes{{layer, 2}, {embedding, 1}}));
-  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 9, all), (Sizes{{layer, 4}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 1, all),
+            (Sizes{{layer, 1}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 2, all),
+            (Sizes{{layer, 2}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 9, all),
+            (Sizes{{layer, 4}, {embedding, 1}}));
   EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), {}, 2, all), Sizes());
   // What is used again needs no second buffer.
   EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), absl::MakeConstSpan(again).first(3), 3, all),
             (Sizes{{layer, 1}, {embedding, 1}}));
-  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), again, 3, all), (Sizes{{layer, 3}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), again, 3, all),
+            (Sizes{{layer, 3}, {embedding, 1}}));
 }
 
 TEST(PlanTest, PartsOfTiedGradientsAreArraysBesideTheBuckets) {
@@ -170,9 +174,9 @@ TEST(PlanTest, WhatIsTiedOutsideLiesAlikeWhateverElseThereIs) {
   tied.tied_outside = true;
   ParameterSpec second = {"second", 40};
   second.tied_outside = true;
-  const Plan plan = Plan::Create({{"unit", {{"a", 3}, tied, {"b", 5}, second}}},
-                                 {.ranks = 2, .tied_apart = true})
-                        .value();
+  const Plan plan =
+      Plan::Create({{"unit", {{"a", 3}, tied, {"b", 5}, second}}}, {.ranks = 2, .tied_apart = true})
+          .value();
   ASSERT_EQ(plan.buckets().size(), 3u);
   for (const int p : {1, 3}) {
     const Bucket& bucket = plan.bucket(plan.parameter(p).bucket);
