@@ -67,9 +67,8 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   // otherwise.
   absl::Status mine = Validate(options);
   if (mine.ok()) mine = CheckWorld(options, communicator, all);
-  absl::StatusOr<Plan> plan =
-      Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements,
-                           options.tied_apart});
+  absl::StatusOr<Plan> plan = Plan::Create(
+      model, {communicator.size(), options.dtype, options.bucket_elements, options.tied_apart});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
@@ -276,13 +275,13 @@ std::string ZeroOptimizer::Place(const char* call, int chunk) const {
 
 absl::Status ZeroOptimizer::FinishBackward(int chunk) {
   if (chunk < 0 || chunk >= internal::ChunkCount(options_)) {
-    return absl::InvalidArgumentError(absl::StrCat("FinishBackward: chunk ", chunk, " of ",
-                                                   internal::ChunkCount(options_)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("FinishBackward: chunk ", chunk, " of ", internal::ChunkCount(options_)));
   }
   if (IsFinished(chunk)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Place("FinishBackward", chunk), "all ", options_.micro_batches,
-                     " micro-batches are done; Step comes first"));
+    return absl::FailedPreconditionError(absl::StrCat(Place("FinishBackward", chunk), "all ",
+                                                      options_.micro_batches,
+                                                      " micro-batches are done; Step comes first"));
   }
   absl::Status status = parameters_->CheckBackwardUses();
   if (status.ok()) status = gradients_->FinishMicroBatch(chunk);
@@ -305,9 +304,8 @@ absl::Status ZeroOptimizer::BeginRun(int chunk) {
     status = parameters_->BeginRun(chunk);
   }
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat("stage ", options_.stage,
-                                                  ", BeginRun of chunk ", chunk, ": ",
-                                                  status.message()));
+  return absl::Status(status.code(), absl::StrCat("stage ", options_.stage, ", BeginRun of chunk ",
+                                                  chunk, ": ", status.message()));
 }
 
 absl::Status ZeroOptimizer::EndRun() {
@@ -328,9 +326,9 @@ absl::Status ZeroOptimizer::CheckStep() const {
   }
   const int runs = static_cast<int>(options_.runs.size());
   if (parameters_->finished_runs() == runs) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("stage ", options_.stage, ", Step: ",
-                                                    parameters_->finished_runs(), " of ", runs,
-                                                    " runs are made"));
+  return absl::FailedPreconditionError(absl::StrCat("stage ", options_.stage,
+                                                    ", Step: ", parameters_->finished_runs(),
+                                                    " of ", runs, " runs are made"));
 }
 
 absl::Status ZeroOptimizer::Step() {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "brigade/tests/spec/formats.h"
@@ -424,6 +425,26 @@ TEST(StagesSpecTest, SkipsTheUpdateOnEveryRankWhenOneRankOverflows) {
   EXPECT_TRUE(training.state().skip);
   EXPECT_EQ(training.state().step, 0);
   EXPECT_EQ(training.state().loss_scale, 32768.0f);
+}
+
+// In bfloat16, of 8 bits: 256 + 1 + 1 is 256 where two parts are added one by one, and 258 where the
+// one part is a sum over four micro-batches.
+TEST(StagesSpecTest, PartsOfAGradientAreSummedByThemselvesAndThenAdded) {
+  for (const auto& [micro_batches, parts, whole, part, wanted] :
+       {std::tuple(1, 2, 256.0f, 1.0f, -256.0f), std::tuple(4, 1, 64.0f, 0.5f, -258.0f)}) {
+    TrainingRule rule{.micro_batches = micro_batches,
+                      .accumulator = Format::kBFloat16,
+                      .adam = false,
+                      .learning_rates = {1.0f}};
+    rule.parts.assign(static_cast<size_t>(parts), 0);
+    Training training(rule, {{0.0f}});
+    training.Step([&, whole = whole, part = part](size_t, int, const Buckets&, float loss_scale) {
+      Buckets gradients = {{whole * loss_scale}};
+      gradients.resize(1 + rule.parts.size(), {part * loss_scale});
+      return gradients;
+    });
+    EXPECT_EQ(training.FullMaster(), (Buckets{{wanted}})) << micro_batches;
+  }
 }
 
 }  // namespace

@@ -38,6 +38,9 @@ struct TrainingRule {
   SgdRule sgd_rule = {};
   StepRule step = {};
   std::vector<float> learning_rates = {1e-3f};
+  // Gradients may have more arrays than there are buckets: parts of the gradients of these buckets,
+  // which are summed over micro-batches and ranks by themselves, and then added one by one.
+  std::vector<size_t> parts = {};
   // From this step on (-1: never) weights are those that the update before the last one left:
   // w(t + 1) = U(w(t), g(t - 1)). The one-step delay of ZeRO-Offload (Ren et al. 2021, arXiv
   // 2101.06840).
@@ -90,6 +93,7 @@ class Training {
         for (auto& bucket : reduced[r]) RoundAll(rule_.accumulator, bucket);
       }
     }
+    for (Buckets& slices : reduced) AddParts(slices);
 
     std::vector<GradStats> stats;
     for (const Buckets& slices : reduced) stats.push_back(SumOfSquares(slices));
@@ -186,6 +190,16 @@ class Training {
         sum[b][i] = Round(rule_.accumulator, x);
       }
     }
+  }
+
+  void AddParts(Buckets& gradients) const {
+    const size_t buckets = gradients.size() - rule_.parts.size();
+    for (size_t p = 0; p < rule_.parts.size(); ++p) {
+      std::vector<float>& sum = gradients[rule_.parts[p]];
+      const std::vector<float>& part = gradients[buckets + p];
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] = Round(rule_.accumulator, sum[i] + part[i]);
+    }
+    gradients.resize(buckets);
   }
 
   void Update(const Buckets& gradients, Rank& rank) const {

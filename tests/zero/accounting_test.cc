@@ -39,14 +39,62 @@ ModelSpec PlainModel() {
   return model;
 }
 
+absl::Status EmptyUse(ZeroOptimizer& zero, int unit, Pass pass) {
+  absl::Status status = zero.Acquire(unit, pass);
+  status.Update(zero.Release(unit));
+  return status;
+}
+
+absl::Status EmptyBackward(ZeroOptimizer& zero, int unit, device::Stream& compute) {
+  absl::Status status = zero.Acquire(unit, Pass::kBackward);
+  for (const int p : zero.plan().unit(unit).parameters) {
+    const ParameterSpec& spec = zero.plan().parameter(p).spec;
+    if (!spec.trainable) continue;
+    const auto target = zero.Gradient(unit, p);
+    status.Update(target.status());
+    if (target.ok() && !target->accumulate) {
+      status.Update(compute.FillBytes(target->data, 0, spec.size * precision::SizeOf(*spec.dtype)));
+    }
+  }
+  status.Update(zero.Release(unit));
+  status.Update(zero.GradientsReady(unit));
+  return status;
+}
+
+// The runs of a step: forward uses, and in a chunk's last run all its backward passes.
+absl::Status EmptyRuns(ZeroOptimizer& zero, device::Stream& compute) {
+  const std::vector<int>& chunks = zero.options().chunks;
+  const std::vector<int>& runs = zero.options().runs;
+  absl::Status status;
+  for (auto run = runs.begin(); run != runs.end(); ++run) {
+    status.Update(zero.BeginRun(*run));
+    const auto next = static_cast<size_t>(*run) + 1;
+    const int end =
+        next < chunks.size() ? chunks[next] : static_cast<int>(zero.plan().units().size());
+    for (int unit = chunks[next - 1]; unit < end; ++unit) {
+      status.Update(EmptyUse(zero, unit, Pass::kForward));
+    }
+    const bool is_last = std::find(run + 1, runs.end(), *run) == runs.end();
+    for (int micro = 0; micro < zero.options().micro_batches && is_last; ++micro) {
+      for (int unit = end; unit-- > chunks[next - 1];) {
+        status.Update(EmptyBackward(zero, unit, compute));
+      }
+      status.Update(zero.FinishBackward(*run));
+    }
+    status.Update(zero.EndRun());
+  }
+  return status;
+}
+
 // Every pass and gradient of a step, without work: gradients are zero.
 absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute, float* losses = nullptr) {
   const int units = static_cast<int>(zero.plan().units().size());
+  const bool has_runs = !zero.options().runs.empty();
   absl::Status status;
-  for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
+  if (has_runs) status = EmptyRuns(zero, compute);
+  for (int micro = 0; micro < zero.options().micro_batches && !has_runs; ++micro) {
     for (int unit = 0; unit < units; ++unit) {
-      status.Update(zero.Acquire(unit, Pass::kForward));
-      status.Update(zero.Release(unit));
+      status.Update(EmptyUse(zero, unit, Pass::kForward));
     }
     if (losses != nullptr) {
       status.Update(zero.ScaleLoss(losses, losses + 1, 1, DType::kFloat32));
@@ -55,24 +103,11 @@ absl::Status EmptyStep(ZeroOptimizer& zero, device::Stream& compute, float* loss
     const size_t uses = order.empty() ? static_cast<size_t>(units) : order.size();
     for (size_t use = 0; use < uses; ++use) {
       const int unit = order.empty() ? units - 1 - static_cast<int>(use) : order[use];
-      status.Update(zero.Acquire(unit, Pass::kBackward));
-      if (!order.empty() && std::find(order.begin() + static_cast<ptrdiff_t>(use) + 1, order.end(),
-                                      unit) != order.end()) {
-        status.Update(zero.Release(unit));
-        continue;
-      }
-      for (const int p : zero.plan().unit(unit).parameters) {
-        const ParameterSpec& spec = zero.plan().parameter(p).spec;
-        if (!spec.trainable) continue;
-        const auto target = zero.Gradient(unit, p);
-        status.Update(target.status());
-        if (target.ok() && !target->accumulate) {
-          status.Update(
-              compute.FillBytes(target->data, 0, spec.size * precision::SizeOf(*spec.dtype)));
-        }
-      }
-      status.Update(zero.Release(unit));
-      status.Update(zero.GradientsReady(unit));
+      const bool again =
+          !order.empty() && std::find(order.begin() + static_cast<ptrdiff_t>(use) + 1, order.end(),
+                                      unit) != order.end();
+      status.Update(again ? EmptyUse(zero, unit, Pass::kBackward)
+                          : EmptyBackward(zero, unit, compute));
     }
     status.Update(zero.FinishBackward());
   }
@@ -121,6 +156,15 @@ std::vector<Setting> Settings() {
       again.live_units = 2;
       again.micro_batches = 1;
       settings.push_back({"units used again, two live", model, again});
+      if (model.size() != 4) {
+        // The toy's tied units are in several chunks.
+        ZeroOptions apart = options;
+        apart.micro_batches = model[1].parameters[1].dtype.has_value() ? 1 : 2;
+        apart.tied_apart = true;
+        apart.chunks = {0, 2, 4};
+        apart.runs = RunsOf(InterleavedPasses(3, apart.micro_batches));
+        settings.push_back({"tied apart, in chunks and runs", model, apart});
+      }
       if (stage == 3) {
         options.persistence_threshold = 100;
         settings.push_back({"persistent units", model, options});
@@ -275,7 +319,7 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
         // The paper's counts, for what it counts.
         if (setting.model.size() != 4 || setting.options.micro_batches != 1) return;
         if (setting.options.communication_dtype.has_value()) return;
-        if (!setting.options.backward_units.empty()) return;
+        if (!setting.options.backward_units.empty() || !setting.options.runs.empty()) return;
         const Plan plan = Plan::Create(setting.model, {ranks, setting.options.dtype,
                                                        setting.options.bucket_elements})
                               .value();

@@ -3,9 +3,11 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/spec/stages.h"
@@ -112,7 +114,10 @@ std::string ToString(const GoldenCase& c) {
                            : "",
       c.offload.enabled() ? absl::StrCat("_", ToString(c.offload)) : "",
       c.offload.delay_update ? absl::StrCat("_delayed_from_", c.offload.delay_warm_up) : "",
-      c.reload_at >= 0 ? absl::StrCat("_reloaded_at_", c.reload_at) : "");
+      c.reload_at >= 0 ? absl::StrCat("_reloaded_at_", c.reload_at) : "",
+      c.tied_apart ? "_tied_apart" : "",
+      c.chunks.empty() ? "" : absl::StrCat("_chunks_", absl::StrJoin(c.chunks, "_")),
+      c.has_runs ? "_in_runs" : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -138,6 +143,12 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.reduction = c.reduction;
   options.algorithm = c.algorithm;
   options.offload = c.offload;
+  options.tied_apart = c.tied_apart;
+  options.chunks = c.chunks;
+  if (c.has_runs) {
+    const int chunks = static_cast<int>(c.chunks.size());
+    options.runs = RunsOf(InterleavedPasses(chunks, c.micro_batches));
+  }
   return options;
 }
 
@@ -161,7 +172,18 @@ Trajectory Specified(const GoldenCase& c) {
       }
     }
   }
-  const spec::TrainingRule rule = RuleOf(c);
+  spec::TrainingRule rule = RuleOf(c);
+  // With tied_apart: the part that a unit which is not the first to use a parameter has of its
+  // bucket's gradient.
+  std::map<std::pair<int, int>, size_t> part_of;  // [unit, bucket]
+  for (int unit = 0; unit < static_cast<int>(plan.units().size()) && c.tied_apart; ++unit) {
+    for (const int p : plan.unit(unit).parameters) {
+      const Parameter& of = plan.parameter(p);
+      if (of.unit == unit || !part_of.insert({{unit, of.bucket}, rule.parts.size()}).second)
+        continue;
+      rule.parts.push_back(static_cast<size_t>(number[static_cast<size_t>(of.bucket)]));
+    }
+  }
   const auto element = [&](auto& buckets, int parameter, int64_t i) -> auto& {
     const Parameter& p = plan.parameter(parameter);
     return buckets[static_cast<size_t>(number[static_cast<size_t>(p.bucket)])]
@@ -177,13 +199,19 @@ Trajectory Specified(const GoldenCase& c) {
                  : spec::Round(rule.format, InitialWeight(parameter, i));
     };
     spec::Buckets gradients = weights;
+    for (const size_t whole : rule.parts) gradients.push_back(gradients[whole]);
     for (auto& bucket : gradients) bucket.assign(bucket.size(), 0.0f);
     for (int unit = static_cast<int>(plan.units().size()); unit-- > 0;) {
       const float activation = Activation(plan, unit, weight);
       for (const int p : plan.unit(unit).parameters) {
         if (!HasGradient(plan, unit, p)) continue;
-        for (int64_t i = 0; i < plan.parameter(p).spec.size; ++i) {
-          float& gradient = element(gradients, p, i);
+        const Parameter& of = plan.parameter(p);
+        const auto part = part_of.find({unit, of.bucket});
+        for (int64_t i = 0; i < of.spec.size; ++i) {
+          float& gradient =
+              part == part_of.end()
+                  ? element(gradients, p, i)
+                  : gradients[master.size() + part->second][static_cast<size_t>(of.begin + i)];
           gradient = spec::Round(
               rule.format,
               gradient + GradientElement({static_cast<int>(rank), micro, step, unit, p, i},

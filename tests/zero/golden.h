@@ -35,6 +35,10 @@ struct GoldenCase {
   OffloadOptions offload = {};
   // Before this step the state is saved, and loaded again; -1: never.
   int reload_at = -1;
+  bool tied_apart = false;
+  // Of the toy's units, in InterleavedPasses; and whether these are in runs.
+  std::vector<int> chunks = {};
+  bool has_runs = false;
 };
 
 std::string ToString(const GoldenCase& golden_case);

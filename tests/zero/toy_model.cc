@@ -36,6 +36,30 @@ float InitialWeight(int parameter, int64_t i) {
   return 0.5f * Noise(static_cast<uint64_t>(parameter) << 40 | static_cast<uint64_t>(i));
 }
 
+std::vector<ChunkPass> InterleavedPasses(int chunks, int micro_batches) {
+  std::vector<std::pair<int, ChunkPass>> at_time;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (int micro = 0; micro < micro_batches; ++micro) {
+      at_time.push_back({2 * micro + chunk, {chunk, micro, Pass::kForward}});
+      at_time.push_back(
+          {2 * micro + chunks + 3 * (chunks - 1 - chunk), {chunk, micro, Pass::kBackward}});
+    }
+  }
+  std::stable_sort(at_time.begin(), at_time.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ChunkPass> passes;
+  for (const auto& [time, pass] : at_time) passes.push_back(pass);
+  return passes;
+}
+
+std::vector<int> RunsOf(const std::vector<ChunkPass>& passes) {
+  std::vector<int> runs;
+  for (const ChunkPass& each : passes) {
+    if (runs.empty() || runs.back() != each.chunk) runs.push_back(each.chunk);
+  }
+  return runs;
+}
+
 bool HasGradient(const Plan& plan, int unit, int parameter) {
   const ParameterSpec& spec = plan.parameter(parameter).spec;
   return spec.trainable && spec.name != "h.1.unused" && plan.unit(unit).name != "idle";
@@ -142,7 +166,10 @@ std::vector<ToyTrainer::View> ToyTrainer::Views(int unit, UnitScope& scope) cons
 }
 
 absl::Status ToyTrainer::Step() {
-  for (int micro = 0; micro < zero_.options().micro_batches; ++micro) {
+  const int micro_batches = zero_.options().micro_batches;
+  const int chunks = static_cast<int>(zero_.options().chunks.size());
+  BRIGADE_RETURN_IF_ERROR(Passes(InterleavedPasses(chunks, micro_batches)));
+  for (int micro = 0; micro < micro_batches && chunks == 0; ++micro) {
     BRIGADE_RETURN_IF_ERROR(MicroBatch(micro));
   }
   BRIGADE_RETURN_IF_ERROR(zero_.Step());
@@ -186,13 +213,47 @@ absl::Status ToyTrainer::Forward(int unit, Pass pass) {
   return scope.Release();
 }
 
+absl::Status ToyTrainer::Passes(const std::vector<ChunkPass>& passes) {
+  const std::vector<int>& chunks = zero_.options().chunks;
+  if (!passes.empty()) {
+    BRIGADE_RETURN_IF_ERROR(zero_.ScaleLoss(loss_, scaled_, 1, precision::DType::kFloat32));
+  }
+  for (size_t i = 0; i < passes.size(); ++i) {
+    const auto& [chunk, micro, pass] = passes[i];
+    const bool has_runs = !zero_.options().runs.empty();
+    if (has_runs && (i == 0 || passes[i - 1].chunk != chunk)) {
+      BRIGADE_RETURN_IF_ERROR(zero_.BeginRun(chunk));
+    }
+    const auto next = static_cast<size_t>(chunk) + 1;
+    const int end =
+        next < chunks.size() ? chunks[next] : static_cast<int>(zero_.plan().units().size());
+    std::vector<int> units(static_cast<size_t>(end - chunks[next - 1]));
+    std::iota(units.begin(), units.end(), chunks[next - 1]);
+    if (pass == Pass::kForward) {
+      for (const int unit : units) BRIGADE_RETURN_IF_ERROR(Forward(unit, pass));
+    } else {
+      std::reverse(units.begin(), units.end());
+      BRIGADE_RETURN_IF_ERROR(Backward(micro, units));
+      BRIGADE_RETURN_IF_ERROR(zero_.FinishBackward(chunk));
+    }
+    if (has_runs && (i + 1 == passes.size() || passes[i + 1].chunk != chunk)) {
+      BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ToyTrainer::Backward(int micro_batch) {
-  int late = -1;
   std::vector<int> uses = zero_.options().backward_units;
   if (uses.empty()) {
     uses.resize(zero_.plan().units().size());
     std::iota(uses.rbegin(), uses.rend(), 0);
   }
+  return Backward(micro_batch, uses);
+}
+
+absl::Status ToyTrainer::Backward(int micro_batch, const std::vector<int>& uses) {
+  int late = -1;
   for (size_t use = 0; use < uses.size(); ++use) {
     const int unit = uses[use];
     if (std::count(uses.begin() + static_cast<ptrdiff_t>(use) + 1, uses.end(), unit) > 0) {

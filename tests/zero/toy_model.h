@@ -30,6 +30,18 @@ ModelSpec ToyModel();
 
 float InitialWeight(int parameter, int64_t i);
 
+// A pass of a chunk's units, of those that a stage of a pipeline makes in a step.
+struct ChunkPass {
+  int chunk = 0;
+  int micro_batch = 0;
+  Pass pass = Pass::kForward;
+};
+// Passes of which those of one chunk come in the order of micro-batches, and backward behind
+// forward; chunk 1 may finish a micro-batch before chunk 0 has finished the one before.
+std::vector<ChunkPass> InterleavedPasses(int chunks, int micro_batches);
+// Their chunks, each as long as it stays the same once: ZeroOptions::runs.
+std::vector<int> RunsOf(const std::vector<ChunkPass>& passes);
+
 // When gradients are not finite at a loss scale that a 16-bit type could bear.
 struct Injection {
   int step = -1;
@@ -66,12 +78,15 @@ class ToyTrainer {
  public:
   ToyTrainer(ZeroOptimizer& zero, collectives::Rank& self, std::vector<Injection> injections = {});
 
-  // Forward, backward, update, enqueued.
+  // Forward, backward, update, enqueued; where options have chunks, in InterleavedPasses.
   absl::Status Step();
   absl::Status MicroBatch(int micro_batch);
   absl::Status Forward();
   absl::Status Forward(int unit, Pass pass);
   absl::Status Backward(int micro_batch);
+  // The passes of these units, in this order.
+  absl::Status Backward(int micro_batch, const std::vector<int>& uses);
+  absl::Status Passes(const std::vector<ChunkPass>& passes);
 
   // The one that Step does next.
   int step = 0;

@@ -1,7 +1,9 @@
 // Each wait between the streams is needed: without it the race checker reports a race, whatever
 // the timing.
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -25,14 +27,26 @@ struct Case {
   OffloadOptions offload = {};
   // Whether units are acquired.
   bool acquires = true;
+  // Whether the passes are those of chunks, in runs.
+  bool has_runs = false;
 };
+
+// Of the toy's units.
+const std::vector<int> kChunks = {0, 2, 4};
 
 // A step in which no unit is acquired, and so no gather orders what comes after the last update;
 // all gradients are zero.
 absl::Status StepWithoutUnits(ZeroOptimizer& zero) {
   absl::Status status;
-  for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
-    status.Update(zero.FinishBackward());
+  for (const int chunk : zero.options().runs) {
+    status.Update(zero.BeginRun(chunk));
+    status.Update(zero.EndRun());
+  }
+  const int chunks = std::max(1, static_cast<int>(zero.options().chunks.size()));
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
+      status.Update(zero.FinishBackward(chunk));
+    }
   }
   status.Update(zero.Step());
   return status;
@@ -62,6 +76,11 @@ size_t Races(const Case& c, bool omit) {
   options.micro_batches = c.micro_batches;
   options.persistence_threshold = c.persistence_threshold;
   options.offload = c.offload;
+  if (c.has_runs) {
+    options.tied_apart = true;
+    options.chunks = kChunks;
+    options.runs = RunsOf(InterleavedPasses(3, c.micro_batches));
+  }
   collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](collectives::Rank& self) {
     auto zero = CreateZero(ToyModel(), options, self);
     ASSERT_OK(zero);
@@ -83,6 +102,10 @@ size_t Races(const Case& c, bool omit) {
       }
       if (!c.acquires) {
         status.Update(StepWithoutUnits(**zero));
+        continue;
+      }
+      if (c.has_runs) {
+        status.Update(trainer.Step());
         continue;
       }
       const bool early = c.point == WaitPoint::kStepDecided;
@@ -173,6 +196,15 @@ const Case kCases[] = {
     {WaitPoint::kHostAtRest, "DelayedHostAtRest1", 1, 1, 0, kDelayed},
     {WaitPoint::kHostAtRest, "HostAtRest3", 3, 1, 0, kHost},
     {WaitPoint::kHostAtRest, "HostAtRestParameters3", 3, 1, 0, kHostParameters},
+    // In chunks and runs, with tied parameters apart.
+    {WaitPoint::kParametersGathered, "RunsParametersGathered3", 3, 2, 0, {}, true, true},
+    {WaitPoint::kParametersGathered, "UnusedRunsParametersGathered3", 3, 1, 0, {}, false, true},
+    {WaitPoint::kParameterMemoryFree, "RunsParameterMemoryFree3", 3, 2, 0, {}, true, true},
+    {WaitPoint::kWeightsOnDevice, "RunsWeightsOnDevice3", 3, 2, 0, kHostParameters, true, true},
+    {WaitPoint::kGradientsWritten, "ChunksGradientsWritten2", 2, 2, 0, {}, true, true},
+    {WaitPoint::kGradientMemoryFree, "ChunksGradientMemoryFree2", 2, 2, 0, {}, true, true},
+    {WaitPoint::kGradientReduced, "ChunksGradientReduced2", 2, 1, 0, kHost, true, true},
+    {WaitPoint::kGradientCopied, "ApartGradientCopied2", 2, 1, 0, kHost, true, true},
     // With a file.
     {WaitPoint::kChunkFree, "ChunkFree2", 2, 1, 0, kFile},
     {WaitPoint::kChunkFree, "ChunkFreeParameters3", 3, 1, 0, kFileParameters},

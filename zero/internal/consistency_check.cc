@@ -95,9 +95,8 @@ std::vector<const Parameter*> TiedOutside(const Plan& plan) {
   for (const Parameter& each : plan.parameters()) {
     if (each.spec.tied_outside) tied.push_back(&each);
   }
-  std::sort(tied.begin(), tied.end(), [](const Parameter* a, const Parameter* b) {
-    return a->spec.name < b->spec.name;
-  });
+  std::sort(tied.begin(), tied.end(),
+            [](const Parameter* a, const Parameter* b) { return a->spec.name < b->spec.name; });
   return tied;
 }
 
@@ -149,18 +148,18 @@ absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {
 absl::Status CheckChunks(const Plan& plan, const ZeroOptions& options) {
   const int units = static_cast<int>(plan.units().size());
   if (!options.chunks.empty() && options.chunks.back() >= std::max(units, 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chunk ", options.chunks.size() - 1, " begins with unit ",
-                     options.chunks.back(), ", but the model has ", units));
+    return absl::InvalidArgumentError(absl::StrCat("chunk ", options.chunks.size() - 1,
+                                                   " begins with unit ", options.chunks.back(),
+                                                   ", but the model has ", units));
   }
   for (const Bucket& gradient : plan.gradients()) {
     const int first = gradient.users.front(), last = gradient.users.back();
     if (!gradient.trainable || ChunkOf(options, first) == ChunkOf(options, last)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parameter \"", plan.parameter(gradient.entries.front().parameter).spec.name,
-        "\" is tied between units \"", plan.unit(first).name, "\" of chunk ",
-        ChunkOf(options, first), " and \"", plan.unit(last).name, "\" of chunk ",
-        ChunkOf(options, last), ", which needs tied_apart"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter \"", plan.parameter(gradient.entries.front().parameter).spec.name,
+                     "\" is tied between units \"", plan.unit(first).name, "\" of chunk ",
+                     ChunkOf(options, first), " and \"", plan.unit(last).name, "\" of chunk ",
+                     ChunkOf(options, last), ", which needs tied_apart"));
   }
   return absl::OkStatus();
 }

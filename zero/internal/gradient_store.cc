@@ -79,8 +79,8 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     BRIGADE_ASSIGN_OR_RETURN(store->compressed_, collectives::CompressedReduction::Create(
                                                      streams.communicator(), context, bytes));
   }
-  BRIGADE_ASSIGN_OR_RETURN(store->pool_, BufferPool::Create(GradientBuffers(plan, options),
-                                                            "gradient buffer", context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      store->pool_, BufferPool::Create(GradientBuffers(plan, options), "gradient buffer", context));
   BRIGADE_ASSIGN_OR_RETURN(store->slices_, BufferPool::Create(SlicesOnTheirWay(plan, options),
                                                               "gradient on its way", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
@@ -275,8 +275,8 @@ absl::Status GradientStore::Reduce(int index) {
 // Gives the slice of an offloaded bucket memory on its way.
 absl::Status GradientStore::ProvideSlice(int index) {
   BucketState& at = state(index);
-  if (at.own != nullptr || at.slice.data() != nullptr) return absl::OkStatus();
-  if (plan_.IsAddedUp(bucket(index))) return absl::OkStatus();
+  const bool stays = at.own != nullptr || at.slice.data() != nullptr;
+  if (stays || plan_.IsAddedUp(bucket(index))) return absl::OkStatus();
   // There is one: each comes back as soon as it is handed over.
   at.passing = slices_.Take(bucket(index).bytes() / plan_.ranks());
   if (at.passing == nullptr || !at.passing->used) return absl::OkStatus();
@@ -310,7 +310,8 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
     return streams_.AllGather(sum, FinalWhole(index), plan_.slice(self), options_.accumulator,
                               streams_.traffic.gradients);
   }
-  BRIGADE_RETURN_IF_ERROR(AddToSum(index, whole, self.dtype, nullptr, at.accumulator.data(), self.size));
+  BRIGADE_RETURN_IF_ERROR(
+      AddToSum(index, whole, self.dtype, nullptr, at.accumulator.data(), self.size));
   if (!last) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, SumOverRanks(index, at.accumulator.data(), sum));
   return StoreFinal(index, reduced);

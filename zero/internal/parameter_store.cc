@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
   for (size_t b = 0; b < store->states_.size(); ++b) {
     BRIGADE_RETURN_IF_ERROR(store->Zero(static_cast<int>(b)));
   }
-  BRIGADE_ASSIGN_OR_RETURN(store->pool_, BufferPool::Create(WeightBuffers(plan, options),
-                                                            "parameter buffer", context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      store->pool_, BufferPool::Create(WeightBuffers(plan, options), "parameter buffer", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
 }

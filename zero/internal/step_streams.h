@@ -157,9 +157,7 @@ class StepStreams {
   StepStreams(const ZeroOptions& options, collectives::Communicator& communicator,
               const OuterGroups& outer, device::Context& context, device::Stream& compute);
 
-  collectives::Communicator& group(StepGroup role) {
-    return GroupOf(role, communicator_, outer_);
-  }
+  collectives::Communicator& group(StepGroup role) { return GroupOf(role, communicator_, outer_); }
 
   // How a collective is carried out.
   struct Route {

@@ -45,8 +45,9 @@ absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::D
   }
   if (spec.group < 0) return wrong("group is ", spec.group);
   if (spec.tied_outside && !tied_apart) {
-    return wrong("it is tied_outside, but tied_apart is not set: parts of its gradient that are "
-                 "added in each micro-batch could not be added over groups");
+    return wrong(
+        "it is tied_outside, but tied_apart is not set: parts of its gradient that are "
+        "added in each micro-batch could not be added over groups");
   }
   if (!precision::IsTrainingFormat(dtype))
     return wrong("dtype must be float32, float16 or bfloat16");
@@ -202,9 +203,9 @@ std::string Plan::Describe(int parameter) const {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
   return absl::StrCat(p.spec.name, " ", Text(p.spec.shape), " ", precision::Name(*p.spec.dtype),
                       p.spec.trainable ? "" : " frozen", p.spec.counted ? "" : " not counted",
-                      p.spec.tied_outside ? " tied outside" : "", ", group ", p.spec.group, ", unit \"",
-                      units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ",
-                      p.begin);
+                      p.spec.tied_outside ? " tied outside" : "", ", group ", p.spec.group,
+                      ", unit \"", units_[static_cast<size_t>(p.unit)].name, "\", bucket ",
+                      p.bucket, " at ", p.begin);
 }
 
 std::map<int64_t, int> PooledBuffersNeeded(absl::Span<const Bucket> buckets,

@@ -121,14 +121,70 @@ TEST(PlanTest, CountsSlotsOfTheSizesThatUnitsInARowNeed) {
   const int64_t embedding = plan.buckets()[4].bytes();
   using Sizes = std::map<int64_t, int>;
   const std::vector<int> in_order = {0, 1, 2, 3, 4}, again = {4, 0, 4, 3, 2};
-  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 1, all), (Sizes{{layer, 1}, {embedding, 1}}));
-  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 2, all), (Sizes{{layer, 2}, {embedding, 1}}));
-  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 9, all), (Sizes{{layer, 4}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 1, all),
+            (Sizes{{layer, 1}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 2, all),
+            (Sizes{{layer, 2}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), in_order, 9, all),
+            (Sizes{{layer, 4}, {embedding, 1}}));
   EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), {}, 2, all), Sizes());
   // What is used again needs no second buffer.
   EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), absl::MakeConstSpan(again).first(3), 3, all),
             (Sizes{{layer, 1}, {embedding, 1}}));
-  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), again, 3, all), (Sizes{{layer, 3}, {embedding, 1}}));
+  EXPECT_EQ(PooledBuffersNeeded(plan.buckets(), again, 3, all),
+            (Sizes{{layer, 3}, {embedding, 1}}));
+}
+
+TEST(PlanTest, PartsOfTiedGradientsAreArraysBesideTheBuckets) {
+  const ModelSpec model = {{"first", {{"own", 10}}, {"table"}},
+                           {"second", {{"table", 300}, {"other", 5}}, {}},
+                           {"third", {{"still", 7, {}, 0, false}}, {"table", "other"}},
+                           {"fourth", {}, {"still"}}};
+  const Plan together = Plan::Create(model, {.ranks = 2}).value();
+  EXPECT_EQ(&together.gradients(), &together.buckets());
+  const Plan apart = Plan::Create(model, {.ranks = 2, .tied_apart = true}).value();
+  // Buckets are the same; of the tied one, of the second unit, two users have parts.
+  ASSERT_EQ(apart.buckets().size(), together.buckets().size());
+  ASSERT_EQ(apart.gradients().size(), apart.buckets().size() + 2);
+  const int tied = apart.parameter(1).bucket;
+  EXPECT_EQ(apart.parameter(2).bucket, tied);
+  EXPECT_EQ(apart.parameter(1).entry, 1u);
+  EXPECT_EQ(apart.parameter(2).entry, 0u);
+  EXPECT_THAT(apart.bucket(tied).users, ElementsAre(0, 1, 2));
+  const int first = static_cast<int>(apart.buckets().size());
+  EXPECT_EQ(apart.GradientOf(1, tied), tied);
+  EXPECT_EQ(apart.GradientOf(0, tied), first);
+  EXPECT_EQ(apart.GradientOf(2, tied), first + 1);
+  EXPECT_EQ(together.GradientOf(2, tied), tied);
+  for (const int g : {tied, first, first + 1}) {
+    const Bucket& part = apart.gradient(g);
+    EXPECT_EQ(apart.BucketOf(part), tied);
+    EXPECT_TRUE(apart.IsAddedUp(part));
+    EXPECT_FALSE(together.IsAddedUp(part));
+    EXPECT_THAT(part.users, ElementsAre(part.unit));
+    EXPECT_EQ(part.size, apart.bucket(tied).size);
+  }
+  EXPECT_FALSE(apart.IsAddedUp(apart.gradient(apart.parameter(0).bucket)));
+  // Without a gradient there are no parts.
+  EXPECT_FALSE(apart.IsAddedUp(apart.gradient(apart.parameter(3).bucket)));
+}
+
+TEST(PlanTest, WhatIsTiedOutsideLiesAlikeWhateverElseThereIs) {
+  ParameterSpec tied = {"tied", 300};
+  tied.tied_outside = true;
+  ParameterSpec second = {"second", 40};
+  second.tied_outside = true;
+  const Plan plan =
+      Plan::Create({{"unit", {{"a", 3}, tied, {"b", 5}, second}}}, {.ranks = 2, .tied_apart = true})
+          .value();
+  ASSERT_EQ(plan.buckets().size(), 3u);
+  for (const int p : {1, 3}) {
+    const Bucket& bucket = plan.bucket(plan.parameter(p).bucket);
+    EXPECT_THAT(bucket.entries, ::testing::SizeIs(1));
+    EXPECT_TRUE(bucket.tied_outside);
+    EXPECT_TRUE(plan.IsAddedUp(bucket));
+  }
+  EXPECT_THAT(plan.Describe(1), HasSubstr("bfloat16 tied outside, group 0"));
 }
 
 TEST(PlanTest, NamesWhatIsWrongWithAModel) {
@@ -148,6 +204,9 @@ TEST(PlanTest, NamesWhatIsWrongWithAModel) {
   EXPECT_THAT(error({{"u", {{"", 1}}}}), says("it has no name"));
   EXPECT_THAT(error({{"u", {{"w", 1, {}, -2}}}}), says("group is -2"));
   EXPECT_THAT(error({{"u", {{"w", 1, DType::kInt32}}}}), says("dtype must be float32"));
+  ParameterSpec outside = {"w", 1};
+  outside.tied_outside = true;
+  EXPECT_THAT(error({{"u", {outside}}}), says("it is tied_outside, but tied_apart is not set"));
   EXPECT_THAT(error({{"u", {{"w", 1}, {"w", 2}}}}), says("two parameters are called \"w\""));
   EXPECT_THAT(error({{"u"}, {"u"}}), says("two units are called \"u\""));
   EXPECT_THAT(error({{"u", {{"w", 1}}}, {"v", {}, {"x"}}}), says("\"x\", which does not exist"));

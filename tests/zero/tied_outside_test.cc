@@ -1,0 +1,376 @@
+// Two groups that hold half of a model each, embedding on the first and head on the last, with the
+// tied weights in both: the bits of one group that has all of it.
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/optim/step_controller.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "brigade/zero/plan/memory_model.h"
+#include "brigade/zero/plan/traffic.h"
+#include "brigade/zero/zero_optimizer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using collectives::OnThreads;
+using collectives::Rank;
+using precision::DType;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr int kStagesOfPipeline = 2, kSteps = 5;
+
+const UnitSpec kEmbedding = {"embedding", {{"wte", 150}, {"wpe", 5}}, {}};
+const UnitSpec kFirst = {"h.0", {{"h.0.w", 300}}, {}};
+const UnitSpec kSecond = {"h.1", {{"h.1.w", 200}, {"h.1.b", 1}}, {}};
+
+ModelSpec WholeModel() { return {kEmbedding, kFirst, kSecond, {"head", {{"ln", 65}}, {"wte"}}}; }
+// The first stage counts the tied weights.
+ModelSpec StageOfModel(int stage) {
+  ModelSpec model = stage == 0 ? ModelSpec{kEmbedding, kFirst}
+                               : ModelSpec{kSecond, {"head", {{"ln", 65}, {"wte", 150}}, {}}};
+  ParameterSpec& tied = stage == 0 ? model[0].parameters[0] : model[1].parameters[1];
+  tied.tied_outside = true;
+  tied.counted = stage == 0;
+  return model;
+}
+
+// By names, so that it is the same wherever a unit is. Whole numbers of at most 2^10: their squares
+// and sums are exact, so that the norm does not depend on the order. The two parts of the tied
+// gradient are of different sizes, so that their sum rounds in 16 bits. It depends on the weights.
+struct At {
+  int replica, micro_batch, step;
+  std::string unit, parameter;
+};
+float GradientOf(const At& at, int64_t i, float weight) {
+  uint64_t seed = 14695981039346656037u;
+  for (const char c : absl::StrCat(at.replica, " ", at.micro_batch, " ", at.step, " ", at.unit, " ",
+                                   at.parameter, " ", i)) {
+    seed = (seed ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  }
+  const int small = static_cast<int>(seed >> 40) % 8;
+  const int large = at.unit == "embedding" ? 256 * (1 + static_cast<int>(seed >> 50) % 3) : 0;
+  return static_cast<float>(large + small + (weight > 0 ? 1 : 0));
+}
+
+// A step in which a gradient is infinite, on one rank of the stage that has the unit.
+struct Overflow {
+  int step;
+  const char* unit;
+};
+constexpr Overflow kOverflows[] = {{1, "head"}, {3, "h.0"}};
+
+absl::Status Backward(ZeroOptimizer& zero, device::Stream& stream, int micro_batch, int step) {
+  for (int unit = static_cast<int>(zero.plan().units().size()); unit-- > 0;) {
+    BRIGADE_RETURN_IF_ERROR(zero.Acquire(unit, Pass::kBackward));
+    for (const int p : zero.plan().unit(unit).parameters) {
+      const ParameterSpec& spec = zero.plan().parameter(p).spec;
+      BRIGADE_ASSIGN_OR_RETURN(const GradientTarget target, zero.Gradient(unit, p));
+      BRIGADE_ASSIGN_OR_RETURN(const void* const weights, zero.Weights(p));
+      EXPECT_FALSE(target.accumulate);
+      const At at = {zero.rank(), micro_batch, step, zero.plan().unit(unit).name, spec.name};
+      const DType dtype = *spec.dtype;
+      const int64_t bytes = spec.size * precision::SizeOf(dtype);
+      BRIGADE_RETURN_IF_ERROR(stream.Enqueue(
+          {"gradient", {device::Writes(target.data, bytes), device::Reads(weights, bytes)}},
+          [=, size = spec.size](device::ThreadPool&) {
+            for (int64_t i = 0; i < size; ++i) {
+              float value = GradientOf(at, i, Load(weights, dtype, i));
+              for (const Overflow& each : kOverflows) {
+                if (i == 0 && at.replica == 0 && at.step == each.step && at.unit == each.unit) {
+                  value = std::numeric_limits<float>::infinity();
+                }
+              }
+              Store(target.data, dtype, i, value);
+            }
+            return absl::OkStatus();
+          }));
+    }
+    BRIGADE_RETURN_IF_ERROR(zero.Release(unit));
+    BRIGADE_RETURN_IF_ERROR(zero.GradientsReady(unit));
+  }
+  return zero.FinishBackward();
+}
+
+// Parameters by name, and the state after each step.
+struct Result {
+  std::map<std::string, std::vector<float>> parameters;
+  std::vector<kernels::StepState> states;
+};
+
+absl::Status TrainOn(ZeroOptimizer& zero, Rank& self, Result& result) {
+  BRIGADE_RETURN_IF_ERROR(zero.InitializeParameters([&](int p, absl::Span<float> values) {
+    const std::string& name = zero.plan().parameter(p).spec.name;
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = std::sin(static_cast<float>(i * i + name.size()));
+    }
+    return absl::OkStatus();
+  }));
+  for (int step = 0; step < kSteps; ++step) {
+    for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
+      BRIGADE_RETURN_IF_ERROR(Backward(zero, *self.stream, micro, step));
+    }
+    BRIGADE_RETURN_IF_ERROR(zero.Step());
+    BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
+                             zero.controller().SaveState(zero.step_stream()));
+    result.states.push_back(state);
+  }
+  return zero.ExportParameters([&](int p, absl::Span<const float> values) {
+    result.parameters[zero.plan().parameter(p).spec.name].assign(values.begin(), values.end());
+    return absl::OkStatus();
+  });
+}
+
+struct Case {
+  int replicas;
+  DType dtype;
+  int stage;
+  int micro_batches;
+  Accumulation accumulation = Accumulation::kEveryMicroBatch;
+  OffloadOptions offload = {};
+  std::optional<DType> wire = {};
+};
+
+ZeroOptions OptionsOf(const Case& c) {
+  ZeroOptions options;
+  options.stage = c.stage;
+  options.dtype = c.dtype;
+  options.micro_batches = c.micro_batches;
+  options.accumulation = c.accumulation;
+  options.communication_dtype = c.wire;
+  options.offload = c.offload;
+  options.tied_apart = true;
+  options.optimizer.groups[0].lr = 0.125;
+  options.loss_scaler = optim::LossScaler::Dynamic();
+  options.loss_scaler.initial_scale_power = 4;
+  options.loss_scaler.hysteresis = 1;
+  options.max_grad_norm = 1.0;
+  return options;
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  const OffloadOptions host = {.optimizer_state = device::Tier::kHost};
+  const OffloadOptions half = {.optimizer_state = device::Tier::kHost, .host_share = 0.5};
+  for (const int replicas : {1, 2}) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      for (const int micro_batches : {1, 3}) {
+        for (const Accumulation accumulation :
+             {Accumulation::kEveryMicroBatch, Accumulation::kAtBoundary}) {
+          for (const OffloadOptions& offload :
+               {OffloadOptions(), host, half, InFile(device::Tier::kDevice)}) {
+            Case c = {replicas, DType::kBFloat16, stage, micro_batches, accumulation, offload};
+            if (Validate(OptionsOf(c)).ok()) cases.push_back(c);
+          }
+        }
+      }
+      cases.push_back({replicas, DType::kFloat16, stage, 1});
+      cases.push_back({replicas, DType::kFloat32, stage, 1});
+      cases.push_back({replicas,
+                       DType::kFloat32,
+                       stage,
+                       3,
+                       Accumulation::kEveryMicroBatch,
+                       {},
+                       DType::kBFloat16});
+    }
+  }
+  return cases;
+}
+
+std::string NameOf(const Case& c) {
+  return absl::StrCat("replicas_", c.replicas, "_", precision::Name(c.dtype), "_stage_", c.stage,
+                      "_micro_", c.micro_batches,
+                      c.accumulation == Accumulation::kAtBoundary ? "_at_boundary" : "",
+                      c.offload.enabled() ? absl::StrCat("_", ToString(c.offload)) : "",
+                      c.wire.has_value() ? "_over_bfloat16" : "");
+}
+
+// Rank = stage of the pipeline + 2 * replica. What a rank of a stage needs beside its model.
+struct Groups {
+  std::unique_ptr<collectives::Communicator> replicas, tied;
+
+  explicit Groups(Rank& self)
+      : replicas(self.communicator->Split(self.rank % kStagesOfPipeline, self.rank).value()),
+        tied(self.communicator->Split(self.rank / kStagesOfPipeline, self.rank).value()) {}
+};
+
+class TiedOutsideTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TiedOutsideTest, TwoStagesTrainAsOneGroupWithTheWhole) {
+  const Case& c = GetParam();
+  const ZeroOptions options = OptionsOf(c);
+  std::vector<Result> wanted(static_cast<size_t>(c.replicas));
+  OnThreads({.size = c.replicas}, [&](Rank& self) {
+    auto zero = CreateZero(WholeModel(), options, self).value();
+    ASSERT_OK(TrainOn(*zero, self, wanted[static_cast<size_t>(self.rank)]));
+  });
+  const Result& whole = wanted[0];
+  for (int step = 0; step < kSteps; ++step) {
+    const kernels::StepState& state = whole.states[static_cast<size_t>(step)];
+    EXPECT_EQ(state.skip != 0, step == 1 || step == 3) << step;
+    // Clipped.
+    if (state.skip == 0) {
+      EXPECT_GT(state.grad_norm, 1.0) << step;
+    }
+  }
+
+  const int world = kStagesOfPipeline * c.replicas;
+  std::vector<Result> results(static_cast<size_t>(world));
+  device::RaceChecker checker;
+  OnThreads({.size = world, .race_checker = &checker}, [&](Rank& self) {
+    ZeroOptions of_stage = options;
+    of_stage.model_ranks = kStagesOfPipeline;
+    Groups groups(self);
+    const OuterGroups outer = {self.communicator.get(), groups.tied.get()};
+    const auto sent = [&] {
+      int64_t bytes = 0;
+      for (const collectives::Communicator* const each :
+           {groups.replicas.get(), groups.tied.get(), self.communicator.get()}) {
+        for (int to = 0; to < each->size(); ++to) bytes += each->sent_bytes(to);
+      }
+      return bytes;
+    };
+    const int64_t sent_before = sent();
+    auto zero = ZeroOptimizer::Create(StageOfModel(self.rank % kStagesOfPipeline), of_stage,
+                                      *groups.replicas, *self.context, *self.stream, outer)
+                    .value();
+    ASSERT_OK(TrainOn(*zero, self, results[static_cast<size_t>(self.rank)]));
+    const Traffic traffic = zero->traffic();
+    const Traffic of_step = TrafficOfStep(zero->plan(), of_stage, *groups.replicas, outer).value();
+    EXPECT_EQ(traffic.tied, kSteps * of_step.tied);
+    EXPECT_EQ(traffic.gradients, kSteps * of_step.gradients);
+    EXPECT_EQ(traffic.scalars, kSteps * of_step.scalars);
+    EXPECT_EQ(sent() - sent_before, traffic.total());
+    // Half of the slice there, and half back: of all of it in stage 0.
+    const Bucket& tied = zero->plan().bucket(
+        zero->plan().parameter(self.rank % kStagesOfPipeline == 0 ? 0 : 3).bucket);
+    const int64_t elements = c.stage == 0 ? tied.size : zero->plan().slice(tied);
+    EXPECT_TRUE(tied.tied_outside);
+    EXPECT_EQ(of_step.tied, elements * (c.micro_batches > 1 ? 4 : precision::SizeOf(c.dtype)));
+    const auto terms = MemoryOf(zero->plan(), of_stage, *groups.replicas, outer).value();
+    EXPECT_EQ(self.context->memory_stats().current_bytes(), Total(terms, device::Tier::kDevice));
+    EXPECT_EQ(self.context->host_memory_stats().current_bytes(), Total(terms, device::Tier::kHost));
+    self.AwaitOthers();
+  });
+  EXPECT_TRUE(checker.reports().empty());
+  for (int rank = 0; rank < world; ++rank) {
+    SCOPED_TRACE(absl::StrCat("rank ", rank));
+    const Result& mine = results[static_cast<size_t>(rank)];
+    // With those of both copies of the tied weights.
+    for (const auto& [name, values] : mine.parameters) {
+      EXPECT_EQ(values, whole.parameters.at(name)) << name;
+    }
+    for (size_t s = 0; s < mine.states.size(); ++s) {
+      EXPECT_EQ(mine.states[s].skip, whole.states[s].skip) << s;
+      EXPECT_EQ(mine.states[s].loss_scale, whole.states[s].loss_scale) << s;
+      EXPECT_EQ(mine.states[s].step, whole.states[s].step) << s;
+      if (mine.states[s].skip == 0) {
+        EXPECT_EQ(mine.states[s].grad_norm, whole.states[s].grad_norm) << s;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, TiedOutsideTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) { return NameOf(info.param); });
+
+// 3 | 4 on the two copies, of which one is counted: 7 on both, by whichever accumulates.
+TEST(TiedOutsideSumTest, IsTheKnownAnswer) {
+  for (int stage = 0; stage < kStages; ++stage) {
+    OnThreads({.size = 2}, [&](Rank& self) {
+      ParameterSpec shared = {"shared", 1};
+      shared.counted = self.rank == 0;
+      shared.tied_outside = true;
+      ZeroOptions options = {.stage = stage, .dtype = DType::kFloat32, .model_ranks = 2};
+      options.optimizer = {.kind = optim::OptimizerKind::kSgd};
+      options.optimizer.groups[0].lr = 1;
+      options.tied_apart = true;
+      auto group = self.communicator->Split(self.rank, 0).value();
+      auto tied = self.communicator->Split(0, self.rank).value();
+      auto zero = ZeroOptimizer::Create({{"unit", {shared}}}, options, *group, *self.context,
+                                        *self.stream, {self.communicator.get(), tied.get()})
+                      .value();
+      const float part = self.rank == 0 ? 3.0f : 4.0f;
+      ASSERT_OK(self.stream->Copy(zero->Gradient(0, 0).value().data, &part, sizeof(part)));
+      ASSERT_OK(zero->GradientsReady(0));
+      ASSERT_OK(zero->FinishBackward());
+      ASSERT_OK(zero->Step());
+      EXPECT_EQ(zero->controller().SaveState(zero->step_stream())->grad_norm, 7.0);
+      EXPECT_EQ(Exported(*zero).value()[0], std::vector<float>{-7.0f});
+      self.AwaitOthers();
+    });
+  }
+}
+
+TEST(TiedOutsideErrorTest, WrongUsesAreNamedOnAllRanks) {
+  OnThreads({.size = 4}, [](Rank& self) {
+    Groups groups(self);
+    const int stage = self.rank % kStagesOfPipeline;
+    const ZeroOptions right = {.model_ranks = 2, .tied_apart = true};
+    const auto create = [&](const ModelSpec& model, const ZeroOptions& options,
+                            collectives::Communicator* tied) {
+      return ZeroOptimizer::Create(model, options, *groups.replicas, *self.context, *self.stream,
+                                   {self.communicator.get(), tied})
+          .status();
+    };
+    const ModelSpec model = StageOfModel(stage);
+    const auto tied_of = [&](ModelSpec& of) -> ParameterSpec& {
+      return stage == 0 ? of[0].parameters[0] : of[1].parameters[1];
+    };
+    EXPECT_THAT(create(model, {.model_ranks = 2}, groups.tied.get()),
+                StatusIs(kInvalid, HasSubstr("parameter \"wte\": it is tied_outside, but "
+                                             "tied_apart is not set")));
+    // On one rank, told to all.
+    EXPECT_THAT(create(model, right, self.rank == 3 ? nullptr : groups.tied.get()),
+                StatusIs(kInvalid, HasSubstr("parameter \"wte\" is tied_outside, but "
+                                             "OuterGroups::tied is not given")));
+    EXPECT_THAT(create(model, right, self.communicator.get()),
+                StatusIs(kInvalid, HasSubstr("OuterGroups::tied has 4 ranks, not 2")));
+    EXPECT_THAT(create({kFirst}, right, groups.tied.get()),
+                StatusIs(kInvalid, HasSubstr("OuterGroups::tied is given, but no parameter is "
+                                             "tied_outside")));
+    ModelSpec other = model;
+    if (stage == 1) tied_of(other).size = 151;
+    EXPECT_THAT(
+        create(other, right, groups.tied.get()),
+        StatusIs(kInvalid, HasSubstr("ranks disagree: rank 0 has tied_outside parameter \"wte\" of "
+                                     "150 bfloat16, group 0; rank 1 has tied_outside parameter "
+                                     "\"wte\" of 151 bfloat16, group 0")));
+    other = model;
+    if (stage == 1) tied_of(other).name = "wte.head";
+    EXPECT_THAT(create(other, right, groups.tied.get()),
+                StatusIs(kInvalid, HasSubstr("rank 1 has tied_outside parameter \"wte.head\"")));
+    other = model;
+    if (stage == 1) tied_of(other).dtype = DType::kFloat32;
+    EXPECT_THAT(create(other, right, groups.tied.get()),
+                StatusIs(kInvalid, HasSubstr("\"wte\" of 150 float32")));
+    for (const bool counted : {false, true}) {
+      other = model;
+      tied_of(other).counted = counted;
+      EXPECT_THAT(
+          create(other, right, groups.tied.get()),
+          StatusIs(kInvalid, HasSubstr(absl::StrCat("tied_outside parameter \"wte\" is counted in ",
+                                                    counted ? "both groups" : "neither group"))));
+    }
+    EXPECT_OK(create(model, right, groups.tied.get()));
+    self.AwaitOthers();
+  });
+}
+
+}  // namespace
+}  // namespace brigade::zero
