@@ -10,6 +10,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/part_plan.h"
+#include "brigade/examples/gpt/pipeline_report.h"
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/nn/blas.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -56,7 +57,11 @@ void RankBooks::Stop() {
   counted_ns_ += SteadyNs() - started_ns_;
   const Recording recording = of_.recorder.End(of_.context.name());
   summary_.time += recording.time;
-  for (const PassSeconds& stage : recording.stages) summary_.passes += stage;
+  passes_.resize(std::max(passes_.size(), recording.stages.size()));
+  for (size_t s = 0; s < recording.stages.size(); ++s) {
+    passes_[s] += recording.stages[s];
+    summary_.passes += recording.stages[s];
+  }
   const zero::Traffic now = of_.zero.traffic();
   summary_.traffic.gradients += now.gradients - traffic_before_.gradients;
   summary_.traffic.parameters += now.parameters - traffic_before_.parameters;
@@ -192,6 +197,8 @@ absl::StatusOr<RankSummary> RankBooks::Summary() const {
   RankSummary summary = summary_;
   BRIGADE_RETURN_IF_ERROR(AddMemory(summary));
   AddStash(summary);
+  summary.chunks = ChunkSummaries(passes_, of_.transformer.plan().part.chunks(),
+                                  summary.steps * of_.job.config.zero.micro_batches);
   summary.movement_of_step = zero::MovementOfStep(zero.plan(), zero.options());
   BRIGADE_ASSIGN_OR_RETURN(
       summary.traffic_of_step,

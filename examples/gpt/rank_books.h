@@ -2,6 +2,7 @@
 #define BRIGADE_EXAMPLES_GPT_RANK_BOOKS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
@@ -69,6 +71,8 @@ class RankBooks {
 
   const Accounts of_;
   RankSummary summary_;
+  // Of all steps, by the model's stages.
+  std::vector<PassSeconds> passes_;
   // At the start.
   zero::Traffic traffic_before_;
   zero::Movement movement_before_;

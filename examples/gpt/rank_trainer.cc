@@ -74,6 +74,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
                                                                  Recorder& recorder) {
   BRIGADE_RETURN_IF_ERROR(Validate(job.model));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
+  BRIGADE_RETURN_IF_ERROR(CheckParts(job.model, job.config));
   std::unique_ptr<RankTrainer> trainer(new RankTrainer(job, grid, context, compute, recorder));
   BRIGADE_RETURN_IF_ERROR(Validate(trainer->shape_));
   // The same on all ranks, or an error on all.

@@ -1,10 +1,12 @@
 #include "brigade/examples/gpt/stage_passes.h"
 
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/optim/step_controller.h"
 
 namespace brigade::gpt {
 
+using parallel::ItemKind;
 using parallel::StagePass;
 
 absl::StatusOr<std::unique_ptr<StagePasses>> StagePasses::Create(const Options& options,
@@ -32,11 +34,14 @@ nn::DropoutMask StagePasses::Dropout(int micro_batch) const {
   return mask;
 }
 
-absl::Status StagePasses::Enter(int chunk) {
-  if (!trains_ || zero_.options().runs.empty() || run_ == chunk) return absl::OkStatus();
+absl::Status StagePasses::Enter(parallel::ItemKind kind, const StagePass& pass,
+                                device::Stream& compute) {
+  if (!trains_) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(MarkPass({kind, pass.chunk, pass.micro_batch}, compute));
+  if (zero_.options().runs.empty() || run_ == pass.chunk) return absl::OkStatus();
   if (run_ >= 0) BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
-  run_ = chunk;
-  return zero_.BeginRun(chunk);
+  run_ = pass.chunk;
+  return zero_.BeginRun(run_);
 }
 
 absl::Status StagePasses::Seed(const StagePass& pass) {
@@ -45,14 +50,14 @@ absl::Status StagePasses::Seed(const StagePass& pass) {
 }
 
 absl::Status StagePasses::Forward(const StagePass& pass, device::Stream& compute) {
-  BRIGADE_RETURN_IF_ERROR(Enter(pass.chunk));
+  BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kForward, pass, compute));
   return transformer_.Forward(pass, batch_->MicroBatch(pass.micro_batch),
                               batch_->losses_of(pass.micro_batch), Dropout(pass.micro_batch), zero_,
                               compute);
 }
 
 absl::Status StagePasses::Backward(const StagePass& pass, device::Stream& compute) {
-  BRIGADE_RETURN_IF_ERROR(Enter(pass.chunk));
+  BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackward, pass, compute));
   BRIGADE_RETURN_IF_ERROR(Seed(pass));
   BRIGADE_RETURN_IF_ERROR(transformer_.Backward(pass, batch_->MicroBatch(pass.micro_batch), seed(),
                                                 Dropout(pass.micro_batch), zero_, compute));
@@ -60,20 +65,21 @@ absl::Status StagePasses::Backward(const StagePass& pass, device::Stream& comput
 }
 
 absl::Status StagePasses::BackwardInput(const StagePass& pass, device::Stream& compute) {
-  BRIGADE_RETURN_IF_ERROR(Enter(pass.chunk));
+  BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackwardInput, pass, compute));
   BRIGADE_RETURN_IF_ERROR(Seed(pass));
   return transformer_.BackwardInput(pass, batch_->MicroBatch(pass.micro_batch), seed(),
                                     Dropout(pass.micro_batch), zero_, compute);
 }
 
 absl::Status StagePasses::BackwardWeight(const StagePass& pass, device::Stream& compute) {
-  BRIGADE_RETURN_IF_ERROR(Enter(pass.chunk));
+  BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackwardWeight, pass, compute));
   BRIGADE_RETURN_IF_ERROR(transformer_.BackwardWeight(pass, batch_->MicroBatch(pass.micro_batch),
                                                       zero_, compute));
   return zero_.FinishBackward(pass.chunk);
 }
 
 absl::Status StagePasses::Collective(int, device::Stream& compute) {
+  BRIGADE_RETURN_IF_ERROR(MarkPassEnd(compute));
   if (run_ >= 0) BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
   run_ = -1;
   if (options_.counts_losses) BRIGADE_RETURN_IF_ERROR(batch_->MeanOfLosses(compute));

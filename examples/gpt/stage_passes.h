@@ -12,6 +12,7 @@
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/dropout.h"
+#include "brigade/parallel/pipeline/item.h"
 #include "brigade/parallel/pipeline/stage_module.h"
 #include "brigade/zero/zero_optimizer.h"
 
@@ -64,8 +65,9 @@ class StagePasses final : public parallel::StageModule {
     trains_ = trains;
   }
   nn::DropoutMask Dropout(int micro_batch) const;
-  // With runs (ZeroOptions::runs): a pass of this chunk comes.
-  absl::Status Enter(int chunk);
+  // This pass begins: marks it, and changes the run (ZeroOptions::runs) if its chunk has another.
+  absl::Status Enter(parallel::ItemKind kind, const parallel::StagePass& pass,
+                     device::Stream& compute);
   // The scaled gradient of the loss, which the model's last part begins with.
   float* seed() const { return seeds_.as<float>().data() + 1; }
   absl::Status Seed(const parallel::StagePass& pass);
