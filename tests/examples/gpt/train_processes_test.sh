@@ -58,6 +58,7 @@ a_dead_rank_leaves_no_file() {
 mpirun_gives_the_losses_of_threads
 mpirun_gives_the_losses_of_threads --tensor=2 --sequence_parallel
 mpirun_gives_the_losses_of_threads --tensor=2 --context_parallel=2 --heads=4
+mpirun_gives_the_losses_of_threads --pipeline=4 --schedule=zb-h1
 a_dead_rank_ends_the_other_one 1
 a_dead_rank_ends_the_other_one 0
 a_dead_rank_leaves_no_file 1

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/nn/random.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/tests/examples/gpt/trained.h"
 #include "brigade/tests/testing/emulated.h"
@@ -32,7 +33,7 @@ std::string RandomWords(int64_t bytes, uint64_t seed) {
 Trained Train(device::Device device, int stage, const std::string& precision,
               const recompute::Policy& policy = {}, int64_t steps = Steps(),
               RecomputeTimes times = RecomputeTimes::kOperations, int ranks = kRanks,
-              const ModelParallelism& parallelism = {}) {
+              const ModelParallelism& parallelism = {}, int micro_batches = 1) {
   // A scale of fp16 that does not overflow at first, so that every step counts.
   const std::string section = precision == "fp16"
                                   ? R"("fp16": {"enabled": true, "initial_scale_power": 12},)"
@@ -43,8 +44,8 @@ Trained Train(device::Device device, int stage, const std::string& precision,
   job.config =
       ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "gradient_clipping": 1.0,)", section,
                                R"("optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
-                          "zero_optimization": {"stage": )",
-                               stage, "}}"),
+                          "gradient_accumulation_steps": )",
+                               micro_batches, R"(, "zero_optimization": {"stage": )", stage, "}}"),
                   ranks, ".", parallelism)
           .value();
   job.model.tensor_shards = job.config.tensor_shards;
@@ -134,6 +135,27 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
     }
+  }
+}
+
+// Stages that exchange on streams of their own, with every sort of schedule: one rank's bits.
+TEST(GridGpuTest, PipelinesGiveOneRanksBits) {
+  constexpr int64_t kSteps = 3;
+  constexpr int kMicroBatches = 4;
+  const auto train = [&](int stage, int ranks, const ModelParallelism& parallelism) {
+    return Train(device::Cuda(), stage, "bf16", {}, kSteps, RecomputeTimes::kOperations, ranks,
+                 parallelism, kMicroBatches);
+  };
+  const Trained one = train(0, 1, {});
+  int stage = 0;
+  for (const char* const schedule : {"1f1b", "interleaved:2", "zb-h1", "zb-v"}) {
+    SCOPED_TRACE(schedule);
+    const Trained run =
+        train(stage++, 2, {.pipeline = 2, .schedule = parallel::ParseSchedule(schedule).value()});
+    ASSERT_EQ(run.losses.size(), static_cast<size_t>(kSteps));
+    EXPECT_EQ(run.losses, one.losses);
+    EXPECT_EQ(run.held_out, one.held_out);
+    ExpectModelledMemoryAndTraffic(run, kSteps);
   }
 }
 
