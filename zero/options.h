@@ -95,13 +95,14 @@ struct ZeroOptions {
   // weights once, and those of the next run ahead. Every chunk has a run, and no run is followed by
   // one of the same chunk. Empty: no runs.
   std::vector<int> runs = {};
-  // Whether each unit that uses a tied parameter has memory of its own for its part of the gradient.
-  // Each part is then summed over micro-batches and ranks by itself, and in Step the parts are added
-  // in the type of the final gradient: to that of the unit that owns the parameter those of the
-  // others, ascending, each sum in fp32 and rounded to the type. A unit adds nothing to what another
-  // has written, which gives the same bits wherever the units are: on the stages of a pipeline, too
-  // (ParameterSpec::tied_outside). False: later users add to the gradient in memory, in each
-  // micro-batch, and the sum of all users' parts is rounded in the type of the parameter.
+  // Whether each unit that uses a tied parameter has memory of its own for its part of the
+  // gradient. Each part is then summed over micro-batches and ranks by itself, and in Step the
+  // parts are added in the type of the final gradient: to that of the unit that owns the parameter
+  // those of the others, ascending, each sum in fp32 and rounded to the type. A unit adds nothing
+  // to what another has written, which gives the same bits wherever the units are: on the stages of
+  // a pipeline, too (ParameterSpec::tied_outside). False: later users add to the gradient in
+  // memory, in each micro-batch, and the sum of all users' parts is rounded in the type of the
+  // parameter.
   bool tied_apart = false;
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;

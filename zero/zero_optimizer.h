@@ -52,14 +52,15 @@ class StepStreams;
 //   Step()
 //
 // where reading and writing is work on the compute stream; a UnitScope (step.h) pairs Acquire with
-// Release. A stage of a pipeline has its units in chunks (ZeroOptions::chunks), each with passes and
-// micro-batches of its own, FinishBackward(chunk), that come in any order across chunks; in stage 3
-// it says by BeginRun and EndRun which passes of a chunk come one after another, so that weights are
-// gathered once for all of them (ZeroOptions::runs). A gradient that no unit has asked for counts as zero. All ranks make the same calls in
-// the same order, except Gradient; and in stages 0 to 2 GradientsReady, which may come in any order
-// as far as there is memory (live_units), within each chunk. In stages 0 and 1 a unit without gradients need not be
-// reported. A backward pass that makes activations again uses units again: the order of all its
-// uses is then an option (backward_units).
+// Release. A stage of a pipeline has its units in chunks (ZeroOptions::chunks), each with passes
+// and micro-batches of its own, FinishBackward(chunk), that come in any order across chunks; in
+// stage 3 it says by BeginRun and EndRun which passes of a chunk come one after another, so that
+// weights are gathered once for all of them (ZeroOptions::runs). A gradient that no unit has asked
+// for counts as zero. All ranks make the same calls in the same order, except Gradient; and in
+// stages 0 to 2 GradientsReady, which may come in any order as far as there is memory (live_units),
+// within each chunk. In stages 0 and 1 a unit without gradients need not be reported. A backward
+// pass that makes activations again uses units again: the order of all its uses is then an option
+// (backward_units).
 //
 // Precision    Stages give the same bits, those of tests/spec/stages.h with
 //              Reduction::kRoundedOnce. Gradients are reduced in their own type (over several
@@ -99,8 +100,8 @@ class StepStreams;
 //              InitializeParameters or LoadState.
 // Tied         With tied_apart the parts of a tied parameter's gradient are added in Step, on the
 //              communication stream, before gradients are checked; what is tied outside then is
-//              added to the other group's over OuterGroups::tied, which both groups' Steps need. The
-//              two copies keep the same bits where they begin with the same.
+//              added to the other group's over OuterGroups::tied, which both groups' Steps need.
+//              The two copies keep the same bits where they begin with the same.
 // World        With ZeroOptions::model_ranks groups hold parts of one model. Create, Step,
 //              InitializeParameters and LoadState are then calls of all ranks of the world; the
 //              others, and all other collectives, are the group's. An error that a group meets
@@ -117,12 +118,12 @@ class ZeroOptimizer final : public ParameterSource {
   // ranks disagree about the model or the options; ResourceExhausted on all if one has not enough
   // memory, naming, of a tier's limit, what is needed for what.
   // `outer.world`: with ZeroOptions::model_ranks the ranks of all groups, which make the call
-  // together, each with it. Null: `communicator`. Groups have models of their own, with as many types
-  // of gradients; whether a step overflows, its norm, and all that follows of it are the world's.
-  // InvalidArgument for a world of another number of ranks.
-  // `outer.tied`: there exactly if a parameter is tied outside; of two ranks, each with as many in
-  // its group and the same place there. InvalidArgument on all ranks of the world otherwise, and if
-  // the two disagree about those parameters, or not one of the two counts each; names them.
+  // together, each with it. Null: `communicator`. Groups have models of their own, with as many
+  // types of gradients; whether a step overflows, its norm, and all that follows of it are the
+  // world's. InvalidArgument for a world of another number of ranks. `outer.tied`: there exactly if
+  // a parameter is tied outside; of two ranks, each with as many in its group and the same place
+  // there. InvalidArgument on all ranks of the world otherwise, and if the two disagree about those
+  // parameters, or not one of the two counts each; names them.
   static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(
       const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
       device::Context& context, device::Stream& compute, const OuterGroups& outer = {});
@@ -162,11 +163,11 @@ class ZeroOptimizer final : public ParameterSource {
   // Around a run: passes of a chunk that come one after another. All ranks make the calls at the
   // same place among the others. In stage 3 BeginRun gathers the weights of all units of the chunk,
   // which stay until EndRun, and those of the next run ahead, unless an update comes before it;
-  // Acquire then waits for them, and gathers nothing. In the other stages runs cost nothing. Outside
-  // of runs, as for an evaluation between two steps, units are acquired one by one as without them.
-  // FailedPrecondition naming both for a chunk that is not the next of ZeroOptions::runs, for a run
-  // in a run or without its end, while a unit is acquired, and in a run for Acquire of another
-  // chunk's unit.
+  // Acquire then waits for them, and gathers nothing. In the other stages runs cost nothing.
+  // Outside of runs, as for an evaluation between two steps, units are acquired one by one as
+  // without them. FailedPrecondition naming both for a chunk that is not the next of
+  // ZeroOptions::runs, for a run in a run or without its end, while a unit is acquired, and in a
+  // run for Acquire of another chunk's unit.
   absl::Status BeginRun(int chunk);
   absl::Status EndRun();
 
@@ -175,12 +176,12 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status Step();
 
   // Goes back to before the step's first micro-batch: gradients are dropped, units released, runs
-  // begin again, and errors of the streams cleared. For going on after a wrong call or an error in the caller's own
-  // work; a call of all ranks. The work that Step has enqueued may have run or not. With state in a
-  // file, a step that could not be written to its end is taken back on that rank, state and step
-  // state: LoadState, from what CopyState gives or a checkpoint, then comes before the next
-  // Acquire, which is FailedPrecondition until then. A communicator that has failed stays so.
-  // Waits.
+  // begin again, and errors of the streams cleared. For going on after a wrong call or an error in
+  // the caller's own work; a call of all ranks. The work that Step has enqueued may have run or
+  // not. With state in a file, a step that could not be written to its end is taken back on that
+  // rank, state and step state: LoadState, from what CopyState gives or a checkpoint, then comes
+  // before the next Acquire, which is FailedPrecondition until then. A communicator that has failed
+  // stays so. Waits.
   absl::Status CancelStep();
 
   // What a rank owns of an array of a bucket, in any stage: [plan().slice(bucket)], with padding,

@@ -91,8 +91,8 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
     const auto ms = [&](size_t i) { return Median(times[i].wall) / steps * 1e3; };
     const zero::ZeroOptions options = OptionsOf(model, static_cast<int>(stage), false);
     BRIGADE_ASSIGN_OR_RETURN(
-        auto plan,
-        zero::Plan::Create(model.Spec(), {ranks, options.dtype, options.bucket_elements}));
+        auto plan, zero::Plan::Create(model.Spec(), {ranks, options.dtype, options.bucket_elements,
+                                                     options.tied_apart}));
     const auto memory =
         static_cast<double>(zero::Total(zero::MemoryOf(plan, options), device::Tier::kDevice));
     const double sent_bytes = static_cast<double>(times[stage].sent) / steps;

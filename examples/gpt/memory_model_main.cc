@@ -62,7 +62,8 @@ absl::Status PrintStages(const ModelOptions& model, zero::ZeroOptions options, i
   options.backward_units = schedule.BackwardUses();
   BRIGADE_ASSIGN_OR_RETURN(
       const zero::Plan parameters,
-      zero::Plan::Create(SpecOf(model), {ranks, options.dtype, options.bucket_elements}));
+      zero::Plan::Create(SpecOf(model),
+                         {ranks, options.dtype, options.bucket_elements, options.tied_apart}));
   absl::PrintF("%-14s", name);
   for (options.stage = 0; options.stage < zero::kStages; ++options.stage) {
     BRIGADE_RETURN_IF_ERROR(zero::Validate(options));

@@ -427,8 +427,8 @@ TEST(StagesSpecTest, SkipsTheUpdateOnEveryRankWhenOneRankOverflows) {
   EXPECT_EQ(training.state().loss_scale, 32768.0f);
 }
 
-// In bfloat16, of 8 bits: 256 + 1 + 1 is 256 where two parts are added one by one, and 258 where the
-// one part is a sum over four micro-batches.
+// In bfloat16, of 8 bits: 256 + 1 + 1 is 256 where two parts are added one by one, and 258 where
+// the one part is a sum over four micro-batches.
 TEST(StagesSpecTest, PartsOfAGradientAreSummedByThemselvesAndThenAdded) {
   for (const auto& [micro_batches, parts, whole, part, wanted] :
        {std::tuple(1, 2, 256.0f, 1.0f, -256.0f), std::tuple(4, 1, 64.0f, 0.5f, -258.0f)}) {

@@ -29,7 +29,8 @@ using ::testing::HasSubstr;
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
-// Units of different sizes, two to a chunk; of two ranks each sends as many bytes as it has elements.
+// Units of different sizes, two to a chunk; of two ranks each sends as many bytes as it has
+// elements.
 ModelSpec FourUnits() {
   return {
       {"a", {{"a.w", 256}}}, {"b", {{"b.w", 512}}}, {"c", {{"c.w", 1024}}}, {"d", {{"d.w", 2048}}}};

@@ -36,9 +36,9 @@ class ParameterStore {
   absl::Status Acquire(int unit, Pass pass);
   // The work that is on the compute stream so far is the unit's last use.
   absl::Status Release(int unit);
-  // The next run of options.runs, of this chunk, begins, and ends. Inside it the chunk's weights that
-  // do not stay in memory are there, and Acquire gathers nothing. FailedPrecondition for a call, or
-  // a unit to acquire, out of turn.
+  // The next run of options.runs, of this chunk, begins, and ends. Inside it the chunk's weights
+  // that do not stay in memory are there, and Acquire gathers nothing. FailedPrecondition for a
+  // call, or a unit to acquire, out of turn.
   absl::Status BeginRun(int chunk);
   absl::Status EndRun();
   // How many runs have ended since the last step, and whether one has begun.

@@ -56,8 +56,8 @@ inline std::vector<int> UnitsOfMicroBatch(const Plan& plan, const ZeroOptions& o
   return units;
 }
 
-// The number of buffers of each size, in bytes, that hold weights which do not stay in memory: those
-// of consecutive units, and of any two runs that follow each other in a step.
+// The number of buffers of each size, in bytes, that hold weights which do not stay in memory:
+// those of consecutive units, and of any two runs that follow each other in a step.
 inline std::map<int64_t, int> WeightBuffers(const Plan& plan, const ZeroOptions& options) {
   const auto moves = [&](const Bucket& bucket) { return !StaysWhole(plan, options, bucket); };
   std::map<int64_t, int> needed = PooledBuffersNeeded(

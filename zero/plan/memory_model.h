@@ -26,9 +26,9 @@ struct MemoryTerm {
 // constant from Create on. (While parameters go in or out there is one bucket in float32 more, and,
 // for a GPU, two chunks on the host while a state is loaded.) The
 // terms of the paper are "weights", "gradients", "master" and "moments"; what the paper leaves out
-// (padding, pooled buffers, sums over micro-batches, what further users of tied parameters have with
-// tied_apart, persistent units, scratch) has terms of its own. With runs there are parameter buffers
-// for any two runs that follow each other in a step.
+// (padding, pooled buffers, sums over micro-batches, what further users of tied parameters have
+// with tied_apart, persistent units, scratch) has terms of its own. With runs there are parameter
+// buffers for any two runs that follow each other in a step.
 std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
 
 // The same with the workspace of the step's collectives, which the communicators allocate for them

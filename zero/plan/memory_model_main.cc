@@ -101,8 +101,9 @@ absl::Status PrintPurposes(const ModelSpec& model, ZeroOptions options,
   }
   std::printf(" %12s\n", "total");
   for (const int ranks : all_ranks) {
-    BRIGADE_ASSIGN_OR_RETURN(auto plan,
-                             Plan::Create(model, {ranks, options.dtype, options.bucket_elements}));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto plan,
+        Plan::Create(model, {ranks, options.dtype, options.bucket_elements, options.tied_apart}));
     for (options.stage = 0; options.stage < kStages; ++options.stage) {
       if (!HasOffload(options)) continue;
       BRIGADE_RETURN_IF_ERROR(Validate(options));
@@ -127,8 +128,9 @@ absl::Status PrintTiers(const ModelSpec& model, ZeroOptions options,
   }
   std::printf("\n");
   for (const int ranks : all_ranks) {
-    BRIGADE_ASSIGN_OR_RETURN(auto plan,
-                             Plan::Create(model, {ranks, options.dtype, options.bucket_elements}));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto plan,
+        Plan::Create(model, {ranks, options.dtype, options.bucket_elements, options.tied_apart}));
     for (options.stage = 0; options.stage < kStages; ++options.stage) {
       if (!HasOffload(options)) continue;
       const std::vector<MemoryTerm> terms = MemoryOf(plan, options);

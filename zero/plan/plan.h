@@ -116,9 +116,9 @@ struct Unit {
 
 // Parameters go, in reverse order of use, into buckets. A bucket holds parameters of one unit and
 // one type, either trainable or frozen; tied parameters, and those that are not counted, have
-// buckets of their own, and so has each that is tied outside: it lies alike in both groups, whatever
-// else they hold. Each parameter begins at a multiple of 256 bytes. A bucket is padded so that every rank's slice is a multiple of
-// 256 bytes; rank r owns slice r of each bucket.
+// buckets of their own, and so has each that is tied outside: it lies alike in both groups,
+// whatever else they hold. Each parameter begins at a multiple of 256 bytes. A bucket is padded so
+// that every rank's slice is a multiple of 256 bytes; rank r owns slice r of each bucket.
 class Plan {
  public:
   // InvalidArgument naming unit, parameter and value.

@@ -17,7 +17,8 @@
 
 namespace brigade::zero::internal {
 
-// A collective of all ranks of a group, how often a step makes it, and the field of Traffic that counts it.
+// A collective of all ranks of a group, how often a step makes it, and the field of Traffic that
+// counts it.
 struct StepCollective {
   collectives::CollectiveSignature signature;
   int64_t times = 1;
