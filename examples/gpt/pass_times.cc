@@ -14,10 +14,16 @@ namespace {
 
 constexpr absl::string_view kEnd = "end of part";
 // [PassPart].
-constexpr absl::string_view kMarks[kPassParts] = {
-    "forward ",    "backward ",            "backward input ",   "backward weight ",
-    "recompute ",  "recompute pointwise ", "recompute middle ", "recompute qkv ",
-    "recompute expanded ", "recompute attention "};
+constexpr absl::string_view kMarks[kPassParts] = {"forward ",
+                                                  "backward ",
+                                                  "backward input ",
+                                                  "backward weight ",
+                                                  "recompute ",
+                                                  "recompute pointwise ",
+                                                  "recompute middle ",
+                                                  "recompute qkv ",
+                                                  "recompute expanded ",
+                                                  "recompute attention "};
 
 absl::Status Mark(absl::string_view name, device::Stream& stream) {
   const device::Operation operation = {name};
