@@ -80,10 +80,10 @@ inline constexpr int kMaxStages = 1024;
 
 // InvalidArgument naming the stage, the option and the field, where a chain has no stages or more
 // than kMaxStages, a stage has no options, a size is negative, a time is negative or not finite,
-// saved_bytes are less than output_bytes or than weight_input_bytes, the gradient of a stage's input has no room among what
-// its backward pass has (saved_bytes, gradient_bytes and backward_transient_bytes), all sizes
-// together are more than kMaxChainBytes, or a stage that is elsewhere is not the last one behind
-// others, or has bytes, time or several options.
+// saved_bytes are less than output_bytes or than weight_input_bytes, the gradient of a stage's
+// input has no room among what its backward pass has (saved_bytes, gradient_bytes and
+// backward_transient_bytes), all sizes together are more than kMaxChainBytes, or a stage that is
+// elsewhere is not the last one behind others, or has bytes, time or several options.
 absl::Status Validate(const Chain& chain);
 
 }  // namespace brigade::recompute

@@ -41,8 +41,8 @@ struct PlacedOperation {
   int64_t saved = kElsewhere;
   // The transient bytes of the stage or of its option.
   int64_t transient = kElsewhere;
-  // With Placement::kSplitSlots: SaveOption::deferred_bytes, of kBackward; and weight_input_bytes of
-  // what is saved in the backward pass, where `saved` has the other bytes alone.
+  // With Placement::kSplitSlots: SaveOption::deferred_bytes, of kBackward; and weight_input_bytes
+  // of what is saved in the backward pass, where `saved` has the other bytes alone.
   int64_t deferred = kElsewhere;
   int64_t weight_inputs = kElsewhere;
   // This operation writes over what the kWrite of this stage copies, which has to have ended;

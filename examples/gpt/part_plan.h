@@ -16,9 +16,9 @@
 
 namespace brigade::gpt {
 
-// How many passes are in flight on a rank (parallel::StageBuffers): from the forward pass of a chunk
-// and a micro-batch to its backward pass, or to its gradients of weights; and between its gradients
-// of inputs and of weights, 0 where the backward pass is not split.
+// How many passes are in flight on a rank (parallel::StageBuffers): from the forward pass of a
+// chunk and a micro-batch to its backward pass, or to its gradients of weights; and between its
+// gradients of inputs and of weights, 0 where the backward pass is not split.
 struct PassSlots {
   int activations = 1;
   int deferred = 0;

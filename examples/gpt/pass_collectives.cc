@@ -65,9 +65,8 @@ void CountChunk(const PassShape& shape, const StageRange& stages,
         ++times.sums_of_one;
       }
     } else if (stage < head) {
-      is_backward
-          ? CountBackwardBlock(shape, kBlockSaveOptions[operation.option], is_split, times)
-          : CountForwardBlock(has_output, times);
+      is_backward ? CountBackwardBlock(shape, kBlockSaveOptions[operation.option], is_split, times)
+                  : CountForwardBlock(has_output, times);
     } else if (is_backward) {
       ++times.sums;
       ++times.head_gradients;

@@ -49,9 +49,9 @@ namespace brigade::gpt {
 //              they get the same losses, the gradients of their parts of the weights, and of what
 //              all have whole the same gradients. Those of the context group have their positions
 //              of the same texts, and gradients of these, of which the mean is that of all.
-// Boundaries   Arrays at the chunks' ends are [own rows, width] of the shape's type. The gradient of
-//              the residual stream is pass.input_gradient from the beginning, to which what is in
-//              pass.output_gradient is copied; in the model's first part it is
+// Boundaries   Arrays at the chunks' ends are [own rows, width] of the shape's type. The gradient
+//              of the residual stream is pass.input_gradient from the beginning, to which what is
+//              in pass.output_gradient is copied; in the model's first part it is
 //              pass.output_gradient, which BackwardInput writes over too.
 // Memory       Activations and their gradients: ActivationBytes (part_plan.h), of purpose
 //              activations; the workspaces of matrix products (Blas::ScratchBytes of

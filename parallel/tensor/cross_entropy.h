@@ -55,7 +55,8 @@ class VocabularyCrossEntropy {
                                                       int64_t rows);
 
   // losses [rows], the same on all ranks, from logits [local shards, rows, vocabulary / shards];
-  // writes the statistics. `window`: VocabularyWindow of the ids (embedding.h). A call of all ranks.
+  // writes the statistics. `window`: VocabularyWindow of the ids (embedding.h). A call of all
+  // ranks.
   absl::Status Forward(const nn::TokenIds& window, const void* logits, void* statistics,
                        void* losses, device::Stream& stream);
 

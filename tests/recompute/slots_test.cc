@@ -280,8 +280,8 @@ TEST(SlotsTest, RegionsHaveTheKnownSizes) {
   ExpectUnits(Place(whole, none, Placement::kSplitSlots).value(), 4 + 5 + 6, 9, 10 + 11 + 12);
   ExpectUnits(Place(part, none_of_part, Placement::kSplitSlots).value(), 4 + 5 + 5, 9, 33);
   // The inputs of the last two stages, and what the last one saves as it goes backward at once; the
-  // others save in the backward pass, in the arena; if it is split what gradients of weights read of
-  // that stays.
+  // others save in the backward pass, in the arena; if it is split, what gradients of weights read
+  // of that stays.
   const Plan blocks = PlanBlocks(whole).value(), blocks_of_part = PlanBlocks(part).value();
   ExpectUnits(Place(whole, blocks, Placement::kSlots).value(), 1 + 1 + 6, 5 + 8, 0);
   ExpectUnits(Place(whole, blocks, Placement::kSplitSlots).value(), 1 + 1 + 6, 3 + 8, 33 + 1 + 2);
