@@ -226,12 +226,11 @@ absl::Status Grid::Located(const absl::Status& error) const {
 
 absl::Status Grid::Located(const absl::Status& error, GridGroup group,
                            const std::vector<int>& ranks) const {
-  return absl::Status(
-      error.code(), absl::StrCat("grid of ", ToString(shape_), ", ", Name(group), " group of ",
-                                 RanksText(ranks), " at ",
-                                 RangeText(CoordinatesOf(shape_, ranks.front()),
-                                           CoordinatesOf(shape_, ranks.back())),
-                                 ", on rank ", rank(), ": ", error.message()));
+  return absl::Status(error.code(), absl::StrCat("grid of ", ToString(shape_), ", ", Name(group),
+                                                 " group of ", RanksText(ranks), " at ",
+                                                 RangeText(CoordinatesOf(shape_, ranks.front()),
+                                                           CoordinatesOf(shape_, ranks.back())),
+                                                 ", on rank ", rank(), ": ", error.message()));
 }
 
 absl::StatusOr<Communicator*> Grid::Split(GridGroup group, int color) {

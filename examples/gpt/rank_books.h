@@ -59,8 +59,7 @@ class RankBooks {
  private:
   // Calls visit(index of the group, communicator) for each group whose communicator no group before
   // it has.
-  void ForEachOwnGroup(
-      absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
+  void ForEachOwnGroup(absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
   // What this rank has sent so far in each such group; of the pipeline's, in its channels too.
   GroupBytes SentInGroups() const;
   absl::StatusOr<GroupBytes> SentInGroupsOfStep() const;

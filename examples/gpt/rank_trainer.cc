@@ -126,10 +126,9 @@ absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
   for (int stage = 0; stage < pipeline.stages; ++stage) step.stages.push_back(stage);
   BRIGADE_RETURN_IF_ERROR(parallel::AddCollective(std::move(step), lists));
   BRIGADE_ASSIGN_OR_RETURN(
-      executor_,
-      parallel::PipelineExecutor::Create(
-          std::move(lists), {shape_.own_rows() * shape_.model.width, shape_.dtype}, grid_, context_,
-          compute_));
+      executor_, parallel::PipelineExecutor::Create(
+                     std::move(lists), {shape_.own_rows() * shape_.model.width, shape_.dtype},
+                     grid_, context_, compute_));
   const ModelPart part(job_.model, ChunksOf(pipeline, boundaries, executor_->stage()));
   const PassSlots slots = {.activations = static_cast<int>(executor_->buffers().activations),
                            .deferred = static_cast<int>(executor_->buffers().deferred)};
@@ -157,14 +156,13 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
   BRIGADE_RETURN_IF_ERROR(grid_.world().Reserve(kStepSums));
   const int64_t of_micro_batch = shape_.rows() * job_.model.width;
   BRIGADE_ASSIGN_OR_RETURN(
-      passes_,
-      StagePasses::Create(
-          {.dropout = {.probability = job_.config.dropout,
-                       .seed = job_.seed,
-                       .first_element = grid_.replica().rank() * micro_batches() * of_micro_batch},
-           .elements_of_micro_batch = of_micro_batch,
-           .counts_losses = counts_losses()},
-          *transformer_, *zero_, context_, compute_));
+      passes_, StagePasses::Create({.dropout = {.probability = job_.config.dropout,
+                                                .seed = job_.seed,
+                                                .first_element = grid_.replica().rank() *
+                                                                 micro_batches() * of_micro_batch},
+                                    .elements_of_micro_batch = of_micro_batch,
+                                    .counts_losses = counts_losses()},
+                                   *transformer_, *zero_, context_, compute_));
   for (int i = 0; i < kInFlight; ++i) {
     BRIGADE_ASSIGN_OR_RETURN(StepBatch batch, StepBatch::Create(shape_, micro_batches(), context_));
     steps_.push_back(std::move(batch));
@@ -319,8 +317,8 @@ absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
   return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }
 
-// Texts side by side over the held-out part, dealt out to data ranks micro-batch by micro-batch. All
-// ranks do as many passes; places beyond the end get the first text, whose loss is not counted.
+// Texts side by side over the held-out part, dealt out to data ranks micro-batch by micro-batch.
+// All ranks do as many passes; places beyond the end get the first text, whose loss is not counted.
 absl::StatusOr<double> RankTrainer::Evaluate() {
   StepBatch& batch = steps_[0];
   const std::string& held_out = job_.corpus.held_out;

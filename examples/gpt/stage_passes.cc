@@ -73,8 +73,8 @@ absl::Status StagePasses::BackwardInput(const StagePass& pass, device::Stream& c
 
 absl::Status StagePasses::BackwardWeight(const StagePass& pass, device::Stream& compute) {
   BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackwardWeight, pass, compute));
-  BRIGADE_RETURN_IF_ERROR(transformer_.BackwardWeight(pass, batch_->MicroBatch(pass.micro_batch),
-                                                      zero_, compute));
+  BRIGADE_RETURN_IF_ERROR(
+      transformer_.BackwardWeight(pass, batch_->MicroBatch(pass.micro_batch), zero_, compute));
   return zero_.FinishBackward(pass.chunk);
 }
 

@@ -100,9 +100,9 @@ int64_t PipelineExecutor::Bytes(const StageBuffers& buffers, const BoundaryShape
 
 absl::Status PipelineExecutor::Allocate(device::Context& context) {
   const StageBuffers& counts = plan_.counts();
-  BRIGADE_ASSIGN_OR_RETURN(
-      memory_, context.Allocate(Bytes(counts, boundary_), device::Purpose::kActivations,
-                                "boundaries of the pipeline"));
+  BRIGADE_ASSIGN_OR_RETURN(memory_,
+                           context.Allocate(Bytes(counts, boundary_), device::Purpose::kActivations,
+                                            "boundaries of the pipeline"));
   char* data = memory_.as<char>().data();
   const auto add = [&](const char* what, int64_t count,
                        std::vector<Buffer>& buffers) -> absl::Status {
@@ -164,14 +164,13 @@ absl::Status PipelineExecutor::Synchronize() {
 
 absl::Status PipelineExecutor::RunItem(const PipelineItem& item, bool is_step,
                                        StageModule& module) {
-  const absl::Status status = IsTransfer(item.kind)      ? Transfer(item)
-                              : IsComputation(item.kind) ? Compute(item, is_step, module)
-                                                         : module.Collective(item.micro_batch,
-                                                                             compute_);
+  const absl::Status status = IsTransfer(item.kind) ? Transfer(item)
+                              : IsComputation(item.kind)
+                                  ? Compute(item, is_step, module)
+                                  : module.Collective(item.micro_batch, compute_);
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat("pipeline: ", ToString(schedule_, item), " on stage ", stage_,
-                                   ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat("pipeline: ", ToString(schedule_, item),
+                                                  " on stage ", stage_, ": ", status.message()));
 }
 
 absl::Status PipelineExecutor::Wait(PipelineWait point, device::Event& event,
@@ -210,7 +209,7 @@ absl::Status PipelineExecutor::Compute(const PipelineItem& item, bool is_step,
   const bool is_last = !is_step || kind == ItemKind::kBackward || kind == ItemKind::kBackwardWeight;
   Buffer* const input = Find(inputs_, own.inputs);
   Buffer* const gradient = Find(output_gradients_, own.output_gradients);
-  Buffer* const result = is_forward                         ? Output(chunk, i)
+  Buffer* const result = is_forward                          ? Output(chunk, i)
                          : kind == ItemKind::kBackwardWeight ? nullptr
                                                              : InputGradient(chunk, i);
   // What this pass is the first to read, if it comes from another stage.
@@ -266,8 +265,8 @@ absl::Status PipelineExecutor::Transfer(const PipelineItem& item) {
                          ? *Find(outputs_, own.outputs)
                          : *Find(input_gradients_, own.input_gradients);
     BRIGADE_RETURN_IF_ERROR(Wait(PipelineWait::kComputed, *buffer.filled, stream));
-    BRIGADE_RETURN_IF_ERROR(channel.communicator->Send(buffer.data, boundary_.elements,
-                                                       boundary_.dtype, peer, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        channel.communicator->Send(buffer.data, boundary_.elements, boundary_.dtype, peer, stream));
     buffer.was_used = true;
     return stream.Record(*buffer.emptied);
   }

@@ -57,23 +57,22 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
   const bool has_pipeline = grid.pipeline > 1;
   const int64_t batch = std::max(2, grid.micro_batches) * grid.data;
   Job job;
-  job.config = ParseConfig(Config(batch, stage, precision,
-                                  absl::StrCat(optimizer, ", \"gradient_accumulation_steps\": ",
-                                               grid.micro_batches)),
-                           grid.ranks(), ".",
-                           {.tensor = grid.tensor,
-                            .context = grid.context,
-                            .tensor_shards = shards,
-                            .sequence_parallel = grid.sequence_parallel,
-                            .tensor_overlap = grid.tensor_overlap,
-                            .context_exchange =
-                                grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt,
-                            .pipeline = grid.pipeline,
-                            .schedule = has_pipeline ? std::optional(parallel::ParseSchedule(
-                                                                         grid.schedule)
-                                                                         .value())
-                                                     : std::nullopt})
-                   .value();
+  job.config =
+      ParseConfig(
+          Config(
+              batch, stage, precision,
+              absl::StrCat(optimizer, ", \"gradient_accumulation_steps\": ", grid.micro_batches)),
+          grid.ranks(), ".",
+          {.tensor = grid.tensor,
+           .context = grid.context,
+           .tensor_shards = shards,
+           .sequence_parallel = grid.sequence_parallel,
+           .tensor_overlap = grid.tensor_overlap,
+           .context_exchange = grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt,
+           .pipeline = grid.pipeline,
+           .schedule = has_pipeline ? std::optional(parallel::ParseSchedule(grid.schedule).value())
+                                    : std::nullopt})
+          .value();
   // Three of a shard are what no two, four or eight context ranks could share by heads.
   const int64_t heads = shards * (grid.ring ? 3 : grid.context);
   job.model = {.layers = 2,

@@ -79,8 +79,7 @@ class RankOfGrid {
     passes_ = StagePasses::Create({.counts_losses = part_.has_head()}, *transformer_, *zero_,
                                   *self.context, *self.stream)
                   .value();
-    batch_.emplace(
-        StepBatch::Create(shape_, job.config.zero.micro_batches, *self.context).value());
+    batch_.emplace(StepBatch::Create(shape_, job.config.zero.micro_batches, *self.context).value());
     EXPECT_OK(zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
       InitializeParameter(job_.model, part_.parameters()[static_cast<size_t>(parameter)], job_.seed,
                           shape_.shards(), values);
@@ -112,8 +111,8 @@ class RankOfGrid {
         const void* const weights = unit.weights(parameter);
         BRIGADE_RETURN_IF_ERROR(unit.status());
         const int64_t bytes = shape_.bytes_of(zero_->plan().parameter(parameter).spec.size);
-        int64_t& digest = digests[static_cast<size_t>(
-            part_.parameters()[static_cast<size_t>(parameter)])];
+        int64_t& digest =
+            digests[static_cast<size_t>(part_.parameters()[static_cast<size_t>(parameter)])];
         BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue(
             {"digest", {device::Reads(weights, bytes)}},
             [&digest, weights, bytes = static_cast<size_t>(bytes)](device::ThreadPool&) {
@@ -136,7 +135,8 @@ class RankOfGrid {
     for (size_t p = 0; p < mine.size(); ++p) {
       const bool is_cut = ShardOf(job_.model, static_cast<int>(p)).axis.has_value();
       if (which == GridGroup::kTensor && is_cut) continue;
-      if (which == GridGroup::kTied && (p != kTokens || part_.has_embedding() == part_.has_head())) {
+      if (which == GridGroup::kTied &&
+          (p != kTokens || part_.has_embedding() == part_.has_head())) {
         continue;
       }
       for (int rank = 0; rank < group.size(); ++rank) {

@@ -128,10 +128,9 @@ TEST(PassTimesTest, MarksAreOperationsThatDoNothing) {
   for (const device::TracedStream& traced : tracer.Take()) {
     for (const TracedOperation& operation : traced.operations) names.emplace_back(operation.name);
   }
-  EXPECT_THAT(names,
-              ElementsAre("forward 0", "backward 1023", "backward input 3", "backward weight 4",
-                          "recompute 17", "recompute pointwise 1023", "end of part",
-                          "pass W1048575'", "end of pass"));
+  EXPECT_THAT(names, ElementsAre("forward 0", "backward 1023", "backward input 3",
+                                 "backward weight 4", "recompute 17", "recompute pointwise 1023",
+                                 "end of part", "pass W1048575'", "end of pass"));
 }
 
 // The marks with work behind them in the trace of a pass by a plan.

@@ -133,7 +133,8 @@ TEST(PipelineTrainingTest, FeaturesMeetInAPipeline) {
     GridCase one = shared;
     one.tensor = 1;
     const Trained whole = TrainGrid(one, job_of(one, 0));
-    for (const char* const policy : {"none", "block", "selective", "segments:2", "budget:1000000"}) {
+    for (const char* const policy :
+         {"none", "block", "selective", "segments:2", "budget:1000000"}) {
       GridCase grid = shared;
       grid.pipeline = 2 + 2 * (turn % 2);
       grid.schedule = kSchedules[turn % 5];

@@ -102,14 +102,12 @@ TEST_F(RankTrainerTest, SummariesWhoseGatherIsAbortedAreAnError) {
 }
 
 TEST_F(RankTrainerTest, GridsHaveTheLossesOfThreads) {
-  for (const GridCase& grid : {GridCase{.tensor = 2, .data = 2, .sequence_parallel = true},
-                               GridCase{.tensor = 2, .context = 2}, GridCase{.tensor = 4},
-                               GridCase{.data = 2,
-                                        .pipeline = 2,
-                                        .schedule = "interleaved:2",
-                                        .micro_batches = 2},
-                               GridCase{.tensor = 2, .pipeline = 2, .schedule = "zb-v"},
-                               GridCase{.pipeline = 4, .schedule = "zb-h1", .micro_batches = 3}}) {
+  for (const GridCase& grid :
+       {GridCase{.tensor = 2, .data = 2, .sequence_parallel = true},
+        GridCase{.tensor = 2, .context = 2}, GridCase{.tensor = 4},
+        GridCase{.data = 2, .pipeline = 2, .schedule = "interleaved:2", .micro_batches = 2},
+        GridCase{.tensor = 2, .pipeline = 2, .schedule = "zb-v"},
+        GridCase{.pipeline = 4, .schedule = "zb-h1", .micro_batches = 3}}) {
     constexpr int kRanks = 4;
     for (int stage = 0; stage < zero::kStages; ++stage) {
       SCOPED_TRACE(absl::StrCat(ToString(grid), ", stage ", stage));

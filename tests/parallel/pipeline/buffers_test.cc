@@ -103,14 +103,12 @@ TEST(BuffersTest, NoBufferIsOfTwoPassesAtATime) {
 }
 
 TEST(BuffersTest, WhatIsSentHasSpareBuffersWhereItHasPassesForThem) {
-  const PipelineSchedule schedule =
-      CreateSchedule({ParseSchedule("1f1b").value(), 2, 2}).value();
+  const PipelineSchedule schedule = CreateSchedule({ParseSchedule("1f1b").value(), 2, 2}).value();
   const ListIndex index = ListIndex::Create(schedule, 0).value();
   EXPECT_EQ(BufferPlan(schedule, 0, index).counts(),
             (StageBuffers{.activations = 2, .outputs = 1, .output_gradients = 1}));
   const BufferPlan plan(schedule, 0, index, 1);
-  EXPECT_EQ(plan.counts(),
-            (StageBuffers{.activations = 2, .outputs = 2, .output_gradients = 1}));
+  EXPECT_EQ(plan.counts(), (StageBuffers{.activations = 2, .outputs = 2, .output_gradients = 1}));
   EXPECT_NE(plan.Of(0, 0).outputs, plan.Of(0, 1).outputs);
   EXPECT_EQ(plan.Of(0, 0).inputs, PassBuffers::kNone);
   // Two passes, and no more than two buffers.

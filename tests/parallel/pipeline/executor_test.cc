@@ -59,7 +59,7 @@ const Engine kEngines[] = {
 
 // What every replica of a pipeline has computed in kSteps steps, between passes that only evaluate.
 std::vector<ToyResult> RunToy(const PipelineSchedule& schedule, const Engine& engine,
-                           RanksOptions options = {}, int replicas = 1) {
+                              RanksOptions options = {}, int replicas = 1) {
   const PipelineShape& shape = schedule.shape;
   options.size = shape.stages * replicas;
   std::vector<ToyResult> results(
@@ -69,8 +69,8 @@ std::vector<ToyResult> RunToy(const PipelineSchedule& schedule, const Engine& en
   OnRanks(options, engine.create(options), [&](Rank& self) {
     auto grid = Grid::Create({.data = replicas, .pipeline = shape.stages}, *self.communicator);
     ASSERT_OK(grid);
-    auto executor = PipelineExecutor::Create(schedule, kBoundary, **grid, *self.context,
-                                             *self.stream);
+    auto executor =
+        PipelineExecutor::Create(schedule, kBoundary, **grid, *self.context, *self.stream);
     ASSERT_OK(executor);
     const int stage = (*grid)->coordinates().pipeline;
     ToyStage module(shape, stage, (*executor)->buffers());
@@ -125,13 +125,11 @@ TEST_P(ExecutorTest, ListsThatDifferAreAnErrorOnAllRanks) {
     auto grid = Grid::Create({.pipeline = 2}, *self.communicator).value();
     // Both are right, each by itself.
     const PipelineSchedule schedule = Lists(self.rank == 0 ? "1f1b" : "gpipe", 2, 4);
-    EXPECT_THAT(
-        PipelineExecutor::Create(schedule, kBoundary, *grid, *self.context, *self.stream),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1 has other lists")));
+    EXPECT_THAT(PipelineExecutor::Create(schedule, kBoundary, *grid, *self.context, *self.stream),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1 has other lists")));
     EXPECT_OK(self.communicator->status());
-    EXPECT_THAT(PipelineExecutor::Create(Lists("1f1b", 2, 4),
-                                         {.elements = 3 + self.rank}, *grid, *self.context,
-                                         *self.stream),
+    EXPECT_THAT(PipelineExecutor::Create(Lists("1f1b", 2, 4), {.elements = 3 + self.rank}, *grid,
+                                         *self.context, *self.stream),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("another shape")));
   });
 }
@@ -140,9 +138,9 @@ TEST_P(ExecutorTest, AStageThatFailsEndsAllAndIsNamed) {
   const RanksOptions options = {.size = 4};
   OnRanks(options, GetParam().create(options), [&](Rank& self) {
     auto grid = Grid::Create({.data = 2, .pipeline = 2}, *self.communicator).value();
-    auto executor = PipelineExecutor::Create(Lists("1f1b", 2, 4), kBoundary, *grid, *self.context,
-                                             *self.stream)
-                        .value();
+    auto executor =
+        PipelineExecutor::Create(Lists("1f1b", 2, 4), kBoundary, *grid, *self.context, *self.stream)
+            .value();
     const auto fails = [&](ItemKind kind, const StagePass& pass) {
       return self.rank == 2 && kind == ItemKind::kBackward && pass.micro_batch == 1
                  ? absl::DataLossError("the toy broke")

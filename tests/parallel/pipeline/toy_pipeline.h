@@ -144,20 +144,20 @@ class ToyStage final : public StageModule {
                    });
   }
   absl::Status Backward(const StagePass& pass, device::Stream& compute) override {
-    return Enqueue(ItemKind::kBackward, pass, compute,
-                   {device::Reads(pass.input, Bytes(pass.input)),
-                    device::Writes(pass.output_gradient, Bytes(pass.output_gradient)),
-                    device::Writes(pass.input_gradient, Bytes(pass.input_gradient)),
-                    Kept(pass, true)},
-                   [=, this] {
-                     InputGradient(pass, scratch_.data());
-                     toy::BackwardWeight(Input(pass), scratch_.data(), GradientsOf(pass));
-                     // Nobody may need these any more.
-                     if (pass.output_gradient != nullptr) {
-                       std::memset(pass.output_gradient, 0xFF, kToyWidth * sizeof(float));
-                     }
-                     std::memset(KeptOf(pass), 0xFF, 3 * kToyWidth * sizeof(float));
-                   });
+    return Enqueue(
+        ItemKind::kBackward, pass, compute,
+        {device::Reads(pass.input, Bytes(pass.input)),
+         device::Writes(pass.output_gradient, Bytes(pass.output_gradient)),
+         device::Writes(pass.input_gradient, Bytes(pass.input_gradient)), Kept(pass, true)},
+        [=, this] {
+          InputGradient(pass, scratch_.data());
+          toy::BackwardWeight(Input(pass), scratch_.data(), GradientsOf(pass));
+          // Nobody may need these any more.
+          if (pass.output_gradient != nullptr) {
+            std::memset(pass.output_gradient, 0xFF, kToyWidth * sizeof(float));
+          }
+          std::memset(KeptOf(pass), 0xFF, 3 * kToyWidth * sizeof(float));
+        });
   }
   absl::Status BackwardInput(const StagePass& pass, device::Stream& compute) override {
     return Enqueue(ItemKind::kBackwardInput, pass, compute,
