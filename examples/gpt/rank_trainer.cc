@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "brigade/checkpoint/model_part.h"
 #include "brigade/checkpoint/weights.h"
+#include "brigade/collectives/agree.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/file/system_calls.h"
@@ -121,6 +123,11 @@ absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int> boundaries,
                            PartsOf(shape_, pipeline, job_.config.partition, costs,
                                    limit.has_value() ? &*limit : nullptr));
+  // Memory, and what recomputation leaves, may be another on each rank; parts that do not fit
+  // together would be another model.
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(
+      {absl::StrCat("parts of the model from its stages ", absl::StrJoin(boundaries, ", "))},
+      grid_.world()));
   BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, parallel::CreateSchedule(pipeline));
   parallel::StageCollective step = {"optimizer step", {}};
   for (int stage = 0; stage < pipeline.stages; ++stage) step.stages.push_back(stage);
