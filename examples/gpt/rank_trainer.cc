@@ -113,8 +113,10 @@ absl::StatusOr<PassCosts> RankTrainer::Costs() {
   const bool measures = job_.config.recompute_times == RecomputeTimes::kMeasured ||
                         job_.config.partition.by == parallel::PartitionChoice::By::kTime;
   if (!measures) return CountOperations(shape_);
-  return AgreeOnCosts(MeasurePasses(job_, shape_, groups_, context_, compute_, recorder_),
-                      grid_.world());
+  // Where a rank fails here, others may wait for it in the passes: its error ends the grid, and them.
+  BRIGADE_ASSIGN_OR_RETURN(const PassCosts measured,
+                           MeasurePasses(job_, shape_, groups_, context_, compute_, recorder_));
+  return AgreeOnCosts(measured, grid_.world());
 }
 
 absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
@@ -133,10 +135,9 @@ absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
   for (int stage = 0; stage < pipeline.stages; ++stage) step.stages.push_back(stage);
   BRIGADE_RETURN_IF_ERROR(parallel::AddCollective(std::move(step), lists));
   BRIGADE_ASSIGN_OR_RETURN(
-      executor_,
-      parallel::PipelineExecutor::Create(
-          std::move(lists), {shape_.own_rows() * shape_.model.width, shape_.dtype}, grid_, context_,
-          compute_));
+      executor_, parallel::PipelineExecutor::Create(
+                     std::move(lists), {shape_.own_rows() * shape_.model.width, shape_.dtype},
+                     grid_, context_, compute_));
   const ModelPart part(job_.model, ChunksOf(pipeline, boundaries, executor_->stage()));
   const PassSlots slots = {.activations = static_cast<int>(executor_->buffers().activations),
                            .deferred = static_cast<int>(executor_->buffers().deferred)};
@@ -164,14 +165,13 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
   BRIGADE_RETURN_IF_ERROR(grid_.world().Reserve(kStepSums));
   const int64_t of_micro_batch = shape_.rows() * job_.model.width;
   BRIGADE_ASSIGN_OR_RETURN(
-      passes_,
-      StagePasses::Create(
-          {.dropout = {.probability = job_.config.dropout,
-                       .seed = job_.seed,
-                       .first_element = grid_.replica().rank() * micro_batches() * of_micro_batch},
-           .elements_of_micro_batch = of_micro_batch,
-           .counts_losses = counts_losses()},
-          *transformer_, *zero_, context_, compute_));
+      passes_, StagePasses::Create({.dropout = {.probability = job_.config.dropout,
+                                                .seed = job_.seed,
+                                                .first_element = grid_.replica().rank() *
+                                                                 micro_batches() * of_micro_batch},
+                                    .elements_of_micro_batch = of_micro_batch,
+                                    .counts_losses = counts_losses()},
+                                   *transformer_, *zero_, context_, compute_));
   for (int i = 0; i < kInFlight; ++i) {
     BRIGADE_ASSIGN_OR_RETURN(StepBatch batch, StepBatch::Create(shape_, micro_batches(), context_));
     steps_.push_back(std::move(batch));

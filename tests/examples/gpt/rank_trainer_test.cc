@@ -26,6 +26,7 @@ namespace {
 
 using ::brigade::testing::StatusIs;
 using collectives::Rank;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 
@@ -166,6 +167,24 @@ TEST_F(RankTrainerTest, StagesWhoseMemoryGivesThemOtherPartsDoNotTrain) {
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          MatchesRegex("ranks disagree: rank 0 has parts of the model from its "
                                       "stages 0, ., 7; rank 1 has parts of .* 0, ., 7")));
+    self.AwaitOthers();
+  });
+}
+
+// The other one waits for it in the trial's exchanges.
+TEST_F(RankTrainerTest, ATrialThatFailsOnOneTensorRankEndsBothWithItsError) {
+  job_ = JobOf({.tensor = 2}, 2, 1, "bf16", kAdamW);
+  job_.config.recompute_times = RecomputeTimes::kMeasured;
+  Recorder recorder(nullptr), sees_nothing(nullptr);
+  const collectives::RanksOptions options = {.size = 2, .tracer = &recorder.tracer()};
+  collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
+    const auto grid = parallel::Grid::Create(job_.config.grid, *self.communicator).value();
+    const absl::Status status = RankTrainer::Create(job_, *grid, *self.context, *self.stream,
+                                                    self.rank == 1 ? sees_nothing : recorder)
+                                    .status();
+    EXPECT_THAT(grid->Abort(status),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("the recorder has not seen the passes of the trial")));
     self.AwaitOthers();
   });
 }
