@@ -17,8 +17,6 @@ namespace {
 
 using By = parallel::PartitionChoice::By;
 
-int StagesOfModel(const ModelOptions& model) { return static_cast<int>(model.layers) + 2; }
-
 // Of this rank's shards. With the tokens in the embedding and in the head.
 std::vector<int64_t> ParametersOfStages(const PassShape& shape) {
   const auto size = [&](int parameter) {
@@ -81,7 +79,7 @@ std::vector<double> StageWeights(const PassShape& shape, By by, const PassCosts&
   }
   const PassCosts of = by == By::kFlops ? CountOperations(shape) : costs;
   const auto both = [](const StageTimes& times) { return times.forward + times.backward; };
-  std::vector<double> weights(static_cast<size_t>(StagesOfModel(shape.model)), both(of.block));
+  std::vector<double> weights(static_cast<size_t>(StagesOf(shape.model)), both(of.block));
   weights.front() = both(of.embedding);
   weights.back() = both(of.head);
   return weights;
@@ -118,7 +116,7 @@ absl::StatusOr<std::vector<int>> PartsOf(const PassShape& shape,
                                          const parallel::MemoryLimit* limit) {
   if (partition.by == By::kBoundaries) {
     BRIGADE_RETURN_IF_ERROR(parallel::CheckPartition(partition.boundaries,
-                                                     StagesOfModel(shape.model), pipeline, limit));
+                                                     StagesOf(shape.model), pipeline, limit));
     return partition.boundaries;
   }
   return parallel::LeastMaximum(StageWeights(shape, partition.by, costs), pipeline, limit);
@@ -137,7 +135,7 @@ std::vector<StageRange> ChunksOf(const parallel::PipelineShape& pipeline,
 absl::Status CheckParts(const ModelOptions& model, const TrainConfig& config) {
   const parallel::PipelineShape pipeline = config.pipeline_shape();
   if (pipeline.stages == 1) return absl::OkStatus();
-  const int stages = StagesOfModel(model);
+  const int stages = StagesOf(model);
   if (pipeline.parts() > stages) {
     return absl::InvalidArgumentError(absl::StrCat(
         "pipeline.stages (--pipeline) ", pipeline.stages, " with ",

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "brigade/checkpoint/model_part.h"
 #include "brigade/checkpoint/weights.h"
+#include "brigade/collectives/agree.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/file/system_calls.h"
@@ -111,8 +113,10 @@ absl::StatusOr<PassCosts> RankTrainer::Costs() {
   const bool measures = job_.config.recompute_times == RecomputeTimes::kMeasured ||
                         job_.config.partition.by == parallel::PartitionChoice::By::kTime;
   if (!measures) return CountOperations(shape_);
-  return AgreeOnCosts(MeasurePasses(job_, shape_, groups_, context_, compute_, recorder_),
-                      grid_.world());
+  // Where a rank fails here, others may wait for it in the passes: its error ends the grid, and them.
+  BRIGADE_ASSIGN_OR_RETURN(const PassCosts measured,
+                           MeasurePasses(job_, shape_, groups_, context_, compute_, recorder_));
+  return AgreeOnCosts(measured, grid_.world());
 }
 
 absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
@@ -121,6 +125,11 @@ absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int> boundaries,
                            PartsOf(shape_, pipeline, job_.config.partition, costs,
                                    limit.has_value() ? &*limit : nullptr));
+  // Memory, and what recomputation leaves, may be another on each rank; parts that do not fit
+  // together would be another model.
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(
+      {absl::StrCat("parts of the model from its stages ", absl::StrJoin(boundaries, ", "))},
+      grid_.world()));
   BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, parallel::CreateSchedule(pipeline));
   parallel::StageCollective step = {"optimizer step", {}};
   for (int stage = 0; stage < pipeline.stages; ++stage) step.stages.push_back(stage);

@@ -226,11 +226,10 @@ absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
                    .attention = cost(kBlockStage, PassPart::kRecomputeAttention)};
 }
 
-absl::StatusOr<PassCosts> AgreeOnCosts(const absl::StatusOr<PassCosts>& mine,
+absl::StatusOr<PassCosts> AgreeOnCosts(const PassCosts& mine,
                                        collectives::Communicator& communicator) {
   static_assert(std::is_trivially_copyable_v<PassCosts>);
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine.status(), communicator));
-  const std::string bytes(reinterpret_cast<const char*>(&*mine), sizeof(PassCosts));
+  const std::string bytes(reinterpret_cast<const char*>(&mine), sizeof(PassCosts));
   BRIGADE_ASSIGN_OR_RETURN(const auto all, collectives::AllGatherBytes(bytes, communicator));
   PassCosts first;
   std::memcpy(&first, all[0].data(), sizeof(first));

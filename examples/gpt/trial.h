@@ -24,14 +24,14 @@ namespace brigade::gpt {
 // Memory       Weights, gradients and all activations of one block, of embedding and head. Free
 //              again when the call returns. The training's own are not touched.
 // Stream       Waits for `compute`, of `context`, whose tracer is the recorder's.
-// Errors       Those of Transformer; FailedPrecondition if the recorder has not seen the passes.
+// Errors       Those of Transformer; FailedPrecondition if the recorder has not seen the passes. The
+//              other ranks of the groups may wait for who gets one, who ends the groups.
 absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
                                         const PassGroups& groups, device::Context& context,
                                         device::Stream& compute, Recorder& recorder);
 
-// Rank 0's, by which all ranks make the same plan; or the error of a rank that has one. A call of
-// all ranks, on the host.
-absl::StatusOr<PassCosts> AgreeOnCosts(const absl::StatusOr<PassCosts>& mine,
+// Rank 0's, by which all ranks make the same plan. A call of all ranks, on the host.
+absl::StatusOr<PassCosts> AgreeOnCosts(const PassCosts& mine,
                                        collectives::Communicator& communicator);
 
 }  // namespace brigade::gpt

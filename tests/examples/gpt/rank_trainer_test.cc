@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/history.h"
+#include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
 #include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -25,7 +26,9 @@ namespace {
 
 using ::brigade::testing::StatusIs;
 using collectives::Rank;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 
 const auto kEnds = StatusIs(absl::StatusCode::kCancelled, "rank 1 has enough");
 
@@ -130,6 +133,60 @@ TEST_F(RankTrainerTest, GridsHaveTheLossesOfThreads) {
       EXPECT_EQ(losses, on_threads.losses);
     }
   }
+}
+
+// A limit within which the model is cut elsewhere than without one; 0: there is none.
+int64_t LimitThatMovesACut(const Job& job) {
+  const PassShape shape = ShapeOf(job);
+  const parallel::PipelineShape pipeline = job.config.pipeline_shape();
+  const std::vector<int> without =
+      PartsOf(shape, pipeline, job.config.partition, {}, nullptr).value();
+  Job limited = job;
+  for (limited.device_limit_bytes = 1 << 30;;
+       limited.device_limit_bytes -= limited.device_limit_bytes / 16) {
+    const parallel::MemoryLimit limit = *MemoryLimitOf(limited, shape, pipeline);
+    const auto parts = PartsOf(shape, pipeline, job.config.partition, {}, &limit);
+    if (!parts.ok()) return 0;
+    if (*parts != without) return limited.device_limit_bytes;
+  }
+}
+
+// Each would train layers that another stage has too, or that no stage has.
+TEST_F(RankTrainerTest, StagesWhoseMemoryGivesThemOtherPartsDoNotTrain) {
+  job_ = JobOf({.pipeline = 2, .schedule = "gpipe", .micro_batches = 4}, 1, 1, "bf16", kAdamW);
+  job_.model.layers = 5;
+  const int64_t limit = LimitThatMovesACut(job_);
+  ASSERT_GT(limit, 0);
+  const collectives::RanksOptions options = {.size = 2};
+  collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
+    Job job = job_;
+    if (self.rank == 1) job.device_limit_bytes = limit;
+    Recorder recorder(nullptr);
+    const auto grid = parallel::Grid::Create(job.config.grid, *self.communicator).value();
+    EXPECT_THAT(RankTrainer::Create(job, *grid, *self.context, *self.stream, recorder).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         MatchesRegex("ranks disagree: rank 0 has parts of the model from its "
+                                      "stages 0, ., 7; rank 1 has parts of .* 0, ., 7")));
+    self.AwaitOthers();
+  });
+}
+
+// The other one waits for it in the trial's exchanges.
+TEST_F(RankTrainerTest, ATrialThatFailsOnOneTensorRankEndsBothWithItsError) {
+  job_ = JobOf({.tensor = 2}, 2, 1, "bf16", kAdamW);
+  job_.config.recompute_times = RecomputeTimes::kMeasured;
+  Recorder recorder(nullptr), sees_nothing(nullptr);
+  const collectives::RanksOptions options = {.size = 2, .tracer = &recorder.tracer()};
+  collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
+    const auto grid = parallel::Grid::Create(job_.config.grid, *self.communicator).value();
+    const absl::Status status = RankTrainer::Create(job_, *grid, *self.context, *self.stream,
+                                                    self.rank == 1 ? sees_nothing : recorder)
+                                    .status();
+    EXPECT_THAT(grid->Abort(status),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("the recorder has not seen the passes of the trial")));
+    self.AwaitOthers();
+  });
 }
 
 }  // namespace

@@ -118,20 +118,6 @@ TEST(AgreeOnCostsTest, AllRanksPlanByThoseOfRank0) {
   EXPECT_THAT(plans, Each(plan(CostsOf(0))));
 }
 
-TEST(AgreeOnCostsTest, OneRanksErrorReachesAll) {
-  std::vector<absl::Status> agreed(2);
-  collectives::OnThreads({.size = 2}, [&](collectives::Rank& self) {
-    const absl::StatusOr<PassCosts> mine = self.rank == 0
-                                               ? absl::StatusOr<PassCosts>(CostsOf(0))
-                                               : absl::ResourceExhaustedError("too little memory");
-    agreed[static_cast<size_t>(self.rank)] = AgreeOnCosts(mine, *self.communicator).status();
-    self.AwaitOthers();
-  });
-  EXPECT_THAT(agreed[0],
-              StatusIs(absl::StatusCode::kResourceExhausted, "rank 1: too little memory"));
-  EXPECT_THAT(agreed[1], StatusIs(absl::StatusCode::kResourceExhausted, "too little memory"));
-}
-
 struct Trained {
   std::vector<double> losses, grad_norms;
   std::vector<RankSummary> ranks;
