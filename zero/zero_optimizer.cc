@@ -73,10 +73,13 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
   if (mine.ok()) mine = internal::CheckChunks(*plan, options);
-  if (mine.ok()) mine = internal::CheckTied(*plan, outer.tied);
+  if (mine.ok()) mine = internal::CheckTied(*plan, outer);
   auto streams = internal::StepStreams::Create(options, communicator, outer, context, compute);
   mine.Update(streams.status());
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
+  if (outer.world != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPartners(*plan, all));
+  }
   mine = internal::AgreeOnPlan(*plan, options, communicator);
   if (outer.tied != nullptr) {
     mine.Update(internal::AgreeOnTied(*plan, communicator.rank(), *outer.tied));

@@ -77,8 +77,7 @@ class StepStreams;
 //              trainable parameters with padding in stages 0 to 2, 3 (N-1)/N of all in stage 3
 //              (tied ones count for each use, persistent ones 2; a unit that backward_units name
 //              again, another (N-1)/N; with runs a chunk's weights once for each of its runs), plus
-//              16 (N-1) bytes for each type of gradient (N: of the
-//              world). More
+//              16 (N-1) bytes for each type of gradient (N: of the world). More
 //              micro-batches: another (N-1)/N of the gradients for each, or one reduction in the
 //              accumulator's type (kAtBoundary); stage 3 gathers for each.
 //              Algorithm::kAuto chooses at Create; a topology that comes later changes nothing.
@@ -121,9 +120,9 @@ class ZeroOptimizer final : public ParameterSource {
   // together, each with it. Null: `communicator`. Groups have models of their own, with as many
   // types of gradients; whether a step overflows, its norm, and all that follows of it are the
   // world's. InvalidArgument for a world of another number of ranks. `outer.tied`: there exactly if
-  // a parameter is tied outside; of two ranks, each with as many in its group and the same place
-  // there. InvalidArgument on all ranks of the world otherwise, and if the two disagree about those
-  // parameters, or not one of the two counts each; names them.
+  // a trainable parameter is tied outside; of two ranks of the world, each with as many in its
+  // group and the same place there. InvalidArgument on all ranks of the world otherwise, and if the
+  // two disagree about those parameters, or not one of the two counts each; names them.
   static absl::StatusOr<std::unique_ptr<ZeroOptimizer>> Create(
       const ModelSpec& model, const ZeroOptions& options, collectives::Communicator& communicator,
       device::Context& context, device::Stream& compute, const OuterGroups& outer = {});

@@ -319,6 +319,43 @@ void FailAStep(ZeroOptimizer& zero, ToyTrainer& trainer, Rank& self, std::barrie
   meet.arrive_and_wait();
 }
 
+// Of a unit that is gathered once a step, behind the failure: its weights are those of the step
+// before.
+TEST(ErrorsTest, APersistentUnitThatWasNotGatheredIsGatheredAfterCancelStep) {
+  ModelSpec model;
+  for (const char* name : {"a", "b", "c"}) model.push_back({name, {{name, 1000}}});
+  model.push_back({"persistent", {{"d", 100}}});
+  std::vector<std::vector<float>> wanted;
+  for (const bool fails : {false, true}) {
+    device::Gate gates[2];
+    std::barrier meet(2);
+    OnThreads({.size = 2}, [&](Rank& self) {
+      ZeroOptions options = {.stage = 3, .persistence_threshold = 100};
+      auto zero = CreateZero(model, options, self).value();
+      ASSERT_OK(InitializeToy(*zero));
+      ToyTrainer trainer(*zero, self);
+      ASSERT_OK(trainer.Step());
+      if (fails) {
+        device::Gate& gate = gates[self.rank];
+        ASSERT_OK(device::Block(*self.stream, gate));
+        ASSERT_OK(self.stream->Enqueue(
+            {"mistake"}, [](device::ThreadPool&) { return absl::DataLossError("a bad batch"); }));
+        ASSERT_OK(trainer.Forward());
+        meet.arrive_and_wait();
+        gate.Open();
+        EXPECT_FALSE(zero->step_stream().Synchronize().ok());
+        ASSERT_OK(zero->CancelStep());
+        meet.arrive_and_wait();
+      }
+      ASSERT_OK(trainer.Step());
+      auto exported = Exported(*zero).value();
+      if (self.rank != 0) return;
+      if (!fails) wanted = exported;
+      EXPECT_EQ(exported, wanted);
+    });
+  }
+}
+
 TEST_P(CallsTest, AStepWhoseOwnWorkFailsCanBeCancelled) {
   std::vector<std::vector<float>> wanted;
   for (const bool fails : {false, true}) {

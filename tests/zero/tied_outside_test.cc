@@ -166,13 +166,17 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   const OffloadOptions host = {.optimizer_state = device::Tier::kHost};
   const OffloadOptions half = {.optimizer_state = device::Tier::kHost, .host_share = 0.5};
+  // From the second step on.
+  const OffloadOptions late = {
+      .optimizer_state = device::Tier::kHost, .delay_update = true, .delay_warm_up = 1};
   for (const int replicas : {1, 2}) {
     for (int stage = 0; stage < kStages; ++stage) {
       for (const int micro_batches : {1, 3}) {
         for (const Accumulation accumulation :
              {Accumulation::kEveryMicroBatch, Accumulation::kAtBoundary}) {
           for (const OffloadOptions& offload :
-               {OffloadOptions(), host, half, InFile(device::Tier::kDevice)}) {
+               {OffloadOptions(), host, half, late, InFile(device::Tier::kDevice),
+                InFile(device::Tier::kFile)}) {
             Case c = {replicas, DType::kBFloat16, stage, micro_batches, accumulation, offload};
             if (Validate(OptionsOf(c)).ok()) cases.push_back(c);
           }
@@ -180,13 +184,17 @@ std::vector<Case> Cases() {
       }
       cases.push_back({replicas, DType::kFloat16, stage, 1});
       cases.push_back({replicas, DType::kFloat32, stage, 1});
-      cases.push_back({replicas,
-                       DType::kFloat32,
-                       stage,
-                       3,
-                       Accumulation::kEveryMicroBatch,
-                       {},
-                       DType::kBFloat16});
+      for (const DType wire : {DType::kBFloat16, DType::kFloat16}) {
+        for (const int micro_batches : {1, 3}) {
+          cases.push_back({replicas,
+                           DType::kFloat32,
+                           stage,
+                           micro_batches,
+                           Accumulation::kEveryMicroBatch,
+                           {},
+                           wire});
+        }
+      }
     }
   }
   return cases;
@@ -197,7 +205,8 @@ std::string NameOf(const Case& c) {
                       "_micro_", c.micro_batches,
                       c.accumulation == Accumulation::kAtBoundary ? "_at_boundary" : "",
                       c.offload.enabled() ? absl::StrCat("_", ToString(c.offload)) : "",
-                      c.wire.has_value() ? "_over_bfloat16" : "");
+                      c.offload.delay_update ? "_delayed" : "",
+                      c.wire.has_value() ? absl::StrCat("_over_", precision::Name(*c.wire)) : "");
 }
 
 // Rank = stage of the pipeline + 2 * replica. What a rank of a stage needs beside its model.
@@ -341,9 +350,10 @@ TEST(TiedOutsideErrorTest, WrongUsesAreNamedOnAllRanks) {
                                              "OuterGroups::tied is not given")));
     EXPECT_THAT(create(model, right, self.communicator.get()),
                 StatusIs(kInvalid, HasSubstr("OuterGroups::tied has 4 ranks, not 2")));
-    EXPECT_THAT(create({kFirst}, right, groups.tied.get()),
-                StatusIs(kInvalid, HasSubstr("OuterGroups::tied is given, but no parameter is "
-                                             "tied_outside")));
+    EXPECT_THAT(
+        create({kFirst}, right, groups.tied.get()),
+        StatusIs(kInvalid, HasSubstr("OuterGroups::tied is given, but no trainable parameter "
+                                     "is tied_outside")));
     ModelSpec other = model;
     if (stage == 1) tied_of(other).size = 151;
     EXPECT_THAT(
@@ -352,23 +362,71 @@ TEST(TiedOutsideErrorTest, WrongUsesAreNamedOnAllRanks) {
                                      "150 bfloat16, group 0; rank 1 has tied_outside parameter "
                                      "\"wte\" of 151 bfloat16, group 0")));
     other = model;
-    if (stage == 1) tied_of(other).name = "wte.head";
-    EXPECT_THAT(create(other, right, groups.tied.get()),
-                StatusIs(kInvalid, HasSubstr("rank 1 has tied_outside parameter \"wte.head\"")));
-    other = model;
     if (stage == 1) tied_of(other).dtype = DType::kFloat32;
     EXPECT_THAT(create(other, right, groups.tied.get()),
                 StatusIs(kInvalid, HasSubstr("\"wte\" of 150 float32")));
+    other = model;
+    if (stage == 1) tied_of(other).name = "wte.head";
+    EXPECT_THAT(create(other, right, groups.tied.get()),
+                StatusIs(kInvalid, HasSubstr("parameter \"wte\" is tied_outside on 2 ranks of the "
+                                             "world, of which 2 count it")));
     for (const bool counted : {false, true}) {
       other = model;
       tied_of(other).counted = counted;
-      EXPECT_THAT(
-          create(other, right, groups.tied.get()),
-          StatusIs(kInvalid, HasSubstr(absl::StrCat("tied_outside parameter \"wte\" is counted in ",
-                                                    counted ? "both groups" : "neither group"))));
+      EXPECT_THAT(create(other, right, groups.tied.get()),
+                  StatusIs(kInvalid,
+                           HasSubstr(absl::StrCat("tied_outside on 4 ranks of the world, of which ",
+                                                  counted ? 4 : 0, " count it"))));
     }
+    // Of one stage alone: it waits for nobody.
+    other = model;
+    if (stage == 1) tied_of(other).tied_outside = false;
+    EXPECT_THAT(create(other, right, stage == 0 ? groups.tied.get() : nullptr),
+                StatusIs(kInvalid, HasSubstr("tied_outside on 2 ranks of the world, of which 2 "
+                                             "count it")));
+    // Frozen weights have no gradients to add.
+    tied_of(other).trainable = false;
+    EXPECT_OK(create(other, right, nullptr));
     EXPECT_OK(create(model, right, groups.tied.get()));
     self.AwaitOthers();
+  });
+}
+
+// Four groups of one rank, in pairs.
+TEST(TiedOutsideErrorTest, PairsAreTold) {
+  OnThreads({.size = 4}, [](Rank& self) {
+    const ZeroOptions options = {.model_ranks = 4, .tied_apart = true};
+    auto group = self.communicator->Split(self.rank, 0).value();
+    auto tied = self.communicator->Split(self.rank / 2, self.rank).value();
+    const auto create = [&](const ParameterSpec& shared, collectives::Communicator* world) {
+      return ZeroOptimizer::Create({{"unit", {shared}}}, options, *group, *self.context,
+                                   *self.stream, {world, tied.get()})
+          .status();
+    };
+    ParameterSpec shared = {"shared", 10};
+    shared.tied_outside = true;
+    // One pair counts it twice, the other one not at all.
+    shared.counted = self.rank < 2;
+    EXPECT_THAT(create(shared, self.communicator.get()),
+                StatusIs(kInvalid,
+                         HasSubstr(absl::StrCat("\"shared\" is counted in ",
+                                                self.rank < 2 ? "both groups" : "neither group"))));
+    // Each counts one of its own.
+    shared.counted = self.rank == 0 || self.rank == 3;
+    shared.name = self.rank == 0 || self.rank == 2 ? "first" : "second";
+    EXPECT_THAT(create(shared, self.communicator.get()),
+                StatusIs(kInvalid, HasSubstr("rank 0 has tied_outside parameter \"first\"")));
+    self.AwaitOthers();
+  });
+  OnThreads({.size = 1}, [](Rank& self) {
+    ParameterSpec shared = {"shared", 10};
+    shared.tied_outside = true;
+    auto tied = self.communicator->Split(0, 0).value();
+    EXPECT_THAT(
+        ZeroOptimizer::Create({{"unit", {shared}}}, {.tied_apart = true}, *self.communicator,
+                              *self.context, *self.stream, {nullptr, tied.get()}),
+        StatusIs(kInvalid, HasSubstr("parameter \"shared\" is tied_outside, but "
+                                     "OuterGroups::world is not given")));
   });
 }
 

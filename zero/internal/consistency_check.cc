@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/device/status_macros.h"
@@ -89,11 +91,11 @@ Lines PlanLines(const Plan& plan, const ZeroOptions& options) {
   return lines;
 }
 
-// In the order of their names.
+// Those whose gradients another group has too, in the order of their names.
 std::vector<const Parameter*> TiedOutside(const Plan& plan) {
   std::vector<const Parameter*> tied;
   for (const Parameter& each : plan.parameters()) {
-    if (each.spec.tied_outside) tied.push_back(&each);
+    if (each.spec.tied_outside && each.spec.trainable) tied.push_back(&each);
   }
   std::sort(tied.begin(), tied.end(),
             [](const Parameter* a, const Parameter* b) { return a->spec.name < b->spec.name; });
@@ -164,17 +166,53 @@ absl::Status CheckChunks(const Plan& plan, const ZeroOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTied(const Plan& plan, const collectives::Communicator* tied) {
+absl::Status CheckTied(const Plan& plan, const OuterGroups& outer) {
   const std::vector<const Parameter*> parameters = TiedOutside(plan);
+  const collectives::Communicator* const tied = outer.tied;
   if (parameters.empty() && tied == nullptr) return absl::OkStatus();
   if (parameters.empty()) {
     return absl::InvalidArgumentError(
-        "ZeRO: OuterGroups::tied is given, but no parameter is tied_outside");
+        "ZeRO: OuterGroups::tied is given, but no trainable parameter is tied_outside");
   }
-  if (tied != nullptr && tied->size() == 2) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "ZeRO: parameter \"", parameters[0]->spec.name, "\" is tied_outside, but OuterGroups::tied ",
-      tied == nullptr ? "is not given" : absl::StrCat("has ", tied->size(), " ranks, not 2")));
+  std::string why;
+  if (outer.world == nullptr) {
+    why = "world is not given";
+  } else if (tied == nullptr) {
+    why = "tied is not given";
+  } else if (tied->size() != 2) {
+    why = absl::StrCat("tied has ", tied->size(), " ranks, not 2");
+  } else {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("ZeRO: parameter \"", parameters[0]->spec.name,
+                                                 "\" is tied_outside, but OuterGroups::", why));
+}
+
+absl::Status AgreeOnPartners(const Plan& plan, collectives::Communicator& world) {
+  // Whether it counts, and its name.
+  std::string mine;
+  for (const Parameter* const each : TiedOutside(plan)) {
+    absl::StrAppend(&mine, each->spec.counted ? 1 : 0, each->spec.name, std::string(1, '\0'));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, collectives::AllGatherBytes(mine, world));
+  // By name: how many ranks have it, and how many count it.
+  std::map<std::string, std::pair<int, int>> copies;
+  for (const std::string& of_rank : all) {
+    for (const absl::string_view each : absl::StrSplit(of_rank, '\0', absl::SkipEmpty())) {
+      auto& [ranks, counting] = copies[std::string(each.substr(1))];
+      ++ranks;
+      if (each[0] == '1') ++counting;
+    }
+  }
+  for (const auto& [name, found] : copies) {
+    const auto& [ranks, counting] = found;
+    if (ranks == 2 * counting) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ZeRO: parameter \"", name, "\" is tied_outside on ", ranks,
+                     " ranks of the world, of which ", counting,
+                     " count it; they come in pairs, of which one counts it"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status AgreeOnTied(const Plan& plan, int rank, collectives::Communicator& tied) {
@@ -184,14 +222,13 @@ absl::Status AgreeOnTied(const Plan& plan, int rank, collectives::Communicator& 
   for (const Parameter* const each : parameters) {
     const ParameterSpec& spec = each->spec;
     lines.push_back(absl::StrCat("tied_outside parameter \"", spec.name, "\" of ", spec.size, " ",
-                                 precision::Name(*spec.dtype), spec.trainable ? "" : ", frozen",
-                                 ", group ", spec.group));
+                                 precision::Name(*spec.dtype), ", group ", spec.group));
     counted.push_back(spec.counted ? '1' : '0');
   }
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(lines, tied));
   BRIGADE_ASSIGN_OR_RETURN(const auto both, collectives::AllGatherBytes(counted, tied));
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters[i]->spec.trainable || both[0][i] != both[1][i]) continue;
+    if (both[0][i] != both[1][i]) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("tied_outside parameter \"", parameters[i]->spec.name, "\" is counted in ",
                      counted[i] == '1' ? "both groups" : "neither group"));

@@ -32,12 +32,16 @@ absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options);
 // whose parts of a gradient have to be apart.
 absl::Status CheckChunks(const Plan& plan, const ZeroOptions& options);
 
-// InvalidArgument unless there is a communicator of two ranks exactly if the model has a parameter
-// that is tied outside.
-absl::Status CheckTied(const Plan& plan, const collectives::Communicator* tied);
+// InvalidArgument unless there is a communicator of two ranks, in a world, exactly if the model has
+// a trainable parameter that is tied outside.
+absl::Status CheckTied(const Plan& plan, const OuterGroups& outer);
 
-// A call of the two ranks of `tied`: InvalidArgument on both unless their parameters that are tied
-// outside are the same, and each is counted by one of the two. `rank`: in its group.
+// InvalidArgument on all ranks of the world, naming the parameter, unless one half of the ranks
+// that have one tied outside count it: a rank whose partner does not have it would wait for that.
+absl::Status AgreeOnPartners(const Plan& plan, collectives::Communicator& world);
+
+// A call of the two ranks of `tied`: InvalidArgument on both unless their trainable parameters that
+// are tied outside are the same, and each is counted by one of the two. `rank`: in its group.
 absl::Status AgreeOnTied(const Plan& plan, int rank, collectives::Communicator& tied);
 
 // InvalidArgument unless backward_units are empty, or units of the model, whose last uses are all

@@ -248,6 +248,8 @@ absl::Status ParameterStore::Reset() {
     at.users = 0;
     at.held = false;
     if (at.own == nullptr && at.buffer != nullptr) ReturnBuffer(at);
+    // A gather that was enqueued behind an error has not happened.
+    if (!options_.traits().whole_parameters) at.fresh = false;
     BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
   }
   pool_.Reset();

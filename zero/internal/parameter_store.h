@@ -50,8 +50,8 @@ class ParameterStore {
   // FailedPrecondition unless all uses of backward_units are made; and the end of these.
   absl::Status CheckBackwardUses() const;
   void FinishBackward() { next_backward_ = 0; }
-  // Releases all units, and drops buckets gathered ahead and events that carry errors. Both streams
-  // are idle and without an error.
+  // Releases all units, and drops what is gathered where a later Acquire gathers it again, and
+  // events that carry errors. Both streams are idle and without an error.
   absl::Status Reset();
 
   bool acquired(int unit) const { return acquired_[static_cast<size_t>(unit)] != 0; }
