@@ -99,10 +99,10 @@ struct ZeroOptions {
   // gradient. Each part is then summed over micro-batches and ranks by itself, and in Step the
   // parts are added in the type of the final gradient: to that of the unit that owns the parameter
   // those of the others, ascending, each sum in fp32 and rounded to the type. A unit adds nothing
-  // to what another has written, which gives the same bits wherever the units are: on the stages of
-  // a pipeline, too (ParameterSpec::tied_outside). False: later users add to the gradient in
-  // memory, in each micro-batch, and the sum of all users' parts is rounded in the type of the
-  // parameter.
+  // to what another has written, which gives the same bits wherever the units are: on two stages of
+  // a pipeline (ParameterSpec::tied_outside), too, if one of them has a single unit of these, and
+  // that is the last one. False: later users add to the gradient in memory, in each micro-batch,
+  // and the sum of all users' parts is rounded in the type of the parameter.
   bool tied_apart = false;
   // Stage 3: units of at most so many elements stay in memory and are gathered once a step.
   int64_t persistence_threshold = 0;

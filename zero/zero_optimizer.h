@@ -57,10 +57,10 @@ class StepStreams;
 // stage 3 it says by BeginRun and EndRun which passes of a chunk come one after another, so that
 // weights are gathered once for all of them (ZeroOptions::runs). A gradient that no unit has asked
 // for counts as zero. All ranks make the same calls in the same order, except Gradient; and in
-// stages 0 to 2 GradientsReady, which may come in any order as far as there is memory (live_units),
-// within each chunk. In stages 0 and 1 a unit without gradients need not be reported. A backward
-// pass that makes activations again uses units again: the order of all its uses is then an option
-// (backward_units).
+// stages 0 to 2 GradientsReady, which may come in any order as far as there is memory (live_units)
+// while none of another chunk comes between. In stages 0 and 1 a unit without gradients need not be
+// reported. A backward pass that makes activations again uses units again: the order of all its
+// uses is then an option (backward_units).
 //
 // Precision    Stages give the same bits, those of tests/spec/stages.h with
 //              Reduction::kRoundedOnce. Gradients are reduced in their own type (over several

@@ -15,6 +15,7 @@
 #include "brigade/optim/step_controller.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/traffic.h"
@@ -298,31 +299,79 @@ TEST_P(TiedOutsideTest, TwoStagesTrainAsOneGroupWithTheWhole) {
 INSTANTIATE_TEST_SUITE_P(Cases, TiedOutsideTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return NameOf(info.param); });
 
-// 3 | 4 on the two copies, of which one is counted: 7 on both, by whichever accumulates.
+// 3 | 4 on the two copies, of which one is counted: 7 on both, by whichever accumulates. The two
+// ranks may be the world.
 TEST(TiedOutsideSumTest, IsTheKnownAnswer) {
   for (int stage = 0; stage < kStages; ++stage) {
-    OnThreads({.size = 2}, [&](Rank& self) {
-      ParameterSpec shared = {"shared", 1};
-      shared.counted = self.rank == 0;
-      shared.tied_outside = true;
-      ZeroOptions options = {.stage = stage, .dtype = DType::kFloat32, .model_ranks = 2};
-      options.optimizer = {.kind = optim::OptimizerKind::kSgd};
-      options.optimizer.groups[0].lr = 1;
-      options.tied_apart = true;
-      auto group = self.communicator->Split(self.rank, 0).value();
-      auto tied = self.communicator->Split(0, self.rank).value();
-      auto zero = ZeroOptimizer::Create({{"unit", {shared}}}, options, *group, *self.context,
-                                        *self.stream, {self.communicator.get(), tied.get()})
-                      .value();
-      const float part = self.rank == 0 ? 3.0f : 4.0f;
-      ASSERT_OK(self.stream->Copy(zero->Gradient(0, 0).value().data, &part, sizeof(part)));
-      ASSERT_OK(zero->GradientsReady(0));
-      ASSERT_OK(zero->FinishBackward());
-      ASSERT_OK(zero->Step());
-      EXPECT_EQ(zero->controller().SaveState(zero->step_stream())->grad_norm, 7.0);
-      EXPECT_EQ(Exported(*zero).value()[0], std::vector<float>{-7.0f});
-      self.AwaitOthers();
-    });
+    for (const bool of_world : {false, true}) {
+      OnThreads({.size = 2}, [&](Rank& self) {
+        ParameterSpec shared = {"shared", 1};
+        shared.counted = self.rank == 0;
+        shared.tied_outside = true;
+        ZeroOptions options = {.stage = stage, .dtype = DType::kFloat32, .model_ranks = 2};
+        options.optimizer = {.kind = optim::OptimizerKind::kSgd};
+        options.optimizer.groups[0].lr = 1;
+        options.tied_apart = true;
+        auto group = self.communicator->Split(self.rank, 0).value();
+        auto pair = self.communicator->Split(0, self.rank).value();
+        const OuterGroups outer = {self.communicator.get(),
+                                   of_world ? self.communicator.get() : pair.get()};
+        auto zero = ZeroOptimizer::Create({{"unit", {shared}}}, options, *group, *self.context,
+                                          *self.stream, outer)
+                        .value();
+        const auto terms = MemoryOf(zero->plan(), options, *group, outer).value();
+        EXPECT_EQ(self.context->memory_stats().current_bytes(),
+                  Total(terms, device::Tier::kDevice));
+        const float part = self.rank == 0 ? 3.0f : 4.0f;
+        ASSERT_OK(self.stream->Copy(zero->Gradient(0, 0).value().data, &part, sizeof(part)));
+        ASSERT_OK(zero->GradientsReady(0));
+        ASSERT_OK(zero->FinishBackward());
+        ASSERT_OK(zero->Step());
+        EXPECT_EQ(zero->controller().SaveState(zero->step_stream())->grad_norm, 7.0);
+        EXPECT_EQ(Exported(*zero).value()[0], std::vector<float>{-7.0f});
+        self.AwaitOthers();
+      });
+    }
+  }
+}
+
+// The pair of replica 0 fails in Step; its ranks end the world, as parallel::Grid::Abort does.
+TEST(TiedOutsideErrorTest, APairThatFailsEndsTheStepOfAllAndNoStateChanges) {
+  for (int stage = 0; stage < kStages; ++stage) {
+    for (const OffloadOptions& offload :
+         {OffloadOptions(), OffloadOptions{.optimizer_state = device::Tier::kHost}}) {
+      SCOPED_TRACE(absl::StrCat("stage ", stage, " ", ToString(offload)));
+      const ZeroOptions options = [&] {
+        ZeroOptions of_stage = OptionsOf({2, DType::kBFloat16, stage, 1});
+        of_stage.offload = offload;
+        of_stage.model_ranks = kStagesOfPipeline;
+        return of_stage;
+      }();
+      if (!Validate(options).ok()) continue;
+      OnThreads({.size = 4}, [&](Rank& self) {
+        Groups groups(self);
+        auto zero = ZeroOptimizer::Create(StageOfModel(self.rank % kStagesOfPipeline), options,
+                                          *groups.replicas, *self.context, *self.stream,
+                                          {self.communicator.get(), groups.tied.get()})
+                        .value();
+        ASSERT_OK(Backward(*zero, *self.stream, 0, 0));
+        ASSERT_OK(zero->Step());
+        ASSERT_OK(zero->step_stream().Synchronize());
+        const CapturedState before = Capture(*zero, self).value();
+        ASSERT_OK(Backward(*zero, *self.stream, 0, 2));
+        self.AwaitOthers();
+        if (self.rank == 0) groups.tied->Abort(absl::DataLossError("a pair is broken"));
+        absl::Status status = zero->Step();
+        if (status.ok()) status = zero->step_stream().Synchronize();
+        EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a pair is broken")));
+        groups.replicas->Abort(status);
+        self.communicator->Abort(status);
+        ASSERT_OK(zero->CancelStep());
+        const CapturedState after = Capture(*zero, self).value();
+        EXPECT_EQ(after.step.step, before.step.step);
+        EXPECT_EQ(after.arrays, before.arrays);
+      });
+    }
   }
 }
 
