@@ -27,7 +27,7 @@ struct StagePass {
   // Of Forward: what the chunk computes. Null in the model's last part.
   void* output = nullptr;
   // Of the backward passes: the gradient of what the chunk has computed. Null in the model's last
-  // part. Nobody else reads it: a pass may write over it if no later one of the module reads it.
+  // part. Backward, which is the last to read it, may write over it.
   void* output_gradient = nullptr;
   // Of Backward and BackwardInput: the gradient of what the chunk has read. Null in the model's
   // first part.

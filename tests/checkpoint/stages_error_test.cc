@@ -300,8 +300,8 @@ TEST(StagesErrorTest, APieceFileThatIsGoneIsNamedOnAllRanks) {
               ::testing::Each(StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file))));
 }
 
-// Two hosts with disks of their own, each with a stage: it finds what it has saved, but of what both
-// have the last one finds nothing.
+// Two hosts with disks of their own, each with a stage, which finds what it has saved; but of what
+// both have the last one finds nothing.
 TEST(StagesErrorTest, WhatStagesShareIsOnTheDiskOfTheHostThatSavesIt) {
   for (const bool is_tied : {false, true}) {
     CrashFileSystem disks[2];
