@@ -1,8 +1,8 @@
 #ifndef BRIGADE_COLLECTIVES_AGREE_H_
 #define BRIGADE_COLLECTIVES_AGREE_H_
 
-// What ranks tell each other on the host before they go on together. Calls of all ranks, one or
-// two AllGatherHost each, over any communicator or host channel; errors are the communicator's.
+// What ranks tell each other on the host before they go on together. Calls of all ranks, a few
+// AllGatherHost each, over any communicator or host channel; errors are the communicator's.
 
 #include <cstdint>
 #include <string>

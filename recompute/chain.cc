@@ -43,7 +43,7 @@ absl::Status CheckElsewhere(const Chain& chain, size_t s) {
   const SaveOption& option = stage.options[0];
   const int64_t bytes = stage.output_bytes + stage.transient_bytes + option.saved_bytes +
                         option.forward_transient_bytes + option.backward_transient_bytes +
-                        option.deferred_bytes;
+                        option.deferred_bytes + stage.gradient_bytes;
   if (s > 0 && s + 1 == chain.stages.size() && stage.options.size() == 1 && bytes == 0 &&
       stage.forward_time + option.backward_time == 0) {
     return absl::OkStatus();

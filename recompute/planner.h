@@ -4,10 +4,12 @@
 // Which activations of a chain are kept from its forward pass to its backward pass, and which are
 // computed again. Five policies:
 //
-//   none PlanNone everything is saved block PlanBlocks only the input of each stage is kept
-//   selective PlanSelective each stage saves the option that the caller names segments(k)
-//   PlanSegments only the input of every k-th stage is kept; by PlanStashedSegments on the host,
-//   say budget(bytes) PlanBudget the least time within the budget
+//   none           PlanNone             everything is saved
+//   block          PlanBlocks           only the input of each stage is kept
+//   selective      PlanSelective        each stage saves the option that the caller names
+//   segments(k)    PlanSegments         only the input of every k-th stage is kept
+//                  PlanStashedSegments  the same on a slower tier, say the host
+//   budget(bytes)  PlanBudget           the least time within the budget
 //
 // All of their schedules are persistent: what is kept stays until its backward pass. With others
 // less time may be enough for the same budget, but these place all memory on a stack, without holes
@@ -48,6 +50,7 @@ absl::StatusOr<Plan> PlanSelective(const Chain& chain, absl::Span<const int> opt
 // The chain is cut into segments of `stages_per_segment`, the last of which may be shorter. The
 // forward pass keeps the input of each; then from the last to the first each segment goes forward
 // once more, saving the options of PlanNone, and backward. The last goes forward only once.
+// A stage that is elsewhere (chain.h) is a segment of its own, so that all others go forward twice.
 // InvalidArgument unless stages_per_segment is 1 at least.
 // Source: Chen, Xu, Zhang, Guestrin 2016 (arXiv 1604.06174).
 absl::StatusOr<Plan> PlanSegments(const Chain& chain, int stages_per_segment);

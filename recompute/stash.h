@@ -78,7 +78,7 @@ class Stash {
                            const device::FileOptions* file = nullptr);
   static int64_t FileBytes(absl::Span<const int64_t> slot_bytes);
 
-  // A forward pass begins, whatever the last pass has left: its operations may write to all states.
+  // Compute begins a pass that knows nothing of the copies so far: it may write over all states.
   absl::Status Begin(device::Stream& compute);
   // kWrite: copies what compute has written to `state`.
   absl::Status Write(int slot, const void* state, device::Stream& compute);

@@ -220,7 +220,7 @@ StagedRank CreateStaged(collectives::Rank& self, const ToyGrid& grid,
   zero::ZeroOptions of_group = options;
   of_group.model_ranks = grid.groups();
   rank.zero = ZeroOptimizer::Create(spec, of_group, *rank.group, *self.context, *self.stream,
-                                    self.communicator.get())
+                                    {self.communicator.get()})
                   .value();
   return rank;
 }

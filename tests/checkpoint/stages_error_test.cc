@@ -300,6 +300,38 @@ TEST(StagesErrorTest, APieceFileThatIsGoneIsNamedOnAllRanks) {
               ::testing::Each(StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file))));
 }
 
+// Two hosts with disks of their own, each with a stage, which finds what it has saved; but of what
+// both have the last one finds nothing.
+TEST(StagesErrorTest, WhatStagesShareIsOnTheDiskOfTheHostThatSavesIt) {
+  for (const bool is_tied : {false, true}) {
+    CrashFileSystem disks[2];
+    OnThreads({.size = 2}, [&](Rank& self) {
+      zero::ModelSpec own = SpecOf(kTwo, self.rank);
+      if (!is_tied && self.rank == 1) own.back().parameters.pop_back();
+      const auto create = [&] { return CreateStaged(self, kTwo, ToyOptions(1), own); };
+      CrashFileSystem& disk = disks[self.rank];
+      const StagedRank saves = create(), loads = create();
+      ASSERT_OK(saves.zero->InitializeParameters(
+          [](int, absl::Span<float>) { return absl::OkStatus(); }));
+      auto saver = Saver::Create(ToRoot(WriteMode::kPieceFiles), *saves.zero, *self.communicator,
+                                 *self.context, disk, saves.part);
+      ASSERT_OK(saver);
+      ASSERT_OK((*saver)->Begin(TrainingFields()));
+      ASSERT_OK((*saver)->Wait());
+      const absl::Status loaded = Load(CheckpointPath(kRoot, 0), TrainingFields(), *loads.zero,
+                                       *self.communicator, {}, disk, loads.part)
+                                      .status();
+      if (is_tied) {
+        EXPECT_THAT(loaded, StatusIs(absl::StatusCode::kDataLoss,
+                                     HasSubstr("pieces-00001-of-00002.bin is not there")));
+      } else {
+        EXPECT_OK(loaded);
+      }
+      self.AwaitOthers();
+    });
+  }
+}
+
 TEST(StagesErrorTest, AnotherModelIsRefusedByTheNameThatDiffers) {
   CrashFileSystem disk;
   Train({.grid = kFour, .last = kSteps, .to = &disk});

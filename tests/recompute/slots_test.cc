@@ -318,6 +318,9 @@ TEST(SlotsTest, AStageThatIsElsewhereHasNothingAndIsTheLast) {
   chain.stages.back().options[0].saved_bytes = 1;
   EXPECT_THAT(Validate(chain), invalid);
   chain = KnownChain(true);
+  chain.stages.back().gradient_bytes = 1;
+  EXPECT_THAT(Validate(chain), invalid);
+  chain = KnownChain(true);
   chain.stages.back().forward_time = 1;
   EXPECT_THAT(Validate(chain), invalid);
   chain = KnownChain(true);

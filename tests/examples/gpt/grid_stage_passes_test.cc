@@ -50,8 +50,25 @@ std::vector<StagedCase> Cases() {
   return cases;
 }
 
+// Every option of a backward pass that is split, saved in the forward pass, or, of what is made
+// again, in the backward pass.
+std::vector<StagedCase> CasesOfOptions() {
+  using Kind = recompute::Policy::Kind;
+  std::vector<StagedCase> cases;
+  for (int option = 0; option < kBlockSaveOptionCount; ++option) {
+    for (const Kind policy : {Kind::kNone, Kind::kSegments}) {
+      cases.push_back({.pipeline = {{ScheduleKind::kZeroBubbleH1, 1}, 2, kMicroBatches},
+                       .boundaries = {0, 3, 5},
+                       .policy = {.kind = policy, .stages_per_segment = 2},
+                       .option = option});
+    }
+  }
+  return cases;
+}
+
 template <typename T>
-void ExpectTheBitsOfTheWholeModel(const SharedCase& shared) {
+void ExpectTheBitsOfTheWholeModel(const SharedCase& shared, const std::vector<StagedCase>& cases,
+                                  double dropout = 0.2) {
   const int64_t heads = 4;
   const ModelOptions model = {.layers = 3,
                               .heads = heads,
@@ -75,13 +92,10 @@ void ExpectTheBitsOfTheWholeModel(const SharedCase& shared) {
                              .context_exchange = shared.exchange,
                              .keep_gathered = shared.keep_gathered,
                              .tensor_overlap = shared.overlap};
-    const StagedLab lab = {*self.context,
-                           *self.stream,
-                           shape,
-                           {&grid->tensor(), &grid->context()},
-                           /*dropout=*/0.2};
+    const StagedLab lab = {
+        *self.context, *self.stream, shape, {&grid->tensor(), &grid->context()}, dropout};
     const auto wanted = RunStaged<T>(lab, OneStage(model, kMicroBatches));
-    for (const StagedCase& staged : Cases()) {
+    for (const StagedCase& staged : cases) {
       SCOPED_TRACE(absl::StrCat(shared.name, ", ", staged.Name(), ", rank ", self.rank));
       ExpectSameBits(RunStaged<T>(lab, staged), wanted);
     }
@@ -90,24 +104,60 @@ void ExpectTheBitsOfTheWholeModel(const SharedCase& shared) {
 }
 
 TEST(GridStagePassesTest, RanksThatShareTheModelHaveTheBitsOfTheWholeModel) {
-  ExpectTheBitsOfTheWholeModel<float>({"matrices", 2});
+  ExpectTheBitsOfTheWholeModel<float>({"matrices", 2}, Cases());
   ExpectTheBitsOfTheWholeModel<precision::BFloat16>(
-      {.name = "rows", .tensor = 2, .sequence_parallel = true});
+      {.name = "rows", .tensor = 2, .sequence_parallel = true}, Cases());
   ExpectTheBitsOfTheWholeModel<float>(
-      {.name = "rows kept", .tensor = 2, .sequence_parallel = true, .keep_gathered = true});
+      {.name = "rows kept", .tensor = 2, .sequence_parallel = true, .keep_gathered = true},
+      Cases());
   ExpectTheBitsOfTheWholeModel<precision::Half>({.name = "pieces",
                                                  .tensor = 2,
                                                  .sequence_parallel = true,
                                                  .tensor_pieces = 2,
-                                                 .overlap = true});
+                                                 .overlap = true},
+                                                Cases());
 }
 
 TEST(GridStagePassesTest, RanksThatShareTextsHaveTheBitsOfTheWholeModel) {
-  ExpectTheBitsOfTheWholeModel<float>({.name = "heads", .context = 2});
+  ExpectTheBitsOfTheWholeModel<float>({.name = "heads", .context = 2}, Cases());
   ExpectTheBitsOfTheWholeModel<precision::BFloat16>(
-      {.name = "ring", .context = 2, .exchange = ContextExchange::kRing});
+      {.name = "ring", .context = 2, .exchange = ContextExchange::kRing}, Cases());
   ExpectTheBitsOfTheWholeModel<float>(
-      {.name = "rows and heads", .tensor = 2, .context = 2, .sequence_parallel = true});
+      {.name = "rows and heads", .tensor = 2, .context = 2, .sequence_parallel = true}, Cases());
+}
+
+TEST(GridStagePassesTest, EveryOptionHasTheBitsOfTheWholeModel) {
+  const std::vector<StagedCase> cases = CasesOfOptions();
+  ExpectTheBitsOfTheWholeModel<precision::BFloat16>(
+      {.name = "rows", .tensor = 2, .sequence_parallel = true}, cases);
+  ExpectTheBitsOfTheWholeModel<float>(
+      {.name = "ring", .context = 2, .exchange = ContextExchange::kRing}, cases);
+}
+
+// With and without rows of their own, kept gathered, in pieces, beside sums, and all exchanges of
+// texts.
+TEST(GridStagePassesSoakTest, EveryOptionOfEveryShapeHasTheBitsOfTheWholeModel) {
+  const std::vector<StagedCase> cases = CasesOfOptions();
+  for (const double dropout : {0.0, 0.2}) {
+    for (const auto& [has_rows, keeps] : {std::pair(false, false), {true, false}, {true, true}}) {
+      SharedCase shared = {.name = "tensor ranks",
+                           .tensor = 2,
+                           .sequence_parallel = has_rows,
+                           .keep_gathered = keeps};
+      ExpectTheBitsOfTheWholeModel<float>(shared, cases, dropout);
+      shared.tensor_pieces = 2;
+      for (const bool overlap : {false, true}) {
+        shared.overlap = overlap;
+        ExpectTheBitsOfTheWholeModel<float>(shared, cases, dropout);
+      }
+      shared.name = "tensor and context ranks";
+      shared.context = 2;
+      for (const auto exchange : {ContextExchange::kUlysses, ContextExchange::kRing}) {
+        shared.exchange = exchange;
+        ExpectTheBitsOfTheWholeModel<precision::BFloat16>(shared, cases, dropout);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -5,10 +5,12 @@
 // items of a schedule with boundary arrays and slots made by hand.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -109,11 +111,15 @@ struct StagedCase {
   recompute::Policy policy = {};
   // A budget between what all and what block inputs take, instead of the policy.
   bool has_budget = false;
+  // What all blocks save (kBlockSaveOptions), instead of what the policy says of that.
+  std::optional<int> option = {};
 
   std::string Name() const {
-    std::string name = absl::StrCat(ToString(pipeline.schedule), ", ", pipeline.stages, " stages, ",
-                                    has_budget ? "budget" : ToString(policy), ", stash ",
-                                    static_cast<int>(policy.stash), ", cut at");
+    std::string name =
+        absl::StrCat(ToString(pipeline.schedule), ", ", pipeline.stages, " stages, ",
+                     has_budget ? "budget" : ToString(policy), ", stash ",
+                     static_cast<int>(policy.stash), option.has_value() ? ", saves " : "",
+                     option.has_value() ? kBlockSaveOptions[*option].name : "", ", cut at");
     for (const int boundary : boundaries) absl::StrAppend(&name, " ", boundary);
     return name;
   }
@@ -180,7 +186,7 @@ class StagedRun {
   }
 
   StagedResult<T> Run() {
-    const int64_t sent_before = Sent();
+    const int64_t sent_before[] = {Sent(kGroups[0]), Sent(kGroups[1])};
     std::vector<size_t> next(stages_.size());
     for (bool goes_on = true; goes_on;) {
       goes_on = false;
@@ -192,18 +198,23 @@ class StagedRun {
       }
     }
     for (size_t s = 0; s < stages_.size(); ++s) EXPECT_EQ(next[s], schedule_.lists[s].size());
-    int64_t wanted = 0;
-    for (const Stage& stage : stages_) {
-      if (lab_.groups.tensor == nullptr) continue;
-      wanted += staged_.pipeline.micro_batches * SentInPasses(lab_.shape, stage.transformer->plan(),
-                                                              lab_.groups, &PassGroups::tensor)
-                                                     .value();
+    for (size_t g = 0; g < kGroups.size(); ++g) {
+      int64_t wanted = 0;
+      for (const Stage& stage : stages_) {
+        if (lab_.groups.*kGroups[g] == nullptr) continue;
+        wanted +=
+            staged_.pipeline.micro_batches *
+            SentInPasses(lab_.shape, stage.transformer->plan(), lab_.groups, kGroups[g]).value();
+      }
+      EXPECT_EQ(Sent(kGroups[g]) - sent_before[g], wanted);
     }
-    EXPECT_EQ(Sent() - sent_before, wanted);
     return std::move(result_);
   }
 
  private:
+  static constexpr std::array<collectives::Communicator * PassGroups::*, 2> kGroups = {
+      &PassGroups::tensor, &PassGroups::context};
+
   using Arrays = std::vector<std::vector<T>>;
   // Of one sort, of a stage.
   struct Slots {
@@ -233,12 +244,10 @@ class StagedRun {
     std::memset(array.data(), 0xFF, array.size() * sizeof(T));
   }
 
-  int64_t Sent() const {
+  int64_t Sent(collectives::Communicator* PassGroups::*which) const {
+    const collectives::Communicator* const group = lab_.groups.*which;
     int64_t sent = 0;
-    if (lab_.groups.tensor == nullptr) return 0;
-    for (int to = 0; to < lab_.groups.tensor->size(); ++to) {
-      sent += lab_.groups.tensor->sent_bytes(to);
-    }
+    for (int to = 0; group != nullptr && to < group->size(); ++to) sent += group->sent_bytes(to);
     return sent;
   }
 
@@ -290,6 +299,7 @@ class StagedRun {
               (bytes(recompute::Policy::Kind::kNone) + bytes(recompute::Policy::Kind::kBlock)) / 2};
     }
     PartPlan plan = PlanPart(lab_.shape, costs, part, slots, policy).value();
+    if (staged_.option.has_value()) plan = WithOption(std::move(plan), policy);
     const int64_t bytes = ActivationBytes(lab_.shape, plan);
     if (staged_.has_budget) {
       EXPECT_LE(bytes, policy.budget_bytes);
@@ -307,6 +317,27 @@ class StagedRun {
             .value();
     EXPECT_EQ(activations() - before, bytes);
     stage.parameters = std::make_unique<PartParameters<T>>(lab_.shape, part);
+  }
+
+  // The policy's plan, in which all blocks save the case's option.
+  PartPlan WithOption(PartPlan plan, const recompute::Policy& policy) const {
+    for (size_t c = 0; c < plan.schedules.size(); ++c) {
+      const recompute::Chain chain =
+          ActivationChain(lab_.shape, CountOperations(lab_.shape), plan.part.chunks()[c],
+                          plan.slots.splits_backward());
+      recompute::Plan of_chunk = PlanOf(chain, policy).value();
+      for (recompute::Operation& operation : of_chunk.operations) {
+        using recompute::Action;
+        const auto s = static_cast<size_t>(operation.stage);
+        if (chain.stages[s].options.size() == 1) continue;
+        if (operation.action != Action::kForwardSave && operation.action != Action::kBackward) {
+          continue;
+        }
+        operation.option = *staged_.option;
+      }
+      plan.schedules[c] = recompute::Place(chain, of_chunk, plan.slots.placement()).value();
+    }
+    return plan;
   }
 
   bool IsReady(int stage, const parallel::PipelineItem& item) const {
