@@ -11,6 +11,7 @@
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pipeline_report.h"
+#include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/nn/blas.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -32,12 +33,6 @@ void AddSince(const Movement& before, const Movement& now, Movement& sum) {
 }
 
 }  // namespace
-
-zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part) {
-  const bool is_tied_outside = part.has_embedding() != part.has_head();
-  return {.world = &grid.world(),
-          .tied = is_tied_outside ? grid.group(GridGroup::kTied) : nullptr};
-}
 
 const device::FileOptions* StashFileOf(const Job& job) {
   const bool in_file = job.config.recompute.stash == recompute::StashTier::kFile;
@@ -73,8 +68,7 @@ void RankBooks::Stop() {
   for (size_t g = 0; g < sent.size(); ++g) summary_.sent[g] += sent[g] - sent_before_[g];
 }
 
-void RankBooks::ForEachOwnGroup(
-    absl::FunctionRef<void(size_t, Communicator&)> visit) const {
+void RankBooks::ForEachOwnGroup(absl::FunctionRef<void(size_t, Communicator&)> visit) const {
   std::vector<const Communicator*> seen;
   for (const GridGroup each : parallel::kGridGroups) {
     Communicator* const group = of_.grid.group(each);
@@ -99,9 +93,8 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep() const {
   BRIGADE_ASSIGN_OR_RETURN(
       const zero::Traffic traffic,
       zero::TrafficOfStep(plan, of_.zero.options(), of_.grid.replica(), outer));
-  BRIGADE_ASSIGN_OR_RETURN(
-      const int64_t of_tensor,
-      SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::tensor));
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t of_tensor, SentInPasses(of_.shape, of_.transformer.plan(),
+                                                                 of_.groups, &PassGroups::tensor));
   BRIGADE_ASSIGN_OR_RETURN(
       const int64_t of_context,
       SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::context));
@@ -183,8 +176,7 @@ void RankBooks::AddStash(RankSummary& summary) const {
   const std::vector<int64_t> of_stash = of_.transformer.plan().written_bytes();
   summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
       std::ssize(stashes) * recompute::Stash::HostBytes(of_stash, file);
-  const int64_t stashed =
-      of_.job.config.zero.micro_batches * of_.transformer.plan().WrittenBytes();
+  const int64_t stashed = of_.job.config.zero.micro_batches * of_.transformer.plan().WrittenBytes();
   summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
   if (file == nullptr) return;
   summary.stashed_of_step.file_read = summary.stashed_of_step.file_written = stashed;

@@ -59,8 +59,7 @@ class RankBooks {
  private:
   // Calls visit(index of the group, communicator) for each group whose communicator no group before
   // it has.
-  void ForEachOwnGroup(
-      absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
+  void ForEachOwnGroup(absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
   // What this rank has sent so far in each such group; of the pipeline's, in its channels too.
   GroupBytes SentInGroups() const;
   absl::StatusOr<GroupBytes> SentInGroupsOfStep() const;
@@ -81,10 +80,6 @@ class RankBooks {
   int64_t started_ns_ = 0;
   int64_t counted_ns_ = 0;
 };
-
-// The groups beside ZeRO's own: the one with the pipeline's other end where the model's tokens are
-// at both.
-zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part);
 
 // Where the inputs of stages go to a file: its options; else null.
 const device::FileOptions* StashFileOf(const Job& job);
