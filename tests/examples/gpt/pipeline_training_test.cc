@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/recompute/policy.h"
@@ -133,7 +134,8 @@ TEST(PipelineTrainingTest, FeaturesMeetInAPipeline) {
     GridCase one = shared;
     one.tensor = 1;
     const Trained whole = TrainGrid(one, job_of(one, 0));
-    for (const char* const policy : {"none", "block", "selective", "segments:2", "budget:1000000"}) {
+    for (const char* const policy :
+         {"none", "block", "selective", "segments:2", "budget:1000000"}) {
       GridCase grid = shared;
       grid.pipeline = 2 + 2 * (turn % 2);
       grid.schedule = kSchedules[turn % 5];
@@ -149,6 +151,75 @@ TEST(PipelineTrainingTest, FeaturesMeetInAPipeline) {
       ExpectSameTraining(run, whole, job.steps);
       ExpectModelledMemoryAndTraffic(run, job.steps);
     }
+  }
+}
+
+// With all that can lie elsewhere on the host, or in files; evaluated between steps too.
+Job OffloadedJob(const GridCase& grid, int stage, device::Tier tier) {
+  Job job = PipelineJob(grid, stage, "bf16");
+  job.steps = 8;
+  job.evaluate_every = 3;
+  zero::OffloadOptions& offload = job.config.zero.offload;
+  offload.optimizer_state = tier;
+  if (stage == 3) offload.parameters = tier;
+  offload.file.directory = ::testing::TempDir();
+  return job;
+}
+
+TEST(PipelineTrainingTest, ADelayedUpdateIsTheTrainingThatItIsWithoutAPipeline) {
+  const auto job_of = [](const GridCase& grid, int stage) {
+    Job job = OffloadedJob(grid, stage, device::Tier::kHost);
+    job.config.zero.offload.delay_update = true;
+    job.config.zero.offload.delay_warm_up = 2;
+    return job;
+  };
+  const Trained whole = TrainGrid({}, job_of({}, 1));
+  int stage = 0;
+  for (const GridCase& grid : {GridCase{.pipeline = 2},
+                               {.pipeline = 4, .schedule = "zb-h1"},
+                               {.tensor = 2, .pipeline = 2, .schedule = "zb-v"}}) {
+    SCOPED_TRACE(ToString(grid));
+    const Job job = job_of(grid, ++stage);
+    const Trained run = TrainGrid(grid, job);
+    ExpectSameTraining(run, whole, job.steps);
+    EXPECT_EQ(run.evaluated, whole.evaluated);
+    ExpectModelledMemoryAndTraffic(run, job.steps);
+  }
+}
+
+TEST(PipelineTrainingTest, AnInterruptedTrainingInFilesGoesOn) {
+  struct StopsAtStep3 final : Observer {
+    absl::Status OnStep(const StepMetrics& metrics) override {
+      losses.push_back(metrics.loss);
+      if (metrics.step == 3) stop = true;
+      return absl::OkStatus();
+    }
+    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    std::vector<double> losses;
+    std::atomic<bool> stop = false;
+  };
+  const Trained whole = TrainGrid({}, PipelineJob({}, 1, "bf16"));
+  int stage = 0;
+  for (const GridCase& grid : {GridCase{.pipeline = 2, .schedule = "zb-h1"},
+                               {.pipeline = 4},
+                               {.pipeline = 2, .schedule = "interleaved:2"}}) {
+    SCOPED_TRACE(ToString(grid));
+    Job job = OffloadedJob(grid, ++stage, device::Tier::kFile);
+    job.steps = kGridSteps;
+    job.checkpoints.save = absl::StrCat(::testing::TempDir(), "/stage", stage);
+    StopsAtStep3 interrupted;
+    Recorder recorder(nullptr);
+    const auto outcome =
+        TrainOnThreads(job, grid.ranks(), {&interrupted, recorder, interrupted.stop});
+    ASSERT_OK(outcome);
+    EXPECT_TRUE(outcome->interrupted);
+    std::vector<double>& losses = interrupted.losses;
+    EXPECT_LT(losses.size(), static_cast<size_t>(kGridSteps));
+    job.checkpoints.resume = job.checkpoints.save;
+    const Trained rest = TrainGrid(grid, job);
+    losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+    EXPECT_EQ(losses, whole.losses);
+    EXPECT_EQ(rest.held_out, whole.held_out);
   }
 }
 
