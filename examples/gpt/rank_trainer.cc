@@ -113,7 +113,7 @@ absl::StatusOr<PassCosts> RankTrainer::Costs() {
   const bool measures = job_.config.recompute_times == RecomputeTimes::kMeasured ||
                         job_.config.partition.by == parallel::PartitionChoice::By::kTime;
   if (!measures) return CountOperations(shape_);
-  // Where a rank fails here, others may wait for it in the passes: its error ends the grid, and them.
+  // Where a rank fails here others may wait for it in the passes: its error ends the grid.
   BRIGADE_ASSIGN_OR_RETURN(const PassCosts measured,
                            MeasurePasses(job_, shape_, groups_, context_, compute_, recorder_));
   return AgreeOnCosts(measured, grid_.world());
@@ -329,7 +329,8 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
     BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({}, compute_));
     passes_->Evaluate(batch);
     BRIGADE_RETURN_IF_ERROR(executor_->RunForward(*passes_));
-    BRIGADE_RETURN_IF_ERROR(batch.CopyLossesToHost(compute_));
+    // Stages without the model's end have computed none.
+    if (counts_losses()) BRIGADE_RETURN_IF_ERROR(batch.CopyLossesToHost(compute_));
     BRIGADE_RETURN_IF_ERROR(Synchronize());
     for (int64_t micro = 0; counts_losses() && micro < micro_batches(); ++micro) {
       const float* const losses = batch.host_losses() + micro * shape_.rows();
