@@ -129,13 +129,13 @@ void ChromeTrace::WriteSpan(const Track& track, absl::string_view name, const ch
 }
 
 void ChromeTrace::ChangePass(const device::TracedStream& stream, Track& track,
-                             absl::string_view next, int64_t now_ns) {
+                             absl::string_view next, int64_t begin_ns) {
   if (!track.pass.empty()) {
     WriteSpan(TrackOf(stream.context, absl::StrCat(stream.stream, " passes")), track.pass, "pass",
-              track.pass_begin_ns, now_ns);
+              track.pass_begin_ns, track.pass_end_ns);
   }
   track.pass = std::string(next);
-  track.pass_begin_ns = now_ns;
+  track.pass_begin_ns = track.pass_end_ns = begin_ns;
 }
 
 absl::Status ChromeTrace::Append(absl::Span<const device::TracedStream> streams) {
@@ -152,6 +152,7 @@ absl::Status ChromeTrace::Append(absl::Span<const device::TracedStream> streams)
         continue;
       }
       const bool waits = operation.kind == TracedOperation::Kind::kWait;
+      if (!waits) track.pass_end_ns = track.end_ns;
       WriteSpan(track, absl::StrCat(waits ? "wait for " : "", operation.name),
                 waits ? "wait" : "work", begin_ns, track.end_ns);
     }

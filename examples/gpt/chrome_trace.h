@@ -21,7 +21,7 @@ namespace brigade::gpt {
 // without one it has a number from a million on. Waits are named "wait for <event>", of category
 // "wait"; a track that lost operations says how many, at the place. Where a stream has marks of a
 // pipeline's passes (MarkPass) these are in a track beside it, "compute passes", each from its mark
-// to the next: "F5'", of category "pass".
+// to the end of its last operation: "F5'", of category "pass". Gaps between them are the bubble.
 //
 // Memory       None that grows with the file. One that was not finished opens as well: the format
 //              allows it to break off.
@@ -56,6 +56,9 @@ class ChromeTrace {
     // The pass that has begun; empty: none has.
     std::string pass = {};
     int64_t pass_begin_ns = 0;
+    // The end of the last operation of it that was no wait: the next pass's wait comes before its
+    // mark.
+    int64_t pass_end_ns = 0;
   };
 
   ChromeTrace(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
@@ -64,7 +67,7 @@ class ChromeTrace {
   Track& TrackOf(absl::string_view context, absl::string_view stream);
   // Ends the stream's pass, if it is in one, and begins the next, if it has a name.
   void ChangePass(const device::TracedStream& stream, Track& track, absl::string_view next,
-                  int64_t now_ns);
+                  int64_t begin_ns);
   void WriteSpan(const Track& track, absl::string_view name, const char* category, int64_t begin_ns,
                  int64_t end_ns);
   void WriteMetadata(const Track& track, const char* what, const std::string& argument);

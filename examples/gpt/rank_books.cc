@@ -11,6 +11,7 @@
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pipeline_report.h"
+#include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/nn/blas.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -32,11 +33,6 @@ void AddSince(const Movement& before, const Movement& now, Movement& sum) {
 }
 
 }  // namespace
-
-zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part) {
-  const bool is_tied_outside = part.has_embedding() != part.has_head();
-  return {.world = &grid.world(), .tied = is_tied_outside ? grid.group(GridGroup::kTied) : nullptr};
-}
 
 const device::FileOptions* StashFileOf(const Job& job) {
   const bool in_file = job.config.recompute.stash == recompute::StashTier::kFile;

@@ -81,10 +81,6 @@ class RankBooks {
   int64_t counted_ns_ = 0;
 };
 
-// The groups beside ZeRO's own: the one with the pipeline's other end where the model's tokens are
-// at both.
-zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part);
-
 // Where the inputs of stages go to a file: its options; else null.
 const device::FileOptions* StashFileOf(const Job& job);
 

@@ -17,10 +17,10 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
+#include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/trial.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/optim/step_controller.h"
-#include "brigade/parallel/pipeline/schedule.h"
 #include "brigade/zero/plan/movement.h"
 
 namespace brigade::gpt {
@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
   BRIGADE_ASSIGN_OR_RETURN(const PassCosts costs, trainer->Costs());
   BRIGADE_ASSIGN_OR_RETURN(PartPlan plan, trainer->PlanStage(costs));
   const ModelPart part = plan.part;
-  const zero::ZeroOptions options = trainer->ZeroOptionsOf(plan);
+  const zero::ZeroOptions options = ZeroOptionsOf(job.config, plan, trainer->executor_->list());
   BRIGADE_ASSIGN_OR_RETURN(const PartPlan without,
                            PlanPart(trainer->shape_, costs, part, plan.slots, {}));
   BRIGADE_RETURN_IF_ERROR(WithAdvice(options, trainer->Allocate(std::move(plan))));
@@ -113,7 +113,7 @@ absl::StatusOr<PassCosts> RankTrainer::Costs() {
   const bool measures = job_.config.recompute_times == RecomputeTimes::kMeasured ||
                         job_.config.partition.by == parallel::PartitionChoice::By::kTime;
   if (!measures) return CountOperations(shape_);
-  // Where a rank fails here, others may wait for it in the passes: its error ends the grid, and them.
+  // Where a rank fails here others may wait for it in the passes: its error ends the grid.
   BRIGADE_ASSIGN_OR_RETURN(const PassCosts measured,
                            MeasurePasses(job_, shape_, groups_, context_, compute_, recorder_));
   return AgreeOnCosts(measured, grid_.world());
@@ -130,35 +130,19 @@ absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(
       {absl::StrCat("parts of the model from its stages ", absl::StrJoin(boundaries, ", "))},
       grid_.world()));
-  BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, parallel::CreateSchedule(pipeline));
-  parallel::StageCollective step = {"optimizer step", {}};
-  for (int stage = 0; stage < pipeline.stages; ++stage) step.stages.push_back(stage);
-  BRIGADE_RETURN_IF_ERROR(parallel::AddCollective(std::move(step), lists));
+  BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, ListsOf(pipeline));
   BRIGADE_ASSIGN_OR_RETURN(
-      executor_, parallel::PipelineExecutor::Create(
-                     std::move(lists), {shape_.own_rows() * shape_.model.width, shape_.dtype},
-                     grid_, context_, compute_));
+      executor_, parallel::PipelineExecutor::Create(std::move(lists), BoundaryOf(shape_), grid_,
+                                                    context_, compute_));
   const ModelPart part(job_.model, ChunksOf(pipeline, boundaries, executor_->stage()));
-  const PassSlots slots = {.activations = static_cast<int>(executor_->buffers().activations),
-                           .deferred = static_cast<int>(executor_->buffers().deferred)};
-  return PlanPart(shape_, costs, part, slots, job_.config.recompute);
-}
-
-zero::ZeroOptions RankTrainer::ZeroOptionsOf(const PartPlan& plan) const {
-  zero::ZeroOptions options = job_.config.zero;
-  options.chunks = plan.part.first_units();
-  if (grid_.shape().pipeline == 1) {
-    options.backward_units = plan.BackwardUnits(0);
-  } else {
-    options.runs = parallel::RunsOf(executor_->list());
-  }
-  return options;
+  return PlanPart(shape_, costs, part, SlotsOf(executor_->buffers()), job_.config.recompute);
 }
 
 absl::Status RankTrainer::Allocate(PartPlan plan) {
   BRIGADE_ASSIGN_OR_RETURN(
       zero_, zero::ZeroOptimizer::Create(SpecOf(job_.model, shape_.shards(), plan.part),
-                                         ZeroOptionsOf(plan), grid_.replica(), context_, compute_,
+                                         ZeroOptionsOf(job_.config, plan, executor_->list()),
+                                         grid_.replica(), context_, compute_,
                                          OuterGroupsOf(grid_, plan.part)));
   BRIGADE_ASSIGN_OR_RETURN(transformer_, Transformer::Create(shape_, std::move(plan), context_,
                                                              groups_, StashFileOf(job_)));
@@ -345,7 +329,8 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
     BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({}, compute_));
     passes_->Evaluate(batch);
     BRIGADE_RETURN_IF_ERROR(executor_->RunForward(*passes_));
-    BRIGADE_RETURN_IF_ERROR(batch.CopyLossesToHost(compute_));
+    // Stages without the model's end have computed none.
+    if (counts_losses()) BRIGADE_RETURN_IF_ERROR(batch.CopyLossesToHost(compute_));
     BRIGADE_RETURN_IF_ERROR(Synchronize());
     for (int64_t micro = 0; counts_losses() && micro < micro_batches(); ++micro) {
       const float* const losses = batch.host_losses() + micro * shape_.rows();

@@ -69,7 +69,6 @@ class RankTrainer {
   absl::StatusOr<PassCosts> Costs();
   // The lists of the pipeline, and of this stage the part of the model, and its plan.
   absl::StatusOr<PartPlan> PlanStage(const PassCosts& costs);
-  zero::ZeroOptions ZeroOptionsOf(const PartPlan& plan) const;
   absl::Status Allocate(PartPlan plan);
   // Of a new training.
   absl::Status Initialize(const ModelPart& part);

@@ -39,7 +39,8 @@ struct Channel {
 //              with kZeroBubbleV up to eight. On NCCL each communicator takes memory of the GPU.
 class Channels {
  public:
-  // A call of all stages of the grid's pipeline group, with the same schedule; waits.
+  // A call of all stages of the grid's pipeline group, with the same schedule; waits. Errors are of
+  // the stage that gets them: the others wait for it until it ends the grid.
   static absl::StatusOr<Channels> Create(const PipelineSchedule& schedule, Grid& grid,
                                          device::Context& context);
 

@@ -61,11 +61,11 @@ enum class PipelineWait : uint8_t {
 //              transfer waits there for the other stage to come to it.)
 // Determinism  The module's calls come in the order of the list: results are those of its own
 //              determinism, whatever the times.
-// Errors       Create: InvalidArgument on all ranks for lists that are wrong or that differ, naming
-//              items or ranks; what one rank lacks (ResourceExhausted) all are told. Run: the first
-//              error of the module or of a channel, with the item and the stage; the executor is of
-//              no use any more. Who gets one ends the grid (Grid::Abort), for whose ranks others
-//              may wait.
+// Errors       Create: on all ranks, InvalidArgument for lists that are wrong or that differ,
+//              naming items or ranks, and ResourceExhausted where one lacks memory; those of
+//              Channels. Run: the first error of the module or of a channel, with the item and the
+//              stage; the executor is of no use any more. Who gets an error that not all get ends
+//              the grid (Grid::Abort), for whose ranks others may wait.
 // Threads      One at a time.
 class PipelineExecutor {
  public:

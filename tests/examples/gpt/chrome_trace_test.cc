@@ -68,7 +68,8 @@ TEST(ChromeTraceTest, WritesATrackForEachStreamOfEachRank) {
                                       happened("adam", "work", 2000.0, 1000.0, 1)));
 }
 
-// Forward passes of micro-batches 0 and 1, of chunks 0 and 1, then a pass that has not ended.
+// Forward passes of micro-batches 0 and 1, of chunks 0 and 1, and a wait between them that is part
+// of neither; then a pass that has not ended.
 TEST(ChromeTraceTest, PassesOfAPipelineHaveATrackBesideTheirStream) {
   const std::string path = PathOf("passes.json");
   auto trace = ChromeTrace::Create(path).value();
@@ -80,9 +81,11 @@ TEST(ChromeTraceTest, PassesOfAPipelineHaveATrackBesideTheirStream) {
   ASSERT_OK(trace->Append(std::vector<TracedStream>{{"rank 0",
                                                      "compute",
                                                      {{kWork, "gemm", 6000, 7000},
-                                                      {kWork, "pass F1'", 7000, 7000},
-                                                      {kWork, "end of pass", 8000, 8000},
-                                                      {kWork, "end of pass", 8500, 8500},
+                                                      {kWait, "input 0 filled", 7000, 8000},
+                                                      {kWork, "pass F1'", 8000, 8000},
+                                                      {kWork, "gemm", 8000, 8500},
+                                                      {kWork, "end of pass", 8600, 8600},
+                                                      {kWork, "end of pass", 8700, 8700},
                                                       {kWork, "pass B0", 9000, 9000}}}}));
   ASSERT_OK(trace->Finish());
   std::vector<std::string> compute, passes;
@@ -93,8 +96,9 @@ TEST(ChromeTraceTest, PassesOfAPipelineHaveATrackBesideTheirStream) {
                    event["ts"].dump() + " " + event["dur"].dump());
   }
   EXPECT_THAT(compute,
-              ElementsAre("forward 3 work 1.0 0.0", "gemm work 1.0 4.0", "gemm work 6.0 1.0"));
-  EXPECT_THAT(passes, ElementsAre("F0 pass 1.0 6.0", "F1' pass 7.0 1.0"));
+              ElementsAre("forward 3 work 1.0 0.0", "gemm work 1.0 4.0", "gemm work 6.0 1.0",
+                          "wait for input 0 filled wait 7.0 1.0", "gemm work 8.0 0.5"));
+  EXPECT_THAT(passes, ElementsAre("F0 pass 1.0 6.0", "F1' pass 8.0 0.5"));
   EXPECT_THAT(ReadText(path), ::testing::HasSubstr("compute passes"));
 }
 

@@ -17,11 +17,11 @@
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/examples/gpt/stage_passes.h"
+#include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
-#include "brigade/parallel/pipeline/schedule.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -47,31 +47,17 @@ class RankOfGrid {
         shape_(ShapeOf(job, grid_->coordinates())) {
     const parallel::PipelineShape pipeline = job.config.pipeline_shape();
     const PassCosts costs = CountOperations(shape_);
-    parallel::PipelineSchedule lists = parallel::CreateSchedule(pipeline).value();
-    parallel::StageCollective step = {"optimizer step", {}};
-    for (int stage = 0; stage < pipeline.stages; ++stage) step.stages.push_back(stage);
-    EXPECT_OK(parallel::AddCollective(step, lists));
-    executor_ = parallel::PipelineExecutor::Create(
-                    lists, {shape_.own_rows() * shape_.model.width, shape_.dtype}, *grid_,
-                    *self.context, *self.stream)
+    executor_ = parallel::PipelineExecutor::Create(ListsOf(pipeline).value(), BoundaryOf(shape_),
+                                                   *grid_, *self.context, *self.stream)
                     .value();
     const std::vector<int> boundaries =
         PartsOf(shape_, pipeline, job.config.partition, costs, nullptr).value();
     part_ = ModelPart(job.model, ChunksOf(pipeline, boundaries, executor_->stage()));
-    const PassSlots slots = {.activations = static_cast<int>(executor_->buffers().activations),
-                             .deferred = static_cast<int>(executor_->buffers().deferred)};
-    PartPlan plan = PlanPart(shape_, costs, part_, slots, {}).value();
-    zero::ZeroOptions options = job.config.zero;
-    options.chunks = part_.first_units();
-    if (pipeline.stages == 1) {
-      options.backward_units = plan.BackwardUnits(0);
-    } else {
-      options.runs = parallel::RunsOf(executor_->list());
-    }
-    zero::OuterGroups outer = {.world = &grid_->world()};
-    if (part_.has_embedding() != part_.has_head()) outer.tied = grid_->group(GridGroup::kTied);
-    zero_ = zero::ZeroOptimizer::Create(SpecOf(job.model, shape_.shards(), part_), options,
-                                        grid_->replica(), *self.context, *self.stream, outer)
+    PartPlan plan = PlanPart(shape_, costs, part_, SlotsOf(executor_->buffers()), {}).value();
+    zero_ = zero::ZeroOptimizer::Create(SpecOf(job.model, shape_.shards(), part_),
+                                        ZeroOptionsOf(job.config, plan, executor_->list()),
+                                        grid_->replica(), *self.context, *self.stream,
+                                        OuterGroupsOf(*grid_, part_))
                 .value();
     transformer_ = Transformer::Create(shape_, std::move(plan), *self.context,
                                        {&grid_->tensor(), &grid_->context()})

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/recompute/policy.h"
@@ -53,11 +54,12 @@ void ExpectSameTraining(const Trained& run, const Trained& whole, int64_t steps)
   }
 }
 
-// Calls visit(grid) for all grids that a pipeline of up to eight ranks can be, with every schedule.
-void ForEachPipeline(const std::function<void(const GridCase&)>& visit) {
+// Calls visit(grid) for all grids that a pipeline of up to so many ranks can be, with every
+// schedule.
+void ForEachPipeline(int most_ranks, const std::function<void(const GridCase&)>& visit) {
   for (int data = 1; data <= 4; data *= 2) {
     for (int pipeline = 2; pipeline <= 4; pipeline *= 2) {
-      for (int tensor = 1; tensor * data * pipeline <= kMostRanks; tensor *= 2) {
+      for (int tensor = 1; tensor * data * pipeline <= most_ranks; tensor *= 2) {
         for (const char* const schedule : kSchedules) {
           visit({.tensor = tensor, .data = data, .pipeline = pipeline, .schedule = schedule});
         }
@@ -66,13 +68,15 @@ void ForEachPipeline(const std::function<void(const GridCase&)>& visit) {
   }
 }
 
-// What a pipeline's training is to be: without one, of as many data ranks.
+// What a pipeline's training of so many steps is to be: without one, of as many data ranks.
 class Whole {
  public:
+  explicit Whole(int64_t steps) : steps_(steps) {}
+
   const Trained& Of(int data, const std::string& precision) {
     const auto [found, is_new] = trained_.try_emplace({data, precision});
     if (is_new) {
-      found->second = TrainGrid({.data = data}, PipelineJob({.data = data}, 0, precision));
+      found->second = TrainGrid({.data = data}, JobOf({.data = data}, 0, precision));
       if (precision == "fp16") {
         // There was an overflow, and not always.
         EXPECT_THAT(found->second.grad_norms, ::testing::Contains(::testing::Gt(1e30)));
@@ -84,41 +88,51 @@ class Whole {
 
   void ExpectSame(const GridCase& grid, int stage, const std::string& precision) {
     SCOPED_TRACE(absl::StrCat(ToString(grid), ", stage ", stage, ", ", precision));
-    const Trained run = TrainGrid(grid, PipelineJob(grid, stage, precision));
-    ExpectSameTraining(run, Of(grid.data, precision), kGridSteps);
-    ExpectModelledMemoryAndTraffic(run, kGridSteps);
+    const Trained run = TrainGrid(grid, JobOf(grid, stage, precision));
+    ExpectSameTraining(run, Of(grid.data, precision), steps_);
+    ExpectModelledMemoryAndTraffic(run, steps_);
   }
 
  private:
+  Job JobOf(const GridCase& grid, int stage, const std::string& precision) const {
+    Job job = PipelineJob(grid, stage, precision);
+    job.steps = steps_;
+    return job;
+  }
+
+  const int64_t steps_;
   std::map<std::pair<int, std::string>, Trained> trained_;
 };
 
-TEST(PipelineTrainingTest, EveryGridAndScheduleHasTheBitsOfATrainingWithoutAPipeline) {
-  Whole whole;
+TEST(PipelineTrainingTest, EverySmallGridAndScheduleHasTheBitsOfATrainingWithoutAPipeline) {
+  Whole whole(6);
   // Types and stages of ZeRO by turns.
   const std::string precisions[] = {"fp32", "fp16", "bf16"};
   int turn = 0;
-  ForEachPipeline([&](const GridCase& grid) {
+  ForEachPipeline(4, [&](const GridCase& grid) {
     whole.ExpectSame(grid, turn % zero::kStages, precisions[turn % 3]);
     ++turn;
   });
-  EXPECT_EQ(turn, 45);
+  EXPECT_EQ(turn, 20);
 }
 
-class PipelineSoakTest : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(All, PipelineSoakTest, ::testing::Values("fp32", "fp16", "bf16"),
+class PipelineGridsSoakTest : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, PipelineGridsSoakTest, ::testing::Values("fp32", "fp16", "bf16"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST_P(PipelineSoakTest, EveryGridScheduleAndStageOfZeroHasTheBitsOfATrainingWithoutAPipeline) {
-  Whole whole;
-  ForEachPipeline([&](const GridCase& grid) {
+TEST_P(PipelineGridsSoakTest,
+       EveryGridScheduleAndStageOfZeroHasTheBitsOfATrainingWithoutAPipeline) {
+  Whole whole(kGridSteps);
+  ForEachPipeline(kMostRanks, [&](const GridCase& grid) {
     for (int stage = 0; stage < zero::kStages; ++stage) whole.ExpectSame(grid, stage, GetParam());
   });
 }
 
 // Recomputation, dropout, offload, sequence and context parallelism change memory and traffic, and
-// no bit.
-TEST(PipelineTrainingTest, FeaturesMeetInAPipeline) {
+// no bit. Each with every policy of recomputation, or by turns with one.
+void ExpectThatFeaturesMeet(bool with_every_policy) {
+  constexpr const char* kPolicies[] = {"none", "block", "selective", "segments:2",
+                                       "budget:1000000"};
   int turn = 0;
   for (const GridCase& shared :
        {GridCase{.tensor = 2, .sequence_parallel = true}, GridCase{.context = 2},
@@ -133,15 +147,16 @@ TEST(PipelineTrainingTest, FeaturesMeetInAPipeline) {
     GridCase one = shared;
     one.tensor = 1;
     const Trained whole = TrainGrid(one, job_of(one, 0));
-    for (const char* const policy :
-         {"none", "block", "selective", "segments:2", "budget:1000000"}) {
+    for (int p = 0; p < 5; ++p, ++turn) {
+      // Of each five another one.
+      if (!with_every_policy && p != 2 * (turn / 5) % 5) continue;
+      const std::string policy = kPolicies[p];
       GridCase grid = shared;
       grid.pipeline = 2 + 2 * (turn % 2);
       grid.schedule = kSchedules[turn % 5];
       Job job = job_of(grid, turn % zero::kStages);
-      ++turn;
       job.config.recompute = recompute::ParsePolicy(policy).value();
-      if (policy == std::string("block")) job.config.recompute.stash = recompute::StashTier::kHost;
+      if (policy == "block") job.config.recompute.stash = recompute::StashTier::kHost;
       if (job.config.zero.stage > 0) {
         job.config.zero.offload.optimizer_state = device::Tier::kHost;
       }
@@ -150,6 +165,80 @@ TEST(PipelineTrainingTest, FeaturesMeetInAPipeline) {
       ExpectSameTraining(run, whole, job.steps);
       ExpectModelledMemoryAndTraffic(run, job.steps);
     }
+  }
+}
+
+TEST(PipelineTrainingTest, FeaturesMeetInAPipeline) { ExpectThatFeaturesMeet(false); }
+TEST(PipelineSoakTest, FeaturesMeetInAPipelineWithEveryRecomputation) {
+  ExpectThatFeaturesMeet(true);
+}
+
+// With all that can lie elsewhere on the host, or in files; evaluated between steps too.
+Job OffloadedJob(const GridCase& grid, int stage, device::Tier tier) {
+  Job job = PipelineJob(grid, stage, "bf16");
+  job.steps = 8;
+  job.evaluate_every = 3;
+  zero::OffloadOptions& offload = job.config.zero.offload;
+  offload.optimizer_state = tier;
+  if (stage == 3) offload.parameters = tier;
+  offload.file.directory = ::testing::TempDir();
+  return job;
+}
+
+TEST(PipelineTrainingTest, ADelayedUpdateIsTheTrainingThatItIsWithoutAPipeline) {
+  const auto job_of = [](const GridCase& grid, int stage) {
+    Job job = OffloadedJob(grid, stage, device::Tier::kHost);
+    job.config.zero.offload.delay_update = true;
+    job.config.zero.offload.delay_warm_up = 2;
+    return job;
+  };
+  const Trained whole = TrainGrid({}, job_of({}, 1));
+  int stage = 0;
+  for (const GridCase& grid : {GridCase{.pipeline = 2},
+                               {.pipeline = 4, .schedule = "zb-h1"},
+                               {.tensor = 2, .pipeline = 2, .schedule = "zb-v"}}) {
+    SCOPED_TRACE(ToString(grid));
+    const Job job = job_of(grid, ++stage);
+    const Trained run = TrainGrid(grid, job);
+    ExpectSameTraining(run, whole, job.steps);
+    EXPECT_EQ(run.evaluated, whole.evaluated);
+    ExpectModelledMemoryAndTraffic(run, job.steps);
+  }
+}
+
+TEST(PipelineTrainingTest, AnInterruptedTrainingInFilesGoesOn) {
+  struct StopsAtStep3 final : Observer {
+    absl::Status OnStep(const StepMetrics& metrics) override {
+      losses.push_back(metrics.loss);
+      if (metrics.step == 3) stop = true;
+      return absl::OkStatus();
+    }
+    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    std::vector<double> losses;
+    std::atomic<bool> stop = false;
+  };
+  const Trained whole = TrainGrid({}, PipelineJob({}, 1, "bf16"));
+  int stage = 0;
+  for (const GridCase& grid : {GridCase{.pipeline = 2, .schedule = "zb-h1"},
+                               {.pipeline = 4},
+                               {.pipeline = 2, .schedule = "interleaved:2"}}) {
+    SCOPED_TRACE(ToString(grid));
+    Job job = OffloadedJob(grid, ++stage, device::Tier::kFile);
+    job.steps = kGridSteps;
+    job.checkpoints.save = absl::StrCat(::testing::TempDir(), "/stage", stage);
+    StopsAtStep3 interrupted;
+    Recorder recorder(nullptr);
+    const auto outcome =
+        TrainOnThreads(job, grid.ranks(), {&interrupted, recorder, interrupted.stop});
+    ASSERT_OK(outcome);
+    EXPECT_TRUE(outcome->interrupted);
+    std::vector<double>& losses = interrupted.losses;
+    EXPECT_LT(losses.size(), static_cast<size_t>(kGridSteps));
+    job.checkpoints.resume = job.checkpoints.save;
+    const Trained rest = TrainGrid(grid, job);
+    losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+    EXPECT_EQ(losses, whole.losses);
+    EXPECT_EQ(rest.held_out, whole.held_out);
   }
 }
 

@@ -1,0 +1,45 @@
+#include "brigade/examples/gpt/stage_setup.h"
+
+#include <utility>
+
+#include "brigade/device/status_macros.h"
+#include "brigade/parallel/pipeline/schedule.h"
+
+namespace brigade::gpt {
+
+absl::StatusOr<parallel::PipelineSchedule> ListsOf(const parallel::PipelineShape& pipeline) {
+  BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, parallel::CreateSchedule(pipeline));
+  parallel::StageCollective step = {"optimizer step", {}};
+  for (int stage = 0; stage < pipeline.stages; ++stage) step.stages.push_back(stage);
+  BRIGADE_RETURN_IF_ERROR(parallel::AddCollective(std::move(step), lists));
+  return lists;
+}
+
+parallel::BoundaryShape BoundaryOf(const PassShape& shape) {
+  return {shape.own_rows() * shape.model.width, shape.dtype};
+}
+
+PassSlots SlotsOf(const parallel::StageBuffers& buffers) {
+  return {.activations = static_cast<int>(buffers.activations),
+          .deferred = static_cast<int>(buffers.deferred)};
+}
+
+zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
+                                const parallel::StageList& list) {
+  zero::ZeroOptions options = config.zero;
+  options.chunks = plan.part.first_units();
+  if (config.grid.pipeline == 1) {
+    options.backward_units = plan.BackwardUnits(0);
+  } else {
+    options.runs = parallel::RunsOf(list);
+  }
+  return options;
+}
+
+zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part) {
+  const bool is_tied_outside = part.has_embedding() != part.has_head();
+  return {.world = &grid.world(),
+          .tied = is_tied_outside ? grid.group(parallel::GridGroup::kTied) : nullptr};
+}
+
+}  // namespace brigade::gpt

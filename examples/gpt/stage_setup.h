@@ -1,0 +1,38 @@
+#ifndef BRIGADE_EXAMPLES_GPT_STAGE_SETUP_H_
+#define BRIGADE_EXAMPLES_GPT_STAGE_SETUP_H_
+
+// With what the executor and the optimizer of one stage of a pipeline are made, so that they fit
+// each other, the model's part and its plan. Without a pipeline there is one stage.
+
+#include "absl/status/statusor.h"
+#include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/model_part.h"
+#include "brigade/examples/gpt/part_plan.h"
+#include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/parallel/grid.h"
+#include "brigade/parallel/pipeline/executor.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::gpt {
+
+// The schedule's, and at the end of all stages the optimizer's step, the one collective of
+// StagePasses. Errors of the schedule.
+absl::StatusOr<parallel::PipelineSchedule> ListsOf(const parallel::PipelineShape& pipeline);
+
+// Of a micro-batch: the residual stream in the rows that this rank has.
+parallel::BoundaryShape BoundaryOf(const PassShape& shape);
+
+PassSlots SlotsOf(const parallel::StageBuffers& buffers);
+
+// The config's, with the order in which this stage uses its weights: without a pipeline by the
+// units of its backward pass, else by the runs of its list.
+zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
+                                const parallel::StageList& list);
+
+// The groups beside ZeRO's own: the one with the pipeline's other end where the model's tokens are
+// at both.
+zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_STAGE_SETUP_H_
