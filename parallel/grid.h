@@ -91,8 +91,8 @@ std::vector<int> RanksOf(const GridShape& shape, GridGroup group, int rank);
 //              itself, calls Abort, which ends all groups that it is in; ranks that wait in these
 //              get the error and do the same, so that it reaches every rank that waits for
 //              another. Create does so by itself.
-// Memory       What the communicators take: at most seven beside the world's, fewer where extents are
-//              1, and those of Split. On NCCL each takes memory of the GPU.
+// Memory       What the communicators take: at most seven beside the world's, fewer where extents
+//              are 1, and those of Split. On NCCL each takes memory of the GPU.
 // Threads      Abort and status from any thread, but not beside Split; the rest from one.
 class Grid {
  public:

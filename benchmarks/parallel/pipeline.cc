@@ -29,8 +29,9 @@ ABSL_FLAG(int, stages, 4, "as threads");
 ABSL_FLAG(int, micro_batches, 8, "of a step");
 ABSL_FLAG(std::vector<std::string>, schedules,
           std::vector<std::string>({"gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"}), "");
-ABSL_FLAG(double, pass_ms, 12, "how long a stage's forward pass takes, and each part of its "
-                               "backward pass; a chunk of several takes its share");
+ABSL_FLAG(double, pass_ms, 12,
+          "how long a stage's forward pass takes, and each part of its "
+          "backward pass; a chunk of several takes its share");
 ABSL_FLAG(int64_t, elements, 1 << 16, "of fp32 that pass between stages");
 ABSL_FLAG(int, rounds, 7, "turns of each schedule; medians count");
 ABSL_FLAG(std::string, json, "", "also write the figures to this file");
@@ -70,8 +71,8 @@ class WaitingStage final : public parallel::StageModule {
   void TakeTimes(PipelineTimes& times) {
     const double passes = schedule_.shape.micro_batches;
     for (size_t chunk = 0; chunk < spent_.size(); ++chunk) {
-      const auto part = static_cast<size_t>(
-          parallel::PartOf(schedule_.shape, stage_, static_cast<int>(chunk)));
+      const auto part =
+          static_cast<size_t>(parallel::PartOf(schedule_.shape, stage_, static_cast<int>(chunk)));
       Spent& its = spent_[chunk];
       times.forward[part] = its.forward / passes;
       times.backward_input[part] = its.input / passes;
@@ -123,8 +124,8 @@ absl::StatusOr<std::vector<Turn>> TurnsOf(int self, collectives::ThreadGroup& gr
   const auto state = std::make_shared<State>();
   BRIGADE_ASSIGN_OR_RETURN(state->rank, ParallelRank::Create(self, group));
   ParallelRank& rank = *state->rank;
-  BRIGADE_ASSIGN_OR_RETURN(
-      state->grid, parallel::Grid::Create({.pipeline = rank.ranks()}, rank.communicator()));
+  BRIGADE_ASSIGN_OR_RETURN(state->grid,
+                           parallel::Grid::Create({.pipeline = rank.ranks()}, rank.communicator()));
   const parallel::BoundaryShape boundary = {absl::GetFlag(FLAGS_elements),
                                             precision::DType::kFloat32};
   std::vector<Turn> turns;
@@ -157,21 +158,20 @@ absl::Status Main() {
   std::vector<Contest> contests;
   for (const std::string& name : absl::GetFlag(FLAGS_schedules)) {
     BRIGADE_ASSIGN_OR_RETURN(const auto choice, parallel::ParseSchedule(name));
-    BRIGADE_ASSIGN_OR_RETURN(
-        PipelineSchedule schedule,
-        parallel::CreateSchedule(
-            {choice, absl::GetFlag(FLAGS_stages), absl::GetFlag(FLAGS_micro_batches)}));
+    BRIGADE_ASSIGN_OR_RETURN(PipelineSchedule schedule,
+                             parallel::CreateSchedule({choice, absl::GetFlag(FLAGS_stages),
+                                                       absl::GetFlag(FLAGS_micro_batches)}));
     PipelineTimes times = parallel::EqualTimes(schedule.shape, {});
     times.channels = parallel::ChannelModelOf(schedule.shape);
     // One turn is not counted.
     contests.push_back(
         {std::move(schedule), std::vector<PipelineTimes>(static_cast<size_t>(rounds) + 1, times)});
   }
-  BRIGADE_ASSIGN_OR_RETURN(
-      const std::vector<TurnTimes> measured,
-      TakeTurns(absl::GetFlag(FLAGS_stages), rounds, [&](int rank, collectives::ThreadGroup& group) {
-        return TurnsOf(rank, group, contests);
-      }));
+  const auto turns_of = [&](int rank, collectives::ThreadGroup& group) {
+    return TurnsOf(rank, group, contests);
+  };
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<TurnTimes> measured,
+                           TakeTurns(absl::GetFlag(FLAGS_stages), rounds, turns_of));
   std::cout << absl::StrFormat(
       "# %d stages as threads that wait instead of computing, %d micro-batches, %.1f ms for a "
       "stage's forward pass and each part of its backward pass: ms of a step, simulated from the "

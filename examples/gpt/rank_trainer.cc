@@ -310,8 +310,8 @@ absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
   return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }
 
-// Texts side by side over the held-out part, dealt out to data ranks micro-batch by micro-batch. All
-// ranks do as many passes; places beyond the end get the first text, whose loss is not counted.
+// Texts side by side over the held-out part, dealt out to data ranks micro-batch by micro-batch.
+// All ranks do as many passes; places beyond the end get the first text, whose loss is not counted.
 absl::StatusOr<double> RankTrainer::Evaluate() {
   StepBatch& batch = steps_[0];
   const std::string& held_out = job_.corpus.held_out;

@@ -39,9 +39,9 @@ namespace brigade::gpt {
 //              OutOfRange when the loss is not finite in a step that was not skipped. The other
 //              ranks learn of it by the grid's end (Grid::Abort).
 // Ranks        The grid's tensor ranks share the model's matrices, its pipeline ranks the model's
-//              stages, its context ranks the texts, its data ranks the batch; data and context ranks
-//              are ZeRO's group. Losses are means over these, and all ranks know them. Without a
-//              pipeline a rank is one of a single stage.
+//              stages, its context ranks the texts, its data ranks the batch; data and context
+//              ranks are ZeRO's group. Losses are means over these, and all ranks know them.
+//              Without a pipeline a rank is one of a single stage.
 class RankTrainer {
  public:
   // A call of all ranks; waits. All must outlive the trainer. Loads what job.checkpoints resumes.

@@ -52,20 +52,20 @@ enum class PipelineWait : uint8_t {
 // Order        Check (check.h) has proved the lists before anything runs: stages cannot wait for
 //              each other, and each activation is made before it is used and freed once. All ranks
 //              of the grid have the same lists, or Create is an error on all of them.
-// Memory       Boundaries, of purpose activations: Bytes, all of it at Create. The communicators and
-//              streams of Channels.
+// Memory       Boundaries, of purpose activations: Bytes, all of it at Create. The communicators
+//              and streams of Channels.
 // Traffic      Each item that sends, sends one boundary: SentInStep.
-// Stream       `compute` is the same stream in all calls, and all calls of the module get it. Nothing
-//              waits on the host, and nothing is allocated, once queues have been at their deepest.
-//              (On an engine whose calls meet on the host, such as that of threads, a transfer waits
-//              there for the other stage to come to it.)
+// Stream       `compute` is the same stream in all calls, and all calls of the module get it.
+//              Nothing waits on the host, and nothing is allocated, once queues have been at their
+//              deepest. (On an engine whose calls meet on the host, such as that of threads, a
+//              transfer waits there for the other stage to come to it.)
 // Determinism  The module's calls come in the order of the list: results are those of its own
 //              determinism, whatever the times.
-// Errors       Create: on all ranks, InvalidArgument for lists that are wrong or that differ, naming
-//              items or ranks, and ResourceExhausted where one lacks memory; those of Channels. Run:
-//              the first error of the module or of a channel, with the item and the stage; the
-//              executor is of no use any more. Who gets an error that not all get ends the grid
-//              (Grid::Abort), for whose ranks others may wait.
+// Errors       Create: on all ranks, InvalidArgument for lists that are wrong or that differ,
+//              naming items or ranks, and ResourceExhausted where one lacks memory; those of
+//              Channels. Run: the first error of the module or of a channel, with the item and the
+//              stage; the executor is of no use any more. The rank that gets an error that not all
+//              get ends the grid (Grid::Abort), in which others may wait for it.
 // Threads      One at a time.
 class PipelineExecutor {
  public:

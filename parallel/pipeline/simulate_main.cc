@@ -116,7 +116,8 @@ absl::Status Main() {
                 simulation.work[stage], simulation.makespan - simulation.work[stage],
                 static_cast<long long>(each.activations), static_cast<long long>(each.inputs),
                 static_cast<long long>(each.outputs), static_cast<long long>(each.output_gradients),
-                static_cast<long long>(each.input_gradients), static_cast<long long>(each.deferred));
+                static_cast<long long>(each.input_gradients),
+                static_cast<long long>(each.deferred));
   }
   const double work = *std::max_element(simulation.work.begin(), simulation.work.end());
   std::printf("\n%s: time %.6g, bubble %.6g", ToString(choice).c_str(), simulation.makespan,
