@@ -167,11 +167,11 @@ absl::Status Main() {
     contests.push_back(
         {std::move(schedule), std::vector<PipelineTimes>(static_cast<size_t>(rounds) + 1, times)});
   }
+  const auto turns_of = [&](int rank, collectives::ThreadGroup& group) {
+    return TurnsOf(rank, group, contests);
+  };
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<TurnTimes> measured,
-                           TakeTurns(absl::GetFlag(FLAGS_stages), rounds,
-                                     [&](int rank, collectives::ThreadGroup& group) {
-                                       return TurnsOf(rank, group, contests);
-                                     }));
+                           TakeTurns(absl::GetFlag(FLAGS_stages), rounds, turns_of));
   std::cout << absl::StrFormat(
       "# %d stages as threads that wait instead of computing, %d micro-batches, %.1f ms for a "
       "stage's forward pass and each part of its backward pass: ms of a step, simulated from the "

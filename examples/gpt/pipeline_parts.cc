@@ -115,8 +115,8 @@ absl::StatusOr<std::vector<int>> PartsOf(const PassShape& shape,
                                          const PassCosts& costs,
                                          const parallel::MemoryLimit* limit) {
   if (partition.by == By::kBoundaries) {
-    BRIGADE_RETURN_IF_ERROR(parallel::CheckPartition(partition.boundaries,
-                                                     StagesOf(shape.model), pipeline, limit));
+    BRIGADE_RETURN_IF_ERROR(
+        parallel::CheckPartition(partition.boundaries, StagesOf(shape.model), pipeline, limit));
     return partition.boundaries;
   }
   return parallel::LeastMaximum(StageWeights(shape, partition.by, costs), pipeline, limit);

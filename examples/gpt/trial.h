@@ -25,7 +25,7 @@ namespace brigade::gpt {
 //              again when the call returns. The training's own are not touched.
 // Stream       Waits for `compute`, of `context`, whose tracer is the recorder's.
 // Errors       Those of Transformer; FailedPrecondition if the recorder has not seen the passes.
-//              The other ranks of the groups may wait for who gets one, who ends the groups.
+//              The rank that gets one ends the groups, in which others may wait for it.
 absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
                                         const PassGroups& groups, device::Context& context,
                                         device::Stream& compute, Recorder& recorder);

@@ -64,8 +64,8 @@ enum class PipelineWait : uint8_t {
 // Errors       Create: on all ranks, InvalidArgument for lists that are wrong or that differ,
 //              naming items or ranks, and ResourceExhausted where one lacks memory; those of
 //              Channels. Run: the first error of the module or of a channel, with the item and the
-//              stage; the executor is of no use any more. Who gets an error that not all get ends
-//              the grid (Grid::Abort), for whose ranks others may wait.
+//              stage; the executor is of no use any more. The rank that gets an error that not all
+//              get ends the grid (Grid::Abort), in which others may wait for it.
 // Threads      One at a time.
 class PipelineExecutor {
  public:
