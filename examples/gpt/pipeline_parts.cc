@@ -87,7 +87,7 @@ std::vector<double> StageWeights(const PassShape& shape, By by, const PassCosts&
 
 std::optional<parallel::MemoryLimit> MemoryLimitOf(const Job& job, const PassShape& shape,
                                                    const parallel::PipelineShape& pipeline) {
-  if (job.device_limit_bytes == 0) return std::nullopt;
+  if (job.device_limit_bytes == 0 || pipeline.stages == 1) return std::nullopt;
   // [stage of the model].
   std::vector<int64_t> state, kept;
   for (const int64_t parameters : ParametersOfStages(shape)) {

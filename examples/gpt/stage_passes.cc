@@ -36,9 +36,9 @@ nn::DropoutMask StagePasses::Dropout(int micro_batch) const {
 
 absl::Status StagePasses::Enter(parallel::ItemKind kind, const StagePass& pass,
                                 device::Stream& compute) {
-  if (!trains_) return absl::OkStatus();
+  if (!trains_ || zero_.options().runs.empty()) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(MarkPass({kind, pass.chunk, pass.micro_batch}, compute));
-  if (zero_.options().runs.empty() || run_ == pass.chunk) return absl::OkStatus();
+  if (run_ == pass.chunk) return absl::OkStatus();
   if (run_ >= 0) BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
   run_ = pass.chunk;
   return zero_.BeginRun(run_);
@@ -79,9 +79,11 @@ absl::Status StagePasses::BackwardWeight(const StagePass& pass, device::Stream& 
 }
 
 absl::Status StagePasses::Collective(int, device::Stream& compute) {
-  BRIGADE_RETURN_IF_ERROR(MarkPassEnd(compute));
-  if (run_ >= 0) BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
-  run_ = -1;
+  if (run_ >= 0) {
+    BRIGADE_RETURN_IF_ERROR(MarkPassEnd(compute));
+    BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
+    run_ = -1;
+  }
   if (options_.counts_losses) BRIGADE_RETURN_IF_ERROR(batch_->MeanOfLosses(compute));
   BRIGADE_RETURN_IF_ERROR(compute.Record(batch_->computed()));
   return zero_.Step();

@@ -65,7 +65,8 @@ class StagePasses final : public parallel::StageModule {
     trains_ = trains;
   }
   nn::DropoutMask Dropout(int micro_batch) const;
-  // This pass begins: marks it, and changes the run (ZeroOptions::runs) if its chunk has another.
+  // With runs (ZeroOptions::runs), those of a pipeline: this pass begins. Marks it, and changes the
+  // run if its chunk has another.
   absl::Status Enter(parallel::ItemKind kind, const parallel::StagePass& pass,
                      device::Stream& compute);
   // The scaled gradient of the loss, which the model's last part begins with.
