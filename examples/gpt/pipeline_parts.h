@@ -30,9 +30,9 @@ namespace brigade::gpt {
 std::vector<double> StageWeights(const PassShape& shape, parallel::PartitionChoice::By by,
                                  const PassCosts& costs);
 
-// What a stage of the pipeline can hold, of a job whose ranks have a limit; nullopt without one, and
-// of one stage, for which there is no choice: what it lacks is told where it allocates.
-// What of the model each part must at least have, so that what does not fit is refused beforehand:
+// What a stage of the pipeline can hold, of a job whose ranks have a limit; nullopt without one,
+// and of one stage, for which there is no choice: what it lacks is told where it allocates. It is
+// what of the model each part must at least have, so that what does not fit is refused beforehand:
 // the ZeRO paper's bytes (PaperBytes) in 16-bit training by Adam, else the weights, neither of what
 // is offloaded; and for each micro-batch that the schedule keeps (PeakActivations, as a mean over
 // chunks) what recomputation leaves of each stage's activations: all without one, a stage's input
