@@ -21,13 +21,6 @@
 
 namespace brigade::parallel {
 
-class PipelineExecutorTestPeer {
- public:
-  static void OmitWait(PipelineExecutor& executor, internal::PipelineWait point) {
-    executor.omitted_ = point;
-  }
-};
-
 namespace {
 
 using ::brigade::testing::StatusIs;
@@ -273,39 +266,6 @@ TEST(ExecutorOfOneEngineTest, AllocatesWhatItsBooksSay) {
                                           [](const PipelineItem& i) { return IsSend(i.kind); });
       EXPECT_EQ(executor->SentInStep(), sends * kToyWidth * 4);
     });
-  }
-}
-
-// Each wait is needed: without it the race checker reports a race, whatever the timing.
-size_t Races(internal::PipelineWait point, bool omit) {
-  device::RaceChecker checker;
-  collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](Rank& self) {
-    auto grid = Grid::Create({.pipeline = 2}, *self.communicator).value();
-    // With 1F1B what comes back tells that all has been sent.
-    auto executor = PipelineExecutor::Create(
-                        Lists(point == internal::PipelineWait::kSent ? "gpipe" : "1f1b", 2, 6),
-                        kBoundary, *grid, *self.context, *self.stream)
-                        .value();
-    if (omit) PipelineExecutorTestPeer::OmitWait(*executor, point);
-    ToyStage module(executor->schedule().shape, self.rank, executor->buffers());
-    absl::Status status = executor->Run(module);
-    status.Update(self.stream->Synchronize());
-    EXPECT_TRUE(omit || status.ok()) << status;
-    // A call or a stream may fail because of the race; what others wait for in vain ends.
-    if (omit) grid->Abort(absl::CancelledError("over")).IgnoreError();
-    self.AwaitOthers();
-    executor.reset();
-    self.stream->Reset().IgnoreError();
-    self.AwaitOthers();
-  });
-  return checker.reports().size();
-}
-
-TEST(ExecutorWaitsTest, AnOmittedWaitIsReported) {
-  using enum internal::PipelineWait;
-  for (const internal::PipelineWait point : {kReceived, kComputed, kSent, kRead}) {
-    EXPECT_EQ(Races(point, false), 0u);
-    EXPECT_GT(Races(point, true), 0u) << static_cast<int>(point);
   }
 }
 
