@@ -31,10 +31,9 @@ size_t Races(internal::PipelineWait point, bool omit) {
   device::RaceChecker checker;
   collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](Rank& self) {
     auto grid = Grid::Create({.pipeline = 2}, *self.communicator).value();
-    auto executor =
-        PipelineExecutor::Create(schedule, {kToyWidth, precision::DType::kFloat32}, *grid,
-                                 *self.context, *self.stream)
-            .value();
+    auto executor = PipelineExecutor::Create(schedule, {kToyWidth, precision::DType::kFloat32},
+                                             *grid, *self.context, *self.stream)
+                        .value();
     if (omit) PipelineExecutorTestPeer::OmitWait(*executor, point);
     ToyStage module(executor->schedule().shape, self.rank, executor->buffers());
     absl::Status status = executor->Run(module);
