@@ -39,6 +39,9 @@ const device::FileOptions* StashFileOf(const Job& job) {
   return in_file ? &job.config.zero.offload.file : nullptr;
 }
 
+RankBooks::RankBooks(const Accounts& accounts)
+    : of_(accounts), outer_(OuterGroupsOf(accounts.grid, accounts.transformer.plan().part)) {}
+
 void RankBooks::Start() {
   traffic_before_ = of_.zero.traffic();
   movement_before_ = of_.zero.movement();
@@ -87,12 +90,7 @@ GroupBytes RankBooks::SentInGroups() const {
   return sent;
 }
 
-absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep() const {
-  const zero::Plan& plan = of_.zero.plan();
-  const zero::OuterGroups outer = OuterGroupsOf(of_.grid, of_.transformer.plan().part);
-  BRIGADE_ASSIGN_OR_RETURN(
-      const zero::Traffic traffic,
-      zero::TrafficOfStep(plan, of_.zero.options(), of_.grid.replica(), outer));
+absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& traffic) const {
   BRIGADE_ASSIGN_OR_RETURN(const int64_t of_tensor, SentInPasses(of_.shape, of_.transformer.plan(),
                                                                  of_.groups, &PassGroups::tensor));
   BRIGADE_ASSIGN_OR_RETURN(
@@ -105,7 +103,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep() const {
     if (&group == of_.groups.tensor) sent[g] += micro_batches * of_tensor;
     if (&group == of_.groups.context) sent[g] += micro_batches * of_context;
     if (&group == &of_.grid.replica()) sent[g] += traffic.gradients + traffic.parameters;
-    if (&group == outer.tied) sent[g] += traffic.tied;
+    if (&group == outer_.tied) sent[g] += traffic.tied;
     if (&group != &of_.grid.world()) return;
     sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
   });
@@ -128,15 +126,14 @@ absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
       if (&group != of_.groups.*which) continue;
       add(WorkspaceOfPasses(of_.shape, of_.transformer.plan(), of_.groups, which));
     }
-    const zero::OuterGroups outer = OuterGroupsOf(of_.grid, of_.transformer.plan().part);
     const std::pair<const Communicator*, zero::StepGroup> roles[] = {
         {&of_.grid.replica(), zero::StepGroup::kReplicas},
-        {outer.world, zero::StepGroup::kWorld},
-        {outer.tied, zero::StepGroup::kTied}};
+        {outer_.world, zero::StepGroup::kWorld},
+        {outer_.tied, zero::StepGroup::kTied}};
     for (const auto& [its, role] : roles) {
       if (&group == its) add(zero::WorkspaceOfStep(plan, options, group, role));
     }
-    if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
+    if (&group == outer_.world) add(group.WorkspaceFor(kStepSums));
     bytes += workspace.bytes();
   });
   BRIGADE_RETURN_IF_ERROR(status);
@@ -194,9 +191,8 @@ absl::StatusOr<RankSummary> RankBooks::Summary() const {
   summary.movement_of_step = zero::MovementOfStep(zero.plan(), zero.options());
   BRIGADE_ASSIGN_OR_RETURN(
       summary.traffic_of_step,
-      zero::TrafficOfStep(zero.plan(), zero.options(), of_.grid.replica(),
-                          OuterGroupsOf(of_.grid, of_.transformer.plan().part)));
-  BRIGADE_ASSIGN_OR_RETURN(summary.sent_of_step, SentInGroupsOfStep());
+      zero::TrafficOfStep(zero.plan(), zero.options(), of_.grid.replica(), outer_));
+  BRIGADE_ASSIGN_OR_RETURN(summary.sent_of_step, SentInGroupsOfStep(summary.traffic_of_step));
   for (const zero::Bucket& bucket : zero.plan().buckets()) summary.padded_bytes += bucket.bytes();
   for (const zero::Parameter& each : zero.plan().parameters()) {
     summary.parameters += each.spec.size;

@@ -43,7 +43,7 @@ class RankBooks {
     int in_flight = 1;
   };
 
-  explicit RankBooks(const Accounts& accounts) : of_(accounts) {}
+  explicit RankBooks(const Accounts& accounts);
 
   // Time and traffic between the two calls are those of the steps; nothing is under way at either.
   void Start();
@@ -62,13 +62,15 @@ class RankBooks {
   void ForEachOwnGroup(absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
   // What this rank has sent so far in each such group; of the pipeline's, in its channels too.
   GroupBytes SentInGroups() const;
-  absl::StatusOr<GroupBytes> SentInGroupsOfStep() const;
+  // By formula, of which ZeRO's part is this.
+  absl::StatusOr<GroupBytes> SentInGroupsOfStep(const zero::Traffic& traffic) const;
   // The workspaces of all communicators.
   absl::StatusOr<int64_t> WorkspaceBytes() const;
   absl::Status AddMemory(RankSummary& summary) const;
   void AddStash(RankSummary& summary) const;
 
   const Accounts of_;
+  const zero::OuterGroups outer_;
   RankSummary summary_;
   // Of all steps, by the model's stages.
   std::vector<PassSeconds> passes_;

@@ -82,11 +82,9 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
   // The same on all ranks, or an error on all.
   BRIGADE_ASSIGN_OR_RETURN(const PassCosts costs, trainer->Costs());
   BRIGADE_ASSIGN_OR_RETURN(PartPlan plan, trainer->PlanStage(costs));
-  const ModelPart part = plan.part;
-  const zero::ZeroOptions options = ZeroOptionsOf(job.config, plan, trainer->executor_->list());
   BRIGADE_ASSIGN_OR_RETURN(const PartPlan without,
-                           PlanPart(trainer->shape_, costs, part, plan.slots, {}));
-  BRIGADE_RETURN_IF_ERROR(WithAdvice(options, trainer->Allocate(std::move(plan))));
+                           PlanPart(trainer->shape_, costs, plan.part, plan.slots, {}));
+  BRIGADE_RETURN_IF_ERROR(WithAdvice(job.config.zero, trainer->Allocate(std::move(plan))));
   RankSummary& summary = trainer->books_->summary();
   summary.activation_bytes = ActivationBytes(trainer->shape_, trainer->transformer_->plan());
   summary.activation_bytes_without = ActivationBytes(trainer->shape_, without);
@@ -96,8 +94,9 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
                            RankCheckpoints::Create(job, CheckpointPartOf(trainer->shape_),
                                                    *trainer->zero_, grid.world(), context));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
-  if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize(part));
+  if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
   if (const device::FileStore* const file = trainer->zero_->file(); file != nullptr) {
+    const zero::ZeroOptions& options = trainer->zero_->options();
     const zero::Movement moved = zero::MovementOfStep(trainer->zero_->plan(), options);
     trainer->start_.file = absl::StrCat("Each rank has a file of ", file->bytes(), " bytes in ",
                                         options.offload.file.directory, " (", file->description(),
@@ -176,13 +175,14 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
   return absl::OkStatus();
 }
 
-absl::Status RankTrainer::Initialize(const ModelPart& part) {
+absl::Status RankTrainer::Initialize() {
   if (const std::string& weights = job_.checkpoints.weights; !weights.empty()) {
     return checkpoint::LoadWeights(weights, *zero_, grid_.world(), {}, device::SystemCalls::Real(),
                                    CheckpointPartOf(shape_));
   }
+  const std::vector<int>& parameters = transformer_->plan().part.parameters();
   return zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
-    InitializeParameter(job_.model, part.parameters()[static_cast<size_t>(parameter)], job_.seed,
+    InitializeParameter(job_.model, parameters[static_cast<size_t>(parameter)], job_.seed,
                         shape_.shards(), values);
     return absl::OkStatus();
   });

@@ -71,7 +71,7 @@ class RankTrainer {
   absl::StatusOr<PartPlan> PlanStage(const PassCosts& costs);
   absl::Status Allocate(PartPlan plan);
   // Of a new training.
-  absl::Status Initialize(const ModelPart& part);
+  absl::Status Initialize();
 
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
   // Of the ranks that have the model's end, and with it the same losses, one counts them.
