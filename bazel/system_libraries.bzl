@@ -41,7 +41,7 @@ _ABSL_FLAGS_TARGETS = {
     "absl/flags/flag.h": "absl/flags:flag",
     "absl/flags/parse.h": "absl/flags:parse",
     "absl/flags/usage.h": "absl/flags:usage",
-    "absl/flags/usage_config.h": "absl/flags:usage_config",
+    "absl/flags/usage_config.h": "absl/flags:config",
 }
 
 def _values(dictionary):
