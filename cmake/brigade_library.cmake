@@ -60,6 +60,7 @@ function(brigade_library name)
       POSITION_INDEPENDENT_CODE ON
       VERSION ${PROJECT_VERSION}
       SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+      DEFINE_SYMBOL ""
       INSTALL_RPATH "$ORIGIN")
     # What headers do not show: users link it, and compile without.
     foreach(library IN LISTS A_PRIVATE_LIBRARIES)
