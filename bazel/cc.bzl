@@ -19,7 +19,10 @@ FLOAT_COPTS = [
     "-fno-trapping-math",
 ]
 
-_COPTS = ["-std=c++20", "-Wall", "-Wextra", "-Werror"] + FLOAT_COPTS + select({
+_COPTS = ["-std=c++20"] + select({
+    str(Label("//bazel:warnings_are_errors")): ["-Wall", "-Wextra", "-Werror"],
+    "//conditions:default": [],
+}) + FLOAT_COPTS + select({
     str(Label("//bazel:optimized")): ["-O3"],
     "//conditions:default": [],
 })
