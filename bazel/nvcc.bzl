@@ -6,6 +6,13 @@ load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//bazel:cc.bzl", "FLOAT_COPTS")
 
+# What the code needs in order to be right and to compile, as FLOAT_COPTS on the host.
+CUDA_COPTS = [
+    "--fmad=false",  # as -ffp-contract=off on the host: same bits
+    "--extended-lambda",
+    "--expt-relaxed-constexpr",
+]
+
 _ArchsInfo = provider(fields = ["archs"])
 _BoolInfo = provider(fields = ["enabled"])
 
@@ -49,12 +56,8 @@ def _arch_flags(archs, emulated):
 def _flags(ctx):
     """nvcc's flags that are the same for every file of the target."""
     werror = ctx.attr._werror[_BoolInfo].enabled
-    flags = [
-        "-std=c++20",
-        "--fmad=false",  # as -ffp-contract=off on the host: same bits
-        "--extended-lambda",
-        "--expt-relaxed-constexpr",
-    ] + (["--Werror=all-warnings", "--Wreorder"] if werror else []) + [
+    warnings = ["--Werror=all-warnings", "--Wreorder"] if werror else []
+    flags = ["-std=c++20"] + CUDA_COPTS + warnings + [
         "-Xcompiler=-fPIC,%s-Wno-unused-parameter" % ("-Wall,-Wextra," if werror else ""),
         "-Xcompiler=" + ",".join(FLOAT_COPTS),
         "-Xptxas=-v",
