@@ -1,5 +1,5 @@
-// The largest absolute value of an array of the CPU, in the calling thread. It needs amax_cpu.cc and
-// simd.cc with what they include, and nothing else.
+// The largest absolute value of an array of the CPU, in the calling thread. It needs amax_cpu.cc
+// and simd.cc with what they include, and nothing else.
 //
 // Prints: amax 7.0, all finite
 

@@ -1,5 +1,5 @@
-// One step of SGD with momentum on the GPU. It needs sgd_cuda.cu with what it includes, and the CUDA
-// runtime.
+// One step of SGD with momentum on the GPU. It needs sgd_cuda.cu with what it includes, and the
+// CUDA runtime.
 //
 // Prints: param 0.20 1.20 2.20 3.20
 
