@@ -30,7 +30,7 @@ def brigade_kernel(
     | <name>_cuda   | <name>_cuda.h, .cu   | everybody              |
     | example_cpu   | example_cpu.cc       | reading, and a test    |
     | example_cuda  | example_cuda.cc      | reading, and a test    |
-    | sources       | all headers and .cu  | the test of vendoring  |
+    | sources       | all of them          | tests                  |
 
     Each depends on those that it is made of, and on what nearly all of its kind need.
 
@@ -150,6 +150,6 @@ def brigade_kernel(
     native.exports_files(native.glob(["example_*.cc"]), visibility = _TESTS)
     native.filegroup(
         name = "sources",
-        srcs = native.glob(["*.cu", "*.h"]),
-        visibility = ["//tests/kernels/vendoring:__pkg__"],
+        srcs = native.glob(["*.cc", "*.cu", "*.h"]),
+        visibility = _TESTS,
     )
