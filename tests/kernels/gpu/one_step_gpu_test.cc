@@ -112,8 +112,8 @@ TEST(OneStepGpuTest, LaunchersRefuseParametersThatNameNoStep) {
 }
 
 // A kernel that traps leaves its process without a device: each of these has one of its own, which
-// exits with 0 if the launch was accepted and its end is an error. It exits at once, or the emulator
-// would make the trap, which it reports, the failure of the process.
+// exits with 0 if the launch was accepted and its end is an error. It exits at once: the emulator
+// reports the trap, and would make it the failure of the process.
 template <typename Launch>
 [[noreturn]] void ExitWithTheEnd(const StepState& state, const GroupStep& group_step,
                                  const Launch& launch) {
