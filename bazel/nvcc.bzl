@@ -6,6 +6,14 @@ load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//bazel:cc.bzl", "FLOAT_COPTS")
 
+# What the code needs of nvcc: the same bits as on the host, where -ffp-contract=off does it, and
+# lambdas and constexpr functions of the host in kernels.
+CUDA_COPTS = [
+    "--fmad=false",
+    "--extended-lambda",
+    "--expt-relaxed-constexpr",
+]
+
 _ArchsInfo = provider(fields = ["archs"])
 _BoolInfo = provider(fields = ["enabled"])
 
@@ -48,11 +56,7 @@ def _arch_flags(archs, emulated):
 
 def _flags(ctx):
     """nvcc's flags that are the same for every file of the target."""
-    flags = [
-        "-std=c++20",
-        "--fmad=false",  # as -ffp-contract=off on the host: same bits
-        "--extended-lambda",
-        "--expt-relaxed-constexpr",
+    flags = ["-std=c++20"] + CUDA_COPTS + [
         "--Werror=all-warnings",
         "--Wreorder",
         "-Xcompiler=-fPIC,-Wall,-Wextra,-Wno-unused-parameter",
