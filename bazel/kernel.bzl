@@ -26,7 +26,6 @@ def brigade_kernel(
     | <name>_pool   | <name>_pool.h, .cc   | everybody              |
     | <name>_tile   | <name>_tile.h        | tests                  |
     | <name>_cuda   | <name>_cuda.h, .cu   | everybody              |
-    | sources       | all headers and .cu  | the test of vendoring  |
 
     Each depends on those that it is made of, and on what nearly all of its kind need.
 
@@ -130,8 +129,3 @@ def brigade_kernel(
             visibility = public,
             deps = math + tile + ["//kernels:launch_kernel"] + launcher_deps,
         )
-    native.filegroup(
-        name = "sources",
-        srcs = native.glob(["*.cu", "*.h"]),
-        visibility = ["//tests/kernels/vendoring:__pkg__"],
-    )

@@ -10,14 +10,16 @@ cmake_minimum_required(VERSION 3.18)
 project({library} LANGUAGES CXX)
 """
 
-_CUDA_OPTION = """\
-include(CheckLanguage)
-check_language(CUDA)
-set({option}_DEFAULT OFF)
-if(CMAKE_CUDA_COMPILER)
-  set({option}_DEFAULT ON)
+_CUDA_OPTION = """
+if(NOT DEFINED {option})
+  include(CheckLanguage)
+  check_language(CUDA)
 endif()
-option({option} "The CUDA half of {library}" ${{{option}_DEFAULT}})
+if(CMAKE_CUDA_COMPILER)
+  option({option} "The CUDA half of {library}" ON)
+else()
+  option({option} "The CUDA half of {library}" OFF)
+endif()
 """
 
 
@@ -94,10 +96,10 @@ def text(selection, names, library, place, include_path, standard):
     out = _HEAD.format(library=library)
     if selection.cuda == "optional":
         out += _CUDA_OPTION.format(option=option, library=library)
-    out += "\n" + "".join(external.find + "\n" for external, _ in selection.externals)
-    out += f"\nadd_library({library} {kind})\n" + _call(
-        "target_sources", f"{library} PRIVATE", sources
-    )
+    finds = [external.find + "\n" for external, _ in selection.externals]
+    out += "".join(["\n", *finds, "\n"]) if finds else "\n"
+    out += f"add_library({library} {kind})\n"
+    out += _call("target_sources", f"{library} PRIVATE", sources)
     out += f'target_include_directories({library} {scope} "{root}")\n'
     out += f"target_compile_features({library} {scope} cxx_std_{standard})\n"
     if kind == "STATIC":

@@ -10,8 +10,13 @@ import pathlib
 
 from vendoring import libraries, rewrite
 
-# What may be taken of a kernel instead of the public call: (suffix of the target, what it is).
-PARTS = {"cpu": "CPU loop", "cuda": "CUDA launcher"}
+# What may be taken of a kernel instead of the public call: what it is, and the ends of the names of
+# its target, of which the first that exists is taken. Where a kernel has no loop for the CPU, its
+# formula is all that the CPU runs.
+PARTS = {"cpu": ("CPU loop", ["_cpu", "_math"]), "cuda": ("CUDA launcher", ["_cuda"])}
+
+# What helps to call either, taken with them where it exists.
+_HELPERS = ["_parameters"]
 
 
 class Error(Exception):
@@ -57,16 +62,28 @@ def labels(graph, target, parts):
         raise Error(f"{library.label} is for tests alone (testonly)")
     if not library.public:
         raise Error(f"{library.label} is not public: what it does may change without notice")
-    found = [f"{library.label}_{part}" for part in parts]
-    for part, label in zip(parts, found):
-        if label not in graph:
-            raise Error(f"{library.label} has no {PARTS[part]}: there is no target {label}")
+    found = []
+    for part in parts:
+        label = _part(graph, library, part)
+        if label is None:
+            ends = " or ".join(library.label + end for end in PARTS[part][1])
+            raise Error(f"{library.label} has no {PARTS[part][0]}: there is no target {ends}")
+        found.append(label)
+    if found:
+        helpers = [library.label + end for end in _HELPERS]
+        found += [helper for helper in helpers if helper in graph]
     return found or [library.label]
+
+
+def _part(graph, library, part):
+    """The label of a part; None where there is none."""
+    found = [library.label + end for end in PARTS[part][1] if library.label + end in graph]
+    return found[0] if found else None
 
 
 def parts_of(graph, target):
     """Those of PARTS that the target has."""
-    return [part for part in PARTS if f"{graph[target].label}_{part}" in graph]
+    return [part for part in PARTS if _part(graph, graph[target], part)]
 
 
 def select(root, graph, target, parts):
