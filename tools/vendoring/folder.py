@@ -58,6 +58,8 @@ def make(root, graph, target, parts, names, includes):
     if names.namespace != rewrite.NAMESPACE:
         command += ["--namespace", names.namespace]
         changed.append("namespace")
+    if not changed and any(texts[here] != chosen.texts.get(path, texts[here]) for here, path in originals.items()):
+        changed.append("the path by which a file includes itself")
     commit, uncommitted = _commit(root, originals.values())
     made = provenance.Provenance(
         commit=commit,
