@@ -1,6 +1,7 @@
 """The targets of one operation's folder in kernels/, by the names of its files."""
 
-load("//bazel:cc.bzl", "brigade_cc_library")
+load("@local_cuda//:defs.bzl", "REQUIRES_CUDA")
+load("//bazel:cc.bzl", "brigade_cc_binary", "brigade_cc_library")
 load("//bazel:cuda.bzl", "cuda_library")
 
 _TESTS = ["//tests/kernels:__subpackages__"]
@@ -14,7 +15,8 @@ def brigade_kernel(
         tile_deps = [],
         launcher_deps = [],
         pool_deps = [],
-        parameters_deps = []):
+        parameters_deps = [],
+        example_deps = []):
     """An operation: the public call and, of the others, those whose files exist.
 
     | target        | files                | for                    |
@@ -26,6 +28,8 @@ def brigade_kernel(
     | <name>_pool   | <name>_pool.h, .cc   | everybody              |
     | <name>_tile   | <name>_tile.h        | tests                  |
     | <name>_cuda   | <name>_cuda.h, .cu   | everybody              |
+    | example_cpu   | example_cpu.cc       | reading, and a test    |
+    | example_cuda  | example_cuda.cc      | reading, and a test    |
 
     Each depends on those that it is made of, and on what nearly all of its kind need.
 
@@ -39,11 +43,12 @@ def brigade_kernel(
       launcher_deps: what <name>_cuda needs besides.
       pool_deps: what <name>_pool needs besides.
       parameters_deps: what <name>_parameters needs besides.
+      example_deps: what the examples need besides.
     """
     public = ["//visibility:public"]
     files = native.glob([name + "*"])
     has_math = name + "_math.h" in files
-    has_cpu = name + "_cpu.cc" in files
+    has_cpu = name + "_cpu.h" in files
     has_pool = name + "_pool.h" in files
     has_parameters = name + "_parameters.h" in files
     has_tile = name + "_tile.h" in files
@@ -83,7 +88,7 @@ def brigade_kernel(
     if has_cpu:
         brigade_cc_library(
             name = name + "_cpu",
-            srcs = [name + "_cpu.cc"],
+            srcs = native.glob([name + "_cpu.cc"]),
             hdrs = [name + "_cpu.h"],
             visibility = public,
             deps = math + [
@@ -129,3 +134,16 @@ def brigade_kernel(
             visibility = public,
             deps = math + tile + ["//kernels:launch_kernel"] + launcher_deps,
         )
+    for processor, needs in [("cpu", cpu), ("cuda", [":" + name + "_cuda"])]:
+        source = "example_%s.cc" % processor
+        if not native.glob([source]):
+            continue
+        brigade_cc_binary(
+            name = "example_" + processor,
+            testonly = True,
+            srcs = [source],
+            target_compatible_with = REQUIRES_CUDA if processor == "cuda" else [],
+            visibility = _TESTS,
+            deps = math + parameters + needs + example_deps,
+        )
+    native.exports_files(native.glob(["example_*.cc"]), visibility = _TESTS)

@@ -51,8 +51,8 @@ __attribute__((noinline, target("arch=x86-64-v3"))) void RunAvx2(const Body& bod
   body();
 }
 
-// Compilers prefer 256-bit vectors for x86-64-v4; the kernels are written for whole lines. g++ has an
-// option for that; clang prefers whole lines where the same instructions are named one by one.
+// Compilers prefer 256-bit vectors for x86-64-v4; the kernels are written for whole lines. g++ has
+// an option for that; clang prefers whole lines where the same instructions are named one by one.
 #ifdef __clang__
 #define BRIGADE_TARGET_AVX512 \
   "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi,bmi2,f16c,fma,lzcnt,movbe"

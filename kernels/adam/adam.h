@@ -49,15 +49,15 @@ struct AdamOptions {
 //              null with elements, negative size, group out of range, misaligned address, overlap,
 //              another device's memory, hyper-parameter out of range or NaN, a dtype that is not
 //              supported.
-//              FailedPrecondition on a CPU stream, with nothing changed, when the work finds state or
-//              group_steps not filled (zeros from allocation); on a GPU the kernel ends with an
-//              error of the stream. Never a step that silently does nothing.
+//              When the work finds that state or group_steps were not filled (zeros), never a step
+//              that silently does nothing: FailedPrecondition on a CPU stream, with nothing
+//              changed; on a GPU the kernel ends with an error of the stream.
 // Source       Kingma and Ba 2015; Loshchilov and Hutter 2019.
 absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
                   device::Stream& stream);
 
-// The options as the raw launcher (adam_cuda.h) takes them; they must be valid. adam_parameters.h has
-// the same without Abseil.
+// The options as the raw launcher (adam_cuda.h) takes them; they must be valid. The same without
+// Abseil: adam_parameters.h.
 AdamParameters MakeAdamParameters(const AdamOptions& options);
 
 }  // namespace brigade::kernels

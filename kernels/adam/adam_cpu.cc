@@ -1,5 +1,5 @@
-// AdamW over a range on the CPU: reads param, m, v and the gradient, writes param, m, v and the copy,
-// 24 bytes of state per element, plus gradient and copy.
+// AdamW over a range on the CPU: reads param, m, v and the gradient, writes param, m, v and the
+// copy: 24 bytes of state per element, plus gradient and copy.
 
 #include "brigade/kernels/adam/adam_cpu.h"
 

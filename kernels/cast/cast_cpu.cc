@@ -1,6 +1,6 @@
-// Cast over a range on the CPU: reads the source, writes the target, 2 to 4 bytes each an element. A
-// large target is streamed past the caches: ordinary stores would read its old contents first, and
-// cost 8 bytes an element instead of 6 from fp32 to bf16.
+// Cast over a range on the CPU: reads the source, writes the target, 2 to 4 bytes each an element.
+// A large target is streamed past the caches: ordinary stores would read its old contents first,
+// and cost 8 bytes an element instead of 6 from fp32 to bf16.
 
 #include "brigade/kernels/cast/cast_cpu.h"
 

@@ -1,5 +1,5 @@
-// Fill over a range on the CPU: writes only. Large arrays are streamed past the caches, or their old
-// contents would be read first.
+// Fill over a range on the CPU: writes only. Large arrays are streamed past the caches, or their
+// old contents would be read first.
 
 #include "brigade/kernels/fill/fill_cpu.h"
 

@@ -21,8 +21,8 @@
 namespace brigade::kernels {
 
 // On a CPU stream enqueues on_cpu(plan, pool), with the plan of the segments in tiles of `cpu_tile`
-// elements; it must hold all else that it needs, and returns a status or nothing. On a CUDA stream calls on_cuda(cudaStream_t) ->
-// cudaError_t at once.
+// elements; it must hold all else that it needs, and returns a status or nothing. On a CUDA stream
+// calls on_cuda(cudaStream_t) -> cudaError_t at once.
 //
 // on_cuda must be generic, `[&](auto cuda_stream) { return LaunchX(..., cuda_stream); }`: where
 // there is no CUDA toolkit nobody instantiates it, and the launcher need not be declared.

@@ -1,7 +1,7 @@
-// Reduction of a range on the CPU: reads every source once, writes every target once. A block of the result is
-// built in the first-level cache and goes to the targets from there; a large target that is no
-// source as well is streamed past the caches, or its old contents would be read first. A single
-// source is copied as it is.
+// Reduction of a range on the CPU: reads every source once, writes every target once. A block of
+// the result is built in the first-level cache and goes to the targets from there; a large target
+// that is no source as well is streamed past the caches, or its old contents would be read first. A
+// single source is copied as it is.
 
 #include "brigade/kernels/reduce/reduce_cpu.h"
 

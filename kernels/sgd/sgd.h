@@ -50,15 +50,15 @@ struct SgdOptions {
 //              null with elements, negative size, group out of range, misaligned address, overlap,
 //              another device's memory, hyper-parameter out of range or NaN, Nesterov without
 //              momentum or with dampening, a dtype that is not supported.
-//              FailedPrecondition on a CPU stream, with nothing changed, when the work finds state or
-//              group_steps not filled (zeros from allocation); on a GPU the kernel ends with an
-//              error of the stream. Never a step that silently does nothing.
+//              When the work finds that state or group_steps were not filled (zeros), never a step
+//              that silently does nothing: FailedPrecondition on a CPU stream, with nothing
+//              changed; on a GPU the kernel ends with an error of the stream.
 // Source       Sutskever et al. 2013.
 absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& options,
                  device::Stream& stream);
 
-// The options as the raw launcher (sgd_cuda.h) takes them; they must be valid. sgd_parameters.h has
-// the same without Abseil.
+// The options as the raw launcher (sgd_cuda.h) takes them; they must be valid. The same without
+// Abseil: sgd_parameters.h.
 SgdParameters MakeSgdParameters(const SgdOptions& options);
 
 }  // namespace brigade::kernels

@@ -11,7 +11,8 @@
 
 namespace brigade::kernels {
 
-// A step whose numbers the host knows: no StepState and no GroupStep in device memory, no skip flag.
+// A step whose numbers the host knows: no StepState and no GroupStep in device memory, no skip
+// flag.
 struct OneStep {
   // The updates made, this one included: 1 in the first.
   int64_t step = 1;

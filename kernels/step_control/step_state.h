@@ -57,12 +57,11 @@ struct GroupStep {
 enum class [[nodiscard]] StepError : int32_t{
     kNone,
     // The parameters name no step: one of the two pointers is null, or both are and step is below 1.
-    kNoStep,
-    // The StepState is not one that StepControl wrote: its step is 0, and its skip flag is not set.
-    kStateNotFilled,
-    // The GroupStep is not one that StepControl wrote: the update would divide by a zero that no real
-    // step has, or change nothing.
-    kGroupStepNotFilled,
+  kNoStep,
+  // The StepState is not one that StepControl wrote: its step is 0, its skip flag not set.
+  kStateNotFilled,
+  // The GroupStep is not one that StepControl wrote: it has a zero that no real step has.
+  kGroupStepNotFilled,
 };
 
 // The same in words, which follow the name of what it is about.
