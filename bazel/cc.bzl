@@ -22,7 +22,10 @@ FLOAT_COPTS = [
 # Vectorises the loops; g++ 12 does it for few of them at -O2.
 OPTIMIZED_COPTS = ["-O3"]
 
-_COPTS = ["-std=c++20", "-Wall", "-Wextra", "-Werror"] + FLOAT_COPTS + select({
+_COPTS = ["-std=c++20"] + select({
+    str(Label("//bazel:warnings_are_errors")): ["-Wall", "-Wextra", "-Werror"],
+    "//conditions:default": [],
+}) + FLOAT_COPTS + select({
     str(Label("//bazel:optimized")): OPTIMIZED_COPTS,
     "//conditions:default": [],
 })
