@@ -59,8 +59,10 @@ def _link(library, scope, external, targets, macro):
 
 
 def _cuda(library, scope, sources, standard):
-    headers = f"target_include_directories({library} SYSTEM {scope} ${{CUDAToolkit_INCLUDE_DIRS}})\n"
-    find = "find_package(CUDAToolkit REQUIRED)\n" + headers
+    find = (
+        "find_package(CUDAToolkit REQUIRED)\n"
+        f"target_include_directories({library} SYSTEM {scope} ${{CUDAToolkit_INCLUDE_DIRS}})\n"
+    )
     if not any(source.endswith(".cu") for source in sources):
         return find
     return (

@@ -10,7 +10,7 @@ import pathlib
 
 from vendoring import libraries, rewrite
 
-# What may be taken of a kernel instead of the public call: the end of its target's name, what it is.
+# What may be taken of a kernel instead of the public call: how its target ends, and what it is.
 PARTS = {"cpu": "CPU loop", "cuda": "CUDA launcher"}
 
 # What helps to call either, taken with them where it exists.
@@ -106,7 +106,9 @@ def _included(root, closure, taken):
                 if inner == header:
                     continue
                 if inner not in owners:
-                    raise Error(f'{path} includes "{header}", which no dependency of {label} brings')
+                    raise Error(
+                        f'{path} includes "{header}", which no dependency of {label} brings'
+                    )
                 waiting.append(owners[inner])
         waiting += [dep for dep in library.deps if not _headers(closure[dep])]
     return {label: found[label] for label in closure if label in found}
