@@ -17,7 +17,8 @@
 
 // Highway 1.0.3 widens the infinity of float16 to 65536 where the processor has no instruction for
 // it: its targets below AVX2 stay out, and the scalar one converts as float16.h does.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+// The vectors of SVE have no size that the compiler knows, and there are no arrays of them.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/grad_check/grad_check_cpu.cc"
