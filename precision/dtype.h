@@ -2,8 +2,6 @@
 #define BRIGADE_PRECISION_DTYPE_H_
 
 #include <cstdint>
-#include <optional>
-#include <string>
 
 #include "absl/strings/string_view.h"
 #include "brigade/precision/float16.h"
@@ -42,19 +40,8 @@ constexpr int64_t SizeOf(DType dtype) {
 // Whether `dtype` is one of the enumerators: false for a value cast from an integer out of range.
 constexpr bool IsValid(DType dtype) { return SizeOf(dtype) != 0; }
 
-// "float32", "bfloat16", ...; "invalid" for a value out of range. What errors and files call it.
+// "float32", "bfloat16", ...; "invalid" for a value out of range.
 absl::string_view Name(DType dtype);
-
-// "fp32", "fp16", "bf16", "fp64", and for the others Name: what flags take and programs print.
-absl::string_view ShortName(DType dtype);
-
-// A floating-point training format as users write it: fp32, fp16 or bf16, or in full float32,
-// float, float16, half, bfloat16. None for any other text.
-std::optional<DType> ParseTrainingFormat(absl::string_view text);
-
-// Flags of a training format: ABSL_FLAG(precision::DType, ...). A refusal lists the choices.
-bool AbslParseFlag(absl::string_view text, DType* dtype, std::string* error);
-std::string AbslUnparseFlag(DType dtype);
 
 // The DType of a C++ type: kDType<Half> == DType::kFloat16.
 template <typename T>
