@@ -13,7 +13,7 @@ import re
 import shlex
 
 MARK = re.compile(r"^<!-- (needs|run by): (.+) -->$")
-LABEL = re.compile(r"(?<![\w:/@.])//[a-z][\w./-]*(?::[\w.+*-]+)?")
+LABEL = re.compile(r"(?<![\w:/@.])//(?:\.\.\.|[a-z][\w-]*(?:/[\w-]+)*(?:/\.\.\.)?)(?::[\w.+*-]*\w)?")
 
 
 class Command:

@@ -15,8 +15,10 @@ class MadeUpType(type):
     def __getattr__(cls, name):
         return Anything
 
-    def __rmul__(cls, other):
+    def __add__(cls, other):
         return Anything
+
+    __mul__ = __rmul__ = __add__
 
 
 class Anything(metaclass=MadeUpType):
