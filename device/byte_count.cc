@@ -45,7 +45,7 @@ bool AbslParseFlag(absl::string_view text, ByteCount* bytes, std::string* error)
 std::string AbslUnparseFlag(ByteCount bytes) {
   constexpr const char* kUnits[] = {"", "K", "M", "G", "T"};
   size_t unit = 0;
-  for (; unit + 1 < std::size(kUnits) && bytes.value != 0 && bytes.value % 1024 == 0; ++unit) {
+  for (; unit + 1 < std::size(kUnits) && bytes.value % 1024 == 0; ++unit) {
     bytes.value /= 1024;
   }
   return absl::StrCat(bytes.value, kUnits[unit]);

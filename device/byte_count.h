@@ -16,7 +16,7 @@ std::optional<int64_t> ParseByteCount(absl::string_view text);
 
 // The same as a flag's type. A refusal says how it is written.
 struct ByteCount {
-  int64_t value = 0;
+  int64_t value = 1;
 };
 bool AbslParseFlag(absl::string_view text, ByteCount* bytes, std::string* error);
 std::string AbslUnparseFlag(ByteCount bytes);

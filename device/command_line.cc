@@ -64,7 +64,8 @@ std::string HelpText(absl::string_view program, absl::string_view about) {
   std::string text = absl::StrCat("usage: ", program, flags.empty() ? "" : " [--FLAG=VALUE...]",
                                   "\n\n", about, "\n");
   for (const auto& [name, flag] : flags) {
-    const std::string value = flag->DefaultValue();
+    // Nothing is parsed yet: the default, also where main() has set one of its own.
+    const std::string value = flag->CurrentValue();
     absl::StrAppend(&text, "\n  --", name, value.empty() ? "" : absl::StrCat("=", value), "\n",
                     Wrapped(flag->Help()), "\n");
   }

@@ -9,10 +9,11 @@
 
 using brigade::device::ByteCount;
 
-ABSL_FLAG(ByteCount, min_bytes, {},
+// Programs have defaults of their own: SetDefaultSizes.
+ABSL_FLAG(ByteCount, min_bytes, {1},
           "smallest size, as 8, 64K, 1M or 1G; also -b and --minbytes, as in nccl-tests");
-ABSL_FLAG(ByteCount, max_bytes, {}, "largest size; also -e and --maxbytes");
-ABSL_FLAG(int64_t, factor, 0, "from one size to the next; also -f and --stepfactor");
+ABSL_FLAG(ByteCount, max_bytes, {1}, "largest size; also -e and --maxbytes");
+ABSL_FLAG(int64_t, factor, 2, "from one size to the next; also -f and --stepfactor");
 ABSL_FLAG(int, iterations, 0,
           "calls in a row that are timed as one; 0: as many as take long enough; also -n and "
           "--iters");
