@@ -66,7 +66,8 @@ std::string HelpText(absl::string_view program, absl::string_view about) {
   for (const auto& [name, flag] : flags) {
     // Nothing is parsed yet: the default, also where main() has set one of its own.
     const std::string value = flag->CurrentValue();
-    absl::StrAppend(&text, "\n  --", name, value.empty() ? "" : absl::StrCat("=", value), "\n",
+    absl::StrAppend(&text, "\n  --", name,
+                    value.empty() ? " (no default)" : absl::StrCat(" (default: ", value, ")"), "\n",
                     Wrapped(flag->Help()), "\n");
   }
   return text;
