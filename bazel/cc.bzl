@@ -4,7 +4,10 @@ All of them take the attributes of the native rule besides those named here.
 """
 
 load("@local_cuda//:defs.bzl", "CUDA_AVAILABLE")
-load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+load("@rules_cc//cc:cc_binary.bzl", "cc_binary")
+load("@rules_cc//cc:cc_library.bzl", "cc_library")
+load("@rules_cc//cc:cc_test.bzl", "cc_test")
+load("@rules_shell//shell:sh_test.bzl", "sh_test")
 load(":precompiled_header.bzl", "precompiled_header")
 
 # Same bits everywhere: no contraction of a * b + c into an fma that the code did not write. The
@@ -249,7 +252,7 @@ def brigade_benchmark(
         **kwargs
     )
     if smoke_args != None:
-        native.sh_test(
+        sh_test(
             name = name + "_smoke_test",
             size = smoke_size,
             srcs = [str(Label("//bazel:smoke_test.sh"))],

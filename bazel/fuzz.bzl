@@ -1,5 +1,6 @@
 """brigade_fuzz_test: code that reads bytes from outside, under libFuzzer. See tests/fuzzing."""
 
+load("@rules_shell//shell:sh_test.bzl", "sh_test")
 load(":cc.bzl", "brigade_cc_binary", "common")
 
 def brigade_fuzz_test(name, srcs, deps = [], **kwargs):
@@ -39,7 +40,7 @@ def brigade_fuzz_test(name, srcs, deps = [], **kwargs):
     )
     attributes = common(kwargs)
     attributes["tags"] = attributes.get("tags", []) + ["fuzz"]
-    native.sh_test(
+    sh_test(
         name = name,
         size = "small",
         srcs = [str(Label("//tests/fuzzing:run.sh"))],

@@ -1,7 +1,9 @@
 """Compilation of .cu files. BUILD files use the macros of bazel/cuda.bzl, not this."""
 
-load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@local_cuda//:defs.bzl", "NVCC", "NVCC_TAKES_SEED", "NVCC_VERSION")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//bazel:cc.bzl", "FLOAT_COPTS")
 
 _ArchsInfo = provider(fields = ["archs"])
@@ -111,7 +113,7 @@ def _compile(ctx, cc_toolchain, compilation, header_list, src):
     return obj, ptx, resources
 
 def _nvcc_compile_impl(ctx):
-    cc_toolchain = find_cpp_toolchain(ctx)
+    cc_toolchain = find_cc_toolchain(ctx)
     compilation = cc_common.merge_cc_infos(
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     ).compilation_context
@@ -154,8 +156,8 @@ nvcc_compile = rule(
             allow_single_file = True,
             cfg = "exec",
         ),
-        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+        "_cc_toolchain": attr.label(default = "@rules_cc//cc:current_cc_toolchain"),
     },
-    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+    toolchains = use_cc_toolchain(),
     fragments = ["cpp"],
 )

@@ -16,6 +16,7 @@ _STAND_INS = [
     "rules_cc",
     "rules_java",
     "rules_python",
+    "rules_shell",
 ]
 
 def brigade_dependencies():
