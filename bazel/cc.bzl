@@ -180,7 +180,7 @@ def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], help = True, *
     _flags(kwargs)
     cc_binary(name = name, srcs = sources, deps = deps, **kwargs)
     if help and not kwargs.get("linkshared", False):
-        native.sh_test(
+        sh_test(
             name = name + "_help_test",
             size = "small",
             srcs = [str(Label("//bazel:help_test.sh"))],

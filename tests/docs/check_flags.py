@@ -1,4 +1,5 @@
-"""check_flags.py PAGE...: each flag that the pages name between backticks is one that some program or script has.
+"""check_flags.py PAGE...: each flag that the pages name between backticks, or behind one of our programs in a block of
+commands that "needs" something, is one that some program or script has.
 
 Behind a program of ours it must be that one's. What programs have says their --help.
 """
@@ -49,8 +50,13 @@ def main():
     print(f"{len(helps)} programs and scripts, {len(known)} flags")
     errors = [] if len(helps) > 30 and len(known) > 100 else ["most programs are missing"]
     for page in sys.argv[1:]:
-        for number, words in docs_commands.quoted(docs_commands.read(page)):
-            words = words.split()
+        text = docs_commands.read(page)
+        places = [(number, words.split()) for number, words in docs_commands.quoted(text)]
+        # Those of other commands are checked where they run.
+        places += [(command.where.rpartition(":")[2], [word.removeprefix("bazel-bin/") for word in command.words])
+                   for block in docs_commands.blocks(page, text) if block.kind == "needs"
+                   for command in block.commands() if command.program()[0] in helps]
+        for number, words in places:
             label = next((word for word in words if word.startswith("//")), None)
             program = next((word for word in words if word in helps), None)
             if label:

@@ -61,6 +61,9 @@ expect 1 'README.md:2: there is no target //kernels/adam:sgd' <<<$'```sh\nbazel-
 expect 1 'README.md:3: say before the block what nvcc needs, or what runs it' <<<$'```sh\n\nX=1 nvcc x.cu\n```'
 expect 1 'README.md:2: there is no target //tests/docs:no_test' <<<$'<!-- run by: //tests/docs:no_test -->\n```sh\nx\n```'
 expect 1 'README.md:2: tests/other leads nowhere' <<<$'<!-- run by: tests/other -->\n```sh\nx\n```'
+# What a machine needs is no excuse for a name that is wrong.
+expect 1 'there is no target //kernels/adam:sgd' <<<$'<!-- needs: a GPU -->\n```sh\nbazel run //kernels/adam:sgd\n```'
+expect 1 'kernels/sgd.sh leads nowhere' <<<$'<!-- needs: a GPU -->\n```sh\nkernels/sgd.sh --flag\n```'
 # A mark is that of the next line alone.
 expect 1 'say before the block' <<<$'<!-- needs: a GPU -->\n\n```sh\nnvcc x\n```'
 expect 0 "" </dev/null
