@@ -6,6 +6,13 @@ load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//bazel:cc.bzl", "FLOAT_COPTS")
 
+# What the code needs in order to be right and to compile, as FLOAT_COPTS on the host.
+CUDA_COPTS = [
+    "--fmad=false",  # as -ffp-contract=off on the host: same bits
+    "--extended-lambda",
+    "--expt-relaxed-constexpr",
+]
+
 _ArchsInfo = provider(fields = ["archs"])
 _BoolInfo = provider(fields = ["enabled"])
 
@@ -28,11 +35,11 @@ cuda_archs_flag = rule(
     build_setting = config.string(flag = True),
 )
 
-def _cuda_bool_flag_impl(ctx):
+def _bool_flag_impl(ctx):
     return _BoolInfo(enabled = ctx.build_setting_value)
 
-cuda_bool_flag = rule(
-    implementation = _cuda_bool_flag_impl,
+bool_flag = rule(
+    implementation = _bool_flag_impl,
     build_setting = config.bool(flag = True),
 )
 
@@ -48,14 +55,10 @@ def _arch_flags(archs, emulated):
 
 def _flags(ctx):
     """nvcc's flags that are the same for every file of the target."""
-    flags = [
-        "-std=c++20",
-        "--fmad=false",  # as -ffp-contract=off on the host: same bits
-        "--extended-lambda",
-        "--expt-relaxed-constexpr",
-        "--Werror=all-warnings",
-        "--Wreorder",
-        "-Xcompiler=-fPIC,-Wall,-Wextra,-Wno-unused-parameter",
+    werror = ctx.attr._werror[_BoolInfo].enabled
+    warnings = ["--Werror=all-warnings", "--Wreorder"] if werror else []
+    flags = ["-std=c++20"] + CUDA_COPTS + warnings + [
+        "-Xcompiler=-fPIC,%s-Wno-unused-parameter" % ("-Wall,-Wextra," if werror else ""),
         "-Xcompiler=" + ",".join(FLOAT_COPTS),
         "-Xptxas=-v",
     ]
@@ -149,6 +152,7 @@ nvcc_compile = rule(
         "arch": attr.string(),
         "_archs": attr.label(default = "//bazel:cuda_archs"),
         "_lineinfo": attr.label(default = "//bazel:cuda_lineinfo"),
+        "_werror": attr.label(default = "//bazel:werror"),
         "_wrapper": attr.label(
             default = "//bazel:nvcc.sh",
             executable = True,

@@ -1,0 +1,74 @@
+# Written by tools/generate_cmake from the BUILD files; CI compares.
+
+# For bits and speed: FLOAT_COPTS of bazel/cc.bzl, CUDA_COPTS of bazel/nvcc.bzl.
+set(BRIGADE_FLOAT_FLAGS -ffp-contract=off -fno-math-errno -fno-trapping-math)
+set(BRIGADE_CUDA_FLAGS --fmad=false --extended-lambda --expt-relaxed-constexpr)
+
+# Components, each behind those that it needs: all of them, in their order.
+set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero parallel checkpoint
+  collectives_nccl collectives_gloo recompute)
+
+# Of each component: the components that it needs, directly or not; the libraries of others that its
+# users need, and that building it takes besides; pkg-config's names of the former.
+set(BRIGADE_NEEDS_device)
+set(BRIGADE_PACKAGES_device absl)
+set(BRIGADE_BUILD_PACKAGES_device)
+set(BRIGADE_PKG_CONFIG_device absl_core_headers absl_function_ref absl_inlined_vector absl_memory
+  absl_node_hash_set absl_span absl_status absl_statusor absl_str_format absl_strings absl_time)
+set(BRIGADE_NEEDS_precision)
+set(BRIGADE_PACKAGES_precision absl)
+set(BRIGADE_BUILD_PACKAGES_precision)
+set(BRIGADE_PKG_CONFIG_precision absl_strings)
+set(BRIGADE_NEEDS_kernels device precision)
+set(BRIGADE_PACKAGES_kernels absl hwy)
+set(BRIGADE_BUILD_PACKAGES_kernels)
+set(BRIGADE_PKG_CONFIG_kernels libhwy absl_span absl_status absl_strings)
+set(BRIGADE_NEEDS_collectives device precision kernels)
+set(BRIGADE_PACKAGES_collectives absl sodium)
+set(BRIGADE_BUILD_PACKAGES_collectives json)
+set(BRIGADE_PKG_CONFIG_collectives libsodium absl_cleanup absl_core_headers absl_function_ref
+  absl_inlined_vector absl_span absl_status absl_statusor absl_str_format absl_strings absl_time)
+set(BRIGADE_NEEDS_optim device precision kernels)
+set(BRIGADE_PACKAGES_optim absl)
+set(BRIGADE_BUILD_PACKAGES_optim)
+set(BRIGADE_PKG_CONFIG_optim absl_function_ref absl_span absl_status absl_statusor absl_strings)
+set(BRIGADE_NEEDS_nn device precision kernels)
+set(BRIGADE_PACKAGES_nn absl openblas)
+set(BRIGADE_BUILD_PACKAGES_nn)
+set(BRIGADE_PKG_CONFIG_nn openblas absl_status absl_statusor absl_strings)
+set(BRIGADE_NEEDS_zero device precision kernels collectives optim)
+set(BRIGADE_PACKAGES_zero absl)
+set(BRIGADE_BUILD_PACKAGES_zero)
+set(BRIGADE_PKG_CONFIG_zero absl_algorithm_container absl_core_headers absl_function_ref absl_span
+  absl_status absl_statusor absl_str_format absl_strings)
+set(BRIGADE_NEEDS_parallel device precision kernels collectives nn optim zero)
+set(BRIGADE_PACKAGES_parallel absl)
+set(BRIGADE_BUILD_PACKAGES_parallel)
+set(BRIGADE_PKG_CONFIG_parallel absl_function_ref absl_inlined_vector absl_span absl_status
+  absl_statusor absl_str_format absl_strings)
+set(BRIGADE_NEEDS_checkpoint device precision kernels collectives optim nn zero parallel)
+set(BRIGADE_PACKAGES_checkpoint absl json)
+set(BRIGADE_BUILD_PACKAGES_checkpoint)
+set(BRIGADE_PKG_CONFIG_checkpoint nlohmann_json absl_algorithm_container absl_core_headers
+  absl_flat_hash_map absl_function_ref absl_memory absl_span absl_status absl_statusor
+  absl_str_format absl_strings absl_time)
+set(BRIGADE_NEEDS_collectives_nccl device precision kernels collectives)
+set(BRIGADE_PACKAGES_collectives_nccl absl)
+set(BRIGADE_BUILD_PACKAGES_collectives_nccl)
+set(BRIGADE_PKG_CONFIG_collectives_nccl absl_core_headers absl_function_ref absl_span absl_status
+  absl_statusor absl_strings absl_time)
+set(BRIGADE_NEEDS_collectives_gloo device precision kernels collectives collectives_nccl)
+set(BRIGADE_PACKAGES_collectives_gloo absl gloo)
+set(BRIGADE_BUILD_PACKAGES_collectives_gloo)
+set(BRIGADE_PKG_CONFIG_collectives_gloo -lgloo absl_core_headers absl_function_ref absl_span
+  absl_status absl_statusor absl_str_format absl_strings absl_time)
+set(BRIGADE_NEEDS_recompute device)
+set(BRIGADE_PACKAGES_recompute absl)
+set(BRIGADE_BUILD_PACKAGES_recompute)
+set(BRIGADE_PKG_CONFIG_recompute absl_algorithm_container absl_function_ref absl_span absl_status
+  absl_statusor absl_strings)
+
+# Libraries of others that bring no CMake package: header, library, Debian package.
+set(BRIGADE_SYSTEM_gloo gloo/config.h gloo libgloo-dev)
+set(BRIGADE_SYSTEM_openblas cblas.h openblas libopenblas-dev)
+set(BRIGADE_SYSTEM_sodium sodium.h sodium libsodium-dev)

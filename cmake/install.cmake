@@ -1,0 +1,64 @@
+# What cmake --install adds to libraries and headers: the CMake package, pkg-config's files, the
+# licence. No installed file names a folder of the build: all are found from where they lie.
+include(CMakePackageConfigHelpers)
+
+set(BRIGADE_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/Brigade")
+configure_package_config_file(cmake/BrigadeConfig.cmake.in BrigadeConfig.cmake
+  INSTALL_DESTINATION "${BRIGADE_CMAKE_DIR}"
+  NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+write_basic_package_version_file(BrigadeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(
+  FILES "${PROJECT_BINARY_DIR}/BrigadeConfig.cmake"
+        "${PROJECT_BINARY_DIR}/BrigadeConfigVersion.cmake"
+        cmake/graph.cmake cmake/packages.cmake
+  DESTINATION "${BRIGADE_CMAKE_DIR}")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/brigade")
+
+# A family's file requires those of the families that it needs. Static archives need all libraries
+# of others at the user's link; of shared ones users need the headers alone.
+function(brigade_pkg_config component)
+  set(BRIGADE_PC_LIBS)
+  foreach(target IN LISTS BRIGADE_ARCHIVES_${component})
+    string(APPEND BRIGADE_PC_LIBS " -l${target}")
+  endforeach()
+  set(requires ${BRIGADE_NEEDS_${component}})
+  list(TRANSFORM requires PREPEND brigade-)
+  set(others ${BRIGADE_PKG_CONFIG_${component}})
+  set(flags ${others})
+  list(FILTER flags INCLUDE REGEX "^-")
+  list(FILTER others EXCLUDE REGEX "^-")
+  set(private "-pthread")
+  list(PREPEND private ${flags})
+  if(BRIGADE_CUDA)
+    list(GET CUDAToolkit_INCLUDE_DIRS 0 cuda_include)
+    set(BRIGADE_PC_CUDA "cuda_includedir=${cuda_include}\ncuda_libdir=${CUDAToolkit_LIBRARY_DIR}\n")
+    set(BRIGADE_PC_CFLAGS " -I\${cuda_includedir}")
+    list(APPEND private "-L\${cuda_libdir}" -lcudart_static -lrt -ldl)
+  endif()
+  if(BUILD_SHARED_LIBS)
+    set(BRIGADE_PC_PRIVATE_REQUIRES ${others})
+    set(BRIGADE_PC_PRIVATE_LIBS ${private})
+  else()
+    list(APPEND requires ${others})
+    list(JOIN private " " private)
+    string(APPEND BRIGADE_PC_LIBS " ${private}")
+  endif()
+  list(JOIN requires ", " BRIGADE_PC_REQUIRES)
+  list(JOIN BRIGADE_PC_PRIVATE_REQUIRES ", " BRIGADE_PC_PRIVATE_REQUIRES)
+  list(JOIN BRIGADE_PC_PRIVATE_LIBS " " BRIGADE_PC_PRIVATE_LIBS)
+  set(BRIGADE_PC_COMPONENT ${component})
+  set(BRIGADE_PC_DEFINE 0)
+  if(BRIGADE_CUDA)
+    set(BRIGADE_PC_DEFINE 1)
+  endif()
+  # From <libdir>/pkgconfig to the prefix, relative, so that the tree may be moved.
+  file(RELATIVE_PATH BRIGADE_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  configure_file(cmake/brigade.pc.in pkgconfig/brigade-${component}.pc @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/pkgconfig/brigade-${component}.pc"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endfunction()
+
+foreach(component IN LISTS brigade_components)
+  install(EXPORT Brigade-${component} NAMESPACE Brigade:: DESTINATION "${BRIGADE_CMAKE_DIR}")
+  brigade_pkg_config(${component})
+endforeach()

@@ -1,0 +1,392 @@
+# Written by tools/generate_cmake from the BUILD files; CI compares.
+
+brigade_library(
+  kernels_reduce_math
+  HEADERS kernels/reduce/reduce_math.h
+  DEPS precision_host_device precision_rounding precision_float16
+)
+
+brigade_library(
+  kernels_step_control_step_state
+  HEADERS kernels/step_control/step_state.h
+)
+
+brigade_library(
+  kernels_value_range
+  HEADERS kernels/value_range.h
+  SOURCES kernels/value_range.cc
+  PUBLIC_LIBRARIES absl::status absl::strings
+)
+
+brigade_library(
+  kernels_step_control_math
+  HEADERS kernels/step_control/step_control_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_list_arguments
+  HEADERS kernels/list_arguments.h
+  SOURCES kernels/list_arguments.cc
+  DEPS device_address_registry device_status_macros device_stream precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
+  kernels_update_types
+  HEADERS kernels/update_types.h
+  DEPS precision_float16
+)
+
+brigade_library(
+  kernels_internal_update_dispatch
+  HEADERS kernels/internal/update_dispatch.h
+  SOURCES kernels/internal/update_dispatch.cc
+  DEPS kernels_list_arguments kernels_update_types precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::strings
+)
+
+brigade_library(
+  kernels_launch_kernel CUDA_ONLY
+  HEADERS kernels/launch_kernel.h
+  CUDA_LIBRARIES CUDA::toolkit
+)
+
+brigade_library(
+  kernels_step_control_cuda CUDA_ONLY
+  HEADERS kernels/step_control/step_control_cuda.h
+  CUDA_SOURCES kernels/step_control/step_control_cuda.cu
+  DEPS kernels_step_control_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_step_control
+  HEADERS kernels/step_control/step_control.h
+  SOURCES kernels/step_control/step_control.cc
+  DEPS kernels_step_control_math device_stream kernels_list_arguments precision_dtype
+    kernels_step_control_step_state kernels_value_range kernels_internal_update_dispatch
+  CUDA_DEPS kernels_step_control_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_simd
+  HEADERS kernels/simd.h
+  SOURCES kernels/simd.cc
+  PRIVATE_LIBRARIES hwy::hwy
+)
+
+brigade_library(
+  kernels_internal_cache_line
+  HEADERS kernels/internal/cache_line.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  kernels_nontemporal_store
+  HEADERS kernels/nontemporal_store.h
+  SOURCES kernels/nontemporal_store.cc
+  DEPS kernels_simd kernels_internal_cache_line precision_host_device
+)
+
+brigade_library(
+  kernels_internal_segments
+  HEADERS kernels/internal/segments.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  kernels_internal_cpu_list
+  HEADERS kernels/internal/cpu_list.h
+  DEPS kernels_internal_segments device_threads_thread_pool kernels_nontemporal_store
+  PUBLIC_LIBRARIES absl::span
+)
+
+brigade_library(
+  kernels_reduce_cpu
+  HEADERS kernels/reduce/reduce_cpu.h
+  SOURCES kernels/reduce/reduce_cpu.cc
+  DEPS kernels_reduce_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
+    kernels_internal_cpu_list precision_dtype
+  PUBLIC_LIBRARIES absl::span
+)
+
+brigade_library(
+  kernels_internal_gpu_tile
+  HEADERS kernels/internal/gpu_tile.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  kernels_reduce_tile
+  HEADERS kernels/reduce/reduce_tile.h
+  DEPS kernels_reduce_math kernels_internal_gpu_tile kernels_internal_segments
+)
+
+brigade_library(
+  kernels_reduce_cuda CUDA_ONLY
+  HEADERS kernels/reduce/reduce_cuda.h
+  CUDA_SOURCES kernels/reduce/reduce_cuda.cu
+  DEPS kernels_reduce_math kernels_reduce_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_reduce
+  HEADERS kernels/reduce/reduce.h
+  SOURCES kernels/reduce/reduce.cc
+  DEPS kernels_reduce_math kernels_reduce_cpu device_stream kernels_list_arguments precision_dtype
+  CUDA_DEPS kernels_reduce_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_cast_math
+  HEADERS kernels/cast/cast_math.h
+  DEPS precision_host_device precision_rounding precision_float16
+)
+
+brigade_library(
+  kernels_cast_cpu
+  HEADERS kernels/cast/cast_cpu.h
+  SOURCES kernels/cast/cast_cpu.cc
+  DEPS kernels_cast_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
+    kernels_internal_cpu_list kernels_internal_cache_line
+  PUBLIC_LIBRARIES absl::span
+)
+
+brigade_library(
+  kernels_internal_enqueue_list
+  HEADERS kernels/internal/enqueue_list.h
+  DEPS kernels_internal_cpu_list device_stream
+  CUDA_DEPS device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  CUDA_LIBRARIES CUDA::toolkit
+)
+
+brigade_library(
+  kernels_cast_tile
+  HEADERS kernels/cast/cast_tile.h
+  DEPS kernels_cast_math kernels_internal_gpu_tile kernels_internal_segments
+)
+
+brigade_library(
+  kernels_cast_cuda CUDA_ONLY
+  HEADERS kernels/cast/cast_cuda.h
+  CUDA_SOURCES kernels/cast/cast_cuda.cu
+  DEPS kernels_cast_math kernels_cast_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_cast
+  HEADERS kernels/cast/cast.h kernels/cast/cast_list.h
+  SOURCES kernels/cast/cast.cc
+  DEPS kernels_cast_math kernels_cast_cpu device_stream kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_cast_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_weight_decay
+  HEADERS kernels/weight_decay.h
+)
+
+brigade_library(
+  kernels_adam_math
+  HEADERS kernels/adam/adam_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_internal_update_cpu
+  HEADERS kernels/internal/update_cpu.h
+  DEPS kernels_internal_cache_line kernels_internal_cpu_list device_threads_thread_pool kernels_simd
+    kernels_update_types
+  PUBLIC_LIBRARIES absl::span
+)
+
+brigade_library(
+  kernels_internal_update_tile
+  HEADERS kernels/internal/update_tile.h
+  DEPS kernels_internal_gpu_tile kernels_internal_segments kernels_update_types
+    precision_host_device
+)
+
+brigade_library(
+  kernels_adam_cuda CUDA_ONLY
+  HEADERS kernels/adam/adam_cuda.h
+  CUDA_SOURCES kernels/adam/adam_cuda.cu
+  DEPS kernels_adam_math kernels_launch_kernel kernels_internal_update_tile
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_adam
+  HEADERS kernels/adam/adam.h
+  SOURCES kernels/adam/adam.cc
+  DEPS kernels_adam_math device_stream kernels_list_arguments precision_dtype kernels_value_range
+    kernels_weight_decay kernels_internal_enqueue_list kernels_internal_update_cpu
+    kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_adam_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
+  kernels_sgd_math
+  HEADERS kernels/sgd/sgd_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_sgd_cuda CUDA_ONLY
+  HEADERS kernels/sgd/sgd_cuda.h
+  CUDA_SOURCES kernels/sgd/sgd_cuda.cu
+  DEPS kernels_sgd_math kernels_launch_kernel kernels_internal_update_tile
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_sgd
+  HEADERS kernels/sgd/sgd.h
+  SOURCES kernels/sgd/sgd.cc
+  DEPS kernels_sgd_math device_stream kernels_list_arguments precision_dtype kernels_value_range
+    kernels_weight_decay kernels_internal_enqueue_list kernels_internal_update_cpu
+    kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_sgd_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_grad_check_math
+  HEADERS kernels/grad_check/grad_check_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_grad_check_cpu
+  HEADERS kernels/grad_check/grad_check_cpu.h
+  SOURCES kernels/grad_check/grad_check_cpu.cc
+  DEPS kernels_grad_check_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
+    kernels_internal_cpu_list precision_float16
+  PUBLIC_LIBRARIES absl::span
+  PRIVATE_LIBRARIES hwy::hwy
+)
+
+brigade_library(
+  kernels_grad_check_tile
+  HEADERS kernels/grad_check/grad_check_tile.h
+  DEPS kernels_grad_check_math kernels_internal_gpu_tile kernels_internal_segments precision_float16
+)
+
+brigade_library(
+  kernels_grad_check_cuda CUDA_ONLY
+  HEADERS kernels/grad_check/grad_check_cuda.h
+  CUDA_SOURCES kernels/grad_check/grad_check_cuda.cu
+  DEPS kernels_grad_check_math kernels_grad_check_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_grad_check
+  HEADERS kernels/grad_check/grad_check.h
+  SOURCES kernels/grad_check/grad_check.cc
+  DEPS kernels_grad_check_math kernels_grad_check_cpu device_stream kernels_list_arguments
+    precision_dtype kernels_internal_enqueue_list kernels_step_control_step_state
+  CUDA_DEPS kernels_grad_check_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_amax_math
+  HEADERS kernels/amax/amax_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_amax_cpu
+  HEADERS kernels/amax/amax_cpu.h
+  SOURCES kernels/amax/amax_cpu.cc
+  DEPS kernels_amax_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
+    kernels_internal_cpu_list precision_float16
+)
+
+brigade_library(
+  kernels_amax_tile
+  HEADERS kernels/amax/amax_tile.h
+  DEPS kernels_amax_math kernels_internal_gpu_tile kernels_internal_segments precision_float16
+)
+
+brigade_library(
+  kernels_amax_cuda CUDA_ONLY
+  HEADERS kernels/amax/amax_cuda.h
+  CUDA_SOURCES kernels/amax/amax_cuda.cu
+  DEPS kernels_amax_math kernels_amax_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_amax
+  HEADERS kernels/amax/amax.h
+  SOURCES kernels/amax/amax.cc
+  DEPS kernels_amax_math kernels_amax_cpu device_stream kernels_list_arguments precision_dtype
+  CUDA_DEPS kernels_amax_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_fill_math
+  HEADERS kernels/fill/fill_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_fill_cpu
+  HEADERS kernels/fill/fill_cpu.h
+  SOURCES kernels/fill/fill_cpu.cc
+  DEPS kernels_fill_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
+    kernels_internal_cpu_list
+  PUBLIC_LIBRARIES absl::span
+)
+
+brigade_library(
+  kernels_fill_tile
+  HEADERS kernels/fill/fill_tile.h
+  DEPS kernels_fill_math kernels_internal_gpu_tile kernels_internal_segments
+)
+
+brigade_library(
+  kernels_fill_cuda CUDA_ONLY
+  HEADERS kernels/fill/fill_cuda.h
+  CUDA_SOURCES kernels/fill/fill_cuda.cu
+  DEPS kernels_fill_math kernels_fill_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_fill
+  HEADERS kernels/fill/fill.h
+  SOURCES kernels/fill/fill.cc
+  DEPS kernels_fill_math kernels_fill_cpu device_stream kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_fill_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_flatten
+  HEADERS kernels/flatten/flatten.h
+  SOURCES kernels/flatten/flatten.cc
+  DEPS device_stream kernels_list_arguments precision_dtype kernels_cast
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)

@@ -1,0 +1,70 @@
+# Written by tools/generate_cmake from the BUILD files; CI compares.
+
+brigade_library(
+  optim_loss_scaler
+  HEADERS optim/loss_scaler.h
+  SOURCES optim/loss_scaler.cc
+  DEPS device_status_macros kernels_value_range kernels_step_control
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  optim_schedule
+  HEADERS optim/schedule.h
+  SOURCES optim/schedule.cc
+  DEPS device_status_macros kernels_value_range
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  optim_parameter_group
+  HEADERS optim/parameter_group.h
+  SOURCES optim/parameter_group.cc
+  DEPS optim_schedule device_status_macros kernels_value_range kernels_step_control_math
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  optim_step_controller
+  HEADERS optim/step_controller.h
+  SOURCES optim/step_controller.cc
+  DEPS optim_loss_scaler optim_parameter_group optim_schedule device_buffer device_context
+    device_event device_status_macros device_stream kernels_value_range kernels_cast
+    kernels_step_control kernels_step_control_step_state precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  optim_fused_update
+  HEADERS optim/fused_update.h
+  SOURCES optim/fused_update.cc
+  DEPS optim_parameter_group optim_step_controller device_stream kernels_weight_decay kernels_adam
+    kernels_sgd precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+)
+
+brigade_library(
+  optim_step_executor
+  HEADERS optim/step_executor.h
+  SOURCES optim/step_executor.cc
+  DEPS optim_fused_update optim_parameter_group optim_step_controller device_buffer device_context
+    device_status_macros device_stream kernels_grad_check kernels_grad_check_math
+    kernels_step_control_step_state precision_dtype
+  PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
+)
+
+brigade_library(
+  optim_mixed_precision_optimizer
+  HEADERS optim/mixed_precision_optimizer.h
+  SOURCES optim/mixed_precision_optimizer.cc
+  DEPS optim_fused_update optim_loss_scaler optim_parameter_group optim_step_controller
+    optim_step_executor device_buffer device_context device_status_macros device_stream
+    kernels_list_arguments kernels_value_range kernels_cast kernels_cast_math
+    kernels_step_control_step_state precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)

@@ -1,0 +1,212 @@
+# Written by tools/generate_cmake from the BUILD files; CI compares.
+
+brigade_library(
+  zero_offload
+  HEADERS zero/offload.h
+  DEPS device_memory_stats device_file_options
+)
+
+brigade_library(
+  zero_options
+  HEADERS zero/options.h
+  SOURCES zero/options.cc
+  DEPS zero_offload collectives_options device_memory_stats device_status_macros optim_loss_scaler
+    optim_parameter_group precision_dtype
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::algorithm_container absl::strings
+)
+
+brigade_library(
+  zero_plan
+  HEADERS zero/plan/plan.h
+  SOURCES zero/plan/plan.cc
+  DEPS precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::algorithm_container absl::strings
+)
+
+brigade_library(
+  zero_step
+  HEADERS zero/step.h
+  SOURCES zero/step.cc
+  DEPS precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_plan_layout
+  HEADERS zero/plan/layout.h
+  DEPS zero_plan kernels_step_control_step_state optim_step_controller optim_step_executor
+    precision_dtype zero_options
+)
+
+brigade_library(
+  zero_internal_consistency_check
+  HEADERS zero/internal/consistency_check.h
+  SOURCES zero/internal/consistency_check.cc
+  DEPS collectives_agree collectives_communicator device_status_macros
+    kernels_step_control_step_state optim_schedule zero_options zero_plan zero_plan_layout
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::str_format absl::strings
+)
+
+brigade_library(
+  zero_internal_buffer_pool
+  HEADERS zero/internal/buffer_pool.h
+  SOURCES zero/internal/buffer_pool.cc
+  DEPS device_buffer device_context device_event device_status_macros
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_plan_file_layout
+  HEADERS zero/plan/file_layout.h
+  SOURCES zero/plan/file_layout.cc
+  DEPS zero_plan_layout zero_plan device_file_options optim_parameter_group zero_options
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_plan_traffic
+  HEADERS zero/plan/step_collectives.h zero/plan/traffic.h
+  SOURCES zero/plan/step_collectives.cc zero/plan/traffic.cc
+  DEPS zero_plan_layout zero_plan collectives_collective collectives_communicator
+    collectives_algorithms_wire_elements collectives_compressed_reduction device_status_macros
+    kernels_step_control_step_state precision_dtype zero_options
+  PUBLIC_LIBRARIES absl::statusor
+  PRIVATE_LIBRARIES absl::algorithm_container
+)
+
+brigade_library(
+  zero_plan_movement
+  HEADERS zero/plan/movement.h
+  SOURCES zero/plan/movement.cc
+  DEPS zero_plan_file_layout zero_plan_layout zero_plan zero_plan_traffic device_memory_stats
+    precision_dtype zero_options
+  PRIVATE_LIBRARIES absl::str_format
+)
+
+brigade_library(
+  zero_internal_step_streams
+  HEADERS zero/internal/step_streams.h
+  SOURCES zero/internal/step_streams.cc
+  DEPS collectives_collective collectives_communicator collectives_algorithms_wire_elements
+    collectives_engines_registration device_buffer device_context device_event device_status_macros
+    device_stream precision_dtype zero_options zero_plan_movement zero_plan_traffic
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::algorithm_container
+)
+
+brigade_library(
+  zero_internal_gradient_store
+  HEADERS zero/internal/gradient_store.h
+  SOURCES zero/internal/gradient_store.cc
+  DEPS zero_internal_buffer_pool zero_internal_step_streams collectives_collective
+    collectives_compressed_reduction collectives_engines_registration device_buffer device_event
+    device_status_macros kernels_cast kernels_fill kernels_fill_math zero_options zero_step
+    zero_plan zero_plan_layout zero_plan_traffic
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_internal_rank_file
+  HEADERS zero/internal/rank_file.h
+  SOURCES zero/internal/rank_file.cc
+  DEPS zero_internal_step_streams device_buffer device_context device_event device_status_macros
+    device_stream device_file_store device_threads_mutex kernels_step_control_step_state
+    precision_dtype zero_options zero_plan zero_plan_file_layout
+  PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_internal_parameter_store
+  HEADERS zero/internal/parameter_store.h
+  SOURCES zero/internal/parameter_store.cc
+  DEPS zero_internal_buffer_pool zero_internal_rank_file zero_internal_step_streams
+    collectives_engines_registration device_buffer device_event device_status_macros zero_options
+    zero_step zero_plan zero_plan_layout
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_internal_host_lane
+  HEADERS zero/internal/host_lane.h
+  SOURCES zero/internal/host_lane.cc
+  DEPS zero_internal_rank_file zero_internal_step_streams device_buffer device_context device_event
+    device_operation device_status_macros kernels_step_control_step_state optim_fused_update
+    optim_step_controller zero_options zero_plan zero_plan_layout
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_internal_sharded_update
+  HEADERS zero/internal/sharded_update.h
+  SOURCES zero/internal/sharded_update.cc
+  DEPS zero_internal_gradient_store zero_internal_host_lane zero_internal_parameter_store
+    zero_internal_rank_file zero_internal_step_streams device_buffer device_context device_event
+    device_status_macros kernels_cast kernels_step_control_step_state optim_fused_update
+    optim_step_controller optim_step_executor zero_options zero_plan zero_plan_layout
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_internal_state_loan
+  HEADERS zero/internal/state_loan.h
+  SOURCES zero/internal/state_loan.cc
+  DEPS zero_internal_step_streams device_context device_event device_status_macros device_stream
+    device_threads_mutex
+  PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor
+)
+
+brigade_library(
+  zero_internal_state_transfer
+  HEADERS zero/internal/state_transfer.h
+  SOURCES zero/internal/state_transfer.cc
+  DEPS zero_internal_consistency_check zero_internal_parameter_store zero_internal_rank_file
+    zero_internal_sharded_update zero_internal_step_streams collectives_agree device_buffer
+    device_context device_event device_status_macros device_stream kernels_cast
+    kernels_step_control_step_state optim_step_controller zero_options zero_plan zero_plan_layout
+  PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_plan_memory_model_lib
+  HEADERS zero/plan/memory_model.h
+  SOURCES zero/plan/memory_model.cc
+  DEPS zero_plan_file_layout zero_plan_layout zero_plan zero_plan_traffic collectives_communicator
+    collectives_algorithms_workspace collectives_compressed_reduction device_memory_stats
+    device_file_options device_status_macros optim_parameter_group optim_step_controller
+    optim_step_executor zero_options
+  PUBLIC_LIBRARIES absl::statusor
+)
+
+brigade_library(
+  zero_optimizer
+  HEADERS zero/zero_optimizer.h
+  SOURCES zero/zero_optimizer.cc
+  DEPS zero_options zero_step collectives_agree collectives_communicator collectives_host_threads
+    device_context device_event device_memory_stats device_status_macros device_stream
+    kernels_step_control_step_state optim_step_controller precision_dtype
+    zero_internal_consistency_check zero_internal_gradient_store zero_internal_parameter_store
+    zero_internal_rank_file zero_internal_sharded_update zero_internal_state_loan
+    zero_internal_state_transfer zero_internal_step_streams zero_plan zero_plan_memory_model_lib
+    zero_plan_movement zero_plan_traffic
+  PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero_plan_batch_sizes
+  HEADERS zero/plan/batch_sizes.h
+  SOURCES zero/plan/batch_sizes.cc
+  PUBLIC_LIBRARIES absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)

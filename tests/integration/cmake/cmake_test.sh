@@ -1,0 +1,198 @@
+#!/bin/bash
+# cmake_test.sh COMPONENT... [shared] [cuda]
+#
+# Builds the components (or all) with CMake and installs them; then users, who see the installed files
+# alone, build and run a program for each component by find_package and by pkg-config. With `shared`
+# once more with shared libraries; with `cuda` nvcc compiles a kernel as CMake tells it to.
+set -u -o pipefail
+export LC_ALL=C
+unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
+
+work=$TEST_TMPDIR/cmake
+checkout=$work/checkout # another name than brigade: the headers are found all the same
+prefix=$work/prefix
+components=() shared= cuda=
+for argument in "$@"; do
+  case $argument in
+    shared | cuda) declare "$argument=yes" ;;
+    *) components+=("$argument") ;;
+  esac
+done
+
+failures=0
+fail() {
+  printf 'FAILED: %s\n' "$*"
+  failures=$((failures + 1))
+}
+# must COMMAND...: shows the output of a command that fails, and ends the test.
+must() {
+  if ! "$@" >"$work/log" 2>&1; then
+    tail -n 60 "$work/log"
+    printf 'FAILED: %s\n' "$*"
+    exit 1
+  fi
+}
+
+mkdir -p "$work"
+for program in cmake ninja pkg-config; do
+  command -v "$program" >/dev/null || {
+    printf 'there is no %s; tools/setup installs it\n' "$program"
+    exit 1
+  }
+done
+# Links would be installed as links.
+cp -rL "$TEST_SRCDIR/$TEST_WORKSPACE" "$checkout" || exit 1
+here=$checkout/tests/integration/cmake
+
+# What cmake/graph.cmake says of a component, in words.
+graph() { sed -n "/^set(BRIGADE_$1[ )]/,/)/p" "$checkout/cmake/graph.cmake" | tr -d '()\n' | cut -d' ' -f2-; }
+[ "${components[*]}" != all ] || read -ra components < <(graph ALL_COMPONENTS)
+
+# In the order of graph.cmake: the components and what they need.
+closure() {
+  local component wanted=" ${components[*]} "
+  for component in "${components[@]}"; do wanted+="$(graph "NEEDS_$component") "; done
+  for component in $(graph ALL_COMPONENTS); do
+    [[ $wanted != *" $component "* ]] || echo "$component"
+  done
+}
+
+configure() { # FOLDER ARGUMENT...
+  local folder=$1
+  shift
+  must cmake -G Ninja -S "$checkout" -B "$folder" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+    -DBRIGADE_COMPONENTS="$(IFS=';' && echo "${components[*]}")" "$@"
+}
+
+# -O0: the test looks at what is built, not at how fast it is.
+build_and_install() { # ARGUMENT...
+  configure "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "$@"
+  must cmake --build "$work/build"
+  must cmake --install "$work/build" --prefix "$work/first_prefix"
+  # Users take what was installed to wherever they like, and the build is gone.
+  rm -rf "$prefix" "$work/build"
+  mv "$work/first_prefix" "$prefix"
+}
+
+installed_files_are_complete() {
+  local file header
+  grep -rIl "$work" "$prefix" && fail "installed files name a folder of the build"
+  for file in "$prefix/share/doc/brigade/LICENSE" "$prefix/include/brigade/kernels/adam/adam.h" \
+    "$prefix/include/brigade/kernels/internal/cpu_list.h"; do
+    [ -f "$file" ] || fail "no $file"
+  done
+  # All but those for CUDA, which stand behind #if.
+  while read -r header; do
+    case $header in
+      *cuda* | kernels/launch_kernel.h) ;;
+      *) [ -f "$prefix/include/brigade/$header" ] || fail "$header is included and not installed" ;;
+    esac
+  done < <(grep -rhoP '^#include "brigade/\K[^"]+' "$prefix/include" | sort -u)
+}
+
+# consumer COMPONENT ARGUMENT...: configures a user who asks for it; the output is in $work/log.
+consumer() {
+  local component=$1
+  shift
+  rm -rf "$work/consumer"
+  cmake -G Ninja -S "$here/consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCOMPONENT="$component" "$@" >"$work/log" 2>&1
+}
+
+users_find_components() {
+  local component
+  for component in $(closure); do
+    must consumer "$component"
+    must cmake --build "$work/consumer"
+    must "$work/consumer/consumer"
+    printf '%s by find_package: %s\n' "$component" "$(<"$work/log")"
+  done
+}
+
+users_find_pkg_config() {
+  local component flags
+  for component in $(closure); do
+    flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib/x86_64-linux-gnu/pkgconfig \
+      pkg-config --cflags --libs "brigade-$component") || {
+      fail "pkg-config does not find brigade-$component"
+      continue
+    }
+    # shellcheck disable=SC2086 # flags are words
+    must g++ -std=c++20 "$here/consumer/$component.cc" -o "$work/program" $flags
+    LD_LIBRARY_PATH=$prefix/lib must "$work/program"
+    printf '%s by pkg-config: %s\n' "$component" "$(<"$work/log")"
+  done
+}
+
+# refused TEXT COMPONENT ARGUMENT...: what cmake says to a user, in one line.
+refused() {
+  local text=$1 said
+  shift
+  if consumer "$@"; then
+    fail "find_package does not refuse: $*"
+    return
+  fi
+  said=$(tr -s ' \n' ' ' <"$work/log")
+  [[ $said == *"$text"* ]] || {
+    fail "refused without '$text': $*"
+    cat "$work/log"
+  }
+}
+
+missing_ones_are_refused() {
+  refused "there is no component 'kernel'" kernel
+  sed -i 's/Brigade 0.1 REQUIRED/Brigade 0.2 REQUIRED/' "$here/consumer/CMakeLists.txt"
+  refused 'compatible with requested version "0.2"' kernels
+  sed -i 's/Brigade 0.2 REQUIRED/Brigade 0.1 REQUIRED/' "$here/consumer/CMakeLists.txt"
+  refused "component 'kernels' needs Highway" kernels -DCMAKE_DISABLE_FIND_PACKAGE_hwy=ON
+  consumer device -DCMAKE_DISABLE_FIND_PACKAGE_hwy=ON || fail "device needs Highway"
+  if ! [[ " $(closure | tr '\n' ' ')" == *" optim "* ]]; then
+    refused "it was installed without component 'optim'" optim
+  fi
+  if cmake -G Ninja -S "$checkout" -B "$work/refused" -DBRIGADE_COMPONENTS="kernels;kernel" \
+    >"$work/log" 2>&1 || ! grep -q "no component 'kernel'" "$work/log"; then
+    fail "a build of a component that does not exist is not refused"
+  fi
+}
+
+# has FILE TEXT...: of all commands that compile FILE.
+has() {
+  local file=$1 command text
+  shift
+  command=$(grep -F "$file" "$work/release/compile_commands.json" | grep '"command"')
+  [ -n "$command" ] || fail "nothing compiles $file"
+  for text in "$@"; do
+    [[ $command == *" $text "* ]] || fail "$file is compiled without $text: $command"
+  done
+}
+
+flags_are_those_of_bazel() {
+  configure "$work/release" "$@"
+  has kernels/adam/adam.cc -std=c++20 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math \
+    -fPIC
+  if grep -o '"command".* -W[a-z][^ ]*' "$work/release/compile_commands.json"; then
+    fail "warnings are forced on users"
+  fi
+}
+
+nvcc_compiles_a_kernel() {
+  flags_are_those_of_bazel -DBRIGADE_CUDA=ON
+  has kernels/adam/adam_cuda.cu --fmad=false -std=c++20 -O3 -DBRIGADE_CUDA=1
+  must cmake --build "$work/release" --target brigade_kernels_adam_cuda
+}
+
+mv "$checkout/tests/integration/outside_workspace/main.cc" "$here/consumer/kernels.cc"
+build_and_install
+installed_files_are_complete
+users_find_components
+users_find_pkg_config
+missing_ones_are_refused
+flags_are_those_of_bazel
+[ -z "$cuda" ] || nvcc_compiles_a_kernel
+if [ "$shared" ]; then
+  build_and_install -DBUILD_SHARED_LIBS=ON
+  users_find_components
+  users_find_pkg_config
+fi
+
+[ $failures -eq 0 ] || exit 1
