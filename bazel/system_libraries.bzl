@@ -38,10 +38,11 @@ _ABSL_TARGETS = {
 
 # Of programs alone: from the registry they would double what a library has to compile.
 _ABSL_FLAGS_TARGETS = {
+    "absl/flags/commandlineflag.h": "absl/flags:commandlineflag",
     "absl/flags/flag.h": "absl/flags:flag",
     "absl/flags/parse.h": "absl/flags:parse",
+    "absl/flags/reflection.h": "absl/flags:reflection",
     "absl/flags/usage.h": "absl/flags:usage",
-    "absl/flags/usage_config.h": "absl/flags:config",
 }
 
 def _values(dictionary):
