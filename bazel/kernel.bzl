@@ -1,6 +1,7 @@
 """The targets of one operation's folder in kernels/, by the names of its files."""
 
-load("//bazel:cc.bzl", "brigade_cc_library")
+load("@local_cuda//:defs.bzl", "REQUIRES_CUDA")
+load("//bazel:cc.bzl", "brigade_cc_binary", "brigade_cc_library")
 load("//bazel:cuda.bzl", "cuda_library")
 
 _TESTS = ["//tests/kernels:__subpackages__"]
@@ -13,17 +14,23 @@ def brigade_kernel(
         cpu_deps = [],
         tile_deps = [],
         launcher_deps = [],
-        cpu_visibility = _TESTS):
+        pool_deps = [],
+        parameters_deps = [],
+        example_deps = []):
     """An operation: the public call and, of the others, those whose files exist.
 
     | target        | files                | for                    |
     | ------------- | -------------------- | ---------------------- |
     | <name>        | <name>.h, .cc        | everybody              |
     | <name>_math   | <name>_math.h        | everybody              |
-    | <name>_cpu    | <name>_cpu.h, .cc    | cpu_visibility         |
+    | <name>_parameters | <name>_parameters.h | everybody          |
+    | <name>_cpu    | <name>_cpu.h, .cc    | everybody              |
+    | <name>_pool   | <name>_pool.h, .cc   | everybody              |
     | <name>_tile   | <name>_tile.h        | tests                  |
     | <name>_cuda   | <name>_cuda.h, .cu   | everybody              |
-    | sources       | all headers and .cu  | the test of vendoring  |
+    | example_cpu   | example_cpu.cc       | reading, and a test    |
+    | example_cuda  | example_cuda.cc      | reading, and a test    |
+    | sources       | all of them          | tests                  |
 
     Each depends on those that it is made of, and on what nearly all of its kind need.
 
@@ -35,16 +42,22 @@ def brigade_kernel(
       cpu_deps: what <name>_cpu needs besides.
       tile_deps: what <name>_tile needs besides.
       launcher_deps: what <name>_cuda needs besides.
-      cpu_visibility: of <name>_cpu.
+      pool_deps: what <name>_pool needs besides.
+      parameters_deps: what <name>_parameters needs besides.
+      example_deps: what the examples need besides.
     """
     public = ["//visibility:public"]
     files = native.glob([name + "*"])
     has_math = name + "_math.h" in files
-    has_cpu = name + "_cpu.cc" in files
+    has_cpu = name + "_cpu.h" in files
+    has_pool = name + "_pool.h" in files
+    has_parameters = name + "_parameters.h" in files
     has_tile = name + "_tile.h" in files
     has_cuda = name + "_cuda.cu" in files
     math = [":" + name + "_math"] if has_math else []
     cpu = [":" + name + "_cpu"] if has_cpu else []
+    pool = [":" + name + "_pool"] if has_pool else []
+    parameters = [":" + name + "_parameters"] if has_parameters else []
     tile = [":" + name + "_tile"] if has_tile else []
 
     brigade_cc_library(
@@ -53,8 +66,11 @@ def brigade_kernel(
         hdrs = [name + ".h"] + hdrs,
         cuda_deps = [":" + name + "_cuda", "//device/cuda:cuda_status"] if has_cuda else [],
         visibility = public,
-        deps = math + cpu + [
+        deps = math + parameters + cpu + pool + [
             "//device:stream",
+            "//device/threads:thread_pool",
+            "//kernels:nontemporal_store",
+            "//kernels/internal:cpu_list",
             "//kernels:list_arguments",
             "//precision:dtype",
             "@system//:absl",
@@ -73,16 +89,33 @@ def brigade_kernel(
     if has_cpu:
         brigade_cc_library(
             name = name + "_cpu",
-            srcs = [name + "_cpu.cc"],
+            srcs = native.glob([name + "_cpu.cc"]),
             hdrs = [name + "_cpu.h"],
-            visibility = cpu_visibility,
+            visibility = public,
             deps = math + [
-                "//device/threads:thread_pool",
                 "//kernels:nontemporal_store",
                 "//kernels:simd",
+            ] + cpu_deps,
+        )
+    if has_pool:
+        brigade_cc_library(
+            name = name + "_pool",
+            srcs = native.glob([name + "_pool.cc"]),
+            hdrs = [name + "_pool.h"],
+            visibility = public,
+            deps = math + cpu + [
+                "//device/threads:thread_pool",
+                "//kernels:nontemporal_store",
                 "//kernels/internal:cpu_list",
                 "@system//:absl",
-            ] + cpu_deps,
+            ] + pool_deps,
+        )
+    if has_parameters:
+        brigade_cc_library(
+            name = name + "_parameters",
+            hdrs = [name + "_parameters.h"],
+            visibility = public,
+            deps = math + ["//kernels:weight_decay"] + parameters_deps,
         )
     if has_tile:
         brigade_cc_library(
@@ -102,8 +135,21 @@ def brigade_kernel(
             visibility = public,
             deps = math + tile + ["//kernels:launch_kernel"] + launcher_deps,
         )
+    for processor, needs in [("cpu", cpu), ("cuda", [":" + name + "_cuda"])]:
+        source = "example_%s.cc" % processor
+        if not native.glob([source]):
+            continue
+        brigade_cc_binary(
+            name = "example_" + processor,
+            testonly = True,
+            srcs = [source],
+            target_compatible_with = REQUIRES_CUDA if processor == "cuda" else [],
+            visibility = _TESTS,
+            deps = math + parameters + needs + example_deps,
+        )
+    native.exports_files(native.glob(["example_*.cc"]), visibility = _TESTS)
     native.filegroup(
         name = "sources",
-        srcs = native.glob(["*.cu", "*.h"]),
-        visibility = ["//tests/kernels/vendoring:__pkg__"],
+        srcs = native.glob(["*.cc", "*.cu", "*.h"]),
+        visibility = _TESTS,
     )

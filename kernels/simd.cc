@@ -3,30 +3,44 @@
 #include <algorithm>
 #include <atomic>
 
-#include "hwy/targets.h"
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
 
 namespace brigade::kernels {
 namespace {
 
-// Highway's own kernels and RunSimd follow the same choice, and Highway knows best what a processor
-// and its operating system support.
-int64_t HighwayTargets(SimdTarget target) {
-  const int64_t avx512 = HWY_AVX3 | HWY_AVX3_DL;
-  switch (target) {
-    case SimdTarget::kAvx512:
-      return avx512 | HWY_AVX2 | HWY_SCALAR;
-    case SimdTarget::kAvx2:
-      return HWY_AVX2 | HWY_SCALAR;
-    case SimdTarget::kBaseline:
-      break;
-  }
-  return HWY_SCALAR;
+#ifdef __x86_64__
+// What x86-64-v3 has beside what the compilers' __builtin_cpu_supports knows by name, in clang 14
+// as well. Instructions on ordinary registers, or on vectors that AVX2 has: the operating system
+// need not agree.
+bool HasRestOfV3() {
+  unsigned a, b, c, d;
+  constexpr unsigned kMovbe = 1u << 22, kF16c = 1u << 29, kLzcnt = 1u << 5;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kMovbe) == 0 || (c & kF16c) == 0) return false;
+  return __get_cpuid(0x80000001u, &a, &b, &c, &d) != 0 && (c & kLzcnt) != 0;
 }
+#endif
 
 SimdTarget Detect() {
-  const int64_t supported = hwy::SupportedTargets();
-  if ((supported & (HWY_AVX3 | HWY_AVX3_DL)) != 0) return SimdTarget::kAvx512;
-  if ((supported & HWY_AVX2) != 0) return SimdTarget::kAvx2;
+#ifdef __x86_64__
+  // These ask for the operating system's support, too.
+  __builtin_cpu_init();
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                  __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") && HasRestOfV3();
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  if (v4) return SimdTarget::kAvx512;
+  if (v3) return SimdTarget::kAvx2;
+#endif
+#ifdef __aarch64__
+  constexpr unsigned long kSve = 1ul << 22;  // HWCAP_SVE of the kernel's asm/hwcap.h
+  if ((getauxval(AT_HWCAP) & kSve) != 0) return SimdTarget::kSve;
+#endif
   return SimdTarget::kBaseline;
 }
 
@@ -46,14 +60,13 @@ SimdTarget CurrentSimdTarget() { return Current().load(std::memory_order_relaxed
 
 void SetSimdTarget(SimdTarget target) {
   target = std::min(target, BestSimdTarget());
+  // Of another processor.
+  if (target == SimdTarget::kSve && BestSimdTarget() > target) target = SimdTarget::kBaseline;
   Current().store(target, std::memory_order_relaxed);
-  // 0 lifts Highway's restriction; elsewhere than on x86-64 there is nothing to restrict.
-  hwy::SetSupportedTargetsForTest(target == BestSimdTarget() ? 0 : HighwayTargets(target));
 }
 
 bool SimdMultipliesBFloat16() {
 #ifdef __x86_64__
-  // Highway's targets do not tell.
   static const bool supported = __builtin_cpu_supports("avx512bf16");
   return supported && CurrentSimdTarget() == SimdTarget::kAvx512;
 #else

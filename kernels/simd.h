@@ -12,9 +12,17 @@ namespace brigade::kernels {
 
 #define BRIGADE_SIMD_BODY __attribute__((always_inline))
 
-// In ascending order of capability. On processors other than x86-64 all mean the compiler's
-// baseline.
-enum class SimdTarget { kBaseline, kAvx2, kAvx512 };
+// Stands before a loop whose iterations do not depend on each other, for the vectoriser, which
+// cannot know that its arrays do not overlap.
+#ifdef __clang__
+#define BRIGADE_SIMD_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define BRIGADE_SIMD_LOOP _Pragma("GCC ivdep")
+#endif
+
+// In ascending order of capability. kBaseline is what the compiler takes every processor to have:
+// SSE2 on x86-64, NEON on 64-bit Arm, which may have kSve as well. The others are x86-64's.
+enum class SimdTarget { kBaseline, kSve, kAvx2, kAvx512 };
 
 // The best target of this processor, or the one set by SetSimdTarget.
 SimdTarget CurrentSimdTarget();
@@ -43,12 +51,32 @@ __attribute__((noinline, target("arch=x86-64-v3"))) void RunAvx2(const Body& bod
   body();
 }
 
-// GCC prefers 256-bit vectors for this architecture level; the kernels are written for whole lines.
+// Compilers prefer 256-bit vectors for x86-64-v4; the kernels are written for whole lines. g++ has
+// an option for that; clang prefers whole lines where the same instructions are named one by one.
+#ifdef __clang__
+#define BRIGADE_TARGET_AVX512 \
+  "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi,bmi2,f16c,fma,lzcnt,movbe"
+#else
+#define BRIGADE_TARGET_AVX512 "arch=x86-64-v4,prefer-vector-width=512"
+#endif
 template <typename Body>
-__attribute__((noinline, target("arch=x86-64-v4,prefer-vector-width=512"))) void RunAvx512(
-    const Body& body) {
+__attribute__((noinline, target(BRIGADE_TARGET_AVX512))) void RunAvx512(const Body& body) {
   body();
 }
+#undef BRIGADE_TARGET_AVX512
+#endif
+
+#ifdef __aarch64__
+#ifdef __clang__
+#define BRIGADE_TARGET_SVE "sve"
+#else
+#define BRIGADE_TARGET_SVE "+sve"
+#endif
+template <typename Body>
+__attribute__((noinline, target(BRIGADE_TARGET_SVE))) void RunSve(const Body& body) {
+  body();
+}
+#undef BRIGADE_TARGET_SVE
 #endif
 
 }  // namespace simd_internal
@@ -70,8 +98,14 @@ void RunSimdWithTag(const Body& body) {
     case SimdTarget::kAvx2:
       return simd_internal::RunAvx2([&]()
                                         BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kAvx2>()); });
+    case SimdTarget::kSve:
     case SimdTarget::kBaseline:
       break;
+  }
+#endif
+#ifdef __aarch64__
+  if (CurrentSimdTarget() == SimdTarget::kSve) {
+    return simd_internal::RunSve([&]() BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kSve>()); });
   }
 #endif
   simd_internal::RunBaseline([&]() BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kBaseline>()); });

@@ -1,6 +1,10 @@
 #ifndef BRIGADE_PRECISION_HOST_DEVICE_H_
 #define BRIGADE_PRECISION_HOST_DEVICE_H_
 
+#if __cplusplus < 201703L
+#error "this code needs C++17: compile with -std=c++17 or newer"
+#endif
+
 // Marks a function that nvcc compiles for the GPU as well; nothing under a host compiler.
 #ifdef __CUDACC__
 #define BRIGADE_HOST_DEVICE __host__ __device__

@@ -91,6 +91,9 @@ class Graph:
             raise Error(f"{label} is no library of the build graph")
         return self._libraries[label]
 
+    def __contains__(self, label):
+        return canonical(label) in self._libraries
+
     def closure(self, labels, cuda=True):
         """{label: Library} of the labels and all that they need, what is needed first.
 
@@ -154,13 +157,19 @@ def read(workspace=None, folders=None):
             # Bazel leaves folders behind that only it may write to.
             subprocess.run(["chmod", "-R", "u+w", temporary], check=False)
     for label, library in with_cuda.items():
-        _mark_cuda(library, without[label])
+        _mark_cuda(library, without.get(label))
     return Graph(with_cuda)
 
 
+def parse(text):
+    """The graph in one answer of Bazel's, for those who cannot ask: a genquery's, with the options
+    of _query. What needs a toolkit is then there like the rest, or missing."""
+    return Graph(_libraries(text))
+
+
 def _mark_cuda(library, without):
-    """`without` is the same library of a build without a toolkit."""
-    library.cuda_only = without.cuda_only
+    """`without` is the same library of a build without a toolkit; None where nothing needs it."""
+    library.cuda_only = without is None or without.cuda_only
     if library.cuda_only:
         return
     for plain, cuda in (("deps", "cuda_deps"), ("external", "cuda_external")):

@@ -93,7 +93,7 @@ Work TransferCeiling(const Source* source, Target* target, int64_t size) {
     kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
       const float zero = opaque_zero;
       const auto transfer = [&](const Source* from, Target* to, int64_t count) BRIGADE_SIMD_BODY {
-#pragma GCC ivdep
+        BRIGADE_SIMD_LOOP
         for (int64_t i = 0; i < count; ++i) to[i] = Narrow<Target>(Widen(from[i]) + zero);
       };
       if constexpr (kNontemporal) {
@@ -131,7 +131,7 @@ Work UpdateCeiling(std::array<float*, kState> state, const Grad* grad, Copy* cop
       float* const a = state[0];
       [[maybe_unused]] float* const b = state[kState > 1 ? 1 : 0];
       [[maybe_unused]] float* const c = state[kState > 2 ? 2 : 0];
-#pragma GCC ivdep
+      BRIGADE_SIMD_LOOP
       for (int64_t i = begin; i < end; ++i) {
         const float nothing = Widen(grad[i]) * zero;
         const float updated = a[i] + nothing;

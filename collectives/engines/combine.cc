@@ -1,9 +1,9 @@
 #include "brigade/collectives/engines/combine.h"
 
 #include "brigade/kernels/cast/cast.h"
-#include "brigade/kernels/cast/cast_cpu.h"
+#include "brigade/kernels/cast/cast_pool.h"
 #include "brigade/kernels/reduce/reduce.h"
-#include "brigade/kernels/reduce/reduce_cpu.h"
+#include "brigade/kernels/reduce/reduce_pool.h"
 
 namespace brigade::collectives {
 

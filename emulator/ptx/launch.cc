@@ -75,6 +75,8 @@ absl::string_view Name(FindingKind kind) {
       return "lane mask";
     case FindingKind::kDivisionByZero:
       return "division by zero";
+    case FindingKind::kTrap:
+      return "trap";
     case FindingKind::kEndless:
       return "endless";
   }

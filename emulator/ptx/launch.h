@@ -34,6 +34,8 @@ enum class FindingKind : uint8_t {
   // A mask without the lane itself, or with lanes that have left.
   kLaneMask,
   kDivisionByZero,
+  // The kernel's own instruction to end with an error.
+  kTrap,
   // More instructions than LaunchOptions::most_instructions.
   kEndless,
 };

@@ -626,6 +626,8 @@ struct Decoder {
     } else if (base == "ret" || base == "exit") {
       parts.Take("uni");
       it().control = Control::kExit;
+    } else if (base == "trap") {
+      Is(Trap, {});
     } else if (base == "bar" && parts.Take("warp") && parts.Take("sync")) {
       WaitsForLanes(PassWarpBarrier, {kSource}, 0);
       it().is_memory_barrier = true;

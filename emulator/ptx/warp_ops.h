@@ -4,6 +4,7 @@
 // Handlers of what lanes of a warp do together: shuffles, votes and barriers.
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -102,6 +103,12 @@ inline void Fence(Warp& warp, const Instruction&) { warp.Fence(); }
 
 // What only time or other observers would tell: prefetches, sleep, fences of a block.
 inline void DoNothing(Warp&, const Instruction&) {}
+
+inline void Trap(Warp& warp, const Instruction& it) {
+  warp.block().Report(FindingKind::kTrap, warp, std::countr_zero(warp.active()), it,
+                      "the launch is ended");
+  warp.block().StopLaunch();
+}
 
 enum class VoteMode : uint8_t { kAll, kAny, kUni };
 

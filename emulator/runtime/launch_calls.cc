@@ -25,6 +25,7 @@ cudaError_t ErrorOf(FindingKind kind) {
     case FindingKind::kEndless:
       return cudaErrorLaunchTimeout;
     case FindingKind::kBarrier:
+    case FindingKind::kTrap:
       return cudaErrorLaunchFailure;
     default:
       return cudaSuccess;

@@ -1,5 +1,6 @@
 #include "brigade/kernels/adam/adam.h"
 
+#include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/internal/enqueue_list.h"
 #include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
@@ -32,20 +33,8 @@ absl::Status CheckOptions(const AdamOptions& options) {
 }  // namespace
 
 AdamParameters MakeAdamParameters(const AdamOptions& options) {
-  AdamParameters parameters;
-  parameters.state = options.state;
-  parameters.group_steps = options.group_steps;
-  parameters.decoupled = options.weight_decay_mode == WeightDecayMode::kDecoupled;
-  for (size_t i = 0; i < options.groups.size(); ++i) {
-    const AdamGroup& group = options.groups[i];
-    parameters.groups[i] = {.beta1 = static_cast<float>(group.beta1),
-                            .one_minus_beta1 = static_cast<float>(1.0 - group.beta1),
-                            .beta2 = static_cast<float>(group.beta2),
-                            .one_minus_beta2 = static_cast<float>(1.0 - group.beta2),
-                            .eps = static_cast<float>(group.eps),
-                            .weight_decay = static_cast<float>(group.weight_decay)};
-  }
-  return parameters;
+  return MakeAdamParameters(options.groups.data(), static_cast<int64_t>(options.groups.size()),
+                            options.weight_decay_mode, options.state, options.group_steps);
 }
 
 absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
@@ -79,7 +68,7 @@ absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& opt
     status = EnqueueList(
         operation, segments, kCpuTile, stream,
         [parameters](auto plan, auto& pool) {
-          UpdateCpu<AdamPolicy, Grad, Copy>(plan, parameters, pool);
+          return UpdateCpu<AdamPolicy>("adam", plan, parameters, pool, AdamRange<Grad, Copy>);
         },
         [&](auto cuda_stream) {
           return LaunchAdam<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);

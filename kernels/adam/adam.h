@@ -7,23 +7,12 @@
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/adam/adam_math.h"
+#include "brigade/kernels/adam/adam_parameters.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/kernels/weight_decay.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {
-
-// Hyper-parameters of one parameter group.
-struct AdamGroup {
-  // In [0, 1).
-  double beta1 = 0.9;
-  // In [0, 1).
-  double beta2 = 0.999;
-  // Greater than 0, also as a float.
-  double eps = 1e-8;
-  // At least 0.
-  double weight_decay = 0.0;
-};
 
 struct AdamOptions {
   // float32, float16 or bfloat16.
@@ -60,11 +49,15 @@ struct AdamOptions {
 //              null with elements, negative size, group out of range, misaligned address, overlap,
 //              another device's memory, hyper-parameter out of range or NaN, a dtype that is not
 //              supported.
+//              When the work finds that state or group_steps were not filled (zeros), never a step
+//              that silently does nothing: FailedPrecondition on a CPU stream, with nothing
+//              changed; on a GPU the kernel ends with an error of the stream.
 // Source       Kingma and Ba 2015; Loshchilov and Hutter 2019.
 absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
                   device::Stream& stream);
 
-// The options as the raw launcher (adam_cuda.h) takes them; they must be valid.
+// The options as the raw launcher (adam_cuda.h) takes them; they must be valid. The same without
+// Abseil: adam_parameters.h.
 AdamParameters MakeAdamParameters(const AdamOptions& options);
 
 }  // namespace brigade::kernels

@@ -11,8 +11,12 @@
 namespace brigade::kernels {
 
 // Adam on `stream`, without checks of the arguments: what Adam (adam.h) does once it has checked
-// them. One launch for each 460 non-empty segments. `segments` and `parameters` may go when the
-// call returns; everything they point to is device memory.
+// them. One launch for each 435 non-empty segments. `segments` and `parameters` may go when the
+// call returns; everything they point to is device memory. adam_parameters.h fills `parameters`.
+//
+// Errors  cudaErrorInvalidValue, with nothing launched, if the parameters name no step: one of
+//         state and group_steps is null, or both are and step is below 1. The kernel ends with an
+//         error of the stream if what these point to was not filled (StepError, step_state.h).
 template <typename Grad, typename Copy>
 cudaError_t LaunchAdam(const AdamSegment* segments, int64_t count, const AdamParameters& parameters,
                        cudaStream_t stream);

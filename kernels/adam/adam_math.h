@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "brigade/kernels/step_control/one_step.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/host_device.h"
 #include "brigade/precision/rounding.h"
@@ -42,12 +43,18 @@ struct AdamGroupConstants {
   float beta2, one_minus_beta2;
   float eps;
   float weight_decay;
+  // What the step fixes, where its numbers are the host's.
+  GroupStep step;
 };
 
-// All that a call passes beside its segments.
+// All that a call passes beside its segments; adam_parameters.h fills it.
 struct AdamParameters {
+  // Device memory, both; or both are null, and the step is that of the numbers below.
   const StepState* state;
   const GroupStep* group_steps;
+  // Counted from 1; 0 means that nobody filled this.
+  int64_t step;
+  float grad_multiplier;
   bool decoupled;
   AdamGroupConstants groups[kMaxAdamGroups];
 };
@@ -97,18 +104,28 @@ struct AdamPolicy {
   using Parameters = AdamParameters;
   // Segments of 56 bytes, with their first tiles and the groups' constants, fill a launch's
   // arguments.
-  static constexpr int kMaxSegments = 460;
+  static constexpr int kMaxSegments = 435;
   static constexpr int kStates = 2;
+
+  // No real step has 0 here.
+  static BRIGADE_INLINE bool IsFilled(const GroupStep& step) {
+    return step.inv_sqrt_correction != 0.0f;
+  }
 
   static BRIGADE_INLINE float* State(const AdamSegment& s, int k) { return k == 0 ? s.m : s.v; }
 
   static BRIGADE_INLINE AdamCoefficients MakeCoefficients(const AdamParameters& parameters,
                                                           const AdamSegment& s) {
     const AdamGroupConstants& group = parameters.groups[s.group];
-    const GroupStep step = parameters.group_steps[s.group];
+    GroupStep step = group.step;
+    float multiplier = parameters.grad_multiplier;
+    if (parameters.state != nullptr) {
+      step = parameters.group_steps[s.group];
+      multiplier = parameters.state->grad_multiplier;
+    }
     const bool decoupled = parameters.decoupled;
     AdamCoefficients c;
-    c.multiplier = parameters.state->grad_multiplier;
+    c.multiplier = multiplier;
     c.beta1 = group.beta1;
     c.one_minus_beta1 = group.one_minus_beta1;
     c.beta2 = group.beta2;

@@ -1,7 +1,12 @@
 #include "brigade/kernels/amax/amax.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/amax/amax_cpu.h"
+#include "brigade/kernels/internal/cpu_list.h"
+#include "brigade/kernels/internal/segments.h"
 #include "brigade/kernels/list_arguments.h"
 
 #if BRIGADE_CUDA
@@ -10,6 +15,24 @@
 #endif
 
 namespace brigade::kernels {
+namespace {
+
+template <typename T>
+AmaxResult AmaxOnPool(const T* array, int64_t size, const float* scale_pointer,
+                      AmaxWorkspace& workspace, device::ThreadPool& pool) {
+  const float scale = scale_pointer == nullptr ? 1.0f : *scale_pointer;
+  const int64_t share = std::max(kCpuTile, CeilDiv(size, kMaxAmaxParts));
+  pool.ParallelRanges(size, share, [&](int64_t begin, int64_t end) {
+    workspace.parts[begin / share] = AmaxRange(array, scale, begin, end);
+  });
+  int32_t largest = 0;
+  for (int64_t i = 0; i < CeilDiv(size, share); ++i) {
+    largest = LargerBits(largest, workspace.parts[i]);
+  }
+  return AmaxOf(largest);
+}
+
+}  // namespace
 
 absl::Status Amax(const void* array, int64_t size, const AmaxOptions& options,
                   AmaxWorkspace* workspace, AmaxResult* result, device::Stream& stream) {
@@ -42,7 +65,7 @@ absl::Status Amax(const void* array, int64_t size, const AmaxOptions& options,
 #endif
     status = stream.Enqueue(operation,
                             [elements, size, scale = options.scale, workspace, result](auto& pool) {
-                              *result = AmaxCpu<T>(elements, size, scale, *workspace, pool);
+                              *result = AmaxOnPool<T>(elements, size, scale, *workspace, pool);
                               return absl::OkStatus();
                             });
   });

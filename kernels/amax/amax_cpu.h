@@ -3,15 +3,18 @@
 
 #include <cstdint>
 
-#include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/amax/amax_math.h"
 
 namespace brigade::kernels {
 
-// Looks in the calling thread and the pool's. The arguments are valid.
+// The largest absolute value among the elements [begin, end), as bits, in the calling thread: what
+// each thread of Amax (amax.h) does. LargerBits joins the ranges', in any order, and AmaxOf makes
+// the result. Made for the threads that a program has.
+//
+// Ranges  Any cut gives the same bits; an empty range gives 0.
+// Types   Instantiated for float, Half and BFloat16.
 template <typename T>
-AmaxResult AmaxCpu(const T* array, int64_t size, const float* scale, AmaxWorkspace& workspace,
-                   device::ThreadPool& pool);
+int32_t AmaxRange(const T* array, float scale, int64_t begin, int64_t end);
 
 }  // namespace brigade::kernels
 

@@ -1,8 +1,8 @@
 #include "brigade/kernels/cast/cast.h"
 
 #include "absl/strings/str_cat.h"
-#include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/cast/cast_list.h"
+#include "brigade/kernels/cast/cast_pool.h"
 #include "brigade/kernels/internal/enqueue_list.h"
 #include "brigade/kernels/list_arguments.h"
 

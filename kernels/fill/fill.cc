@@ -1,7 +1,6 @@
 #include "brigade/kernels/fill/fill.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/fill/fill_cpu.h"
@@ -17,51 +16,51 @@ namespace {
 
 using precision::DType;
 
-template <typename T>
-FillPattern Repeat(T element) {
-  FillPattern pattern;
-  for (size_t i = 0; i < sizeof(pattern); i += sizeof(element)) {
-    std::memcpy(reinterpret_cast<char*>(&pattern) + i, &element, sizeof(element));
-  }
-  return pattern;
-}
-
 // Whether an integer of `bits` bits represents the value. All bounds are exact in double.
 bool FitsInteger(double value, int bits, bool is_signed) {
   const double limit = std::ldexp(1.0, is_signed ? bits - 1 : bits);
   return value == std::trunc(value) && value >= (is_signed ? -limit : 0.0) && value < limit;
 }
 
-// The pattern of an element, or false if an integer type does not represent the value.
+// The pattern of an element of `dtype`, or false if an integer type does not represent the value.
 bool MakePattern(DType dtype, double value, FillPattern& pattern) {
   const float rounded = static_cast<float>(value);
   switch (dtype) {
     case DType::kFloat32:
-      pattern = Repeat(rounded);
+      pattern = MakeFillPattern(rounded);
       return true;
     case DType::kFloat16:
-      pattern = Repeat(precision::Half(rounded));
+      pattern = MakeFillPattern(precision::Half(rounded));
       return true;
     case DType::kBFloat16:
-      pattern = Repeat(precision::BFloat16(rounded));
+      pattern = MakeFillPattern(precision::BFloat16(rounded));
       return true;
     case DType::kFloat64:
-      pattern = Repeat(value);
+      pattern = MakeFillPattern(value);
       return true;
     case DType::kInt32:
       if (!FitsInteger(value, 32, true)) return false;
-      pattern = Repeat(static_cast<int32_t>(value));
+      pattern = MakeFillPattern(static_cast<int32_t>(value));
       return true;
     case DType::kInt64:
       if (!FitsInteger(value, 64, true)) return false;
-      pattern = Repeat(static_cast<int64_t>(value));
+      pattern = MakeFillPattern(static_cast<int64_t>(value));
       return true;
     case DType::kUint8:
       if (!FitsInteger(value, 8, false)) return false;
-      pattern = Repeat(static_cast<uint8_t>(value));
+      pattern = MakeFillPattern(static_cast<uint8_t>(value));
       return true;
   }
   return false;
+}
+
+void FillList(absl::Span<const PlannedSegment<FillSegment>> plan, const FillPattern& pattern,
+              int64_t element_bytes, device::ThreadPool& pool) {
+  const bool past_caches = CountElements(plan) * element_bytes >= kMinNontemporalBytes;
+  ForEachRange(plan, kCpuTile, pool,
+               [&](const FillSegment& segment, int64_t begin, int64_t end, int64_t) {
+                 FillRange(segment, pattern, element_bytes, past_caches, begin, end);
+               });
 }
 
 }  // namespace
@@ -88,7 +87,7 @@ absl::Status Fill(absl::Span<const FillSegment> segments, DType dtype, double va
   return EnqueueList(
       operation, segments, kCpuTile, stream,
       [pattern, element_bytes](auto plan, auto& pool) {
-        FillCpu(plan, pattern, element_bytes, pool);
+        FillList(plan, pattern, element_bytes, pool);
       },
       [&](auto cuda_stream) {
         return LaunchFill(segments.data(), segments.size(), pattern, element_bytes, cuda_stream);

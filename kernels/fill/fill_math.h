@@ -1,7 +1,9 @@
 #ifndef BRIGADE_KERNELS_FILL_FILL_MATH_H_
 #define BRIGADE_KERNELS_FILL_FILL_MATH_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace brigade::kernels {
 
@@ -18,6 +20,16 @@ struct FillSegment {
 struct alignas(16) FillPattern {
   uint32_t words[4];
 };
+
+// The pattern of an element of 1, 2, 4 or 8 bytes. On the host.
+template <typename T>
+FillPattern MakeFillPattern(T element) {
+  FillPattern pattern;
+  for (size_t i = 0; i < sizeof(pattern); i += sizeof(element)) {
+    std::memcpy(reinterpret_cast<char*>(&pattern) + i, &element, sizeof(element));
+  }
+  return pattern;
+}
 
 }  // namespace brigade::kernels
 

@@ -33,6 +33,17 @@ absl::Status AddList(absl::Span<const GradSegment> segments, absl::Span<double> 
   return arguments.AddOperand("workspace", workspace.data(), tiles);
 }
 
+// The sum of each tile, in the calling thread and the pool's.
+template <typename Grad>
+void SumTilesOnPool(absl::Span<const PlannedSegment<GradSegment>> plan, double* tile_sums,
+                    device::ThreadPool& pool) {
+  ForEachRange(plan, kGradTile, pool,
+               [&](const GradSegment& segment, int64_t begin, int64_t end, int64_t first_tile) {
+                 GradTileSumsRange<Grad>(segment, begin, end,
+                                         tile_sums + first_tile - begin / kGradTile);
+               });
+}
+
 }  // namespace
 
 absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType dtype,
@@ -51,7 +62,7 @@ absl::Status GradCheck(absl::Span<const GradSegment> segments, precision::DType 
     status = EnqueueList(
         operation, segments, kGradTile, stream,
         [workspace = workspace.data(), tiles, stats](auto plan, auto& pool) {
-          GradTileSumsCpu<Grad>(plan, workspace, pool);
+          SumTilesOnPool<Grad>(plan, workspace, pool);
           *stats = GradCheckFinishCpu(workspace, tiles);
         },
         [&](auto cuda_stream) {
@@ -77,7 +88,7 @@ absl::Status GradTileSums(absl::Span<const GradSegment> segments, precision::DTy
     status = EnqueueList(
         operation, segments, kGradTile, stream,
         [tile_sums = tile_sums.data()](auto plan, auto& pool) {
-          GradTileSumsCpu<Grad>(plan, tile_sums, pool);
+          SumTilesOnPool<Grad>(plan, tile_sums, pool);
         },
         [&](auto cuda_stream) {
           return LaunchGradTileSums<Grad>(segments.data(), segments.size(), tile_sums.data(),

@@ -8,16 +8,19 @@
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <type_traits>
 
 #include "brigade/kernels/grad_check/grad_check_math.h"
+#include "brigade/kernels/simd.h"
 #include "brigade/precision/float16.h"
 
 // Highway 1.0.3 widens the infinity of float16 to 65536 where the processor has no instruction for
-// it: its targets below AVX2 stay out, and the scalar one converts as float16.h does.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+// it: its targets below AVX2 stay out, and the scalar one converts as float16.h does. AVX3_DL has
+// nothing for these loops that AVX3 lacks. The vectors of SVE have no size that the compiler knows,
+// so there are no arrays of them: Arm has NEON here.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/grad_check/grad_check_cpu.cc"
@@ -87,7 +90,7 @@ HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kV
 // length of a memcpy costs a list of small tensors 4 % of its speed.
 template <typename Grad>
 HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad* HWY_RESTRICT to) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3
   using Bits = std::conditional_t<sizeof(Grad) == 2, uint16_t, uint32_t>;
   const hn::ScalableTag<Bits> bits;
   const auto* const source = reinterpret_cast<const Bits*>(from);
@@ -143,8 +146,8 @@ HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
   const int64_t rest = size % kGradLanes;
   const int64_t pass = kVectors * length;
   // A list has many tensors of a few elements: what lies past them is left out of all that follows.
-  const int64_t columns =
-      rows > 0 ? kGradLanes : std::max<int64_t>(pass, std::bit_ceil(static_cast<uint64_t>(rest)));
+  int64_t columns = rows > 0 ? kGradLanes : pass;
+  while (columns < rest) columns *= 2;
   HWY_ALIGN_MAX double lanes[kGradLanes];
   const char* ahead = reinterpret_cast<const char*>(grad + kGradTile);
   for (int64_t first = 0; first < columns; first += pass) {
@@ -208,15 +211,42 @@ HWY_EXPORT(SumBFloat16Tiles);
 
 namespace {
 
+#ifdef __x86_64__
+// The same choice as that of RunSimd (simd.h), rather than Highway's own of the best target, as an
+// index into its tables.
+size_t TargetIndex() {
+  int64_t targets = HWY_SCALAR;
+  switch (CurrentSimdTarget()) {
+    case SimdTarget::kAvx512:
+      targets |= HWY_AVX3;
+      [[fallthrough]];
+    case SimdTarget::kAvx2:
+      targets |= HWY_AVX2;
+      break;
+    case SimdTarget::kSve:
+    case SimdTarget::kBaseline:
+      break;
+  }
+  hwy::ChosenTarget chosen;
+  chosen.Update(targets);
+  return chosen.GetIndex();
+}
+#define BRIGADE_DISPATCH(function) (*HWY_DISPATCH_TABLE(function)[TargetIndex()])
+#else
+#define BRIGADE_DISPATCH(function) HWY_DYNAMIC_DISPATCH(function)
+#endif
+
 void SumTiles(const float* grad, int64_t size, double* sums) {
-  HWY_DYNAMIC_DISPATCH(SumFloatTiles)(grad, size, sums);
+  BRIGADE_DISPATCH(SumFloatTiles)(grad, size, sums);
 }
 void SumTiles(const precision::Half* grad, int64_t size, double* sums) {
-  HWY_DYNAMIC_DISPATCH(SumHalfTiles)(grad, size, sums);
+  BRIGADE_DISPATCH(SumHalfTiles)(grad, size, sums);
 }
 void SumTiles(const precision::BFloat16* grad, int64_t size, double* sums) {
-  HWY_DYNAMIC_DISPATCH(SumBFloat16Tiles)(grad, size, sums);
+  BRIGADE_DISPATCH(SumBFloat16Tiles)(grad, size, sums);
 }
+
+#undef BRIGADE_DISPATCH
 
 }  // namespace
 
@@ -230,21 +260,14 @@ GradStats GradCheckFinishCpu(const double* tile_sums, int64_t tiles) {
 }
 
 template <typename Grad>
-void GradTileSumsCpu(absl::Span<const PlannedSegment<GradSegment>> plan, double* tile_sums,
-                     device::ThreadPool& pool) {
-  ForEachRange(plan, kGradTile, pool,
-               [&](const GradSegment& segment, int64_t begin, int64_t end, int64_t first_tile) {
-                 SumTiles(static_cast<const Grad*>(segment.grad) + begin, end - begin,
-                          tile_sums + first_tile);
-               });
+void GradTileSumsRange(const GradSegment& segment, int64_t begin, int64_t end, double* tile_sums) {
+  SumTiles(static_cast<const Grad*>(segment.grad) + begin, end - begin,
+           tile_sums + begin / kGradTile);
 }
 
-template void GradTileSumsCpu<float>(absl::Span<const PlannedSegment<GradSegment>>, double*,
-                                     device::ThreadPool&);
-template void GradTileSumsCpu<precision::Half>(absl::Span<const PlannedSegment<GradSegment>>,
-                                               double*, device::ThreadPool&);
-template void GradTileSumsCpu<precision::BFloat16>(absl::Span<const PlannedSegment<GradSegment>>,
-                                                   double*, device::ThreadPool&);
+template void GradTileSumsRange<float>(const GradSegment&, int64_t, int64_t, double*);
+template void GradTileSumsRange<precision::Half>(const GradSegment&, int64_t, int64_t, double*);
+template void GradTileSumsRange<precision::BFloat16>(const GradSegment&, int64_t, int64_t, double*);
 
 }  // namespace brigade::kernels
 #endif  // HWY_ONCE

@@ -4,6 +4,7 @@
 // The last thing that a call on a list does: hand it to the CPU's loop or to the CUDA launcher.
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,8 +21,8 @@
 namespace brigade::kernels {
 
 // On a CPU stream enqueues on_cpu(plan, pool), with the plan of the segments in tiles of `cpu_tile`
-// elements; it must hold all else that it needs. On a CUDA stream calls on_cuda(cudaStream_t) ->
-// cudaError_t at once.
+// elements; it must hold all else that it needs, and returns a status or nothing. On a CUDA stream
+// calls on_cuda(cudaStream_t) -> cudaError_t at once.
 //
 // on_cuda must be generic, `[&](auto cuda_stream) { return LaunchX(..., cuda_stream); }`: where
 // there is no CUDA toolkit nobody instantiates it, and the launcher need not be declared.
@@ -39,8 +40,12 @@ absl::Status EnqueueList(const device::Operation& operation, absl::Span<const Se
   return stream.Enqueue(operation, PlanSegments(segments, cpu_tile),
                         [on_cpu = std::move(on_cpu)](absl::Span<const PlannedSegment<Segment>> plan,
                                                      device::ThreadPool& pool) {
-                          on_cpu(plan, pool);
-                          return absl::OkStatus();
+                          if constexpr (std::is_void_v<decltype(on_cpu(plan, pool))>) {
+                            on_cpu(plan, pool);
+                            return absl::OkStatus();
+                          } else {
+                            return on_cpu(plan, pool);
+                          }
                         });
 }
 

@@ -3,58 +3,38 @@
 
 // The update of an optimizer over a list on the CPU, for the policies that update_tile.h describes.
 
-#include <cstdint>
-#include <type_traits>
-
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "brigade/device/threads/thread_pool.h"
-#include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/internal/cpu_list.h"
-#include "brigade/kernels/simd.h"
-#include "brigade/kernels/update_types.h"
+#include "brigade/kernels/step_control/one_step.h"
 
 namespace brigade::kernels {
 
-// Updates the elements [begin, end) of a segment. The copy takes ordinary stores: nontemporal ones
-// measured the same beside the six in-place streams of Adam.
-template <typename Policy, typename Element, typename Grad, typename Copy, typename Coefficients>
-void UpdateRange(const typename Policy::Segment& segment, const Coefficients& coefficients,
-                 int64_t begin, int64_t end) {
-  RunSimd([&]() BRIGADE_SIMD_BODY {
-    constexpr int kStates = Element::kStates;
-    const Coefficients c = coefficients;
-    float* const param = segment.param;
-    float* arrays[kStates + 1];  // One more, since no array may be empty.
-    for (int k = 0; k < kStates; ++k) arrays[k] = Policy::State(segment, k);
-    const Grad* const grad = static_cast<const Grad*>(segment.grad);
-    [[maybe_unused]] Copy* const copy = static_cast<Copy*>(segment.param_copy);
-    SplitAtLine(param, begin, end, [&](int64_t from, int64_t to) BRIGADE_SIMD_BODY {
-#pragma GCC ivdep
-      for (int64_t i = from; i < to; ++i) {
-        float p = param[i];
-        float state[kStates + 1];
-        for (int k = 0; k < kStates; ++k) state[k] = arrays[k][i];
-        Element::Update(c, static_cast<float>(grad[i]), p, state);
-        param[i] = p;
-        for (int k = 0; k < kStates; ++k) arrays[k][i] = state[k];
-        if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Copy(p);
-      }
-    });
+// Calls range(segment, parameters, begin, end), the folder's AdamRange or SgdRange, in the calling
+// thread and the pool's. The arguments are valid but for what is only known now, the step's values:
+// FailedPrecondition, with nothing changed, if those that a segment needs were not filled.
+template <typename Policy, typename Range>
+absl::Status UpdateCpu(absl::string_view operation,
+                       absl::Span<const PlannedSegment<typename Policy::Segment>> plan,
+                       const typename Policy::Parameters& parameters, device::ThreadPool& pool,
+                       const Range& range) {
+  if (SkipsStep(parameters)) return absl::OkStatus();
+  for (const auto& planned : plan) {
+    const int32_t group = planned.segment.group;
+    const StepError error = FindStepError<Policy>(parameters, group);
+    if (error == StepError::kNone) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        operation, ": ",
+        error == StepError::kStateNotFilled ? "state" : absl::StrCat("group_steps[", group, "]"),
+        " ", Describe(error), "; StepControl writes it"));
+  }
+  ForEachRange(plan, kCpuTile, pool, [&](const auto& segment, int64_t begin, int64_t end, int64_t) {
+    static_cast<void>(range(segment, parameters, begin, end));
   });
-}
-
-// Runs the update in the calling thread and the pool's. The arguments are valid.
-template <typename Policy, typename Grad, typename Copy>
-void UpdateCpu(absl::Span<const PlannedSegment<typename Policy::Segment>> plan,
-               const typename Policy::Parameters& parameters, device::ThreadPool& pool) {
-  if (parameters.state->skip != 0) return;
-  const auto range = [&](const auto& segment, int64_t begin, int64_t end, int64_t) {
-    const auto c = Policy::MakeCoefficients(parameters, segment);
-    Policy::VisitElement(parameters, segment, [&](auto element) {
-      UpdateRange<Policy, decltype(element), Grad, Copy>(segment, c, begin, end);
-    });
-  };
-  ForEachRange(plan, kCpuTile, pool, range);
+  return absl::OkStatus();
 }
 
 }  // namespace brigade::kernels

@@ -2,14 +2,14 @@
 #define BRIGADE_KERNELS_INTERNAL_UPDATE_TILE_H_
 
 // What one GPU thread does in the update of an optimizer, in plain C++: the CUDA kernels call it,
-// and tests run it on the host. update_cpu.h has the CPU's loop.
+// and tests run it on the host. update_range.h has the CPU's loop.
 //
 // Both are templates over the optimizer's policy, which its folder defines beside the formula:
 //
 //   struct Policy {
 //     // Has the members param, grad, param_copy and size.
 //     using Segment;
-//     // What a call passes beside its segments. The member state has the skip flag.
+//     // What a call passes beside its segments, and its step as one_step.h reads it.
 //     using Parameters;
 //     // Segments of one launch of a long list.
 //     static constexpr int kMaxSegments;
@@ -17,6 +17,8 @@
 //     static constexpr int kStates;
 //     // The k-th of these arrays, or null.
 //     static float* State(const Segment&, int k);
+//     // Whether what a step fixes for a group is more than zeros.
+//     static bool IsFilled(const GroupStep&);
 //     // The constants of a segment's update. Reads device memory.
 //     static Coefficients MakeCoefficients(const Parameters&, const Segment&);
 //     // Calls run(Element()) for the kind of update that the segment needs.
@@ -34,6 +36,7 @@
 
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
+#include "brigade/kernels/step_control/one_step.h"
 #include "brigade/kernels/update_types.h"
 #include "brigade/precision/host_device.h"
 
@@ -44,6 +47,15 @@ struct UpdateArguments {
   typename Policy::Parameters parameters;
   SegmentBatch<typename Policy::Segment, kCapacity> batch;
 };
+
+// Ends the kernel with an error.
+BRIGADE_INLINE void Trap() {
+#ifdef __CUDA_ARCH__
+  __trap();
+#else
+  __builtin_trap();
+#endif
+}
 
 using UpdatePackLayout = PackLayout<GroupSize(sizeof(float))>;
 
@@ -67,9 +79,12 @@ template <typename Policy, typename Grad, typename Copy, int kCapacity>
 BRIGADE_INLINE void UpdateThread(const UpdateArguments<Policy, kCapacity>& arguments, int64_t tile,
                                  int thread) {
   static_assert(sizeof(arguments) <= kMaxLaunchArgumentBytes);
-  if (arguments.parameters.state->skip != 0) return;
+  if (SkipsStep(arguments.parameters)) return;
   const int64_t index = arguments.batch.Find(tile);
   const typename Policy::Segment& s = arguments.batch.segments[index];
+  // An error of the stream, and of every later call: the host cannot be asked, and doing nothing
+  // would pass for a step.
+  if (FindStepError<Policy>(arguments.parameters, s.group) != StepError::kNone) Trap();
   const auto c = Policy::MakeCoefficients(arguments.parameters, s);
   const Grad* const grad = static_cast<const Grad*>(s.grad);
   [[maybe_unused]] Copy* const copy = static_cast<Copy*>(s.param_copy);

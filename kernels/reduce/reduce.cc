@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/list_arguments.h"
-#include "brigade/kernels/reduce/reduce_cpu.h"
+#include "brigade/kernels/reduce/reduce_pool.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_status.h"

@@ -1,7 +1,7 @@
-// Reduction on the CPU: reads every source once, writes every target once. A block of the result is
-// built in the first-level cache and goes to the targets from there; a large target that is no
-// source as well is streamed past the caches, or its old contents would be read first. A single
-// source is copied as it is.
+// Reduction of a range on the CPU: reads every source once, writes every target once. A block of
+// the result is built in the first-level cache and goes to the targets from there; a large target
+// that is no source as well is streamed past the caches, or its old contents would be read first. A
+// single source is copied as it is.
 
 #include "brigade/kernels/reduce/reduce_cpu.h"
 
@@ -23,7 +23,7 @@ BRIGADE_INLINE void AddSources(const void* const* sources, int64_t begin, int64_
   using Wide = ReduceWide<T>;
   const T* from[kCount];
   for (int k = 0; k < kCount; ++k) from[k] = static_cast<const T*>(sources[k]) + begin;
-#pragma GCC ivdep
+  BRIGADE_SIMD_LOOP
   for (int64_t i = 0; i < length; ++i) {
     Wide sum = static_cast<Wide>(from[0][i]);
     if constexpr (!kFirst) sum = ReduceElement<kOp>(sums[i], sum);
@@ -35,11 +35,11 @@ BRIGADE_INLINE void AddSources(const void* const* sources, int64_t begin, int64_
 // Elements [begin, begin + length) of all sources, four at a time: at least two if they are the
 // first ones, or any number after what is in `sums`.
 template <ReduceOp kOp, typename T>
-BRIGADE_INLINE void ReduceBlock(absl::Span<const void* const> sources, int64_t begin,
-                                int64_t length, bool is_first, ReduceWide<T>* sums) {
-  const size_t count = sources.size();
-  const void* const* const all = sources.data();
-  size_t k = is_first ? std::min<size_t>(count, 4) : 0;
+BRIGADE_INLINE void ReduceBlock(const ReduceLists& lists, int64_t begin, int64_t length,
+                                bool is_first, ReduceWide<T>* sums) {
+  const int64_t count = lists.source_count;
+  const void* const* const all = lists.sources;
+  int64_t k = is_first ? std::min<int64_t>(count, 4) : 0;
   if (k == 2) AddSources<kOp, 2, true, T>(all, begin, length, sums);
   if (k == 3) AddSources<kOp, 3, true, T>(all, begin, length, sums);
   if (k == 4) AddSources<kOp, 4, true, T>(all, begin, length, sums);
@@ -48,34 +48,34 @@ BRIGADE_INLINE void ReduceBlock(absl::Span<const void* const> sources, int64_t b
 }
 
 template <ReduceOp kOp, typename T>
-void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> targets,
-                 ReduceCarry carry, bool nontemporal, int64_t begin, int64_t end) {
+void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, int64_t end) {
+  const void* const* const sources_end = lists.sources + lists.source_count;
   const auto write = [&](void* target, int64_t at, const T* from, int64_t length) {
     T* const to = static_cast<T*>(target) + at;
-    const bool in_place = std::find(sources.begin(), sources.end(), target) != sources.end();
+    const bool in_place = std::find(lists.sources, sources_end, target) != sources_end;
     const int64_t bytes = length * static_cast<int64_t>(sizeof(T));
-    if (nontemporal && !in_place) {
+    if (past_caches && !in_place) {
       NontemporalStore(to, from, bytes);
     } else if (to != from) {
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
   };
-  const T* const first = static_cast<const T*>(targets[0]);
+  const T* const first = static_cast<const T*>(lists.targets[0]);
   RunSimd([&]() BRIGADE_SIMD_BODY {
     using Wide = ReduceWide<T>;
-    const auto* const carry_in = static_cast<const Wide*>(carry.in);
-    auto* const carry_out = static_cast<Wide*>(carry.out);
-    const bool is_copy = sources.size() == 1 && carry_in == nullptr;
+    const auto* const carry_in = static_cast<const Wide*>(lists.carry.in);
+    auto* const carry_out = static_cast<Wide*>(lists.carry.out);
+    const bool is_copy = lists.source_count == 1 && carry_in == nullptr;
     alignas(64) Wide sums[kNontemporalBlock];
     alignas(64) [[maybe_unused]] T narrow[kNontemporalBlock];
     ForEachNontemporalBlock(first, begin, end, [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
       const T* result;
       if (is_copy) {
-        result = static_cast<const T*>(sources[0]) + i;
+        result = static_cast<const T*>(lists.sources[0]) + i;
       } else {
         const size_t sums_bytes = static_cast<size_t>(length) * sizeof(Wide);
         if (carry_in != nullptr) std::memcpy(sums, carry_in + i, sums_bytes);
-        ReduceBlock<kOp, T>(sources, i, length, carry_in == nullptr, sums);
+        ReduceBlock<kOp, T>(lists, i, length, carry_in == nullptr, sums);
         if (carry_out != nullptr) {
           std::memcpy(carry_out + i, sums, sums_bytes);
           return;
@@ -83,35 +83,29 @@ void ReduceRange(absl::Span<const void* const> sources, absl::Span<void* const> 
         if constexpr (std::is_same_v<T, Wide>) {
           result = sums;
         } else {
-#pragma GCC ivdep
+          BRIGADE_SIMD_LOOP
           for (int64_t j = 0; j < length; ++j) narrow[j] = T(sums[j]);
           result = narrow;
         }
       }
-      for (void* const target : targets) write(target, i, result, length);
+      for (int64_t k = 0; k < lists.target_count; ++k) write(lists.targets[k], i, result, length);
     });
   });
-  NontemporalStoreFence();
 }
 
 }  // namespace
 
-void ReduceCpu(absl::Span<const void* const> sources, absl::Span<void* const> targets, int64_t size,
-               precision::DType dtype, ReduceOp op, device::ThreadPool& pool,
-               const ReduceCarry& carry) {
-  const auto reduce = [&](auto tag) {
-    using T = decltype(tag);
-    const bool nontemporal = size * static_cast<int64_t>(sizeof(T)) >= kMinNontemporalBytes;
-    constexpr int64_t kMaxShare = 64 * kNontemporalBlock;
-    const int64_t shares = size / (8 * pool.threads()) / kNontemporalBlock;
-    const int64_t share = std::clamp(shares * kNontemporalBlock, 4 * kNontemporalBlock, kMaxShare);
-    VisitReduceOp(op, [&](auto constant) {
-      pool.ParallelRanges(size, share, [&](int64_t begin, int64_t end) {
-        ReduceRange<decltype(constant)::value, T>(sources, targets, carry, nontemporal, begin, end);
-      });
-    });
-  };
-  precision::VisitAny(dtype, reduce);
+template <typename T>
+void ReduceRange(const ReduceLists& lists, ReduceOp op, bool past_caches, int64_t begin,
+                 int64_t end) {
+  VisitReduceOp(op, [&](auto constant) {
+    ReduceElements<decltype(constant)::value, T>(lists, past_caches, begin, end);
+  });
 }
+
+#define BRIGADE_INSTANTIATE(T) \
+  template void ReduceRange<T>(const ReduceLists&, ReduceOp, bool, int64_t, int64_t);
+BRIGADE_FOR_EACH_REDUCE_TYPE(BRIGADE_INSTANTIATE)
+#undef BRIGADE_INSTANTIATE
 
 }  // namespace brigade::kernels

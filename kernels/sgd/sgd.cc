@@ -5,6 +5,7 @@
 #include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/value_range.h"
 
 #if BRIGADE_CUDA
@@ -49,18 +50,8 @@ absl::Status CheckMomentum(int64_t index, const SgdSegment& segment, const SgdGr
 }  // namespace
 
 SgdParameters MakeSgdParameters(const SgdOptions& options) {
-  SgdParameters parameters;
-  parameters.state = options.state;
-  parameters.group_steps = options.group_steps;
-  parameters.decoupled = options.weight_decay_mode == WeightDecayMode::kDecoupled;
-  for (size_t i = 0; i < options.groups.size(); ++i) {
-    const SgdGroup& group = options.groups[i];
-    parameters.groups[i] = {.momentum = static_cast<float>(group.momentum),
-                            .one_minus_dampening = static_cast<float>(1.0 - group.dampening),
-                            .weight_decay = static_cast<float>(group.weight_decay),
-                            .nesterov = group.nesterov ? 1 : 0};
-  }
-  return parameters;
+  return MakeSgdParameters(options.groups.data(), static_cast<int64_t>(options.groups.size()),
+                           options.weight_decay_mode, options.state, options.group_steps);
 }
 
 absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& options,
@@ -96,7 +87,7 @@ absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& option
     status = EnqueueList(
         operation, segments, kCpuTile, stream,
         [parameters](auto plan, auto& pool) {
-          UpdateCpu<SgdPolicy, Grad, Copy>(plan, parameters, pool);
+          return UpdateCpu<SgdPolicy>("sgd", plan, parameters, pool, SgdRange<Grad, Copy>);
         },
         [&](auto cuda_stream) {
           return LaunchSgd<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);

@@ -7,23 +7,12 @@
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/sgd/sgd_math.h"
+#include "brigade/kernels/sgd/sgd_parameters.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/kernels/weight_decay.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::kernels {
-
-// Hyper-parameters of one parameter group.
-struct SgdGroup {
-  // In [0, 1). 0 is plain SGD, whose segments need no momentum buffer.
-  double momentum = 0.0;
-  // In [0, 1]; 0 with Nesterov.
-  double dampening = 0.0;
-  // At least 0.
-  double weight_decay = 0.0;
-  // Needs momentum.
-  bool nesterov = false;
-};
 
 struct SgdOptions {
   // float32, float16 or bfloat16.
@@ -61,11 +50,15 @@ struct SgdOptions {
 //              null with elements, negative size, group out of range, misaligned address, overlap,
 //              another device's memory, hyper-parameter out of range or NaN, Nesterov without
 //              momentum or with dampening, a dtype that is not supported.
+//              When the work finds that state or group_steps were not filled (zeros), never a step
+//              that silently does nothing: FailedPrecondition on a CPU stream, with nothing
+//              changed; on a GPU the kernel ends with an error of the stream.
 // Source       Sutskever et al. 2013.
 absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& options,
                  device::Stream& stream);
 
-// The options as the raw launcher (sgd_cuda.h) takes them; they must be valid.
+// The options as the raw launcher (sgd_cuda.h) takes them; they must be valid. The same without
+// Abseil: sgd_parameters.h.
 SgdParameters MakeSgdParameters(const SgdOptions& options);
 
 }  // namespace brigade::kernels

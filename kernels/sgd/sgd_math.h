@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "brigade/kernels/step_control/one_step.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/host_device.h"
 #include "brigade/precision/rounding.h"
@@ -39,12 +40,18 @@ struct SgdGroupConstants {
   float one_minus_dampening;
   float weight_decay;
   int32_t nesterov;
+  // The learning rate, where the step's numbers are the host's.
+  float lr;
 };
 
-// All that a call passes beside its segments.
+// All that a call passes beside its segments; sgd_parameters.h fills it.
 struct SgdParameters {
+  // Device memory, both; or both are null, and the step is that of the numbers below.
   const StepState* state;
   const GroupStep* group_steps;
+  // Counted from 1; 0 means that nobody filled this.
+  int64_t step;
+  float grad_multiplier;
   bool decoupled;
   SgdGroupConstants groups[kMaxSgdGroups];
 };
@@ -91,8 +98,14 @@ struct SgdPolicy {
   using Parameters = SgdParameters;
   // Segments of 48 bytes, with their first tiles and the groups' constants, fill a launch's
   // arguments.
-  static constexpr int kMaxSegments = 540;
+  static constexpr int kMaxSegments = 535;
   static constexpr int kStates = 1;
+
+  // The update reads the learning rate alone, which may be 0 in a step of StepControl's: that has
+  // corrections, of a group without moments too.
+  static BRIGADE_INLINE bool IsFilled(const GroupStep& step) {
+    return step.lr != 0.0f || step.inv_sqrt_correction != 0.0f;
+  }
 
   static BRIGADE_INLINE float* State(const SgdSegment& s, int) { return s.momentum; }
 
@@ -100,11 +113,17 @@ struct SgdPolicy {
                                                          const SgdSegment& s) {
     const SgdGroupConstants& group = parameters.groups[s.group];
     SgdCoefficients c;
-    c.multiplier = parameters.state->grad_multiplier;
+    c.multiplier = parameters.grad_multiplier;
+    c.lr = group.lr;
+    int64_t step = parameters.step;
+    if (parameters.state != nullptr) {
+      c.multiplier = parameters.state->grad_multiplier;
+      c.lr = parameters.group_steps[s.group].lr;
+      step = parameters.state->step;
+    }
     c.momentum = group.momentum;
     // The first gradient enters the momentum undampened.
-    c.one_minus_dampening = parameters.state->step == 1 ? 1.0f : group.one_minus_dampening;
-    c.lr = parameters.group_steps[s.group].lr;
+    c.one_minus_dampening = step == 1 ? 1.0f : group.one_minus_dampening;
     c.l2 = group.weight_decay;
     c.decay_factor = precision::Fma(-c.lr, group.weight_decay, 1.0f);
     c.nesterov = group.nesterov != 0;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/step_control/step_control_cpu.h"
 #include "brigade/kernels/value_range.h"
 
 #if BRIGADE_CUDA
@@ -52,14 +53,6 @@ absl::Status CheckOptions(const StepControlOptions& options) {
 
 }  // namespace
 
-StepState InitialStepState(const LossScaleOptions& options) {
-  StepState state = {};
-  state.last_overflow = -1;
-  state.loss_scale = options.initial_scale;
-  state.hysteresis = options.hysteresis;
-  return state;
-}
-
 absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOptions& options,
                          StepState* state, GroupStep* group_steps, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
@@ -76,8 +69,8 @@ absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOpt
       arguments.AddOperand("lr_table", options.lr_table, groups * options.lr_table_size));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
-  const LossScaleOptions& scale = options.loss_scale;
-  StepParameters parameters;
+  StepParameters parameters =
+      MakeStepParameters(options.loss_scale, options.betas.data(), static_cast<int32_t>(groups));
   parameters.stats = stats.data();
   parameters.ranks = static_cast<int64_t>(stats.size());
   parameters.state = state;
@@ -85,18 +78,9 @@ absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOpt
   std::copy(options.failure_flags.begin(), options.failure_flags.end(), parameters.failure_flags);
   parameters.lr_table = options.lr_table;
   parameters.lr_table_size = options.lr_table_size;
-  parameters.window = scale.window;
   parameters.divisor = options.grad_divisor;
   parameters.max_grad_norm = options.max_grad_norm;
-  parameters.min_scale = scale.min_scale;
-  parameters.max_scale = scale.max_scale;
-  parameters.hysteresis = scale.hysteresis;
-  parameters.groups = static_cast<int32_t>(groups);
-  parameters.dynamic = scale.dynamic;
-  parameters.consecutive_hysteresis = scale.consecutive_hysteresis;
-  parameters.error_at_minimum = scale.at_minimum == AtMinimum::kError;
   parameters.check_overflow = options.check_overflow;
-  std::copy(options.betas.begin(), options.betas.end(), parameters.betas);
 
   const device::Operation operation = {kName, arguments.accesses()};
 #if BRIGADE_CUDA
@@ -108,8 +92,7 @@ absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOpt
   }
 #endif
   return stream.Enqueue(operation, [parameters](device::ThreadPool&) {
-    DecideStep(parameters);
-    for (int32_t group = 0; group < parameters.groups; ++group) DecideGroup(parameters, group);
+    StepControlCpu(parameters);
     return absl::OkStatus();
   });
 }

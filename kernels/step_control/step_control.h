@@ -9,36 +9,10 @@
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/step_control/step_control_math.h"
+#include "brigade/kernels/step_control/step_control_parameters.h"
 #include "brigade/kernels/step_control/step_state.h"
 
 namespace brigade::kernels {
-
-// What happens on an overflow when the loss scale is at its minimum.
-enum class AtMinimum {
-  // stuck_at_minimum is set: every later step is skipped until the owner writes a new state.
-  kError,
-  // The scale stays, the step is skipped, and training goes on.
-  kClamp,
-};
-
-// Dynamic loss scaling with DeepSpeed's names and rule.
-struct LossScaleOptions {
-  // If false, the scale stays as it is, and overflows only skip steps.
-  bool dynamic = true;
-  // In [2^-60, 2^126]; if dynamic, between min_scale and max_scale.
-  float initial_scale = 65536.0f;
-  // In [2^-60, 2^126].
-  float min_scale = 1.0f;
-  // The scale does not grow beyond it.
-  float max_scale = 0x1p126f;
-  // The steps without an overflow before the scale doubles; at least 1.
-  int64_t window = 1000;
-  // The overflows before the scale is halved; at least 1.
-  int32_t hysteresis = 2;
-  // Whether a good step restores the hysteresis.
-  bool consecutive_hysteresis = false;
-  AtMinimum at_minimum = AtMinimum::kError;
-};
 
 struct StepControlOptions {
   LossScaleOptions loss_scale;
@@ -62,9 +36,6 @@ struct StepControlOptions {
   // `skip` is set, and nothing else changes.
   std::array<const int32_t*, kFailureFlags> failure_flags = {};
 };
-
-// The state before the first step. Copy it into device memory on every rank.
-StepState InitialStepState(const LossScaleOptions& options);
 
 // Decides one step from what grad_check found, for adam and sgd to read:
 //   norm = sqrt(sum of the ranks' sums of squares) / (loss_scale * grad_divisor)

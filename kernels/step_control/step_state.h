@@ -53,6 +53,32 @@ struct GroupStep {
   float inv_sqrt_correction;
 };
 
+// What an update finds wrong with the values of its step; it then changes nothing.
+enum class StepError : int32_t {
+  kNone,
+  // The parameters name no step: state or group_steps is null, or both are, with a step below 1.
+  kNoStep,
+  // The StepState is not one that StepControl wrote: its step is 0, its skip flag not set.
+  kStateNotFilled,
+  // The GroupStep is not one that StepControl wrote: it has a zero that no real step has.
+  kGroupStepNotFilled,
+};
+
+// The same in words, which follow the name of what it is about.
+constexpr const char* Describe(StepError error) {
+  switch (error) {
+    case StepError::kNone:
+      return "is complete";
+    case StepError::kNoStep:
+      return "is not given: state and group_steps, or the numbers of one step counted from 1";
+    case StepError::kStateNotFilled:
+      return "was not filled: step is 0, and skip is not set";
+    case StepError::kGroupStepNotFilled:
+      return "was not filled: it is zero";
+  }
+  return "is invalid";
+}
+
 }  // namespace brigade::kernels
 
 #endif  // BRIGADE_KERNELS_STEP_CONTROL_STEP_STATE_H_

@@ -99,6 +99,12 @@ __global__ void WrongMask(const float* in, float* out, int64_t size) {
   if (i < size) out[i] = value;
 }
 
+__global__ void EndsItself(const float* in, float* out, int64_t size) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i == 40) __trap();  // fault: EndsItself
+  if (i < size) out[i] = in[i];
+}
+
 __global__ void MaskWithoutItself(const float* in, float* out, int64_t size) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   float value = i < size ? in[i] : 0.0f;

@@ -148,6 +148,10 @@ TEST_F(BrokenKernelsTest, BarriersThatSomeNeverReach) {
   ExpectFault("WrongMask", FindingKind::kBarrier, "the mask is ffffffff, here are ffff");
 }
 
+TEST_F(BrokenKernelsTest, ATrap) {
+  ExpectFault("EndsItself", FindingKind::kTrap, "the launch is ended");
+}
+
 TEST_F(BrokenKernelsTest, CopiesThatNobodyWaitsFor) {
   EXPECT_THAT(Run("GoodCopy"), IsEmpty());
   ExpectFault("CopyWithoutWait", FindingKind::kRaceInBlock, "has not been waited for");

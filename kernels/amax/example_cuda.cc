@@ -1,0 +1,33 @@
+// The largest absolute value of an array of the GPU. It needs amax_cuda.cu with what it includes,
+// and the CUDA runtime.
+//
+// Prints: amax 7.0, all finite
+
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+
+#include "brigade/kernels/amax/amax_cuda.h"
+
+int main() {
+  namespace bk = brigade::kernels;
+  struct Memory {
+    float array[4];
+    bk::AmaxResult result;
+    bk::AmaxWorkspace workspace;
+  };
+  const float array[4] = {1, -7, 3, 4};
+  Memory* device = nullptr;
+  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)) != cudaSuccess) return 1;
+  cudaMemcpy(device->array, array, sizeof(array), cudaMemcpyHostToDevice);
+  cudaError_t error = bk::LaunchAmax<float>(device->array, 4, /*scale=*/nullptr, &device->workspace,
+                                            &device->result, /*stream=*/nullptr);
+  bk::AmaxResult result = {};
+  if (error == cudaSuccess) {
+    error = cudaMemcpy(&result, &device->result, sizeof(result), cudaMemcpyDeviceToHost);
+  }
+  std::printf("amax %.1f, %s\n", result.value,
+              result.non_finite != 0 ? "not finite" : "all finite");
+  cudaFree(device);
+  return error == cudaSuccess ? 0 : 1;
+}

@@ -1,0 +1,34 @@
+// The sum of two arrays of the GPU. It needs reduce_cuda.cu with what it includes, and the CUDA
+// runtime.
+//
+// Prints: sum 11.0 22.0 33.0 44.0
+
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+
+#include "brigade/kernels/reduce/reduce_cuda.h"
+
+int main() {
+  namespace bk = brigade::kernels;
+  const float sources[2][4] = {{1, 2, 3, 4}, {10, 20, 30, 40}};
+  float sum[4] = {};
+  // The two sources, then the target.
+  float* device = nullptr;
+  if (cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)) != cudaSuccess) return 1;
+  cudaMemcpy(device, sources, sizeof(sources), cudaMemcpyHostToDevice);
+
+  bk::ReduceArrays arrays = {};
+  arrays.sources[0] = device;
+  arrays.sources[1] = device + 4;
+  arrays.source_count = 2;
+  arrays.targets[0] = device + 8;
+  arrays.target_count = 1;
+  arrays.size = 4;
+  cudaError_t error = bk::LaunchReduce<float>(arrays, bk::ReduceOp::kSum, /*stream=*/nullptr);
+  if (error == cudaSuccess)
+    error = cudaMemcpy(sum, device + 8, sizeof(sum), cudaMemcpyDeviceToHost);
+  std::printf("sum %.1f %.1f %.1f %.1f\n", sum[0], sum[1], sum[2], sum[3]);
+  cudaFree(device);
+  return error == cudaSuccess ? 0 : 1;
+}

@@ -1,0 +1,39 @@
+// One step of SGD with momentum on the GPU. It needs sgd_cuda.cu with what it includes, and the
+// CUDA runtime.
+//
+// Prints: param 0.20 1.20 2.20 3.20
+
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+
+#include "brigade/kernels/sgd/sgd_cuda.h"
+#include "brigade/kernels/sgd/sgd_parameters.h"
+
+int main() {
+  namespace bk = brigade::kernels;
+  float param[4] = {1, 2, 3, 4};
+  const float grad[4] = {8, 8, 8, 8};
+  // param, the momentum buffer and the gradient.
+  float* device = nullptr;
+  if (cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)) != cudaSuccess) return 1;
+  cudaMemcpy(device, param, sizeof(param), cudaMemcpyHostToDevice);
+  cudaMemset(device + 4, 0, 4 * sizeof(float));
+  cudaMemcpy(device + 8, grad, sizeof(grad), cudaMemcpyHostToDevice);
+
+  const bk::SgdGroup group = {/*momentum=*/0.9, /*dampening=*/0.0, /*weight_decay=*/0.0,
+                              /*nesterov=*/false};
+  const float lr = 0.1f;
+  const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
+  const bk::SgdParameters parameters =
+      bk::MakeSgdParameters(&group, 1, bk::WeightDecayMode::kCoupled, step);
+  const bk::SgdSegment segment = {device,     device + 4, device + 8, /*param_copy=*/nullptr,
+                                  /*size=*/4, /*group=*/0};
+  cudaError_t error = bk::LaunchSgd<float, bk::NoCopy>(&segment, 1, parameters, /*stream=*/nullptr);
+  if (error == cudaSuccess) {
+    error = cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost);
+  }
+  std::printf("param %.2f %.2f %.2f %.2f\n", param[0], param[1], param[2], param[3]);
+  cudaFree(device);
+  return error == cudaSuccess ? 0 : 1;
+}

@@ -1,0 +1,45 @@
+// What a step decides from the gradients' statistics, on the GPU: overflow, clipping, loss scale,
+// step count. It needs step_control_cuda.cu with what it includes, and the CUDA runtime.
+//
+// Prints: step 1, norm 5.0, multiplier 0.2
+
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+
+#include "brigade/kernels/step_control/step_control_cuda.h"
+#include "brigade/kernels/step_control/step_control_parameters.h"
+
+int main() {
+  namespace bk = brigade::kernels;
+  struct Memory {
+    bk::GradStats stats;
+    bk::StepState state;
+    bk::GroupStep group_step;
+    float lr;
+  };
+  bk::LossScaleOptions scale;
+  scale.initial_scale = 1.0f;
+  const bk::StepBetas betas = {0.9, 0.999};
+  const bk::GroupStep none = {};
+  Memory host = {
+      {/*sum_of_squares=*/25.0, /*all_finite=*/1}, bk::InitialStepState(scale), none, 1e-3f};
+  Memory* device = nullptr;
+  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)) != cudaSuccess) return 1;
+  cudaMemcpy(device, &host, sizeof(host), cudaMemcpyHostToDevice);
+
+  bk::StepParameters parameters = bk::MakeStepParameters(scale, &betas, 1);
+  parameters.stats = &device->stats;
+  parameters.ranks = 1;
+  parameters.state = &device->state;
+  parameters.group_steps = &device->group_step;
+  parameters.lr_table = &device->lr;
+  parameters.lr_table_size = 1;
+  parameters.max_grad_norm = 1.0;
+  cudaError_t error = bk::LaunchStepControl(parameters, /*stream=*/nullptr);
+  if (error == cudaSuccess) error = cudaMemcpy(&host, device, sizeof(host), cudaMemcpyDeviceToHost);
+  std::printf("step %d, norm %.1f, multiplier %.1f\n", static_cast<int>(host.state.step),
+              host.state.grad_norm, host.state.grad_multiplier);
+  cudaFree(device);
+  return error == cudaSuccess ? 0 : 1;
+}

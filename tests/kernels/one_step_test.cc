@@ -1,0 +1,274 @@
+// A step whose numbers come from the host, and steps whose values nobody filled.
+
+#include <string>
+#include <vector>
+
+#include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/adam/adam_cpu.h"
+#include "brigade/kernels/internal/update_tile.h"
+#include "brigade/kernels/sgd/sgd.h"
+#include "brigade/kernels/sgd/sgd_cpu.h"
+#include "brigade/kernels/step_control/step_control.h"
+#include "brigade/tests/kernels/testing.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::kernels {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr int64_t kSize = 3001;
+
+struct Arrays {
+  Arrays() {
+    std::mt19937 random(3);
+    for (GuardedArray<float>* array : {&param, &first, &second, &grad}) {
+      FillTypical(*array, random);
+    }
+    for (int64_t i = 0; i < kSize; ++i) second[i] = std::fabs(second[i]);
+  }
+  // Two segments, in two groups.
+  std::vector<AdamSegment> ForAdam() {
+    const auto at = [&](int64_t i, int64_t size, int32_t group) -> AdamSegment {
+      return {param.data() + i,
+              first.data() + i,
+              second.data() + i,
+              grad.data() + i,
+              nullptr,
+              size,
+              group};
+    };
+    return {at(0, 1000, 0), at(1000, kSize - 1000, 1)};
+  }
+  std::vector<SgdSegment> ForSgd() {
+    const auto at = [&](int64_t i, int64_t size, int32_t group) -> SgdSegment {
+      return {param.data() + i, first.data() + i, grad.data() + i, nullptr, size, group};
+    };
+    return {at(0, 1000, 0), at(1000, kSize - 1000, 1)};
+  }
+  void ExpectSame(const Arrays& other, const std::string& how) const {
+    EXPECT_TRUE(Matches(param, Values(other.param))) << how << ", param";
+    EXPECT_TRUE(Matches(first, Values(other.first))) << how << ", first state";
+    EXPECT_TRUE(Matches(second, Values(other.second))) << how << ", second state";
+  }
+  GuardedArray<float> param{kSize, 0}, first{kSize, 0}, second{kSize, 0}, grad{kSize, 0};
+};
+
+// What the launcher's kernels do, thread by thread.
+template <typename Policy, typename Segment, typename Parameters>
+void RunGpuThreads(const std::vector<Segment>& segments, const Parameters& parameters) {
+  auto arguments = std::make_unique<UpdateArguments<Policy>>();
+  arguments->parameters = parameters;
+  const auto tiles_of = [](const Segment& s) {
+    return UpdateLayout<Policy, float, NoCopy>(s).Tiles(s.size);
+  };
+  ForEachBatch(segments.data(), static_cast<int64_t>(segments.size()), kMaxGridBlocks, tiles_of,
+               arguments->batch, true, [&](int64_t) {
+                 ForEachGpuThread(arguments->batch.tiles(), kTileThreads,
+                                  [&](int64_t tile, int thread) {
+                                    UpdateThread<Policy, float, NoCopy>(*arguments, tile, thread);
+                                  });
+                 return true;
+               });
+}
+
+const std::vector<AdamGroup> kAdamGroups = {{.weight_decay = 0.1}, {.beta1 = 0.8, .beta2 = 0.95}};
+const std::vector<SgdGroup> kSgdGroups = {{.momentum = 0.9, .dampening = 0.3}, {.momentum = 0.5}};
+const std::vector<float> kRates = {1e-3f, 2e-2f};
+
+// The device-resident values of steps 1, 2, ..., as StepControl writes them without clipping.
+class Steps {
+ public:
+  Steps() : cpu_(OnCpu(1)) {
+    options_.grad_divisor = 4;
+    for (const AdamGroup& group : kAdamGroups) betas_.push_back({group.beta1, group.beta2});
+    options_.betas = betas_;
+    options_.lr_table = kRates.data();
+    options_.lr_table_size = 1;
+    state_ = InitialStepState({.dynamic = false, .initial_scale = 8});
+    options_.loss_scale = {.dynamic = false, .initial_scale = 8};
+  }
+  void Next() {
+    const GradStats stats = {1.0, 1};
+    ASSERT_OK(StepControl({&stats, 1}, options_, &state_, group_steps_, *cpu_.stream));
+    ASSERT_OK(cpu_.stream->Synchronize());
+  }
+  const StepState* state() const { return &state_; }
+  const GroupStep* group_steps() const { return group_steps_; }
+  OneStep ForHost() const { return {state_.step, kRates.data(), 1.0f / 32.0f}; }
+
+ private:
+  CpuRun cpu_;
+  std::vector<StepBetas> betas_;
+  StepControlOptions options_;
+  StepState state_;
+  GroupStep group_steps_[2] = {};
+};
+
+TEST(OneStepTest, AdamGivesTheBitsOfTheResidentStep) {
+  Steps steps;
+  Arrays resident, ranges, threads;
+  for (int step = 1; step <= 5; ++step) {
+    steps.Next();
+    ASSERT_EQ(steps.state()->step, step);
+    const auto with = MakeAdamParameters(kAdamGroups.data(), 2, WeightDecayMode::kDecoupled,
+                                         steps.state(), steps.group_steps());
+    const auto without =
+        MakeAdamParameters(kAdamGroups.data(), 2, WeightDecayMode::kDecoupled, steps.ForHost());
+    for (const AdamSegment& s : resident.ForAdam()) {
+      ASSERT_EQ((AdamRange<float, NoCopy>(s, with, 0, s.size)), StepError::kNone);
+    }
+    for (const AdamSegment& s : ranges.ForAdam()) {
+      ASSERT_EQ((AdamRange<float, NoCopy>(s, without, 0, s.size)), StepError::kNone);
+    }
+    RunGpuThreads<AdamPolicy>(threads.ForAdam(), without);
+  }
+  ranges.ExpectSame(resident, "ranges");
+  threads.ExpectSame(resident, "GPU threads");
+}
+
+TEST(OneStepTest, SgdGivesTheBitsOfTheResidentStep) {
+  Steps steps;
+  Arrays resident, ranges, threads;
+  for (int step = 1; step <= 3; ++step) {
+    steps.Next();
+    const auto with = MakeSgdParameters(kSgdGroups.data(), 2, WeightDecayMode::kCoupled,
+                                        steps.state(), steps.group_steps());
+    const auto without =
+        MakeSgdParameters(kSgdGroups.data(), 2, WeightDecayMode::kCoupled, steps.ForHost());
+    for (const SgdSegment& s : resident.ForSgd()) {
+      ASSERT_EQ((SgdRange<float, NoCopy>(s, with, 0, s.size)), StepError::kNone);
+    }
+    for (const SgdSegment& s : ranges.ForSgd()) {
+      ASSERT_EQ((SgdRange<float, NoCopy>(s, without, 0, s.size)), StepError::kNone);
+    }
+    RunGpuThreads<SgdPolicy>(threads.ForSgd(), without);
+  }
+  ranges.ExpectSame(resident, "ranges");
+  threads.ExpectSame(resident, "GPU threads");
+}
+
+TEST(OneStepTest, RefusesParametersThatNameNoStep) {
+  StepState state = {};
+  state.step = 1;
+  const GroupStep steps[] = {{1e-3f, 1e-3f, 1.0f}, {1e-3f, 1e-3f, 1.0f}};
+  Arrays arrays;
+  const auto adam = [&](const AdamParameters& parameters) {
+    return AdamRange<float, NoCopy>(arrays.ForAdam()[1], parameters, 0, 100);
+  };
+  const auto sgd = [&](const SgdParameters& parameters) {
+    return SgdRange<float, NoCopy>(arrays.ForSgd()[1], parameters, 0, 100);
+  };
+  const auto mode = WeightDecayMode::kDecoupled;
+  const OneStep step0 = {0, kRates.data(), 1.0f};
+  EXPECT_EQ(adam(AdamParameters()), StepError::kNoStep);
+  EXPECT_EQ(sgd(SgdParameters()), StepError::kNoStep);
+  EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, step0)), StepError::kNoStep);
+  EXPECT_EQ(sgd(MakeSgdParameters(kSgdGroups.data(), 2, mode, step0)), StepError::kNoStep);
+  EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, &state, nullptr)),
+            StepError::kNoStep);
+  EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, nullptr, steps)),
+            StepError::kNoStep);
+  EXPECT_EQ(sgd(MakeSgdParameters(kSgdGroups.data(), 2, mode, &state, nullptr)),
+            StepError::kNoStep);
+  EXPECT_EQ(sgd(MakeSgdParameters(kSgdGroups.data(), 2, mode, nullptr, steps)), StepError::kNoStep);
+  arrays.ExpectSame(Arrays(), "refused");
+}
+
+class UnfilledStepTest : public ::testing::Test {
+ protected:
+  UnfilledStepTest() : cpu_(OnCpu(2)) {}
+
+  // One step on a stream: what the stream says. The arrays keep every bit then.
+  absl::Status Adam() {
+    AdamOptions options;
+    options.groups = kAdamGroups;
+    options.state = &state_;
+    options.group_steps = group_steps_;
+    EXPECT_OK(kernels::Adam(arrays_.ForAdam(), options, *cpu_.stream));
+    return Finish();
+  }
+  absl::Status Sgd() {
+    SgdOptions options;
+    options.groups = kSgdGroups;
+    options.state = &state_;
+    options.group_steps = group_steps_;
+    EXPECT_OK(kernels::Sgd(arrays_.ForSgd(), options, *cpu_.stream));
+    return Finish();
+  }
+  StepError AdamOfRange(int segment) {
+    const auto parameters = MakeAdamParameters(kAdamGroups.data(), 2, WeightDecayMode::kDecoupled,
+                                               &state_, group_steps_);
+    return AdamRange<float, NoCopy>(arrays_.ForAdam()[segment], parameters, 0, 100);
+  }
+  StepError SgdOfRange(int segment) {
+    const auto parameters =
+        MakeSgdParameters(kSgdGroups.data(), 2, WeightDecayMode::kDecoupled, &state_, group_steps_);
+    return SgdRange<float, NoCopy>(arrays_.ForSgd()[segment], parameters, 0, 100);
+  }
+  absl::Status Finish() {
+    const absl::Status status = cpu_.stream->Synchronize();
+    if (!status.ok()) {
+      arrays_.ExpectSame(Arrays(), "after an error");
+      EXPECT_OK(cpu_.stream->Reset());
+    }
+    return status;
+  }
+
+  CpuRun cpu_;
+  Arrays arrays_;
+  // As memory is that someone has filled with zeros.
+  StepState state_ = {};
+  GroupStep group_steps_[2] = {};
+};
+
+TEST_F(UnfilledStepTest, IsAnErrorForAState) {
+  group_steps_[0] = group_steps_[1] = {1e-3f, 1e-3f, 1.0f};
+  const char* const text = "state was not filled: step is 0, and skip is not set";
+  EXPECT_THAT(Adam(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr(std::string("adam: ") + text)));
+  EXPECT_THAT(Sgd(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                              HasSubstr(std::string("sgd: ") + text)));
+  EXPECT_EQ(AdamOfRange(0), StepError::kStateNotFilled);
+  EXPECT_EQ(SgdOfRange(0), StepError::kStateNotFilled);
+  arrays_.ExpectSame(Arrays(), "after an error");
+}
+
+TEST_F(UnfilledStepTest, IsAnErrorForAGroup) {
+  state_.step = 1;
+  state_.grad_multiplier = 1.0f;
+  group_steps_[0] = {1e-3f, 1e-3f, 1.0f};
+  const char* const text = "group_steps[1] was not filled: it is zero";
+  EXPECT_THAT(Adam(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr(std::string("adam: ") + text)));
+  EXPECT_THAT(Sgd(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                              HasSubstr(std::string("sgd: ") + text)));
+  EXPECT_EQ(AdamOfRange(1), StepError::kGroupStepNotFilled);
+  EXPECT_EQ(SgdOfRange(1), StepError::kGroupStepNotFilled);
+  arrays_.ExpectSame(Arrays(), "after an error");
+  EXPECT_EQ(AdamOfRange(0), StepError::kNone);
+}
+
+TEST_F(UnfilledStepTest, IsNoneForALearningRateOfZero) {
+  state_.step = 1;
+  state_.grad_multiplier = 1.0f;
+  group_steps_[0] = group_steps_[1] = MakeGroupStep({0.9, 0.999}, 0.0f, 1);
+  EXPECT_OK(Adam());
+  // A -0 may become 0.
+  EXPECT_EQ(Values(arrays_.param), Values(Arrays().param));
+  EXPECT_FALSE(Matches(arrays_.first, Values(Arrays().first))) << "the moments go on";
+  EXPECT_OK(Sgd());
+}
+
+TEST_F(UnfilledStepTest, IsNoneForASkippedStep) {
+  state_.skip = 1;
+  EXPECT_OK(Adam());
+  EXPECT_OK(Sgd());
+  EXPECT_EQ(AdamOfRange(0), StepError::kNone);
+  arrays_.ExpectSame(Arrays(), "skipped");
+}
+
+}  // namespace
+}  // namespace brigade::kernels

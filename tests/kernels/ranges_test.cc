@@ -1,0 +1,252 @@
+// The functions of one range, which take no thread pool: any cut into ranges, in any order, gives
+// the bits of the public call.
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/adam/adam_cpu.h"
+#include "brigade/kernels/amax/amax.h"
+#include "brigade/kernels/amax/amax_cpu.h"
+#include "brigade/kernels/cast/cast.h"
+#include "brigade/kernels/cast/cast_cpu.h"
+#include "brigade/kernels/fill/fill.h"
+#include "brigade/kernels/fill/fill_cpu.h"
+#include "brigade/kernels/grad_check/grad_check.h"
+#include "brigade/kernels/grad_check/grad_check_cpu.h"
+#include "brigade/kernels/nontemporal_store.h"
+#include "brigade/kernels/reduce/reduce.h"
+#include "brigade/kernels/reduce/reduce_cpu.h"
+#include "brigade/kernels/sgd/sgd.h"
+#include "brigade/kernels/sgd/sgd_cpu.h"
+#include "brigade/tests/kernels/testing.h"
+#include "gtest/gtest.h"
+
+namespace brigade::kernels {
+namespace {
+
+using precision::BFloat16;
+using precision::Half;
+
+constexpr int64_t kSize = 3 * 8192 + 1537;
+
+// Ranges that cover [0, size), in a random order: empty ones, of single elements and long ones
+// among them, all beginning at multiples of `unit`.
+std::vector<std::pair<int64_t, int64_t>> RandomRanges(int64_t size, int64_t unit,
+                                                      std::mt19937& random) {
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (int64_t begin = 0; begin < size;) {
+    const int64_t lengths[] = {0, 1, 33, 2048, 9001};
+    const int64_t end = std::min(size, begin + lengths[random() % 5] * unit);
+    ranges.emplace_back(begin, end);
+    begin = end;
+  }
+  std::shuffle(ranges.begin(), ranges.end(), random);
+  return ranges;
+}
+
+// Calls run(stream, random, how) on every SIMD target, with one thread behind the stream.
+template <typename Run>
+void OnEveryTarget(const Run& run) {
+  SimdTargets restore;
+  const CpuRun cpu = OnCpu(1);
+  for (const SimdTarget target : SimdTargets::All()) {
+    SetSimdTarget(target);
+    std::mt19937 random(17);
+    run(*cpu.stream, random, "SIMD target " + std::to_string(static_cast<int>(target)));
+  }
+}
+
+struct Update {
+  explicit Update(std::mt19937& random) {
+    for (GuardedArray<float>* array : {&param, &first, &second}) FillTypical(*array, random);
+    for (int64_t i = 0; i < kSize; ++i) second[i] = std::fabs(second[i]);
+    FillTypical(grad, random, 100.0f);
+  }
+  GuardedArray<float> param{kSize, 3}, first{kSize, 0}, second{kSize, 1};
+  GuardedArray<BFloat16> grad{kSize, 5};
+  GuardedArray<Half> copy{kSize, 2};
+};
+
+void ExpectSame(const Update& whole, const Update& cut, const std::string& how) {
+  EXPECT_TRUE(Matches(cut.param, Values(whole.param))) << how << ", param";
+  EXPECT_TRUE(Matches(cut.first, Values(whole.first))) << how << ", first state";
+  EXPECT_TRUE(Matches(cut.second, Values(whole.second))) << how << ", second state";
+  EXPECT_TRUE(Matches(cut.copy, Values(whole.copy))) << how << ", copy";
+}
+
+const StepState kState = [] {
+  StepState state = {};
+  state.step = 1;
+  state.grad_multiplier = 0.0123f;
+  return state;
+}();
+const GroupStep kGroupStep = {1e-3f, 3.7e-3f, 18.3f};
+
+TEST(RangesTest, AdamGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    Update whole(random);
+    Update cut = whole;
+    const AdamGroup group = {.weight_decay = 0.1};
+    AdamOptions options;
+    options.grad_dtype = precision::DType::kBFloat16;
+    options.copy_dtype = precision::DType::kFloat16;
+    options.groups = {&group, 1};
+    options.state = &kState;
+    options.group_steps = &kGroupStep;
+    const auto segment = [](Update& u) -> AdamSegment {
+      return {
+          u.param.data(), u.first.data(), u.second.data(), u.grad.data(), u.copy.data(), kSize, 0};
+    };
+    const AdamSegment all = segment(whole);
+    ASSERT_OK(Adam({&all, 1}, options, stream));
+    ASSERT_OK(stream.Synchronize());
+    const AdamParameters parameters = MakeAdamParameters(options);
+    for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+      EXPECT_EQ((AdamRange<BFloat16, Half>(segment(cut), parameters, begin, end)),
+                StepError::kNone);
+    }
+    ExpectSame(whole, cut, how);
+  });
+}
+
+TEST(RangesTest, SgdGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    Update whole(random);
+    Update cut = whole;
+    const SgdGroup group = {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true};
+    SgdOptions options;
+    options.grad_dtype = precision::DType::kBFloat16;
+    options.copy_dtype = precision::DType::kFloat16;
+    options.groups = {&group, 1};
+    options.state = &kState;
+    options.group_steps = &kGroupStep;
+    const auto segment = [](Update& u) -> SgdSegment {
+      return {u.param.data(), u.first.data(), u.grad.data(), u.copy.data(), kSize, 0};
+    };
+    const SgdSegment all = segment(whole);
+    ASSERT_OK(Sgd({&all, 1}, options, stream));
+    ASSERT_OK(stream.Synchronize());
+    const SgdParameters parameters = MakeSgdParameters(options);
+    for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+      EXPECT_EQ((SgdRange<BFloat16, Half>(segment(cut), parameters, begin, end)), StepError::kNone);
+    }
+    ExpectSame(whole, cut, how);
+  });
+}
+
+TEST(RangesTest, CastGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    GuardedArray<float> source(kSize, 1);
+    GuardedArray<BFloat16> before(kSize, 3);
+    FillTypical(source, random);
+    FillTypical(before, random);
+    const float scale = 0.37f;
+    for (const bool accumulate : {false, true}) {
+      for (const bool past_caches : {false, true}) {
+        GuardedArray<BFloat16> whole = before, cut = before;
+        const CastSegment all = {source.data(), whole.data(), kSize};
+        ASSERT_OK(Cast(
+            {&all, 1},
+            {precision::DType::kFloat32, precision::DType::kBFloat16, &scale, accumulate}, stream));
+        ASSERT_OK(stream.Synchronize());
+        const CastSegment segment = {source.data(), cut.data(), kSize};
+        for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+          CastRange<float, BFloat16>(segment, &scale, accumulate, past_caches, begin, end);
+        }
+        NontemporalStoreFence();
+        EXPECT_TRUE(Matches(cut, Values(whole))) << how << accumulate << past_caches;
+      }
+    }
+  });
+}
+
+TEST(RangesTest, FillGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    for (const bool past_caches : {false, true}) {
+      GuardedArray<Half> whole(kSize, 3), cut(kSize, 3);
+      const FillSegment all = {whole.data(), kSize};
+      ASSERT_OK(Fill({&all, 1}, precision::DType::kFloat16, 1.25, stream));
+      ASSERT_OK(stream.Synchronize());
+      for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+        FillRange({cut.data(), kSize}, MakeFillPattern(Half(1.25f)), sizeof(Half), past_caches,
+                  begin, end);
+      }
+      NontemporalStoreFence();
+      EXPECT_TRUE(Matches(cut, Values(whole))) << how << past_caches;
+    }
+  });
+}
+
+TEST(RangesTest, AmaxGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    GuardedArray<Half> array(kSize, 1);
+    FillTypical(array, random);
+    const float scale = 3.0f;
+    AmaxWorkspace workspace;
+    AmaxResult whole;
+    ASSERT_OK(Amax(array.data(), kSize, {precision::DType::kFloat16, &scale}, &workspace, &whole,
+                   stream));
+    ASSERT_OK(stream.Synchronize());
+    int32_t bits = AmaxRange(array.data(), scale, 0, 0);
+    EXPECT_EQ(bits, 0);
+    for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+      bits = LargerBits(bits, AmaxRange(array.data(), scale, begin, end));
+    }
+    EXPECT_TRUE(SameBits(AmaxOf(bits).value, whole.value)) << how;
+    EXPECT_EQ(AmaxOf(bits).non_finite, whole.non_finite);
+  });
+}
+
+TEST(RangesTest, ReduceGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    std::vector<GuardedArray<BFloat16>> arrays(6, GuardedArray<BFloat16>(kSize, 1));
+    std::vector<const void*> sources;
+    for (auto& array : arrays) {
+      FillTypical(array, random);
+      sources.push_back(array.data());
+    }
+    for (const bool past_caches : {false, true}) {
+      GuardedArray<BFloat16> whole(kSize, 3), cut(kSize, 3), second(kSize, 4);
+      void* all = whole.data();
+      ASSERT_OK(Reduce(sources, {&all, 1}, kSize,
+                       {precision::DType::kBFloat16, ReduceOp::kSum, nullptr}, stream));
+      ASSERT_OK(stream.Synchronize());
+      void* const targets[] = {cut.data(), second.data()};
+      const ReduceLists lists = {sources.data(), 6, targets, 2, {}};
+      for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+        ReduceRange<BFloat16>(lists, ReduceOp::kSum, past_caches, begin, end);
+      }
+      NontemporalStoreFence();
+      EXPECT_TRUE(Matches(cut, Values(whole))) << how << past_caches;
+      EXPECT_TRUE(Matches(second, Values(whole))) << how << past_caches;
+    }
+  });
+}
+
+TEST(RangesTest, GradCheckGivesTheSameBitsForAnyCutAtTiles) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    GuardedArray<Half> grad(kSize, 1);
+    FillTypical(grad, random);
+    const GradSegment segment = {grad.data(), kSize};
+    const int64_t tiles = GradCheckWorkspaceSize({&segment, 1});
+    ASSERT_EQ(tiles, 4);
+    std::vector<double> workspace(4), sums(4, -1.0);
+    GradStats whole;
+    ASSERT_OK(GradCheck({&segment, 1}, precision::DType::kFloat16, absl::MakeSpan(workspace),
+                        &whole, stream));
+    ASSERT_OK(stream.Synchronize());
+    for (const auto& [begin, end] : RandomRanges(kSize, kGradTile, random)) {
+      GradTileSumsRange<Half>(segment, begin, end, sums.data());
+    }
+    const GradStats cut = GradCheckFinishCpu(sums.data(), tiles);
+    EXPECT_EQ(cut.sum_of_squares, whole.sum_of_squares) << how;
+    EXPECT_EQ(cut.all_finite, whole.all_finite);
+  });
+}
+
+}  // namespace
+}  // namespace brigade::kernels

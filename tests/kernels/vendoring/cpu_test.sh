@@ -1,0 +1,90 @@
+#!/bin/bash
+# cpu_test.sh GRAPH EXPECTED [all]
+#
+# Vendors each kernel's loop for the CPU, compiles it with nothing but its folder (and Highway, where
+# PROVENANCE says so), and runs it: under the project's names with g++ in C++20 and under others with
+# clang in C++17, both linked into one program, whose results have the bits of the build. With "all"
+# each of the names with each compiler, in both standards, optimised. Fast-math does not compile.
+# CMake builds a folder, and a program on it.
+graph=$1 expected=$2 all=${3-} part=cpu
+. tests/kernels/vendoring/vendoring.sh
+
+# library VARIANT OPERATION COMMAND...: prints the objects of the vendored sources.
+library() {
+  local variant=$1 operation=$2 source
+  shift 2
+  find "$work/$variant/$operation" -name '*.cc' | while read -r source; do
+    object "$variant" "$@" "${warnings[@]}" -I"$work/$variant/$operation" "$source" || exit 1
+  done
+}
+
+# both OPERATION PLAIN RENAMED: both variants in one program; the arguments are compilers with flags.
+both() {
+  local operation=$1 variant command objects
+  for variant in plain renamed; do
+    [ $variant = plain ] && read -ra command <<<"$2" || read -ra command <<<"$3"
+    library $variant "$operation" "${command[@]}" || exit 1
+    program $variant "$operation" "${command[@]}" -I"$work/$variant/$operation" || exit 1
+  done >"$work/objects_to_link" || exit 1
+  main plain renamed "$operation"
+  mapfile -t objects <"$work/objects_to_link"
+  needs=$(said plain "$operation" needs)
+  g++ "$work/main.cc" "${objects[@]}" $([[ $needs != *Highway* ]] || echo -lhwy) -o "$work/program" ||
+    fail "$operation: does not link"
+  compare "$operation" 2 "$work/program"
+}
+
+# flatten/ is made of casts, and internal/ is for several.
+folders=$(sed -n 's/^| `\([a-z_]*\)\/` .*/\1/p' kernels/README.md | grep -vx -e flatten -e internal)
+[ "$(sort <<<"$folders")" = "$(tr ' ' '\n' <<<"$OPERATIONS" | sort)" ] ||
+  fail "the table of kernels/README.md and the list of BUILD.bazel differ"
+
+for operation in $OPERATIONS; do
+  vendor plain "$operation"
+  vendor renamed "$operation"
+  case $(said plain "$operation" needs) in
+    - | Highway) ;;
+    *) fail "$operation needs $(said plain "$operation" needs)" ;;
+  esac
+  flags=$(said plain "$operation" flags)
+  if [ "$all" ]; then
+    for standard in 17 20; do
+      both "$operation" "g++ -std=c++$standard $flags" "clang++ -std=c++$standard $flags"
+      both "$operation" "clang++ -std=c++$standard $flags" "g++ -std=c++$standard $flags"
+    done
+  else
+    # The bits need no optimisation.
+    both "$operation" "g++ -std=c++20 $flags -O0" "clang++ -std=c++17 $flags -O0"
+  fi
+  echo "$operation: same bits under both names"
+done
+
+for compiler in g++ clang++; do
+  $compiler -std=c++17 -ffast-math -I"$work/plain/adam" -c "$work/plain/adam/brigade/kernels/adam/adam_cpu.cc" \
+    -o "$work/fast.o" 2>"$work/log" && fail "$compiler takes -ffast-math"
+  grep -q 'error.*IEEE arithmetic' "$work/log" || fail "no reason against -ffast-math: $(cat "$work/log")"
+done
+
+# A folder that ends with the prefix; the include path is above it.
+tools/vendor //kernels/fill --cpu --graph "$graph" --out "$work/fw/third_party/bk" \
+  --prefix third_party/bk --namespace acme::bk >"$work/log" || fail "fill: $(cat "$work/log")"
+cat >"$work/fw/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.18)
+project(fw LANGUAGES CXX)
+add_subdirectory(third_party/bk)
+add_executable(program main.cc program.cc)
+target_link_libraries(program PRIVATE acme_bk_kernels_fill_cpu)
+END
+main renamed fill
+program renamed fill g++ -std=c++17 -I"$work/fw" >/dev/null || exit 1
+cp "$work/main.cc" "$work/fw/main.cc"
+programs=$work/programs/renamed/third_party/bk/tests/kernels/vendoring/programs
+cp "$programs/fill.cc" "$work/fw/program.cc"
+mkdir -p "$work/fw/third_party/bk/tests/kernels/vendoring/programs"
+cp "$programs/program.h" "$work/fw/third_party/bk/tests/kernels/vendoring/programs/"
+{ cmake -S "$work/fw" -B "$work/build" && cmake --build "$work/build" -v; } >"$work/log" 2>&1 ||
+  fail "CMake: $(cat "$work/log")"
+grep -- '-c .*fill_cpu.cc' "$work/log" | grep -e '-fPIC' | grep -q -e "$(said plain fill flags | sed 's/^-O3 //')" ||
+  fail "CMake compiles with other flags than PROVENANCE says: $(grep fill_cpu "$work/log")"
+compare fill 1 "$work/build/program"
+echo "fill: built by CMake"

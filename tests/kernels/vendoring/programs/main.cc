@@ -1,0 +1,26 @@
+// Prints what each program gives when the build compiles it: what a vendored copy has to give.
+
+namespace brigade::vendored {
+
+void RunAdam();
+void RunAmax();
+void RunCast();
+void RunFill();
+void RunGradCheck();
+void RunReduce();
+void RunSgd();
+void RunStepControl();
+
+}  // namespace brigade::vendored
+
+int main() {
+  using namespace brigade::vendored;
+  RunAdam();
+  RunAmax();
+  RunCast();
+  RunFill();
+  RunGradCheck();
+  RunReduce();
+  RunSgd();
+  RunStepControl();
+}

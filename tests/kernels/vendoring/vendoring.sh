@@ -1,0 +1,80 @@
+# What the tests of vendored kernels share. Source it with the path of the graph in $graph, of the
+# program `expected` in $expected, and the kind of part, cpu or cuda, in $part. $OPERATIONS names all
+# that have a launcher; each has a loop for the CPU or a formula, and a program.
+
+set -u -o pipefail
+export LC_ALL=C
+work=$TEST_TMPDIR
+mkdir -p "$work/objects"
+
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  exit 1
+}
+
+# Each variant has names of its own, a C++ standard and a compiler. Nobody who vendors a kernel has
+# to turn warnings off.
+warnings=(-Wall -Wextra -Werror)
+declare -A prefix=([plain]=brigade [renamed]=third_party/bk)
+declare -A namespace=([plain]=brigade [renamed]=acme::bk)
+
+# vendor VARIANT OPERATION: into $work/VARIANT/OPERATION.
+vendor() {
+  tools/vendor "//kernels/$2" "--$part" --out "$work/$1/$2" --graph "$graph" \
+    --prefix "${prefix[$1]}" --namespace "${namespace[$1]}" >"$work/log" ||
+    fail "$2: tools/vendor ended with $?: $(cat "$work/log")"
+  [ "$1" = plain ] || ! grep -rin brigade "$work/$1/$2/${prefix[$1]}" ||
+    fail "$2: names of the project are left"
+}
+
+# said VARIANT OPERATION KEY: what PROVENANCE says.
+said() { sed -n "s/^$3: //p" "$work/$1/$2/PROVENANCE"; }
+
+# object VARIANT COMMAND... SOURCE: prints the object that the command makes of the source, which
+# has to be the last argument. Sources that several kernels share are compiled once a command.
+object() {
+  local variant=$1 source=${!#} name
+  shift
+  name=$(cat "$source" <(printf '%s\n' "$variant" "${@:1:$#-1}" | grep -v "^-I") | sha256sum)
+  name=$work/objects/${name%% *}.o
+  [ -f "$name" ] || "$@" -c -o "$name" 1>&2 || fail "$source does not compile: ${*:1:3}"
+  printf '%s\n' "$name"
+}
+
+# program VARIANT OPERATION COMMAND...: prints the object of the test's program, under the
+# variant's names.
+program() {
+  local variant=$1 operation=$2 folder=$work/programs/$1 file to
+  shift 2
+  for file in program.h "$operation.cc"; do
+    to=$folder/${prefix[$variant]}/tests/kernels/vendoring/programs/$file
+    mkdir -p "$(dirname "$to")"
+    sed -e "s|\"brigade/|\"${prefix[$variant]}/|" -e "s/namespace brigade/namespace ${namespace[$variant]}/" \
+      "tests/kernels/vendoring/programs/$file" >"$to"
+  done
+  object "$variant" "$@" "${warnings[@]}" -I"$folder" "$to"
+}
+
+# entry OPERATION: what its program's function is called.
+entry() { sed -n 's/^void \(Run[A-Za-z]*\)() {$/\1/p' "tests/kernels/vendoring/programs/$1.cc"; }
+
+# main VARIANT... OPERATION: writes a main() that calls the program of each variant.
+main() {
+  local operation=${!#} variant calls=
+  while [ $# -gt 1 ]; do
+    variant=${namespace[$1]}
+    printf 'namespace %s::vendored { void %s(); }\n' "$variant" "$(entry "$operation")"
+    calls+="$variant::vendored::$(entry "$operation")(); "
+    shift
+  done >"$work/main.cc"
+  printf 'int main() { %s}\n' "$calls" >>"$work/main.cc"
+}
+
+# compare OPERATION TIMES PROGRAM: the program prints, that many times, what the build's own gives.
+compare() {
+  local i
+  for ((i = 0; i < $2; ++i)); do "$expected" | grep "^$1 "; done >"$work/wanted"
+  [ -s "$work/wanted" ] || fail "$1: $expected prints nothing of it"
+  "$3" >"$work/printed" || fail "$1: the program ended with $?: $(cat "$work/printed")"
+  diff "$work/wanted" "$work/printed" || fail "$1: other bits than those of the build"
+}

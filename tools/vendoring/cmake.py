@@ -1,0 +1,132 @@
+"""The CMakeLists.txt of a vendored folder."""
+
+_HEAD = """\
+# Written by tools/vendor, whose --check compares; PROVENANCE says from what. To use it:
+#
+#   add_subdirectory(this_folder)
+#   target_link_libraries(mine PRIVATE {library})
+
+cmake_minimum_required(VERSION 3.18)
+project({library} LANGUAGES CXX)
+"""
+
+_CUDA_OPTION = """
+if(NOT DEFINED {option})
+  include(CheckLanguage)
+  check_language(CUDA)
+endif()
+if(CMAKE_CUDA_COMPILER)
+  option({option} "The CUDA half of {library}" ON)
+else()
+  option({option} "The CUDA half of {library}" OFF)
+endif()
+"""
+
+
+def _call(command, first, lines):
+    """command(first\\n  line\\n  line), or nothing without lines."""
+    if not lines:
+        return ""
+    return f"{command}({first}\n" + "".join(f"  {line}\n" for line in lines) + ")\n"
+
+
+def _indented(text):
+    return "".join(f"  {line}\n" for line in text.splitlines())
+
+
+def _options(selection):
+    """The flags that bits and speed need, for each language."""
+    host = [c for c in selection.copts if not c.startswith("-O")]
+    optimized = [c for c in selection.copts if c.startswith("-O")]
+    cxx = "$<COMPILE_LANGUAGE:CXX>"
+    lines = [
+        f'"$<{cxx}:{";".join(host)}>"',
+        f'"$<$<AND:{cxx},$<NOT:$<CONFIG:Debug>>>:{";".join(optimized)}>"',
+    ]
+    if selection.cuda != "none":
+        cuda = ";".join([*selection.cuda_copts, "-Xcompiler=" + ",".join(host)])
+        lines.append(f'"$<$<COMPILE_LANGUAGE:CUDA>:{cuda}>"')
+    return lines
+
+
+def _link(library, scope, external, targets, macro):
+    link = _call("target_link_libraries", f"{library} {scope}", targets)
+    if not external.define:
+        return link
+    define = f"target_compile_definitions({library} {scope} {macro}{external.define})\n"
+    condition = " AND ".join(f"TARGET {target}" for target in targets)
+    return f"if({condition})\n{_indented(link + define)}endif()\n"
+
+
+def _cuda(library, scope, sources, standard):
+    find = (
+        "find_package(CUDAToolkit REQUIRED)\n"
+        f"target_include_directories({library} SYSTEM {scope} ${{CUDAToolkit_INCLUDE_DIRS}})\n"
+    )
+    if not any(source.endswith(".cu") for source in sources):
+        return find
+    return (
+        "enable_language(CUDA)\n"
+        + find
+        + f"target_compile_features({library} {scope} cuda_std_{standard})\n"
+        + _call("target_sources", f"{library} PRIVATE", sources)
+    )
+
+
+def text(selection, names, library, place, include_path, standard):
+    """The file's text.
+
+    Args:
+      selection: what is vendored.
+      names: what it is called, rewrite.Names.
+      library: the CMake target's name.
+      place: from a path in the tree to the one in the folder.
+      include_path: from the folder to where includes start, "." or "../..".
+      standard: the C++ standard that the code needs at least.
+    """
+    here = "${CMAKE_CURRENT_SOURCE_DIR}"
+    root = here if include_path == "." else f"{here}/{include_path}"
+    option = names.macro + "CUDA"
+    if selection.cuda == "optional":
+        sources = [place(s) for s in selection.sources if s not in selection.cuda_files]
+        cuda_sources = [place(s) for s in selection.sources if s in selection.cuda_files]
+    else:
+        sources = [place(s) for s in selection.sources if not s.endswith(".cu")]
+        cuda_sources = [place(s) for s in selection.sources if s.endswith(".cu")]
+    kind, scope = ("STATIC", "PUBLIC") if selection.sources else ("INTERFACE", "INTERFACE")
+
+    out = _HEAD.format(library=library)
+    if selection.cuda == "optional":
+        out += _CUDA_OPTION.format(option=option, library=library)
+    finds = [external.find + "\n" for external, _ in selection.externals]
+    out += "".join(["\n", *finds, "\n"]) if finds else "\n"
+    out += f"add_library({library} {kind})\n"
+    out += _call("target_sources", f"{library} PRIVATE", sources)
+    out += f'target_include_directories({library} {scope} "{root}")\n'
+    out += f"target_compile_features({library} {scope} cxx_std_{standard})\n"
+    if kind == "STATIC":
+        out += f"set_target_properties({library} PROPERTIES POSITION_INDEPENDENT_CODE ON)\n"
+        out += "# As the project compiles it: for its bits and its speed.\n"
+        out += _call("target_compile_options", f"{library} PRIVATE", _options(selection))
+    for path, options in sorted(selection.own_copts.items()):
+        out += (
+            f'set_source_files_properties({place(path)} PROPERTIES COMPILE_OPTIONS "'
+            + ";".join(options)
+            + '")\n'
+        )
+    searched = [f'"{here}/{place(include)}"' for include in selection.includes]
+    out += _call("target_include_directories", f"{library} SYSTEM {scope}", searched)
+    for external, targets in selection.externals:
+        out += _link(library, scope, external, targets, names.macro)
+    linked = [option.removeprefix("-l") for option in selection.linkopts]
+    out += _call("target_link_libraries", f"{library} {scope}", linked)
+
+    if selection.cuda == "optional":
+        cuda = _cuda(library, scope, cuda_sources, standard)
+        out += f"\nif({option})\n{_indented(cuda)}endif()\n"
+    elif selection.cuda == "required":
+        out += "\n" + _cuda(library, scope, cuda_sources, standard)
+    if "BRIGADE_CUDA" in selection.macros:
+        value = {"none": "0", "required": "1", "optional": f"$<BOOL:${{{option}}}>"}[selection.cuda]
+        out += f"target_compile_definitions({library} {scope} {option}={value})\n"
+    return out

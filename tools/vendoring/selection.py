@@ -1,0 +1,161 @@
+"""What is copied: the files of a target and of all that it depends on.
+
+The build graph decides, and the includes check it: each header of the project that a file includes
+has to be among the files.
+"""
+
+import ast
+import dataclasses
+import pathlib
+
+from vendoring import libraries, rewrite
+
+# What may be taken of a kernel instead of the public call: how its target ends, and what it is.
+PARTS = {"cpu": "CPU loop", "cuda": "CUDA launcher"}
+
+# What helps to call either, taken with them where it exists.
+_HELPERS = ["_parameters"]
+
+
+class Error(Exception):
+    """The target cannot be taken; the text says why."""
+
+
+@dataclasses.dataclass
+class Selection:
+    """A target's files, by their paths in the tree, and what they need."""
+
+    target: str
+    parts: list  # of PARTS; none for the whole target
+    texts: dict  # {path: text}
+    cuda_files: set  # those of texts that only exist with CUDA
+    cuda: str  # "none", "optional" (cuda_files can be left out) or "required"
+    externals: list  # as libraries.needed returns
+    copts: list  # for C++, those of all files
+    cuda_copts: list  # for CUDA
+    own_copts: dict  # {path: [option]}, for C++ files that need others besides
+    includes: list  # folders to search besides
+    linkopts: list
+    macros: set  # names of the project's macros in the code
+
+    @property
+    def sources(self):
+        """What is compiled, sorted."""
+        return sorted(path for path in self.texts if path.endswith((".cc", ".cu")))
+
+
+def constant(root, path, name):
+    """The value of a list or string that a .bzl file assigns at its top."""
+    tree = ast.parse(pathlib.Path(root, path).read_text(encoding="utf-8"))
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and statement.targets[0].id == name:
+            return ast.literal_eval(statement.value)
+    raise Error(f"{path} assigns no {name}")
+
+
+def labels(graph, target, parts):
+    """The labels that are taken for a target and its parts. Raises Error with the reason."""
+    library = graph[target]
+    if library.testonly:
+        raise Error(f"{library.label} is for tests alone (testonly)")
+    if not library.public:
+        raise Error(f"{library.label} is not public: what it does may change without notice")
+    found = [f"{library.label}_{part}" for part in parts]
+    for part, label in zip(parts, found):
+        if label not in graph:
+            raise Error(f"{library.label} has no {PARTS[part]}: there is no target {label}")
+    if found:
+        helpers = [library.label + end for end in _HELPERS]
+        found += [helper for helper in helpers if helper in graph]
+    return found or [library.label]
+
+
+def parts_of(graph, target):
+    """Those of PARTS that the target has."""
+    return [part for part in PARTS if f"{graph[target].label}_{part}" in graph]
+
+
+def _headers(library):
+    return library.hdrs + library.private_hdrs + library.textual_hdrs
+
+
+def _read(root, label, path):
+    try:
+        return pathlib.Path(root, path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Error(f"{path} of {label} cannot be read: {error.strerror}") from error
+
+
+def _included(root, closure, taken):
+    """{label: {path: text}} of the libraries that the taken ones need, in the closure's order.
+
+    A macro of bazel/ gives all of its kind the same deps: what no file includes is left out.
+    """
+    owners = {path: label for label, library in closure.items() for path in _headers(library)}
+    found, waiting = {}, list(taken)
+    while waiting:
+        label = waiting.pop()
+        if label in found:
+            continue
+        library = closure[label]
+        paths = _headers(library) + library.srcs + library.cuda_srcs
+        found[label] = {path: _read(root, label, path) for path in paths}
+        for path, text in found[label].items():
+            for header in rewrite.included(text)[0]:
+                inner = header.removeprefix(rewrite.PREFIX + "/")
+                if inner == header:
+                    continue
+                if inner not in owners:
+                    raise Error(
+                        f'{path} includes "{header}", which no dependency of {label} brings'
+                    )
+                waiting.append(owners[inner])
+        waiting += [dep for dep in library.deps if not _headers(closure[dep])]
+    return {label: found[label] for label in closure if label in found}
+
+
+def select(root, graph, target, parts):
+    """Returns the Selection of a target of the graph, its files read from the tree at `root`."""
+    taken = labels(graph, target, parts)
+    closure = graph.closure(taken)
+    plain = graph.closure([label for label in taken if not graph[label].cuda_only], cuda=False)
+    copts = constant(root, "bazel/cc.bzl", "FLOAT_COPTS")
+    optimized = constant(root, "bazel/cc.bzl", "OPTIMIZED_COPTS")
+    common = {"-Wall", "-Wextra", "-Werror", "-fPIC", *copts, *optimized}
+    result = Selection(
+        target=graph[target].label,
+        parts=parts,
+        texts={},
+        cuda_files=set(),
+        cuda="none",
+        externals=[],
+        copts=optimized + copts,
+        cuda_copts=constant(root, "bazel/nvcc.bzl", "CUDA_COPTS"),
+        own_copts={},
+        includes=[],
+        linkopts=[],
+        macros=set(),
+    )
+    external_labels, outside = set(), set()
+    for label, texts in _included(root, closure, taken).items():
+        library = closure[label]
+        own = [c for c in library.copts if c not in common and not c.startswith("-std=")]
+        for path, text in texts.items():
+            result.texts[path] = text
+            result.macros |= rewrite.macros(text)
+            quoted, angled = rewrite.included(text)
+            outside |= {h for h in quoted + angled if not h.startswith(rewrite.PREFIX + "/")}
+            if label not in plain:
+                result.cuda_files.add(path)
+            if own and path in library.srcs:
+                result.own_copts[path] = own
+        result.includes += [folder for folder in library.includes if folder not in result.includes]
+        result.linkopts += [o for o in library.linkopts if o not in result.linkopts]
+        external_labels |= {*library.external, *library.cuda_external}
+    result.externals = libraries.needed(external_labels, outside)
+    if libraries.includes_cuda(outside):
+        # In a graph that tells nothing of toolkits everything seems to be there without.
+        cuda_sources = [path for path in result.texts if path.endswith(".cu")]
+        everything = not plain or any(path not in result.cuda_files for path in cuda_sources)
+        result.cuda = "required" if everything else "optional"
+    return result
