@@ -298,6 +298,7 @@ def _library(rules, label, rule):
     for source in map(canonical, rule.get("srcs", [])):
         helper = _helper(rules, label, source)
         if helper:
+            library.cuda_only = True
             library.cuda_srcs += [_path(file) for file in helper["srcs"]]
             library.nvcc_copts += helper.get("copts", [])
             _add_deps(rules, library, helper.get("deps", []))
