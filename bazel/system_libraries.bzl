@@ -43,7 +43,6 @@ _ABSL_FLAGS_TARGETS = {
     "absl/flags/parse.h": "absl/flags:parse",
     "absl/flags/reflection.h": "absl/flags:reflection",
     "absl/flags/usage.h": "absl/flags:usage",
-    "absl/flags/usage_config.h": "absl/flags:config",
 }
 
 def _values(dictionary):

@@ -194,7 +194,7 @@ for flag in $(sed -n '/^FLOAT_COPTS = /,/^]/s/^ *"\(.*\)",$/\1/p' bazel/cc.bzl);
     fail "without $flag"
 done
 holds CMakeLists.txt "add_library(acme_bk_lib_names STATIC)"
-holds CMakeLists.txt "set_target_properties(acme_bk_lib_names PROPERTIES POSITION_INDEPENDENT_CODE ON)"
+holds CMakeLists.txt "  POSITION_INDEPENDENT_CODE ON"
 holds CMakeLists.txt "target_compile_features(acme_bk_lib_names PUBLIC cxx_std_20)"
 holds CMakeLists.txt '  find_package(absl REQUIRED)'
 holds CMakeLists.txt '  absl::strings'

@@ -181,7 +181,7 @@ nvcc_compiles_a_kernel() {
   must cmake --build "$work/release" --target brigade_kernels_adam_cuda
 }
 
-mv "$checkout/tests/integration/outside_workspace/main.cc" "$here/consumer/kernels.cc"
+mv "$checkout/examples/one_kernel.cc" "$here/consumer/kernels.cc"
 build_and_install
 installed_files_are_complete
 users_find_components

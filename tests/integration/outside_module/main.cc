@@ -1,1 +1,1 @@
-../outside_workspace/main.cc
+../../../examples/one_kernel.cc
