@@ -115,7 +115,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   const ModelParallelism model = Merged(s, flags);
   CheckThatKeysHaveAnEffect(config, s, model, reading);
   BRIGADE_RETURN_IF_ERROR(StatusOf(reading.refusals));
-  BRIGADE_RETURN_IF_ERROR(CheckRate(s));
+  BRIGADE_RETURN_IF_ERROR(CheckFlags(s));
   BRIGADE_ASSIGN_OR_RETURN(const parallel::GridShape grid, GridOf(model, ranks));
   const bool overlaps = s.tensor_overlap || flags.tensor_overlap != 0;
   if (overlaps && model.tensor_shards == 1) {
@@ -144,9 +144,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
     // DeepSpeed's chunk has master, gradient and two moments.
     zero.offload.chunk_buffers = std::max(2, (*s.state_arrays + 3) / 4);
   }
-  zero.dtype = s.fp16   ? precision::DType::kFloat16
-               : s.bf16 ? precision::DType::kBFloat16
-                        : precision::DType::kFloat32;
+  zero.dtype = TypeOf(s);
   if (s.fp16) zero.loss_scaler = s.loss_scaler;
   if (s.bf16) zero.loss_scaler.check_overflow = s.check_grad_overflow;
   BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));

@@ -15,6 +15,7 @@
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/parallel/tensor/shard_sums.h"
+#include "brigade/precision/dtype.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
@@ -63,6 +64,8 @@ struct StepFlags {
   std::optional<double> lr = {};
   // How many there are, for total_num_steps; 0: not given.
   int64_t steps = 0;
+  // What fp16.enabled and bf16.enabled must say together.
+  std::optional<precision::DType> dtype = {};
 };
 
 // The most chunks of a stage of a pipeline, for which summaries of ranks have room (job.h).

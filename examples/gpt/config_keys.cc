@@ -34,13 +34,20 @@ Keys BatchKeys(Settings& s) {
   };
 }
 
+// Of "enabled" in the two sections below.
+Auto ByPrecision(Settings& s, bool* enabled, precision::DType dtype) {
+  return FromFlag("--precision", s.flags.dtype.has_value(),
+                  [&s, enabled, dtype] { *enabled = s.flags.dtype == dtype; });
+}
+
 Keys Fp16Keys(Settings& s) {
   optim::LossScaler& scaler = s.loss_scaler;
   return {
       {.name = "enabled",
        .value = Flag(&s.fp16),
        .meaning = "true: weights, activations and gradients are fp16, masters fp32",
-       .required = "write true or false"},
+       .required = "write true or false",
+       .automatic = ByPrecision(s, &s.fp16, precision::DType::kFloat16)},
       {"loss_scale", Number(&scaler.loss_scale, {0.0, 0x1p126, "0 (dynamic) or 2^-60 to 2^126"}),
        "0: it follows overflows"},
       {"initial_scale_power", Whole(&scaler.initial_scale_power, {-60.0, 126.0, "-60 to 126"}),
@@ -62,7 +69,8 @@ Keys Bf16Keys(Settings& s) {
       {.name = "enabled",
        .value = Flag(&s.bf16),
        .meaning = "true: weights, activations and gradients are bf16, masters fp32",
-       .required = "write true or false"},
+       .required = "write true or false",
+       .automatic = ByPrecision(s, &s.bf16, precision::DType::kBFloat16)},
       {"check_grad_overflow", Flag(&s.check_grad_overflow),
        "true: steps with infinite gradients are skipped"},
       {"immediate_grad_update",
@@ -168,7 +176,7 @@ Keys OtherKeys() {
       {"prescale_gradients", Only(false, kAfterTheSum)},
       {"seq_parallel_communication_data_type", Only("fp32", "communication_data_type says it")},
       {"sparse_gradients", Only(false, "all gradients are dense")},
-      {"timers", Tuning(nullptr, "steps are timed on the device, always")},
+      {"timers", Tuning(nullptr, "lines of progress have tokens per second, always")},
       {"use_data_before_expert_parallelism", Only(false, "there are no experts")},
       {"vocabulary_size", Tuning(nullptr, "the vocabulary is the 256 bytes")},
       {"wall_clock_breakdown", Tuning(false, kReport)},
@@ -200,7 +208,7 @@ Keys ConfigKeys(Settings& s) {
            .meaning = "Without fp16 and bf16 everything is fp32.",
            .keys = Fp16Keys(s)},
           {.name = "bf16",
-           .meaning = "`bfloat16` is another name.",
+           .meaning = "Of fp16 and bf16 one at most is enabled.",
            .keys = Bf16Keys(s),
            .also = "bfloat16"},
           {.name = "data_types", .meaning = "Types beside those.", .keys = DataTypeKeys(s)},

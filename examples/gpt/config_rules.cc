@@ -34,6 +34,13 @@ std::optional<double> OwnHighestRate(const optim::Schedule& schedule) {
   return std::nullopt;
 }
 
+// As --precision has it.
+const char* ShortName(precision::DType dtype) {
+  return dtype == precision::DType::kFloat16    ? "fp16"
+         : dtype == precision::DType::kBFloat16 ? "bf16"
+                                                : "fp32";
+}
+
 // Whether the algorithm is made for nodes.
 bool KnowsOfNodes(collectives::Algorithm algorithm) {
   return algorithm == collectives::Algorithm::kHierarchical ||
@@ -230,7 +237,7 @@ void CheckThatKeysHaveAnEffect(const Json& config, const Settings& s, const Mode
       {"scheduler.params.decay_lr_rate", decays || cycle->decay_lr_rate == 0, no_decay,
        "scheduler"},
       {"scheduler.params.total_num_steps", decays, no_decay, "scheduler"},
-      {"optimizer.params.lr", highest == s.group.lr,
+      {"optimizer.params.lr", s.flags.lr.has_value() || highest == s.group.lr,
        absl::StrCat("the schedule has rates of its own, up to ", highest), "scheduler"},
   };
   const std::vector<Refusal> unread = reading.refusals;
@@ -250,12 +257,24 @@ void CheckThatKeysHaveAnEffect(const Json& config, const Settings& s, const Mode
   }
 }
 
-absl::Status CheckRate(const Settings& s) {
+precision::DType TypeOf(const Settings& s) {
+  return s.fp16   ? precision::DType::kFloat16
+         : s.bf16 ? precision::DType::kBFloat16
+                  : precision::DType::kFloat32;
+}
+
+absl::Status CheckFlags(const Settings& s) {
   const double rate = s.flags.lr.value_or(s.group.lr);
   const double highest = OwnHighestRate(s.schedules[s.schedule]).value_or(rate);
-  if (!s.flags.lr.has_value() || highest == rate) return absl::OkStatus();
+  if (s.flags.lr.has_value() && highest != rate) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lr is ", rate, ", but the schedule has rates of its own, up to ", highest));
+  }
+  const precision::DType dtype = TypeOf(s);
+  if (s.flags.dtype.value_or(dtype) == dtype) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--lr is ", rate, ", but the schedule has rates of its own, up to ", highest));
+      absl::StrCat("--precision is ", ShortName(*s.flags.dtype),
+                   ", but by fp16.enabled and bf16.enabled of the file it is ", ShortName(dtype)));
 }
 
 }  // namespace brigade::gpt

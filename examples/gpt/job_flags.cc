@@ -30,8 +30,18 @@ ABSL_FLAG(std::string, data, "",
           "/usr/share/common-licenses");
 ABSL_FLAG(std::string, config, "",
           "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage");
+ABSL_FLAG(
+    std::optional<int64_t>, batch, std::nullopt,
+    "texts of a step, of all ranks: train_batch_size. Before the config's, whose micro-batch "
+    "and accumulation stay and must divide it; default 16, rounded up to what the ranks share");
+ABSL_FLAG(std::optional<double>, lr, std::nullopt,
+          "the learning rate, to which schedules rise: optimizer.params.lr. Before the config's, "
+          "and of AdamW where it has no optimizer; default 0.003");
 ABSL_FLAG(int, stage, -1, "without --config: ZeRO stage, 0 to 3; default 2");
-ABSL_FLAG(std::string, precision, "", "without --config: fp32, fp16 (default) or bf16");
+ABSL_FLAG(
+    std::string, precision, "",
+    "fp32, fp16 or bf16; without --config fp16 by default. With it for \"auto\" in fp16.enabled "
+    "and bf16.enabled, and else as these have it");
 ABSL_FLAG(std::string, recompute, "",
           "which activations the backward pass makes again: none, block (all but each block's "
           "input), selective (norms and GELU), segments:K (all but every K-th block's input), or "
@@ -129,6 +139,7 @@ namespace {
 
 // Rounded up to a multiple of the ranks that share it, and of a pipeline's stages.
 constexpr int64_t kDefaultBatch = 16;
+constexpr double kDefaultRate = 0.003;
 
 // The same, written in one way: two names of one folder are equal.
 std::string FolderOfUser(const std::string& path) {
@@ -180,37 +191,62 @@ absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
   return parallelism;
 }
 
-absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps,
-                                          const ModelParallelism& parallelism) {
-  std::string precision = absl::GetFlag(FLAGS_precision);
-  if (precision.empty()) precision = "fp16";
-  if (precision != "fp32" && precision != "fp16" && precision != "bf16") {
+absl::StatusOr<StepFlags> StepOfFlags(int64_t steps) {
+  StepFlags step = {.batch = absl::GetFlag(FLAGS_batch).value_or(0),
+                    .lr = absl::GetFlag(FLAGS_lr),
+                    .steps = steps};
+  constexpr int64_t kMostTexts = int64_t{1} << 53;
+  if (absl::GetFlag(FLAGS_batch).has_value() && (step.batch < 1 || step.batch > kMostTexts)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--precision is \"", precision, "\"; it must be fp32, fp16 or bf16"));
+        absl::StrCat("--batch is ", step.batch, "; it must be 1 to 2^53"));
   }
+  constexpr double kLargestRate = 3.0e38;
+  if (step.lr.has_value() && !(*step.lr >= 0 && *step.lr <= kLargestRate)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--lr is ", *step.lr, "; it must be a number, 0 or more, and finite as a float"));
+  }
+  if (const std::string precision = absl::GetFlag(FLAGS_precision); !precision.empty()) {
+    using precision::DType;
+    const std::pair<const char*, DType> types[] = {
+        {"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}};
+    for (const auto& [name, dtype] : types) {
+      if (precision == name) step.dtype = dtype;
+    }
+    if (!step.dtype.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--precision is \"", precision, "\"; it must be fp32, fp16 or bf16"));
+    }
+  }
+  return step;
+}
+
+absl::StatusOr<TrainConfig> DefaultConfig(int ranks, const ModelParallelism& parallelism,
+                                          StepFlags step) {
   const int stage = absl::GetFlag(FLAGS_stage) == -1 ? 2 : absl::GetFlag(FLAGS_stage);
-  const std::string section =
-      precision == "fp32" ? "" : absl::StrCat("\"", precision, R"(": {"enabled": true},)");
+  if (!step.dtype.has_value()) step.dtype = precision::DType::kFloat16;
   // Of ranks that share texts, or a model, one is as many as all. Stages of a pipeline work at the
   // same time on as many micro-batches: these are of one text then, and as many for each stage.
   const int stages = std::max(parallelism.pipeline, 1);
   const int64_t data_ranks = std::max(
       ranks / std::max(parallelism.tensor, 1) / std::max(parallelism.context, 1) / stages, 1);
   const int64_t unit = data_ranks * stages;
-  const int64_t batch = (kDefaultBatch + unit - 1) / unit * unit;
+  if (step.batch == 0) step.batch = (kDefaultBatch + unit - 1) / unit * unit;
+  if (!step.lr.has_value()) step.lr = kDefaultRate;
   const std::string micro_batch = stages == 1 ? "" : R"("train_micro_batch_size_per_gpu": 1,)";
   // In fewer than 40 steps this learning rate throws the weights far off.
-  const int64_t warm_up = std::max({steps / 20, std::min<int64_t>(steps / 2, 40), int64_t{2}});
+  const int64_t warm_up =
+      std::max({step.steps / 20, std::min<int64_t>(step.steps / 2, 40), int64_t{2}});
   return ParseConfig(absl::StrFormat(
-                         R"({"train_batch_size": %d, "gradient_clipping": 1.0, %s %s
+                         R"({"gradient_clipping": 1.0, %s
+              "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"},
               "optimizer": {"type": "AdamW",
-                            "params": {"lr": 0.003, "betas": [0.9, 0.99], "weight_decay": 0.1}},
+                            "params": {"betas": [0.9, 0.99], "weight_decay": 0.1}},
               "scheduler": {"type": "WarmupCosineLR",
                             "params": {"total_num_steps": %d, "warmup_num_steps": %d,
                                        "warmup_type": "linear", "cos_min_ratio": 0.05}},
               "zero_optimization": {"stage": %d}})",
-                         batch, micro_batch, section, std::max<int64_t>(steps, 3), warm_up, stage),
-                     ranks, ".", parallelism);
+                         micro_batch, std::max<int64_t>(step.steps, 3), warm_up, stage),
+                     ranks, ".", parallelism, step);
 }
 
 absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
@@ -317,14 +353,14 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   BRIGADE_ASSIGN_OR_RETURN(job.checkpoints, CheckpointsOfFlags());
 
   const std::string config = FromUsersFolder(absl::GetFlag(FLAGS_config));
-  if (!config.empty() &&
-      (absl::GetFlag(FLAGS_stage) != -1 || !absl::GetFlag(FLAGS_precision).empty())) {
-    return absl::InvalidArgumentError(
-        "--stage and --precision are in the file that --config names, not beside it");
+  if (!config.empty() && absl::GetFlag(FLAGS_stage) != -1) {
+    return absl::InvalidArgumentError("--stage is in the file that --config names, not beside it");
   }
   BRIGADE_ASSIGN_OR_RETURN(const ModelParallelism parallelism, ParallelismOfFlags());
-  BRIGADE_ASSIGN_OR_RETURN(job.config, config.empty() ? DefaultConfig(ranks, job.steps, parallelism)
-                                                      : ReadConfig(config, ranks, parallelism));
+  BRIGADE_ASSIGN_OR_RETURN(const StepFlags step, StepOfFlags(job.steps));
+  BRIGADE_ASSIGN_OR_RETURN(job.config, config.empty()
+                                           ? DefaultConfig(ranks, parallelism, step)
+                                           : ReadConfig(config, ranks, parallelism, step));
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;
   job.model.tensor_pieces = job.config.tensor_pieces;

@@ -200,6 +200,11 @@ inline Auto FromFlag(
   return {flag, is_given ? std::move(fill) : nullptr};
 }
 
+// Where the default is a choice of ours too: it changes memory or speed, and no result.
+inline Auto OurDefault() {
+  return {nullptr, [] {}};
+}
+
 // The same with another default: "what follows from the others".
 inline Value Otherwise(Value value, std::string otherwise) {
   value.otherwise = std::move(otherwise);

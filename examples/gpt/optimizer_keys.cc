@@ -142,8 +142,9 @@ Key OptimizerKey(Settings& s) {
                            "OneBitAdam", "OneBitLamb", "ZeroOneAdam"}) {
     types.push_back({name, NotSupported()});
   }
-  constexpr char kNeeded[] = R"(one is needed, like {"type": "AdamW", "params": {"lr": 0.001}}; )"
-                             "or --lr, for AdamW with that rate";
+  static constexpr char kNeeded[] =
+      R"(one is needed, like {"type": "AdamW", "params": {"lr": 0.001}}; )"
+      "or --lr, for AdamW with that rate";
   return {.name = "optimizer",
           .meaning = "What updates the weights. Without it `--lr` stands for AdamW with that rate.",
           .keys = {{"legacy_fusion", Only(false, "parameters lie in one array, always")}},

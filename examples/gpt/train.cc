@@ -209,13 +209,17 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   }
   // mpirun gives its processes terminals, wherever what they write goes.
   Console console(stdout, processes ? 0 : TerminalColumns(), job.steps,
-                  static_cast<double>(job.config.batch.train_batch_size * job.model.context));
+                  static_cast<double>(job.config.batch.train_batch_size * job.model.context),
+                  job.config.steps_per_print);
   observers.Add(console);
 
   if (speaks) {
     const std::string name = absl::StrCat(Counted(ranks, processes ? "process" : "thread"), " on ",
                                           device::ToString(job.device.kind));
     absl::PrintF("%s\n", DescribeJob(job, name));
+    for (const std::string& key : job.config.without_effect) {
+      absl::PrintF("Without effect: %s\n", key);
+    }
     std::fflush(stdout);
   }
   const NgramLosses ngrams =

@@ -69,7 +69,7 @@ Keys OffloadParameterKeys(Settings& s) {
 Keys GatheringKeys(Settings& s) {
   constexpr char kUnits[] = "brigade.live_units says how many units are gathered at a time";
   constexpr char kModules[] = "units of stage 3 are layers";
-  constexpr char kSaved[] = "a checkpoint has all weights whole";
+  constexpr char kSaved[] = "a checkpoint has all weights, in every stage";
   return {
       {.name = "stage3_prefetch_bucket_size",
        .value = PrefetchBucket(&s.prefetch_bucket_size),
@@ -77,7 +77,8 @@ Keys GatheringKeys(Settings& s) {
       {.name = "stage3_param_persistence_threshold",
        .value = Whole(&s.zero.persistence_threshold, kCountOrNone),
        .meaning = "units (layers) of so many elements or fewer are not cut",
-       .also = "param_persistence_threshold"},
+       .also = "param_persistence_threshold",
+       .automatic = OurDefault()},
       {.name = "stage3_model_persistence_threshold",
        .value = Tuning(INT64_MAX, "there is no limit"),
        .also = "model_persistence_threshold"},
@@ -105,7 +106,7 @@ Keys GatheringKeys(Settings& s) {
       {"override_module_apply", Tuning(true, "there are no modules of PyTorch")},
       {"pipeline_loading_checkpoint", Tuning(false, "each rank loads what it owns")},
       {"log_trace_cache_warnings", Tuning(false, "the order of layers is known")},
-      {"enable_sanity_checks", Tuning(false, "debug builds check, always")},
+      {"enable_sanity_checks", Tuning(false, "there are no hooks to be checked")},
       {"save_muon_momentum_buffer_in_memory", Tuning(false, "there is no Muon here")},
   };
 }
@@ -119,13 +120,19 @@ Keys ZeroKeys(Settings& s) {
        "what is cut among the ranks that share the batch: from 1 on the optimizer's state, from 2 "
        "on "
        "gradients, in 3 weights"},
-      {"reduce_bucket_size", Whole(&zero.bucket_elements, kCount),
-       "elements of gradients that are reduced together"},
-      {"allgather_bucket_size",
-       Otherwise(Whole(&s.allgather_bucket_size, kCountOrNone), "as reduce_bucket_size"),
-       "without effect where it differs: weights are gathered in the buckets of their gradients"},
-      {"overlap_comm", Flag(&zero.overlap_comm),
-       "ranks exchange beside the passes; it changes no bit"},
+      {.name = "reduce_bucket_size",
+       .value = Whole(&zero.bucket_elements, kCount),
+       .meaning = "elements of gradients that are reduced together",
+       .automatic = OurDefault()},
+      {.name = "allgather_bucket_size",
+       .value = Otherwise(Whole(&s.allgather_bucket_size, kCountOrNone), "as reduce_bucket_size"),
+       .meaning = "without effect where it differs: weights are gathered in the buckets of their "
+                  "gradients",
+       .automatic = OurDefault()},
+      {.name = "overlap_comm",
+       .value = Flag(&zero.overlap_comm),
+       .meaning = "ranks exchange beside the passes; it changes no bit",
+       .automatic = OurDefault()},
       {"contiguous_gradients", Tuning(true, "gradients are written into buckets, always")},
       {"reduce_scatter", Tuning(true, "gradients are reduce-scattered, always")},
       {"allgather_partitions", Tuning(true, "weights are all-gathered, always")},

@@ -65,7 +65,7 @@ refuses 'three.json: pipeline.stages (--pipeline) 2, brigade.schedule (--schedul
 for flag in --ranks --pipeline --schedule --resume; do
   grep -q -e "^ *$flag " help || fail "--help lacks $flag"
 done
-refuses '--stage and --precision are in the file that --config names, not beside it' \
+refuses '--stage is in the file that --config names, not beside it' \
   --config=no_json.json --stage=1
 
 refuses '/dev/full is a device, not a file' --metrics=/dev/full
