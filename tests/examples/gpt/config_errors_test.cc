@@ -581,6 +581,14 @@ TEST(ConfigErrorsTest, SayWhatToDoForAuto) {
   EXPECT_THAT(
       ParseConfig(kAuto, 4, ".", {}, {.batch = 8, .lr = 0.5, .steps = 20}).status(),
       StatusIs(kInvalid, HasSubstr("3 keys are refused:\n  bf16.enabled is \"auto\", which")));
+  EXPECT_THAT(
+      ParseConfig(R"({"train_batch_size": 4, "fp16": {"enabled": true},
+                              "optimizer": {"type": "SGD"}})",
+                  4, ".", {}, {.dtype = precision::DType::kBFloat16})
+          .status(),
+      StatusIs(kInvalid,
+               "--precision is bf16, but by fp16.enabled and bf16.enabled of the file it is "
+               "fp16"));
 }
 
 TEST(ConfigErrorsTest, NameBatchesAndRatesThatDoNotFitTheFlags) {

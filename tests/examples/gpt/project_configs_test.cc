@@ -21,11 +21,15 @@ struct File {
   // As somebody would start it: ranks, and flags in place of those of the program around DeepSpeed.
   int ranks;
   StepFlags flags;
-  // The refusals, a line each, without values of StepFlags; empty: it is accepted.
+  // All refusals, in their order; empty: it is accepted.
   std::vector<std::string> refusals;
   // Of one that is accepted.
   std::vector<std::string> without_effect = {};
 };
+
+std::string NotFilled(const char* path, const char* advice) {
+  return absl::StrCat(path, " is \"auto\", which nothing fills in here: ", advice);
+}
 
 const File kFiles[] = {
     {"deepspeedai/Megatron-DeepSpeed, "
@@ -40,7 +44,7 @@ const File kFiles[] = {
          "wall_clock_breakdown": false, "zero_allow_untested_optimizer": false})",
      8,
      {},
-     {}},
+     {"optimizer.params.max_grad_norm is 1.0; it must be 0.0: gradient_clipping says it here"}},
     {"deepspeedai/Megatron-DeepSpeed, examples_deepspeed/universal_checkpointing/ds_config.json",
      R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 16, "steps_per_print": 1,
          "zero_optimization": {"stage": 1}, "bf16": {"enabled": true},
@@ -53,7 +57,8 @@ const File kFiles[] = {
          "zero_optimization": {"stage": 0}, "bf16": {"enabled": true}})",
      8,
      {},
-     {}},
+     {"optimizer is not given; one is needed, like {\"type\": \"AdamW\", \"params\": {\"lr\": "
+      "0.001}}; or --lr, for AdamW with that rate"}},
     {"huggingface/accelerate, examples/deepspeed_config_templates/zero_stage2_offload_config.json",
      R"({"fp16": {"enabled": true, "loss_scale": 0, "loss_scale_window": 1000,
                   "initial_scale_power": 16, "hysteresis": 2, "min_loss_scale": 1},
@@ -72,7 +77,28 @@ const File kFiles[] = {
          "wall_clock_breakdown": false})",
      4,
      {},
-     {}},
+     {NotFilled("gradient_clipping",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float"),
+      NotFilled("optimizer.params.lr",
+                "give --lr, leave the key out for 0.001, or write a number, 0 or more, and finite "
+                "as a float"),
+      NotFilled("optimizer.params.weight_decay",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float"),
+      NotFilled("scheduler.params.total_num_steps",
+                "give --steps, or write a whole number, 1 to 2^24"),
+      NotFilled("scheduler.params.warmup_max_lr",
+                "give --lr, leave the key out for 0.001, or write a number, 0 or more, and finite "
+                "as a float"),
+      NotFilled("scheduler.params.warmup_min_lr",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float"),
+      NotFilled("scheduler.params.warmup_num_steps",
+                "leave the key out for 1000, or write a whole number, 1 to 2^24"),
+      NotFilled("train_batch_size",
+                "give --batch, leave the key out for what follows from the others, or write a "
+                "whole number, 1 or more"),
+      NotFilled("train_micro_batch_size_per_gpu",
+                "give --batch, leave the key out for what follows from the others, or write a "
+                "whole number, 1 to 2^20")}},
     {"hiyouga/LLaMA-Factory, examples/deepspeed/ds_z2_autotp_config.json",
      R"({"_comment": "supported models: see the tutorial",
          "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
@@ -87,8 +113,11 @@ const File kFiles[] = {
                                "contiguous_gradients": true, "round_robin_gradients": true},
          "tensor_parallel": {"autotp_size": 2}})",
      4,
-     {.batch = 16, .lr = 0.0001},
-     {}},
+     {.batch = 16, .lr = 0.0001, .dtype = precision::DType::kBFloat16},
+     {"_comment is \"supported models: see the tutorial\", a string; there is no such key, the "
+      "nearest is comet, which is not supported yet",
+      NotFilled("gradient_clipping",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float")}},
     {"axolotl-ai-cloud/axolotl, deepspeed_configs/zero3_bf16_cpuoffload_all.json",
      R"({"zero_force_ds_cpu_optimizer": false, "zero_allow_untested_optimizer": true,
          "zero_optimization": {"stage": 3,
@@ -105,7 +134,8 @@ const File kFiles[] = {
          "train_micro_batch_size_per_gpu": "auto", "wall_clock_breakdown": false})",
      4,
      {.batch = 16, .lr = 0.0001},
-     {}},
+     {NotFilled("gradient_clipping",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float")}},
     {"lm-sys/FastChat, playground/deepspeed_config_s3.json",
      R"({"fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000,
                   "initial_scale_power": 16, "hysteresis": 2, "min_loss_scale": 1},
@@ -122,8 +152,14 @@ const File kFiles[] = {
          "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
          "gradient_accumulation_steps": "auto"})",
      4,
-     {.batch = 16, .lr = 0.00002},
-     {}},
+     {.batch = 16, .lr = 0.00002, .dtype = precision::DType::kFloat16},
+     {},
+     {"zero_optimization.stage3_gather_16bit_weights_on_model_save is true: a checkpoint has all "
+      "weights, in every stage",
+      "zero_optimization.stage3_prefetch_bucket_size is 500000000.0: units are gathered whole, and "
+      "brigade.live_units says how many",
+      "zero_optimization.sub_group_size is 1000000000000.0: no state is in a file: "
+      "offload_optimizer.device is not \"nvme\""}},
     {"tatsu-lab/stanford_alpaca, configs/default_offload_opt_param.json",
      R"({"bf16": {"enabled": "auto"},
          "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto",
@@ -145,8 +181,20 @@ const File kFiles[] = {
          "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
          "wall_clock_breakdown": false})",
      4,
-     {.batch = 128, .lr = 0.00002, .steps = 1000},
-     {}},
+     {.batch = 128, .lr = 0.00002, .steps = 1000, .dtype = precision::DType::kBFloat16},
+     {NotFilled("gradient_clipping",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float"),
+      NotFilled("optimizer.params.betas",
+                "leave the key out for [0.9,0.999], or write an array of two numbers, 0 or more, "
+                "and less than 1"),
+      NotFilled("optimizer.params.eps",
+                "leave the key out for 1e-08, or write a number, more than 0, as a float too"),
+      NotFilled("optimizer.params.weight_decay",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float"),
+      NotFilled("scheduler.params.warmup_min_lr",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float"),
+      NotFilled("scheduler.params.warmup_num_steps",
+                "leave the key out for 1000, or write a whole number, 1 to 2^24")}},
     {"deepspeedai/DeepSpeedExamples, training/pipeline_parallelism/ds_config.json",
      R"({"train_batch_size": 256, "train_micro_batch_size_per_gpu": 8,
          "optimizer": {"type": "Adam",
@@ -164,7 +212,9 @@ const File kFiles[] = {
          "prescale_gradients": false, "cuda_visible_devices": 0, "wall_clock_breakdown": false})",
      4,
      {},
-     {}},
+     {"cuda_visible_devices is 0; there is no such key, the nearest is "
+      "zero_optimization.offload_optimizer.device",
+      "fp16.auto_cast is true; it must be false: inputs are token numbers"}},
     {"deepspeedai/DeepSpeedExamples, "
      "training/bing_bert/deepspeed_bsz4k_progressive_layer_drop_config_seq128.json",
      R"({"train_batch_size": 4096, "train_micro_batch_size_per_gpu": 16, "steps_per_print": 1000,
@@ -176,7 +226,12 @@ const File kFiles[] = {
          "progressive_layer_drop": {"enabled": true, "theta": 0.5, "gamma": 0.001}})",
      64,
      {},
-     {}},
+     {"gradient_predivide_factor is 8; it must be 1.0: gradients are divided after the sum",
+      "optimizer.params.bias_correction is false; it must be true: the moments are always "
+      "corrected",
+      "prescale_gradients is true; it must be false: gradients are divided after the sum",
+      "progressive_layer_drop is {\"enabled\":true,\"gamma\":0.001,\"theta\":0.5}, an object; "
+      "DeepSpeed knows it, but it is not supported yet"}},
     {"deepspeedai/DeepSpeedExamples, training/DeepSpeed-ZenFlow/finetuning/zf_config.json",
      R"({"train_batch_size": 8, "bf16": {"enabled": true},
          "zero_optimization": {"stage": 2,
@@ -189,7 +244,9 @@ const File kFiles[] = {
          "zero_allow_untested_optimizer": true})",
      4,
      {},
-     {}},
+     {"zero_optimization.zenflow is "
+      "{\"full_warm_up_rounds\":0,\"overlap_step\":true,\"topk_ratio\":0.1,\"update_interval\":4}, "
+      "an object; it must be null: it changes results: most gradients are applied late"}},
     {"microsoft/DeepSpeedExamples, "
      "training/megatron/Megatron-LM-v1.1.5-ZeRO3/examples/ds_zero_stage_3_config_release.json",
      R"({"train_batch_size": 64, "gradient_accumulation_steps": 1, "steps_per_print": 1,
@@ -206,7 +263,10 @@ const File kFiles[] = {
          "wall_clock_breakdown": true, "zero_allow_untested_optimizer": false})",
      16,
      {.lr = 0.00015},
-     {}},
+     {"zero_optimization.cpu_offload is true; it must be false: offload_optimizer.device says it, "
+      "\"cpu\"",
+      "zero_optimization.cpu_offload_params is true; there is no such key, the nearest is "
+      "zero_optimization.cpu_offload_param"}},
     {"LAION-AI/Open-Assistant, model/model_training/configs/deepspeed_rl.json",
      R"({"fp16": {"enabled": "true", "loss_scale": 0, "loss_scale_window": 1000,
                   "initial_scale_power": 16, "hysteresis": 2, "min_loss_scale": 1},
@@ -220,7 +280,10 @@ const File kFiles[] = {
          "wall_clock_breakdown": false})",
      4,
      {.batch = 32, .lr = 0.00001},
-     {}},
+     {"fp16.enabled is \"true\", a string; it must be true or false",
+      "gradient_accumulation_steps is \"8\", a string; it must be a whole number, 1 to 2^20",
+      NotFilled("gradient_clipping",
+                "leave the key out for 0.0, or write a number, 0 or more, and finite as a float")}},
     {"bigscience-workshop/Megatron-DeepSpeed, tests/ds_config_bf16.json",
      R"({"train_micro_batch_size_per_gpu": 1, "train_batch_size": 16, "gradient_clipping": 1.0,
          "zero_optimization": {"stage": 1}, "bf16": {"enabled": true}, "steps_per_print": 2000,
