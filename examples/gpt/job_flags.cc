@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "brigade/device/byte_count.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
@@ -322,6 +324,19 @@ absl::Status SetOffload(zero::ZeroOptions& options) {
       absl::StrCat("--offload=", what, delays ? " --delay_update" : "", ": ", valid.message()));
 }
 
+// A rank makes its file there when its part of the model is made, long after the first lines.
+absl::Status CheckDirectory(const TrainConfig& config) {
+  const std::string& directory = config.zero.offload.file.directory;
+  const bool has_file =
+      config.zero.offload.file_state() || config.recompute.stash == recompute::StashTier::kFile;
+  std::error_code error;
+  if (!has_file || std::filesystem::is_directory(directory, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("files are to be in ", directory,
+                   ", which is no folder (--offload_dir, offload_optimizer.nvme_path, "
+                   "brigade.file_directory)"));
+}
+
 }  // namespace
 
 std::string FromUsersFolder(const std::string& path) {
@@ -413,6 +428,8 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     }
   }
   BRIGADE_RETURN_IF_ERROR(recompute::Validate(job.config.recompute));
+  BRIGADE_RETURN_IF_ERROR(Validate(ShapeOf(job)));
+  BRIGADE_RETURN_IF_ERROR(CheckDirectory(job.config));
   const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));

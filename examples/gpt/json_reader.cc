@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -78,13 +79,15 @@ class Reader {
 
   void Object(absl::string_view path, const Json& object, const Keys& keys) {
     if (!object.is_object()) return Wrong(path, object, "an object");
+    // What unknown names are most likely meant to be.
+    std::set<std::string> meant;
     for (const auto& [name, value] : object.items()) {
       const auto key = std::find_if(keys.begin(), keys.end(), [&name = name](const Key& each) {
         return each.name == name || (each.also != nullptr && each.also == name);
       });
       const std::string place = PathOf(path, name);
       if (key == keys.end()) {
-        Unknown(path, name, value, keys);
+        meant.insert(Unknown(path, name, value, keys));
       } else if (name != key->name && object.contains(key->name)) {
         Refuse(place, absl::StrCat(place, " is ", ShortJson(value), "; it is another name of ",
                                    PathOf(path, key->name), ", which is given as well"));
@@ -95,8 +98,8 @@ class Reader {
     for (const Key& key : keys) {
       const bool is_given =
           object.contains(key.name) || (key.also != nullptr && object.contains(key.also));
-      if (key.required == nullptr || is_given) continue;
       const std::string place = PathOf(path, key.name);
+      if (key.required == nullptr || is_given || meant.count(place) > 0) continue;
       Refuse(place, absl::StrCat(place, " is not given; ", key.required));
     }
   }
@@ -198,14 +201,16 @@ class Reader {
     return nullptr;
   }
 
-  void Unknown(absl::string_view path, const std::string& name, const Json& value,
-               const Keys& keys) {
+  // The key that is nearest.
+  std::string Unknown(absl::string_view path, const std::string& name, const Json& value,
+                      const Keys& keys) {
     Nearest nearest(name);
     nearest.Add(keys, path);
     nearest.Add(root_, "");
     const std::string place = PathOf(path, name);
     Refuse(place, absl::StrCat(place, " is ", ShortJson(value),
                                "; there is no such key, the nearest is ", nearest.nearest()));
+    return nearest.nearest();
   }
 
   const Keys& root_;

@@ -31,6 +31,7 @@
 #include "brigade/examples/gpt/metrics_file.h"
 #include "brigade/examples/gpt/report.h"
 #include "brigade/examples/gpt/training.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 
 ABSL_FLAG(
     int, ranks, 0,
@@ -133,8 +134,12 @@ absl::StatusOr<bool> RanksAreProcesses(collectives::Backend backend,
 }
 
 // The backend must be able to reach the device's memory, and have what the config asks for.
-absl::Status CheckBackend(collectives::Backend backend, bool processes, const Job& job) {
+absl::Status CheckBackend(collectives::Backend backend, bool processes, int ranks, const Job& job) {
   using collectives::Backend;
+  if (!processes && ranks > kernels::kMaxReduceArrays) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a group of threads has 1 to ", kernels::kMaxReduceArrays, " ranks, not ", ranks));
+  }
   const bool on_gpu = job.device.kind == device::DeviceKind::kCuda;
   if (backend == (on_gpu ? Backend::kGloo : Backend::kNccl)) {
     return absl::InvalidArgumentError(
@@ -187,7 +192,7 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
         "--save_grace_period is ", absl::FormatDuration(save_grace), "; it must be 0 to 24h"));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
-  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, job));
+  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, ranks, job));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }

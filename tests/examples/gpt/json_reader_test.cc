@@ -117,6 +117,10 @@ TEST(ReadObjectTest, NamesAKeyThatIsMissing) {
   EXPECT_THAT(read(R"({"section": {}})"), StatusIs(kInvalid, "section.flag is not given; say so"));
   EXPECT_THAT(read(R"({"section": {"flag": null}})"),
               StatusIs(kInvalid, "section.flag is null; it must be true or false"));
+  // A name that is most likely meant to be it stands for it.
+  EXPECT_THAT(read(R"({"section": {"flagg": true}})"),
+              StatusIs(kInvalid,
+                       "section.flagg is true; there is no such key, the nearest is section.flag"));
   EXPECT_OK(read(R"({"section": {"switch": true}})"));
   EXPECT_TRUE(flag);
   EXPECT_THAT(read(R"({"section": {"switch": true, "flag": true}})"),
