@@ -33,8 +33,8 @@ using precision::Half;
 
 constexpr int64_t kSize = 3 * 8192 + 1537;
 
-// Ranges that cover [0, size), in a random order: empty ones, of single units and, of elements, long
-// ones among them, all beginning at multiples of `unit`.
+// Ranges that cover [0, size), in a random order, all beginning at multiples of `unit`: empty ones,
+// of single units, and long ones of elements.
 std::vector<std::pair<int64_t, int64_t>> RandomRanges(int64_t size, int64_t unit,
                                                       std::mt19937& random) {
   std::vector<std::pair<int64_t, int64_t>> ranges;
