@@ -28,6 +28,7 @@
 #include "brigade/examples/gpt/metrics_file.h"
 #include "brigade/examples/gpt/report.h"
 #include "brigade/examples/gpt/training.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 
 ABSL_FLAG(
     int, ranks, 0,
@@ -130,8 +131,12 @@ absl::StatusOr<bool> RanksAreProcesses(collectives::Backend backend,
 }
 
 // The backend must be able to reach the device's memory, and have what the config asks for.
-absl::Status CheckBackend(collectives::Backend backend, bool processes, const Job& job) {
+absl::Status CheckBackend(collectives::Backend backend, bool processes, int ranks, const Job& job) {
   using collectives::Backend;
+  if (!processes && ranks > kernels::kMaxReduceArrays) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a group of threads has 1 to ", kernels::kMaxReduceArrays, " ranks, not ", ranks));
+  }
   const bool on_gpu = job.device.kind == device::DeviceKind::kCuda;
   if (backend == (on_gpu ? Backend::kGloo : Backend::kNccl)) {
     return absl::InvalidArgumentError(
@@ -180,7 +185,7 @@ absl::StatusOr<int> Main() {
         "--save_grace_period is ", absl::FormatDuration(save_grace), "; it must be 0 to 24h"));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
-  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, job));
+  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, ranks, job));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }
@@ -202,13 +207,17 @@ absl::StatusOr<int> Main() {
   }
   // mpirun gives its processes terminals, wherever what they write goes.
   Console console(stdout, processes ? 0 : TerminalColumns(), job.steps,
-                  static_cast<double>(job.config.batch.train_batch_size * job.model.context));
+                  static_cast<double>(job.config.batch.train_batch_size * job.model.context),
+                  job.config.steps_per_print);
   observers.Add(console);
 
   if (speaks) {
     const std::string name = absl::StrCat(Counted(ranks, processes ? "process" : "thread"), " on ",
                                           device::ToString(job.device.kind));
     absl::PrintF("%s\n", DescribeJob(job, name));
+    for (const std::string& key : job.config.without_effect) {
+      absl::PrintF("Without effect: %s\n", key);
+    }
     std::fflush(stdout);
   }
   const NgramLosses ngrams =

@@ -28,7 +28,7 @@ struct AdamOptions {
   const StepState* state = nullptr;
   // [groups.size()].
   const GroupStep* group_steps = nullptr;
-  // Instead of both: a step whose numbers the host knows.
+  // Instead of both, for at most kMaxOneStepGroups groups: a step whose numbers the host knows.
   std::optional<OneStep> one_step = {};
 };
 

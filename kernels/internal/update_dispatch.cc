@@ -50,6 +50,9 @@ absl::Status AddStep(absl::string_view operation, const StepState* state,
     return refuse("has grad_multiplier ", one_step->grad_multiplier, ", must be finite");
   }
   if (one_step->lr == nullptr) return refuse("has no lr");
+  if (groups > kMaxOneStepGroups) {
+    return refuse("is for at most ", kMaxOneStepGroups, " groups, but there are ", groups);
+  }
   for (size_t i = 0; i < groups; ++i) {
     const float lr = one_step->lr[i];
     if (!(lr >= 0.0f && std::isfinite(lr))) {

@@ -236,6 +236,13 @@ TEST(OneStepTest, PublicCallsNameWhatIsWrongWithIt) {
   expect(&state, {1, rates}, "one_step is given beside state or group_steps");
   expect(nullptr, {0, rates}, "one_step has step 0, must be at least 1");
   expect(nullptr, {1, nullptr}, "one_step has no lr");
+  const std::vector<AdamGroup> many(33);
+  AdamOptions options;
+  options.groups = many;
+  options.one_step = {1, rates};
+  EXPECT_THAT(Adam({}, options, *cpu.stream),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "adam: one_step is for at most 32 groups, but there are 33"));
   expect(nullptr, {1, bad_rates}, "one_step has lr -1 for group 1, must be at least 0 and finite");
   expect(nullptr, {1, rates, std::numeric_limits<float>::infinity()},
          "one_step has grad_multiplier inf, must be finite");

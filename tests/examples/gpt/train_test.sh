@@ -93,6 +93,23 @@ the_config_with_sgd_trains() {
   rows_agree "$report" 'Memory at its peak' model
 }
 
+a_config_of_another_program_trains_with_flags() {
+  local report=$files/report config=$files/other.json
+  cat >"$config" <<'END'
+{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "steps_per_print": 3,
+ "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}, "wandb": {"enabled": false},
+ "zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1, "reduce_bucket_size": "auto"}}
+END
+  "$train" "${tiny[@]}" --config="$config" --batch=8 --lr=0.001 --precision=bf16 --steps=7 \
+    >"$report" || fail "exit code $?"
+  expect_line "$report" '4 threads on cpu, ZeRO stage 3, bfloat16, AdamW; 7 steps of 8 texts \(1 micro-batch of 2 on each rank\)'
+  expect_line "$report" 'Without effect: zero_optimization.stage3_max_live_parameters is 1: brigade.live_units says how many units are gathered at a time'
+  [ "$(grep -c '^Without effect' "$report")" = 1 ] || fail "$(cat "$report")"
+  [ "$(grep -o '^step [0-9]*/7' "$report" | tr '\n' ' ')" = 'step 3/7 step 6/7 step 7/7 ' ] ||
+    fail "other steps than 3, 6 and 7: $(cat "$report")"
+  expect_line "$report" 'step 7/7 .* lr 1.0e-03 .*'
+}
+
 paths_are_of_the_users_folder() {
   mkdir "$files/folder"
   BUILD_WORKING_DIRECTORY=$files/folder "$train" "${tiny[@]}" --steps=1 --metrics=m.jsonl \
@@ -111,5 +128,6 @@ a_stash_copies_what_the_plan_says
 metrics_and_trace_are_json
 the_same_seed_gives_the_same_losses
 the_config_with_sgd_trains
+a_config_of_another_program_trains_with_flags
 paths_are_of_the_users_folder
 a_terminal_gets_one_line_that_is_written_over
