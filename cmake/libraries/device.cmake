@@ -1,6 +1,12 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
 brigade_library(
+  device_status_macros
+  HEADERS device/status_macros.h
+  PUBLIC_LIBRARIES absl::status absl::statusor
+)
+
+brigade_library(
   device_printable
   HEADERS device/printable.h
   SOURCES device/printable.cc
@@ -12,12 +18,6 @@ brigade_library(
   device_file_system_calls
   HEADERS device/file/system_calls.h
   SOURCES device/file/system_calls.cc
-)
-
-brigade_library(
-  device_status_macros
-  HEADERS device/status_macros.h
-  PUBLIC_LIBRARIES absl::status absl::statusor
 )
 
 brigade_library(
@@ -351,4 +351,14 @@ brigade_library(
   HEADERS device/byte_count.h
   SOURCES device/byte_count.cc
   PUBLIC_LIBRARIES absl::strings
+)
+
+brigade_library(
+  device_command_line
+  HEADERS device/command_line.h
+  SOURCES device/command_line.cc
+  DEPS device_printable
+  PUBLIC_LIBRARIES absl::function_ref absl::status absl::strings
+  PRIVATE_LIBRARIES absl::flags_commandlineflag absl::flags_parse absl::flags_reflection
+    absl::flags_usage absl::str_format
 )

@@ -163,7 +163,7 @@ brigade_library(
   HEADERS parallel/pipeline/transfers.h
   SOURCES parallel/pipeline/transfers.cc
   DEPS parallel_pipeline_item parallel_pipeline_schedule_kind parallel_pipeline_simulation
-    device_status_macros
+    device_command_line device_status_macros
   PUBLIC_LIBRARIES absl::status
 )
 
@@ -342,4 +342,11 @@ brigade_library(
     precision_dtype
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::inlined_vector absl::strings
+)
+
+brigade_library(
+  parallel
+  DEPS parallel_grid parallel_shard parallel_context_ring_attention parallel_context_ulysses
+    parallel_context_zigzag parallel_pipeline_executor parallel_tensor_cross_entropy
+    parallel_tensor_embedding parallel_tensor_linear
 )
