@@ -14,11 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/device/byte_count.h"
+#include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/precision/dtype_names.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 
@@ -133,7 +135,8 @@ constexpr int64_t kDefaultBatch = 16;
 // The same, written in one way: two names of one folder are equal.
 std::string FolderOfUser(const std::string& path) {
   if (path.empty()) return path;
-  std::string folder = std::filesystem::path(FromUsersFolder(path)).lexically_normal().string();
+  std::string folder =
+      std::filesystem::path(device::FromUsersFolder(path)).lexically_normal().string();
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   return folder;
 }
@@ -182,15 +185,17 @@ absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
 
 absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps,
                                           const ModelParallelism& parallelism) {
-  std::string precision = absl::GetFlag(FLAGS_precision);
-  if (precision.empty()) precision = "fp16";
-  if (precision != "fp32" && precision != "fp16" && precision != "bf16") {
+  const std::string text = absl::GetFlag(FLAGS_precision);
+  const auto dtype = precision::ParseTrainingFormat(text.empty() ? "fp16" : text);
+  if (!dtype.has_value()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--precision is \"", precision, "\"; it must be fp32, fp16 or bf16"));
+        absl::StrCat("--precision is \"", text, "\"; it must be fp32, fp16 or bf16"));
   }
   const int stage = absl::GetFlag(FLAGS_stage) == -1 ? 2 : absl::GetFlag(FLAGS_stage);
   const std::string section =
-      precision == "fp32" ? "" : absl::StrCat("\"", precision, R"(": {"enabled": true},)");
+      *dtype == precision::DType::kFloat32
+          ? ""
+          : absl::StrCat("\"", precision::ShortName(*dtype), R"(": {"enabled": true},)");
   // Of ranks that share texts, or a model, one is as many as all. Stages of a pipeline work at the
   // same time on as many micro-batches: these are of one text then, and as many for each stage.
   const int stages = std::max(parallelism.pipeline, 1);
@@ -219,7 +224,7 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
                              .keep = absl::GetFlag(FLAGS_keep),
                              .fall_back = absl::GetFlag(FLAGS_fall_back),
                              .may_differ = absl::GetFlag(FLAGS_may_differ),
-                             .weights = FromUsersFolder(absl::GetFlag(FLAGS_weights))};
+                             .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
   const auto wrong = [](const auto&... what) {
@@ -246,7 +251,7 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
 absl::Status SetOffload(zero::ZeroOptions& options) {
   const std::string what = absl::GetFlag(FLAGS_offload);
   const std::string where = absl::GetFlag(FLAGS_offload_to);
-  const std::string directory = FromUsersFolder(absl::GetFlag(FLAGS_offload_dir));
+  const std::string directory = device::FromUsersFolder(absl::GetFlag(FLAGS_offload_dir));
   const bool delays = absl::GetFlag(FLAGS_delay_update);
   const auto wrong = [](const auto&... text) {
     return absl::InvalidArgumentError(absl::StrCat(text...));
@@ -288,12 +293,6 @@ absl::Status SetOffload(zero::ZeroOptions& options) {
 
 }  // namespace
 
-std::string FromUsersFolder(const std::string& path) {
-  const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY");
-  if (path.empty() || path[0] == '/' || folder == nullptr) return path;
-  return absl::StrCat(folder, "/", path);
-}
-
 absl::StatusOr<Job> JobOfFlags(int ranks) {
   Job job;
   job.model = {.layers = absl::GetFlag(FLAGS_layers),
@@ -316,7 +315,7 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   job.device = device == "cuda" ? device::Cuda() : device::Cpu();
   BRIGADE_ASSIGN_OR_RETURN(job.checkpoints, CheckpointsOfFlags());
 
-  const std::string config = FromUsersFolder(absl::GetFlag(FLAGS_config));
+  const std::string config = device::FromUsersFolder(absl::GetFlag(FLAGS_config));
   if (!config.empty() &&
       (absl::GetFlag(FLAGS_stage) != -1 || !absl::GetFlag(FLAGS_precision).empty())) {
     return absl::InvalidArgumentError(
@@ -377,7 +376,7 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     }
   }
   BRIGADE_RETURN_IF_ERROR(recompute::Validate(job.config.recompute));
-  const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
+  const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   return job;

@@ -16,7 +16,7 @@ the_readmes_command_ends_with_a_report() {
   local report=$files/report number='[0-9.]+'
   "$train" --steps=5 >"$report" || fail "exit code $?"
   expect_line "$report" 'GPT of 4 layers, width 128, 4 heads, context 128: 842496 parameters'
-  expect_line "$report" '4 threads on cpu, ZeRO stage 2, float16 with dynamic loss scale, AdamW; 5 steps of 16 texts \(1 micro-batch of 4 on each rank\)'
+  expect_line "$report" '4 threads on cpu, ZeRO stage 2, fp16 with dynamic loss scale, AdamW; 5 steps of 16 texts \(1 micro-batch of 4 on each rank\)'
   expect_line "$report" 'Text: [0-9]+ licences \([0-9]+ bytes\); held out: Apache-2.0, MPL-2.0 \([0-9]+ bytes\)'
   expect_line "$report" "step 5/5 loss $number $number tokens/s scale $number norm [0-9.inf]+ lr [0-9.e+-]+ 0s left( skipped: overflow)?"
   expect_line "$report" "Report: 5 of 5 steps in $number s \([0-9]+ skipped for overflow\), $number tokens/s, $number Gflop/s"
@@ -35,7 +35,7 @@ the_readmes_command_ends_with_a_report() {
 stage_3_sends_half_as_much_again() {
   local report=$files/report
   "$train" "${small[@]}" --steps=4 --stage=3 --precision=bf16 >"$report" || fail "exit code $?"
-  expect_line "$report" '4 threads on cpu, ZeRO stage 3, bfloat16, AdamW; 4 steps .*'
+  expect_line "$report" '4 threads on cpu, ZeRO stage 3, bf16, AdamW; 4 steps .*'
   rows_agree "$report" 'Memory at its peak' model
   rows_agree "$report" 'Sent in each step' formula
   expect_line "$report" '3 \(N-1\)/N Y is 2.250000 Y; tied weights and several micro-batches add to it\.'
@@ -88,7 +88,7 @@ the_config_with_sgd_trains() {
   local report=$files/report metrics=$files/sgd.jsonl
   "$train" "${small[@]}" --ranks=4 --config=examples/gpt/configs/sgd_fp16_zero2.json --steps=40 \
     --metrics="$metrics" >"$report" || fail "exit code $?"
-  expect_line "$report" '4 threads on cpu, ZeRO stage 2, float16 with dynamic loss scale, SGD; 40 steps of 4 texts \(1 micro-batch of 1 on each rank\)'
+  expect_line "$report" '4 threads on cpu, ZeRO stage 2, fp16 with dynamic loss scale, SGD; 40 steps of 4 texts \(1 micro-batch of 1 on each rank\)'
   expect_json "$metrics" '[.[] | .held_out_loss // empty] | .[-1] < .[0]'
   rows_agree "$report" 'Memory at its peak' model
 }

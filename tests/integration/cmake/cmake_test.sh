@@ -168,7 +168,7 @@ has() {
 
 flags_are_those_of_bazel() {
   configure "$work/release" "$@"
-  has kernels/adam/adam.cc -std=gnu++20 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math \
+  has kernels/adam/adam.cc -std=c++20 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math \
     -fPIC
   if grep -o '"command".* -W[a-z][^ ]*' "$work/release/compile_commands.json"; then
     fail "warnings are forced on users"

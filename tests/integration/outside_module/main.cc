@@ -1,0 +1,1 @@
+../outside_workspace/main.cc
