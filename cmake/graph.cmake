@@ -13,8 +13,7 @@ set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero pa
 set(BRIGADE_NEEDS_device)
 set(BRIGADE_PACKAGES_device absl)
 set(BRIGADE_BUILD_PACKAGES_device)
-set(BRIGADE_PKG_CONFIG_device absl_core_headers absl_flags_commandlineflag absl_flags_parse
-  absl_flags_reflection absl_flags_usage absl_function_ref absl_inlined_vector absl_memory
+set(BRIGADE_PKG_CONFIG_device absl_core_headers absl_function_ref absl_inlined_vector absl_memory
   absl_node_hash_set absl_span absl_status absl_statusor absl_str_format absl_strings absl_time)
 set(BRIGADE_NEEDS_precision)
 set(BRIGADE_PACKAGES_precision absl)

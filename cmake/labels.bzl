@@ -20,7 +20,6 @@ LIBRARIES = {
         "//device:address_registry",
         "//device:buffer",
         "//device:byte_count",
-        "//device:command_line",
         "//device:context",
         "//device:device",
         "//device:device_id",

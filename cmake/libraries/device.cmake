@@ -352,13 +352,3 @@ brigade_library(
   SOURCES device/byte_count.cc
   PUBLIC_LIBRARIES absl::strings
 )
-
-brigade_library(
-  device_command_line
-  HEADERS device/command_line.h
-  SOURCES device/command_line.cc
-  DEPS device_printable
-  PUBLIC_LIBRARIES absl::function_ref absl::status absl::strings
-  PRIVATE_LIBRARIES absl::flags_commandlineflag absl::flags_parse absl::flags_reflection
-    absl::flags_usage absl::str_format
-)

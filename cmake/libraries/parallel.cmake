@@ -163,7 +163,7 @@ brigade_library(
   HEADERS parallel/pipeline/transfers.h
   SOURCES parallel/pipeline/transfers.cc
   DEPS parallel_pipeline_item parallel_pipeline_schedule_kind parallel_pipeline_simulation
-    device_command_line device_status_macros
+    device_status_macros
   PUBLIC_LIBRARIES absl::status
 )
 
