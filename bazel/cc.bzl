@@ -174,7 +174,8 @@ def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], help = True, *
       srcs: as in cc_binary.
       deps: as in cc_binary.
       cuda_deps: as in brigade_cc_library.
-      help: False for what nobody starts by hand: a library with another name, a part of a test.
+      help: False for a program of a few lines without flags, and for what nobody starts by hand: a
+        library with another name, a part of a test.
       **kwargs: as in cc_binary.
     """
     deps = _with_cuda_deps(deps, cuda_deps)

@@ -142,6 +142,7 @@ def brigade_kernel(
         brigade_cc_binary(
             name = "example_" + processor,
             testonly = True,
+            help = False,
             srcs = [source],
             target_compatible_with = REQUIRES_CUDA if processor == "cuda" else [],
             visibility = _TESTS,

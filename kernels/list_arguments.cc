@@ -138,6 +138,11 @@ absl::Status ListArguments::CheckOverlap() {
   return absl::OkStatus();
 }
 
-absl::Span<const device::Access> ListArguments::accesses() const { return scratch_.accesses; }
+absl::Span<const device::Access> ListArguments::accesses() const {
+  // A list without elements says so: nothing declared would be something forgotten.
+  static constexpr device::Access kNothing = {};
+  if (scratch_.accesses.empty()) return absl::MakeConstSpan(&kNothing, 1);
+  return scratch_.accesses;
+}
 
 }  // namespace brigade::kernels

@@ -237,8 +237,15 @@ absl::Status StatusOf(const std::vector<Refusal>& refusals) {
                   [](const Refusal& refusal) { return refusal.not_supported; });
   std::string text = refusals[0].text;
   if (refusals.size() > 1) {
+    // A file that is no config at all may have any number of them.
+    constexpr size_t kMost = 100;
     text = absl::StrCat(refusals.size(), " keys are refused:");
-    for (const Refusal& refusal : refusals) absl::StrAppend(&text, "\n  ", refusal.text);
+    for (size_t i = 0; i < std::min(refusals.size(), kMost); ++i) {
+      absl::StrAppend(&text, "\n  ", refusals[i].text);
+    }
+    if (refusals.size() > kMost) {
+      absl::StrAppend(&text, "\n  and ", refusals.size() - kMost, " more");
+    }
   }
   return none_is_supported ? absl::UnimplementedError(text) : absl::InvalidArgumentError(text);
 }

@@ -29,7 +29,8 @@ constexpr absl::string_view kMarks[kPassParts] = {"forward ",
                                                   "recompute attention "};
 
 absl::Status Mark(absl::string_view name, device::Stream& stream) {
-  const device::Operation operation = {name};
+  const device::Access nothing = device::Reads(nullptr, 0);
+  const device::Operation operation = {name, absl::MakeConstSpan(&nothing, 1)};
   if (stream.device().kind == device::DeviceKind::kCpu) {
     return stream.Enqueue(operation, [](device::ThreadPool&) { return absl::OkStatus(); });
   }

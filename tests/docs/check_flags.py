@@ -15,10 +15,10 @@ import docs_commands
 
 FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "examples", "parallel", "tools", "zero")
 
-# Flags of Bazel, of libFuzzer and of other programs that the pages name.
+# Flags of Bazel, of CMake, of compilers, of libFuzzer and of other programs that the pages name.
 OTHERS = {
-    "config", "cxxopt", "disk_cache", "hex", "lineinfo", "merge", "noenable_bzlmod", "nosandbox_debug", "test_env",
-    "use_counters",
+    "DBRIGADE_COMPONENTS", "DBRIGADE_CUDA", "DBUILD_SHARED_LIBS", "config", "cxxopt", "disk_cache", "enable_workspace",
+    "hex", "lineinfo", "merge", "noenable_bzlmod", "nosandbox_debug", "std", "test_env", "use_counters",
 }
 
 

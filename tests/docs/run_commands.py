@@ -48,6 +48,10 @@ RUN_BY_CI = {"tools/setup"}
 MACHINE = """{"inside": {"latency_us": 1, "gigabytes_per_s": 1}, "between": {"latency_us": 1, "gigabytes_per_s": 1},
  "ranks_of_node": [4]}"""
 
+# As programs above DeepSpeed write it, who leave to flags what is "auto".
+CONFIG = """{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2},
+ "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}}"""
+
 
 class Runner:
     def __init__(self, page, folder):
@@ -56,6 +60,7 @@ class Runner:
         self.helps = {}
         (folder / "book.txt").write_text("All work and no play makes Jack a dull boy.\n" * 250)
         (folder / "machine.json").write_text(MACHINE)
+        (folder / "ds_config.json").write_text(CONFIG)
         (folder / "disk").mkdir()
         (folder / "docs/images").mkdir(parents=True)
         (folder / "bazel-bin").symlink_to(RUNFILES)

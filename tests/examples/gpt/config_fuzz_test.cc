@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);
   const absl::StatusOr<TrainConfig> config = ParseConfig(text, kRanks, "/no_folder");
   if (!config.ok()) {
-    testing::CheckError(config.status());
+    // A line for each refusal, up to 100, one before them and one behind.
+    testing::CheckError(config.status(), /*most_lines=*/102);
     return 0;
   }
   const zero::BatchSizes& batch = config->batch;

@@ -102,7 +102,7 @@ a_config_of_another_program_trains_with_flags() {
 END
   "$train" "${tiny[@]}" --config="$config" --batch=8 --lr=0.001 --precision=bf16 --steps=7 \
     >"$report" || fail "exit code $?"
-  expect_line "$report" '4 threads on cpu, ZeRO stage 3, bfloat16, AdamW; 7 steps of 8 texts \(1 micro-batch of 2 on each rank\)'
+  expect_line "$report" '4 threads on cpu, ZeRO stage 3, bf16, AdamW; 7 steps of 8 texts \(1 micro-batch of 2 on each rank\)'
   expect_line "$report" 'Without effect: zero_optimization.stage3_max_live_parameters is 1: brigade.live_units says how many units are gathered at a time'
   [ "$(grep -c '^Without effect' "$report")" = 1 ] || fail "$(cat "$report")"
   [ "$(grep -o '^step [0-9]*/7' "$report" | tr '\n' ' ')" = 'step 3/7 step 6/7 step 7/7 ' ] ||
