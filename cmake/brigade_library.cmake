@@ -96,7 +96,9 @@ function(brigade_library name)
       "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/brigade/${folder}>")
   endforeach()
   target_link_libraries(${target} ${scope} ${libraries} ${public})
-  brigade_install(${target} "${A_HEADERS}")
+  if(BRIGADE_INSTALL)
+    brigade_install(${target} "${A_HEADERS}")
+  endif()
 
   if(sources)
     # The linker goes through archives once: users first.

@@ -23,13 +23,13 @@ namespace device = brigade::device;
 
 absl::Status Run() {
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
+  const std::vector<float> input(1000, static_cast<float>(launch_info.rank + 1));
+  std::vector<float> sum(input.size());
   // On a GPU: {.device = device::Cuda(launch_info.local_rank)}, and memory of Context::Allocate.
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({}));
   BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
   BRIGADE_ASSIGN_OR_RETURN(auto world, collectives::Init(launch_info, {}, *context));
 
-  const std::vector<float> input(1000, static_cast<float>(world->rank() + 1));
-  std::vector<float> sum(input.size());
   BRIGADE_RETURN_IF_ERROR(world->AllReduce(input, absl::MakeSpan(sum), {}, *stream));
   BRIGADE_RETURN_IF_ERROR(world->Synchronize(*stream));
   std::printf("rank %d of %d: the sum is %g\n", world->rank(), world->size(), sum[0]);

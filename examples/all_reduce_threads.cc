@@ -21,14 +21,15 @@ namespace device = brigade::device;
 constexpr int kRanks = 4;
 
 absl::Status RunRank(int rank, collectives::ThreadGroup& group) {
+  const std::vector<float> input(1000, static_cast<float>(rank + 1));
+  std::vector<float> sum(input.size());
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({}));
+  // After the memory that its work uses: when a function ends, the stream does before the memory.
   BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
   BRIGADE_ASSIGN_OR_RETURN(auto engine, group.Join(rank, *context));
   BRIGADE_ASSIGN_OR_RETURN(auto communicator,
                            collectives::Communicator::Create(std::move(engine), *context));
 
-  const std::vector<float> input(1000, static_cast<float>(rank + 1));
-  std::vector<float> sum(input.size());
   BRIGADE_RETURN_IF_ERROR(communicator->AllReduce(input, absl::MakeSpan(sum), {}, *stream));
   BRIGADE_RETURN_IF_ERROR(communicator->Synchronize(*stream));
   std::printf("rank %d of %d: the sum is %g\n", rank, communicator->size(), sum[0]);

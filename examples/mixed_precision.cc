@@ -25,9 +25,12 @@ constexpr float kInputs[] = {-1.0f, 2.0f};
 
 absl::Status Train() {
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({}));
-  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
   std::vector<Half> weights = {Half(0.0f), Half(0.0f)};  // slope and offset
   std::vector<Half> grad(2);
+  const float one = 1.0f;
+  float scaled = 0.0f;
+  // After the memory that its work uses: when a function ends, the stream does before the memory.
+  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
 
   optim::MixedPrecisionOptions options;
   options.optimizer.groups = {
@@ -45,8 +48,6 @@ absl::Status Train() {
   BRIGADE_ASSIGN_OR_RETURN(auto optimizer, optim::MixedPrecisionOptimizer::Create(
                                                {&line, 1}, options, *context, *stream));
 
-  const float one = 1.0f;
-  float scaled = 0.0f;
   for (int step = 0; step < kSteps; ++step) {
     for (const float x : kInputs) {
       // What the backward pass begins with: 1 times the scale that the device knows.

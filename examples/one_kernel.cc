@@ -22,12 +22,14 @@ constexpr int64_t kBytes = kSize * sizeof(float);
 
 absl::Status Train() {
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({.device = device::Cpu()}));
-  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
   const auto allocate = [&](device::Purpose purpose) { return context->Allocate(kBytes, purpose); };
   BRIGADE_ASSIGN_OR_RETURN(auto param, allocate(device::Purpose::kParameters));
   BRIGADE_ASSIGN_OR_RETURN(auto grad, allocate(device::Purpose::kGradients));
   BRIGADE_ASSIGN_OR_RETURN(auto m, allocate(device::Purpose::kOptimizerState));
   BRIGADE_ASSIGN_OR_RETURN(auto v, allocate(device::Purpose::kOptimizerState));
+  std::vector<float> host(kSize);
+  // After the memory that its work uses: when a function ends, the stream does before the memory.
+  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
   for (const auto* buffer : {&param, &m, &v}) {
     BRIGADE_RETURN_IF_ERROR(stream->FillBytes(buffer->data(), 0, kBytes));
   }
@@ -40,7 +42,6 @@ absl::Status Train() {
                                         .param_copy = nullptr,
                                         .size = kSize,
                                         .group = 0};
-  std::vector<float> host(kSize);
   for (int64_t step = 1; step <= 200; ++step) {
     // A model would compute the gradient on the device.
     BRIGADE_RETURN_IF_ERROR(stream->Copy(host.data(), param.data(), kBytes));

@@ -1,6 +1,6 @@
 // ZeRO-2 on a small multilayer perceptron: two linear layers with a ReLU between them, mean squared
-// error, AdamW in mixed precision, ten epochs over a data set. Two ranks, threads of this process;
-// each takes half of every batch, and keeps half of the optimizer state.
+// error, AdamW in fp32, ten epochs over a data set. Two ranks, threads of this process; each takes half
+// of every batch, whose loss rank 0 prints, and keeps half of the optimizer state.
 
 #include <algorithm>
 #include <cmath>
@@ -61,17 +61,18 @@ struct Data {
 // One rank: its layers, its batch and its optimizer.
 class Trainer {
  public:
-  Trainer(device::Context& context, device::Stream& stream, collectives::Communicator& communicator)
-      : context_(context), stream_(stream), communicator_(communicator) {}
+  Trainer(device::Context& context, collectives::Communicator& communicator)
+      : context_(context), communicator_(communicator) {}
 
   absl::Status Create() {
+    BRIGADE_ASSIGN_OR_RETURN(stream_, context_.CreateStream("compute"));
     zero::ZeroOptions options;
     options.stage = 2;
     options.dtype = DType::kFloat32;
     options.optimizer.groups = {{.lr = 3e-3, .weight_decay = 1e-4}};
     options.max_grad_norm = 1.0;
     BRIGADE_ASSIGN_OR_RETURN(
-        zero_, zero::ZeroOptimizer::Create(kModel, options, communicator_, context_, stream_));
+        zero_, zero::ZeroOptimizer::Create(kModel, options, communicator_, context_, *stream_));
     BRIGADE_ASSIGN_OR_RETURN(blas_, nn::Blas::Create(context_, /*workspace_bytes=*/0));
     BRIGADE_ASSIGN_OR_RETURN(
         auto workspace,
@@ -97,13 +98,13 @@ class Trainer {
 
   // Of all steps since the last call; waits for them.
   absl::StatusOr<float> MeanLoss() {
-    BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(stream_));
+    BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(*stream_));
     return std::exchange(loss_, 0.0f) / static_cast<float>(std::exchange(steps_, 0));
   }
 
  private:
   absl::Status TakeBatch(const Data& data, const int* order) {
-    return stream_.Enqueue(
+    return stream_->Enqueue(
         {"batch", {device::Writes(x_, sizeof(x_)), device::Writes(target_, sizeof(target_))}},
         [this, &data, order](device::ThreadPool&) {
           for (int i = 0; i < kRowsOfRank; ++i) {
@@ -126,41 +127,42 @@ class Trainer {
     const auto* weight = first.weights<float>(kFirstWeight);
     const auto* bias = first.weights<float>(kFirstBias);
     BRIGADE_RETURN_IF_ERROR(first.status());
-    BRIGADE_RETURN_IF_ERROR(nn::Linear(First(weight), bias, hidden_, *blas_, stream_));
+    BRIGADE_RETURN_IF_ERROR(nn::Linear(First(weight), bias, hidden_, *blas_, *stream_));
     BRIGADE_RETURN_IF_ERROR(first.Release());
 
-    BRIGADE_RETURN_IF_ERROR(stream_.Enqueue({"relu", {device::Writes(hidden_, sizeof(hidden_))}},
-                                            [this](device::ThreadPool&) {
-                                              for (float& h : hidden_) h = std::max(h, 0.0f);
-                                              return absl::OkStatus();
-                                            }));
+    BRIGADE_RETURN_IF_ERROR(stream_->Enqueue({"relu", {device::Writes(hidden_, sizeof(hidden_))}},
+                                             [this](device::ThreadPool&) {
+                                               for (float& h : hidden_) h = std::max(h, 0.0f);
+                                               return absl::OkStatus();
+                                             }));
 
     zero::UnitScope second(*zero_, kSecond, Pass::kForward);
     weight = second.weights<float>(kSecondWeight);
     bias = second.weights<float>(kSecondBias);
     BRIGADE_RETURN_IF_ERROR(second.status());
-    BRIGADE_RETURN_IF_ERROR(nn::Linear(Second(weight), bias, y_, *blas_, stream_));
+    BRIGADE_RETURN_IF_ERROR(nn::Linear(Second(weight), bias, y_, *blas_, *stream_));
     return second.Release();
   }
 
   // The mean squared error, and its gradient times the loss scale.
   absl::Status Loss() {
     BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(&one_, &scale_, 1, DType::kFloat32));
-    return stream_.Enqueue({"loss",
-                            {device::Reads(y_, sizeof(y_)), device::Reads(target_, sizeof(target_)),
-                             device::Reads(&scale_, kFloat), device::Writes(dy_, sizeof(dy_)),
-                             device::Writes(&loss_, kFloat)}},
-                           [this](device::ThreadPool&) {
-                             float sum = 0.0f;
-                             for (int i = 0; i < kRowsOfRank; ++i) {
-                               const float error = y_[i] - target_[i];
-                               sum += error * error;
-                               dy_[i] = 2.0f * error / kRowsOfRank * scale_;
-                             }
-                             loss_ += sum / kRowsOfRank;
-                             ++steps_;
-                             return absl::OkStatus();
-                           });
+    return stream_->Enqueue(
+        {"loss",
+         {device::Reads(y_, sizeof(y_)), device::Reads(target_, sizeof(target_)),
+          device::Reads(&scale_, kFloat), device::Writes(dy_, sizeof(dy_)),
+          device::Writes(&loss_, kFloat)}},
+        [this](device::ThreadPool&) {
+          float sum = 0.0f;
+          for (int i = 0; i < kRowsOfRank; ++i) {
+            const float error = y_[i] - target_[i];
+            sum += error * error;
+            dy_[i] = 2.0f * error / kRowsOfRank * scale_;
+          }
+          loss_ += sum / kRowsOfRank;
+          ++steps_;
+          return absl::OkStatus();
+        });
   }
 
   absl::Status Backward() {
@@ -170,11 +172,11 @@ class Trainer {
     BRIGADE_RETURN_IF_ERROR(second.status());
     BRIGADE_RETURN_IF_ERROR(
         nn::LinearBackward(Second(weight), dy_, {dhidden_}, {dweight.data, dweight.accumulate},
-                           {dbias.data, dbias.accumulate}, *blas_, *workspace_, stream_));
+                           {dbias.data, dbias.accumulate}, *blas_, *workspace_, *stream_));
     BRIGADE_RETURN_IF_ERROR(second.Release());
     BRIGADE_RETURN_IF_ERROR(zero_->GradientsReady(kSecond));
 
-    BRIGADE_RETURN_IF_ERROR(stream_.Enqueue(
+    BRIGADE_RETURN_IF_ERROR(stream_->Enqueue(
         {"relu backward",
          {device::Reads(hidden_, sizeof(hidden_)), device::Writes(dhidden_, sizeof(dhidden_))}},
         [this](device::ThreadPool&) {
@@ -190,36 +192,36 @@ class Trainer {
     BRIGADE_RETURN_IF_ERROR(first.status());
     BRIGADE_RETURN_IF_ERROR(
         nn::LinearBackward(First(weight), dhidden_, {}, {dweight.data, dweight.accumulate},
-                           {dbias.data, dbias.accumulate}, *blas_, *workspace_, stream_));
+                           {dbias.data, dbias.accumulate}, *blas_, *workspace_, *stream_));
     BRIGADE_RETURN_IF_ERROR(first.Release());
     BRIGADE_RETURN_IF_ERROR(zero_->GradientsReady(kFirst));
     return zero_->FinishBackward();
   }
 
   device::Context& context_;
-  device::Stream& stream_;
   collectives::Communicator& communicator_;
-  std::unique_ptr<zero::ZeroOptimizer> zero_;
-  std::unique_ptr<nn::Blas> blas_;
-  std::optional<nn::Workspace> workspace_;
   float x_[kRowsOfRank * kInputs], hidden_[kRowsOfRank * kHidden], y_[kRowsOfRank];
   float target_[kRowsOfRank], dy_[kRowsOfRank], dhidden_[kRowsOfRank * kHidden];
   float one_ = 1.0f, scale_ = 0.0f, loss_ = 0.0f;
   int steps_ = 0;
+  std::unique_ptr<nn::Blas> blas_;
+  std::optional<nn::Workspace> workspace_;
+  // After the memory that its work uses: it ends before the memory does.
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<zero::ZeroOptimizer> zero_;
 };
 
 absl::Status RunRank(int rank, collectives::ThreadGroup& group, const Data& data) {
-  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({.compute_threads = 1}));
-  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
-  BRIGADE_ASSIGN_OR_RETURN(auto engine, group.Join(rank, *context));
-  BRIGADE_ASSIGN_OR_RETURN(auto communicator,
-                           collectives::Communicator::Create(std::move(engine), *context));
-  Trainer trainer(*context, *stream, *communicator);
-  BRIGADE_RETURN_IF_ERROR(trainer.Create());
-
   // The same order on all ranks; each takes its part of a batch.
   std::vector<int> order(kSamples);
   std::iota(order.begin(), order.end(), 0);
+  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({.compute_threads = 1}));
+  BRIGADE_ASSIGN_OR_RETURN(auto engine, group.Join(rank, *context));
+  BRIGADE_ASSIGN_OR_RETURN(auto communicator,
+                           collectives::Communicator::Create(std::move(engine), *context));
+  Trainer trainer(*context, *communicator);
+  BRIGADE_RETURN_IF_ERROR(trainer.Create());
+
   std::mt19937 random(3);
   for (int epoch = 1; epoch <= kEpochs; ++epoch) {
     std::shuffle(order.begin(), order.end(), random);

@@ -16,9 +16,9 @@ int main() {
   const float scale = 2.5f;
 
   const bk::CastSegment segment = {source, target, /*size=*/4};
-  // Any threads may take any parts of [0, size); each of them fences once, after its last part.
-  bk::CastRange<BFloat16, float>(segment, &scale, /*accumulate=*/false, /*past_caches=*/false, 0,
-                                 4);
+  // Any threads may take any parts of [0, size); each that stores past the caches fences once,
+  // after its last part.
+  bk::CastRange<BFloat16, float>(segment, &scale, /*accumulate=*/false, /*past_caches=*/true, 0, 4);
   bk::NontemporalStoreFence();
   std::printf("target %.1f %.1f %.1f %.1f\n", target[0], target[1], target[2], target[3]);
 }

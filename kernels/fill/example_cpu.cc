@@ -11,9 +11,10 @@
 int main() {
   namespace bk = brigade::kernels;
   float data[4];
-  // Any threads may take any parts of [0, size); each of them fences once, after its last part.
+  // Any threads may take any parts of [0, size); each that stores past the caches fences once,
+  // after its last part.
   bk::FillRange({data, /*size=*/4}, bk::MakeFillPattern(1.25f), sizeof(float),
-                /*past_caches=*/false, 0, 4);
+                /*past_caches=*/true, 0, 4);
   bk::NontemporalStoreFence();
   std::printf("data %.2f %.2f %.2f %.2f\n", data[0], data[1], data[2], data[3]);
 }

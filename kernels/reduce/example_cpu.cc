@@ -15,8 +15,9 @@ int main() {
   const void* const sources[] = {a, b};
   void* const targets[] = {sum};
   const bk::ReduceLists lists = {sources, 2, targets, 1, /*carry=*/{}};
-  // Any threads may take any parts of [0, size); each of them fences once, after its last part.
-  bk::ReduceRange<float>(lists, bk::ReduceOp::kSum, /*past_caches=*/false, 0, 4);
+  // Any threads may take any parts of [0, size); each that stores past the caches fences once,
+  // after its last part.
+  bk::ReduceRange<float>(lists, bk::ReduceOp::kSum, /*past_caches=*/true, 0, 4);
   bk::NontemporalStoreFence();
   std::printf("sum %.1f %.1f %.1f %.1f\n", sum[0], sum[1], sum[2], sum[3]);
 }

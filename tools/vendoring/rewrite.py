@@ -45,7 +45,7 @@ _KEYWORDS = frozenset(
 )
 
 # A namespace of one of these names would hide the one that the code means.
-_TAKEN = frozenset(["absl", "gloo", "hwy", "nlohmann", "std"])
+_TAKEN = frozenset(["absl", "cub", "cuda", "gloo", "hwy", "nlohmann", "std", "thrust"])
 
 
 class Error(Exception):

@@ -155,6 +155,25 @@ missing_ones_are_refused() {
   fi
 }
 
+# A project that has Abseil and Highway as targets of its own takes Brigade in, and installs none of it.
+projects_of_others_bring_their_own() {
+  local outer=$work/outer name
+  mkdir -p "$outer"
+  {
+    printf 'cmake_minimum_required(VERSION 3.22)\nproject(outer LANGUAGES CXX)\n'
+    grep -hoE '(absl|hwy)::[a-z_]+' "$checkout"/cmake/libraries/*.cmake | sort -u | while read -r name; do
+      printf 'add_library(own_%s INTERFACE)\nadd_library(%s ALIAS own_%s)\n' \
+        "${name/::/_}" "$name" "${name/::/_}"
+    done
+    printf 'set(BRIGADE_COMPONENTS "kernels")\nadd_subdirectory("%s" brigade)\n' "$checkout"
+    printf 'if(NOT TARGET Brigade::kernels_adam)\n  message(FATAL_ERROR "no adam")\nendif()\n'
+  } >"$outer/CMakeLists.txt"
+  must cmake -G Ninja -S "$outer" -B "$outer/build"
+  if grep -q 'libbrigade' "$outer/build/brigade/cmake_install.cmake"; then
+    fail "a part of another project is installed with it"
+  fi
+}
+
 # has FILE TEXT...: of all commands that compile FILE.
 has() {
   local file=$1 command text
@@ -187,6 +206,7 @@ installed_files_are_complete
 users_find_components
 users_find_pkg_config
 missing_ones_are_refused
+projects_of_others_bring_their_own
 flags_are_those_of_bazel
 [ -z "$cuda" ] || nvcc_compiles_a_kernel
 if [ "$shared" ]; then
