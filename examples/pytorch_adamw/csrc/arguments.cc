@@ -57,9 +57,9 @@ const T* Scalar(const std::optional<at::Tensor>& t, int64_t size, const at::Devi
                 const char* name) {
   if (!t.has_value() || !t->defined()) return nullptr;
   constexpr at::ScalarType kType = c10::CppTypeToScalarType<T>::value;
-  TORCH_CHECK(t->scalar_type() == kType && t->numel() == size && t->is_contiguous(), "adamw_: ",
-              name, " is ", t->scalar_type(), " of sizes ", t->sizes(), ", and must be ", kType,
-              " with ", size, " element", size == 1 ? "" : "s");
+  TORCH_CHECK(t->scalar_type() == kType && t->numel() == size && t->is_contiguous(),
+              "adamw_: ", name, " is ", t->scalar_type(), " of sizes ", t->sizes(),
+              ", and must be ", kType, " with ", size, " element", size == 1 ? "" : "s");
   TORCH_CHECK(t->device() == device, "adamw_: ", name, " is on ", t->device(),
               ", the parameters are on ", device);
   return t->const_data_ptr<T>();

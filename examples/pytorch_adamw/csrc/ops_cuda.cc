@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "csrc/arguments.h"
 #include "bk_adam/kernels/adam/adam_cuda.h"
 #include "bk_grad_check/kernels/grad_check/grad_check_cuda.h"
+#include "csrc/arguments.h"
 #include "csrc/parallel_ranges.h"
 #include "csrc/step_cuda.h"
 
@@ -32,9 +32,9 @@ void AdamW(at::TensorList params, at::TensorList exp_avgs, at::TensorList exp_av
            std::optional<double> max_norm, const std::optional<at::Tensor>& check,
            const std::optional<at::Tensor>& grad_scale,
            const std::optional<at::Tensor>& found_inf) {
-  Update update = CheckUpdate(params, exp_avgs, exp_avg_sqs, steps, copies, grads,
-                              {lr, beta1, beta2, eps, weight_decay, maximize, max_norm, check,
-                               grad_scale, found_inf});
+  Update update = CheckUpdate(
+      params, exp_avgs, exp_avg_sqs, steps, copies, grads,
+      {lr, beta1, beta2, eps, weight_decay, maximize, max_norm, check, grad_scale, found_inf});
   const int64_t count = static_cast<int64_t>(update.segments.size());
   if (count == 0) return;
   const c10::cuda::CUDAGuard guard(params[0].device());
@@ -86,9 +86,9 @@ at::Tensor GradCheck(at::TensorList grads) {
     const at::ScalarType type = gradients.types[begin];
     for (end = begin + 1; end < count && gradients.types[end] == type;) ++end;
     WithType<Half, BFloat16>(type, [&](auto value) {
-      C10_CUDA_CHECK(gk::LaunchGradTileSums<decltype(value)>(
-          gradients.segments.data() + begin, static_cast<int64_t>(end - begin),
-          tile_sums + before[begin], stream));
+      C10_CUDA_CHECK(gk::LaunchGradTileSums<decltype(value)>(gradients.segments.data() + begin,
+                                                             static_cast<int64_t>(end - begin),
+                                                             tile_sums + before[begin], stream));
     });
   }
   C10_CUDA_CHECK(gk::LaunchGradCheckFinish(tile_sums, before.back(), found, stream));

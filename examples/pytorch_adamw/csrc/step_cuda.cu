@@ -20,8 +20,7 @@ __global__ void DecideStepKernel(const __grid_constant__ StepParameters p) {
   if (i < p.count && !decision.skip) {
     const float step = *p.steps[i] + 1.0f;
     *p.steps[i] = step;
-    p.group_steps[i] =
-        bk_adam::kernels::MakeGroupStep(p.betas, p.lr, static_cast<int64_t>(step));
+    p.group_steps[i] = bk_adam::kernels::MakeGroupStep(p.betas, p.lr, static_cast<int64_t>(step));
   }
 }
 

@@ -1,20 +1,26 @@
-// adamw_ on the CPU: ATen's threads take ranges of the list.
+// The ops' schemas, and both ops on the CPU: ATen's threads take ranges of the lists. The sums of
+// grad_check's tiles are added in order, so that the number of threads changes no bit.
 
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <cmath>
 #include <map>
 #include <vector>
 
-#include "csrc/arguments.h"
 #include "bk_adam/kernels/adam/adam_cpu.h"
 #include "bk_adam/kernels/adam/adam_parameters.h"
+#include "bk_grad_check/kernels/grad_check/grad_check_cpu.h"
+#include "bk_grad_check/precision/float16.h"
+#include "csrc/arguments.h"
 #include "csrc/parallel_ranges.h"
 
 namespace brigade_adamw {
 namespace {
 
 namespace bk = bk_adam::kernels;
+namespace gk = bk_grad_check::kernels;
 
 constexpr int64_t kPiece = 16384;  // elements; untuned
 
@@ -37,9 +43,9 @@ void AdamW(at::TensorList params, at::TensorList exp_avgs, at::TensorList exp_av
            std::optional<double> max_norm, const std::optional<at::Tensor>& check,
            const std::optional<at::Tensor>& grad_scale,
            const std::optional<at::Tensor>& found_inf) {
-  const Update update = CheckUpdate(params, exp_avgs, exp_avg_sqs, steps, copies, grads,
-                                    {lr, beta1, beta2, eps, weight_decay, maximize, max_norm,
-                                     check, grad_scale, found_inf});
+  const Update update = CheckUpdate(
+      params, exp_avgs, exp_avg_sqs, steps, copies, grads,
+      {lr, beta1, beta2, eps, weight_decay, maximize, max_norm, check, grad_scale, found_inf});
   const Decision decision = Decide(update.inputs);
   if (decision.skip) return;
   const std::vector<int64_t> next = NextSteps(update);
@@ -65,7 +71,39 @@ void AdamW(at::TensorList params, at::TensorList exp_avgs, at::TensorList exp_av
   MarkChanged(params, copies);
 }
 
+at::Tensor GradCheck(at::TensorList grads) {
+  using bk_grad_check::precision::BFloat16;
+  using bk_grad_check::precision::Half;
+  const Gradients gradients = CheckGradients(grads);
+  const std::vector<int64_t> before = PiecesBefore(gradients.sizes, gk::kGradTile);
+  std::vector<double> sums(before.back());
+  ParallelForEachRange(gradients.sizes, gk::kGradTile, [&](size_t i, int64_t begin, int64_t end) {
+    WithType<Half, BFloat16>(gradients.types[i], [&](auto type) {
+      gk::GradTileSumsRange<decltype(type)>(gradients.segments[i], begin, end,
+                                            sums.data() + before[i]);
+    });
+  });
+  const gk::GradStats stats = gk::GradCheckFinishCpu(sums.data(), before.back());
+  at::Tensor result = at::empty({2}, at::kDouble);
+  double* const values = result.mutable_data_ptr<double>();
+  values[0] = std::sqrt(stats.sum_of_squares);
+  values[1] = stats.all_finite != 0 ? 0.0 : 1.0;
+  return result;
+}
+
 }  // namespace
 }  // namespace brigade_adamw
 
-TORCH_LIBRARY_IMPL(brigade_adamw, CPU, m) { m.impl("adamw_", &brigade_adamw::AdamW); }
+TORCH_LIBRARY(brigade_adamw, m) {
+  m.def("grad_check(Tensor[] grads) -> Tensor");
+  m.def(
+      "adamw_(Tensor(a!)[] params, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+      "Tensor(d!)[] steps, Tensor(e!)[] copies, Tensor[] grads, *, float lr, float beta1, "
+      "float beta2, float eps, float weight_decay, bool maximize=False, float? max_norm=None, "
+      "Tensor? check=None, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()");
+}
+
+TORCH_LIBRARY_IMPL(brigade_adamw, CPU, m) {
+  m.impl("adamw_", &brigade_adamw::AdamW);
+  m.impl("grad_check", &brigade_adamw::GradCheck);
+}
