@@ -166,13 +166,31 @@ def brigade_cc_test_library(
         copts = copts + _INCLUDE_PRECOMPILED
     _library(name, hdrs, srcs, deps, cuda_deps, copts, kwargs)
 
-def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], **kwargs):
-    """cc_binary; cuda_deps as in brigade_cc_library."""
+def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], help = True, **kwargs):
+    """cc_binary, and the test <name>_help_test that --help prints help and does nothing else.
+
+    Args:
+      name: as in cc_binary.
+      srcs: as in cc_binary.
+      deps: as in cc_binary.
+      cuda_deps: as in brigade_cc_library.
+      help: False for what nobody starts by hand: a library with another name, a part of a test.
+      **kwargs: as in cc_binary.
+    """
     deps = _with_cuda_deps(deps, cuda_deps)
     headers, sources = split_headers(srcs)
     deps = deps + private_headers(name, headers, deps, kwargs)
     _flags(kwargs)
     cc_binary(name = name, srcs = sources, deps = deps, **kwargs)
+    if help and not kwargs.get("linkshared", False):
+        sh_test(
+            name = name + "_help_test",
+            size = "small",
+            srcs = [str(Label("//bazel:help_test.sh"))],
+            args = ["$(rootpath :%s)" % name],
+            data = [":" + name],
+            target_compatible_with = kwargs.get("target_compatible_with", []),
+        )
 
 def brigade_cc_test(
         name,

@@ -26,6 +26,7 @@ def brigade_fuzz_test(name, srcs, deps = [], **kwargs):
     fuzzing = str(Label("//bazel:fuzzing"))
     brigade_cc_binary(
         name = program,
+        help = False,
         srcs = srcs,
         deps = deps + [str(Label("//tests/fuzzing:checks"))] + select({
             fuzzing: [],

@@ -30,6 +30,7 @@ def brigade_kernel(
     | <name>_cuda   | <name>_cuda.h, .cu   | everybody              |
     | example_cpu   | example_cpu.cc       | reading, and a test    |
     | example_cuda  | example_cuda.cc      | reading, and a test    |
+    | sources       | all of them          | tests                  |
 
     Each depends on those that it is made of, and on what nearly all of its kind need.
 
@@ -147,3 +148,8 @@ def brigade_kernel(
             deps = math + parameters + needs + example_deps,
         )
     native.exports_files(native.glob(["example_*.cc"]), visibility = _TESTS)
+    native.filegroup(
+        name = "sources",
+        srcs = native.glob(["*.cc", "*.cu", "*.h"]),
+        visibility = _TESTS,
+    )

@@ -24,7 +24,7 @@ CommandLine ParseCommandLine(int argc, char** argv, absl::string_view help,
       flags_end = true;
       continue;
     }
-    if (argument == "--help") {
+    if (argument == "--help" || argument == "-help" || argument == "-h") {
       std::fwrite(help.data(), 1, help.size(), stdout);
       std::exit(0);
     }
@@ -44,12 +44,6 @@ CommandLine ParseCommandLine(int argc, char** argv, absl::string_view help,
 void ExitWithUsage(absl::string_view help, absl::string_view what) {
   std::fprintf(stderr, "%s\n%s", std::string(what).c_str(), std::string(help).c_str());
   std::exit(2);
-}
-
-std::string FromUsersFolder(const std::string& path) {
-  const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY");
-  if (path.empty() || path[0] == '/' || folder == nullptr) return path;
-  return absl::StrCat(folder, "/", path);
 }
 
 int ExitStatus(const absl::Status& status) {

@@ -26,9 +26,6 @@ CommandLine ParseCommandLine(int argc, char** argv, absl::string_view help,
 
 [[noreturn]] void ExitWithUsage(absl::string_view help, absl::string_view what);
 
-// Where the user stands, although `bazel run` moves the process.
-std::string FromUsersFolder(const std::string& path);
-
 // 0, or 1 with the error on stderr.
 int ExitStatus(const absl::Status& status);
 

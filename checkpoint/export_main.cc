@@ -5,11 +5,13 @@
 
 #include "brigade/checkpoint/command_line.h"
 #include "brigade/checkpoint/export.h"
+#include "brigade/device/command_line.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace {
 
 constexpr char kHelp[] =
-    R"(export FOLDER OUT.safetensors [--dtype=fp32|bf16|fp16] [--force]
+    R"(export FOLDER OUT.safetensors [--dtype=fp32|fp16|bf16] [--force]
 export FOLDER --folder=OUT
 
 Writes one safetensors file of a checkpoint's parameters: in fp32, frozen ones in their own type, or
@@ -21,7 +23,6 @@ itself, without piece files. Checksums are compared; what is damaged is not expo
 
 int main(int argc, char** argv) {
   using namespace brigade::checkpoint;
-  using brigade::precision::DType;
   CommandLine line = ParseCommandLine(argc, argv, kHelp, {"dtype=", "force", "folder="});
   const bool to_folder = line.flags.count("folder") != 0;
   if (line.arguments.size() != (to_folder ? 1u : 2u)) {
@@ -30,16 +31,14 @@ int main(int argc, char** argv) {
   if (to_folder && line.flags.size() > 1) ExitWithUsage(kHelp, "--folder stands alone.");
   ExportOptions options = {.force = line.flags.count("force") != 0};
   if (line.flags.count("dtype") != 0) {
-    const std::string& dtype = line.flags["dtype"];
-    if (dtype != "fp32" && dtype != "bf16" && dtype != "fp16") {
-      ExitWithUsage(kHelp, "--dtype must be fp32, bf16 or fp16.");
+    options.dtype = brigade::precision::ParseTrainingFormat(line.flags["dtype"]);
+    if (!options.dtype.has_value()) {
+      ExitWithUsage(kHelp, "--dtype must be fp32, fp16 or bf16.");
     }
-    options.dtype = dtype == "fp32"   ? DType::kFloat32
-                    : dtype == "bf16" ? DType::kBFloat16
-                                      : DType::kFloat16;
   }
-  const std::string from = FromUsersFolder(line.arguments[0]);
-  const std::string out = FromUsersFolder(to_folder ? line.flags["folder"] : line.arguments[1]);
+  const std::string from = brigade::device::FromUsersFolder(line.arguments[0]);
+  const std::string out =
+      brigade::device::FromUsersFolder(to_folder ? line.flags["folder"] : line.arguments[1]);
   if (out.empty()) ExitWithUsage(kHelp, "The name to write is empty.");
   const auto report = to_folder ? ExportFolder(from, out) : ExportParameters(from, out, options);
   if (!report.ok()) return ExitStatus(report.status());

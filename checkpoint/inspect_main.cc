@@ -5,6 +5,7 @@
 
 #include "brigade/checkpoint/command_line.h"
 #include "brigade/checkpoint/inspect.h"
+#include "brigade/device/command_line.h"
 
 namespace {
 
@@ -23,7 +24,7 @@ int main(int argc, char** argv) {
   const CommandLine line = ParseCommandLine(argc, argv, kHelp);
   if (line.arguments.size() != 1) ExitWithUsage(kHelp, "One folder or file is needed.");
   std::string text;
-  const absl::Status status = Inspect(FromUsersFolder(line.arguments[0]), text);
+  const absl::Status status = Inspect(brigade::device::FromUsersFolder(line.arguments[0]), text);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return ExitStatus(status);
 }

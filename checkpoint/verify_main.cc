@@ -9,6 +9,7 @@
 
 #include "brigade/checkpoint/command_line.h"
 #include "brigade/checkpoint/verify.h"
+#include "brigade/device/command_line.h"
 
 namespace {
 
@@ -37,7 +38,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "\r%3lld %%", static_cast<long long>(percent));
     };
   }
-  const auto report = Verify(FromUsersFolder(line.arguments[0]), options);
+  const auto report = Verify(brigade::device::FromUsersFolder(line.arguments[0]), options);
   if (shown >= 0) std::fprintf(stderr, "\r     \r");
   if (!report.ok()) return ExitStatus(report.status());
   for (const std::string& damage : report->damages) std::fprintf(stderr, "%s\n", damage.c_str());

@@ -11,6 +11,12 @@ function(brigade_flags target flags cuda_flags)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:${BRIGADE_FLOAT_FLAGS};${flags}>")
   if(BRIGADE_CUDA)
+    # CMake 3.25 does not know yet that nvcc takes it.
+    if("cuda_std_20" IN_LIST CMAKE_CUDA_COMPILE_FEATURES)
+      target_compile_features(${target} PRIVATE cuda_std_20)
+    else()
+      list(PREPEND cuda_flags -std=c++20)
+    endif()
     list(JOIN BRIGADE_FLOAT_FLAGS "," host_flags)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CUDA>:${BRIGADE_CUDA_FLAGS};-Xcompiler=${host_flags};${cuda_flags}>")
@@ -57,6 +63,8 @@ function(brigade_library name)
     add_library(${target} ${sources})
     brigade_flags(${target} "${A_FLAGS}" "${A_CUDA_FLAGS}")
     set_target_properties(${target} PROPERTIES
+      CXX_EXTENSIONS OFF
+      CUDA_EXTENSIONS OFF
       POSITION_INDEPENDENT_CODE ON
       VERSION ${PROJECT_VERSION}
       SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}

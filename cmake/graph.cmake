@@ -1,6 +1,6 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
-# Same bits on CPU and GPU, and the speed: FLOAT_COPTS of bazel/cc.bzl, CUDA_COPTS of bazel/nvcc.bzl.
+# For bits and speed: FLOAT_COPTS of bazel/cc.bzl, CUDA_COPTS of bazel/nvcc.bzl.
 set(BRIGADE_FLOAT_FLAGS -ffp-contract=off -fno-math-errno -fno-trapping-math)
 set(BRIGADE_CUDA_FLAGS --fmad=false --extended-lambda --expt-relaxed-constexpr)
 

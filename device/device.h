@@ -1,6 +1,10 @@
 #ifndef BRIGADE_DEVICE_DEVICE_H_
 #define BRIGADE_DEVICE_DEVICE_H_
 
+#if __cplusplus < 202002L
+#error "Brigade needs C++20: build --cxxopt=-std=c++20 in your .bazelrc"
+#endif
+
 #include <cstdint>
 #include <string>
 

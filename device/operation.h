@@ -19,7 +19,8 @@ struct Access {
 inline Access Reads(const void* data, int64_t bytes) { return {data, bytes, false}; }
 inline Access Writes(void* data, int64_t bytes) { return {data, bytes, true}; }
 
-// What enqueued work is called and touches.
+// What enqueued work is called and touches. Work that touches nothing says Reads(nullptr, 0): the
+// race checker tells, once, of work that says nothing at all, since it cannot see its races.
 //
 // Lifetime     Views: both must live until the call that takes the operation returns. Written in
 //              place they do: stream.Enqueue({"adam", {Reads(g, bytes), Writes(p, bytes)}}, ...).

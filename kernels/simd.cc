@@ -6,6 +6,9 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
 
 namespace brigade::kernels {
 namespace {
@@ -34,6 +37,10 @@ SimdTarget Detect() {
   if (v4) return SimdTarget::kAvx512;
   if (v3) return SimdTarget::kAvx2;
 #endif
+#ifdef __aarch64__
+  constexpr unsigned long kSve = 1ul << 22;  // HWCAP_SVE of the kernel's asm/hwcap.h
+  if ((getauxval(AT_HWCAP) & kSve) != 0) return SimdTarget::kSve;
+#endif
   return SimdTarget::kBaseline;
 }
 
@@ -52,7 +59,10 @@ SimdTarget BestSimdTarget() {
 SimdTarget CurrentSimdTarget() { return Current().load(std::memory_order_relaxed); }
 
 void SetSimdTarget(SimdTarget target) {
-  Current().store(std::min(target, BestSimdTarget()), std::memory_order_relaxed);
+  target = std::min(target, BestSimdTarget());
+  // Of another processor.
+  if (target == SimdTarget::kSve && BestSimdTarget() > target) target = SimdTarget::kBaseline;
+  Current().store(target, std::memory_order_relaxed);
 }
 
 bool SimdMultipliesBFloat16() {

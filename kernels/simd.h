@@ -20,9 +20,9 @@ namespace brigade::kernels {
 #define BRIGADE_SIMD_LOOP _Pragma("GCC ivdep")
 #endif
 
-// In ascending order of capability. On processors other than x86-64 all mean the compiler's
-// baseline.
-enum class SimdTarget { kBaseline, kAvx2, kAvx512 };
+// In ascending order of capability. kBaseline is what the compiler takes every processor to have:
+// SSE2 on x86-64, NEON on 64-bit Arm, which may have kSve as well. The others are x86-64's.
+enum class SimdTarget { kBaseline, kSve, kAvx2, kAvx512 };
 
 // The best target of this processor, or the one set by SetSimdTarget.
 SimdTarget CurrentSimdTarget();
@@ -66,6 +66,19 @@ __attribute__((noinline, target(BRIGADE_TARGET_AVX512))) void RunAvx512(const Bo
 #undef BRIGADE_TARGET_AVX512
 #endif
 
+#ifdef __aarch64__
+#ifdef __clang__
+#define BRIGADE_TARGET_SVE "sve"
+#else
+#define BRIGADE_TARGET_SVE "+sve"
+#endif
+template <typename Body>
+__attribute__((noinline, target(BRIGADE_TARGET_SVE))) void RunSve(const Body& body) {
+  body();
+}
+#undef BRIGADE_TARGET_SVE
+#endif
+
 }  // namespace simd_internal
 
 // A target as a type.
@@ -85,8 +98,14 @@ void RunSimdWithTag(const Body& body) {
     case SimdTarget::kAvx2:
       return simd_internal::RunAvx2([&]()
                                         BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kAvx2>()); });
+    case SimdTarget::kSve:
     case SimdTarget::kBaseline:
       break;
+  }
+#endif
+#ifdef __aarch64__
+  if (CurrentSimdTarget() == SimdTarget::kSve) {
+    return simd_internal::RunSve([&]() BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kSve>()); });
   }
 #endif
   simd_internal::RunBaseline([&]() BRIGADE_SIMD_BODY { body(SimdTag<SimdTarget::kBaseline>()); });

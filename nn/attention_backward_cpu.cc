@@ -13,6 +13,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "brigade/kernels/simd.h"
 #include "brigade/nn/attention_cpu.h"
 #include "brigade/nn/attention_tiles.h"
 
@@ -225,7 +226,7 @@ struct BackwardTile {
       using Out = decltype(tag);
       Out* const to = static_cast<Out*>(all) + heads_.At(head_, key, to_.key_leading);
       for (int64_t r = 0; r < keys_here_; ++r) {
-#pragma GCC ivdep
+        BRIGADE_SIMD_LOOP
         for (int64_t c = 0; c < heads_.head_width; ++c) {
           to[r * to_.key_leading + c] = Out(from[r * stride_ + c] * scale);
         }
@@ -273,7 +274,7 @@ BRIGADE_INLINE void AddParts(const Heads<T>& heads, int64_t head, int64_t begin,
     Out* const to =
         static_cast<Out*>(gradients.queries) + heads.At(head, row, gradients.query_leading);
     const Wide<T>* const from = parts + row * stride;
-#pragma GCC ivdep
+    BRIGADE_SIMD_LOOP
     for (int64_t c = 0; c < heads.head_width; ++c) {
       Wide<T> sum = from[c];
       for (int64_t part = 1; part < count; ++part) sum += from[part * size + c];

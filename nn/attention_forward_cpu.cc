@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "brigade/kernels/simd.h"
 #include "brigade/nn/attention_cpu.h"
 #include "brigade/nn/attention_tiles.h"
 
@@ -171,7 +172,7 @@ struct ForwardTile {
         const W inverse = W(1) / total_[i];
         Out* const to = all + i * heads_.width();
         const W* const from = sums_ + i * stride_;
-#pragma GCC ivdep
+        BRIGADE_SIMD_LOOP
         for (int64_t c = 0; c < heads_.head_width; ++c) to[c] = Out(from[c] * inverse);
       }
     });

@@ -56,7 +56,7 @@ Matrix<const float> Convert(const Operand& operand, const T* from, int64_t rows,
     for (int64_t r = 0; r < rows; ++r) {
       const T* const in = from + r * operand.leading;
       float* const out = to + r * columns;
-#pragma GCC ivdep
+      BRIGADE_SIMD_LOOP
       for (int64_t c = 0; c < columns; ++c) out[c] = static_cast<float>(in[c]);
     }
   });
@@ -69,7 +69,7 @@ void Narrow(const GemmArguments& g, const float* from, T* to) {
     for (int64_t r = 0; r < g.m; ++r) {
       const float* const in = from + r * g.n;
       T* const out = to + r * g.c.leading;
-#pragma GCC ivdep
+      BRIGADE_SIMD_LOOP
       for (int64_t c = 0; c < g.n; ++c) StoreGradient(out + c, g.accumulate, in[c]);
     }
   });

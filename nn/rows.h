@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "brigade/kernels/simd.h"
 #include "brigade/precision/host_device.h"
 
 #if BRIGADE_CUDA
@@ -43,7 +44,7 @@ class ThreadRow {
 
   template <typename Fn>
   BRIGADE_INLINE void ForEach(int64_t columns, const Fn& fn) const {
-#pragma GCC ivdep
+    BRIGADE_SIMD_LOOP
     for (int64_t c = 0; c < columns; ++c) fn(c);
   }
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "brigade/kernels/simd.h"
 #include "brigade/nn/functions.h"
 #include "brigade/nn/tile_product.h"
 #include "brigade/precision/float16.h"
@@ -112,7 +113,7 @@ BRIGADE_INLINE void PackRows(RowsOf<const typename Op::Number> from, int64_t pad
     Word* const out = to + r * stride;
     int64_t c = 0;
     if constexpr (Op::kDepth == 1) {
-#pragma GCC ivdep
+      BRIGADE_SIMD_LOOP
       for (; c < from.width; ++c) out[c] = Widen(in[c]);
     } else {
       std::memcpy(out, in, static_cast<size_t>(from.width / 2) * sizeof(Word));
@@ -139,7 +140,7 @@ BRIGADE_INLINE void PackColumns(RowsOf<const typename Op::Number> from, int64_t 
       const precision::BFloat16* const next = two ? in + from.leading : in;
       const uint32_t mask = two ? 0xffffu : 0u;
       uint32_t* const out = to + r / 2 * stride;
-#pragma GCC ivdep
+      BRIGADE_SIMD_LOOP
       for (int64_t c = 0; c < from.width; ++c) {
         out[c] = in[c].bits | (next[c].bits & mask) << 16;
       }

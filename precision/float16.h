@@ -5,6 +5,10 @@
 
 #include "brigade/precision/host_device.h"
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Brigade is for little-endian processors: files and messages hold numbers as they are in memory"
+#endif
+
 namespace brigade::precision {
 
 // The two 16-bit floating-point formats of training: storage types that convert to and from float.

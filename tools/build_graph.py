@@ -31,6 +31,9 @@ CUDART = "@local_cuda//:cudart"
 # An alias for the runtime of the toolkit or of the emulator.
 _CUDART_ALIAS = "//bazel:cudart"
 
+# //bazel, and Bazel's links to what it made.
+_NO_LIBRARIES = ("//bazel", "//docs", "//tests")
+
 _CLASSES = ("cc_library", "nvcc_compile")
 
 # Just enough for bazel/cuda_configure.bzl; nothing is compiled.
@@ -140,7 +143,7 @@ def read(workspace=None, folders=None):
         workspace = pathlib.Path(__file__).resolve().parent.parent
     if folders is None:
         folders = ["//" + f.parent.name for f in pathlib.Path(workspace).glob("[a-z]*/BUILD.bazel")]
-        folders = [f for f in sorted(folders) if f not in ("//bazel", "//docs", "//tests")]
+        folders = [f for f in sorted(folders) if not f.startswith(_NO_LIBRARIES)]
     with tempfile.TemporaryDirectory(prefix="brigade_build_graph_") as temporary:
         toolkit = pathlib.Path(temporary, "toolkit")
         for name, text in _TOOLKIT.items():
@@ -295,6 +298,7 @@ def _library(rules, label, rule):
     for source in map(canonical, rule.get("srcs", [])):
         helper = _helper(rules, label, source)
         if helper:
+            library.cuda_only = True
             library.cuda_srcs += [_path(file) for file in helper["srcs"]]
             library.nvcc_copts += helper.get("copts", [])
             _add_deps(rules, library, helper.get("deps", []))

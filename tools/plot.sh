@@ -3,6 +3,7 @@
 #
 # A line of the file is a JSON object: step, and some of loss, held_out_loss, loss_scale, skipped
 # and tokens_per_second. Panels are drawn for what there is.
+[[ " $* " != *" --help "* ]] || { sed -n '2,/^[^#]/s/^# \?//p' "$0" && exit; }
 set -u -o pipefail
 export LC_ALL=C.UTF-8
 

@@ -2,6 +2,7 @@
 # plot_memory.sh MEMORY_MODEL OUT.svg: what a rank needs in each stage over the number of ranks, by
 # //zero/plan:memory_model, and the figures that the ZeRO paper published for the same model.
 # The first argument comes from Bazel: bazel run //tools:plot_memory -- docs/images/zero_memory.svg
+[[ " $* " != *" --help "* ]] || { sed -n '2,/^[^#]/s/^# \?//p' "$0" && exit; }
 . tools/figure.sh
 
 "$1" --params=7.5e9 --ranks=1,2,4,8,16,32,64,128,256,512,1024 >"$work/output" ||

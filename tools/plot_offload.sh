@@ -3,6 +3,7 @@
 # share of the optimizer state that is offloaded, as //benchmarks/offload:share measures it here;
 # with a folder on a disk also with all of it in a file.
 # The first argument comes from Bazel: bazel run //tools:plot_offload -- docs/images/offload.svg /mnt/disk
+[[ " $* " != *" --help "* ]] || { sed -n '2,/^[^#]/s/^# \?//p' "$0" && exit; }
 folder=${3-}
 set -- "${@:1:2}"
 . tools/figure.sh

@@ -2,6 +2,7 @@
 # plot_predict.sh PREDICT OUT.svg: the bus bandwidth of an all-reduce on 128 nodes of 8 H100 by each
 # algorithm over the size of the message, by //collectives/tuning:predict. The first argument comes
 # from Bazel: bazel run //tools:plot_predict -- docs/images/predicted_all_reduce.svg
+[[ " $* " != *" --help "* ]] || { sed -n '2,/^[^#]/s/^# \?//p' "$0" && exit; }
 . tools/figure.sh
 
 "$1" --ranks=1024 --operation=all_reduce --tsv >"$work/predicted" || fail "$1 failed"

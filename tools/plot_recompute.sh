@@ -3,6 +3,7 @@
 # all budgets, and where the policies lie, by //examples/gpt:memory_model for the default model at
 # context 1024.
 # The first argument comes from Bazel: bazel run //tools:plot_recompute -- docs/images/recompute.svg
+[[ " $* " != *" --help "* ]] || { sed -n '2,/^[^#]/s/^# \?//p' "$0" && exit; }
 . tools/figure.sh
 
 "$1" --context=1024 --precision=bf16 --points=1000 >"$work/output" || fail "$1 failed"

@@ -15,10 +15,11 @@
 #include "absl/strings/str_join.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
+#include "brigade/device/byte_count.h"
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/file/crc32c_methods.h"
 
-ABSL_FLAG(int64_t, bytes, int64_t{256} << 20, "of a turn");
+ABSL_FLAG(brigade::device::ByteCount, bytes, {int64_t{256} << 20}, "of a turn");
 ABSL_FLAG(int, rounds, 25, "turns of each contestant; medians count");
 ABSL_FLAG(std::string, json, "", "also write the figures to this file");
 
@@ -68,7 +69,7 @@ struct Contestant {
 };
 
 absl::Status Main() {
-  const auto bytes = static_cast<size_t>(absl::GetFlag(FLAGS_bytes));
+  const auto bytes = static_cast<size_t>(absl::GetFlag(FLAGS_bytes).value);
   std::vector<char> data(bytes);
   std::minstd_rand random(1);
   std::generate(data.begin(), data.end(), [&] { return static_cast<char>(random() >> 8); });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
@@ -226,7 +227,13 @@ absl::StatusOr<std::unique_ptr<Contestant>> CreateBrigade(const std::string& eng
                    [&](Algorithm each) { return collectives::Name(each) == algorithm; });
   const bool is_known = known != std::end(kContestants);
   if ((engine != "threads" && engine != "gloo") || (!is_known && algorithm != "fp16_wire")) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown contestant ", name));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "there is no contestant \"", name,
+        "\"; there are gloo::allreduce, MPI_Allreduce, and threads/X and gloo/X with X one of "
+        "fp16_wire, ",
+        absl::StrJoin(kContestants, ", ", [](std::string* out, Algorithm each) {
+          absl::StrAppend(out, collectives::Name(each));
+        })));
   }
   if (algorithm == "hierarchical" && ranks % 2 != 0) {
     return absl::NotFoundError(absl::StrCat("nodes of two ranks of ", ranks));

@@ -10,10 +10,28 @@
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include "brigade/benchmarks/collectives/arrays.h"
+#include "brigade/device/command_line.h"
+
+namespace brigade::benchmarks {
+namespace {
+
+void HelpIfAsked(int argc, char** argv) {
+  if (!device::AsksForHelp(argc, argv)) return;
+  std::fputs(device::HelpText("mpi_all_reduce",
+                              "A rank of MPI's own all-reduce; benchmarks/collectives:all_reduce "
+                              "starts it by mpirun.")
+                 .c_str(),
+             stdout);
+  std::exit(0);
+}
+
+}  // namespace
+}  // namespace brigade::benchmarks
 
 #ifdef BRIGADE_HAS_MPI
 #define OMPI_SKIP_MPICXX 1
@@ -95,10 +113,14 @@ void Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
+  brigade::benchmarks::HelpIfAsked(argc, argv);
   MPI_Init(&argc, &argv);
   brigade::benchmarks::Main();
   MPI_Finalize();
 }
 #else
-int main() { std::puts("libopenmpi-dev was not installed when this was built"); }
+int main(int argc, char** argv) {
+  brigade::benchmarks::HelpIfAsked(argc, argv);
+  std::puts("libopenmpi-dev was not installed when this was built");
+}
 #endif

@@ -5,7 +5,7 @@
 //
 // prints microseconds a call beside the bar, and exits with 1 if that is missed;
 //
-//   bazel run //benchmarks/collectives:nccl_overhead -- smoke
+//   bazel run //benchmarks/collectives:nccl_overhead -- --smoke
 //
 // looks only whether it runs.
 
@@ -17,10 +17,15 @@
 #include <thread>
 #include <vector>
 
+#include "absl/flags/flag.h"
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "brigade/benchmarks/common/run_main.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/nccl/nccl_engine.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
+
+ABSL_FLAG(bool, smoke, false, "look only whether it runs");
 
 namespace brigade::collectives {
 namespace {
@@ -154,16 +159,21 @@ bool RunRanks(int ranks, bool compare, int bursts) {
   return good;
 }
 
+absl::Status Main() {
+  const bool smoke = absl::GetFlag(FLAGS_smoke);
+  const int bursts = smoke ? 3 : 300;
+  std::printf("%-16s %5s %9s %9s %9s %9s %5s\n", "call", "ranks", "", "bare us", "engine us",
+              "added us", "bar");
+  bool good = RunRanks(1, false, bursts);
+  good &= RunRanks(2, false, bursts);
+  good &= RunRanks(2, true, bursts);
+  return good || smoke ? absl::OkStatus() : absl::AbortedError("a bar is missed");
+}
+
 }  // namespace
 }  // namespace brigade::collectives
 
 int main(int argc, char** argv) {
-  const bool smoke = argc > 1 && std::string(argv[1]) == "smoke";
-  const int bursts = smoke ? 3 : 300;
-  std::printf("%-16s %5s %9s %9s %9s %9s %5s\n", "call", "ranks", "", "bare us", "engine us",
-              "added us", "bar");
-  bool good = brigade::collectives::RunRanks(1, false, bursts);
-  good &= brigade::collectives::RunRanks(2, false, bursts);
-  good &= brigade::collectives::RunRanks(2, true, bursts);
-  return good || smoke ? 0 : 1;
+  return brigade::benchmarks::RunMain(argc, argv, "what the NCCL engine adds to a call on the host",
+                                      brigade::collectives::Main);
 }

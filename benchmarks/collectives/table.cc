@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "brigade/benchmarks/collectives/arrays.h"
 #include "brigade/benchmarks/collectives/contestants.h"
+#include "brigade/benchmarks/collectives/sizes.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/device/context.h"
@@ -23,17 +24,14 @@
 #include "brigade/kernels/nontemporal_store.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
-ABSL_FLAG(std::vector<std::string>, contestants,
-          (std::vector<std::string>{"threads/direct", "threads/ring", "threads/fp16_wire",
-                                    "gloo/ring", "gloo/fp16_wire", "gloo::allreduce",
-                                    "MPI_Allreduce"}),
-          "who takes part: "
-          "<threads|gloo>/"
-          "<direct|ring|bidirectional_ring|halving_doubling|hierarchical|fp16_wire>, "
-          "Gloo's own gloo::allreduce, MPI_Allreduce");
-ABSL_FLAG(int64_t, min_bytes, 8, "smallest size");
-ABSL_FLAG(int64_t, max_bytes, int64_t{256} << 20, "largest size");
-ABSL_FLAG(int64_t, factor, 4, "from one size to the next");
+ABSL_FLAG(
+    std::vector<std::string>, contestants,
+    (std::vector<std::string>{"threads/direct", "threads/ring", "threads/fp16_wire", "gloo/ring",
+                              "gloo/fp16_wire", "gloo::allreduce", "MPI_Allreduce"}),
+    "who takes part: "
+    "<threads|gloo>/"
+    "<auto|direct|ring|bidirectional_ring|halving_doubling|hierarchical|double_tree|fp16_wire>, "
+    "Gloo's own gloo::allreduce, MPI_Allreduce");
 ABSL_FLAG(int, rounds, 9, "each contestant's turns for a size; the median counts");
 ABSL_FLAG(std::string, json, "", "also write all rows to this file");
 
@@ -80,12 +78,12 @@ struct Row {
 };
 
 absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contestant>> contestants,
-                         Arrays& arrays, std::vector<Row>& rows) {
+                         int iterations, Arrays& arrays, std::vector<Row>& rows) {
   std::vector<Row> measured;
   std::vector<std::vector<double>> seconds(2 * contestants.size());
   std::vector<double> copies;
   for (const auto& contestant : contestants) measured.push_back({contestant->name(), bytes});
-  std::vector<int> times(contestants.size(), 1);
+  std::vector<int> times(contestants.size(), std::max(iterations, 1));
   for (size_t i = 0; i < contestants.size(); ++i) {
     if (!contestants[i]->can(kKind)) continue;
     for (const bool in_place : {false, true}) {
@@ -97,6 +95,7 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
     for (const int more : {0, 1, 2}) {
       const Turn turn = {kKind, bytes / 4, more % 2 == 0, times[i]};
       BRIGADE_ASSIGN_OR_RETURN(auto outcome, contestants[i]->Run(turn, arrays));
+      if (iterations > 0) continue;
       times[i] = static_cast<int>(std::clamp(20e-3 / (outcome.seconds / times[i]), 1.0, 5000.0));
     }
   }
@@ -121,12 +120,13 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Contestant>> CreateContestant(const std::string& name) {
+absl::StatusOr<std::unique_ptr<Contestant>> CreateContestant(const std::string& name,
+                                                             int64_t most_bytes) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   if (name == "gloo::allreduce") return CreateGlooRing(ranks);
   if (name == "MPI_Allreduce") return CreateMpi(ranks);
   const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits('/', 1));
-  const int64_t elements = std::max<int64_t>(absl::GetFlag(FLAGS_max_bytes) / 4, ranks);
+  const int64_t elements = std::max<int64_t>(most_bytes / 4, ranks);
   return CreateBrigade(parts.first, parts.second, ranks, elements);
 }
 
@@ -135,7 +135,7 @@ void WriteJson(absl::Span<const Row> rows, const std::string& path) {
   std::vector<std::string> lines;
   for (const Row& row : rows) {
     lines.push_back(absl::StrFormat(
-        R"(  {"operation": "%s", "contestant": "%s", "ranks": %d, "bytes": %d, "type": "float32", )"
+        R"(  {"operation": "%s", "contestant": "%s", "ranks": %d, "bytes": %d, "type": "fp32", )"
         R"("seconds": [%.9g, %.9g], "wrong": [%d, %d], "copy_bytes_per_second": %.6g})",
         collectives::Name(kKind), row.name, ranks, row.bytes, row.seconds[0], row.seconds[1],
         row.wrong[0], row.wrong[1], row.copy));
@@ -145,9 +145,15 @@ void WriteJson(absl::Span<const Row> rows, const std::string& path) {
 
 absl::Status Main() {
   const int ranks = absl::GetFlag(FLAGS_ranks);
+  if (ranks < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SizesOfFlags());
+  BRIGADE_ASSIGN_OR_RETURN(const int iterations, IterationsOfFlags());
   std::vector<std::unique_ptr<Contestant>> contestants;
   for (const std::string& name : absl::GetFlag(FLAGS_contestants)) {
-    auto contestant = CreateContestant(name);
+    auto contestant = CreateContestant(name, sizes.back());
     if (absl::IsNotFound(contestant.status())) {
       std::cout << "# " << name << " is left out: " << contestant.status().message() << "\n";
       continue;
@@ -156,11 +162,11 @@ absl::Status Main() {
     contestants.push_back(*std::move(contestant));
   }
   // Copies are measured on at least 64 MiB, whatever the sizes.
-  const int64_t elements = std::max(absl::GetFlag(FLAGS_max_bytes), int64_t{64} << 20) / 4;
+  const int64_t elements = std::max(sizes.back(), int64_t{64} << 20) / 4;
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({}));
   BRIGADE_ASSIGN_OR_RETURN(auto arrays, Arrays::Create(ranks, elements, *context));
   arrays.Fill(arrays.whole());
-  std::cout << absl::StrFormat("# %s of float32 between %d ranks; times are medians of %d rounds\n",
+  std::cout << absl::StrFormat("# %s of fp32 between %d ranks; times are medians of %d rounds\n",
                                collectives::Name(kKind), ranks, absl::GetFlag(FLAGS_rounds));
   std::cout << "#                                               out of place"
                "                             in place\n";
@@ -170,11 +176,10 @@ absl::Status Main() {
   std::vector<Row> rows;
   int64_t wrong = 0;
   const int64_t step = int64_t{4} * ranks;
-  for (int64_t bytes = absl::GetFlag(FLAGS_min_bytes); bytes <= absl::GetFlag(FLAGS_max_bytes);
-       bytes *= absl::GetFlag(FLAGS_factor)) {
+  for (const int64_t bytes : sizes) {
     const size_t before = rows.size();
     BRIGADE_RETURN_IF_ERROR(
-        MeasureSize(std::max(step, bytes / step * step), contestants, arrays, rows));
+        MeasureSize(std::max(step, bytes / step * step), contestants, iterations, arrays, rows));
     for (size_t i = before; i < rows.size(); ++i) {
       const Row& row = rows[i];
       // A rival has its own.
@@ -199,5 +204,8 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  return brigade::benchmarks::RunMain(argc, argv, "collectives", brigade::benchmarks::Main);
+  using namespace brigade::benchmarks;
+  NcclTestsArguments arguments(argc, argv);
+  SetDefaultSizes(8, int64_t{256} << 20, 4);
+  return RunMain(arguments.argc(), arguments.argv(), "collectives", Main);
 }

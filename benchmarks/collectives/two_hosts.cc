@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "brigade/benchmarks/collectives/sizes.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/collectives/communicator.h"
@@ -32,9 +33,6 @@
 // So slow that the link decides, not the cores that all four ranks share.
 ABSL_FLAG(int, megabits, 20, "per second of the link");
 ABSL_FLAG(int, packet_bytes, 296, "of an IP packet at most; one is free after a pause");
-ABSL_FLAG(int64_t, min_bytes, 1 << 10, "smallest size");
-ABSL_FLAG(int64_t, max_bytes, 512 << 10, "largest size");
-ABSL_FLAG(int64_t, factor, 2, "from one size to the next");
 ABSL_FLAG(int, rounds, 7, "each contestant's turns for a size; medians count");
 ABSL_FLAG(std::string, json, "", "also write all rows to this file");
 
@@ -128,6 +126,7 @@ absl::StatusOr<double> Benchmark::Turn(const Contestant& contestant, int64_t cou
 absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
                                     const Topology& topology, int64_t bytes) {
   const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
+  BRIGADE_ASSIGN_OR_RETURN(const int iterations, IterationsOfFlags());
   std::vector<int> calls;
   for (const Contestant& contestant : contestants) {
     double seconds = 0;
@@ -135,7 +134,8 @@ absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
       BRIGADE_ASSIGN_OR_RETURN(auto turn, Turn(contestant, count, 1));
       seconds = turn;
     }
-    calls.push_back(std::clamp(static_cast<int>(kTurnSeconds / seconds), 1, 200));
+    calls.push_back(iterations > 0 ? iterations
+                                   : std::clamp(static_cast<int>(kTurnSeconds / seconds), 1, 200));
   }
   std::vector<Seconds> seconds(contestants.size());
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
@@ -200,7 +200,7 @@ absl::Status Benchmark::Run(int host) {
 
   const bool prints = world_.rank() == 0;
   if (prints) {
-    std::cout << "# all_reduce of float32, 2 hosts of 2 ranks, a link of "
+    std::cout << "# all_reduce of fp32, 2 hosts of 2 ranks, a link of "
               << absl::GetFlag(FLAGS_megabits) << " Mbit/s in packets of "
               << absl::GetFlag(FLAGS_packet_bytes) << " bytes\n"
               << Describe("inside ", topology.inside) << Describe("between", topology.between)
@@ -212,11 +212,10 @@ absl::Status Benchmark::Run(int host) {
               << "#   bytes  algorithm                  us  predicted  of model  "
                  "of interleaved  of best  * chosen\n";
   }
-  const int64_t most = absl::GetFlag(FLAGS_max_bytes);
-  input_.assign(static_cast<size_t>(most) / sizeof(float), 1.0f);
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SizesOfFlags());
+  input_.assign(static_cast<size_t>(sizes.back()) / sizeof(float), 1.0f);
   output_ = input_;
-  for (int64_t bytes = absl::GetFlag(FLAGS_min_bytes); bytes <= most;
-       bytes *= absl::GetFlag(FLAGS_factor)) {
+  for (const int64_t bytes : sizes) {
     const size_t before = rows_.size();
     BRIGADE_RETURN_IF_ERROR(MeasureSize(contestants, topology, bytes));
     if (prints) std::for_each(rows_.begin() + static_cast<int64_t>(before), rows_.end(), Print);
@@ -254,6 +253,8 @@ absl::Status RunRank(const TwoHosts& hosts, int rank) {
 }
 
 absl::Status Main() {
+  BRIGADE_RETURN_IF_ERROR(SizesOfFlags().status());
+  BRIGADE_RETURN_IF_ERROR(IterationsOfFlags().status());
   TwoHosts hosts;
   const std::string obstacle =
       hosts.Create(absl::GetFlag(FLAGS_megabits), absl::GetFlag(FLAGS_packet_bytes));
@@ -269,6 +270,8 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  return brigade::benchmarks::RunMain(argc, argv, "all-reduces between two hosts",
-                                      brigade::benchmarks::Main);
+  using namespace brigade::benchmarks;
+  NcclTestsArguments arguments(argc, argv);
+  SetDefaultSizes(1 << 10, 512 << 10, 2);
+  return RunMain(arguments.argc(), arguments.argv(), "all-reduces between two hosts", Main);
 }

@@ -3,14 +3,14 @@
 #include "brigade/benchmarks/common/main.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_format.h"
 #include "benchmark/benchmark.h"
+#include "brigade/device/command_line.h"
 
 ABSL_FLAG(int64_t, rounds, 11, "how often each contestant is timed; medians are reported");
 
@@ -31,16 +31,23 @@ int Main(int argc, char** argv) {
   arguments.push_back(nullptr);
   argc = static_cast<int>(arguments.size()) - 1;
 
-  absl::SetProgramUsageMessage("Benchmarks; benchmarks/README.md. Takes --benchmark_... as well.");
-  benchmark::Initialize(&argc, arguments.data(), [] {
-    std::puts(
-        "  [--rounds=<how often each contestant is timed>]\n"
-        "  [--operations=<how often it runs while it is timed once>]\n"
-        "  [--device=<cpu or cuda>]\n"
-        "and the flags of Google Benchmark:");
+  const std::string about =
+      "Times what its name says; benchmarks/README.md says how to read it. Takes --benchmark_... "
+      "of "
+      "Google Benchmark as well, all but those for the number of iterations.";
+  if (device::AsksForHelp(argc, arguments.data())) {
+    std::fputs(device::HelpText(std::filesystem::path(argv[0]).filename().string(), about).c_str(),
+               stdout);
+    std::puts("\nThe flags of Google Benchmark:\n");
+    std::fflush(stdout);
     benchmark::PrintDefaultHelp();
-  });
-  absl::ParseCommandLine(argc, arguments.data());
+    return 0;
+  }
+  benchmark::Initialize(&argc, arguments.data());
+  if (const absl::Status status = device::ParseFlags(argc, arguments.data(), about); !status.ok()) {
+    absl::FPrintF(stderr, "%s\n", status.ToString());
+    return 1;
+  }
   if (absl::GetFlag(FLAGS_rounds) < 1) {
     absl::FPrintF(stderr, "--rounds is %d, must be at least 1\n", absl::GetFlag(FLAGS_rounds));
     return 1;
@@ -55,6 +62,9 @@ int Main(int argc, char** argv) {
     return 1;
   }
   benchmark::AddCustomContext("rounds", std::to_string(absl::GetFlag(FLAGS_rounds)));
+  // Else a reader takes the library's warning, if there is one, for what is measured.
+  benchmark::AddCustomContext(
+      "library", "only prints; a DEBUG build of it, as Debian's is, changes no time here");
 
   if (absl::Status status = RegisterBenchmarks(); !status.ok()) {
     absl::FPrintF(stderr, "%s\n", status.ToString());

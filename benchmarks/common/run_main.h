@@ -7,8 +7,8 @@
 
 namespace brigade::benchmarks {
 
-// The main() of a benchmark that prints a table of its own: parses the flags and runs it. Returns 1
-// after an error, which is printed on stderr. `what` ends the sentence "Times ..." of --help.
+// The main() of a benchmark that prints a table of its own: device::RunProgram. `what` ends the
+// sentence "Times ..." of --help.
 int RunMain(int argc, char** argv, absl::string_view what, absl::FunctionRef<absl::Status()> run);
 
 }  // namespace brigade::benchmarks

@@ -25,7 +25,7 @@
 #include "brigade/nn/attention.h"
 #include "brigade/nn/blas.h"
 #include "brigade/nn/random.h"
-#include "brigade/precision/dtype.h"
+#include "brigade/precision/dtype_names.h"
 
 ABSL_FLAG(std::vector<std::string>, cases,
           (std::vector<std::string>{"fp32:1024:8:64", "bf16:1024:8:64", "fp32:2048:8:64",
@@ -46,17 +46,15 @@ using precision::DType;
 
 absl::StatusOr<nn::AttentionShape> Parse(const std::string& text) {
   const std::vector<std::string> words = absl::StrSplit(text, ':');
-  const std::map<std::string, DType> types = {
-      {"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}};
+  const auto dtype = precision::ParseTrainingFormat(words[0]);
   nn::AttentionShape shape = {DType::kFloat32, 1, 0, 0, 0};
   int64_t width = 0;
-  if (words.size() != 4 || types.count(words[0]) == 0 ||
-      !absl::SimpleAtoi(words[1], &shape.context) || !absl::SimpleAtoi(words[2], &shape.heads) ||
-      !absl::SimpleAtoi(words[3], &width)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(text, " is not a case; they are like bf16:2048:8:64"));
+  if (words.size() != 4 || !dtype.has_value() || !absl::SimpleAtoi(words[1], &shape.context) ||
+      !absl::SimpleAtoi(words[2], &shape.heads) || !absl::SimpleAtoi(words[3], &width)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        text, " is not a case; they are like bf16:2048:8:64, and types are fp32, fp16 and bf16"));
   }
-  shape.dtype = types.at(words[0]);
+  shape.dtype = *dtype;
   shape.width = shape.heads * width;
   return shape;
 }

@@ -21,15 +21,17 @@
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/benchmarks/offload/plain_loops.h"
+#include "brigade/device/byte_count.h"
 #include "brigade/device/context.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/status_macros.h"
 
 ABSL_FLAG(std::string, folder, "", "on the disk to measure; the files have no names");
-ABSL_FLAG(int64_t, chunk_bytes, int64_t{12} << 22, "of a chunk: 4 Mi elements of 12 bytes");
+ABSL_FLAG(brigade::device::ByteCount, chunk_bytes, {int64_t{12} << 22},
+          "of a chunk: 4 Mi elements of 12 bytes");
 ABSL_FLAG(int, chunks, 8, "read and written in each turn");
 ABSL_FLAG(int, rounds, 9, "turns of each contestant; medians count");
-ABSL_FLAG(int64_t, block_bytes, brigade::device::FileOptions().block_bytes,
+ABSL_FLAG(brigade::device::ByteCount, block_bytes, {brigade::device::FileOptions().block_bytes},
           "FileOptions::block_bytes");
 ABSL_FLAG(int, queue_depth, brigade::device::FileOptions().queue_depth,
           "FileOptions::queue_depth, and threads of the plain loop of blocks");
@@ -77,11 +79,11 @@ class Store final : public Contestant {
     options.directory = absl::GetFlag(FLAGS_folder);
     options.engine = engine;
     options.direct = absl::GetFlag(FLAGS_direct);
-    options.block_bytes = absl::GetFlag(FLAGS_block_bytes);
+    options.block_bytes = absl::GetFlag(FLAGS_block_bytes).value;
     options.queue_depth = absl::GetFlag(FLAGS_queue_depth);
     options.checksums = absl::GetFlag(FLAGS_checksums);
     const std::vector<int64_t> sizes(static_cast<size_t>(absl::GetFlag(FLAGS_chunks)),
-                                     absl::GetFlag(FLAGS_chunk_bytes));
+                                     absl::GetFlag(FLAGS_chunk_bytes).value);
     auto store = std::make_unique<Store>(ring);
     BRIGADE_ASSIGN_OR_RETURN(store->store_, device::FileStore::Create(options, "store", sizes));
     BRIGADE_ASSIGN_OR_RETURN(store->reads_, context.CreateStream("reads"));
@@ -120,13 +122,13 @@ class Store final : public Contestant {
 class PlainContestant final : public Contestant {
  public:
   static absl::StatusOr<std::unique_ptr<Contestant>> Create(int threads, int64_t bytes_at_once) {
-    BRIGADE_ASSIGN_OR_RETURN(auto loops,
-                             PlainLoops::Create({.folder = absl::GetFlag(FLAGS_folder),
-                                                 .chunk_bytes = absl::GetFlag(FLAGS_chunk_bytes),
-                                                 .chunks = absl::GetFlag(FLAGS_chunks),
-                                                 .direct = absl::GetFlag(FLAGS_direct),
-                                                 .threads = threads,
-                                                 .bytes_at_once = bytes_at_once}));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto loops, PlainLoops::Create({.folder = absl::GetFlag(FLAGS_folder),
+                                        .chunk_bytes = absl::GetFlag(FLAGS_chunk_bytes).value,
+                                        .chunks = absl::GetFlag(FLAGS_chunks),
+                                        .direct = absl::GetFlag(FLAGS_direct),
+                                        .threads = threads,
+                                        .bytes_at_once = bytes_at_once}));
     return std::make_unique<PlainContestant>(std::move(loops));
   }
   explicit PlainContestant(std::unique_ptr<PlainLoops> loops) : loops_(std::move(loops)) {}
@@ -147,7 +149,7 @@ absl::StatusOr<double> CommitSeconds(device::CrashSafety safety, device::Context
   options.direct = absl::GetFlag(FLAGS_direct);
   options.crash_safety = safety;
   const std::string name = absl::StrCat("commits-", ::getpid());
-  const std::vector<int64_t> sizes = {absl::GetFlag(FLAGS_chunk_bytes)};
+  const std::vector<int64_t> sizes = {absl::GetFlag(FLAGS_chunk_bytes).value};
   BRIGADE_ASSIGN_OR_RETURN(const auto store, device::FileStore::Create(options, name, sizes));
   // At the end: a store notices that its file was removed.
   const auto unlink = absl::MakeCleanup([path = store->path()] { ::unlink(path.c_str()); });
@@ -173,7 +175,7 @@ absl::Status Main() {
   options.name = "rank 0";
   options.checks = false;
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(options));
-  const int64_t chunk_bytes = absl::GetFlag(FLAGS_chunk_bytes);
+  const int64_t chunk_bytes = absl::GetFlag(FLAGS_chunk_bytes).value;
   BRIGADE_ASSIGN_OR_RETURN(const Ring ring, Ring::Create(*context, chunk_bytes));
   struct Entry {
     std::string name;
@@ -190,9 +192,9 @@ absl::Status Main() {
     return absl::OkStatus();
   };
   BRIGADE_RETURN_IF_ERROR(add("plain chunks", PlainContestant::Create(1, chunk_bytes)));
-  BRIGADE_RETURN_IF_ERROR(add(
-      "plain blocks",
-      PlainContestant::Create(absl::GetFlag(FLAGS_queue_depth), absl::GetFlag(FLAGS_block_bytes))));
+  BRIGADE_RETURN_IF_ERROR(
+      add("plain blocks", PlainContestant::Create(absl::GetFlag(FLAGS_queue_depth),
+                                                  absl::GetFlag(FLAGS_block_bytes).value)));
   for (const auto engine : {device::FileEngineKind::kIoUring, device::FileEngineKind::kThreads}) {
     const absl::Status added =
         add(std::string(ToString(engine)), Store::Create(engine, *context, ring));

@@ -16,12 +16,14 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/attention.h"
 #include "brigade/parallel/context/ring_attention.h"
+#include "brigade/precision/dtype_names.h"
 
 ABSL_FLAG(int, ranks, 4, "how many context ranks, as threads");
 ABSL_FLAG(int64_t, context, 4096, "positions of the text");
 ABSL_FLAG(int64_t, heads, 8, "which the ranks divide here");
 ABSL_FLAG(int64_t, head_width, 64, "of each");
-ABSL_FLAG(std::string, type, "fp32", "fp32 or bf16");
+ABSL_FLAG(brigade::precision::DType, type, brigade::precision::DType::kFloat32,
+          "fp32, fp16 or bf16");
 ABSL_FLAG(double, link, 0,
           "how long the link takes for a hop of keys and values, in times of a forward step's "
           "computation; 0: no link");
@@ -133,18 +135,13 @@ absl::StatusOr<std::vector<TurnTimes>> Contest(const nn::AttentionShape& shape,
 
 absl::Status Main() {
   const int ranks = absl::GetFlag(FLAGS_ranks), rounds = absl::GetFlag(FLAGS_rounds);
-  const std::string type = absl::GetFlag(FLAGS_type);
   const int64_t heads = absl::GetFlag(FLAGS_heads);
-  if (type != "fp32" && type != "bf16") {
-    return absl::InvalidArgumentError(absl::StrCat("there is no type ", type));
-  }
   if (ranks < 1 || heads % ranks != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("heads is ", heads, ", which ", ranks, " ranks do not divide"));
   }
-  const nn::AttentionShape shape = {
-      type == "fp32" ? precision::DType::kFloat32 : precision::DType::kBFloat16, 1,
-      absl::GetFlag(FLAGS_context), heads, heads * absl::GetFlag(FLAGS_head_width)};
+  const nn::AttentionShape shape = {absl::GetFlag(FLAGS_type), 1, absl::GetFlag(FLAGS_context),
+                                    heads, heads * absl::GetFlag(FLAGS_head_width)};
   double bytes_per_second = kFastLink;
   if (absl::GetFlag(FLAGS_link) > 0) {
     BRIGADE_ASSIGN_OR_RETURN(const std::vector<TurnTimes> calm, Contest(shape, kFastLink, 3));
@@ -170,8 +167,9 @@ absl::Status Main() {
       "passes, of attention to the whole text by 1/%d of the heads, of all hops, of the last one; "
       "time of attention and hops, processor time of theirs; time of attention and the last hop\n"
       "%9s %9s %9s %9s %9s %10s %12s\n",
-      ranks, shape.context, shape.heads, shape.head_width(), type, absl::GetFlag(FLAGS_link), ranks,
-      "ring", "attention", "hops", "last_hop", "of_parts", "processor", "of_shortest");
+      ranks, shape.context, shape.heads, shape.head_width(),
+      std::string(precision::ShortName(shape.dtype)), absl::GetFlag(FLAGS_link), ranks, "ring",
+      "attention", "hops", "last_hop", "of_parts", "processor", "of_shortest");
   for (const size_t each : {kRing, kShare, kHops, kLastHop}) {
     std::cout << absl::StrFormat("%9.2f ", Median(times[each].wall) * 1e3);
   }

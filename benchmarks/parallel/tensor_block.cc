@@ -17,6 +17,7 @@
 #include "brigade/benchmarks/parallel/block.h"
 #include "brigade/benchmarks/parallel/rank.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype_names.h"
 
 ABSL_FLAG(std::vector<std::string>, ranks, (std::vector<std::string>{"2", "4"}),
           "of each case: how many tensor ranks, as threads");
@@ -24,7 +25,7 @@ ABSL_FLAG(int64_t, batch, 2, "texts");
 ABSL_FLAG(int64_t, context, 512, "positions of a text");
 ABSL_FLAG(int64_t, width, 512, "of the block");
 ABSL_FLAG(int64_t, heads, 8, "of the block");
-ABSL_FLAG(std::vector<std::string>, types, (std::vector<std::string>{"fp32"}), "fp32, bf16");
+ABSL_FLAG(std::vector<std::string>, types, (std::vector<std::string>{"fp32"}), "fp32, fp16, bf16");
 ABSL_FLAG(int, pieces, 1, "into which rows are cut where ranks exchange them");
 ABSL_FLAG(bool, overlap, false, "exchange pieces beside products");
 ABSL_FLAG(int, runs, 2, "forward and backward passes of a turn");
@@ -113,15 +114,17 @@ absl::Status Main() {
       absl::GetFlag(FLAGS_overlap) ? "beside" : "between", "case", "block", "products", "exchange",
       "GFLOP/s", "of_parts", "processor", "sent");
   for (const std::string& type : absl::GetFlag(FLAGS_types)) {
-    if (type != "fp32" && type != "bf16") {
-      return absl::InvalidArgumentError(absl::StrCat("there is no type ", type));
+    const auto dtype = precision::ParseTrainingFormat(type);
+    if (!dtype.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--types has \"", type, "\"; it must be of fp32, fp16 and bf16"));
     }
     for (const std::string& text : absl::GetFlag(FLAGS_ranks)) {
       BlockShape shape;
       if (!absl::SimpleAtoi(text, &shape.ranks) || shape.ranks < 1) {
         return absl::InvalidArgumentError(absl::StrCat(text, " is no number of ranks"));
       }
-      shape.dtype = type == "fp32" ? precision::DType::kFloat32 : precision::DType::kBFloat16;
+      shape.dtype = *dtype;
       shape.batch = absl::GetFlag(FLAGS_batch);
       shape.context = absl::GetFlag(FLAGS_context);
       shape.width = absl::GetFlag(FLAGS_width);
@@ -130,9 +133,10 @@ absl::Status Main() {
       shape.overlap = absl::GetFlag(FLAGS_overlap);
       for (const bool sequence_parallel : {false, true}) {
         shape.sequence_parallel = sequence_parallel;
-        BRIGADE_RETURN_IF_ERROR(
-            Measure(shape, absl::StrCat(type, "_t", shape.ranks, sequence_parallel ? "_rows" : ""),
-                    figures));
+        BRIGADE_RETURN_IF_ERROR(Measure(shape,
+                                        absl::StrCat(precision::ShortName(*dtype), "_t",
+                                                     shape.ranks, sequence_parallel ? "_rows" : ""),
+                                        figures));
       }
     }
   }

@@ -251,7 +251,7 @@ brigade_library(
   HEADERS collectives/engines/combine.h
   SOURCES collectives/engines/combine.cc
   DEPS collectives_collective collectives_algorithms_program device_stream
-    device_threads_thread_pool kernels_cast kernels_cast_cpu kernels_reduce kernels_reduce_cpu
+    device_threads_thread_pool kernels_cast kernels_cast_pool kernels_reduce kernels_reduce_pool
   PUBLIC_LIBRARIES absl::span absl::status
 )
 
@@ -313,6 +313,12 @@ brigade_library(
     device_threads_mutex device_threads_periodic_thread kernels_reduce
   PUBLIC_LIBRARIES absl::core_headers absl::span absl::status absl::statusor absl::time
   PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives
+  DEPS collectives_agree collectives_collective collectives_communicator collectives_host_threads
+    collectives_options collectives_engines_threads_thread_group
 )
 
 brigade_library(

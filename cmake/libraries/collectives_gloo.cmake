@@ -76,6 +76,13 @@ brigade_library(
 )
 
 brigade_library(
+  collectives_gloo
+  DEPS collectives collectives_bootstrap_file_store collectives_bootstrap_job
+    collectives_bootstrap_launch_info collectives_bootstrap_tcp_store
+    collectives_engines_gloo_engine
+)
+
+brigade_library(
   collectives_init
   HEADERS collectives/init.h
   SOURCES collectives/init.cc

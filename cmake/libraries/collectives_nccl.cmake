@@ -36,3 +36,9 @@ brigade_library(
     absl::time
   PRIVATE_LIBRARIES absl::strings
 )
+
+brigade_library(
+  collectives_nccl
+  DEPS collectives collectives_bootstrap_launch_info collectives_engines_nccl_api
+    collectives_engines_nccl_engine
+)

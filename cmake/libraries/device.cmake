@@ -1,6 +1,12 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
 brigade_library(
+  device_status_macros
+  HEADERS device/status_macros.h
+  PUBLIC_LIBRARIES absl::status absl::statusor
+)
+
+brigade_library(
   device_printable
   HEADERS device/printable.h
   SOURCES device/printable.cc
@@ -12,12 +18,6 @@ brigade_library(
   device_file_system_calls
   HEADERS device/file/system_calls.h
   SOURCES device/file/system_calls.cc
-)
-
-brigade_library(
-  device_status_macros
-  HEADERS device/status_macros.h
-  PUBLIC_LIBRARIES absl::status absl::statusor
 )
 
 brigade_library(

@@ -8,7 +8,8 @@ brigade_library(
 
 brigade_library(
   kernels_step_control_step_state
-  HEADERS kernels/step_control/step_state.h
+  HEADERS kernels/step_control/one_step.h kernels/step_control/step_state.h
+  DEPS precision_host_device
 )
 
 brigade_library(
@@ -22,6 +23,55 @@ brigade_library(
   kernels_step_control_math
   HEADERS kernels/step_control/step_control_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_weight_decay
+  HEADERS kernels/weight_decay.h
+)
+
+brigade_library(
+  kernels_step_control_parameters
+  HEADERS kernels/step_control/step_control_parameters.h
+  DEPS kernels_step_control_math kernels_weight_decay
+)
+
+brigade_library(
+  kernels_simd
+  HEADERS kernels/simd.h
+  SOURCES kernels/simd.cc
+)
+
+brigade_library(
+  kernels_internal_cache_line
+  HEADERS kernels/internal/cache_line.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  kernels_nontemporal_store
+  HEADERS kernels/nontemporal_store.h
+  SOURCES kernels/nontemporal_store.cc
+  DEPS kernels_simd kernels_internal_cache_line precision_host_device
+)
+
+brigade_library(
+  kernels_step_control_cpu
+  HEADERS kernels/step_control/step_control_cpu.h
+  DEPS kernels_step_control_math kernels_nontemporal_store kernels_simd
+)
+
+brigade_library(
+  kernels_internal_segments
+  HEADERS kernels/internal/segments.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  kernels_internal_cpu_list
+  HEADERS kernels/internal/cpu_list.h
+  DEPS kernels_internal_segments device_threads_thread_pool kernels_nontemporal_store
+  PUBLIC_LIBRARIES absl::span
 )
 
 brigade_library(
@@ -42,7 +92,7 @@ brigade_library(
   kernels_internal_update_dispatch
   HEADERS kernels/internal/update_dispatch.h
   SOURCES kernels/internal/update_dispatch.cc
-  DEPS kernels_list_arguments kernels_update_types precision_dtype
+  DEPS kernels_list_arguments kernels_update_types kernels_step_control_step_state precision_dtype
   PUBLIC_LIBRARIES absl::status absl::strings
 )
 
@@ -64,51 +114,27 @@ brigade_library(
   kernels_step_control
   HEADERS kernels/step_control/step_control.h
   SOURCES kernels/step_control/step_control.cc
-  DEPS kernels_step_control_math device_stream kernels_list_arguments precision_dtype
-    kernels_step_control_step_state kernels_value_range kernels_internal_update_dispatch
+  DEPS kernels_step_control_math kernels_step_control_parameters kernels_step_control_cpu
+    device_stream device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_step_control_step_state kernels_value_range
+    kernels_internal_update_dispatch
   CUDA_DEPS kernels_step_control_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
-  kernels_simd
-  HEADERS kernels/simd.h
-  SOURCES kernels/simd.cc
-  PRIVATE_LIBRARIES hwy::hwy
-)
-
-brigade_library(
-  kernels_internal_cache_line
-  HEADERS kernels/internal/cache_line.h
-  DEPS precision_host_device
-)
-
-brigade_library(
-  kernels_nontemporal_store
-  HEADERS kernels/nontemporal_store.h
-  SOURCES kernels/nontemporal_store.cc
-  DEPS kernels_simd kernels_internal_cache_line precision_host_device
-)
-
-brigade_library(
-  kernels_internal_segments
-  HEADERS kernels/internal/segments.h
-  DEPS precision_host_device
-)
-
-brigade_library(
-  kernels_internal_cpu_list
-  HEADERS kernels/internal/cpu_list.h
-  DEPS kernels_internal_segments device_threads_thread_pool kernels_nontemporal_store
-  PUBLIC_LIBRARIES absl::span
-)
-
-brigade_library(
   kernels_reduce_cpu
   HEADERS kernels/reduce/reduce_cpu.h
   SOURCES kernels/reduce/reduce_cpu.cc
-  DEPS kernels_reduce_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
+  DEPS kernels_reduce_math kernels_nontemporal_store kernels_simd
+)
+
+brigade_library(
+  kernels_reduce_pool
+  HEADERS kernels/reduce/reduce_pool.h
+  SOURCES kernels/reduce/reduce_pool.cc
+  DEPS kernels_reduce_math kernels_reduce_cpu device_threads_thread_pool kernels_nontemporal_store
     kernels_internal_cpu_list precision_dtype
   PUBLIC_LIBRARIES absl::span
 )
@@ -137,7 +163,9 @@ brigade_library(
   kernels_reduce
   HEADERS kernels/reduce/reduce.h
   SOURCES kernels/reduce/reduce.cc
-  DEPS kernels_reduce_math kernels_reduce_cpu device_stream kernels_list_arguments precision_dtype
+  DEPS kernels_reduce_math kernels_reduce_cpu kernels_reduce_pool device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype
   CUDA_DEPS kernels_reduce_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -153,8 +181,14 @@ brigade_library(
   kernels_cast_cpu
   HEADERS kernels/cast/cast_cpu.h
   SOURCES kernels/cast/cast_cpu.cc
-  DEPS kernels_cast_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
-    kernels_internal_cpu_list kernels_internal_cache_line
+  DEPS kernels_cast_math kernels_nontemporal_store kernels_simd kernels_internal_cache_line
+)
+
+brigade_library(
+  kernels_cast_pool
+  HEADERS kernels/cast/cast_pool.h
+  DEPS kernels_cast_math kernels_cast_cpu device_threads_thread_pool kernels_nontemporal_store
+    kernels_internal_cpu_list
   PUBLIC_LIBRARIES absl::span
 )
 
@@ -185,16 +219,12 @@ brigade_library(
   kernels_cast
   HEADERS kernels/cast/cast.h kernels/cast/cast_list.h
   SOURCES kernels/cast/cast.cc
-  DEPS kernels_cast_math kernels_cast_cpu device_stream kernels_list_arguments precision_dtype
+  DEPS kernels_cast_math kernels_cast_cpu kernels_cast_pool device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
     kernels_internal_enqueue_list
   CUDA_DEPS kernels_cast_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_weight_decay
-  HEADERS kernels/weight_decay.h
 )
 
 brigade_library(
@@ -204,18 +234,36 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_adam_parameters
+  HEADERS kernels/adam/adam_parameters.h
+  DEPS kernels_adam_math kernels_weight_decay kernels_step_control_math
+)
+
+brigade_library(
+  kernels_internal_update_range
+  HEADERS kernels/internal/update_range.h
+  DEPS kernels_internal_cache_line kernels_simd kernels_update_types kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_adam_cpu
+  HEADERS kernels/adam/adam_cpu.h
+  SOURCES kernels/adam/adam_cpu.cc
+  DEPS kernels_adam_math kernels_nontemporal_store kernels_simd kernels_internal_update_range
+)
+
+brigade_library(
   kernels_internal_update_cpu
   HEADERS kernels/internal/update_cpu.h
-  DEPS kernels_internal_cache_line kernels_internal_cpu_list device_threads_thread_pool kernels_simd
-    kernels_update_types
-  PUBLIC_LIBRARIES absl::span
+  DEPS kernels_internal_cpu_list device_threads_thread_pool kernels_step_control_step_state
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
 )
 
 brigade_library(
   kernels_internal_update_tile
   HEADERS kernels/internal/update_tile.h
   DEPS kernels_internal_gpu_tile kernels_internal_segments kernels_update_types
-    precision_host_device
+    kernels_step_control_step_state precision_host_device
 )
 
 brigade_library(
@@ -230,9 +278,11 @@ brigade_library(
   kernels_adam
   HEADERS kernels/adam/adam.h
   SOURCES kernels/adam/adam.cc
-  DEPS kernels_adam_math device_stream kernels_list_arguments precision_dtype kernels_value_range
-    kernels_weight_decay kernels_internal_enqueue_list kernels_internal_update_cpu
-    kernels_internal_update_dispatch kernels_step_control_step_state
+  DEPS kernels_adam_math kernels_adam_parameters kernels_adam_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_weight_decay
+    kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
+    kernels_step_control_step_state
   CUDA_DEPS kernels_adam_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
 )
@@ -241,6 +291,19 @@ brigade_library(
   kernels_sgd_math
   HEADERS kernels/sgd/sgd_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_sgd_parameters
+  HEADERS kernels/sgd/sgd_parameters.h
+  DEPS kernels_sgd_math kernels_weight_decay
+)
+
+brigade_library(
+  kernels_sgd_cpu
+  HEADERS kernels/sgd/sgd_cpu.h
+  SOURCES kernels/sgd/sgd_cpu.cc
+  DEPS kernels_sgd_math kernels_nontemporal_store kernels_simd kernels_internal_update_range
 )
 
 brigade_library(
@@ -255,9 +318,11 @@ brigade_library(
   kernels_sgd
   HEADERS kernels/sgd/sgd.h
   SOURCES kernels/sgd/sgd.cc
-  DEPS kernels_sgd_math device_stream kernels_list_arguments precision_dtype kernels_value_range
-    kernels_weight_decay kernels_internal_enqueue_list kernels_internal_update_cpu
-    kernels_internal_update_dispatch kernels_step_control_step_state
+  DEPS kernels_sgd_math kernels_sgd_parameters kernels_sgd_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_weight_decay
+    kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
+    kernels_step_control_step_state
   CUDA_DEPS kernels_sgd_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -273,9 +338,7 @@ brigade_library(
   kernels_grad_check_cpu
   HEADERS kernels/grad_check/grad_check_cpu.h
   SOURCES kernels/grad_check/grad_check_cpu.cc
-  DEPS kernels_grad_check_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
-    kernels_internal_cpu_list precision_float16
-  PUBLIC_LIBRARIES absl::span
+  DEPS kernels_grad_check_math kernels_nontemporal_store kernels_simd precision_float16
   PRIVATE_LIBRARIES hwy::hwy
 )
 
@@ -297,8 +360,9 @@ brigade_library(
   kernels_grad_check
   HEADERS kernels/grad_check/grad_check.h
   SOURCES kernels/grad_check/grad_check.cc
-  DEPS kernels_grad_check_math kernels_grad_check_cpu device_stream kernels_list_arguments
-    precision_dtype kernels_internal_enqueue_list kernels_step_control_step_state
+  DEPS kernels_grad_check_math kernels_grad_check_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list kernels_step_control_step_state
   CUDA_DEPS kernels_grad_check_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -314,8 +378,7 @@ brigade_library(
   kernels_amax_cpu
   HEADERS kernels/amax/amax_cpu.h
   SOURCES kernels/amax/amax_cpu.cc
-  DEPS kernels_amax_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
-    kernels_internal_cpu_list precision_float16
+  DEPS kernels_amax_math kernels_nontemporal_store kernels_simd precision_float16
 )
 
 brigade_library(
@@ -336,7 +399,8 @@ brigade_library(
   kernels_amax
   HEADERS kernels/amax/amax.h
   SOURCES kernels/amax/amax.cc
-  DEPS kernels_amax_math kernels_amax_cpu device_stream kernels_list_arguments precision_dtype
+  DEPS kernels_amax_math kernels_amax_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
   CUDA_DEPS kernels_amax_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -352,9 +416,7 @@ brigade_library(
   kernels_fill_cpu
   HEADERS kernels/fill/fill_cpu.h
   SOURCES kernels/fill/fill_cpu.cc
-  DEPS kernels_fill_math device_threads_thread_pool kernels_nontemporal_store kernels_simd
-    kernels_internal_cpu_list
-  PUBLIC_LIBRARIES absl::span
+  DEPS kernels_fill_math kernels_nontemporal_store kernels_simd
 )
 
 brigade_library(
@@ -375,7 +437,8 @@ brigade_library(
   kernels_fill
   HEADERS kernels/fill/fill.h
   SOURCES kernels/fill/fill.cc
-  DEPS kernels_fill_math kernels_fill_cpu device_stream kernels_list_arguments precision_dtype
+  DEPS kernels_fill_math kernels_fill_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
     kernels_internal_enqueue_list
   CUDA_DEPS kernels_fill_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
@@ -386,7 +449,14 @@ brigade_library(
   kernels_flatten
   HEADERS kernels/flatten/flatten.h
   SOURCES kernels/flatten/flatten.cc
-  DEPS device_stream kernels_list_arguments precision_dtype kernels_cast
+  DEPS device_stream device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_cast
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels
+  DEPS kernels_adam kernels_amax kernels_cast kernels_fill kernels_flatten kernels_grad_check
+    kernels_reduce kernels_sgd kernels_step_control
 )

@@ -21,7 +21,7 @@ brigade_library(
 brigade_library(
   nn_rows
   HEADERS nn/rows.h
-  DEPS precision_host_device
+  DEPS kernels_simd precision_host_device
   CUDA_LIBRARIES CUDA::toolkit
 )
 
@@ -180,11 +180,6 @@ brigade_library(
 )
 
 brigade_library(
-  nn_random
-  HEADERS nn/random.h
-)
-
-brigade_library(
   nn_rms_norm
   HEADERS nn/rms_norm.h
   SOURCES nn/rms_norm.cc
@@ -211,4 +206,15 @@ brigade_library(
   DEPS nn_arrays nn_enqueue nn_formulas nn_gradient
   CUDA_DEPS nn_formulas_cuda
   PUBLIC_LIBRARIES absl::status
+)
+
+brigade_library(
+  nn
+  DEPS nn_attention nn_blas nn_cross_entropy nn_dropout nn_embedding nn_layer_norm nn_linear
+    nn_pointwise nn_rms_norm nn_rotary nn_swiglu nn_workspace
+)
+
+brigade_library(
+  nn_random
+  HEADERS nn/random.h
 )

@@ -68,3 +68,9 @@ brigade_library(
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
+
+brigade_library(
+  optim
+  DEPS optim_fused_update optim_loss_scaler optim_mixed_precision_optimizer optim_parameter_group
+    optim_schedule optim_step_controller optim_step_executor
+)

@@ -343,3 +343,10 @@ brigade_library(
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::inlined_vector absl::strings
 )
+
+brigade_library(
+  parallel
+  DEPS parallel_grid parallel_shard parallel_context_ring_attention parallel_context_ulysses
+    parallel_context_zigzag parallel_pipeline_executor parallel_tensor_cross_entropy
+    parallel_tensor_embedding parallel_tensor_linear
+)

@@ -6,12 +6,6 @@ brigade_library(
 )
 
 brigade_library(
-  precision_rounding
-  HEADERS precision/rounding.h
-  DEPS precision_host_device
-)
-
-brigade_library(
   precision_float16
   HEADERS precision/float16.h
   DEPS precision_host_device
@@ -23,4 +17,23 @@ brigade_library(
   SOURCES precision/dtype.cc
   DEPS precision_float16
   PUBLIC_LIBRARIES absl::strings
+)
+
+brigade_library(
+  precision_rounding
+  HEADERS precision/rounding.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  precision_dtype_names
+  HEADERS precision/dtype_names.h
+  SOURCES precision/dtype_names.cc
+  DEPS precision_dtype
+  PUBLIC_LIBRARIES absl::strings
+)
+
+brigade_library(
+  precision
+  DEPS precision_dtype precision_float16 precision_rounding
 )

@@ -95,3 +95,9 @@ brigade_library(
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )
+
+brigade_library(
+  recompute
+  DEPS recompute_chain recompute_curve recompute_operation recompute_planner recompute_policy
+    recompute_revolve recompute_schedule recompute_stash
+)

@@ -1,6 +1,15 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
 brigade_library(
+  zero_plan
+  HEADERS zero/plan/plan.h
+  SOURCES zero/plan/plan.cc
+  DEPS precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::algorithm_container absl::strings
+)
+
+brigade_library(
   zero_offload
   HEADERS zero/offload.h
   DEPS device_memory_stats device_file_options
@@ -13,15 +22,6 @@ brigade_library(
   DEPS zero_offload collectives_options device_memory_stats device_status_macros optim_loss_scaler
     optim_parameter_group precision_dtype
   PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::algorithm_container absl::strings
-)
-
-brigade_library(
-  zero_plan
-  HEADERS zero/plan/plan.h
-  SOURCES zero/plan/plan.cc
-  DEPS precision_dtype
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )
 
@@ -209,4 +209,10 @@ brigade_library(
   SOURCES zero/plan/batch_sizes.cc
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  zero
+  DEPS zero_offload zero_options zero_step zero_optimizer zero_plan zero_plan_batch_sizes
+    zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
 )

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -12,8 +11,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +18,7 @@
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/select.h"
 #include "brigade/collectives/tuning/topology.h"
+#include "brigade/device/command_line.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 
@@ -44,15 +42,9 @@ struct Prediction {
   std::vector<std::optional<double>> seconds;
 };
 
-// Where the user stands, although `bazel run` moves the process.
-std::string FromUsersFolder(const std::string& path) {
-  const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY");
-  return path[0] == '/' || folder == nullptr ? path : absl::StrCat(folder, "/", path);
-}
-
 absl::StatusOr<Topology> TopologyOfFlags() {
   const std::string flag = absl::GetFlag(FLAGS_topology);
-  const std::string path = flag.empty() ? kPreset : FromUsersFolder(flag);
+  const std::string path = flag.empty() ? device::DataFile(kPreset) : device::FromUsersFolder(flag);
   BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path));
   BRIGADE_ASSIGN_OR_RETURN(auto topology, TopologyFromJson(text));
   const int ranks = absl::GetFlag(FLAGS_ranks), per_node = absl::GetFlag(FLAGS_ranks_per_node);
@@ -139,6 +131,10 @@ absl::Status Main() {
     }
     return absl::OkStatus();
   }
+  const std::string machine = absl::GetFlag(FLAGS_topology);
+  std::printf("%s between %d ranks, nodes: %d; machine: %s\n\n",
+              std::string(Name(operation)).c_str(), topology.ranks(), topology.nodes(),
+              machine.empty() ? "hgx_h100" : machine.c_str());
   PrintTable("Predicted time (* the shortest)", predictions,
              [](int64_t, double seconds) { return ShowSeconds(seconds); });
   PrintTable("Predicted bus bandwidth, GB/s", predictions, [&](int64_t bytes, double seconds) {
@@ -156,9 +152,7 @@ absl::Status Main() {
 }  // namespace brigade::collectives
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Time and bus bandwidth of collectives, by a model of the machine");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::collectives::Main();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return status.ok() ? 0 : 1;
+  return brigade::device::RunProgram(
+      argc, argv, "Time and bus bandwidth of collectives, by a model of the machine.",
+      brigade::collectives::Main);
 }

@@ -10,12 +10,16 @@ namespace {
 
 constexpr size_t kReportsKept = 256;
 
-std::string Describe(const Race::Side& side) {
+// "adam" on stream "compute" of "rank 0".
+std::string Place(const Race::Side& side) {
   return absl::StrCat("\"", side.operation, "\" on ",
                       side.context.empty()
                           ? side.stream
-                          : absl::StrCat("stream \"", side.stream, "\" of \"", side.context, "\""),
-                      side.write ? " writes" : " reads");
+                          : absl::StrCat("stream \"", side.stream, "\" of \"", side.context, "\""));
+}
+
+std::string Describe(const Race::Side& side) {
+  return absl::StrCat(Place(side), side.write ? " writes" : " reads");
 }
 
 }  // namespace
@@ -34,6 +38,18 @@ void AccessHistory::HostAcquire(const VectorClock& clock) {
   VectorClock& known = actors_.clock(ThisThread());
   known.Join(clock);
   untracked_.ForgetOver(known);
+}
+
+void AccessHistory::TellOfUndeclared(int stream, const Operation& operation) {
+  if (told_of_undeclared_ || !operation.accesses.empty()) return;
+  told_of_undeclared_ = true;
+  const std::string place =
+      Place({std::string(operation.name), actors_.stream(stream), actors_.context(stream)});
+  std::fprintf(stderr,
+               "race checker: %s declares no accesses, so its races are not seen; name them with "
+               "Reads and Writes (device/operation.h), or Reads(nullptr, 0) where there are none. "
+               "Others that declare nothing are not named.\n",
+               place.c_str());
 }
 
 absl::Status AccessHistory::CheckAccesses(int actor, const Operation& operation) {

@@ -38,6 +38,10 @@ class AccessHistory {
   const VectorClock& clock(int actor) const { return actors_.clock(actor); }
   void HostAcquire(const VectorClock& clock);
 
+  // The first operation of a stream that declares nothing, no empty access either, is named on
+  // stderr.
+  void TellOfUndeclared(int stream, const Operation& operation);
+
   // Compares the accesses with those before and adds them. FailedPrecondition with the first
   // message if one of them races.
   absl::Status CheckAccesses(int actor, const Operation& operation);
@@ -85,6 +89,7 @@ class AccessHistory {
   std::set<std::tuple<Race::Side, Race::Side, std::string>> reported_;
   std::vector<Race> reports_;
   int64_t reports_dropped_ = 0;
+  bool told_of_undeclared_ = false;
 };
 
 }  // namespace brigade::device::internal

@@ -86,6 +86,7 @@ void RaceChecker::RemoveStream(ActorId stream) {
 absl::Status RaceChecker::Enqueue(ActorId stream, const Operation& operation) {
   MutexLock lock(impl_->mutex);
   impl_->history.JoinThisThread(stream);
+  impl_->history.TellOfUndeclared(stream, operation);
   return impl_->history.CheckAccesses(stream, operation);
 }
 

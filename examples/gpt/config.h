@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -14,6 +15,7 @@
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/parallel/tensor/shard_sums.h"
+#include "brigade/precision/dtype.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
@@ -51,6 +53,21 @@ struct ModelParallelism {
   std::optional<parallel::PartitionChoice> partition = {};
 };
 
+// What a step is, as far as it is given elsewhere. With it "auto" is right for the keys that say the
+// same.
+struct StepFlags {
+  // Texts of a step, of all ranks: train_batch_size. Micro-batch and accumulation of the file stay
+  // and must fit it. 0: not given.
+  int64_t batch = 0;
+  // optimizer.params.lr, of AdamW where the file has no optimizer. A schedule with rates of its own
+  // must rise to the same.
+  std::optional<double> lr = {};
+  // How many there are, for total_num_steps; 0: not given.
+  int64_t steps = 0;
+  // What fp16.enabled and bf16.enabled must say together.
+  std::optional<precision::DType> dtype = {};
+};
+
 // The most chunks of a stage of a pipeline, for which summaries of ranks have room (job.h).
 inline constexpr int kMaxChunks = 8;
 
@@ -82,6 +99,10 @@ struct TrainConfig {
   // Of the grid's pipeline, if it has one: what its stages run, and by what the model is cut.
   parallel::ScheduleChoice schedule = {};
   parallel::PartitionChoice partition = {};
+  // Steps between two lines of progress; 0: not given.
+  int64_t steps_per_print = 0;
+  // Of each key that is accepted and has no effect: its path, its value and why.
+  std::vector<std::string> without_effect = {};
 
   // Valid; without a pipeline of one stage.
   parallel::PipelineShape pipeline_shape() const {
@@ -91,117 +112,31 @@ struct TrainConfig {
   }
 };
 
-// Keys have DeepSpeed's names and meaning; config_keys.cc is the table of them. What is not given
-// has DeepSpeed's default where it changes a result, and ZeroOptions' where it changes only memory
-// or speed. An optimizer is needed.
+// Keys have DeepSpeed's names and meaning; config_keys.h has the table of them, and
+// docs/configuration.md says what each of them may be. What is not given has DeepSpeed's default
+// where it changes a result, and ZeroOptions' where it changes only memory or speed. An optimizer
+// is needed, from the file or by StepFlags::lr.
 //
-//   neither fp16 nor bf16               float32
-//   reduce_bucket_size                  bucket_elements
-//   allgather_bucket_size               must be the same: parameters are gathered in the buckets of
-//                                       their gradients
-//   stage3_param_persistence_threshold  persistence_threshold: of units (layers), which are
-//                                       gathered whole
-//   stage3_prefetch_bucket_size         0: live_units = 1; any other value is refused, because
-//                                       prefetching is counted in units
-//   offload_optimizer                   offload: device none | cpu | nvme, the state and its update
-//                                       on the host, or the state in a file in the directory
-//                                       nvme_path; relative ones begin at the config's folder
-//     ratio                             host_share, by buckets
-//     buffer_count                      of arrays, four to a chunk: chunk_buffers
-//     pipeline_read, pipeline_write     true: what is always so
-//   offload_param                       offload.parameters: device none | cpu | nvme (with the
-//                                       optimizer state, in the same directory)
-//   sub_group_size                      of nvme: chunk_elements
-//   aio                                 of files, offload.file: block_size, queue_depth
-//   data_types.grad_accum_dtype         accumulator; float32 if not given
-//   communication_data_type             communication_dtype; the gradients' own if not given
-//   activation_checkpointing            the section, empty too: recompute "block" (DeepSpeed makes
-//                                       again what the model says)
-//     cpu_checkpointing                 true: brigade.stash "host"
-//   checkpoint                          of --save and --resume:
-//     use_node_local_storage            a file for each rank, on the disk of its host
-//     load_universal, tag_validation    any value: any number of ranks loads, and tags are compared
-//   tensor_parallel                     ranks that share the model's matrices:
-//     autotp_size, tp.tp_size           of which one is enough; tensor_parallel is another name of
-//                                       tp
-//     tp_overlap_comm                   true: they exchange pieces of products beside products
-//                                       (Megatron's tp_comm_overlap)
-//   sequence_parallel_size              ranks that share each text
-//   pipeline                            ranks that share the model's layers:
-//     stages                            how many; "auto": as --pipeline says
-//     partition                         "parameters" (brigade.partition has others)
-//     activation_checkpoint_interval    K: brigade.recompute "segments:K"; 0: "none"
-//     pipe_partitioned,                 whether tensor ranks send parts of what goes from stage to
-//     grad_partitioned                  stage, which is as brigade.sequence_parallel says
-//     seed_layers                       true: weights depend on the seed and on where they are in
-//                                       the model, always
-//     use_reentrant                     any value: there is no graph of autograd
-//   brigade                             what DeepSpeed has no key for:
-//     accumulation                      every_micro_batch | at_boundary
-//     algorithm                         auto | direct | ring | bidirectional_ring |
-//                                       halving_doubling | hierarchical | double_tree | native
-//     reduction                         rounded_once (of auto and direct alone) | fp32_partials
-//                                       (not of native) | rounded_per_hop
-//     topology                          the path of a machine's figures (TopologyFromJson), by
-//                                       which auto chooses; relative ones begin at the config's
-//                                       folder
-//     ranks_per_node                    nodes of so many ranks, numbered node by node; else the
-//                                       ranks_of_node of the machine. hierarchical needs nodes
-//     at_minimum_loss_scale             error | clamp
-//     context_exchange                  ulysses | ring, or a2a | p2p (Megatron's cp_comm_type): how
-//                                       ranks that share texts attend (context_exchange.h)
-//     delay_update                      true: the host's update comes a step late (offload.h)
-//     delay_warm_up                     steps before that
-//     file_directory                    of stash "file", or instead of nvme_path
-//     file_engine                       auto | io_uring | threads
-//     file_direct                       false: through the page cache
-//     file_checksums                    true: a CRC-32C of each chunk, compared when it is read
-//     file_limit                        bytes of the disk for each rank
-//     dropout                           0 to below 1, default 0; of the embedding's output and of
-//                                       what blocks add to the residual stream
-//     live_units
-//     partition                         parameters | flops | time | boundaries as "0,3,6": by what
-//                                       the model's layers are cut into the parts of a pipeline
-//                                       (pipeline_parts.h)
-//     schedule                          gpipe | 1f1b | interleaved:V | zb-h1 | zb-v: what the
-//                                       stages of a pipeline do when; default 1f1b
-//                                       (parallel/pipeline/schedule_kind.h)
-//     tied_gradients                    apart | together: where gradients of tied weights are added
-//                                       (ZeroOptions::tied_apart); default apart, as a pipeline
-//                                       needs it
-//     tensor_shards                     of the model's matrices (parallel/shard.h); default: one
-//                                       for each tensor rank
-//     sequence_parallel                 true: tensor ranks share rows, too (Megatron's name)
-//     tensor_pieces                     of products that exchange rows; default: 4 with
-//                                       tp_overlap_comm, else 1
-//     keep_gathered                     true: of these, inputs of products are kept whole
-//     tensor_sums                       fp32 | model: in which type sums over tensor ranks go from
-//                                       one to another (parallel/tensor/shard_sums.h)
-//     recompute                         none | block | selective | segments:K | budget:BYTES
-//                                       (recompute/policy.h), before activation_checkpointing
-//     recompute_times                   operations | measured: how the plan counts the time of
-//                                       passes; measured: by a trial before the first step
-//     stash                             none | host | file: where the inputs of block and
-//                                       segments:K are between the passes, before
-//                                       cpu_checkpointing; in a file by zero.offload.file
-//
-// No key is ignored, except those of an fp16 or bf16 section that says "enabled": false. A value
-// without effect is an error, as is one that asks for what is not so ("contiguous_gradients":
-// false).
+// No key is ignored, except those in sections of what is not supported, where these are off, and of
+// fp16 or bf16 where these say "enabled": false. What changes no result is accepted, and named in
+// `without_effect`, where nothing follows from it. Any other value without effect is an error, as is
+// one that asks for what is not so.
 //
 // Errors       InvalidArgument, and Unimplemented for what DeepSpeed knows and Brigade does not
-//              support yet: the key's path, its value, and what it must be, what it contradicts, or
-//              the nearest key; of text that is not JSON line and column. No exceptions, whatever
-//              the text.
+//              support yet: of each key that is refused, a line each where they are several, its
+//              path, its value, and what it must be, what it contradicts, or the nearest key; of
+//              text that is not JSON line and column. No exceptions, whatever the text.
 // Paths in it begin at `folder`.
-// `flags`: what is given there comes before what the file says.
+// `flags`, `step`: what is given there comes before what the file says.
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
                                         absl::string_view folder = ".",
-                                        const ModelParallelism& flags = {});
+                                        const ModelParallelism& flags = {},
+                                        const StepFlags& step = {});
 
 // The same of a file, whose path begins every error; NotFound and others as the system says.
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,
-                                       const ModelParallelism& flags = {});
+                                       const ModelParallelism& flags = {},
+                                       const StepFlags& step = {});
 
 }  // namespace brigade::gpt
 

@@ -19,6 +19,9 @@ namespace brigade::gpt {
 // What the keys of a config write, before it is put together; with the values of keys that are not
 // given.
 struct Settings {
+  // Given before the keys are read, some of which they replace.
+  StepFlags flags = {};
+
   zero::BatchSizes batch;
   // Optimizer, loss scaler, clipping and type are put in later, from what follows.
   zero::ZeroOptions zero = {.stage = 0, .tied_apart = true};
@@ -42,6 +45,9 @@ struct Settings {
 
   std::optional<int64_t> allgather_bucket_size;
   std::optional<int64_t> prefetch_bucket_size;
+  std::optional<int64_t> sub_group_size;
+
+  std::optional<int64_t> steps_per_print;
 
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;
@@ -84,7 +90,8 @@ struct Settings {
   std::optional<int> ranks_per_node;
 };
 
-// All keys of a config, with those that DeepSpeed knows and Brigade does not support. Pointers into
+// All keys of a config, with those that DeepSpeed knows and Brigade does not support: the table by
+// which files are read and refused, and from which docs/configuration.md is made. Pointers into
 // `settings`, which must stay where it is.
 Keys ConfigKeys(Settings& settings);
 

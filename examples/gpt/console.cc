@@ -15,8 +15,13 @@ constexpr absl::Duration kLogInterval = absl::Seconds(5);
 
 }  // namespace
 
-Console::Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step)
-    : out_(out), columns_(columns), steps_(steps), tokens_of_step_(tokens_of_step) {}
+Console::Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step,
+                 int64_t steps_per_print)
+    : out_(out),
+      columns_(columns),
+      steps_(steps),
+      tokens_of_step_(tokens_of_step),
+      steps_per_print_(steps_per_print) {}
 
 void Console::Print(const std::string& line, bool stays) {
   if (columns_ == 0) {
@@ -49,14 +54,18 @@ absl::Status Console::OnSave(const SaveEvent& save) {
   return absl::OkStatus();
 }
 
+bool Console::IsDue(int64_t step, Clock::time_point now) const {
+  if (steps_per_print_ > 0 && columns_ == 0) return false;
+  const absl::Duration interval = columns_ > 0 ? kTerminalInterval : kLogInterval;
+  return step == first_step_ + 1 || absl::FromChrono(now - printed_) >= interval;
+}
+
 absl::Status Console::OnStep(const StepMetrics& metrics) {
   seconds_ = metrics.seconds;
   const Clock::time_point now = Clock::now();
-  const bool last = metrics.step == steps_;
-  const absl::Duration interval = columns_ > 0 ? kTerminalInterval : kLogInterval;
-  if (metrics.step > first_step_ + 1 && !last && absl::FromChrono(now - printed_) < interval) {
-    return absl::OkStatus();
-  }
+  const bool stays =
+      metrics.step == steps_ || (steps_per_print_ > 0 && metrics.step % steps_per_print_ == 0);
+  if (!stays && !IsDue(metrics.step, now)) return absl::OkStatus();
   printed_ = now;
   const auto made = static_cast<double>(metrics.step - first_step_);
   const double left = seconds_ / made * static_cast<double>(steps_ - metrics.step);
@@ -65,7 +74,7 @@ absl::Status Console::OnStep(const StepMetrics& metrics) {
             static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_, metrics.loss,
             tokens_of_step_ * made / seconds_, metrics.loss_scale, metrics.grad_norm,
             metrics.learning_rate, left, metrics.skipped ? " skipped: overflow" : ""),
-        last);
+        stays);
   return absl::OkStatus();
 }
 

@@ -11,11 +11,13 @@
 namespace brigade::gpt {
 
 // Shows how the training goes: in a terminal one line that is written over, elsewhere a line now
-// and then.
+// and then; or, if it is told so, a line that stays every so many steps.
 class Console final : public Observer {
  public:
-  // `columns` of a terminal; 0 where there is none.
-  Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step);
+  // `columns` of a terminal; 0 where there is none. `steps_per_print`: steps between lines that
+  // stay; 0: by the time.
+  Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step,
+          int64_t steps_per_print = 0);
 
   absl::Status OnStart(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
@@ -27,11 +29,14 @@ class Console final : public Observer {
   using Clock = std::chrono::steady_clock;
 
   void Print(const std::string& line, bool stays);
+  // Whether a line of this step is due by now.
+  bool IsDue(int64_t step, Clock::time_point now) const;
 
   std::FILE* const out_;
   const size_t columns_;
   const int64_t steps_;
   const double tokens_of_step_;
+  const int64_t steps_per_print_;
   double seconds_ = 0;
   // Made by the training before.
   int64_t first_step_ = 0;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -14,11 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/device/byte_count.h"
+#include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/precision/dtype_names.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 
@@ -30,8 +34,18 @@ ABSL_FLAG(std::string, data, "",
           "/usr/share/common-licenses");
 ABSL_FLAG(std::string, config, "",
           "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage");
+ABSL_FLAG(
+    std::optional<int64_t>, batch, std::nullopt,
+    "texts of a step, of all ranks: train_batch_size. Before the config's, whose micro-batch "
+    "and accumulation stay and must divide it; default 16, rounded up to what the ranks share");
+ABSL_FLAG(std::optional<double>, lr, std::nullopt,
+          "the learning rate, to which schedules rise: optimizer.params.lr. Before the config's, "
+          "and of AdamW where it has no optimizer; default 0.003");
 ABSL_FLAG(int, stage, -1, "without --config: ZeRO stage, 0 to 3; default 2");
-ABSL_FLAG(std::string, precision, "", "without --config: fp32, fp16 (default) or bf16");
+ABSL_FLAG(
+    std::string, precision, "",
+    "fp32, fp16 or bf16; without --config fp16 by default. With it for \"auto\" in fp16.enabled "
+    "and bf16.enabled, and else as these have it");
 ABSL_FLAG(std::string, recompute, "",
           "which activations the backward pass makes again: none, block (all but each block's "
           "input), selective (norms and GELU), segments:K (all but every K-th block's input), or "
@@ -129,11 +143,13 @@ namespace {
 
 // Rounded up to a multiple of the ranks that share it, and of a pipeline's stages.
 constexpr int64_t kDefaultBatch = 16;
+constexpr double kDefaultRate = 0.003;
 
 // The same, written in one way: two names of one folder are equal.
 std::string FolderOfUser(const std::string& path) {
   if (path.empty()) return path;
-  std::string folder = std::filesystem::path(FromUsersFolder(path)).lexically_normal().string();
+  std::string folder =
+      std::filesystem::path(device::FromUsersFolder(path)).lexically_normal().string();
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   return folder;
 }
@@ -180,37 +196,57 @@ absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
   return parallelism;
 }
 
-absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int64_t steps,
-                                          const ModelParallelism& parallelism) {
-  std::string precision = absl::GetFlag(FLAGS_precision);
-  if (precision.empty()) precision = "fp16";
-  if (precision != "fp32" && precision != "fp16" && precision != "bf16") {
+absl::StatusOr<StepFlags> StepOfFlags(int64_t steps) {
+  StepFlags step = {.batch = absl::GetFlag(FLAGS_batch).value_or(0),
+                    .lr = absl::GetFlag(FLAGS_lr),
+                    .steps = steps};
+  constexpr int64_t kMostTexts = int64_t{1} << 53;
+  if (absl::GetFlag(FLAGS_batch).has_value() && (step.batch < 1 || step.batch > kMostTexts)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--precision is \"", precision, "\"; it must be fp32, fp16 or bf16"));
+        absl::StrCat("--batch is ", step.batch, "; it must be 1 to 2^53"));
   }
+  constexpr double kLargestRate = 3.0e38;
+  if (step.lr.has_value() && !(*step.lr >= 0 && *step.lr <= kLargestRate)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--lr is ", *step.lr, "; it must be a number, 0 or more, and finite as a float"));
+  }
+  if (const std::string precision = absl::GetFlag(FLAGS_precision); !precision.empty()) {
+    step.dtype = precision::ParseTrainingFormat(precision);
+    if (!step.dtype.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--precision is \"", precision, "\"; it must be fp32, fp16 or bf16"));
+    }
+  }
+  return step;
+}
+
+absl::StatusOr<TrainConfig> DefaultConfig(int ranks, const ModelParallelism& parallelism,
+                                          StepFlags step) {
   const int stage = absl::GetFlag(FLAGS_stage) == -1 ? 2 : absl::GetFlag(FLAGS_stage);
-  const std::string section =
-      precision == "fp32" ? "" : absl::StrCat("\"", precision, R"(": {"enabled": true},)");
+  if (!step.dtype.has_value()) step.dtype = precision::DType::kFloat16;
   // Of ranks that share texts, or a model, one is as many as all. Stages of a pipeline work at the
   // same time on as many micro-batches: these are of one text then, and as many for each stage.
   const int stages = std::max(parallelism.pipeline, 1);
   const int64_t data_ranks = std::max(
       ranks / std::max(parallelism.tensor, 1) / std::max(parallelism.context, 1) / stages, 1);
   const int64_t unit = data_ranks * stages;
-  const int64_t batch = (kDefaultBatch + unit - 1) / unit * unit;
+  if (step.batch == 0) step.batch = (kDefaultBatch + unit - 1) / unit * unit;
+  if (!step.lr.has_value()) step.lr = kDefaultRate;
   const std::string micro_batch = stages == 1 ? "" : R"("train_micro_batch_size_per_gpu": 1,)";
   // In fewer than 40 steps this learning rate throws the weights far off.
-  const int64_t warm_up = std::max({steps / 20, std::min<int64_t>(steps / 2, 40), int64_t{2}});
+  const int64_t warm_up =
+      std::max({step.steps / 20, std::min<int64_t>(step.steps / 2, 40), int64_t{2}});
   return ParseConfig(absl::StrFormat(
-                         R"({"train_batch_size": %d, "gradient_clipping": 1.0, %s %s
+                         R"({"gradient_clipping": 1.0, %s
+              "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"},
               "optimizer": {"type": "AdamW",
-                            "params": {"lr": 0.003, "betas": [0.9, 0.99], "weight_decay": 0.1}},
+                            "params": {"betas": [0.9, 0.99], "weight_decay": 0.1}},
               "scheduler": {"type": "WarmupCosineLR",
                             "params": {"total_num_steps": %d, "warmup_num_steps": %d,
                                        "warmup_type": "linear", "cos_min_ratio": 0.05}},
               "zero_optimization": {"stage": %d}})",
-                         batch, micro_batch, section, std::max<int64_t>(steps, 3), warm_up, stage),
-                     ranks, ".", parallelism);
+                         micro_batch, std::max<int64_t>(step.steps, 3), warm_up, stage),
+                     ranks, ".", parallelism, step);
 }
 
 absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
@@ -219,7 +255,7 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
                              .keep = absl::GetFlag(FLAGS_keep),
                              .fall_back = absl::GetFlag(FLAGS_fall_back),
                              .may_differ = absl::GetFlag(FLAGS_may_differ),
-                             .weights = FromUsersFolder(absl::GetFlag(FLAGS_weights))};
+                             .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
   const auto wrong = [](const auto&... what) {
@@ -246,7 +282,7 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
 absl::Status SetOffload(zero::ZeroOptions& options) {
   const std::string what = absl::GetFlag(FLAGS_offload);
   const std::string where = absl::GetFlag(FLAGS_offload_to);
-  const std::string directory = FromUsersFolder(absl::GetFlag(FLAGS_offload_dir));
+  const std::string directory = device::FromUsersFolder(absl::GetFlag(FLAGS_offload_dir));
   const bool delays = absl::GetFlag(FLAGS_delay_update);
   const auto wrong = [](const auto&... text) {
     return absl::InvalidArgumentError(absl::StrCat(text...));
@@ -286,13 +322,20 @@ absl::Status SetOffload(zero::ZeroOptions& options) {
       absl::StrCat("--offload=", what, delays ? " --delay_update" : "", ": ", valid.message()));
 }
 
-}  // namespace
-
-std::string FromUsersFolder(const std::string& path) {
-  const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY");
-  if (path.empty() || path[0] == '/' || folder == nullptr) return path;
-  return absl::StrCat(folder, "/", path);
+// A rank makes its file there when its part of the model is made, long after the first lines.
+absl::Status CheckDirectory(const TrainConfig& config) {
+  const std::string& directory = config.zero.offload.file.directory;
+  const bool has_file =
+      config.zero.offload.file_state() || config.recompute.stash == recompute::StashTier::kFile;
+  std::error_code error;
+  if (!has_file || std::filesystem::is_directory(directory, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("files are to be in ", directory,
+                   ", which is no folder (--offload_dir, offload_optimizer.nvme_path, "
+                   "brigade.file_directory)"));
 }
+
+}  // namespace
 
 absl::StatusOr<Job> JobOfFlags(int ranks) {
   Job job;
@@ -316,15 +359,15 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   job.device = device == "cuda" ? device::Cuda() : device::Cpu();
   BRIGADE_ASSIGN_OR_RETURN(job.checkpoints, CheckpointsOfFlags());
 
-  const std::string config = FromUsersFolder(absl::GetFlag(FLAGS_config));
-  if (!config.empty() &&
-      (absl::GetFlag(FLAGS_stage) != -1 || !absl::GetFlag(FLAGS_precision).empty())) {
-    return absl::InvalidArgumentError(
-        "--stage and --precision are in the file that --config names, not beside it");
+  const std::string config = device::FromUsersFolder(absl::GetFlag(FLAGS_config));
+  if (!config.empty() && absl::GetFlag(FLAGS_stage) != -1) {
+    return absl::InvalidArgumentError("--stage is in the file that --config names, not beside it");
   }
   BRIGADE_ASSIGN_OR_RETURN(const ModelParallelism parallelism, ParallelismOfFlags());
-  BRIGADE_ASSIGN_OR_RETURN(job.config, config.empty() ? DefaultConfig(ranks, job.steps, parallelism)
-                                                      : ReadConfig(config, ranks, parallelism));
+  BRIGADE_ASSIGN_OR_RETURN(const StepFlags step, StepOfFlags(job.steps));
+  BRIGADE_ASSIGN_OR_RETURN(job.config, config.empty()
+                                           ? DefaultConfig(ranks, parallelism, step)
+                                           : ReadConfig(config, ranks, parallelism, step));
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;
   job.model.tensor_pieces = job.config.tensor_pieces;
@@ -377,7 +420,9 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     }
   }
   BRIGADE_RETURN_IF_ERROR(recompute::Validate(job.config.recompute));
-  const std::string data = FromUsersFolder(absl::GetFlag(FLAGS_data));
+  BRIGADE_RETURN_IF_ERROR(Validate(ShapeOf(job)));
+  BRIGADE_RETURN_IF_ERROR(CheckDirectory(job.config));
+  const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   return job;

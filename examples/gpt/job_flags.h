@@ -13,9 +13,6 @@ namespace brigade::gpt {
 // What --resume without a folder stands for.
 inline constexpr char kFromSave[] = "\n";
 
-// Where the user stands, although `bazel run` moves the process.
-std::string FromUsersFolder(const std::string& path);
-
 // For so many ranks, with the text. Its device has no number yet. Errors name the flag, or the key
 // of the config, and what it must be.
 absl::StatusOr<Job> JobOfFlags(int ranks);

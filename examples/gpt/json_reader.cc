@@ -4,47 +4,15 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_cat.h"
 #include "brigade/device/printable.h"
-#include "brigade/device/status_macros.h"
 
 namespace brigade::gpt {
 namespace {
-
-template <typename... What>
-absl::Status Invalid(const What&... what) {
-  return absl::InvalidArgumentError(absl::StrCat(what...));
-}
-
-std::string Printable(absl::string_view text) {
-  constexpr size_t kMost = 170;
-  return device::Printable(text, kMost);
-}
-
-std::string Show(const Json& value) {
-  constexpr bool kAscii = true;
-  const char* type = value.is_string()   ? ", a string"
-                     : value.is_array()  ? ", an array"
-                     : value.is_object() ? ", an object"
-                                         : "";
-  return absl::StrCat(Printable(value.dump(-1, ' ', kAscii)), type);
-}
-
-std::string Join(absl::string_view path, absl::string_view name) {
-  return absl::StrCat(path, path.empty() ? "" : ".", Printable(name));
-}
-
-absl::Status Wrong(absl::string_view path, const Json& value, absl::string_view wanted) {
-  return Invalid(path.empty() ? "the config" : path, " is ", Show(value), "; it must be ", wanted);
-}
-
-absl::Status NotSupported(absl::string_view path, const Json& value) {
-  return absl::UnimplementedError(
-      absl::StrCat(path, " is ", Show(value), "; DeepSpeed knows it, but it is not supported yet"));
-}
 
 // Levenshtein's, ignoring case, of beginnings long enough for any name that is meant.
 int EditDistance(absl::string_view a, absl::string_view b) {
@@ -63,7 +31,12 @@ int EditDistance(absl::string_view a, absl::string_view b) {
   return row.back();
 }
 
-bool IsSupported(const Key& key) { return key.read || !key.keys.empty() || !key.types.empty(); }
+bool IsSupported(const Key& key) { return key.value.is_supported; }
+
+// Of what is left unread, because another key has said what is wrong.
+Value Anything() {
+  return {[](const Json&) { return Verdict(); }};
+}
 
 // Of all names shown to it, the one nearest to `name`; the first of equals, supported ones before
 // others.
@@ -71,17 +44,23 @@ class Nearest {
  public:
   explicit Nearest(absl::string_view name) : name_(name) {}
 
+  void Add(absl::string_view name, absl::string_view path, absl::string_view type,
+           bool is_supported) {
+    const int distance = 2 * EditDistance(name_, name) + !is_supported;
+    if (distance >= distance_) return;
+    distance_ = distance;
+    nearest_ =
+        absl::StrCat(PathOf(path, name), type, is_supported ? "" : ", which is not supported yet");
+  }
+
   void Add(const Keys& keys, absl::string_view path, absl::string_view type = "") {
     for (const Key& key : keys) {
-      const int distance = 2 * EditDistance(name_, key.name) + !IsSupported(key);
-      if (distance < distance_) {
-        distance_ = distance;
-        nearest_ = absl::StrCat(Join(path, key.name), type,
-                                IsSupported(key) ? "" : ", which is not supported yet");
-      }
-      if (!key.keys.empty()) Add(key.keys, Join(path, key.name), type);
+      Add(key.name, path, type, IsSupported(key));
+      if (key.also != nullptr) Add(key.also, path, type, IsSupported(key));
+      if (!key.keys.empty()) Add(key.keys, PathOf(path, key.name), type);
       for (const Key& each : key.types) {
-        Add(each.keys, Join(Join(path, key.name), "params"), absl::StrCat(" of type ", each.name));
+        Add(each.keys, PathOf(PathOf(path, key.name), "params"),
+            absl::StrCat(" of type ", each.name));
       }
     }
   }
@@ -98,78 +77,183 @@ class Reader {
  public:
   explicit Reader(const Keys& root) : root_(root) {}
 
-  absl::Status Object(absl::string_view path, const Json& object, const Keys& keys) const {
+  void Object(absl::string_view path, const Json& object, const Keys& keys) {
     if (!object.is_object()) return Wrong(path, object, "an object");
+    // What unknown names are most likely meant to be.
+    std::set<std::string> meant;
     for (const auto& [name, value] : object.items()) {
-      const auto key = std::find_if(keys.begin(), keys.end(),
-                                    [&name = name](const Key& each) { return each.name == name; });
-      if (key == keys.end()) return Unknown(path, name, value, keys);
-      BRIGADE_RETURN_IF_ERROR(Value(Join(path, name), value, *key));
-    }
-    for (const Key& key : keys) {
-      if (key.required != nullptr && !object.contains(key.name)) {
-        return Invalid(Join(path, key.name), " is not given; ", key.required);
+      const auto key = std::find_if(keys.begin(), keys.end(), [&name = name](const Key& each) {
+        return each.name == name || (each.also != nullptr && each.also == name);
+      });
+      const std::string place = PathOf(path, name);
+      if (key == keys.end()) {
+        meant.insert(Unknown(path, name, value, keys));
+      } else if (name != key->name && object.contains(key->name)) {
+        Refuse(place, absl::StrCat(place, " is ", ShortJson(value), "; it is another name of ",
+                                   PathOf(path, key->name), ", which is given as well"));
+      } else {
+        ReadValue(place, value, *key);
       }
     }
-    return absl::OkStatus();
+    for (const Key& key : keys) {
+      const bool is_given =
+          object.contains(key.name) || (key.also != nullptr && object.contains(key.also));
+      const std::string place = PathOf(path, key.name);
+      if (key.required == nullptr || is_given || meant.count(place) > 0) continue;
+      Refuse(place, absl::StrCat(place, " is not given; ", key.required));
+    }
   }
+
+  Reading TakeReading() { return std::move(reading_); }
 
  private:
-  absl::Status Value(absl::string_view path, const Json& value, const Key& key) const {
-    if (!IsSupported(key)) return NotSupported(path, value);
-    if (!key.types.empty()) return Typed(path, value, key.types);
-    if (!key.keys.empty()) return Object(path, value, key.keys);
-    const std::string wanted = key.read(value);
-    return wanted.empty() ? absl::OkStatus() : Wrong(path, value, wanted);
+  void Refuse(absl::string_view path, std::string text, bool not_supported = false) {
+    reading_.refusals.push_back({std::string(path), std::move(text), not_supported});
   }
 
-  absl::Status Typed(absl::string_view path, const Json& value, const Keys& types) const {
+  void Wrong(absl::string_view path, const Json& value, absl::string_view wanted) {
+    Refuse(path, absl::StrCat(path.empty() ? "the config" : path, " is ", ShortJson(value),
+                              "; it must be ", wanted));
+  }
+
+  void ReadValue(absl::string_view path, const Json& value, const Key& key) {
+    if (!key.types.empty()) return Typed(path, value, key);
+    if (!key.keys.empty()) return Object(path, value, key.keys);
+    if (value.is_null() && key.value.otherwise.empty() && key.required == nullptr) return;
+    if (value == Json("auto") && key.automatic.fill) return key.automatic.fill();
+    const Verdict verdict = key.value.read(value);
+    switch (verdict.kind) {
+      case Verdict::Kind::kTaken:
+        return;
+      case Verdict::Kind::kNoEffect:
+        reading_.without_effect.push_back(
+            absl::StrCat(path, " is ", ShortJson(value), ": ", verdict.text));
+        return;
+      case Verdict::Kind::kNotSupported:
+        return Refuse(path,
+                      absl::StrCat(path, " is ", ShortJson(value),
+                                   "; DeepSpeed knows it, but it is not supported yet",
+                                   verdict.text.empty() ? "" : ": ", verdict.text),
+                      true);
+      case Verdict::Kind::kWrong:
+        if (value == Json("auto")) return Automatic(path, verdict.text, key);
+        return Wrong(path, value, verdict.text);
+    }
+  }
+
+  // "auto" where no flag has filled it in.
+  void Automatic(absl::string_view path, absl::string_view wanted, const Key& key) {
+    const std::string& otherwise = key.value.otherwise;
+    const std::string flag =
+        key.automatic.flag == nullptr ? "" : absl::StrCat("give ", key.automatic.flag, ", ");
+    const std::string omit = otherwise.empty() || key.required != nullptr
+                                 ? ""
+                                 : absl::StrCat("leave the key out for ", otherwise, ", ");
+    const std::string advice = absl::StrCat(flag, omit);
+    Refuse(path, absl::StrCat(path, " is \"auto\", which nothing fills in here: ", advice,
+                              advice.empty() ? "" : "or ", "write ", wanted));
+  }
+
+  void Typed(absl::string_view path, const Json& value, const Key& key) {
     if (!value.is_object()) return Wrong(path, value, "an object");
-    const std::string type_path = Join(path, "type");
+    Key type = {.name = "type", .value = Anything()};
+    Key params = {.name = "params", .value = Anything()};
+    if (const Key* found = TypeOf(path, value, key.types)) {
+      type.value = found->value;
+      params.keys = found->keys;
+      // Without params those that are required are missing as well.
+      if (!value.contains("params")) ReadValue(PathOf(path, "params"), Json::object(), params);
+    }
+    Keys keys = key.keys;
+    keys.insert(keys.end(), {type, params});
+    Object(path, value, keys);
+  }
+
+  // Null, and a refusal, where there is none that is supported.
+  const Key* TypeOf(absl::string_view path, const Json& value, const Keys& types) {
+    const std::string place = PathOf(path, "type");
     const auto given = value.find("type");
     if (given == value.end()) {
       std::string valid;
       for (const Key& each : types) {
         if (IsSupported(each)) absl::StrAppend(&valid, valid.empty() ? "" : ", ", each.name);
       }
-      return Invalid(type_path, " is not given; it must be one of ", valid);
+      Refuse(place, absl::StrCat(place, " is not given; it must be one of ", valid));
+      return nullptr;
     }
-    if (!given->is_string()) return Wrong(type_path, *given, "a string");
+    if (!given->is_string()) {
+      Wrong(place, *given, "a string");
+      return nullptr;
+    }
     const std::string& name = given->get_ref<const std::string&>();
     const auto type = std::find_if(types.begin(), types.end(), [&](const Key& each) {
       return absl::EqualsIgnoreCase(each.name, name);
     });
     if (type == types.end()) {
       Nearest nearest(name);
-      for (const Key& each : types) nearest.Add({{each.name, each.read}}, "");
-      return Invalid(type_path, " is ", Show(*given), "; there is no such type, the nearest is ",
-                     nearest.nearest());
+      for (const Key& each : types) nearest.Add(each.name, "", "", IsSupported(each));
+      Refuse(place, absl::StrCat(place, " is ", ShortJson(*given),
+                                 "; there is no such type, the nearest is ", nearest.nearest()));
+      return nullptr;
     }
-    if (!IsSupported(*type)) return NotSupported(type_path, *given);
-    // Without params those that are required are missing as well.
-    const Key params = {"params", nullptr, type->keys};
-    if (!value.contains("params")) {
-      BRIGADE_RETURN_IF_ERROR(Value(Join(path, "params"), Json::object(), params));
-    }
-    return Object(path, value, {{"type", type->read}, params});
+    if (IsSupported(*type)) return &*type;
+    ReadValue(place, *given, {.name = "type", .value = type->value});
+    return nullptr;
   }
 
-  absl::Status Unknown(absl::string_view path, const std::string& name, const Json& value,
-                       const Keys& keys) const {
+  // The key that is nearest.
+  std::string Unknown(absl::string_view path, const std::string& name, const Json& value,
+                      const Keys& keys) {
     Nearest nearest(name);
     nearest.Add(keys, path);
     nearest.Add(root_, "");
-    return Invalid(Join(path, name), " is ", Show(value), "; there is no such key, the nearest is ",
-                   nearest.nearest());
+    const std::string place = PathOf(path, name);
+    Refuse(place, absl::StrCat(place, " is ", ShortJson(value),
+                               "; there is no such key, the nearest is ", nearest.nearest()));
+    return nearest.nearest();
   }
 
   const Keys& root_;
+  Reading reading_;
 };
+
+std::string Printable(absl::string_view text) {
+  constexpr size_t kMost = 170;
+  return device::Printable(text, kMost);
+}
 
 }  // namespace
 
-absl::Status ReadObject(const Json& object, const Keys& keys) {
-  return Reader(keys).Object("", object, keys);
+Reading ReadObject(const Json& object, const Keys& keys) {
+  Reader reader(keys);
+  reader.Object("", object, keys);
+  return reader.TakeReading();
+}
+
+absl::Status StatusOf(const std::vector<Refusal>& refusals) {
+  if (refusals.empty()) return absl::OkStatus();
+  const bool none_is_supported =
+      std::all_of(refusals.begin(), refusals.end(),
+                  [](const Refusal& refusal) { return refusal.not_supported; });
+  std::string text = refusals[0].text;
+  if (refusals.size() > 1) {
+    text = absl::StrCat(refusals.size(), " keys are refused:");
+    for (const Refusal& refusal : refusals) absl::StrAppend(&text, "\n  ", refusal.text);
+  }
+  return none_is_supported ? absl::UnimplementedError(text) : absl::InvalidArgumentError(text);
+}
+
+std::string PathOf(absl::string_view path, absl::string_view name) {
+  return absl::StrCat(path, path.empty() ? "" : ".", Printable(name));
+}
+
+std::string ShortJson(const Json& value) {
+  constexpr bool kAscii = true;
+  const char* type = value.is_string()   ? ", a string"
+                     : value.is_array()  ? ", an array"
+                     : value.is_object() ? ", an object"
+                                         : "";
+  return absl::StrCat(Printable(value.dump(-1, ' ', kAscii)), type);
 }
 
 }  // namespace brigade::gpt

@@ -1,146 +1,108 @@
 #ifndef BRIGADE_EXAMPLES_GPT_JSON_READER_H_
 #define BRIGADE_EXAMPLES_GPT_JSON_READER_H_
 
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
 // JSON objects with known keys, read into variables. A table says of each key its name, what it may
-// hold, where that goes, and whether it is supported; all errors, and the advice in them, come from
-// the table.
+// hold (json_values.h), where that goes, what it means, and whether it is supported. All refusals,
+// the advice in them, and the page that describes the keys (key_page.h) come from the table.
 namespace brigade::gpt {
 
 using Json = nlohmann::json;
 
-// Takes a value, and returns nothing; or returns what it must be instead ("true or false").
-using Read = std::function<std::string(const Json& value)>;
+// What becomes of a value.
+struct Verdict {
+  enum class Kind : uint8_t {
+    kTaken,
+    // Accepted, but nothing follows from it: `text` says why.
+    kNoEffect,
+    // `text`: what it must be instead ("true or false").
+    kWrong,
+    // Of something that is not supported: `text` says what there is instead, or nothing.
+    kNotSupported,
+  };
+  Kind kind = Kind::kTaken;
+  std::string text = {};
+};
 
-// Without `read`, `keys` and `types`: a key that is known, but not supported yet.
+// What a key may hold.
+struct Value {
+  // Takes a value, and may write it into its variable.
+  std::function<Verdict(const Json& value)> read = nullptr;
+  // The words for that: "a whole number, 1 or more".
+  std::string type = {};
+  // What counts where the key is not given, as JSON, or in words; empty: there is no default.
+  std::string otherwise = {};
+  // For the page, where what it may hold says what it means: "without effect: ...".
+  std::string remark = {};
+  // False of what is not supported, or only where it is off.
+  bool is_supported = true;
+};
+
+// Of the value "auto", with which programs above DeepSpeed leave a key to their own flags.
+struct Auto {
+  // Our flag that gives the value instead; null: there is none.
+  const char* flag = nullptr;
+  // That flag is given: "auto" is then accepted, and `fill` puts the flag's value in.
+  std::function<void()> fill = nullptr;
+};
+
 struct Key {
   const char* name;
-  Read read = nullptr;
+  // Empty where `keys` or `types` are given.
+  Value value = {};
+  // For the page.
+  std::string meaning = {};
   // The keys of the object that it holds.
   std::vector<Key> keys = {};
-  // It holds {"type": the name of one, "params": {that one's keys}}.
+  // It holds {"type": the name of one, "params": {that one's keys}}, and `keys` beside these.
   std::vector<Key> types = {};
   // The advice of the error where the key is missing; null: the key is optional.
   const char* required = nullptr;
+  // Another name of the key; null: it has one.
+  const char* also = nullptr;
+  Auto automatic = {};
 };
 using Keys = std::vector<Key>;
 
-// Reads `object`, which may have these keys and no others. On an error some targets may have been
-// written.
-//
-// Errors       InvalidArgument, and Unimplemented for what is not supported yet: the path
-//              ("fp16.loss_scale"), the value, and what it must be, or the nearest key. In names of
-//              types upper and lower case are the same.
-absl::Status ReadObject(const Json& object, const Keys& keys);
-
-// The numbers that a key may have, ends included, and how a message says so.
-struct NumberRange {
-  double low;
-  double high;
-  const char* text;
-
-  bool Contains(const Json& value) const {
-    return value.is_number() && low <= value.get<double>() && value.get<double>() <= high;
-  }
+// A key that is refused.
+struct Refusal {
+  // "fp16.loss_scale".
+  std::string path;
+  // The path, its value, and what it must be, what it contradicts, or the nearest key.
+  std::string text;
+  // Of what is not supported.
+  bool not_supported = false;
 };
 
-template <typename T>
-Read Number(T* target, NumberRange range) {
-  return [=](const Json& value) -> std::string {
-    if (!range.Contains(value)) return absl::StrCat("a number, ", range.text);
-    *target = value.get<double>();
-    return "";
-  };
-}
+struct Reading {
+  // All of them, in the order of the names.
+  std::vector<Refusal> refusals;
+  // Of each key that was accepted and has no effect: its path, its value and why.
+  std::vector<std::string> without_effect;
+};
 
-// 5e8 is whole as well.
-template <typename T>
-Read Whole(T* target, NumberRange range) {
-  return [=](const Json& value) -> std::string {
-    if (!range.Contains(value) || value.get<double>() != std::floor(value.get<double>())) {
-      return absl::StrCat("a whole number, ", range.text);
-    }
-    *target = static_cast<int64_t>(value.get<double>());
-    return "";
-  };
-}
+// Reads `object`, which may have these keys and no others. Of keys that are refused targets keep
+// what they have. In names of types upper and lower case are the same. `null` is as good as nothing
+// where a key has no default.
+Reading ReadObject(const Json& object, const Keys& keys);
 
-inline Read Pair(double* first, double* second, NumberRange range) {
-  return [=](const Json& value) -> std::string {
-    if (!value.is_array() || value.size() != 2 || !range.Contains(value[0]) ||
-        !range.Contains(value[1])) {
-      return absl::StrCat("an array of two numbers, ", range.text);
-    }
-    *first = value[0].get<double>();
-    *second = value[1].get<double>();
-    return "";
-  };
-}
+// OK of none. Unimplemented if all are of what is not supported, else InvalidArgument; the text of
+// one, or a line for each after their number.
+absl::Status StatusOf(const std::vector<Refusal>& refusals);
 
-inline Read Text(std::optional<std::string>* target) {
-  return [=](const Json& value) -> std::string {
-    if (!value.is_string() || value.get<std::string>().empty()) return "a text that is not empty";
-    *target = value.get<std::string>();
-    return "";
-  };
-}
+// The path "fp16.loss_scale" of one key in the object at "fp16", fit to be printed.
+std::string PathOf(absl::string_view path, absl::string_view name);
 
-// `target` may be null, where either value is as good.
-inline Read Flag(bool* target) {
-  return [=](const Json& value) -> std::string {
-    if (!value.is_boolean()) return "true or false";
-    if (target != nullptr) *target = value.get<bool>();
-    return "";
-  };
-}
-
-// Where only one value is true.
-template <typename T>
-Read Only(T wanted, const char* because) {
-  return [=](const Json& value) -> std::string {
-    if (value == Json(wanted)) return "";
-    return absl::StrCat(Json(wanted).dump(), ": ", because);
-  };
-}
-
-// `target` may be null, where all are as good.
-template <typename T>
-Read OneOf(T* target, std::vector<std::pair<const char*, T>> words) {
-  return [target, words = std::move(words)](const Json& value) -> std::string {
-    std::string valid;
-    for (const auto& [word, meaning] : words) {
-      if (value == Json(word)) {
-        if (target != nullptr) *target = meaning;
-        return "";
-      }
-      absl::StrAppend(&valid, valid.empty() ? "\"" : " or \"", word, "\"");
-    }
-    return valid;
-  };
-}
-
-// Any value; for a type, whose name says it all.
-template <typename T>
-Read Set(T* target, T meaning) {
-  return [=](const Json&) -> std::string {
-    *target = meaning;
-    return "";
-  };
-}
+// The value as refusals show it: without controls, and cut where it is long.
+std::string ShortJson(const Json& value);
 
 }  // namespace brigade::gpt
 

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/model.h"
+#include "brigade/precision/dtype_names.h"
 #include "brigade/recompute/curve.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/schedule.h"
@@ -28,7 +28,8 @@ ABSL_FLAG(int64_t, width, 128, "of the model");
 ABSL_FLAG(int64_t, heads, 4, "of the model");
 ABSL_FLAG(int64_t, context, 128, "bytes that the model sees at once");
 ABSL_FLAG(int64_t, batch, 4, "texts of a micro-batch on each rank");
-ABSL_FLAG(std::string, precision, "fp16", "fp32, fp16 or bf16");
+ABSL_FLAG(brigade::precision::DType, precision, brigade::precision::DType::kFloat16,
+          "fp32, fp16 or bf16");
 ABSL_FLAG(int, ranks, 4, "of the training");
 ABSL_FLAG(int, points, 100, "of the curve at most");
 
@@ -36,15 +37,6 @@ namespace brigade::gpt {
 namespace {
 
 constexpr double kMega = 1e6;
-
-absl::StatusOr<precision::DType> DTypeOfFlag() {
-  const std::string name = absl::GetFlag(FLAGS_precision);
-  if (name == "fp32") return precision::DType::kFloat32;
-  if (name == "fp16") return precision::DType::kFloat16;
-  if (name == "bf16") return precision::DType::kBFloat16;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--precision is \"", name, "\"; it must be fp32, fp16 or bf16"));
-}
 
 void PrintRow(const std::string& name, const recompute::CurvePoint& point,
               const recompute::Plan& none) {
@@ -80,7 +72,7 @@ absl::Status Main() {
                               absl::GetFlag(FLAGS_width), absl::GetFlag(FLAGS_context)};
   BRIGADE_RETURN_IF_ERROR(Validate(model));
   zero::ZeroOptions options;
-  BRIGADE_ASSIGN_OR_RETURN(options.dtype, DTypeOfFlag());
+  options.dtype = absl::GetFlag(FLAGS_precision);
   const int64_t batch = absl::GetFlag(FLAGS_batch);
   constexpr int64_t kMostTexts = 1 << 20;
   if (batch < 1 || batch > kMostTexts) {
@@ -106,7 +98,7 @@ absl::Status Main() {
   absl::PrintF("GPT of %s, width %d, %s, context %d: %d parameters; micro-batches of %s, %s\n",
                Counted(model.layers, "layer"), model.width, Counted(model.heads, "head"),
                model.context, ParameterCount(model), Counted(batch, "text"),
-               std::string(precision::Name(options.dtype)));
+               std::string(precision::ShortName(options.dtype)));
   absl::PrintF(
       "\nActivations of a pass, and its time by operations, beside those of none\n"
       "%-14s %16s %12s %11s %11s\n",
@@ -143,9 +135,9 @@ absl::Status Main() {
 }  // namespace brigade::gpt
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Device memory that training a GPT needs, and what less costs");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::gpt::Main();
+  absl::Status status = brigade::device::ParseFlags(
+      argc, argv, "Device memory that training a GPT needs, and what less costs.");
+  if (status.ok()) status = brigade::gpt::Main();
   if (!status.ok())
     std::fprintf(stderr, "memory_model: %s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;

@@ -1,91 +1,94 @@
-#include "brigade/examples/gpt/parallel_keys.h"
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/config_sections.h"
 #include "brigade/parallel/pipeline/partition.h"
-#include "brigade/parallel/pipeline/schedule_kind.h"
+
+// Names and defaults are those of deepspeed/runtime/tensor_parallel/config.py, and of the pipeline's
+// section in deepspeed/runtime/config.py.
 
 namespace brigade::gpt {
 namespace {
 
-constexpr NumberRange kRanks = {1.0, 1 << 15, "1 to 2^15"};
-
 // A number, or "auto", which is as good as nothing.
-Read Stages(int* target) {
-  return [read = Whole(target, kRanks)](const Json& value) -> std::string {
-    if (value == Json("auto")) return "";
-    const std::string wrong = read(value);
-    return wrong.empty() ? wrong : absl::StrCat(wrong, ", or \"auto\"");
+Value Stages(int* target) {
+  Value value = Otherwise(Whole(target, kRanks), "\"auto\"");
+  absl::StrAppend(&value.type, ", or \"auto\"");
+  value.read = [type = value.type, read = value.read](const Json& json) -> Verdict {
+    if (json == Json("auto")) return {};
+    return read(json).kind == Verdict::Kind::kTaken ? Verdict() : Wrong(type);
   };
+  return value;
 }
 
 // DeepSpeed's methods, of which one has a meaning for a model whose blocks are all alike.
-Read DeepSpeedPartition(std::optional<parallel::PartitionChoice>* target) {
-  return [=](const Json& value) -> std::string {
-    if (value == Json("parameters")) {
-      *target = {.by = parallel::PartitionChoice::By::kParameters};
-      return "";
-    }
-    const std::string method = value.is_string() ? value.get<std::string>() : "";
-    const std::string parameters = R"("parameters")";
-    if (method == "uniform" || method.starts_with("type:")) {
-      return parameters +
-             R"(: brigade.partition has boundaries for other numbers of layers, as "0,3,6")";
-    }
-    if (method == "best") {
-      return parameters + R"(: by what parts are best brigade.partition says, "flops" or "time")";
-    }
-    return parameters;
-  };
+Value DeepSpeedPartition(std::optional<parallel::PartitionChoice>* target) {
+  const std::string only = R"("parameters")";
+  return {[=](const Json& value) -> Verdict {
+            if (value == Json("parameters")) {
+              *target = {.by = parallel::PartitionChoice::By::kParameters};
+              return {};
+            }
+            const std::string method = value.is_string() ? value.get<std::string>() : "";
+            if (method == "uniform" || method.starts_with("type:")) {
+              return Wrong(
+                  only +
+                  R"(: brigade.partition has boundaries for other numbers of layers, as "0,3,6")");
+            }
+            if (method == "best") {
+              return Wrong(only +
+                           R"(: by what parts are best brigade.partition says, "flops" or "time")");
+            }
+            return Wrong(only);
+          },
+          "only " + only, only};
 }
 
 }  // namespace
 
 Keys TensorKeys(Settings& s) {
-  const Keys inner = {{"tp_size", Whole(&s.tp_size, kRanks)}, {"tp_grain_size"}, {"tp_group"}};
-  return {{"autotp_size", Whole(&s.autotp_size, {0.0, 1 << 15, "0 to 2^15"})},
-          {"tensor_parallel", nullptr, inner},
-          {"tp", nullptr, inner},
-          {"tp_overlap_comm", Flag(&s.tensor_overlap)},
-          {"partition_config"},
-          {"preset_model"}};
+  constexpr char kOwnCut[] = "the model knows how its matrices are cut";
+  const auto inner = [&s, kOwnCut](const char* name, const char* meaning) -> Key {
+    return {.name = name,
+            .meaning = meaning,
+            .keys = {{"tp_size", Otherwise(Whole(&s.tp_size, kRanks), "1"), "as autotp_size"},
+                     {"tp_grain_size", Only(1, kOwnCut)},
+                     {"tp_group", Only(nullptr, "--ranks are numbered by the trainer")},
+                     {"mpu", Only(nullptr, "--ranks are numbered by the trainer")}}};
+  };
+  return {{"autotp_size", Whole(&s.autotp_size, {0.0, 1 << 15, "0 to 2^15"}),
+           "ranks that share the model's matrices (`--tensor`); 0: not given"},
+          {"tp_overlap_comm", Flag(&s.tensor_overlap),
+           "true: they exchange pieces of products beside products (`--tensor_overlap`)"},
+          inner("tp", "The same number in a section of its own."),
+          inner("tensor_parallel", "Another name of `tp`."),
+          {"dtype", NotSupported("fp16 and bf16 say it")},
+          {"injection_policy_tuple", Only(nullptr, kOwnCut)},
+          {"keep_module_on_host", Only(false, kOwnCut)},
+          {.name = "replace_with_kernel_inject",
+           .value = Only(false, kOwnCut),
+           .also = "kernel_inject"},
+          {"partition_config", Only(nullptr, kOwnCut)},
+          {"preset_model", Only(nullptr, kOwnCut)}};
 }
 
 Keys PipelineKeys(Settings& s) {
-  return {{"stages", Stages(&s.stages)},
-          {"partition", DeepSpeedPartition(&s.deepspeed_partition)},
+  constexpr char kParts[] =
+      "true: tensor ranks send parts of what goes from stage to stage, which is as "
+      "brigade.sequence_parallel says";
+  return {{"stages", Stages(&s.stages),
+           "ranks that share the model's layers; \"auto\": as `--pipeline` says"},
+          {"partition", DeepSpeedPartition(&s.deepspeed_partition),
+           "by what layers are dealt out; `brigade.partition` has others"},
           {"seed_layers", Only(true,
                                "weights depend on the seed and their place in the model, not on "
                                "stages")},
           {"activation_checkpoint_interval",
-           Whole(&s.activation_checkpoint_interval, {0.0, 1 << 20, "0 to 2^20"})},
-          {"pipe_partitioned", Flag(&s.pipe_partitioned)},
-          {"grad_partitioned", Flag(&s.grad_partitioned)},
-          // How PyTorch records what is made again; here nothing is recorded.
-          {"use_reentrant", Flag(nullptr)}};
-}
-
-Read Schedule(Settings& s) {
-  return [&s](const Json& value) -> std::string {
-    const auto schedule = value.is_string() ? parallel::ParseSchedule(value.get<std::string>())
-                                            : absl::InvalidArgumentError("no text");
-    if (!schedule.ok()) return "gpipe, 1f1b, interleaved:V with V from 2 on, zb-h1 or zb-v";
-    s.pipeline_schedule = *schedule;
-    return "";
-  };
-}
-
-Read Partition(Settings& s) {
-  return [&s](const Json& value) -> std::string {
-    const auto partition = value.is_string() ? parallel::ParsePartition(value.get<std::string>())
-                                             : absl::InvalidArgumentError("no text");
-    if (!partition.ok()) {
-      return R"(parameters, flops, time or ascending boundaries from 0 on, as "0,3,6")";
-    }
-    s.partition = *partition;
-    return "";
-  };
+           Whole(&s.activation_checkpoint_interval, {0.0, 1 << 20, "0 to 2^20"}),
+           "K: as `recompute` \"segments:K\"; 0: as \"none\""},
+          {"pipe_partitioned", Otherwise(Flag(&s.pipe_partitioned), ""), kParts},
+          {"grad_partitioned", Otherwise(Flag(&s.grad_partitioned), ""), kParts},
+          {"use_reentrant", Either(true, "there is no graph of autograd")}};
 }
 
 }  // namespace brigade::gpt

@@ -15,6 +15,7 @@
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/precision/dtype_names.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/plan/memory_model.h"
 
@@ -303,7 +304,7 @@ std::string SavesReport(const Job& job, absl::Span<const RankSummary> ranks) {
 
 std::string DescribeJob(const Job& job, const std::string& ranks) {
   const zero::ZeroOptions& options = job.config.zero;
-  const std::string name(precision::Name(options.dtype));
+  const std::string name(precision::ShortName(options.dtype));
   const std::string scale = options.loss_scaler.dynamic() ? " with dynamic loss scale" : "";
   const std::string dropout =
       job.config.dropout > 0 ? absl::StrCat(", dropout ", job.config.dropout) : "";

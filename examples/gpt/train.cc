@@ -10,17 +10,14 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/error_file.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
+#include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/console.h"
@@ -31,6 +28,7 @@
 #include "brigade/examples/gpt/metrics_file.h"
 #include "brigade/examples/gpt/report.h"
 #include "brigade/examples/gpt/training.h"
+#include "brigade/kernels/reduce/reduce_math.h"
 
 ABSL_FLAG(
     int, ranks, 0,
@@ -133,8 +131,12 @@ absl::StatusOr<bool> RanksAreProcesses(collectives::Backend backend,
 }
 
 // The backend must be able to reach the device's memory, and have what the config asks for.
-absl::Status CheckBackend(collectives::Backend backend, bool processes, const Job& job) {
+absl::Status CheckBackend(collectives::Backend backend, bool processes, int ranks, const Job& job) {
   using collectives::Backend;
+  if (!processes && ranks > kernels::kMaxReduceArrays) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a group of threads has 1 to ", kernels::kMaxReduceArrays, " ranks, not ", ranks));
+  }
   const bool on_gpu = job.device.kind == device::DeviceKind::kCuda;
   if (backend == (on_gpu ? Backend::kGloo : Backend::kNccl)) {
     return absl::InvalidArgumentError(
@@ -150,11 +152,7 @@ absl::Status CheckBackend(collectives::Backend backend, bool processes, const Jo
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
-  if (arguments.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", arguments[1], "\" is no flag; see --help"));
-  }
+absl::StatusOr<int> Main() {
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
   BRIGADE_ASSIGN_OR_RETURN(const auto backend,
                            collectives::ParseBackend(absl::GetFlag(FLAGS_backend)));
@@ -187,14 +185,14 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
         "--save_grace_period is ", absl::FormatDuration(save_grace), "; it must be 0 to 24h"));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
-  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, job));
+  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, ranks, job));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }
 
   const bool speaks = launch_info.rank == 0;
   std::unique_ptr<ChromeTrace> trace;
-  if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_trace)); !path.empty()) {
+  if (const std::string path = device::FromUsersFolder(absl::GetFlag(FLAGS_trace)); !path.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(trace, ChromeTrace::Create(TracePath(path, launch_info.rank),
                                                         !job.checkpoints.resume.empty()));
   }
@@ -202,20 +200,24 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
   History history;
   observers.Add(history);
   std::unique_ptr<MetricsFile> metrics;
-  if (const std::string path = FromUsersFolder(absl::GetFlag(FLAGS_metrics));
+  if (const std::string path = device::FromUsersFolder(absl::GetFlag(FLAGS_metrics));
       speaks && !path.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(metrics, MetricsFile::Create(path));
     observers.Add(*metrics);
   }
   // mpirun gives its processes terminals, wherever what they write goes.
   Console console(stdout, processes ? 0 : TerminalColumns(), job.steps,
-                  static_cast<double>(job.config.batch.train_batch_size * job.model.context));
+                  static_cast<double>(job.config.batch.train_batch_size * job.model.context),
+                  job.config.steps_per_print);
   observers.Add(console);
 
   if (speaks) {
     const std::string name = absl::StrCat(Counted(ranks, processes ? "process" : "thread"), " on ",
                                           device::ToString(job.device.kind));
     absl::PrintF("%s\n", DescribeJob(job, name));
+    for (const std::string& key : job.config.without_effect) {
+      absl::PrintF("Without effect: %s\n", key);
+    }
     std::fflush(stdout);
   }
   const NgramLosses ngrams =
@@ -265,20 +267,15 @@ absl::StatusOr<int> Main(const std::vector<char*>& arguments) {
 }  // namespace brigade::gpt
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Trains a GPT on text, with every ZeRO stage and precision");
-  // --help lists the flags of both files.
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return absl::EndsWith(file, "gpt/train.cc") || absl::EndsWith(file, "gpt/job_flags.cc");
-  };
-  absl::SetFlagsUsageConfig(usage);
   // A flag of a text has one; for --resume that is the folder of --save.
   std::string resume = absl::StrCat("--resume=", brigade::gpt::kFromSave);
   for (int i = 1; i < argc; ++i) {
     const absl::string_view argument = argv[i];
     if (argument == "--resume" || argument == "-resume") argv[i] = resume.data();
   }
-  const absl::StatusOr<int> exit_code = brigade::gpt::Main(absl::ParseCommandLine(argc, argv));
+  const absl::Status parsed = brigade::device::ParseFlags(
+      argc, argv, "Trains a GPT on text, with every ZeRO stage and precision.");
+  const absl::StatusOr<int> exit_code = parsed.ok() ? brigade::gpt::Main() : parsed;
   if (exit_code.ok()) return *exit_code;
   std::fprintf(stderr, "train: %s\n", std::string(exit_code.status().message()).c_str());
   const absl::Status told = brigade::collectives::WriteErrorFile(exit_code.status());

@@ -33,8 +33,13 @@ absl::Status CheckOptions(const AdamOptions& options) {
 }  // namespace
 
 AdamParameters MakeAdamParameters(const AdamOptions& options) {
-  return MakeAdamParameters(options.groups.data(), static_cast<int64_t>(options.groups.size()),
-                            options.weight_decay_mode, options.state, options.group_steps);
+  const auto count = static_cast<int64_t>(options.groups.size());
+  if (options.one_step.has_value()) {
+    return MakeAdamParameters(options.groups.data(), count, options.weight_decay_mode,
+                              *options.one_step);
+  }
+  return MakeAdamParameters(options.groups.data(), count, options.weight_decay_mode, options.state,
+                            options.group_steps);
 }
 
 absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
@@ -54,9 +59,8 @@ absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& opt
     BRIGADE_RETURN_IF_ERROR(arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad, s.param_copy}));
     BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("adam", i, s.group, options.groups.size()));
   }
-  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("state", options.state, 1));
-  BRIGADE_RETURN_IF_ERROR(
-      arguments.AddOperand("group_steps", options.group_steps, options.groups.size()));
+  BRIGADE_RETURN_IF_ERROR(AddStep("adam", options.state, options.group_steps, options.one_step,
+                                  options.groups.size(), arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
   const device::Operation operation = {"adam", arguments.accesses()};

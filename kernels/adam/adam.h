@@ -8,6 +8,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/kernels/adam/adam_math.h"
 #include "brigade/kernels/adam/adam_parameters.h"
+#include "brigade/kernels/step_control/one_step.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/kernels/weight_decay.h"
 #include "brigade/precision/dtype.h"
@@ -27,6 +28,8 @@ struct AdamOptions {
   const StepState* state = nullptr;
   // [groups.size()].
   const GroupStep* group_steps = nullptr;
+  // Instead of both, for at most kMaxOneStepGroups groups: a step whose numbers the host knows.
+  std::optional<OneStep> one_step = {};
 };
 
 // One step of Adam or AdamW over a list of segments, in one pass over memory:

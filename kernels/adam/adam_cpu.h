@@ -19,8 +19,8 @@ namespace brigade::kernels {
 //         (adam_parameters.h) name none, or what they point to was not filled.
 // Types   Instantiated for BRIGADE_FOR_EACH_UPDATE_TYPE; Copy is NoCopy without one.
 template <typename Grad, typename Copy>
-StepError AdamRange(const AdamSegment& segment, const AdamParameters& parameters, int64_t begin,
-                    int64_t end);
+[[nodiscard]] StepError AdamRange(const AdamSegment& segment, const AdamParameters& parameters,
+                                  int64_t begin, int64_t end);
 
 }  // namespace brigade::kernels
 

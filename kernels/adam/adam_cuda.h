@@ -11,7 +11,7 @@
 namespace brigade::kernels {
 
 // Adam on `stream`, without checks of the arguments: what Adam (adam.h) does once it has checked
-// them. One launch for each 435 non-empty segments. `segments` and `parameters` may go when the
+// them. One launch for each 455 non-empty segments. `segments` and `parameters` may go when the
 // call returns; everything they point to is device memory. adam_parameters.h fills `parameters`.
 //
 // Errors  cudaErrorInvalidValue, with nothing launched, if the parameters name no step: one of

@@ -43,8 +43,6 @@ struct AdamGroupConstants {
   float beta2, one_minus_beta2;
   float eps;
   float weight_decay;
-  // What the step fixes, where its numbers are the host's.
-  GroupStep step;
 };
 
 // All that a call passes beside its segments; adam_parameters.h fills it.
@@ -56,6 +54,7 @@ struct AdamParameters {
   int64_t step;
   float grad_multiplier;
   bool decoupled;
+  GroupStep steps[kMaxOneStepGroups];
   AdamGroupConstants groups[kMaxAdamGroups];
 };
 
@@ -104,8 +103,13 @@ struct AdamPolicy {
   using Parameters = AdamParameters;
   // Segments of 56 bytes, with their first tiles and the groups' constants, fill a launch's
   // arguments.
-  static constexpr int kMaxSegments = 435;
+  static constexpr int kMaxSegments = 455;
   static constexpr int kStates = 2;
+
+  // What the step fixes for a group, where its numbers are the host's.
+  static BRIGADE_INLINE GroupStep OwnStep(const AdamParameters& parameters, int32_t group) {
+    return parameters.steps[group];
+  }
 
   // No real step has 0 here.
   static BRIGADE_INLINE bool IsFilled(const GroupStep& step) {
@@ -117,15 +121,10 @@ struct AdamPolicy {
   static BRIGADE_INLINE AdamCoefficients MakeCoefficients(const AdamParameters& parameters,
                                                           const AdamSegment& s) {
     const AdamGroupConstants& group = parameters.groups[s.group];
-    GroupStep step = group.step;
-    float multiplier = parameters.grad_multiplier;
-    if (parameters.state != nullptr) {
-      step = parameters.group_steps[s.group];
-      multiplier = parameters.state->grad_multiplier;
-    }
+    const GroupStep step = StepOf<AdamPolicy>(parameters, s.group);
     const bool decoupled = parameters.decoupled;
     AdamCoefficients c;
-    c.multiplier = multiplier;
+    c.multiplier = MultiplierOf(parameters);
     c.beta1 = group.beta1;
     c.one_minus_beta1 = group.one_minus_beta1;
     c.beta2 = group.beta2;

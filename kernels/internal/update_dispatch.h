@@ -5,6 +5,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/step_control/one_step.h"
+#include "brigade/kernels/step_control/step_state.h"
 #include "brigade/kernels/update_types.h"
 #include "brigade/precision/dtype.h"
 
@@ -36,6 +39,12 @@ absl::Status CheckGroupCount(absl::string_view operation, size_t count, size_t l
 // InvalidArgument unless segment `segment` is in one of `count` groups.
 absl::Status CheckGroupIndex(absl::string_view operation, int64_t segment, int32_t group,
                              size_t count);
+
+// Adds the step's operands, which are in device memory unless `one_step` has a value.
+// InvalidArgument for one that has both, or numbers that no step has.
+absl::Status AddStep(absl::string_view operation, const StepState* state,
+                     const GroupStep* group_steps, const std::optional<OneStep>& one_step,
+                     size_t groups, ListArguments& arguments);
 
 }  // namespace brigade::kernels
 

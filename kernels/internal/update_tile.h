@@ -17,6 +17,8 @@
 //     static constexpr int kStates;
 //     // The k-th of these arrays, or null.
 //     static float* State(const Segment&, int k);
+//     // What the step fixes for a group, where its numbers are the host's (one_step.h).
+//     static GroupStep OwnStep(const Parameters&, int32_t group);
 //     // Whether what a step fixes for a group is more than zeros.
 //     static bool IsFilled(const GroupStep&);
 //     // The constants of a segment's update. Reads device memory.

@@ -50,8 +50,13 @@ absl::Status CheckMomentum(int64_t index, const SgdSegment& segment, const SgdGr
 }  // namespace
 
 SgdParameters MakeSgdParameters(const SgdOptions& options) {
-  return MakeSgdParameters(options.groups.data(), static_cast<int64_t>(options.groups.size()),
-                           options.weight_decay_mode, options.state, options.group_steps);
+  const auto count = static_cast<int64_t>(options.groups.size());
+  if (options.one_step.has_value()) {
+    return MakeSgdParameters(options.groups.data(), count, options.weight_decay_mode,
+                             *options.one_step);
+  }
+  return MakeSgdParameters(options.groups.data(), count, options.weight_decay_mode, options.state,
+                           options.group_steps);
 }
 
 absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& options,
@@ -73,9 +78,8 @@ absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& option
     BRIGADE_RETURN_IF_ERROR(
         arguments.Add(i, s.size, absl::MakeSpan(arrays, s.momentum == nullptr ? 3 : 4)));
   }
-  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("state", options.state, 1));
-  BRIGADE_RETURN_IF_ERROR(
-      arguments.AddOperand("group_steps", options.group_steps, options.groups.size()));
+  BRIGADE_RETURN_IF_ERROR(AddStep("sgd", options.state, options.group_steps, options.one_step,
+                                  options.groups.size(), arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
   const device::Operation operation = {"sgd", arguments.accesses()};

@@ -8,6 +8,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/kernels/sgd/sgd_math.h"
 #include "brigade/kernels/sgd/sgd_parameters.h"
+#include "brigade/kernels/step_control/one_step.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/kernels/weight_decay.h"
 #include "brigade/precision/dtype.h"
@@ -27,6 +28,8 @@ struct SgdOptions {
   const StepState* state = nullptr;
   // [groups.size()]; the update reads lr.
   const GroupStep* group_steps = nullptr;
+  // Instead of both, for at most kMaxOneStepGroups groups: a step whose numbers the host knows.
+  std::optional<OneStep> one_step = {};
 };
 
 // One step of SGD with momentum over a list of segments, in one pass over memory:

@@ -11,7 +11,7 @@
 namespace brigade::kernels {
 
 // Sgd on `stream`, without checks of the arguments: what Sgd (sgd.h) does once it has checked them.
-// One launch for each 535 non-empty segments. `segments` and `parameters` may go when the call
+// One launch for each 540 non-empty segments. `segments` and `parameters` may go when the call
 // returns; everything they point to is device memory. sgd_parameters.h fills `parameters`.
 //
 // Errors  cudaErrorInvalidValue, with nothing launched, if the parameters name no step: one of

@@ -40,8 +40,6 @@ struct SgdGroupConstants {
   float one_minus_dampening;
   float weight_decay;
   int32_t nesterov;
-  // The learning rate, where the step's numbers are the host's.
-  float lr;
 };
 
 // All that a call passes beside its segments; sgd_parameters.h fills it.
@@ -53,6 +51,8 @@ struct SgdParameters {
   int64_t step;
   float grad_multiplier;
   bool decoupled;
+  // The learning rates.
+  float lr[kMaxOneStepGroups];
   SgdGroupConstants groups[kMaxSgdGroups];
 };
 
@@ -98,8 +98,13 @@ struct SgdPolicy {
   using Parameters = SgdParameters;
   // Segments of 48 bytes, with their first tiles and the groups' constants, fill a launch's
   // arguments.
-  static constexpr int kMaxSegments = 535;
+  static constexpr int kMaxSegments = 540;
   static constexpr int kStates = 1;
+
+  // What the step fixes for a group, where its numbers are the host's.
+  static BRIGADE_INLINE GroupStep OwnStep(const SgdParameters& parameters, int32_t group) {
+    return {parameters.lr[group], parameters.lr[group], 1.0f};
+  }
 
   // The update reads the learning rate alone, which may be 0 in a step of StepControl's: that has
   // corrections, of a group without moments too.
@@ -113,14 +118,9 @@ struct SgdPolicy {
                                                          const SgdSegment& s) {
     const SgdGroupConstants& group = parameters.groups[s.group];
     SgdCoefficients c;
-    c.multiplier = parameters.grad_multiplier;
-    c.lr = group.lr;
-    int64_t step = parameters.step;
-    if (parameters.state != nullptr) {
-      c.multiplier = parameters.state->grad_multiplier;
-      c.lr = parameters.group_steps[s.group].lr;
-      step = parameters.state->step;
-    }
+    c.multiplier = MultiplierOf(parameters);
+    c.lr = StepOf<SgdPolicy>(parameters, s.group).lr;
+    const int64_t step = parameters.state == nullptr ? parameters.step : parameters.state->step;
     c.momentum = group.momentum;
     // The first gradient enters the momentum undampened.
     c.one_minus_dampening = step == 1 ? 1.0f : group.one_minus_dampening;

@@ -11,12 +11,17 @@
 
 namespace brigade::kernels {
 
+// The groups of such a step: as many as leave the arguments of a launch for few segments below the
+// 4 KiB that every driver takes.
+inline constexpr int kMaxOneStepGroups = 32;
+
 // A step whose numbers the host knows: no StepState and no GroupStep in device memory, no skip
 // flag.
 struct OneStep {
   // The updates made, this one included: 1 in the first.
   int64_t step = 1;
-  // [groups], host memory, read by the call that gets it: the learning rate of each group.
+  // The learning rate of each group: [groups], at most kMaxOneStepGroups; host memory, read by the
+  // call that gets it.
   const float* lr = nullptr;
   // The factor that unscales and clips the gradients.
   float grad_multiplier = 1.0f;
@@ -36,15 +41,31 @@ BRIGADE_INLINE bool SkipsStep(const Parameters& parameters) {
   return parameters.state != nullptr && parameters.state->skip != 0;
 }
 
+// The factor on the gradients. Reads device memory.
+template <typename Parameters>
+BRIGADE_INLINE float MultiplierOf(const Parameters& parameters) {
+  return parameters.state == nullptr ? parameters.grad_multiplier
+                                     : parameters.state->grad_multiplier;
+}
+
+// What the step fixes for a group. Reads device memory.
+template <typename Policy>
+BRIGADE_INLINE GroupStep StepOf(const typename Policy::Parameters& parameters, int32_t group) {
+  if (parameters.state == nullptr) return Policy::OwnStep(parameters, group);
+  return parameters.group_steps[group];
+}
+
 // What is wrong with the values of a step that is not skipped. Reads device memory; the parameters
 // name a step.
 template <typename Policy>
 BRIGADE_INLINE StepError FindStepError(const typename Policy::Parameters& parameters,
                                        int32_t group) {
-  if (parameters.state == nullptr) return StepError::kNone;
-  if (parameters.state->step < 1) return StepError::kStateNotFilled;
-  if (!Policy::IsFilled(parameters.group_steps[group])) return StepError::kGroupStepNotFilled;
-  return StepError::kNone;
+  if (parameters.state == nullptr && group >= kMaxOneStepGroups) {
+    return StepError::kGroupStepNotFilled;
+  }
+  if (parameters.state != nullptr && parameters.state->step < 1) return StepError::kStateNotFilled;
+  return Policy::IsFilled(StepOf<Policy>(parameters, group)) ? StepError::kNone
+                                                             : StepError::kGroupStepNotFilled;
 }
 
 }  // namespace brigade::kernels

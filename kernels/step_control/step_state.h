@@ -54,9 +54,9 @@ struct GroupStep {
 };
 
 // What an update finds wrong with the values of its step; it then changes nothing.
-enum class [[nodiscard]] StepError : int32_t{
-    kNone,
-    // The parameters name no step: one of the two pointers is null, or both are and step is below 1.
+enum class StepError : int32_t {
+  kNone,
+  // The parameters name no step: state or group_steps is null, or both are, with a step below 1.
   kNoStep,
   // The StepState is not one that StepControl wrote: its step is 0, its skip flag not set.
   kStateNotFilled,

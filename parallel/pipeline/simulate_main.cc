@@ -3,19 +3,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/pipeline/check.h"
 #include "brigade/parallel/pipeline/picture.h"
@@ -38,12 +36,6 @@ ABSL_FLAG(std::string, svg, "", "the file to draw into; without, none");
 
 namespace brigade::parallel {
 namespace {
-
-// Where the user stands, although `bazel run` moves the process.
-std::string FromUsersFolder(const std::string& path) {
-  const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY");
-  return path[0] == '/' || folder == nullptr ? path : absl::StrCat(folder, "/", path);
-}
 
 // Times of parts, from a flag that has them of stages.
 absl::StatusOr<std::vector<double>> TimesOfParts(const char* flag, const std::string& text,
@@ -127,7 +119,7 @@ absl::Status Main() {
               choice.chunks);
   const std::string svg = absl::GetFlag(FLAGS_svg);
   if (svg.empty()) return absl::OkStatus();
-  BRIGADE_RETURN_IF_ERROR(WriteFile(FromUsersFolder(svg), DrawSvg(schedule, simulation)));
+  BRIGADE_RETURN_IF_ERROR(WriteFile(device::FromUsersFolder(svg), DrawSvg(schedule, simulation)));
   std::printf("%s\n", svg.c_str());
   return absl::OkStatus();
 }
@@ -136,9 +128,7 @@ absl::Status Main() {
 }  // namespace brigade::parallel
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Lists, times, buffers and a picture of a pipeline's schedule");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::parallel::Main();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return status.ok() ? 0 : 1;
+  return brigade::device::RunProgram(
+      argc, argv, "Lists, times, buffers and a picture of a pipeline's schedule.",
+      brigade::parallel::Main);
 }

@@ -1,22 +1,20 @@
-// Searches the ways to train a model on many ranks: bazel run //parallel:plan -- --params=175e9
+// Searches the ways to train a model on many ranks: bazel run //parallel:plan -- --params=175B
 // --ranks=1024
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/device/command_line.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/plan/configuration.h"
@@ -26,7 +24,8 @@
 #include "brigade/parallel/plan/search.h"
 #include "brigade/parallel/plan/transformer.h"
 
-ABSL_FLAG(double, params, 175e9, "parameters; a GPT of about that size");
+ABSL_FLAG(brigade::device::Count, params, {175'000'000'000},
+          "parameters: 175B, 350M or 1.75e11; a GPT of about that size");
 ABSL_FLAG(std::string, model, "", "a published model by its name, in place of --params");
 ABSL_FLAG(int64_t, layers, 0, "of the model; 0: its own");
 ABSL_FLAG(int64_t, width, 0, "of the model; 0: its own");
@@ -65,16 +64,10 @@ ABSL_FLAG(bool, published, false, "in place of a search, predictions of publishe
 namespace brigade::parallel {
 namespace {
 
-// Where the user stands, although `bazel run` moves the process.
-std::string FromUsersFolder(const std::string& path) {
-  const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY");
-  return path[0] == '/' || folder == nullptr ? path : absl::StrCat(folder, "/", path);
-}
-
 absl::StatusOr<Machine> ReadMachine(const std::string& name, const std::string& topology_file) {
   BRIGADE_ASSIGN_OR_RETURN(const NamedMachine named, MachineByName(name));
-  const std::string path =
-      topology_file.empty() ? named.topology_file : FromUsersFolder(topology_file);
+  const std::string path = topology_file.empty() ? device::DataFile(named.topology_file)
+                                                 : device::FromUsersFolder(topology_file);
   BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path));
   Machine machine;
   BRIGADE_ASSIGN_OR_RETURN(machine.topology, collectives::TopologyFromJson(text));
@@ -107,7 +100,8 @@ absl::StatusOr<Transformer> ModelOfFlags() {
     const int64_t context = absl::GetFlag(FLAGS_context),
                   vocabulary = absl::GetFlag(FLAGS_vocabulary);
     BRIGADE_ASSIGN_OR_RETURN(
-        model, TransformerOfParameters(absl::GetFlag(FLAGS_params), given(context, model.context),
+        model, TransformerOfParameters(static_cast<double>(absl::GetFlag(FLAGS_params).value),
+                                       given(context, model.context),
                                        given(vocabulary, model.vocabulary)));
   } else {
     BRIGADE_ASSIGN_OR_RETURN(model, TransformerByName(name));
@@ -205,7 +199,8 @@ absl::Status RunSearch() {
   BRIGADE_ASSIGN_OR_RETURN(const Execution execution, ExecutionOfFlags());
   BRIGADE_ASSIGN_OR_RETURN(const SearchSpace space, SpaceOfFlags(machine, execution));
   const int top = absl::GetFlag(FLAGS_top);
-  if (top < 1) return absl::InvalidArgumentError(absl::StrCat("--top is ", top));
+  if (top < 1)
+    return absl::InvalidArgumentError(absl::StrCat("--top is ", top, "; it must be at least 1"));
   BRIGADE_ASSIGN_OR_RETURN(const auto result, Search(model, machine, execution, space));
 
   std::printf("%s\n%d x %s, batch %lld, %.0f GB of a rank to use\n\n", Describe(model).c_str(),
@@ -230,7 +225,7 @@ absl::Status RunSearch() {
   if (svg.empty()) return absl::OkStatus();
   const std::string title = absl::StrFormat("%s on %d %s, batch %d", model.name, space.ranks,
                                             machine.device.name, execution.batch);
-  BRIGADE_ASSIGN_OR_RETURN(auto file, device::FileReplacement::Begin(FromUsersFolder(svg)));
+  BRIGADE_ASSIGN_OR_RETURN(auto file, device::FileReplacement::Begin(device::FromUsersFolder(svg)));
   file.Write(FrontierSvg(result, space.memory_bytes, title));
   return file.Commit();
 }
@@ -314,9 +309,7 @@ absl::Status Main() {
 }  // namespace brigade::parallel
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("How to train a model on many devices, by a model of the machine");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::parallel::Main();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return status.ok() ? 0 : 1;
+  return brigade::device::RunProgram(
+      argc, argv, "How to train a model on many devices, by a model of the machine.",
+      brigade::parallel::Main);
 }

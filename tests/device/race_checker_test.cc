@@ -245,5 +245,24 @@ TEST_F(RaceCheckerTest, IgnoresTheClockOfAnotherChecker) {
   EXPECT_THAT(checker_.reports(), SizeIs(1));
 }
 
+// What is on stderr while `stream` gets work with these accesses.
+std::string Told(Stream& stream, absl::string_view name, std::vector<Access> accesses) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_OK(Touch(stream, name, std::move(accesses)));
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST_F(RaceCheckerTest, NamesTheFirstOperationThatDeclaresNothing) {
+  EXPECT_EQ(Told(*compute_, "adam", {Writes(data_, 16)}), "");
+  EXPECT_EQ(Told(*compute_, "nothing", {Reads(nullptr, 0)}), "");
+  EXPECT_EQ(Told(*compute_, "mine", {}),
+            "race checker: \"mine\" on stream \"compute\" of \"rank 0\" declares no accesses, so "
+            "its races are not seen; name them with Reads and Writes (device/operation.h), or "
+            "Reads(nullptr, 0) where there are none. Others that declare nothing are not named.\n");
+  EXPECT_EQ(Told(*compute_, "mine", {}), "");
+  EXPECT_EQ(Told(*comm_, "another", {}), "");
+  EXPECT_THAT(checker_.reports(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace brigade::device

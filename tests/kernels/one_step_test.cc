@@ -1,5 +1,6 @@
 // A step whose numbers come from the host, and steps whose values nobody filled.
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -167,6 +168,17 @@ TEST(OneStepTest, RefusesParametersThatNameNoStep) {
   EXPECT_EQ(sgd(SgdParameters()), StepError::kNoStep);
   EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, step0)), StepError::kNoStep);
   EXPECT_EQ(sgd(MakeSgdParameters(kSgdGroups.data(), 2, mode, step0)), StepError::kNoStep);
+  const std::vector<AdamGroup> many_adam(kMaxOneStepGroups + 1);
+  const std::vector<SgdGroup> many_sgd(kMaxOneStepGroups + 1);
+  const std::vector<float> rates(kMaxOneStepGroups + 1, 0.1f);
+  const OneStep step1 = {1, rates.data(), 1.0f};
+  EXPECT_EQ(adam(MakeAdamParameters(many_adam.data(), kMaxOneStepGroups + 1, mode, step1)),
+            StepError::kNoStep);
+  EXPECT_EQ(sgd(MakeSgdParameters(many_sgd.data(), kMaxOneStepGroups + 1, mode, step1)),
+            StepError::kNoStep);
+  // The segment's group is none of the parameters'.
+  EXPECT_EQ(adam(MakeAdamParameters(many_adam.data(), 1, mode, step1)),
+            StepError::kGroupStepNotFilled);
   EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, &state, nullptr)),
             StepError::kNoStep);
   EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, nullptr, steps)),
@@ -175,6 +187,65 @@ TEST(OneStepTest, RefusesParametersThatNameNoStep) {
             StepError::kNoStep);
   EXPECT_EQ(sgd(MakeSgdParameters(kSgdGroups.data(), 2, mode, nullptr, steps)), StepError::kNoStep);
   arrays.ExpectSame(Arrays(), "refused");
+}
+
+TEST(OneStepTest, IsAnOptionOfThePublicCalls) {
+  Steps steps;
+  steps.Next();
+  const CpuRun cpu = OnCpu(2);
+  AdamOptions adam, adam_of_host;
+  adam.groups = adam_of_host.groups = kAdamGroups;
+  adam.state = steps.state();
+  adam.group_steps = steps.group_steps();
+  adam_of_host.one_step = steps.ForHost();
+  SgdOptions sgd, sgd_of_host;
+  sgd.groups = sgd_of_host.groups = kSgdGroups;
+  sgd.state = steps.state();
+  sgd.group_steps = steps.group_steps();
+  sgd_of_host.one_step = steps.ForHost();
+  Arrays resident, of_host;
+  ASSERT_OK(Adam(resident.ForAdam(), adam, *cpu.stream));
+  ASSERT_OK(Adam(of_host.ForAdam(), adam_of_host, *cpu.stream));
+  ASSERT_OK(Sgd(resident.ForSgd(), sgd, *cpu.stream));
+  ASSERT_OK(Sgd(of_host.ForSgd(), sgd_of_host, *cpu.stream));
+  ASSERT_OK(cpu.stream->Synchronize());
+  of_host.ExpectSame(resident, "one_step");
+  EXPECT_FALSE(Matches(of_host.param, Values(Arrays().param)));
+}
+
+TEST(OneStepTest, PublicCallsNameWhatIsWrongWithIt) {
+  const CpuRun cpu = OnCpu(1);
+  const StepState state = {};
+  const float bad_rates[] = {1e-3f, -1.0f};
+  const auto expect = [&](const StepState* resident, const OneStep& step, const char* text) {
+    AdamOptions adam;
+    adam.groups = kAdamGroups;
+    adam.state = resident;
+    adam.one_step = step;
+    SgdOptions sgd;
+    sgd.groups = kSgdGroups;
+    sgd.state = resident;
+    sgd.one_step = step;
+    Arrays arrays;
+    EXPECT_THAT(Adam(arrays.ForAdam(), adam, *cpu.stream),
+                StatusIs(absl::StatusCode::kInvalidArgument, std::string("adam: ") + text));
+    EXPECT_THAT(Sgd(arrays.ForSgd(), sgd, *cpu.stream),
+                StatusIs(absl::StatusCode::kInvalidArgument, std::string("sgd: ") + text));
+  };
+  const float* const rates = kRates.data();
+  expect(&state, {1, rates}, "one_step is given beside state or group_steps");
+  expect(nullptr, {0, rates}, "one_step has step 0, must be at least 1");
+  expect(nullptr, {1, nullptr}, "one_step has no lr");
+  const std::vector<AdamGroup> many(33);
+  AdamOptions options;
+  options.groups = many;
+  options.one_step = {1, rates};
+  EXPECT_THAT(Adam({}, options, *cpu.stream),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "adam: one_step is for at most 32 groups, but there are 33"));
+  expect(nullptr, {1, bad_rates}, "one_step has lr -1 for group 1, must be at least 0 and finite");
+  expect(nullptr, {1, rates, std::numeric_limits<float>::infinity()},
+         "one_step has grad_multiplier inf, must be finite");
 }
 
 class UnfilledStepTest : public ::testing::Test {
@@ -256,7 +327,8 @@ TEST_F(UnfilledStepTest, IsNoneForALearningRateOfZero) {
   state_.grad_multiplier = 1.0f;
   group_steps_[0] = group_steps_[1] = MakeGroupStep({0.9, 0.999}, 0.0f, 1);
   EXPECT_OK(Adam());
-  EXPECT_TRUE(Matches(arrays_.param, Values(Arrays().param)));
+  // A -0 may become 0.
+  EXPECT_EQ(Values(arrays_.param), Values(Arrays().param));
   EXPECT_FALSE(Matches(arrays_.first, Values(Arrays().first))) << "the moments go on";
   EXPECT_OK(Sgd());
 }

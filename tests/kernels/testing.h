@@ -124,9 +124,11 @@ class SimdTargets {
   static std::vector<SimdTarget> All() {
     std::vector<SimdTarget> targets;
     for (const SimdTarget target :
-         {SimdTarget::kBaseline, SimdTarget::kAvx2, SimdTarget::kAvx512}) {
-      if (target <= BestSimdTarget()) targets.push_back(target);
+         {SimdTarget::kBaseline, SimdTarget::kSve, SimdTarget::kAvx2, SimdTarget::kAvx512}) {
+      SetSimdTarget(target);
+      if (CurrentSimdTarget() == target) targets.push_back(target);
     }
+    SetSimdTarget(BestSimdTarget());
     return targets;
   }
 };

@@ -94,8 +94,8 @@ std::vector<T> SameBits(const std::function<absl::Span<T>(Lab&)>& run) {
   };
   compare(BRIGADE_LAB_DEVICE);
   compare(BRIGADE_LAB_DEVICE);
-  for (const auto target :
-       {kernels::SimdTarget::kBaseline, kernels::SimdTarget::kAvx2, kernels::SimdTarget::kAvx512}) {
+  for (const auto target : {kernels::SimdTarget::kBaseline, kernels::SimdTarget::kSve,
+                            kernels::SimdTarget::kAvx2, kernels::SimdTarget::kAvx512}) {
     kernels::SetSimdTarget(target);
     compare(device::Cpu());
   }

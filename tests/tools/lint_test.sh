@@ -18,6 +18,7 @@ expect() {
   fi
 }
 
+mkdir bazel && printf '    "absl/strings/str_cat.h": "absl/strings",\n' >bazel/system_libraries.bzl
 printf '#include "brigade/device/stream.h"\n#include "absl/strings/str_cat.h"\n' >device/stream.cc
 touch device/stream.h
 expect 0 ""
@@ -60,6 +61,62 @@ printf 'cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel
 expect 1 'device/BUILD.bazel:1: use the macros'
 printf 'brigade_cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel
 expect 0 ""
+
+# What Bazel 8 and 9 no longer know.
+bzl=bazel/rules.bzl
+load_library='load("@rules_cc//cc:cc_library.bzl", "cc_library")'
+printf '# native.cc_library\nf()  # cc_library(CcInfo)\n' >$bzl
+expect 0 ""
+printf 'def f():\n    native.cc_library(name = "a")\n' >$bzl
+expect 1 "$bzl:2: Bazel 9 has no native rules of this kind"
+printf 'f(native.sh_test)\n' >$bzl
+expect 1 "$bzl:1: Bazel 9 has no native rules of this kind"
+printf 'f(native.glob([]), getattr(native, name))\n' >$bzl
+expect 0 ""
+printf '%s\ncc_library(name = "a")\ncc_test(name = "b")\n' "$load_library" >$bzl
+expect 1 "$bzl:3: cc_test without a load"
+printf 'load("@rules_cc//cc:defs.bzl", "cc_library")\ncc_library(name = "a")\n' >$bzl
+expect 1 "$bzl:1: write @rules_cc//cc:<rule>.bzl"
+printf '%s\n"""A cc_library, and CcInfo."""\ncc_library(name = "a")\n' "$load_library" >$bzl
+expect 1 "$bzl:2: CcInfo without a load"
+printf '%s\n"""A cc_library."""\ncc_library(name = "a")\n' "$load_library" >$bzl
+expect 0 ""
+printf 'f(providers = [CcInfo])\n' >$bzl
+expect 1 "$bzl:1: CcInfo without a load"
+printf 'load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")\nf([CcInfo])\ncc_common.f()\n' >$bzl
+expect 1 "$bzl:3: cc_common without a load"
+printf 'load(\n    "@rules_cc//cc/common:cc_common.bzl",\n    "cc_common",\n)\ncc_common.f()\n' >$bzl
+expect 0 ""
+# The text of a BUILD file needs a load of its own, and one in the text is none for the file.
+printf '%s\n_BUILD = """\ncc_library(name = "a")\n"""\n' "$load_library" >$bzl
+expect 1 "$bzl:3: cc_library without a load"
+printf '_HEAD = """# Generated.\n%s\n"""\n_BUILD = """\ncc_library()\n"""\n' "$load_library" >$bzl
+expect 0 ""
+printf '_HEAD = """\n%s\n"""\ncc_library()\n' "$load_library" >$bzl
+expect 1 "$bzl:4: cc_library without a load"
+git mv $bzl bazel/stand_ins.bzl
+expect 0 ""
+printf '%s\n' "$load_library" >bazel/a.bzl
+printf 'cc_library()\n' >bazel/b.bzl
+expect 1 "bazel/b.bzl:1: cc_library without a load"
+rm bazel/*s.bzl bazel/b.bzl && printf '    "absl/a.h": "absl/a",\n' >bazel/system_libraries.bzl
+rm device/stream.cc
+printf 'sh_test(\n    name = "a",\n)\n' >device/BUILD.bazel
+expect 1 'device/BUILD.bazel:1: sh_test without a load'
+printf 'load("@rules_shell//shell:sh_test.bzl", "sh_test")\n\nsh_test(\n)\n' >device/BUILD.bazel
+expect 0 ""
+
+# Abseil's headers and the targets that hold them.
+printf '#include "absl/a.h"\n#include "absl/b.h"\n' >device/adam.cc
+expect 1 'device/adam.cc:2: bazel/system_libraries.bzl has no target for absl/b.h'
+printf '#include "absl/a.h"\n' >device/adam.cc
+expect 0 ""
+printf '    "absl/flags/flag.h": "absl/flags:flag",\n' >bazel/system_libraries.bzl
+printf '#include "absl/flags/flag.h"\n' >device/adam.cc
+expect 1 'device/adam.cc:1: device/BUILD.bazel has no @system//:absl_flags'
+printf 'brigade_cc_library(\n    deps = ["@system//:absl_flags"],\n)\n' >device/BUILD.bazel
+expect 0 ""
+rm device/adam.cc
 
 line=$(printf 'x%.0s' {1..97})
 printf '// %s\n' "$line" >kernels/adam.h

@@ -56,6 +56,7 @@ cat >"$checkout/lib/names.h" <<'END'
 #ifndef BRIGADE_LIB_NAMES_H_
 #define BRIGADE_LIB_NAMES_H_
 #include "absl/strings/string_view.h"
+#include "brigade/lib/spare.h"
 // brigade::lib::Twice of "brigade/lib/names.h"; BRIGADE_TWICE, BRIGADE_CHECKS. Brigade's own.
 #define BRIGADE_TWICE(x) (2 * (x))
 #define HWY_TARGET_INCLUDE "lib/names.cc"
@@ -74,21 +75,20 @@ END
 echo '#include <thread>' >"$checkout/lib/spare.h"
 echo 'int brigade_of(int x);' >"$checkout/lib/held.h"
 echo '#include "brigade/lib/spare.h"' >"$checkout/lib/loose.h"
-write_graph() {
-  {
-    echo '<?xml version="1.1"?><query version="2">'
-    rule //lib:names hdrs=//lib:names.h srcs=//lib:names.cc deps="$1" \
-      copts=-std=c++20,-Wall,-Werror,-ffp-contract=off,-ffp-contract=fast linkopts=-ldl
-    rule //lib:spare hdrs=//lib:spare.h
-    rule //lib:held hdrs=//lib:held.h
-    rule //lib:loose hdrs=//lib:loose.h
-    rule //lib:lost hdrs=//lib:nowhere.h
-    VISIBILITY=//lib:__pkg__ rule //lib:private hdrs=//lib:spare.h
-    TESTONLY=yes rule //lib:fake hdrs=//lib:spare.h
-    echo '</query>'
-  } >"$graph"
-}
-write_graph //lib:spare,@system//:absl
+{
+  echo '<?xml version="1.1"?><query version="2">'
+  rule //lib:names hdrs=//lib:names.h srcs=//lib:names.cc \
+    deps=//lib:spare,//lib:unused,@system//:absl linkopts=-ldl \
+    copts=-std=c++20,-Wall,-Werror,-ffp-contract=off,-ffp-contract=fast
+  rule //lib:spare hdrs=//lib:spare.h
+  rule //lib:unused hdrs=//lib:held.h deps=@system//:hwy
+  rule //lib:held hdrs=//lib:held.h
+  rule //lib:loose hdrs=//lib:loose.h
+  rule //lib:lost hdrs=//lib:nowhere.h
+  VISIBILITY=//lib:__pkg__ rule //lib:private hdrs=//lib:spare.h
+  TESTONLY=yes rule //lib:fake hdrs=//lib:spare.h
+  echo '</query>'
+} >"$graph"
 in_checkout init -q && commit "First"
 
 # Help, and what cannot be understood.
@@ -110,22 +110,39 @@ refuse() {
 refuse '^vendor: //lib:nothing is no library of the build graph$' //lib:nothing
 refuse '^vendor: //lib:private is not public' //lib:private
 refuse '^vendor: //lib:fake is for tests alone' //lib:fake
-refuse '//lib:names has no CPU loop: there is no target //lib:names_cpu or //lib:names_math' \
-  //lib:names --cpu
+refuse '//lib:names has no CPU loop: there is no target //lib:names_cpu' //lib:names --cpu
 refuse '//lib:names has no CUDA launcher: there is no target //lib:names_cuda' //lib:names --cuda
 refuse 'lib/held.h:1: brigade_of holds the project.s name' //lib:held --namespace x
 refuse 'lib/loose.h includes "brigade/lib/spare.h", which no dependency of //lib:loose brings' \
   //lib:loose
 refuse 'lib/nowhere.h of //lib:lost cannot be read: No such file' //lib:lost
-for prefix in '' / /usr a//b a/ ../a a/.. a/./b 'a b' 'a"b' -a; do
-  refuse "--prefix '.*' is no folder to include from" //lib:names "--prefix=$prefix"
-done
-for namespace in '' 1a a:: ::a a:b 'a b' _a a__b Ä; do
-  refuse "--namespace '.*' is none" //lib:names "--namespace=$namespace"
-done
+refuse "--prefix '../a' is no folder to include from" //lib:names --prefix ../a
+refuse "--namespace 'a::1' is none" //lib:names --namespace a::1
 refuse "--namespace 'a::class': class is a keyword" //lib:names --namespace a::class
 refuse "--namespace 'a::std': std would hide ::std" //lib:names --namespace a::std
 refuse "--namespace 'a::b::a': one name twice" //lib:names --namespace a::b::a
+python3 -B - "$checkout/tools" <<'END' || fail "names that are taken, or refused, wrongly"
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from vendoring import rewrite
+
+
+def accepts(check, name):
+    try:
+        check(name)
+    except rewrite.Error:
+        return False
+    return True
+
+
+bad = ["", "/", "/usr", "a//b", "a/", "a/..", "a/./b", ".", "a b", 'a"b', "-a", "ä"]
+assert not [name for name in bad if accepts(rewrite.check_prefix, name)]
+assert all(accepts(rewrite.check_prefix, name) for name in ["a", "a/b-c/d.e", "3rd/_x/c++"])
+bad = ["", "1a", "a::", "::a", "a:b", "a b", "_a", "a__b", "Ä", "a::int", "hwy"]
+assert not [name for name in bad if accepts(rewrite.check_namespace, name)]
+assert all(accepts(rewrite.check_namespace, name) for name in ["a", "a::b_c::D9", "kernels"])
+END
 expect 2 "'lib' is no label of this project" lib --out "$out"
 mkdir "$out"
 echo mine >"$out/file"
@@ -144,6 +161,7 @@ cat >"$TEST_TMPDIR/names.h" <<'END'
 #ifndef ACME_BK_LIB_NAMES_H_
 #define ACME_BK_LIB_NAMES_H_
 #include "absl/strings/string_view.h"
+#include "third_party/bk/lib/spare.h"
 // acme::bk::lib::Twice of "third_party/bk/lib/names.h"; ACME_BK_TWICE, BRIGADE_CHECKS. Brigade's own.
 #define ACME_BK_TWICE(x) (2 * (x))
 #define HWY_TARGET_INCLUDE "third_party/bk/lib/names.cc"
@@ -176,7 +194,7 @@ for flag in $(sed -n '/^FLOAT_COPTS = /,/^]/s/^ *"\(.*\)",$/\1/p' bazel/cc.bzl);
     fail "without $flag"
 done
 holds CMakeLists.txt "add_library(acme_bk_lib_names STATIC)"
-holds CMakeLists.txt "set_target_properties(acme_bk_lib_names PROPERTIES POSITION_INDEPENDENT_CODE ON)"
+holds CMakeLists.txt "  POSITION_INDEPENDENT_CODE ON"
 holds CMakeLists.txt "target_compile_features(acme_bk_lib_names PUBLIC cxx_std_20)"
 holds CMakeLists.txt '  find_package(absl REQUIRED)'
 holds CMakeLists.txt '  absl::strings'
@@ -233,12 +251,15 @@ check 1 "other upstream: third_party/bk/lib/names.cc"
 # Files that came and went upstream; what others have put there stays.
 touch "$out/notes"
 vendor //lib:names --prefix third_party/bk --namespace acme::bk
-write_graph @system//:absl
-check 1 "extra: notes" "newer upstream: CMakeLists.txt" "no longer upstream: third_party/bk/lib/spare.h"
+cp "$checkout/lib/names.h" "$TEST_TMPDIR/with_spare.h"
+sed -i '/spare.h/d' "$checkout/lib/names.h"
+check 1 "extra: notes" "newer upstream: CMakeLists.txt" "newer upstream: third_party/bk/lib/names.h" \
+  "no longer upstream: third_party/bk/lib/spare.h"
 vendor //lib:names --prefix third_party/bk --namespace acme::bk
 [ -e "$out/notes" ] && [ ! -e "$out/third_party/bk/lib/spare.h" ] || fail "a second run: $(find "$out")"
-write_graph //lib:spare,@system//:absl
-check 1 "extra: notes" "newer upstream: CMakeLists.txt" "only upstream: third_party/bk/lib/spare.h"
+cp "$TEST_TMPDIR/with_spare.h" "$checkout/lib/names.h"
+check 1 "extra: notes" "newer upstream: CMakeLists.txt" "newer upstream: third_party/bk/lib/names.h" \
+  "only upstream: third_party/bk/lib/spare.h"
 echo mine >"$out/third_party/bk/lib/spare.h"
 expect 2 'has files of others where this would write: third_party/bk/lib/spare.h' //lib:names \
   --prefix third_party/bk --namespace acme::bk --out "$out" --graph "$graph"

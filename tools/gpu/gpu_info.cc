@@ -23,7 +23,18 @@ std::string Version(int number) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument != "--help" && argument != "-h") {
+      std::fprintf(stderr, "\"%s\" is no flag; see --help\n", argv[i]);
+      return 1;
+    }
+    std::puts(
+        "usage: gpu_info\n\nPrints the first GPU as one JSON object; ends with 77 where there is "
+        "none.");
+    return 0;
+  }
   int devices = 0, driver = 0, runtime = 0;
   cudaDeviceProp gpu;
   if (cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess) return NoGpu(error);

@@ -7,7 +7,7 @@ _HEAD = """\
 #   target_link_libraries(mine PRIVATE {library})
 
 cmake_minimum_required(VERSION 3.18)
-project({library} LANGUAGES CXX)
+project({library} LANGUAGES {languages})
 """
 
 _CUDA_OPTION = """
@@ -19,6 +19,19 @@ if(CMAKE_CUDA_COMPILER)
   option({option} "The CUDA half of {library}" ON)
 else()
   option({option} "The CUDA half of {library}" OFF)
+endif()
+if({option})
+  enable_language(CUDA)
+endif()
+"""
+
+_PROPERTIES = ["POSITION_INDEPENDENT_CODE ON", "CXX_EXTENSIONS OFF", "CUDA_EXTENSIONS OFF"]
+
+_CUDA_STANDARD = """\
+if("cuda_std_{standard}" IN_LIST CMAKE_CUDA_COMPILE_FEATURES)
+  target_compile_features({library} PRIVATE cuda_std_{standard})
+else()  # CMake 3.25 does not know yet all that nvcc takes.
+  target_compile_options({library} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++{standard}>")
 endif()
 """
 
@@ -59,14 +72,15 @@ def _link(library, scope, external, targets, macro):
 
 
 def _cuda(library, scope, sources, standard):
-    headers = f"target_include_directories({library} SYSTEM {scope} ${{CUDAToolkit_INCLUDE_DIRS}})\n"
-    find = "find_package(CUDAToolkit REQUIRED)\n" + headers
+    find = (
+        "find_package(CUDAToolkit REQUIRED)\n"
+        f"target_include_directories({library} SYSTEM {scope} ${{CUDAToolkit_INCLUDE_DIRS}})\n"
+    )
     if not any(source.endswith(".cu") for source in sources):
         return find
     return (
-        "enable_language(CUDA)\n"
-        + find
-        + f"target_compile_features({library} {scope} cuda_std_{standard})\n"
+        find
+        + _CUDA_STANDARD.format(library=library, standard=standard)
         + _call("target_sources", f"{library} PRIVATE", sources)
     )
 
@@ -93,7 +107,8 @@ def text(selection, names, library, place, include_path, standard):
         cuda_sources = [place(s) for s in selection.sources if s.endswith(".cu")]
     kind, scope = ("STATIC", "PUBLIC") if selection.sources else ("INTERFACE", "INTERFACE")
 
-    out = _HEAD.format(library=library)
+    languages = "CXX CUDA" if selection.cuda == "required" and cuda_sources else "CXX"
+    out = _HEAD.format(library=library, languages=languages)
     if selection.cuda == "optional":
         out += _CUDA_OPTION.format(option=option, library=library)
     finds = [external.find + "\n" for external, _ in selection.externals]
@@ -103,7 +118,7 @@ def text(selection, names, library, place, include_path, standard):
     out += f'target_include_directories({library} {scope} "{root}")\n'
     out += f"target_compile_features({library} {scope} cxx_std_{standard})\n"
     if kind == "STATIC":
-        out += f"set_target_properties({library} PROPERTIES POSITION_INDEPENDENT_CODE ON)\n"
+        out += _call("set_target_properties", f"{library} PROPERTIES", _PROPERTIES)
         out += "# As the project compiles it: for its bits and its speed.\n"
         out += _call("target_compile_options", f"{library} PRIVATE", _options(selection))
     for path, options in sorted(selection.own_copts.items()):

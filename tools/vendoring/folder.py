@@ -58,7 +58,7 @@ def make(root, graph, target, parts, names, includes):
     if names.namespace != rewrite.NAMESPACE:
         command += ["--namespace", names.namespace]
         changed.append("namespace")
-    if not changed and any(texts[here] != chosen.texts.get(path, texts[here]) for here, path in originals.items()):
+    if not changed and any(texts[place(path)] != text for path, text in chosen.texts.items()):
         changed.append("the path by which a file includes itself")
     commit, uncommitted = _commit(root, originals.values())
     made = provenance.Provenance(
@@ -165,7 +165,8 @@ def upstream_differences(root, written, made):
     relation = _relation(root, written.commit, made.commit)
     before = {file.path: file.written for file in written.files}
     now = {file.path: file.written for file in made.files}
-    lines = [f"{relation} upstream: {path}" for path in before if now.get(path, before[path]) != before[path]]
+    differ = [path for path in before if now.get(path, before[path]) != before[path]]
+    lines = [f"{relation} upstream: {path}" for path in differ]
     lines += [f"no longer upstream: {path}" for path in before if path not in now]
     lines += [f"only upstream: {path}" for path in now if path not in before]
     return sorted(lines)
@@ -175,7 +176,8 @@ def _relation(root, written, now):
     """Whether what differs upstream is newer or older, as far as the checkout can tell."""
     if git(root, "merge-base", "--is-ancestor", written, now) is not None:
         return "newer"
-    return "older" if git(root, "merge-base", "--is-ancestor", now, written) is not None else "other"
+    older = git(root, "merge-base", "--is-ancestor", now, written) is not None
+    return "older" if older else "other"
 
 
 def check_writable(folder):

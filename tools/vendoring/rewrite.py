@@ -74,7 +74,7 @@ def check_namespace(namespace):
         if part in _TAKEN:
             raise Error(f"--namespace '{namespace}': {part} would hide ::{part}, which code means")
     if len(set(parts)) < len(parts):
-        raise Error(f"--namespace '{namespace}': one name twice, of which the inner hides the outer")
+        raise Error(f"--namespace '{namespace}': one name twice; the inner would hide the outer")
 
 
 def included(text):

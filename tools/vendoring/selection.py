@@ -10,10 +10,8 @@ import pathlib
 
 from vendoring import libraries, rewrite
 
-# What may be taken of a kernel instead of the public call: what it is, and the ends of the names of
-# its target, of which the first that exists is taken. Where a kernel has no loop for the CPU, its
-# formula is all that the CPU runs.
-PARTS = {"cpu": ("CPU loop", ["_cpu", "_math"]), "cuda": ("CUDA launcher", ["_cuda"])}
+# What may be taken of a kernel instead of the public call: how its target ends, and what it is.
+PARTS = {"cpu": "CPU loop", "cuda": "CUDA launcher"}
 
 # What helps to call either, taken with them where it exists.
 _HELPERS = ["_parameters"]
@@ -62,28 +60,58 @@ def labels(graph, target, parts):
         raise Error(f"{library.label} is for tests alone (testonly)")
     if not library.public:
         raise Error(f"{library.label} is not public: what it does may change without notice")
-    found = []
-    for part in parts:
-        label = _part(graph, library, part)
-        if label is None:
-            ends = " or ".join(library.label + end for end in PARTS[part][1])
-            raise Error(f"{library.label} has no {PARTS[part][0]}: there is no target {ends}")
-        found.append(label)
+    found = [f"{library.label}_{part}" for part in parts]
+    for part, label in zip(parts, found):
+        if label not in graph:
+            raise Error(f"{library.label} has no {PARTS[part]}: there is no target {label}")
     if found:
         helpers = [library.label + end for end in _HELPERS]
         found += [helper for helper in helpers if helper in graph]
     return found or [library.label]
 
 
-def _part(graph, library, part):
-    """The label of a part; None where there is none."""
-    found = [library.label + end for end in PARTS[part][1] if library.label + end in graph]
-    return found[0] if found else None
-
-
 def parts_of(graph, target):
     """Those of PARTS that the target has."""
-    return [part for part in PARTS if _part(graph, graph[target], part)]
+    return [part for part in PARTS if f"{graph[target].label}_{part}" in graph]
+
+
+def _headers(library):
+    return library.hdrs + library.private_hdrs + library.textual_hdrs
+
+
+def _read(root, label, path):
+    try:
+        return pathlib.Path(root, path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Error(f"{path} of {label} cannot be read: {error.strerror}") from error
+
+
+def _included(root, closure, taken):
+    """{label: {path: text}} of the libraries that the taken ones need, in the closure's order.
+
+    A macro of bazel/ gives all of its kind the same deps: what no file includes is left out.
+    """
+    owners = {path: label for label, library in closure.items() for path in _headers(library)}
+    found, waiting = {}, list(taken)
+    while waiting:
+        label = waiting.pop()
+        if label in found:
+            continue
+        library = closure[label]
+        paths = _headers(library) + library.srcs + library.cuda_srcs
+        found[label] = {path: _read(root, label, path) for path in paths}
+        for path, text in found[label].items():
+            for header in rewrite.included(text)[0]:
+                inner = header.removeprefix(rewrite.PREFIX + "/")
+                if inner == header:
+                    continue
+                if inner not in owners:
+                    raise Error(
+                        f'{path} includes "{header}", which no dependency of {label} brings'
+                    )
+                waiting.append(owners[inner])
+        waiting += [dep for dep in library.deps if not _headers(closure[dep])]
+    return {label: found[label] for label in closure if label in found}
 
 
 def select(root, graph, target, parts):
@@ -108,17 +136,15 @@ def select(root, graph, target, parts):
         linkopts=[],
         macros=set(),
     )
-    external_labels = set()
-    for label, library in closure.items():
+    external_labels, outside = set(), set()
+    for label, texts in _included(root, closure, taken).items():
+        library = closure[label]
         own = [c for c in library.copts if c not in common and not c.startswith("-std=")]
-        headers = library.hdrs + library.private_hdrs + library.textual_hdrs
-        for path in headers + library.srcs + library.cuda_srcs:
-            try:
-                text = pathlib.Path(root, path).read_text(encoding="utf-8")
-            except OSError as error:
-                raise Error(f"{path} of {label} cannot be read: {error.strerror}") from error
+        for path, text in texts.items():
             result.texts[path] = text
             result.macros |= rewrite.macros(text)
+            quoted, angled = rewrite.included(text)
+            outside |= {h for h in quoted + angled if not h.startswith(rewrite.PREFIX + "/")}
             if label not in plain:
                 result.cuda_files.add(path)
             if own and path in library.srcs:
@@ -126,25 +152,10 @@ def select(root, graph, target, parts):
         result.includes += [folder for folder in library.includes if folder not in result.includes]
         result.linkopts += [o for o in library.linkopts if o not in result.linkopts]
         external_labels |= {*library.external, *library.cuda_external}
-    outside = _check_includes(result)
     result.externals = libraries.needed(external_labels, outside)
     if libraries.includes_cuda(outside):
-        # A graph that tells nothing of toolkits has all files in its plain part.
-        everything = not plain or any(path.endswith(".cu") for path in result.texts.keys() - result.cuda_files)
+        # In a graph that tells nothing of toolkits everything seems to be there without.
+        cuda_sources = [path for path in result.texts if path.endswith(".cu")]
+        everything = not plain or any(path not in result.cuda_files for path in cuda_sources)
         result.cuda = "required" if everything else "optional"
     return result
-
-
-def _check_includes(selection):
-    """Raises Error for a header of the project that is not among the files; returns the others."""
-    outside = set()
-    for path, text in selection.texts.items():
-        quoted, angled = rewrite.included(text)
-        for header in quoted:
-            inner = header.removeprefix(rewrite.PREFIX + "/")
-            if inner != header and inner not in selection.texts:
-                raise Error(
-                    f'{path} includes "{header}", which no dependency of {selection.target} brings'
-                )
-        outside |= {h for h in quoted + angled if not h.startswith(rewrite.PREFIX + "/")}
-    return outside

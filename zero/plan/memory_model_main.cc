@@ -1,4 +1,4 @@
-// Prints what a rank needs in each stage: bazel run //zero/plan:memory_model -- --params=7.5e9
+// Prints what a rank needs in each stage: bazel run //zero/plan:memory_model -- --params=7.5B
 // --ranks=64
 
 #include <cstdint>
@@ -7,21 +7,23 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype_names.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/movement.h"
 
-ABSL_FLAG(double, params, 7.5e9, "parameters of the model");
+ABSL_FLAG(brigade::device::Count, params, {7'500'000'000},
+          "parameters of the model: 7.5B, 350M or 7.5e9");
 ABSL_FLAG(std::vector<std::string>, ranks,
           std::vector<std::string>({"1", "4", "16", "64", "256", "1024"}),
           "numbers of ranks, separated by commas");
 ABSL_FLAG(int, units, 100, "layers, of one size, that the parameters are spread over");
-ABSL_FLAG(std::string, dtype, "bfloat16", "of weights and gradients: bfloat16, float16, float32");
+ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kBFloat16,
+          "of weights and gradients: fp32, fp16 or bf16");
 ABSL_FLAG(std::string, optimizer, "adam", "adam, or sgd with momentum");
 ABSL_FLAG(int, micro_batches, 1, "of a step");
 ABSL_FLAG(int, live_units, 2, "layers in memory at once, where not all are");
@@ -37,29 +39,24 @@ constexpr double kGiga = 1e9;
 
 absl::StatusOr<ZeroOptions> OptionsOfFlags() {
   ZeroOptions options;
-  const std::string dtype = absl::GetFlag(FLAGS_dtype);
-  bool known = false;
-  for (const auto each :
-       {precision::DType::kBFloat16, precision::DType::kFloat16, precision::DType::kFloat32}) {
-    if (dtype != precision::Name(each)) continue;
-    options.dtype = each;
-    known = true;
-  }
-  if (!known) return absl::InvalidArgumentError(absl::StrCat("--dtype is \"", dtype, "\""));
+  options.dtype = absl::GetFlag(FLAGS_dtype);
   const std::string optimizer = absl::GetFlag(FLAGS_optimizer);
   if (optimizer == "sgd") {
     options.optimizer.kind = optim::OptimizerKind::kSgd;
     options.optimizer.groups[0].momentum = 0.9;
   } else if (optimizer != "adam") {
-    return absl::InvalidArgumentError(absl::StrCat("--optimizer is \"", optimizer, "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--optimizer is \"", optimizer, "\"; it must be adam or sgd"));
   }
   const std::string offload = absl::GetFlag(FLAGS_offload);
   const std::string where = absl::GetFlag(FLAGS_offload_to);
   if (offload != "none" && offload != "optimizer" && offload != "all") {
-    return absl::InvalidArgumentError(absl::StrCat("--offload is \"", offload, "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--offload is \"", offload, "\"; it must be none, optimizer or all"));
   }
   if (where != "host" && where != "file") {
-    return absl::InvalidArgumentError(absl::StrCat("--offload_to is \"", where, "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--offload_to is \"", where, "\"; it must be host or file"));
   }
   const device::Tier tier = where == "file" ? device::Tier::kFile : device::Tier::kHost;
   if (offload != "none") options.offload.optimizer_state = tier;
@@ -149,20 +146,25 @@ absl::Status PrintTiers(const ModelSpec& model, ZeroOptions options,
 }
 
 absl::Status Main() {
-  const double params = absl::GetFlag(FLAGS_params);
-  if (!(params >= 1 && params < 1e15)) {
-    return absl::InvalidArgumentError(absl::StrCat("--params is ", params));
+  const auto params = static_cast<double>(absl::GetFlag(FLAGS_params).value);
+  constexpr double kMostParameters = 1e15;
+  if (params < 1 || params > kMostParameters) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--params is ", params, "; it must be 1 to ", kMostParameters));
   }
   std::vector<int> all_ranks;
   for (const std::string& text : absl::GetFlag(FLAGS_ranks)) {
     int ranks = 0;
     if (!absl::SimpleAtoi(text, &ranks) || ranks < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("--ranks has \"", text, "\""));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--ranks has \"", text, "\"; it must be numbers from 1 on, with commas between them"));
     }
     all_ranks.push_back(ranks);
   }
   const int units = absl::GetFlag(FLAGS_units);
-  if (units < 1) return absl::InvalidArgumentError(absl::StrCat("--units is ", units));
+  if (units < 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--units is ", units, "; it must be at least 1"));
   BRIGADE_ASSIGN_OR_RETURN(auto options, OptionsOfFlags());
   ModelSpec model;
   for (int u = 0; u < units; ++u) {
@@ -178,9 +180,6 @@ absl::Status Main() {
 }  // namespace brigade::zero
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Device memory that training with ZeRO needs");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = brigade::zero::Main();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return status.ok() ? 0 : 1;
+  return brigade::device::RunProgram(argc, argv, "Device memory that training with ZeRO needs.",
+                                     brigade::zero::Main);
 }

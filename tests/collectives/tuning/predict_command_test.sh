@@ -16,6 +16,17 @@ for text in '^ *1 KiB .* us\*' '^ *4 GiB ' ' hierarchical +double_tree' 'Predict
   grep -Eq "$text" "$out" || wrong "no line '$text' in: $(cat "$out")"
 done
 [ "$(grep -c ' for all_reduce of ' "$out")" = 12 ] || wrong "there are not 12 choices"
+grep -Fxq 'all_reduce between 16384 ranks, nodes: 2048; machine: hgx_h100' "$out" ||
+  wrong "no operation, ranks and machine in: $(cat "$out")"
+# From any folder, with the file beside the program.
+mkdir -p "$TEST_TMPDIR/bin" "$TEST_TMPDIR/elsewhere"
+cp -L "$predict" "$TEST_TMPDIR/bin/predict"
+mkdir -p "$TEST_TMPDIR/bin/predict.runfiles/any_name/collectives/tuning/topologies"
+cp -L collectives/tuning/topologies/hgx_h100.json \
+  "$TEST_TMPDIR/bin/predict.runfiles/any_name/collectives/tuning/topologies/"
+(cd "$TEST_TMPDIR/elsewhere" && ../bin/predict --ranks=16384) | diff "$out" - ||
+  wrong "from another folder it predicts something else"
+
 # Where an algorithm does not exist there is a dash: 10 ranks are no power of two.
 "$predict" --ranks=10 --ranks_per_node=5 | grep -Eq '^ *1 KiB .* - ' || wrong "no dash for 10 ranks"
 
@@ -43,6 +54,7 @@ refuses 'INVALID_ARGUMENT: --ranks is 1048577; it must be 1 to 1048576' --ranks=
 refuses 'INVALID_ARGUMENT: --ranks_per_node is 0; it must be at least 1' --ranks=8 --ranks_per_node=0
 refuses 'INVALID_ARGUMENT: --operation is "broadcast"; it must be all_reduce, reduce_scatter or all_gather' \
   --operation=broadcast
+refuses 'INVALID_ARGUMENT: "all_gather" is no flag; see --help' --ranks=8 all_gather
 refuses 'NOT_FOUND: cannot open /nowhere.json: No such file or directory' --topology=/nowhere.json
 echo '{}' >"$TEST_TMPDIR/empty.json"
 refuses 'INVALID_ARGUMENT: the topology has no "inside"' --topology="$TEST_TMPDIR/empty.json"

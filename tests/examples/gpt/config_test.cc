@@ -212,6 +212,107 @@ TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {
   EXPECT_EQ(third.zero.algorithm, collectives::Algorithm::kAuto);
 }
 
+TEST(ConfigTest, TakesWhatChangesNoResultAndSaysSo) {
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  ASSERT_OK_AND_ASSIGN(const TrainConfig second,
+                       With(R"(, "zero_optimization": {"stage": 2, "allgather_bucket_size": 100,
+                "contiguous_gradients": false, "round_robin_gradients": true,
+                "stage3_param_persistence_threshold": 9, "stage3_prefetch_bucket_size": 0,
+                "sub_group_size": 1e9, "max_reuse_distance": 5,
+                "offload_optimizer": {"device": "none", "pin_memory": false, "nvme_path": "/d"}},
+              "aio": {"block_size": 5000, "thread_count": 2}, "wall_clock_breakdown": true)"));
+  EXPECT_THAT(
+      second.without_effect,
+      ElementsAre(
+          "aio.thread_count is 2: queue_depth says how much is in flight",
+          "wall_clock_breakdown is true: the report at the end has it, always",
+          "zero_optimization.contiguous_gradients is false: gradients are written into buckets, "
+          "always",
+          "zero_optimization.max_reuse_distance is 5: brigade.live_units says how many units are "
+          "gathered at a time",
+          "zero_optimization.offload_optimizer.pin_memory is false: for a GPU host memory is "
+          "page-locked, always",
+          "zero_optimization.round_robin_gradients is true: a bucket's slices are what a rank owns",
+          HasSubstr("aio is {\"block_size\":5000,\"thread_count\":2}, an object: no state is in a "
+                    "file: offload_optimizer.device is not \"nvme\""),
+          HasSubstr("zero_optimization.sub_group_size is 1000000000.0: no state is in a file"),
+          HasSubstr("zero_optimization.offload_optimizer.nvme_path is \"/d\", a string: no state"),
+          "zero_optimization.stage3_param_persistence_threshold is 9: zero_optimization.stage is 2",
+          "zero_optimization.stage3_prefetch_bucket_size is 0: zero_optimization.stage is 2",
+          "zero_optimization.allgather_bucket_size is 100: parameters are gathered in the buckets "
+          "of their gradients, and reduce_bucket_size is 16777216"));
+  // All as if it were not given.
+  ASSERT_OK_AND_ASSIGN(const TrainConfig plain, With(R"(, "zero_optimization": {"stage": 2})"));
+  EXPECT_EQ(plain.without_effect, std::vector<std::string>());
+  EXPECT_EQ(second.zero.live_units, plain.zero.live_units);
+  EXPECT_EQ(second.zero.persistence_threshold, plain.zero.persistence_threshold);
+  EXPECT_EQ(second.zero.bucket_elements, plain.zero.bucket_elements);
+
+  // What has a meaning keeps it.
+  ASSERT_OK_AND_ASSIGN(const TrainConfig third,
+                       With(R"(, "zero_optimization": {"stage": 3, "param_persistence_threshold": 9,
+                "stage3_prefetch_bucket_size": 5e7, "sub_group_size": 1000,
+                "offload_optimizer": {"device": "nvme", "nvme_path": "/d", "buffer_count": 8,
+                                      "pipeline_write": false}},
+              "aio": {"queue_depth": 8})"));
+  EXPECT_EQ(third.zero.persistence_threshold, 9);
+  EXPECT_EQ(third.zero.live_units, plain.zero.live_units);
+  EXPECT_EQ(third.zero.offload.chunk_elements, 1000);
+  EXPECT_EQ(third.zero.offload.chunk_buffers, 2);
+  EXPECT_EQ(third.zero.offload.file.queue_depth, 8);
+  EXPECT_THAT(third.without_effect,
+              ElementsAre(HasSubstr("offload_optimizer.pipeline_write is false: the last"),
+                          HasSubstr("stage3_prefetch_bucket_size is 50000000.0: units are")));
+}
+
+TEST(ConfigTest, ReadsStepsPerPrint) {
+  EXPECT_EQ(With("")->steps_per_print, 0);
+  EXPECT_EQ(With(R"(, "steps_per_print": null)")->steps_per_print, 0);
+  EXPECT_EQ(With(R"(, "steps_per_print": 2000)")->steps_per_print, 2000);
+}
+
+TEST(ConfigTest, FlagsOfAStepComeFirst) {
+  const std::string file = R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
+                               "optimizer": {"type": "SGD", "params": {"lr": 0.25}}})";
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config,
+                       ParseConfig(file, 4, ".", {}, {.batch = 24, .lr = 0.5}));
+  EXPECT_EQ(config.batch, (zero::BatchSizes{24, 2, 3}));
+  EXPECT_EQ(config.zero.optimizer.kind, OptimizerKind::kSgd);
+  EXPECT_EQ(config.zero.optimizer.groups[0].lr, 0.5);
+  // Without an optimizer, and with "auto" for all that flags say.
+  ASSERT_OK_AND_ASSIGN(
+      const TrainConfig rest,
+      ParseConfig(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+                      "gradient_accumulation_steps": "auto",
+                      "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto",
+                                    "total_num_steps": "auto", "warmup_num_steps": 2}}})",
+                  4, ".", {}, {.batch = 8, .lr = 0.5, .steps = 20}));
+  EXPECT_EQ(rest.batch, (zero::BatchSizes{8, 2, 1}));
+  const optim::ParameterGroup& group = rest.zero.optimizer.groups[0];
+  EXPECT_EQ(rest.zero.optimizer.kind, OptimizerKind::kAdamW);
+  EXPECT_EQ(group.lr, 0.5);
+  const auto& schedule = std::get<optim::WarmupDecayLR>(group.schedule);
+  EXPECT_EQ(schedule.warmup_max_lr, 0.5);
+  EXPECT_EQ(schedule.total_num_steps, 20);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const char* sections : {R"("fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"})",
+                                 dtype == DType::kBFloat16 ? R"("bfloat16": {"enabled": true})"
+                                                           : R"("fp16": {"enabled": "auto"})"}) {
+      ASSERT_OK_AND_ASSIGN(const TrainConfig typed,
+                           ParseConfig(absl::StrCat("{", sections, "}"), 4, ".", {},
+                                       {.batch = 4, .lr = 0.5, .dtype = dtype}));
+      EXPECT_EQ(typed.zero.dtype, dtype) << sections;
+    }
+  }
+  // What changes memory or speed alone is ours to choose.
+  ASSERT_OK_AND_ASSIGN(const TrainConfig ours,
+                       With(R"(, "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto",
+                "overlap_comm": "auto", "stage3_param_persistence_threshold": "auto"})"));
+  EXPECT_EQ(ours.zero.bucket_elements, zero::ZeroOptions().bucket_elements);
+  EXPECT_EQ(ours.without_effect, std::vector<std::string>());
+}
+
 TEST(ConfigTest, ReadsEveryPolicyOfRecomputation) {
   using Kind = recompute::Policy::Kind;
   const struct {

@@ -14,7 +14,8 @@ namespace {
 // What a console of 100 steps of 1000 tokens prints.
 class Printed {
  public:
-  explicit Printed(size_t columns) : console_(file_, columns, 100, 1000) {}
+  explicit Printed(size_t columns, int64_t steps_per_print = 0)
+      : console_(file_, columns, 100, 1000, steps_per_print) {}
   ~Printed() {
     std::fclose(file_);
     std::free(text_);
@@ -70,6 +71,24 @@ TEST(ConsoleTest, ALogGetsTheFirstAndTheLastStepAndFewBetween) {
   EXPECT_EQ(printed.text(),
             "step   1/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 50s left\n"
             "step 100/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 0s left\n");
+}
+
+TEST(ConsoleTest, ALineComesEverySoManyStepsAndAtTheEnd) {
+  Printed printed(0, 40);
+  for (int64_t step = 1; step <= 100; ++step) ASSERT_OK(printed.console().OnStep(Step(step)));
+  EXPECT_EQ(printed.text(),
+            "step  40/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 30s left\n"
+            "step  80/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 10s left\n"
+            "step 100/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 0s left\n");
+}
+
+TEST(ConsoleTest, InATerminalTheseLinesStay) {
+  Printed printed(72, 2);
+  ASSERT_OK(printed.console().OnStep(Step(1)));
+  ASSERT_OK(printed.console().OnStep(Step(2)));
+  EXPECT_EQ(printed.text(),
+            "\rstep   1/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03\033[K"
+            "\rstep   2/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03\033[K\n");
 }
 
 TEST(ConsoleTest, ATerminalsLineIsWrittenOverAndShortEnoughForIt) {

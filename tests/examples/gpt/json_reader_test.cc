@@ -1,8 +1,11 @@
 #include "brigade/examples/gpt/json_reader.h"
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "brigade/checkpoint/strict_json.h"
+#include "brigade/examples/gpt/json_values.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -31,26 +34,26 @@ struct Values {
 Keys KeysOf(Values& v) {
   constexpr NumberRange kRange = {0.0, 10.0, "0 to 10"};
   return {
-      {"flag", Flag(&v.flag), {}, {}, "say so"},
-      {"numbers",
-       nullptr,
-       {{"real", Number(&v.number, kRange)},
-        {"whole", Whole(&v.whole, kRange)},
-        {"pair", Pair(&v.first, &v.second, kRange)}}},
+      {"flag", Flag(&v.flag)},
+      {.name = "numbers",
+       .keys = {{"real", Number(&v.number, kRange)},
+                {"whole", Whole(&v.whole, kRange)},
+                {"pair", Pair(&v.first, &v.second, kRange)}}},
       {"word", OneOf<int>(&v.word, {{"one", 1}, {"two", 2}})},
       {"fixed", Only(true, "it is always so")},
-      {"choice",
-       nullptr,
-       {},
-       {{"Round", Set(&v.type, 1), {{"radius", Number(&v.size, kRange), {}, {}, "no circle"}}},
-        {"Square", Set(&v.type, 2), {{"side", Number(&v.size, kRange)}}},
-        {"Triangle"}}},
-      {"later"},
+      {.name = "choice",
+       .types = {{"Round",
+                  Set(&v.type, 1),
+                  "",
+                  {{.name = "radius", .value = Number(&v.size, kRange), .required = "no circle"}}},
+                 {"Square", Set(&v.type, 2), "", {{"side", Number(&v.size, kRange)}}},
+                 {"Triangle", NotSupported()}}},
+      {"later", NotSupported()},
   };
 }
 
 absl::Status ReadText(absl::string_view text, Values& values) {
-  return ReadObject(*checkpoint::ParseJson(text), KeysOf(values));
+  return StatusOf(ReadObject(*checkpoint::ParseJson(text), KeysOf(values)).refusals);
 }
 
 TEST(ReadObjectTest, PutsValuesWhereTheKeysSay) {
@@ -75,7 +78,6 @@ TEST(ReadObjectTest, NamesPathValueAndWhatItMustBe) {
     EXPECT_THAT(ReadText(text, v), StatusIs(kInvalid, message)) << text;
   };
   expect("[]", "the config is [], an array; it must be an object");
-  expect("{}", "flag is not given; say so");
   expect(R"({"flag": 1})", "flag is 1; it must be true or false");
   expect(R"({"flag": null})", "flag is null; it must be true or false");
   expect(R"({"numbers": 1})", "numbers is 1; it must be an object");
@@ -103,6 +105,139 @@ TEST(ReadObjectTest, NamesPathValueAndWhatItMustBe) {
          "choice.params.radius is not given; no circle");
 }
 
+TEST(ReadObjectTest, NamesAKeyThatIsMissing) {
+  bool flag = false;
+  const Keys keys = {
+      {.name = "section",
+       .keys = {{.name = "flag", .value = Flag(&flag), .required = "say so", .also = "switch"}}}};
+  const auto read = [&keys](absl::string_view text) {
+    return StatusOf(ReadObject(*checkpoint::ParseJson(text), keys).refusals);
+  };
+  EXPECT_OK(read("{}"));
+  EXPECT_THAT(read(R"({"section": {}})"), StatusIs(kInvalid, "section.flag is not given; say so"));
+  EXPECT_THAT(read(R"({"section": {"flag": null}})"),
+              StatusIs(kInvalid, "section.flag is null; it must be true or false"));
+  // A name that is most likely meant to be it stands for it.
+  EXPECT_THAT(read(R"({"section": {"flagg": true}})"),
+              StatusIs(kInvalid,
+                       "section.flagg is true; there is no such key, the nearest is section.flag"));
+  EXPECT_OK(read(R"({"section": {"switch": true}})"));
+  EXPECT_TRUE(flag);
+  EXPECT_THAT(read(R"({"section": {"switch": true, "flag": true}})"),
+              StatusIs(kInvalid,
+                       "section.switch is true; it is another name of section.flag, which is given "
+                       "as well"));
+}
+
+TEST(ReadObjectTest, ListsAllRefusalsWithTheirPaths) {
+  Values v;
+  const Reading reading = ReadObject(
+      *checkpoint::ParseJson(R"({"flags": 1, "numbers": {"real": "x", "whole": 7, "pair": 3},
+                                 "choice": {"type": "Triangle", "sort": 1}, "later": 2})"),
+      KeysOf(v));
+  std::vector<std::string> paths;
+  for (const Refusal& refusal : reading.refusals) paths.push_back(refusal.path);
+  EXPECT_THAT(paths, ::testing::ElementsAre("choice.type", "choice.sort", "flags", "later",
+                                            "numbers.pair", "numbers.real"));
+  EXPECT_EQ(v.whole, 7);
+  EXPECT_THAT(StatusOf(reading.refusals),
+              StatusIs(kInvalid,
+                       "6 keys are refused:\n"
+                       "  choice.type is \"Triangle\", a string; DeepSpeed knows it, but it is not "
+                       "supported yet\n"
+                       "  choice.sort is 1; there is no such key, the nearest is word\n"
+                       "  flags is 1; there is no such key, the nearest is flag\n"
+                       "  later is 2; DeepSpeed knows it, but it is not supported yet\n"
+                       "  numbers.pair is 3; it must be an array of two numbers, 0 to 10\n"
+                       "  numbers.real is \"x\", a string; it must be a number, 0 to 10"));
+  // What is not supported is another error, where it is all.
+  EXPECT_THAT(ReadText(R"({"later": 1, "choice": {"type": "Triangle"}})", v),
+              StatusIs(kUnimplemented, HasSubstr("2 keys are refused:\n  choice.type is")));
+}
+
+TEST(ReadObjectTest, TakesAutoWhereAFlagFillsItIn) {
+  std::optional<int64_t> number;
+  int64_t steps = 5;
+  const NumberRange range = {1.0, 10.0, "1 to 10"};
+  const auto keys = [&](bool is_given) -> Keys {
+    return {{.name = "number",
+             .value = Whole(&number, range),
+             .automatic = FromFlag("--number", is_given, [&number] { number = 3; })},
+            {"steps", Whole(&steps, range)},
+            {.name = "must", .value = Number(&steps, range), .required = "say so"}};
+  };
+  const Json all = *checkpoint::ParseJson(R"({"number": "auto", "steps": 1, "must": 2})");
+  EXPECT_OK(StatusOf(ReadObject(all, keys(true)).refusals));
+  EXPECT_EQ(number, 3);
+  number = std::nullopt;
+  steps = 5;
+  EXPECT_THAT(StatusOf(ReadObject(all, keys(false)).refusals),
+              StatusIs(kInvalid,
+                       "number is \"auto\", which nothing fills in here: give --number, or write a "
+                       "whole number, 1 to 10"));
+  const Json others = *checkpoint::ParseJson(R"({"steps": "auto", "must": "auto"})");
+  EXPECT_THAT(StatusOf(ReadObject(others, keys(true)).refusals),
+              StatusIs(kInvalid,
+                       "2 keys are refused:\n"
+                       "  must is \"auto\", which nothing fills in here: write a number, 1 to 10\n"
+                       "  steps is \"auto\", which nothing fills in here: leave the key out for 1, "
+                       "or write a whole number, 1 to 10"));
+}
+
+TEST(ReadObjectTest, NamesWhatHasNoEffect) {
+  const Keys keys = {{"speed", Tuning(1e9, "it is always fast")},
+                     {"side", Tuning(true, "there is one side")},
+                     {"any", Tuning(nullptr, "nobody asks")},
+                     {"free", Either(false, "both are right")}};
+  const auto read = [&keys](absl::string_view text) {
+    return ReadObject(*checkpoint::ParseJson(text), keys);
+  };
+  const Reading same = read(R"({"speed": 1000000000, "side": true, "any": null, "free": true})");
+  EXPECT_TRUE(same.refusals.empty());
+  EXPECT_THAT(same.without_effect, ::testing::IsEmpty());
+  const Reading other = read(R"({"speed": "auto", "side": false, "any": [1]})");
+  EXPECT_TRUE(other.refusals.empty());
+  EXPECT_THAT(other.without_effect,
+              ::testing::ElementsAre("any is [1], an array: nobody asks",
+                                     "side is false: there is one side",
+                                     "speed is \"auto\", a string: it is always fast"));
+  EXPECT_THAT(StatusOf(read(R"({"speed": true, "side": 1, "free": "yes"})").refusals),
+              StatusIs(kInvalid,
+                       "3 keys are refused:\n"
+                       "  free is \"yes\", a string; it must be true or false\n"
+                       "  side is 1; it must be true or false\n"
+                       "  speed is true; it must be a number"));
+}
+
+TEST(ReadObjectTest, TakesSectionsThatAreOff) {
+  const Keys keys = {{"off", Off("there is another way")}, {"on", Off("", ByDefault::kOn)}};
+  const auto read = [&keys](absl::string_view text) {
+    return StatusOf(ReadObject(*checkpoint::ParseJson(text), keys).refusals);
+  };
+  for (const char* text :
+       {R"({"off": {}})", R"({"off": null})", R"({"off": false})", R"({"off": {"path": "a"}})",
+        R"({"off": {"enabled": false, "inside": {"enabled": true}}})",
+        R"({"off": {"inside": {"enabled": false}}})", R"({"off": {"deepcompile": false}})",
+        R"({"on": {"enabled": false, "mode": 1}})"}) {
+    EXPECT_OK(read(text)) << text;
+  }
+  constexpr char kText[] = "; DeepSpeed knows it, but it is not supported yet";
+  for (const char* value :
+       {"true", R"({"enabled":true}, an object)", R"({"enabled":"auto"}, an object)",
+        R"({"deepcompile":true,"enabled":false}, an object)",
+        R"({"inside":{"enabled":true}}, an object)"}) {
+    const std::string json(
+        absl::string_view(value).substr(0, absl::string_view(value).find(", an object")));
+    EXPECT_THAT(
+        read("{\"off\": " + json + "}"),
+        StatusIs(kUnimplemented, absl::StrCat("off is ", value, kText, ": there is another way")));
+  }
+  EXPECT_THAT(read(R"({"on": {}})"),
+              StatusIs(kUnimplemented, absl::StrCat("on is {}, an object", kText)));
+  EXPECT_THAT(read(R"({"off": 1})"),
+              StatusIs(kInvalid, "off is 1; it must be an object that says \"enabled\": false"));
+}
+
 TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {
   Values v;
   const auto expect = [&v](absl::string_view text, const std::string& message) {
@@ -114,7 +249,7 @@ TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {
   expect(R"({"whole": 1})", "whole is 1; there is no such key, the nearest is numbers.whole");
   expect(R"({"numbers": {"word": "x"}})",
          "numbers.word is \"x\", a string; there is no such key, the nearest is word");
-  expect(R"({"choice": {"type": "Round", "params": {"side": 1}}})",
+  expect(R"({"choice": {"type": "Round", "params": {"side": 1, "radius": 1}}})",
          "choice.params.side is 1; there is no such key, the nearest is choice.params.side of "
          "type Square");
   expect(R"({"latr": 1})",
@@ -127,8 +262,8 @@ TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {
 
 TEST(ReadObjectTest, CountsAReplacedLetterAsOneEdit) {
   bool flag = false;
-  EXPECT_THAT(ReadObject(*checkpoint::ParseJson(R"({"abcd": 1})"),
-                         {{"ab", Flag(&flag)}, {"axcd", Flag(&flag)}}),
+  const Keys keys = {{"ab", Flag(&flag)}, {"axcd", Flag(&flag)}};
+  EXPECT_THAT(StatusOf(ReadObject(*checkpoint::ParseJson(R"({"abcd": 1})"), keys).refusals),
               StatusIs(kInvalid, "abcd is 1; there is no such key, the nearest is axcd"));
 }
 

@@ -42,14 +42,14 @@ StepMetrics Step(int64_t step, double loss, bool skipped = false) {
 TEST(ReportTest, TheJobIsDescribed) {
   EXPECT_EQ(DescribeJob(CreateJob(kFp16, 2), "2 threads on cpu"),
             "GPT of 1 layer, width 4, 2 heads, context 8: 1308 parameters\n"
-            "2 threads on cpu, ZeRO stage 1, float16 with dynamic loss scale, AdamW; 4 steps of 8 "
+            "2 threads on cpu, ZeRO stage 1, fp16 with dynamic loss scale, AdamW; 4 steps of 8 "
             "texts (2 micro-batches of 2 on each rank)\n"
             "Text: a text\n");
   Job with_dropout = CreateJob(kFp32, 2);
   with_dropout.config.dropout = 0.1;
   EXPECT_EQ(DescribeJob(with_dropout, "2 processes on cpu"),
             "GPT of 1 layer, width 4, 2 heads, context 8: 1308 parameters\n"
-            "2 processes on cpu, ZeRO stage 3, float32, SGD, dropout 0.1; 4 steps of 2 "
+            "2 processes on cpu, ZeRO stage 3, fp32, SGD, dropout 0.1; 4 steps of 2 "
             "texts (1 micro-batch of 1 on each rank)\n"
             "Text: a text\n");
 }

@@ -4,11 +4,18 @@
 . tests/examples/gpt/train_testing.sh
 cd "$files" || exit 1
 
-# refuses TEXT ARGUMENT...
+# refuses TEXT ARGUMENT...: with this error, before anything else is said.
 refuses() {
+  refuses_later "$@"
+  [ -s out ] && fail "$* says \"$(cat out)\" before the error"
+  return 0
+}
+
+# The same where what is wrong is found when the training begins.
+refuses_later() {
   local wanted="train: $1" status
   shift
-  timeout 60 "$train" "${tiny[@]}" --steps=4 "$@" >/dev/null 2>error
+  timeout 60 "$train" "${tiny[@]}" --steps=4 "$@" >out 2>error
   status=$?
   [ $status -eq 1 ] || fail "exit code $status of $*"
   [ "$(cat error)" = "$wanted" ] || fail "$* says \"$(cat error)\" instead of \"$wanted\""
@@ -65,7 +72,36 @@ refuses 'three.json: pipeline.stages (--pipeline) 2, brigade.schedule (--schedul
 for flag in --ranks --pipeline --schedule --resume; do
   grep -q -e "^ *$flag " help || fail "--help lacks $flag"
 done
-refuses '--stage and --precision are in the file that --config names, not beside it' \
+cat >many.json <<'END'
+{"train_batch_size": "auto", "optimizer": {"type": "Lamb"}, "fp16": {"enabled": "auto"},
+ "tensorboard": {"enabled": false}, "wandb": {"enabled": true}, "stage": 2}
+END
+refuses 'many.json: 5 keys are refused:
+  fp16.enabled is "auto", which nothing fills in here: give --precision, or write true or false
+  optimizer.type is "Lamb", a string; DeepSpeed knows it, but it is not supported yet
+  stage is 2; there is no such key, the nearest is zero_optimization.stage
+  train_batch_size is "auto", which nothing fills in here: give --batch, leave the key out for what follows from the others, or write a whole number, 1 or more
+  wandb is {"enabled":true}, an object; DeepSpeed knows it, but it is not supported yet: --metrics writes what a step has, as JSON' \
+  --config=many.json
+echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "bf16": {"enabled": true}, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.25}}}' >sizes.json
+refuses 'sizes.json: --batch: train_batch_size 16, train_micro_batch_size_per_gpu 2, gradient_accumulation_steps 3 on 4 ranks: the batch is not micro-batch times accumulation steps times ranks (0: not given); train_batch_size 24 would do' \
+  --config=sizes.json --batch=16 --lr=0.25
+refuses 'sizes.json: --lr is 0.5, but the schedule has rates of its own, up to 0.25' \
+  --config=sizes.json --lr=0.5
+refuses 'sizes.json: --precision is fp16, but by fp16.enabled and bf16.enabled of the file it is bf16' \
+  --config=sizes.json --lr=0.25 --precision=fp16
+refuses '--batch is 0; it must be 1 to 2^53' --batch=0
+refuses '--batch: train_batch_size 6, train_micro_batch_size_per_gpu 0, gradient_accumulation_steps 0 on 4 ranks: the batch is not micro-batch times accumulation steps times ranks (0: not given); train_batch_size 4 would do' \
+  --batch=6
+refuses '--lr is -1; it must be a number, 0 or more, and finite as a float' --lr=-1
+refuses '--lr is nan; it must be a number, 0 or more, and finite as a float' --lr=nan
+refuses '2 context ranks cannot share the 1 heads of a tensor shard' --context_parallel=2 --heads=1
+refuses '20 positions cannot be cut into two chunks for each of 4 context ranks' \
+  --context_parallel=4 --context_exchange=ring --context=20
+refuses 'files are to be in /no/folder, which is no folder (--offload_dir, offload_optimizer.nvme_path, brigade.file_directory)' \
+  --offload=optimizer --offload_to=file --offload_dir=/no/folder
+
+refuses '--stage is in the file that --config names, not beside it' \
   --config=no_json.json --stage=1
 
 refuses '/dev/full is a device, not a file' --metrics=/dev/full

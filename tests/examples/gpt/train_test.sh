@@ -16,7 +16,7 @@ the_readmes_command_ends_with_a_report() {
   local report=$files/report number='[0-9.]+'
   "$train" --steps=5 >"$report" || fail "exit code $?"
   expect_line "$report" 'GPT of 4 layers, width 128, 4 heads, context 128: 842496 parameters'
-  expect_line "$report" '4 threads on cpu, ZeRO stage 2, float16 with dynamic loss scale, AdamW; 5 steps of 16 texts \(1 micro-batch of 4 on each rank\)'
+  expect_line "$report" '4 threads on cpu, ZeRO stage 2, fp16 with dynamic loss scale, AdamW; 5 steps of 16 texts \(1 micro-batch of 4 on each rank\)'
   expect_line "$report" 'Text: [0-9]+ licences \([0-9]+ bytes\); held out: Apache-2.0, MPL-2.0 \([0-9]+ bytes\)'
   expect_line "$report" "step 5/5 loss $number $number tokens/s scale $number norm [0-9.inf]+ lr [0-9.e+-]+ 0s left( skipped: overflow)?"
   expect_line "$report" "Report: 5 of 5 steps in $number s \([0-9]+ skipped for overflow\), $number tokens/s, $number Gflop/s"
@@ -35,7 +35,7 @@ the_readmes_command_ends_with_a_report() {
 stage_3_sends_half_as_much_again() {
   local report=$files/report
   "$train" "${small[@]}" --steps=4 --stage=3 --precision=bf16 >"$report" || fail "exit code $?"
-  expect_line "$report" '4 threads on cpu, ZeRO stage 3, bfloat16, AdamW; 4 steps .*'
+  expect_line "$report" '4 threads on cpu, ZeRO stage 3, bf16, AdamW; 4 steps .*'
   rows_agree "$report" 'Memory at its peak' model
   rows_agree "$report" 'Sent in each step' formula
   expect_line "$report" '3 \(N-1\)/N Y is 2.250000 Y; tied weights and several micro-batches add to it\.'
@@ -88,9 +88,26 @@ the_config_with_sgd_trains() {
   local report=$files/report metrics=$files/sgd.jsonl
   "$train" "${small[@]}" --ranks=4 --config=examples/gpt/configs/sgd_fp16_zero2.json --steps=40 \
     --metrics="$metrics" >"$report" || fail "exit code $?"
-  expect_line "$report" '4 threads on cpu, ZeRO stage 2, float16 with dynamic loss scale, SGD; 40 steps of 4 texts \(1 micro-batch of 1 on each rank\)'
+  expect_line "$report" '4 threads on cpu, ZeRO stage 2, fp16 with dynamic loss scale, SGD; 40 steps of 4 texts \(1 micro-batch of 1 on each rank\)'
   expect_json "$metrics" '[.[] | .held_out_loss // empty] | .[-1] < .[0]'
   rows_agree "$report" 'Memory at its peak' model
+}
+
+a_config_of_another_program_trains_with_flags() {
+  local report=$files/report config=$files/other.json
+  cat >"$config" <<'END'
+{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "steps_per_print": 3,
+ "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}, "wandb": {"enabled": false},
+ "zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1, "reduce_bucket_size": "auto"}}
+END
+  "$train" "${tiny[@]}" --config="$config" --batch=8 --lr=0.001 --precision=bf16 --steps=7 \
+    >"$report" || fail "exit code $?"
+  expect_line "$report" '4 threads on cpu, ZeRO stage 3, bfloat16, AdamW; 7 steps of 8 texts \(1 micro-batch of 2 on each rank\)'
+  expect_line "$report" 'Without effect: zero_optimization.stage3_max_live_parameters is 1: brigade.live_units says how many units are gathered at a time'
+  [ "$(grep -c '^Without effect' "$report")" = 1 ] || fail "$(cat "$report")"
+  [ "$(grep -o '^step [0-9]*/7' "$report" | tr '\n' ' ')" = 'step 3/7 step 6/7 step 7/7 ' ] ||
+    fail "other steps than 3, 6 and 7: $(cat "$report")"
+  expect_line "$report" 'step 7/7 .* lr 1.0e-03 .*'
 }
 
 paths_are_of_the_users_folder() {
@@ -111,5 +128,6 @@ a_stash_copies_what_the_plan_says
 metrics_and_trace_are_json
 the_same_seed_gives_the_same_losses
 the_config_with_sgd_trains
+a_config_of_another_program_trains_with_flags
 paths_are_of_the_users_folder
 a_terminal_gets_one_line_that_is_written_over

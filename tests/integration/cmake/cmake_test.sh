@@ -168,7 +168,7 @@ has() {
 
 flags_are_those_of_bazel() {
   configure "$work/release" "$@"
-  has kernels/adam/adam.cc -std=gnu++20 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math \
+  has kernels/adam/adam.cc -std=c++20 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math \
     -fPIC
   if grep -o '"command".* -W[a-z][^ ]*' "$work/release/compile_commands.json"; then
     fail "warnings are forced on users"
@@ -181,7 +181,7 @@ nvcc_compiles_a_kernel() {
   must cmake --build "$work/release" --target brigade_kernels_adam_cuda
 }
 
-mv "$checkout/tests/integration/outside_workspace/main.cc" "$here/consumer/kernels.cc"
+mv "$checkout/examples/one_kernel.cc" "$here/consumer/kernels.cc"
 build_and_install
 installed_files_are_complete
 users_find_components

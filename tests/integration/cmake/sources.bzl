@@ -26,11 +26,8 @@ def _library_sources_impl(ctx):
     files = depset(transitive = [dep[_Sources].files for dep in ctx.attr.deps])
 
     # Of other repositories there are none but the toolkit's headers.
-    return [DefaultInfo(files = depset([
-        file
-        for file in files.to_list()
-        if not file.owner.workspace_name
-    ]))]
+    own = depset([file for file in files.to_list() if not file.owner.workspace_name])
+    return [DefaultInfo(files = own, runfiles = ctx.runfiles(transitive_files = own))]
 
 library_sources = rule(
     implementation = _library_sources_impl,

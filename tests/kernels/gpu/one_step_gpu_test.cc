@@ -112,7 +112,8 @@ TEST(OneStepGpuTest, LaunchersRefuseParametersThatNameNoStep) {
 }
 
 // A kernel that traps leaves its process without a device: each of these has one of its own, which
-// exits with 0 if the launch was accepted and its end is an error.
+// exits with 0 if the launch was accepted and its end is an error. It exits at once: the emulator
+// reports the trap, and would make it the failure of the process.
 template <typename Launch>
 [[noreturn]] void ExitWithTheEnd(const StepState& state, const GroupStep& group_step,
                                  const Launch& launch) {
@@ -123,17 +124,17 @@ template <typename Launch>
   };
   const Values values = {state, group_step};
   Values* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(values)) != cudaSuccess) std::exit(1);
+  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(values)) != cudaSuccess) std::_Exit(1);
   if (cudaMemcpy(device, &values, sizeof(values), cudaMemcpyHostToDevice) != cudaSuccess) {
-    std::exit(2);
+    std::_Exit(2);
   }
   cudaError_t launched = cudaErrorUnknown;
   const cudaError_t end = RunOnDevice(arrays, [&](float* a) {
     launched = launch(a, &device->state, &device->group_step);
     return launched;
   });
-  if (launched != cudaSuccess) std::exit(3);
-  std::exit(end == cudaErrorLaunchFailure ? 0 : 4);
+  if (launched != cudaSuccess) std::_Exit(3);
+  std::_Exit(end == cudaErrorLaunchFailure ? 0 : 4);
 }
 
 class UnfilledStepGpuTest : public ::testing::Test {

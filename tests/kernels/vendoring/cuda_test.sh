@@ -4,7 +4,8 @@
 # Vendors each kernel's launcher, compiles it with nothing but its folder and CUDA, and runs it on an
 # emulated device, under other names and in C++17; one of them also under the project's names, in the
 # same program. The results have the bits of the build on the CPU. With "all" all of them under both
-# names and in both standards, for a real architecture too. --use_fast_math does not compile.
+# names and in both standards, for a real architecture too, and built by CMake. --use_fast_math does
+# not compile. The commands of kernels/README.md do what it says.
 graph=$1 expected=$2 nvcc=$3 runtime=$(cd "$(dirname "$4")" && pwd) all=${5-} part=cuda
 . tests/kernels/vendoring/vendoring.sh
 top=$("$nvcc" --dryrun -E -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')
@@ -51,6 +52,22 @@ for operation in $OPERATIONS; do
   echo "$operation: same bits on an emulated device"
 done
 
-"$nvcc" --use_fast_math -I"$work/plain/adam" -c "$work/plain/adam/brigade/kernels/adam/adam_cuda.cu" \
-  -o "$work/fast.o" 2>"$work/log" && fail "nvcc takes --use_fast_math"
-grep -q 'error.*IEEE arithmetic' "$work/log" || fail "no reason against --use_fast_math: $(cat "$work/log")"
+to=$work/fw/third_party/bk
+sed -n '/^```sh$/,/^```$/p' kernels/README.md | grep '^tools/vendor' |
+  sed "s|^tools/vendor|& --graph '$graph'|" >"$work/commands.sh"
+op=adam to=$to bash -e -u "$work/commands.sh" >"$work/log" 2>&1 ||
+  fail "the commands of kernels/README.md: $(cat "$work/log")"
+[ "$(wc -l <"$work/commands.sh")" -eq 2 ] && grep -q 'nothing differs today' "$work/log" &&
+  [ -f "$to/kernels/adam/adam_cuda.cu" ] && [ -f "$to/kernels/adam/adam_cpu.cc" ] ||
+  fail "the commands of kernels/README.md: $(cat "$work/log")"
+if [ "$all" ]; then
+  { PATH=$(dirname "$nvcc"):$PATH cmake -S "$to" -B "$work/build" && cmake --build "$work/build" -v; } \
+    >"$work/log" 2>&1 || fail "CMake with CUDA: $(cat "$work/log")"
+  grep -q -e '--fmad=false.*adam_cuda.cu' "$work/log" || fail "without flags: $(cat "$work/log")"
+fi
+
+folder=$work/plain/step_control
+"$nvcc" --use_fast_math -I"$folder" -c "$folder/brigade/kernels/step_control/step_control_cuda.cu" \
+  -o "$work/fast.o" >"$work/log" 2>&1 && fail "nvcc takes --use_fast_math"
+grep -q compile_without_use_fast_math "$work/log" ||
+  fail "no reason against --use_fast_math: $(cat "$work/log")"

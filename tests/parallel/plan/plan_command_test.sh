@@ -10,7 +10,7 @@ wrong() {
 }
 out=$TEST_TMPDIR/out
 
-"$plan" --params=175e9 --ranks=1024 --svg="$TEST_TMPDIR/frontier.svg" >"$out" || wrong "1024 ranks fail"
+"$plan" --params=175B --ranks=1024 --svg="$TEST_TMPDIR/frontier.svg" >"$out" || wrong "1024 ranks fail"
 for text in '96 layers of width 12288' '^286 grids, of which are left out$' ' do not fit in memory$' \
   ' are left$' '^  1 +[0-9]+ ' '^ 10 +[0-9]+ ' ' weights gradients +state buffers activations$'; do
   grep -Eq "$text" "$out" || wrong "no line '$text' in: $(cat "$out")"
@@ -50,7 +50,7 @@ refuses 'INVALID_ARGUMENT: "star" is neither ring nor ulysses' --context_method=
 refuses 'INVALID_ARGUMENT: the ZeRO stage is 4; it must be 0 to 3' --stage=4
 refuses "INVALID_ARGUMENT: the model's width 12288 is no multiple of its 7 heads" --heads=7
 refuses "INVALID_ARGUMENT: the device's memory in bytes is -1e+09; it must be more than 0" --memory_gb=-1
-refuses 'INVALID_ARGUMENT: --top is 0' --top=0
+refuses 'INVALID_ARGUMENT: --top is 0; it must be at least 1' --top=0
 refuses 'NOT_FOUND: cannot open /nowhere.json: No such file or directory' --topology=/nowhere.json
 refuses 'NOT_FOUND: nothing fits on 8 ranks: of 20 grids' --ranks=8
 

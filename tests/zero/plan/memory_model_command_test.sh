@@ -2,10 +2,10 @@
 # memory_model_command_test.sh BINARY: the ZeRO paper's figures, bytes by purpose, and errors that
 # name the flag.
 set -eu -o pipefail
-"$1" --params=7.5e9 --ranks=64 | tee "$TEST_TMPDIR/out"
+"$1" --params=7.5B --ranks=64 | tee "$TEST_TMPDIR/out"
 grep -Eq '^ +64 +120.00 +31.41 +16.64 +1.88$' "$TEST_TMPDIR/out"
 # Stage 1 with 4 GB of fp32 weights on 4 ranks: 4 + 4 bytes whole, a quarter of 4 for the momentum.
-"$1" --params=1e9 --ranks=4 --dtype=float32 --optimizer=sgd | tee "$TEST_TMPDIR/out"
+"$1" --params=1e9 --ranks=4 --dtype=fp32 --optimizer=sgd | tee "$TEST_TMPDIR/out"
 grep -Eq '^ +4 +1 +4.000 +4.000 +1.000 ' "$TEST_TMPDIR/out"
 # 12 GB of state and 2 of weights in two slots; 12 and, in two passes, 4 read, 12 and 2 written.
 "$1" --params=1e9 --ranks=1 --offload=all --offload_to=file | tee "$TEST_TMPDIR/out"
@@ -13,7 +13,8 @@ grep -Eq '^ +1 +3 +[0-9.]+ +[0-9.]+ +28.00[0-9] +2.000 +4.000 +16.000 +14.000$' 
 # In stages 1 to 3.
 "$1" --params=1e9 --ranks=4 --offload=optimizer | tee "$TEST_TMPDIR/out"
 [ "$(grep -cE '^ +4 +[1-3] .* 0.000 +0.500 +0.500 +0.000 +0.000$' "$TEST_TMPDIR/out")" = 3 ]
-for flag in --offload=some --offload_to=tape --params=0 --ranks=0 --ranks=x --units=0 --dtype=int8 --optimizer=lion --micro_batches=0 --live_units=0; do
+diff <("$1" --params=1.3B --dtype=bf16) <("$1" --params=1.3e9 --dtype=bfloat16)
+for flag in --offload=some --offload_to=tape --params=0 --params=7GB --ranks=0 --ranks=x --units=0 --dtype=int8 --optimizer=lion --micro_batches=0 --live_units=0; do
   if "$1" "$flag" 2>"$TEST_TMPDIR/error" >/dev/null; then
     echo "$flag is accepted"
     exit 1
@@ -21,3 +22,16 @@ for flag in --offload=some --offload_to=tape --params=0 --ranks=0 --ranks=x --un
   name=${flag#--}
   grep -q "${name%=*}" "$TEST_TMPDIR/error"
 done
+# Choices are listed, and a word that is no flag is named.
+expect() {
+  local expected=$1
+  shift
+  "$program" "$@" 2>"$TEST_TMPDIR/error" >/dev/null && exit 1
+  grep -Fq -- "$expected" "$TEST_TMPDIR/error"
+}
+program=$1
+expect 'it must be fp32, fp16 or bf16, not "int8"' --dtype=int8
+expect 'it must be adam or sgd' --optimizer=lion
+expect 'it must be none, optimizer or all' --offload=some
+expect 'it must be host or file' --offload_to=tape
+expect '"stray" is no flag; see --help' stray

@@ -30,7 +30,8 @@ absl::Status Sum(const std::string& folder, float& value) {
   const absl::StatusOr<std::unique_ptr<Communicator>> world =
       brigade::collectives::Init({}, options, **context);
   if (!world.ok()) return world.status();
-  absl::Status status = (*world)->AllReduce({&value, 1}, absl::Span<float>(&value, 1), {}, **stream);
+  absl::Status status =
+      (*world)->AllReduce({&value, 1}, absl::Span<float>(&value, 1), {}, **stream);
   status.Update((*stream)->Synchronize());
   return status;
 }

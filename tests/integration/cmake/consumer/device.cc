@@ -15,12 +15,11 @@ int main() {
   const absl::StatusOr<std::unique_ptr<Stream>> stream = (*context)->CreateStream("compute");
   if (!stream.ok()) return 1;
   int value = 0;
-  absl::Status status =
-      (*stream)->Enqueue({"set", {brigade::device::Writes(&value, sizeof(value))}},
-                         [&](brigade::device::ThreadPool&) {
-                           value = 7;
-                           return absl::OkStatus();
-                         });
+  absl::Status status = (*stream)->Enqueue(
+      {"set", {brigade::device::Writes(&value, sizeof(value))}}, [&](brigade::device::ThreadPool&) {
+        value = 7;
+        return absl::OkStatus();
+      });
   status.Update((*stream)->Synchronize());
   std::printf("%d, %s\n", value, status.ToString().c_str());
   return status.ok() && value == 7 ? 0 : 1;

@@ -2,6 +2,8 @@
 #include "brigade/tests/kernels/vendoring/programs/program.h"
 #ifdef ON_CUDA
 #include "brigade/kernels/step_control/step_control_cuda.h"
+#else
+#include "brigade/kernels/step_control/step_control_cpu.h"
 #endif
 
 namespace brigade::vendored {
@@ -39,8 +41,7 @@ void RunStepControl() {
 #ifdef ON_CUDA
   Check(kernels::LaunchStepControl(parameters, nullptr));
 #else
-  kernels::DecideStep(parameters);
-  kernels::DecideGroup(parameters, 0);
+  kernels::StepControlCpu(parameters);
 #endif
   state.Print("step_control state");
   group_steps.Print("step_control group_steps");

@@ -1,0 +1,20 @@
+#!/bin/bash
+# help_test.sh PROGRAM...: --help prints how a program is called on the standard output and does
+# nothing else: the programs end with 0, complain about nothing, and make no file.
+set -u
+root=$PWD
+empty=$TEST_TMPDIR/empty
+mkdir "$empty" && cd "$empty" || exit 1
+status=0
+for program in "$@"; do
+  HOME=$empty "$root/$program" --help >../out 2>../err </dev/null
+  code=$?
+  name=$(basename "$program" .sh)
+  if [ $code -ne 0 ] || [ -s ../err ] || ! grep -Eq "usage|$name|--benchmark_" ../out || [ -n "$(ls -A)" ]; then
+    printf '%s --help ended with %d, made the files "%s", and printed:\n' "$program" $code "$(ls -A)"
+    cat ../out ../err
+    status=1
+    rm -rf -- "$empty"/* || exit 1
+  fi
+done
+exit $status

@@ -1,0 +1,46 @@
+#ifndef BRIGADE_DEVICE_COMMAND_LINE_H_
+#define BRIGADE_DEVICE_COMMAND_LINE_H_
+
+// What the programs of all packages do alike with their command lines. Flags are Abseil's.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace brigade::device {
+
+// The main() of a program that takes flags and nothing else: parses them, runs it, and prints an
+// error on stderr. Returns 0, or 1 after an error.
+//   --help (-h, -help) prints `about`, a sentence, and all flags, and ends the process with 0.
+//   A word that is no flag is InvalidArgument, naming it.
+int RunProgram(int argc, char** argv, absl::string_view about,
+               absl::FunctionRef<absl::Status()> run);
+
+// The parts of RunProgram, for those that print otherwise.
+bool AsksForHelp(int argc, char** argv);
+// `about` and the flags of the program, without those of Abseil itself, by name.
+std::string HelpText(absl::string_view program, absl::string_view about);
+// Parses; ends the process with 0 after AsksForHelp, with 1 for a flag that is unknown or wrong.
+absl::Status ParseFlags(int argc, char** argv, absl::string_view about);
+
+// A path of the user's, from where the user stands, although `bazel run` moves the process.
+std::string FromUsersFolder(const std::string& path);
+
+// A file of the repository that the program's target names as `data`, from wherever the program was
+// started: the path itself if it leads there from the working directory, as under `bazel run`, else
+// what lies in the runfiles beside the program; if it is not there either, the path itself.
+std::string DataFile(const std::string& path);
+
+// A flag that counts things by powers of 1000: 7000000000, 7e9, 7B, 1.3B, 350M, 16K, 1T.
+struct Count {
+  int64_t value = 0;
+};
+bool AbslParseFlag(absl::string_view text, Count* count, std::string* error);
+std::string AbslUnparseFlag(Count count);
+
+}  // namespace brigade::device
+
+#endif  // BRIGADE_DEVICE_COMMAND_LINE_H_

@@ -1,0 +1,187 @@
+#include <utility>
+#include <variant>
+
+#include "brigade/examples/gpt/config_sections.h"
+#include "brigade/optim/parameter_group.h"
+
+namespace brigade::gpt {
+namespace {
+
+constexpr char kMustBeGiven[] = "it has no default";
+
+Key LearningRate(Settings& s) {
+  return {.name = "lr",
+          .value = Number(&s.group.lr, kNotNegative),
+          .meaning = "the learning rate; `--lr` goes before it",
+          .automatic = FromFlag("--lr", s.flags.lr.has_value())};
+}
+
+Keys AdamKeys(Settings& s, Value adam_w_mode, const char* decay) {
+  optim::ParameterGroup& group = s.group;
+  constexpr char kOneAdam[] = "there is one Adam here, whose formula is the same";
+  return {
+      LearningRate(s),
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne), "of the moments' means"},
+      {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
+      {"weight_decay", Number(&group.weight_decay, kNotNegative), decay},
+      {"adam_w_mode", std::move(adam_w_mode), "true: AdamW"},
+      {"bias_correction", Only(true, "the moments are always corrected")},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"torch_adam", Tuning(false, kOneAdam)},
+      {"fused", Tuning(true, kOneAdam)},
+      {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
+  };
+}
+
+// Of a schedule: its own, and what all have.
+Keys ScheduleKeys(Keys keys) {
+  keys.push_back({"last_batch_iteration", Only(-1, "schedules begin at the beginning")});
+  return keys;
+}
+
+template <typename Schedule>
+Key WarmupType(Schedule& schedule) {
+  return {"warmup_type",
+          OneOf<optim::WarmupType>(&schedule.warmup_type, {{"log", optim::WarmupType::kLog},
+                                                           {"linear", optim::WarmupType::kLinear}}),
+          "how the rate rises"};
+}
+
+template <typename Schedule>
+Key WarmupSteps(Schedule& schedule) {
+  return {"warmup_num_steps", Whole(&schedule.warmup_num_steps, kSteps),
+          "steps in which the rate rises"};
+}
+
+// The rates between which one rises.
+template <typename Schedule>
+Keys WithWarmupRates(Settings& s, Schedule& schedule, Keys keys) {
+  keys.push_back({"warmup_min_lr", Number(&schedule.warmup_min_lr, kNotNegative),
+                  "the rate of the first step"});
+  keys.push_back({.name = "warmup_max_lr",
+                  .value = Number(&schedule.warmup_max_lr, kNotNegative),
+                  .meaning = "the rate to which it rises; of WarmupLR by default the optimizer's",
+                  .automatic = FromFlag("--lr", s.flags.lr.has_value(), [&s, &schedule] {
+                    schedule.warmup_max_lr = *s.flags.lr;
+                  })});
+  keys.push_back(WarmupSteps(schedule));
+  keys.push_back(WarmupType(schedule));
+  return ScheduleKeys(std::move(keys));
+}
+
+template <typename Schedule>
+Key TotalSteps(Settings& s, Schedule& schedule) {
+  return {.name = "total_num_steps",
+          .value = Whole(&schedule.total_num_steps, kSteps),
+          .meaning = "the step at which the rate has fallen; \"auto\": `--steps`",
+          .required = kMustBeGiven,
+          .automatic = FromFlag("--steps", s.flags.steps > 0,
+                                [&s, &schedule] { schedule.total_num_steps = s.flags.steps; })};
+}
+
+Keys OneCycleKeys(optim::OneCycle& cycle) {
+  constexpr char kMomentum[] = "momentum is a constant here";
+  return ScheduleKeys({
+      {.name = "cycle_min_lr",
+       .value = Number(&cycle.cycle_min_lr, kNotNegative),
+       .meaning = "the rate at both ends of the cycle",
+       .required = kMustBeGiven},
+      {.name = "cycle_max_lr",
+       .value = Number(&cycle.cycle_max_lr, kNotNegative),
+       .meaning = "the rate in its middle",
+       .required = kMustBeGiven},
+      {"decay_lr_rate", Number(&cycle.decay_lr_rate, kNotNegative),
+       "how fast the rate falls after the cycle"},
+      {"cycle_first_step_size", Whole(&cycle.cycle_first_step_size, kSteps),
+       "steps in which it rises"},
+      {"cycle_second_step_size",
+       Otherwise(Whole(&cycle.cycle_second_step_size, kSteps), "as the first"),
+       "steps in which it falls"},
+      {"decay_step_size", Whole(&cycle.decay_step_size, {0.0, kMaxSteps, "0 to 2^24"}),
+       "steps between two falls after the cycle"},
+      {"total_num_steps", Otherwise(Whole(&cycle.total_num_steps, kSteps), "none"),
+       "Brigade's: where a decay, which never ends, is cut"},
+      {.name = "cycle_momentum",
+       .value = Only(false, kMomentum),
+       .required = "DeepSpeed's default is true, but momentum is a constant here: write false"},
+      {"cycle_first_stair_count", Only(0, "the rate rises in each step")},
+      {"cycle_second_stair_count", Only(nullptr, "the rate falls in each step")},
+      {"cycle_min_mom", Tuning(0.8, kMomentum)},
+      {"cycle_max_mom", Tuning(0.9, kMomentum)},
+      {"decay_mom_rate", Tuning(0.0, kMomentum)},
+  });
+}
+
+}  // namespace
+
+// Types and defaults as in DeepSpeed's documentation of "optimizer" (deepspeed.ai, "DeepSpeed
+// Configuration JSON") and deepspeed/ops/adam/fused_adam.py; SGD is PyTorch's.
+Key OptimizerKey(Settings& s) {
+  using Kind = optim::OptimizerKind;
+  optim::ParameterGroup& group = s.group;
+  Keys types = {
+      {"Adam", Set(&s.optimizer, Kind::kAdam), "AdamW, unless `adam_w_mode` is false",
+       AdamKeys(s, Flag(&s.adam_w_mode),
+                "of the weights; without `adam_w_mode` it is added to gradients")},
+      {"AdamW", Set(&s.optimizer, Kind::kAdamW), "Adam with decay of the weights",
+       AdamKeys(s, Only(true, "that is what AdamW means; with type Adam it may be false"),
+                "of the weights")},
+      {"SGD",
+       Set(&s.optimizer, Kind::kSgd),
+       "gradient descent, with momentum where that is given",
+       {
+           LearningRate(s),
+           {"momentum", Number(&group.momentum, kBelowOne), "how much of the last step stays"},
+           {"dampening", Number(&group.dampening, kUnit), "of gradients in the momentum"},
+           {"weight_decay", Number(&group.weight_decay, kNotNegative), "added to gradients"},
+           {"nesterov", Flag(&group.nesterov), "true: the momentum of the next step"},
+           {"maximize", Only(false, "losses are minimised")},
+       }},
+  };
+  for (const char* name : {"Adagrad", "Lamb", "Lion", "MuAdam", "MuAdamW", "Muon", "MuSGD",
+                           "OneBitAdam", "OneBitLamb", "ZeroOneAdam"}) {
+    types.push_back({name, NotSupported()});
+  }
+  static constexpr char kNeeded[] =
+      R"(one is needed, like {"type": "AdamW", "params": {"lr": 0.001}}; )"
+      "or --lr, for AdamW with that rate";
+  return {.name = "optimizer",
+          .meaning = "What updates the weights. Without it `--lr` stands for AdamW with that rate.",
+          .keys = {{"legacy_fusion", Only(false, "parameters lie in one array, always")}},
+          .types = std::move(types),
+          .required = s.flags.lr.has_value() ? nullptr : kNeeded};
+}
+
+// Parameters and defaults as in deepspeed/runtime/lr_schedules.py.
+Key SchedulerKey(Settings& s) {
+  auto& warmup = std::get<optim::WarmupLR>(s.schedules[1]);
+  auto& decay = std::get<optim::WarmupDecayLR>(s.schedules[2]);
+  auto& cosine = std::get<optim::WarmupCosineLR>(s.schedules[3]);
+  auto& cycle = std::get<optim::OneCycle>(s.schedules[4]);
+  Keys types = {
+      {"WarmupLR", Set(&s.schedule, 1), "the rate rises, and stays",
+       WithWarmupRates(s, warmup, {})},
+      {"WarmupDecayLR", Set(&s.schedule, 2), "the rate rises, and falls to 0 in a line",
+       WithWarmupRates(s, decay, {TotalSteps(s, decay)})},
+      {"WarmupCosineLR", Set(&s.schedule, 3),
+       "the rate rises, and falls as a cosine; rates are shares of the optimizer's",
+       ScheduleKeys({
+           TotalSteps(s, cosine),
+           {"warmup_min_ratio", Number(&cosine.warmup_min_ratio, kNotNegative),
+            "the share of the first step"},
+           WarmupSteps(cosine),
+           {"cos_min_ratio", Number(&cosine.cos_min_ratio, kNotNegative),
+            "the share of the last step"},
+           WarmupType(cosine),
+       })},
+      {"OneCycle", Set(&s.schedule, 4), "the rate rises, falls, and decays", OneCycleKeys(cycle)},
+      {"LRRangeTest", NotSupported()},
+  };
+  return {.name = "scheduler",
+          .meaning =
+              "How the learning rate changes from step to step. Without it the rate is a "
+              "constant.",
+          .types = std::move(types)};
+}
+
+}  // namespace brigade::gpt
