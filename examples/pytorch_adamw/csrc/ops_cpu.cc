@@ -91,6 +91,11 @@ at::Tensor GradCheck(at::TensorList grads) {
   return result;
 }
 
+void Register(torch::Library& m) {
+  m.impl("adamw_", &AdamW);
+  m.impl("grad_check", &GradCheck);
+}
+
 }  // namespace
 }  // namespace brigade_adamw
 
@@ -103,7 +108,7 @@ TORCH_LIBRARY(brigade_adamw, m) {
       "Tensor? check=None, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()");
 }
 
-TORCH_LIBRARY_IMPL(brigade_adamw, CPU, m) {
-  m.impl("adamw_", &brigade_adamw::AdamW);
-  m.impl("grad_check", &brigade_adamw::GradCheck);
-}
+// A list with a sparse tensor comes here too, to be refused in words.
+TORCH_LIBRARY_IMPL(brigade_adamw, CPU, m) { brigade_adamw::Register(m); }
+TORCH_LIBRARY_IMPL(brigade_adamw, SparseCPU, m) { brigade_adamw::Register(m); }
+TORCH_LIBRARY_IMPL(brigade_adamw, SparseCsrCPU, m) { brigade_adamw::Register(m); }

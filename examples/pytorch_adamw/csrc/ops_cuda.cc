@@ -96,10 +96,15 @@ at::Tensor GradCheck(at::TensorList grads) {
   return result;
 }
 
+void Register(torch::Library& m) {
+  m.impl("adamw_", &AdamW);
+  m.impl("grad_check", &GradCheck);
+}
+
 }  // namespace
 }  // namespace brigade_adamw
 
-TORCH_LIBRARY_IMPL(brigade_adamw, CUDA, m) {
-  m.impl("adamw_", &brigade_adamw::AdamW);
-  m.impl("grad_check", &brigade_adamw::GradCheck);
-}
+// A list with a sparse tensor comes here too, to be refused in words.
+TORCH_LIBRARY_IMPL(brigade_adamw, CUDA, m) { brigade_adamw::Register(m); }
+TORCH_LIBRARY_IMPL(brigade_adamw, SparseCUDA, m) { brigade_adamw::Register(m); }
+TORCH_LIBRARY_IMPL(brigade_adamw, SparseCsrCUDA, m) { brigade_adamw::Register(m); }
