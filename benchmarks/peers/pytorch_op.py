@@ -35,11 +35,17 @@ import brigade_adamw
 RULE = {"lr": peer.LR, "betas": peer.BETAS, "eps": peer.EPS, "weight_decay": peer.WEIGHT_DECAY}
 
 
-def ours_plain(sizes):
+def plain_steps(sizes):
+    """Both steps, of the same memory: where its pages lie can be a third of the time."""
     parameters = [torch.nn.Parameter(values) for values in peer.noise(sizes, "cpu")]
     for parameter, grad in zip(parameters, peer.noise(sizes, "cpu")):
         parameter.grad = grad
-    return brigade_adamw.BrigadeAdamW(parameters, **RULE).step
+    theirs = peer.adamw(parameters, fused=True)
+    ours = brigade_adamw.BrigadeAdamW(parameters, **RULE)
+    theirs.step()
+    for parameter in parameters:
+        ours.state[parameter] = theirs.state[parameter]
+    return theirs.step, ours.step
 
 
 def ours_mixed(sizes, narrow=torch.bfloat16, scaler_class=brigade_adamw.GradScaler):
@@ -57,34 +63,29 @@ def ours_mixed(sizes, narrow=torch.bfloat16, scaler_class=brigade_adamw.GradScal
     return step
 
 
-def their_norm(sizes):
-    grads = peer.noise(sizes, "cpu", torch.bfloat16)
-    return lambda: torch.nn.utils.get_total_norm(grads)
+def mixed_steps(sizes, narrow=torch.bfloat16, scaler_class=brigade_adamw.GradScaler):
+    return peer.mixed_precision_step(sizes, "cpu", narrow), ours_mixed(sizes, narrow, scaler_class)
 
 
-def our_norm(sizes):
+def reusing_steps(sizes):
+    return peer.reusing_mixed_precision_step(sizes, "cpu"), ours_mixed(sizes)
+
+
+def norms(sizes):
     grads = peer.noise(sizes, "cpu", torch.bfloat16)
-    return lambda: brigade_adamw.grad_check(grads)
+    return lambda: torch.nn.utils.get_total_norm(grads), lambda: brigade_adamw.grad_check(grads)
 
 
 PLAIN = peer.UPDATE_BYTES + peer.FP32
 MIXED = peer.UPDATE_BYTES + 3 * peer.BF16
-# name: (PyTorch's step, ours, bytes an element needs at least)
+# name: (PyTorch's step and ours, bytes an element needs at least)
 WORKLOADS = {
-    "adamw": (lambda sizes: peer.adamw_step(sizes, "cpu"), ours_plain, PLAIN),
-    "bf16": (lambda sizes: peer.mixed_precision_step(sizes, "cpu"), ours_mixed, MIXED),
-    "fp16": (
-        lambda sizes: peer.mixed_precision_step(sizes, "cpu", torch.float16),
-        lambda sizes: ours_mixed(sizes, torch.float16),
-        MIXED,
-    ),
-    "reuse": (lambda sizes: peer.reusing_mixed_precision_step(sizes, "cpu"), ours_mixed, MIXED),
-    "scaler": (
-        lambda sizes: peer.mixed_precision_step(sizes, "cpu"),
-        lambda sizes: ours_mixed(sizes, scaler_class=torch.amp.GradScaler),
-        MIXED,
-    ),
-    "norm": (their_norm, our_norm, peer.BF16),
+    "adamw": (plain_steps, PLAIN),
+    "bf16": (mixed_steps, MIXED),
+    "fp16": (lambda sizes: mixed_steps(sizes, torch.float16), MIXED),
+    "reuse": (reusing_steps, MIXED),
+    "scaler": (lambda sizes: mixed_steps(sizes, scaler_class=torch.amp.GradScaler), MIXED),
+    "norm": (norms, peer.BF16),
 }
 
 
@@ -96,10 +97,10 @@ def seconds(step):
 
 def measure(name, sizes, arguments):
     """Prints a row of the table."""
-    make_theirs, make_ours, bytes_per_element = WORKLOADS[name]
+    make_steps, bytes_per_element = WORKLOADS[name]
     elements = sum(sizes)
     source, target = torch.ones(elements), torch.ones(elements)
-    steps = [make_theirs(sizes), make_ours(sizes), lambda: target.copy_(source)]
+    steps = [*make_steps(sizes), lambda: target.copy_(source)]
     for step in steps:
         step()
     rows, others = [], []
@@ -117,7 +118,8 @@ def measure(name, sizes, arguments):
     low, ratio, high = statistics.quantiles([row[0] / row[1] for row in rows], n=4, method="inclusive")
     rate = 1e-9 * bytes_per_element * elements
     ceiling = 1e-9 * 2 * peer.FP32 * elements / copy
-    print(f"{name:8} {elements:11} {len(sizes):7} {torch.get_num_threads():7} | {theirs * 1e3:10.2f} {rate / theirs:6.1f} | "
+    print(f"{name:8} {elements:11} {len(sizes):7} {torch.get_num_threads():7} | "
+          f"{theirs * 1e3:10.2f} {rate / theirs:6.1f} | "
           f"{ours * 1e3:10.2f} {rate / ours:6.1f} | {ceiling:7.1f} | {ratio:6.2f} ({low:.2f} to {high:.2f}) "
           f"{statistics.median(others):6.2f}", flush=True)
     return ratio
