@@ -61,6 +61,8 @@ function(brigade_library name)
   if(sources)
     list(TRANSFORM sources PREPEND "${PROJECT_SOURCE_DIR}/")
     add_library(${target} ${sources})
+    # Highway includes a file once more for each instruction set, by its path from here.
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
     brigade_flags(${target} "${A_FLAGS}" "${A_CUDA_FLAGS}")
     set_target_properties(${target} PROPERTIES
       CXX_EXTENSIONS OFF

@@ -6,7 +6,7 @@
 #include "brigade/precision/host_device.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "Brigade is for little-endian processors: files and messages hold numbers as they are in memory"
+#error "Brigade is for little-endian processors: it writes and sends numbers as they are in memory"
 #endif
 
 namespace brigade::precision {

@@ -1,17 +1,22 @@
-"""The commands of the documents, for tools/check_docs and tests/docs.
+"""The commands of the documents, and the files that they show, for tools/check_docs and tests/docs.
 
 A command is a line of a block ```sh. The line before the block may say why no test of the documents runs it:
 
     <!-- needs: a GPU -->                                  something that not every machine has
     <!-- run by: //tests/tools:plot_test -->               a test, or a script that CI runs
 
-Bazel's `build` and `test` are not run either: CI builds and tests everything.
+Bazel's `build` and `test` are not run either: CI builds and tests everything. A block after the line
+
+    <!-- the file examples/one_kernel.cc -->
+
+holds that file, whole.
 """
 
 import pathlib
 import re
 import shlex
 
+COPY = re.compile(r"^<!-- the file (.+) -->$")
 MARK = re.compile(r"^<!-- (needs|run by): (.+) -->$")
 LABEL = re.compile(r"(?<![\w:/@.])//(?:\.\.\.|[a-z][\w-]*(?:/[\w-]+)*(?:/\.\.\.)?)(?::[\w.+*-]*\w)?")
 
@@ -80,6 +85,21 @@ def blocks(page, text):
             yield Block(page, begin, mark, lines)
         fence = "" if fence else line
         begin, lines, mark = number, [], MARK.match(previous)
+
+
+def copies(text):
+    """The blocks that the line before calls a file: its path, the block's first line, and what is in the block."""
+    path, begin, lines = None, None, []
+    previous = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if begin is not None and line == "```":
+            yield path, begin, "".join(each + "\n" for each in lines)
+            begin, lines = None, []
+        elif begin is not None:
+            lines.append(line)
+        elif line.startswith("```") and COPY.match(previous):
+            path, begin = COPY.match(previous).group(1), number
+        previous = line
 
 
 def prose(text):

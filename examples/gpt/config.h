@@ -53,8 +53,8 @@ struct ModelParallelism {
   std::optional<parallel::PartitionChoice> partition = {};
 };
 
-// What a step is, as far as it is given elsewhere. With it "auto" is right for the keys that say the
-// same.
+// What a step is, as far as it is given elsewhere. With it "auto" is right for the keys that say
+// the same.
 struct StepFlags {
   // Texts of a step, of all ranks: train_batch_size. Micro-batch and accumulation of the file stay
   // and must fit it. 0: not given.
@@ -119,8 +119,8 @@ struct TrainConfig {
 //
 // No key is ignored, except those in sections of what is not supported, where these are off, and of
 // fp16 or bf16 where these say "enabled": false. What changes no result is accepted, and named in
-// `without_effect`, where nothing follows from it. Any other value without effect is an error, as is
-// one that asks for what is not so.
+// `without_effect`, where nothing follows from it. Any other value without effect is an error, as
+// is one that asks for what is not so.
 //
 // Errors       InvalidArgument, and Unimplemented for what DeepSpeed knows and Brigade does not
 //              support yet: of each key that is refused, a line each where they are several, its

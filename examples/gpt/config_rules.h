@@ -29,8 +29,8 @@ recompute::Policy PolicyOf(const Json& config, const Settings& settings);
 void CheckThatKeysHaveAnEffect(const Json& config, const Settings& settings,
                                const ModelParallelism& model, Reading& reading);
 
-// InvalidArgument where a schedule rises to another rate than --lr gives, or the type is another than
-// --precision.
+// InvalidArgument where a schedule rises to another rate than --lr gives, or the type is another
+// than --precision.
 absl::Status CheckFlags(const Settings& settings);
 
 // Of weights and gradients.

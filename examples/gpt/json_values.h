@@ -184,10 +184,10 @@ Value Either(T neutral, absl::string_view because) {
   return value;
 }
 
-// A section of something that is not supported, which is accepted when it is off: null, false, or an
-// object in which "enabled" (and "deepcompile") is false. Without that word it is off too, unless
-// it is on by default; with sections inside, all of these must be off. What else it says is not
-// read. `instead`: what there is, or empty.
+// A section of something that is not supported, which is accepted when it is off: null, false, or
+// an object in which "enabled" (and "deepcompile") is false. Without that word it is off too,
+// unless it is on by default; with sections inside, all of these must be off. What else it says is
+// not read. `instead`: what there is, or empty.
 enum class ByDefault : uint8_t { kOff, kOn };
 Value Off(absl::string_view instead, ByDefault by_default = ByDefault::kOff);
 

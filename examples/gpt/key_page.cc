@@ -11,23 +11,26 @@ namespace {
 
 constexpr char kIntroduction[] = R"(# Keys of a training's configuration
 
-`--config=FILE` of `examples/gpt:train` reads a JSON file with DeepSpeed's keys, and a section `brigade` for what DeepSpeed
-has no key for. This page is made from the table by which the trainer reads them
-(`bazel run //examples/gpt:configuration_reference > docs/configuration.md`).
+`--config=FILE` of `examples/gpt:train` reads a JSON file with DeepSpeed's keys, and a section
+`brigade` for what DeepSpeed has no key for. This page is made from the table by which the trainer
+reads them (`bazel run //examples/gpt:configuration_reference > docs/configuration.md`).
 
-- **No key is ignored.** All that is refused is listed at once, each with its path, its value and the reason; of a key that
-  there is not, with the nearest that there is.
-- **What is off is accepted**: sections that say `"enabled": false`, devices that are `none`, false and neutral values.
-- **What changes no result is accepted**: memory, speed and printing. Where nothing follows from it here, the trainer says so once, before
-  the first step ("Without effect: ...").
-- `"auto"`, with which programs above DeepSpeed leave a key to their own flags, is accepted where the trainer's flag
-  gives the value (`--batch`, `--lr`, `--steps`, `--precision`), and where it changes no result. Elsewhere the refusal says what to write.
+- **No key is ignored.** All that is refused is listed at once, each with its path, its value and
+  the reason; of a key that there is not, with the nearest that there is.
+- **What is off is accepted**: sections that say `"enabled": false`, devices that are `none`,
+  false and neutral values.
+- **What changes no result is accepted**: memory, speed and printing. Where nothing follows from
+  it here, the trainer says so once, before the first step ("Without effect: ...").
+- `"auto"`, with which programs above DeepSpeed leave a key to their own flags, is accepted where
+  the trainer's flag gives the value (`--batch`, `--lr`, `--steps`, `--precision`), and where it
+  changes no result. Elsewhere the refusal says what to write.
 - `null` is as good as nothing where a key has no default.
-- Flags go before the file. `--batch` takes the place of `train_batch_size`; micro-batch and accumulation of the file stay, and
-  with the ranks must give it. `--lr` takes the place of `optimizer.params.lr`; a schedule with rates of its own
-  must rise to the same.
+- Flags go before the file. `--batch` takes the place of `train_batch_size`; micro-batch and
+  accumulation of the file stay, and with the ranks must give it. `--lr` takes the place of
+  `optimizer.params.lr`; a schedule with rates of its own must rise to the same.
 
-In a default, words say what it follows from; in a type, "only" means that any other value is refused.
+In a default, words say what it follows from; in a type, "only" means that any other value is
+refused.
 )";
 
 std::string Code(absl::string_view text) {

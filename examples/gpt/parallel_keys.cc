@@ -4,8 +4,8 @@
 #include "brigade/examples/gpt/config_sections.h"
 #include "brigade/parallel/pipeline/partition.h"
 
-// Names and defaults are those of deepspeed/runtime/tensor_parallel/config.py, and of the pipeline's
-// section in deepspeed/runtime/config.py.
+// Names and defaults are those of deepspeed/runtime/tensor_parallel/config.py, and of the
+// pipeline's section in deepspeed/runtime/config.py.
 
 namespace brigade::gpt {
 namespace {

@@ -66,6 +66,12 @@ expect 1 'there is no target //kernels/adam:sgd' <<<$'<!-- needs: a GPU -->\n```
 expect 1 'kernels/sgd.sh leads nowhere' <<<$'<!-- needs: a GPU -->\n```sh\nkernels/sgd.sh --flag\n```'
 # A mark is that of the next line alone.
 expect 1 'say before the block' <<<$'<!-- needs: a GPU -->\n\n```sh\nnvcc x\n```'
+# A block that is called a file is that file, whole.
+printf 'int x;\n' >x.cc
+expect 0 "" <<<$'<!-- the file x.cc -->\n```cpp\nint x;\n```'
+expect 1 'README.md:2: this is not x.cc as it is now' <<<$'<!-- the file x.cc -->\n```cpp\nint y;\n```'
+expect 1 'README.md:2: this is not x.cc as it is now' <<<$'<!-- the file x.cc -->\n```cpp\n```'
+expect 1 'README.md:2: there is no file y.cc' <<<$'<!-- the file y.cc -->\n```cpp\nint y;\n```'
 expect 0 "" </dev/null
 printf '```sh\nbazel run //kernels/adam\n```\n' >docs/page.md
 expect 1 'docs/page.md:2: no test runs this, as tests/docs/BUILD.bazel does not name the page' </dev/null

@@ -70,10 +70,10 @@ int Twice(int x);
 END
 cat >"$checkout/lib/names.cc" <<'END'
 #include "brigade/lib/names.h"
-int brigade::lib::Twice(int x) { return ::brigade::lib::kThousand * 0 + BRIGADE_TWICE(x); }
+int brigade::lib::Twice(int brigade_x) { return ::brigade::lib::kThousand * 0 + BRIGADE_TWICE(brigade_x); }
 END
 echo '#include <thread>' >"$checkout/lib/spare.h"
-echo 'int brigade_of(int x);' >"$checkout/lib/held.h"
+echo 'int OfBrigade(int x);' >"$checkout/lib/held.h"
 echo '#include "brigade/lib/spare.h"' >"$checkout/lib/loose.h"
 {
   echo '<?xml version="1.1"?><query version="2">'
@@ -112,7 +112,7 @@ refuse '^vendor: //lib:private is not public' //lib:private
 refuse '^vendor: //lib:fake is for tests alone' //lib:fake
 refuse '//lib:names has no CPU loop: there is no target //lib:names_cpu' //lib:names --cpu
 refuse '//lib:names has no CUDA launcher: there is no target //lib:names_cuda' //lib:names --cuda
-refuse 'lib/held.h:1: brigade_of holds the project.s name' //lib:held --namespace x
+refuse 'lib/held.h:1: OfBrigade holds the project.s name' //lib:held --namespace x
 refuse 'lib/loose.h includes "brigade/lib/spare.h", which no dependency of //lib:loose brings' \
   //lib:loose
 refuse 'lib/nowhere.h of //lib:lost cannot be read: No such file' //lib:lost
@@ -176,7 +176,7 @@ END
 diff "$TEST_TMPDIR/names.h" "$out/third_party/bk/lib/names.h" || fail "names.h has other names"
 cat >"$TEST_TMPDIR/names.cc" <<'END'
 #include "third_party/bk/lib/names.h"
-int acme::bk::lib::Twice(int x) { return ::acme::bk::lib::kThousand * 0 + ACME_BK_TWICE(x); }
+int acme::bk::lib::Twice(int acme_bk_x) { return ::acme::bk::lib::kThousand * 0 + ACME_BK_TWICE(acme_bk_x); }
 END
 diff "$TEST_TMPDIR/names.cc" "$out/third_party/bk/lib/names.cc" || fail "names.cc has other names"
 g++ -std=c++20 -Wall -Wextra -Werror -I"$out" -c "$out/third_party/bk/lib/names.cc" -o "$TEST_TMPDIR/o" ||

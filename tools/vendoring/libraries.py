@@ -106,7 +106,9 @@ def needed(external_labels, included):
     result = []
     for external in EXTERNALS:
         headers = [h for h in included if re.fullmatch(external.headers, h)]
-        if external.label not in {SYSTEM, *external_labels} or not headers:
+        labels = (external.label, external.label + "_")  # absl, absl_flags
+        known = any(label == labels[0] or label.startswith(labels[1]) for label in external_labels)
+        if not headers or not (external.label == SYSTEM or known):
             continue
         targets = external.targets or sorted({absl_target(h) for h in headers})
         result.append((external, list(targets)))

@@ -12,6 +12,8 @@ import re
 PREFIX = "brigade"
 NAMESPACE = "brigade"
 _MACRO = "BRIGADE_"
+# Of names that macros give to variables.
+_LOCAL = "brigade_"
 
 # A string literal that has to match where a raw one would is none: raw comes first.
 _TOKEN = re.compile(
@@ -133,6 +135,8 @@ class Names:
             return self.namespace if word == NAMESPACE else word
         if word.startswith(_MACRO):
             return self.macro + word[len(_MACRO) :]
+        if word.startswith(_LOCAL):
+            return f"{self.stem}_{word[len(_LOCAL):]}"
         return None if "brigade" in word.lower() else word
 
     def _fail(self, path, text, match):

@@ -154,8 +154,9 @@ def select(root, graph, target, parts):
         external_labels |= {*library.external, *library.cuda_external}
     result.externals = libraries.needed(external_labels, outside)
     if libraries.includes_cuda(outside):
-        # In a graph that tells nothing of toolkits everything seems to be there without.
-        cuda_sources = [path for path in result.texts if path.endswith(".cu")]
-        everything = not plain or any(path not in result.cuda_files for path in cuda_sources)
-        result.cuda = "required" if everything else "optional"
+        # Optional where something is compiled without. In a graph that tells nothing of toolkits
+        # the .cu files of deps seem to be there without, too.
+        host = [path for path in result.sources if path not in result.cuda_files]
+        optional = host and not any(path.endswith(".cu") for path in host)
+        result.cuda = "optional" if optional else "required"
     return result

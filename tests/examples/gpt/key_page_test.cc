@@ -33,14 +33,14 @@ TEST(KeyPageTest, HasARowForEachKeyAndASectionForEachObject) {
        .keys = {{"beside", Tuning(false, "it is fast")}},
        .types = {{"Round", Set(&type, 1), "a circle", {{"radius", Either(2, "both are right")}}},
                  {"Square", NotSupported("write Round")}}},
-      {"other", Off("there is another way")},
+      {"off", Off("no")},
       {"last", Otherwise(Text(&text), "as the first"), ""},
   };
   EXPECT_EQ(KeyPage(keys), R"(
 | key | type | default | meaning |
 | --- | --- | --- | --- |
 | `number` | a number, 0 to 1 | `0.5` | how much |
-| `other` | an object that says "enabled": false | off | accepted when it is off; not supported: there is another way |
+| `off` | an object that says "enabled": false | off | accepted when it is off; not supported: no |
 | `last` | a text that is not empty | as the first |  |
 
 ## `outer`

@@ -1,5 +1,5 @@
-// Files of DeepSpeed's keys as they stand in public projects: what becomes of each of them here. The
-// keys and values are those of the file that is named; order and layout are ours.
+// Files of DeepSpeed's keys as they stand in public projects: what becomes of each of them here.
+// The keys and values are those of the file that is named; order and layout are ours.
 
 #include <string>
 #include <vector>

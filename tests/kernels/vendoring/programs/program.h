@@ -2,7 +2,7 @@
 #define BRIGADE_TESTS_KERNELS_VENDORING_PROGRAMS_PROGRAM_H_
 
 // What the programs share that call a kernel as somebody who has vendored it does: its loop for the
-// CPU or, with ON_CUDA, its launcher. They print their results as sums, which are the same for both.
+// CPU or, with ON_CUDA, its launcher. They print their results as sums, the same ones for both.
 
 #include <cinttypes>
 #include <cstdint>

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Runs the programs of examples/ and looks at what they print.
+set -u
+fail() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
+
+# run PROGRAM: its output, in $output.
+run() {
+  output=$("examples/$1" 2>&1) || fail "examples/$1 failed: $output"
+  [[ $output != *race* ]] || fail "examples/$1 has races, or work that declares nothing: $output"
+}
+
+# expect_lines PATTERN COUNT: so many lines of $output match.
+expect_lines() {
+  [ "$(grep -Ec "$1" <<<"$output")" = "$2" ] || fail "not $2 lines with '$1' in: $output"
+}
+
+run one_kernel
+expect_lines '^after 200 steps of AdamW parameter 0 is (2\.9[5-9]|3\.0[0-4])[0-9], and 3 is the minimum$' 1
+
+run all_reduce_threads
+expect_lines '^rank [0-3] of 4: the sum is 10$' 4
+
+run mixed_precision
+expect_lines '^slope (2\.99|3\.0[01]), offset -1\.(49|50|51); [0-9]+ of 300 steps skipped' 1
+
+run zero2_mlp
+expect_lines '^epoch [ 1][0-9]: mean squared error 0\.[0-9]{4}$' 10
+first=$(sed -n 's/^epoch  1: mean squared error //p' <<<"$output")
+last=$(sed -n 's/^epoch 10: mean squared error //p' <<<"$output")
+awk -v first="$first" -v last="$last" 'BEGIN { exit !(last < first / 5) }' ||
+  fail "the model did not learn: $output"
+
+# Two processes; another port where somebody has this one.
+for attempt in 1 2 3 4 5; do
+  export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + (RANDOM % 10000)))
+  RANK=1 LOCAL_RANK=1 examples/all_reduce_processes >"$TEST_TMPDIR/rank1" 2>&1 &
+  RANK=0 LOCAL_RANK=0 examples/all_reduce_processes >"$TEST_TMPDIR/rank0" 2>&1
+  code=$?
+  wait $! && [ $code -eq 0 ] && break
+  output=$(cat "$TEST_TMPDIR"/rank?)
+  [[ $output == *"in use"* ]] || fail "all_reduce_processes failed: $output"
+  [ $attempt -lt 5 ] || fail "no port is free: $output"
+done
+output=$(cat "$TEST_TMPDIR"/rank?)
+expect_lines '^rank [01] of 2: the sum is 3$' 2
