@@ -175,10 +175,11 @@ class SpecificationTest(unittest.TestCase):
         scaler.scale(torch.zeros(()))
         grads = []
         for step in range(3):
-            set_gradients(params, step, scale=1024.0)
+            # The second is too small to be clipped.
+            set_gradients(params, step, scale=1024 * (1.0, 1e-4, 1.0)[step])
             norm = torch.cat([p.grad.double().flatten() for p in params]).norm().item() / 1024
-            self.assertGreater(norm, 0.5)
-            factor = torch.tensor(0.5 / (norm + 1e-6) / 1024).float().item()
+            self.assertEqual(norm < 0.5, step == 1)
+            factor = torch.tensor(min(1.0, 0.5 / (norm + 1e-6)) / 1024).float().item()
             grads.append((factor, [p.grad.float() for p in params]))
             scaler.step(optimizer)
             scaler.update()
@@ -353,6 +354,9 @@ class StateTest(unittest.TestCase):
             for key, value in optimizer.state[mine].items():
                 self.assertEqual(bits(value), bits(peer.state[other][key]), key)
         self.assertEqual(peer.param_groups[0]["betas"], RULE["betas"])
+        # Fused, since our step counts lie beside the parameters.
+        self.assertTrue(optimizer.state_dict()["param_groups"][0]["fused"])
+        self.assertEqual(set(torch.optim.AdamW(theirs).param_groups[0]), set(optimizer.param_groups[0]))
         self.train(peer, theirs, range(3, 6))
 
         back = [torch.nn.Parameter(p.detach().clone()) for p in theirs]
