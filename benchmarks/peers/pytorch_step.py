@@ -73,11 +73,11 @@ def foreach_step(sizes, device):
     return adamw_step(sizes, device, foreach=True)
 
 
-def mixed_precision(sizes, device):
-    """fp32 masters, bf16 weights and gradients."""
+def mixed_precision(sizes, device, narrow=torch.bfloat16):
+    """fp32 masters, 16-bit weights and gradients."""
     masters = [torch.nn.Parameter(values) for values in noise(sizes, device)]
-    weights = [torch.zeros(size, dtype=torch.bfloat16, device=device) for size in sizes]
-    return masters, weights, noise(sizes, device, torch.bfloat16)
+    weights = [torch.zeros(size, dtype=narrow, device=device) for size in sizes]
+    return masters, weights, noise(sizes, device, narrow)
 
 
 def wide_gradients(masters):
@@ -87,8 +87,8 @@ def wide_gradients(masters):
     return [master.grad for master in masters]
 
 
-def mixed_precision_step(sizes, device):
-    masters, weights, grads = mixed_precision(sizes, device)
+def mixed_precision_step(sizes, device, narrow=torch.bfloat16):
+    masters, weights, grads = mixed_precision(sizes, device, narrow)
     optimizer = adamw(masters, fused=True)
     scaler = torch.amp.GradScaler(device, init_scale=LOSS_SCALE)
     scaler.scale(torch.zeros(1, device=device))  # the loss: makes the scaler's state

@@ -1,0 +1,55 @@
+#!/bin/bash
+# op_test.sh GRAPH GOLDEN FOLDER [SCRIPT...]: vendors the kernels of examples/pytorch_adamw; with
+# scripts of FOLDER also builds the package for the CPU as its README says, unoptimised (the bits
+# need none of it), and runs them with it.
+#
+# For that PyTorch 2.4 or newer has to be in the virtual environment of benchmarks/peers (BRIGADE_PEERS_VENV),
+# or in python3's own library.
+set -u -o pipefail
+graph=$PWD/$1 folder=$PWD/$3
+export GOLDEN=$PWD/$2 PYTHONDONTWRITEBYTECODE=1
+work=$TEST_TMPDIR/tree
+shift 3
+
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  exit 1
+}
+
+# A copy of the tree, since the package is built inside of it.
+mkdir -p "$work/examples"
+for path in *; do [ "$path" = examples ] || ln -s "$PWD/$path" "$work/$path"; done
+cp -rL examples/pytorch_adamw "$work/examples/"
+cd "$work/examples/pytorch_adamw" || exit 1
+chmod -R u+w .
+
+./vendor --graph "$graph" || fail 'tools/vendor takes no copy of the kernels'
+./vendor --check --graph "$graph" || fail 'tools/vendor finds that its own copy differs'
+[ $# -gt 0 ] || exit 0
+
+home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+python=${BRIGADE_PEERS_VENV:-${XDG_CACHE_HOME:-$home/.cache}/brigade/peers/pytorch}/bin/python
+has_torch='
+import sys, setuptools, torch
+sys.exit([int(word) for word in torch.__version__.split(".")[:2]] < [2, 4])'
+"$python" -c "$has_torch" 2>/dev/null || python=python3
+if ! "$python" -c "$has_torch" 2>/dev/null; then
+  printf '[  SKIPPED ] %s (no PyTorch 2.4 or newer with setuptools: tools/setup --launchers installs them)\n' \
+    "${0##*/}"
+  exit 0
+fi
+
+mv third_party vendored
+if "$python" setup.py build_ext --inplace >"$work/log" 2>&1; then fail 'it builds without the kernels'; fi
+grep -q 'third_party/adam is missing: run .*/vendor first' "$work/log" || fail "$(cat "$work/log")"
+mv vendored third_party
+
+# The last of several -O counts.
+for file in third_party/*/PROVENANCE; do sed -i 's/^flags: .*/& -O0/' "$file"; done
+BRIGADE_ADAMW_CUDA=0 MAX_JOBS=${MAX_JOBS:-2} "$python" setup.py -q build_ext --inplace >"$work/log" 2>&1 ||
+  fail "the package does not build: $(cat "$work/log")"
+
+for script in "$@"; do
+  echo "$script"
+  PYTHONPATH=$PWD:$folder "$python" "$folder/$script" || fail "$script"
+done
