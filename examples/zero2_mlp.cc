@@ -1,6 +1,6 @@
 // ZeRO-2 on a small multilayer perceptron: two linear layers with a ReLU between them, mean squared
-// error, AdamW in fp32, ten epochs over a data set. Two ranks, threads of this process; each takes half
-// of every batch, whose loss rank 0 prints, and keeps half of the optimizer state.
+// error, AdamW in fp32, ten epochs over a data set. Two ranks, threads of this process; each takes
+// half of every batch, whose loss rank 0 prints, and keeps half of the optimizer state.
 
 #include <algorithm>
 #include <cmath>
