@@ -9,8 +9,11 @@
 // holds under any flag of nvcc but -ftz=true, which --use_fast_math implies: with it nothing here
 // compiles.
 
-#ifdef __FAST_MATH__
-#error "the formulas need IEEE arithmetic: compile without -ffast-math"
+// -ffast-math, and the options that it is made of as far as a compiler tells of them; clang does of
+// -ffinite-math-only alone, with which nothing ever overflows.
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || \
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#error "the formulas need IEEE arithmetic: compile without -ffast-math and what it is made of"
 #endif
 
 #include "brigade/precision/host_device.h"

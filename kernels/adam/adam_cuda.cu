@@ -23,7 +23,9 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
 template <typename Grad, typename Copy>
 cudaError_t LaunchAdam(const AdamSegment* segments, int64_t count, const AdamParameters& parameters,
                        cudaStream_t stream) {
-  if (!NamesStep(parameters)) return cudaErrorInvalidValue;
+  if (!NamesStep(parameters) || !HasOwnSteps<AdamPolicy>(parameters, segments, count)) {
+    return cudaErrorInvalidValue;
+  }
   const auto tiles_of = [](const AdamSegment& s) {
     return UpdateLayout<AdamPolicy, Grad, Copy>(s).Tiles(s.size);
   };

@@ -15,8 +15,9 @@ namespace brigade::kernels {
 // call returns; everything they point to is device memory. adam_parameters.h fills `parameters`.
 //
 // Errors  cudaErrorInvalidValue, with nothing launched, if the parameters name no step: one of
-//         state and group_steps is null, or both are and step is below 1. The kernel ends with an
-//         error of the stream if what these point to was not filled (StepError, step_state.h).
+//         state and group_steps is null, or both are and step is below 1, or there are no numbers
+//         for a segment's group. The kernel ends with an error of the stream if what state and
+//         group_steps point to was not filled (StepError, step_state.h).
 template <typename Grad, typename Copy>
 cudaError_t LaunchAdam(const AdamSegment* segments, int64_t count, const AdamParameters& parameters,
                        cudaStream_t stream);

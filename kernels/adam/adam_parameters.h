@@ -49,11 +49,11 @@ inline AdamParameters MakeAdamParameters(const AdamGroup* groups, int64_t count,
 
 // The parameters of one step whose numbers the host knows; nothing of it is in device memory. The
 // bias corrections are those of StepControl, bit by bit. For up to kMaxOneStepGroups groups: with
-// more, or a step below 1, launcher and loop refuse the parameters.
+// more, without rates, or a step below 1, launcher and loop refuse the parameters.
 inline AdamParameters MakeAdamParameters(const AdamGroup* groups, int64_t count,
                                          WeightDecayMode mode, const OneStep& step) {
   AdamParameters parameters = MakeAdamParameters(groups, count, mode, nullptr, nullptr);
-  if (count > kMaxOneStepGroups) return parameters;
+  if (count > kMaxOneStepGroups || step.lr == nullptr) return parameters;
   parameters.step = step.step;
   parameters.grad_multiplier = step.grad_multiplier;
   for (int64_t i = 0; i < count; ++i) {

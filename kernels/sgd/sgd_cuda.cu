@@ -23,7 +23,9 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
 template <typename Grad, typename Copy>
 cudaError_t LaunchSgd(const SgdSegment* segments, int64_t count, const SgdParameters& parameters,
                       cudaStream_t stream) {
-  if (!NamesStep(parameters)) return cudaErrorInvalidValue;
+  if (!NamesStep(parameters) || !HasOwnSteps<SgdPolicy>(parameters, segments, count)) {
+    return cudaErrorInvalidValue;
+  }
   const auto tiles_of = [](const SgdSegment& s) {
     return UpdateLayout<SgdPolicy, Grad, Copy>(s).Tiles(s.size);
   };

@@ -51,7 +51,8 @@ struct SgdParameters {
   int64_t step;
   float grad_multiplier;
   bool decoupled;
-  // The learning rates.
+  // The learning rates of so many groups.
+  int32_t one_step_groups;
   float lr[kMaxOneStepGroups];
   SgdGroupConstants groups[kMaxSgdGroups];
 };
@@ -103,6 +104,7 @@ struct SgdPolicy {
 
   // What the step fixes for a group, where its numbers are the host's.
   static BRIGADE_INLINE GroupStep OwnStep(const SgdParameters& parameters, int32_t group) {
+    if (group >= parameters.one_step_groups) return {};
     return {parameters.lr[group], parameters.lr[group], 1.0f};
   }
 

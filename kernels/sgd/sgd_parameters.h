@@ -44,14 +44,15 @@ inline SgdParameters MakeSgdParameters(const SgdGroup* groups, int64_t count, We
 }
 
 // The parameters of one step whose numbers the host knows; nothing of it is in device memory. For
-// up to kMaxOneStepGroups groups: with more, or a step below 1, launcher and loop refuse the
+// up to kMaxOneStepGroups groups: with more, without rates, or a step below 1, launcher and loop refuse the
 // parameters.
 inline SgdParameters MakeSgdParameters(const SgdGroup* groups, int64_t count, WeightDecayMode mode,
                                        const OneStep& step) {
   SgdParameters parameters = MakeSgdParameters(groups, count, mode, nullptr, nullptr);
-  if (count > kMaxOneStepGroups) return parameters;
+  if (count > kMaxOneStepGroups || step.lr == nullptr) return parameters;
   parameters.step = step.step;
   parameters.grad_multiplier = step.grad_multiplier;
+  parameters.one_step_groups = static_cast<int32_t>(count);
   for (int64_t i = 0; i < count; ++i) parameters.lr[i] = step.lr[i];
   return parameters;
 }

@@ -35,6 +35,20 @@ BRIGADE_HOST_DEVICE bool NamesStep(const Parameters& parameters) {
   return parameters.state != nullptr && parameters.group_steps != nullptr;
 }
 
+// Whether a step of the host's, if it is one, has numbers for the groups of all segments. Reads no
+// device memory.
+template <typename Policy>
+bool HasOwnSteps(const typename Policy::Parameters& parameters,
+                 const typename Policy::Segment* segments, int64_t count) {
+  if (parameters.state != nullptr) return true;
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t group = segments[i].group;
+    if (group < 0 || group >= kMaxOneStepGroups) return false;
+    if (!Policy::IsFilled(Policy::OwnStep(parameters, group))) return false;
+  }
+  return true;
+}
+
 // Whether the step changes nothing. Reads device memory.
 template <typename Parameters>
 BRIGADE_INLINE bool SkipsStep(const Parameters& parameters) {

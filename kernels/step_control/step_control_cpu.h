@@ -8,6 +8,8 @@
 namespace brigade::kernels {
 
 // StepControl (step_control.h) at once, in the calling thread and without checks of the arguments.
+// A state without a loss scale, as zeros are, decides no step: the update that follows is
+// StepError::kStateNotFilled.
 inline void StepControlCpu(const StepParameters& parameters) {
   DecideStep(parameters);
   for (int32_t group = 0; group < parameters.groups; ++group) DecideGroup(parameters, group);

@@ -123,6 +123,12 @@ BRIGADE_INLINE void DecideStep(const StepParameters& p) {
     finite = finite && p.stats[rank].all_finite != 0;
   }
   StepState state = *p.state;
+  if (!(state.loss_scale > 0.0f)) {
+    // Not one that InitialStepState made: zeros, say. The update that follows is an error then.
+    p.state->step = 0;
+    p.state->skip = 0;
+    return;
+  }
   // With the scale that was in effect during backward.
   const double divisor = Mul(static_cast<double>(state.loss_scale), p.divisor);
   state.grad_norm = Div(precision::Sqrt(sum), divisor);
@@ -140,6 +146,7 @@ BRIGADE_INLINE void DecideStep(const StepParameters& p) {
 BRIGADE_INLINE void DecideGroup(const StepParameters& p, int32_t group) {
   if (p.state->skip != 0) return;
   const int64_t step = p.state->step;
+  if (step < 1) return;
   const int64_t last = p.lr_table_size - 1;
   const int64_t entry = step - 1 < last ? step - 1 : last;
   const float lr = p.lr_table[group * p.lr_table_size + entry];

@@ -179,6 +179,11 @@ TEST(OneStepTest, RefusesParametersThatNameNoStep) {
   // The segment's group is none of the parameters'.
   EXPECT_EQ(adam(MakeAdamParameters(many_adam.data(), 1, mode, step1)),
             StepError::kGroupStepNotFilled);
+  EXPECT_EQ(sgd(MakeSgdParameters(many_sgd.data(), 1, mode, step1)),
+            StepError::kGroupStepNotFilled);
+  // No rates.
+  EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, OneStep())), StepError::kNoStep);
+  EXPECT_EQ(sgd(MakeSgdParameters(kSgdGroups.data(), 2, mode, OneStep())), StepError::kNoStep);
   EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, &state, nullptr)),
             StepError::kNoStep);
   EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, nullptr, steps)),
@@ -305,6 +310,25 @@ TEST_F(UnfilledStepTest, IsAnErrorForAState) {
   EXPECT_EQ(AdamOfRange(0), StepError::kStateNotFilled);
   EXPECT_EQ(SgdOfRange(0), StepError::kStateNotFilled);
   arrays_.ExpectSame(Arrays(), "after an error");
+}
+
+// StepControl makes no step of zeros: not one of NaN, and not one that does nothing.
+TEST_F(UnfilledStepTest, IsAnErrorForAStateThatStepControlGotAsZeros) {
+  const GradStats stats = {1.0, 1};
+  const StepBetas betas[] = {{0.9, 0.999}, {0.8, 0.95}};
+  StepControlOptions options;
+  options.betas = betas;
+  options.lr_table = kRates.data();
+  options.lr_table_size = 1;
+  options.max_grad_norm = 1.0;
+  for (const bool dynamic : {false, true}) {
+    options.loss_scale = {.dynamic = dynamic, .initial_scale = 8};
+    ASSERT_OK(StepControl({&stats, 1}, options, &state_, group_steps_, *cpu_.stream));
+    EXPECT_THAT(Adam(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("adam: state was not filled")));
+    EXPECT_THAT(Sgd(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("sgd: state was not filled")));
+  }
 }
 
 TEST_F(UnfilledStepTest, IsAnErrorForAGroup) {

@@ -60,9 +60,11 @@ for operation in $OPERATIONS; do
 done
 
 for compiler in g++ clang++; do
-  $compiler -std=c++17 -ffast-math -I"$work/plain/adam" -c "$work/plain/adam/brigade/kernels/adam/adam_cpu.cc" \
-    -o "$work/fast.o" 2>"$work/log" && fail "$compiler takes -ffast-math"
-  grep -q 'error.*IEEE arithmetic' "$work/log" || fail "no reason against -ffast-math: $(cat "$work/log")"
+  for flag in -ffast-math -ffinite-math-only; do
+    $compiler -std=c++17 $flag -I"$work/plain/adam" -c "$work/plain/adam/brigade/kernels/adam/adam_cpu.cc" \
+      -o "$work/fast.o" 2>"$work/log" && fail "$compiler takes $flag"
+    grep -q 'error.*IEEE arithmetic' "$work/log" || fail "no reason against $flag: $(cat "$work/log")"
+  done
 done
 
 # A folder that ends with the prefix; the include path is above it.
