@@ -44,8 +44,8 @@ inline SgdParameters MakeSgdParameters(const SgdGroup* groups, int64_t count, We
 }
 
 // The parameters of one step whose numbers the host knows; nothing of it is in device memory. For
-// up to kMaxOneStepGroups groups: with more, without rates, or a step below 1, launcher and loop refuse the
-// parameters.
+// up to kMaxOneStepGroups groups: with more, without rates, or with a step below 1, launcher and
+// loop refuse the parameters.
 inline SgdParameters MakeSgdParameters(const SgdGroup* groups, int64_t count, WeightDecayMode mode,
                                        const OneStep& step) {
   SgdParameters parameters = MakeSgdParameters(groups, count, mode, nullptr, nullptr);
