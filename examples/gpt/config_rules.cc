@@ -10,6 +10,7 @@
 #include "brigade/collectives/options.h"
 #include "brigade/device/printable.h"
 #include "brigade/optim/schedule.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::gpt {
 namespace {
@@ -32,13 +33,6 @@ std::optional<double> OwnHighestRate(const optim::Schedule& schedule) {
   if (const auto* decay = std::get_if<optim::WarmupDecayLR>(&schedule)) return decay->warmup_max_lr;
   if (const auto* cycle = std::get_if<optim::OneCycle>(&schedule)) return cycle->cycle_max_lr;
   return std::nullopt;
-}
-
-// As --precision has it.
-const char* ShortName(precision::DType dtype) {
-  return dtype == precision::DType::kFloat16    ? "fp16"
-         : dtype == precision::DType::kBFloat16 ? "bf16"
-                                                : "fp32";
 }
 
 // Whether the algorithm is made for nodes.
@@ -272,9 +266,9 @@ absl::Status CheckFlags(const Settings& s) {
   }
   const precision::DType dtype = TypeOf(s);
   if (s.flags.dtype.value_or(dtype) == dtype) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--precision is ", ShortName(*s.flags.dtype),
-                   ", but by fp16.enabled and bf16.enabled of the file it is ", ShortName(dtype)));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--precision is ", precision::ShortName(*s.flags.dtype),
+      ", but by fp16.enabled and bf16.enabled of the file it is ", precision::ShortName(dtype)));
 }
 
 }  // namespace brigade::gpt
