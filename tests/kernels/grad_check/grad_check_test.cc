@@ -180,7 +180,8 @@ TYPED_TEST(GradCheckTypedTest, GivesTheSpecificationsBitsPast2To31Elements) {
   const SparseArray<TypeParam> small(9000);
   const std::vector<GradSegment> segments = {
       {nullptr, 0}, {small.data(), 9000}, {nullptr, 0}, {huge.data(), kSize}, {small.data(), 1}};
-  const auto batch = std::make_unique<decltype(GradArguments<>::batch)>();
+  using Batch = decltype(GradArguments<>::batch);  // (clang 14 does not take it inside the call.)
+  const auto batch = std::make_unique<Batch>();
   const auto check = [&](int64_t) {
     const int64_t tiles = batch->tiles();
     EXPECT_EQ(tiles, 2 + ((int64_t{1} << 18) + 1) + 1);
