@@ -131,14 +131,18 @@ Work UpdateCeiling(std::array<float*, kState> state, const Grad* grad, Copy* cop
       float* const a = state[0];
       [[maybe_unused]] float* const b = state[kState > 1 ? 1 : 0];
       [[maybe_unused]] float* const c = state[kState > 2 ? 2 : 0];
+      // Copies of what is captured: clang 14 takes a store to change what a reference leads to.
+      const Grad* const from = grad;
+      [[maybe_unused]] Copy* const to = copy;
+      const int64_t last = end;
       BRIGADE_SIMD_LOOP
-      for (int64_t i = begin; i < end; ++i) {
-        const float nothing = Widen(grad[i]) * zero;
+      for (int64_t i = begin; i < last; ++i) {
+        const float nothing = Widen(from[i]) * zero;
         const float updated = a[i] + nothing;
         a[i] = updated;
         if constexpr (kState > 1) b[i] += nothing;
         if constexpr (kState > 2) c[i] += nothing;
-        if constexpr (!std::is_same_v<Copy, NoCopy>) copy[i] = Narrow<Copy>(updated);
+        if constexpr (!std::is_same_v<Copy, NoCopy>) to[i] = Narrow<Copy>(updated);
       }
     });
   };

@@ -3,8 +3,9 @@
 #
 # Vendors each kernel's loop for the CPU, compiles it with nothing but its folder (and Highway, where
 # PROVENANCE says so), and runs it: under the project's names with g++ in C++20 and under others with
-# clang in C++17, both linked into one program, whose results have the bits of the build. With "all"
-# each of the names with each compiler, in both standards, optimised. Fast-math does not compile.
+# clang in C++17, with LLVM's standard library, without exceptions and RTTI; both linked into one
+# program, whose results have the bits of the build. With "all" each of the names with each compiler,
+# in both standards, optimised. Fast-math does not compile.
 # CMake builds a folder, and a program on it.
 graph=$1 expected=$2 all=${3-} part=cpu
 . tests/kernels/vendoring/vendoring.sh
@@ -29,7 +30,7 @@ both() {
   main plain renamed "$operation"
   mapfile -t objects <"$work/objects_to_link"
   needs=$(said plain "$operation" needs)
-  g++ "$work/main.cc" "${objects[@]}" $([[ $needs != *Highway* ]] || echo -lhwy) -o "$work/program" ||
+  g++ "$work/main.cc" "${objects[@]}" $([[ $needs != *Highway* ]] || echo -lhwy) -lc++ -o "$work/program" ||
     fail "$operation: does not link"
   compare "$operation" 2 "$work/program"
 }
@@ -54,7 +55,8 @@ for operation in $OPERATIONS; do
     done
   else
     # The bits need no optimisation.
-    both "$operation" "g++ -std=c++20 $flags -O0" "clang++ -std=c++17 $flags -O0"
+    both "$operation" "g++ -std=c++20 $flags -O0" \
+      "clang++ -std=c++17 -stdlib=libc++ -fno-exceptions -fno-rtti $flags -O0"
   fi
   echo "$operation: same bits under both names"
 done

@@ -1,0 +1,395 @@
+// The results of every kernel's CPU loop, written down as one number a type. Other tests compare
+// with the specification, which the same compiler translates for the same processor; these numbers
+// bind all compilers, processors and SIMD targets to each other.
+//
+// A number changes only when a contract does. The message of the failing test has the new one.
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "brigade/kernels/adam/adam_cpu.h"
+#include "brigade/kernels/adam/adam_parameters.h"
+#include "brigade/kernels/amax/amax_cpu.h"
+#include "brigade/kernels/cast/cast_cpu.h"
+#include "brigade/kernels/grad_check/grad_check.h"
+#include "brigade/kernels/grad_check/grad_check_cpu.h"
+#include "brigade/kernels/reduce/reduce_cpu.h"
+#include "brigade/kernels/sgd/sgd_cpu.h"
+#include "brigade/kernels/sgd/sgd_parameters.h"
+#include "brigade/kernels/step_control/step_control_math.h"
+#include "brigade/kernels/step_control/step_control_parameters.h"
+#include "brigade/kernels/update_types.h"
+#include "brigade/precision/float16.h"
+#include "brigade/tests/kernels/testing.h"
+#include "gtest/gtest.h"
+
+namespace brigade::kernels {
+namespace {
+
+using precision::BFloat16;
+using precision::Half;
+
+// Three tiles of grad_check's and a rest.
+constexpr int64_t kSize = 3 * 8192 + 1537;
+
+// Inputs by integers and exact operations alone: distributions of the standard library differ
+// between libraries, and so does what they call.
+class Inputs {
+ public:
+  template <typename T>
+  T Next() {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(random_());
+    } else {
+      return T(NextFloat());
+    }
+  }
+
+  template <typename T>
+  std::vector<T> Array() {
+    std::vector<T> array;
+    for (int64_t i = 0; i < kSize; ++i) array.push_back(Next<T>());
+    return array;
+  }
+
+ private:
+  // Mostly within [-1, 1]; one of 16 is a zero, one of any magnitude, subnormal ones included.
+  float NextFloat() {
+    const float fraction = (static_cast<int32_t>(random_() >> 7) - (1 << 24)) * 0x1p-24f;
+    const uint32_t kind = random_() % 16;
+    if (kind == 0) return std::copysign(0.0f, fraction);
+    return kind == 1 ? std::ldexp(fraction, static_cast<int>(random_() % 190) - 145) : fraction;
+  }
+
+  std::mt19937 random_{17};
+};
+
+// FNV-1a, 64 bits, of the bytes in the order of memory.
+class Digest {
+ public:
+  template <typename T>
+  void Add(const T& value) {
+    T plain = value;
+    if constexpr (!std::is_integral_v<T>) {
+      // Payloads of NaN are not promised.
+      if (std::isnan(static_cast<double>(static_cast<float>(value)))) {
+        plain = T(std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+    unsigned char bytes[sizeof(T)];
+    std::memcpy(bytes, &plain, sizeof(T));
+    for (const unsigned char byte : bytes) hash_ = (hash_ ^ byte) * 0x100000001b3u;
+  }
+
+  template <typename T>
+  void Add(const std::vector<T>& array) {
+    for (const T& value : array) Add(value);
+  }
+
+  uint64_t value() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
+template <typename T>
+constexpr const char* kName = nullptr;
+template <>
+constexpr const char* kName<NoCopy> = "none";
+template <>
+constexpr const char* kName<float> = "fp32";
+template <>
+constexpr const char* kName<Half> = "fp16";
+template <>
+constexpr const char* kName<BFloat16> = "bf16";
+template <>
+constexpr const char* kName<double> = "fp64";
+template <>
+constexpr const char* kName<int32_t> = "int32";
+template <>
+constexpr const char* kName<int64_t> = "int64";
+template <>
+constexpr const char* kName<uint8_t> = "uint8";
+
+std::string Pair(const std::string& from, const std::string& to) { return from + " to " + to; }
+
+using Known = std::map<std::string, uint64_t>;
+
+// Calls add(digest) on every SIMD target and compares.
+template <typename Add>
+void ExpectKnown(const Known& known, const std::string& name, const Add& add) {
+  SimdTargets restore;
+  for (const SimdTarget target : SimdTargets::All()) {
+    SetSimdTarget(target);
+    Digest digest;
+    add(digest);
+    const auto wanted = known.find(name);
+    EXPECT_EQ(digest.value(), wanted == known.end() ? 0 : wanted->second)
+        << "SIMD target " << static_cast<int>(target) << ": {\"" << name << "\", 0x" << std::hex
+        << digest.value() << "},";
+  }
+}
+
+constexpr float kLearningRate = 3e-4f;
+
+// Calls range(param, first, second, grad, copy, step), an update of the whole arrays, for three
+// steps in a row: the first, one within a training, and one whose corrections are nearly 1.
+template <typename Grad, typename Copy, typename Range>
+void AddUpdates(Digest& digest, const Range& range) {
+  using Stored = std::conditional_t<std::is_same_v<Copy, NoCopy>, Half, Copy>;
+  Inputs inputs;
+  auto param = inputs.Array<float>();
+  auto first = inputs.Array<float>();
+  auto second = inputs.Array<float>();
+  for (float& value : second) value = std::fabs(value);
+  std::vector<Stored> copy(kSize);
+  for (const int64_t step : {1, 137, 1000000}) {
+    const auto grad = inputs.Array<Grad>();
+    ASSERT_EQ(range(param.data(), first.data(), second.data(), grad.data(), copy.data(), step),
+              StepError::kNone);
+  }
+  digest.Add(param);
+  digest.Add(first);
+  digest.Add(second);
+  digest.Add(copy);
+}
+
+template <typename Grad, typename Copy>
+void ExpectAdam(const Known& known, WeightDecayMode mode, const std::string& mode_name) {
+  ExpectKnown(known, Pair(kName<Grad>, kName<Copy>) + mode_name, [&](Digest& digest) {
+    const AdamGroup group = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1};
+    AddUpdates<Grad, Copy>(digest, [&](float* param, float* first, float* second, const void* grad,
+                                       void* copy, int64_t step) {
+      const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+      const AdamSegment segment = {param, first, second, grad, copy, kSize, 0};
+      return AdamRange<Grad, Copy>(segment, MakeAdamParameters(&group, 1, mode, one), 0, kSize);
+    });
+  });
+}
+
+TEST(KnownBitsTest, Adam) {
+  const Known known = {
+      {"fp32 to none, decoupled", 0x043414bf37b87cca},
+      {"fp32 to none, coupled", 0xe6d463005773244f},
+      {"fp32 to fp16, decoupled", 0xfa51515558d009a3},
+      {"fp32 to fp16, coupled", 0x84e9e2868aba6061},
+      {"fp32 to bf16, decoupled", 0x09839d815cb47b44},
+      {"fp32 to bf16, coupled", 0x476395c93af7e1a2},
+      {"fp16 to none, decoupled", 0x9fa2a7bac24347b6},
+      {"fp16 to none, coupled", 0xf43218a455b79e7d},
+      {"fp16 to fp16, decoupled", 0xe04107920481f06f},
+      {"fp16 to fp16, coupled", 0x0828d953892d0c51},
+      {"fp16 to bf16, decoupled", 0xc3411f95b671c8c0},
+      {"fp16 to bf16, coupled", 0xd5fb430610daeeaf},
+      {"bf16 to none, decoupled", 0xe06b36c286303cc0},
+      {"bf16 to none, coupled", 0x35bc668c47ab3bf0},
+      {"bf16 to fp16, decoupled", 0xe8d2546213620b3b},
+      {"bf16 to fp16, coupled", 0x863c24ebb69f68f6},
+      {"bf16 to bf16, decoupled", 0x2027d9c08b5ff2d0},
+      {"bf16 to bf16, coupled", 0x98caa413e47d03fd},
+  };
+#define BRIGADE_EXPECT(Grad, Copy)                                            \
+  ExpectAdam<Grad, Copy>(known, WeightDecayMode::kDecoupled, ", decoupled"); \
+  ExpectAdam<Grad, Copy>(known, WeightDecayMode::kCoupled, ", coupled");
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
+template <typename Grad, typename Copy>
+void ExpectSgd(const Known& known, const SgdGroup& group, WeightDecayMode mode,
+               const std::string& kind) {
+  ExpectKnown(known, Pair(kName<Grad>, kName<Copy>) + kind, [&](Digest& digest) {
+    AddUpdates<Grad, Copy>(digest, [&](float* param, float* first, float*, const void* grad,
+                                       void* copy, int64_t step) {
+      const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+      const SgdSegment segment = {param, first, grad, copy, kSize, 0};
+      return SgdRange<Grad, Copy>(segment, MakeSgdParameters(&group, 1, mode, one), 0, kSize);
+    });
+  });
+}
+
+TEST(KnownBitsTest, Sgd) {
+  const Known known = {
+      {"fp32 to none", 0x45e7b189c2ecd5c7},
+      {"fp32 to none, momentum", 0x8e69002588118fe2},
+      {"fp32 to none, Nesterov", 0xee29817ff54c4174},
+      {"fp32 to fp16", 0xf156336b7babc407},
+      {"fp32 to fp16, momentum", 0x5f2e71f2b003e542},
+      {"fp32 to fp16, Nesterov", 0x1fbab62cd16bcb39},
+      {"fp32 to bf16", 0x92497d89c37d085c},
+      {"fp32 to bf16, momentum", 0xe599e87c32ac9b38},
+      {"fp32 to bf16, Nesterov", 0x5a6de1b3dca19ba7},
+      {"fp16 to none", 0xfeba8ec399f474b4},
+      {"fp16 to none, momentum", 0xfa52e6d0af3620f8},
+      {"fp16 to none, Nesterov", 0xb93c65951660bee8},
+      {"fp16 to fp16", 0x29190114868e453a},
+      {"fp16 to fp16, momentum", 0x2e4c554565b5fd59},
+      {"fp16 to fp16, Nesterov", 0x67777d87d95080e9},
+      {"fp16 to bf16", 0x967aaacbae451408},
+      {"fp16 to bf16, momentum", 0x6f15489db18c1df2},
+      {"fp16 to bf16, Nesterov", 0x107bf0d036227a96},
+      {"bf16 to none", 0xa10ba228813e2ca6},
+      {"bf16 to none, momentum", 0x7c11859f63fbe1d7},
+      {"bf16 to none, Nesterov", 0xe9d4123daa53a1ef},
+      {"bf16 to fp16", 0x9453cdf957c153fc},
+      {"bf16 to fp16, momentum", 0x58f5f5e9e75ea56b},
+      {"bf16 to fp16, Nesterov", 0x43556d513673a652},
+      {"bf16 to bf16", 0x915cb88bf5386bd9},
+      {"bf16 to bf16, momentum", 0x2499448bc36fd0ac},
+      {"bf16 to bf16, Nesterov", 0xc48eeb9d67a54227},
+  };
+  const SgdGroup plain = {.weight_decay = 0.1};
+  const SgdGroup damped = {.momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1};
+  const SgdGroup nesterov = {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true};
+#define BRIGADE_EXPECT(Grad, Copy)                                                \
+  ExpectSgd<Grad, Copy>(known, plain, WeightDecayMode::kDecoupled, "");          \
+  ExpectSgd<Grad, Copy>(known, damped, WeightDecayMode::kCoupled, ", momentum"); \
+  ExpectSgd<Grad, Copy>(known, nesterov, WeightDecayMode::kDecoupled, ", Nesterov");
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
+template <typename Source, typename Target>
+void ExpectCast(const Known& known) {
+  ExpectKnown(known, Pair(kName<Source>, kName<Target>), [&](Digest& digest) {
+    const float scale = 0.37f;
+    for (const bool accumulate : {false, true}) {
+      Inputs inputs;
+      auto source = inputs.Array<Source>();
+      auto target = inputs.Array<Target>();
+      CastRange<Source, Target>({source.data(), target.data(), kSize}, &scale, accumulate, false, 0,
+                                kSize);
+      digest.Add(target);
+    }
+  });
+}
+
+TEST(KnownBitsTest, Cast) {
+  const Known known = {
+      {"fp32 to fp32", 0x669ba11ac2f610ff},
+      {"fp32 to fp16", 0x3d4d88959f917f01},
+      {"fp32 to bf16", 0x16018e37aec033de},
+      {"fp16 to fp32", 0xac72f252f0198615},
+      {"fp16 to fp16", 0x241599e5ab8bc024},
+      {"fp16 to bf16", 0x8846a02cb17cb8cf},
+      {"bf16 to fp32", 0x8fefcc1939438920},
+      {"bf16 to fp16", 0x3f45a74306a48fbc},
+      {"bf16 to bf16", 0x3d79578d6e0a5e3e},
+  };
+#define BRIGADE_EXPECT(Source, Target) ExpectCast<Source, Target>(known);
+  BRIGADE_FOR_EACH_CAST_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
+template <typename T>
+void ExpectReduce(const Known& known) {
+  ExpectKnown(known, kName<T>, [&](Digest& digest) {
+    Inputs inputs;
+    std::vector<std::vector<T>> arrays;
+    std::vector<const void*> sources;
+    for (int i = 0; i < 5; ++i) {
+      arrays.push_back(inputs.Array<T>());
+      sources.push_back(arrays.back().data());
+    }
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+      std::vector<T> target(kSize);
+      void* const targets[] = {target.data()};
+      ReduceRange<T>({sources.data(), 5, targets, 1, {}}, op, false, 0, kSize);
+      digest.Add(target);
+    }
+  });
+}
+
+TEST(KnownBitsTest, Reduce) {
+  const Known known = {
+      {"fp32", 0x713807a5b42f8e3b},
+      {"fp16", 0x4c76d2cd1fe8f35a},
+      {"bf16", 0x1bd812046a8854c7},
+      {"fp64", 0xac6c5551bc011338},
+      {"int32", 0xe0c0db286c41d635},
+      {"int64", 0xc3ed6091a1a3f735},
+      {"uint8", 0xf70981192d60dd61},
+  };
+#define BRIGADE_EXPECT(T) ExpectReduce<T>(known);
+  BRIGADE_FOR_EACH_REDUCE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
+// The sums of tiles, the whole sum and the largest magnitude.
+template <typename T>
+void ExpectStatistics(const Known& known) {
+  ExpectKnown(known, kName<T>, [&](Digest& digest) {
+    Inputs inputs;
+    const auto array = inputs.Array<T>();
+    const GradSegment segment = {array.data(), kSize};
+    std::vector<double> sums(GradCheckWorkspaceSize({&segment, 1}));
+    GradTileSumsRange<T>(segment, 0, kSize, sums.data());
+    digest.Add(sums);
+    const GradStats stats = GradCheckFinishCpu(sums.data(), static_cast<int64_t>(sums.size()));
+    digest.Add(stats.sum_of_squares);
+    digest.Add(stats.all_finite);
+    digest.Add(AmaxRange<T>(array.data(), 3.0f, 0, kSize));
+  });
+}
+
+TEST(KnownBitsTest, GradCheckAndAmax) {
+  const Known known = {
+      {"fp32", 0x2ac553fdc03c7bde},
+      {"fp16", 0xf773ca5ce893bf95},
+      {"bf16", 0xd8b7c6cf0ce007dc},
+  };
+  ExpectStatistics<float>(known);
+  ExpectStatistics<Half>(known);
+  ExpectStatistics<BFloat16>(known);
+}
+
+// 200 decisions, of which some overflow.
+TEST(KnownBitsTest, StepControl) {
+  const Known known = {
+      {"decisions", 0x6d9e16beabb2ada0},
+  };
+  ExpectKnown(known, "decisions", [](Digest& digest) {
+    Inputs inputs;
+    const StepBetas betas = {.beta1 = 0.9, .beta2 = 0.999};
+    LossScaleOptions options;
+    options.window = 7;
+    StepParameters parameters = MakeStepParameters(options, &betas, 1);
+    GradStats stats = {};
+    StepState state = InitialStepState(options);
+    GroupStep group = {};
+    std::vector<float> rates(64);
+    for (float& rate : rates) rate = std::fabs(inputs.Next<float>());
+    parameters.stats = &stats;
+    parameters.ranks = 1;
+    parameters.state = &state;
+    parameters.group_steps = &group;
+    parameters.lr_table = rates.data();
+    parameters.lr_table_size = static_cast<int64_t>(rates.size());
+    parameters.max_grad_norm = 1.0;
+    for (int i = 0; i < 200; ++i) {
+      stats.all_finite = i % 17 == 3 ? 0 : 1;
+      stats.sum_of_squares =
+          stats.all_finite == 0 ? HUGE_VAL : std::fabs(inputs.Next<float>()) * 0x1p40;
+      DecideStep(parameters);
+      DecideGroup(parameters, 0);
+      digest.Add(state.loss_scale);
+      digest.Add(state.grad_norm);
+      digest.Add(state.grad_multiplier);
+      digest.Add(state.step);
+      digest.Add(state.skip);
+      digest.Add(group.lr);
+      digest.Add(group.step_size);
+      digest.Add(group.inv_sqrt_correction);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace brigade::kernels
