@@ -13,9 +13,10 @@ namespace brigade::kernels {
 #define BRIGADE_SIMD_BODY __attribute__((always_inline))
 
 // Stands before a loop whose iterations do not depend on each other, for the vectoriser, which
-// cannot know that its arrays do not overlap.
+// cannot know that its arrays do not overlap. clang is told how many iterations to interleave: by
+// itself it takes 4 or 1, which made loops with conversions up to 15 % slower than g++'s.
 #ifdef __clang__
-#define BRIGADE_SIMD_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define BRIGADE_SIMD_LOOP _Pragma("clang loop vectorize(assume_safety) interleave_count(2)")
 #else
 #define BRIGADE_SIMD_LOOP _Pragma("GCC ivdep")
 #endif

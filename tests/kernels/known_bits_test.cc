@@ -195,7 +195,7 @@ TEST(KnownBitsTest, Adam) {
       {"bf16 to bf16, decoupled", 0x2027d9c08b5ff2d0},
       {"bf16 to bf16, coupled", 0x98caa413e47d03fd},
   };
-#define BRIGADE_EXPECT(Grad, Copy)                                            \
+#define BRIGADE_EXPECT(Grad, Copy)                                           \
   ExpectAdam<Grad, Copy>(known, WeightDecayMode::kDecoupled, ", decoupled"); \
   ExpectAdam<Grad, Copy>(known, WeightDecayMode::kCoupled, ", coupled");
   BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
@@ -248,7 +248,7 @@ TEST(KnownBitsTest, Sgd) {
   const SgdGroup plain = {.weight_decay = 0.1};
   const SgdGroup damped = {.momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1};
   const SgdGroup nesterov = {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true};
-#define BRIGADE_EXPECT(Grad, Copy)                                                \
+#define BRIGADE_EXPECT(Grad, Copy)                                               \
   ExpectSgd<Grad, Copy>(known, plain, WeightDecayMode::kDecoupled, "");          \
   ExpectSgd<Grad, Copy>(known, damped, WeightDecayMode::kCoupled, ", momentum"); \
   ExpectSgd<Grad, Copy>(known, nesterov, WeightDecayMode::kDecoupled, ", Nesterov");
@@ -273,14 +273,10 @@ void ExpectCast(const Known& known) {
 
 TEST(KnownBitsTest, Cast) {
   const Known known = {
-      {"fp32 to fp32", 0x669ba11ac2f610ff},
-      {"fp32 to fp16", 0x3d4d88959f917f01},
-      {"fp32 to bf16", 0x16018e37aec033de},
-      {"fp16 to fp32", 0xac72f252f0198615},
-      {"fp16 to fp16", 0x241599e5ab8bc024},
-      {"fp16 to bf16", 0x8846a02cb17cb8cf},
-      {"bf16 to fp32", 0x8fefcc1939438920},
-      {"bf16 to fp16", 0x3f45a74306a48fbc},
+      {"fp32 to fp32", 0x669ba11ac2f610ff}, {"fp32 to fp16", 0x3d4d88959f917f01},
+      {"fp32 to bf16", 0x16018e37aec033de}, {"fp16 to fp32", 0xac72f252f0198615},
+      {"fp16 to fp16", 0x241599e5ab8bc024}, {"fp16 to bf16", 0x8846a02cb17cb8cf},
+      {"bf16 to fp32", 0x8fefcc1939438920}, {"bf16 to fp16", 0x3f45a74306a48fbc},
       {"bf16 to bf16", 0x3d79578d6e0a5e3e},
   };
 #define BRIGADE_EXPECT(Source, Target) ExpectCast<Source, Target>(known);
@@ -309,12 +305,8 @@ void ExpectReduce(const Known& known) {
 
 TEST(KnownBitsTest, Reduce) {
   const Known known = {
-      {"fp32", 0x713807a5b42f8e3b},
-      {"fp16", 0x4c76d2cd1fe8f35a},
-      {"bf16", 0x1bd812046a8854c7},
-      {"fp64", 0xac6c5551bc011338},
-      {"int32", 0xe0c0db286c41d635},
-      {"int64", 0xc3ed6091a1a3f735},
+      {"fp32", 0x713807a5b42f8e3b},  {"fp16", 0x4c76d2cd1fe8f35a},  {"bf16", 0x1bd812046a8854c7},
+      {"fp64", 0xac6c5551bc011338},  {"int32", 0xe0c0db286c41d635}, {"int64", 0xc3ed6091a1a3f735},
       {"uint8", 0xf70981192d60dd61},
   };
 #define BRIGADE_EXPECT(T) ExpectReduce<T>(known);
