@@ -25,18 +25,22 @@ class Bars:
     """Prints bars beside measured figures, and counts those that are missed."""
 
     def __init__(self):
+        self.checked = 0
         self.missed = 0
 
     def check(self, name, figure, comparison, limit):
         holds = figure >= limit if comparison == ">=" else figure <= limit
+        self.checked += 1
         self.missed += not holds
         print(f"{name:64} {figure:8.3f} {comparison} {limit:5.3f} {'PASS' if holds else 'FAIL'}", flush=True)
 
     def miss(self, name, why):
         """A bar whose figure is not to be had."""
+        self.checked += 1
         self.missed += 1
         print(f"{name:64} {why} FAIL", flush=True)
 
     def exit_code(self):
-        print(f"{self.missed} bars missed")
-        return 1 if self.missed else 0
+        """0 if bars were checked and none was missed: nothing measured is no pass."""
+        print(f"{self.missed} of {self.checked} bars missed")
+        return 1 if self.missed or not self.checked else 0
