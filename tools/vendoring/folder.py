@@ -5,7 +5,7 @@ import pathlib
 import shlex
 import subprocess
 
-from vendoring import cmake, provenance, rewrite, selection
+from vendoring import cmake, libraries, provenance, rewrite, selection
 
 _LICENSE = "LICENSE"
 _CMAKE = "CMakeLists.txt"
@@ -100,7 +100,7 @@ def _original_sha256(root, path):
 
 
 def _needs(chosen):
-    needs = [external.title for external, _ in chosen.externals]
+    needs = [libraries.title(library) for library, _ in chosen.externals]
     if chosen.cuda != "none":
         needs.append("CUDA Toolkit" + (" (optional)" if chosen.cuda == "optional" else ""))
     return needs
