@@ -6,9 +6,11 @@
 set(BRIGADE_LISTS HEADERS INCLUDES SOURCES CUDA_SOURCES DEPS CUDA_DEPS PUBLIC_LIBRARIES
   PRIVATE_LIBRARIES CUDA_LIBRARIES FLAGS CUDA_FLAGS)
 
-# Flags that the code's bits and speed need. Those of FLAGS stand behind, so that they win.
+# Flags that the code's bits and speed need. Those of FLAGS stand behind, so that they win; so does
+# the optimisation, behind the -O2 of a RelWithDebInfo.
 function(brigade_flags target flags cuda_flags)
   target_compile_options(${target} PRIVATE
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:${BRIGADE_OPTIMIZED_FLAGS}>"
     "$<$<COMPILE_LANGUAGE:CXX>:${BRIGADE_FLOAT_FLAGS};${flags}>")
   if(BRIGADE_CUDA)
     # CMake 3.25 does not know yet that nvcc takes it.

@@ -168,17 +168,19 @@ projects_of_others_bring_their_own() {
     printf 'set(BRIGADE_COMPONENTS "kernels")\nadd_subdirectory("%s" brigade)\n' "$checkout"
     printf 'if(NOT TARGET Brigade::kernels_adam)\n  message(FATAL_ERROR "no adam")\nendif()\n'
   } >"$outer/CMakeLists.txt"
-  must cmake -G Ninja -S "$outer" -B "$outer/build"
+  must cmake -G Ninja -S "$outer" -B "$outer/build" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  built=$outer/build has kernels/adam/adam.cc -O3
   if grep -q 'libbrigade' "$outer/build/brigade/cmake_install.cmake"; then
     fail "a part of another project is installed with it"
   fi
 }
 
-# has FILE TEXT...: of all commands that compile FILE.
+# has FILE TEXT...: of all commands that compile FILE in the folder $built.
+built=$work/release
 has() {
   local file=$1 command text
   shift
-  command=$(grep -F "$file" "$work/release/compile_commands.json" | grep '"command"')
+  command=$(grep -F "$file" "$built/compile_commands.json" | grep '"command"')
   [ -n "$command" ] || fail "nothing compiles $file"
   for text in "$@"; do
     [[ $command == *" $text "* ]] || fail "$file is compiled without $text: $command"
@@ -192,6 +194,12 @@ flags_are_those_of_bazel() {
   if grep -o '"command".* -W[a-z][^ ]*' "$work/release/compile_commands.json"; then
     fail "warnings are forced on users"
   fi
+}
+
+all_builds_but_debug_are_optimised() {
+  local built=$work/rel_with_deb_info
+  configure "$built" -DCMAKE_BUILD_TYPE=RelWithDebInfo
+  has kernels/adam/adam.cc '-O2 -g -DNDEBUG -fPIC -O3'
 }
 
 nvcc_compiles_a_kernel() {
@@ -208,6 +216,7 @@ users_find_pkg_config
 missing_ones_are_refused
 projects_of_others_bring_their_own
 flags_are_those_of_bazel
+all_builds_but_debug_are_optimised
 [ -z "$cuda" ] || nvcc_compiles_a_kernel
 if [ "$shared" ]; then
   build_and_install -DBUILD_SHARED_LIBS=ON
