@@ -202,6 +202,23 @@ all_builds_but_debug_are_optimised() {
   has kernels/adam/adam.cc '-O2 -g -DNDEBUG -fPIC -O3'
 }
 
+# A tree that was installed with a libdir of the user's, and moved.
+pkg_config_follows_a_moved_tree() {
+  local from=$work/installed to=$work/moved
+  configure "$work/lib64" -DCMAKE_INSTALL_PREFIX="$from" -DCMAKE_INSTALL_LIBDIR="$from/lib64/deep" \
+    -DCMAKE_INSTALL_INCLUDEDIR=headers
+  mkdir -p "$to"/{headers,lib64/deep}
+  cp -r "$work/lib64/pkgconfig" "$to/lib64/deep"
+  is_variable() { # NAME WANTED
+    local found
+    found=$(PKG_CONFIG_PATH=$to/lib64/deep/pkgconfig pkg-config --variable="$1" brigade-device)
+    [ "$(realpath "$found")" = "$2" ] || fail "pkg-config: the $1 of a moved tree is $found"
+  }
+  is_variable prefix "$to"
+  is_variable libdir "$to/lib64/deep"
+  is_variable includedir "$to/headers"
+}
+
 nvcc_compiles_a_kernel() {
   flags_are_those_of_bazel -DBRIGADE_CUDA=ON
   has kernels/adam/adam_cuda.cu --fmad=false -std=c++20 -O3 -DBRIGADE_CUDA=1
@@ -217,6 +234,7 @@ missing_ones_are_refused
 projects_of_others_bring_their_own
 flags_are_those_of_bazel
 all_builds_but_debug_are_optimised
+pkg_config_follows_a_moved_tree
 [ -z "$cuda" ] || nvcc_compiles_a_kernel
 if [ "$shared" ]; then
   build_and_install -DBUILD_SHARED_LIBS=ON
