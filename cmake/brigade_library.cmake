@@ -25,6 +25,18 @@ function(brigade_flags target flags cuda_flags)
   endif()
 endfunction()
 
+# Who includes a header with formulas compiles them: the flags of their bits come along, to all that
+# links the target.
+function(brigade_bits target)
+  set(bits ${BRIGADE_FLOAT_FLAGS})
+  list(FILTER bits INCLUDE REGEX "^-ffp-contract=")
+  set(cuda_bits ${BRIGADE_CUDA_FLAGS})
+  list(FILTER cuda_bits INCLUDE REGEX "^--fmad=")
+  target_compile_options(${target} INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:${bits}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_bits};-Xcompiler=${bits}>")
+endfunction()
+
 function(brigade_install target headers)
   install(TARGETS ${target} EXPORT Brigade-${BRIGADE_COMPONENT}
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
@@ -92,6 +104,10 @@ function(brigade_library name)
   target_include_directories(${target} ${scope}
     "$<BUILD_INTERFACE:${BRIGADE_INCLUDE_DIR}>"
     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  # All formulas are made of it.
+  if("precision/rounding.h" IN_LIST A_HEADERS)
+    brigade_bits(${target})
+  endif()
   foreach(folder IN LISTS A_INCLUDES)
     target_include_directories(${target} SYSTEM ${scope}
       "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/${folder}>"

@@ -50,6 +50,7 @@ rule() {
 mkdir -p "$checkout"/{lib,tools/vendoring,bazel,cmake}
 cp LICENSE "$checkout"
 cp bazel/cc.bzl bazel/libraries.bzl bazel/nvcc.bzl "$checkout/bazel"
+cp cmake/refuse_fast_math.cmake "$checkout/cmake"
 cp tools/vendor tools/build_graph.py tools/externals.py "$checkout/tools"
 cp tools/vendoring/*.py "$checkout/tools/vendoring"
 cat >"$checkout/lib/names.h" <<'END'

@@ -85,6 +85,17 @@ def _options(selection):
     return lines
 
 
+def _bits(selection):
+    """The flags of the formulas in headers, for those who compile them."""
+    host = [c for c in selection.copts if c.startswith("-ffp-contract=")]
+    cuda = [c for c in selection.cuda_copts if c.startswith("--fmad=")]
+    cuda += ["-Xcompiler=" + c for c in host]
+    return [
+        f'"$<$<COMPILE_LANGUAGE:CXX>:{";".join(host)}>"',
+        f'"$<$<COMPILE_LANGUAGE:CUDA>:{";".join(cuda)}>"',
+    ]
+
+
 def _find(external, targets):
     """What finds a library by its package."""
     required = "" if external.define else " REQUIRED"
@@ -116,7 +127,7 @@ def _cuda(library, scope, sources, standard):
     )
 
 
-def text(selection, names, library, place, include_path, standard):
+def text(selection, names, library, place, include_path, standard, refusal):
     """The file's text.
 
     Args:
@@ -126,6 +137,7 @@ def text(selection, names, library, place, include_path, standard):
       place: from a path in the tree to the one in the folder.
       include_path: from the folder to where includes start, "." or "../..".
       standard: the C++ standard that the code needs at least.
+      refusal: what stops on flags that change bits, cmake/refuse_fast_math.cmake.
     """
     here = "${CMAKE_CURRENT_SOURCE_DIR}"
     root = here if include_path == "." else f"{here}/{include_path}"
@@ -142,6 +154,7 @@ def text(selection, names, library, place, include_path, standard):
     out = _HEAD.format(library=library, languages=languages)
     if selection.cuda == "optional":
         out += _CUDA_OPTION.format(option=option, library=library)
+    out += "\n" + refusal
     packages = [pair for pair in selection.externals if pair[1]]
     out += "".join(["\n", *(_find(*pair) for pair in packages), "\n"]) if packages else "\n"
     out += f"add_library({library} {kind})\n"
@@ -152,6 +165,9 @@ def text(selection, names, library, place, include_path, standard):
         out += _call("set_target_properties", f"{library} PROPERTIES", _PROPERTIES)
         out += "# As the project compiles it: for its bits and its speed.\n"
         out += _call("target_compile_options", f"{library} PRIVATE", _options(selection))
+    if kind == "INTERFACE" or "precision/rounding.h" in selection.texts:
+        out += "# Who includes the headers compiles their formulas.\n"
+        out += _call("target_compile_options", f"{library} INTERFACE", _bits(selection))
     for path, options in sorted(selection.own_copts.items()):
         out += (
             f'set_source_files_properties({place(path)} PROPERTIES COMPILE_OPTIONS "'

@@ -202,6 +202,30 @@ all_builds_but_debug_are_optimised() {
   has kernels/adam/adam.cc '-O2 -g -DNDEBUG -fPIC -O3'
 }
 
+# Who compiles formulas of headers gets the flags of their bits, and nobody else.
+users_get_the_bits() {
+  local built=$work/consumer
+  must consumer kernels -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  has kernels.cc -ffp-contract=off
+  must consumer device -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  ! grep -e -ffp-contract "$built/compile_commands.json" || fail "device's users get flags of formulas"
+  PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib/x86_64-linux-gnu/pkgconfig \
+    pkg-config --cflags brigade-kernels | grep -q -e ' -ffp-contract=off' ||
+    fail "pkg-config does not say -ffp-contract=off"
+}
+
+fast_math_is_refused() {
+  local given
+  for given in -DCMAKE_CXX_FLAGS=-ffast-math "-DCMAKE_CXX_FLAGS_RELEASE=-Ofast -g" \
+    "-DCMAKE_CUDA_FLAGS=-lineinfo --use_fast_math" -DCMAKE_CUDA_FLAGS=-ftz=true; do
+    rm -rf "$work/refused"
+    if cmake -G Ninja -S "$checkout" -B "$work/refused" "$given" >"$work/log" 2>&1 ||
+      ! tr -s ' \n' ' ' <"$work/log" | grep -qE 'compile without (-ffast-math|-Ofast|--use_fast_math|-ftz=true)'; then
+      fail "$given is not refused: $(cat "$work/log")"
+    fi
+  done
+}
+
 # A tree that was installed with a libdir of the user's, and moved.
 pkg_config_follows_a_moved_tree() {
   local from=$work/installed to=$work/moved
@@ -234,6 +258,8 @@ missing_ones_are_refused
 projects_of_others_bring_their_own
 flags_are_those_of_bazel
 all_builds_but_debug_are_optimised
+users_get_the_bits
+fast_math_is_refused
 pkg_config_follows_a_moved_tree
 [ -z "$cuda" ] || nvcc_compiles_a_kernel
 if [ "$shared" ]; then
