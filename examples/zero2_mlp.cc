@@ -1,4 +1,4 @@
-// ZeRO-2 on a small multilayer perceptron: two linear layers with a ReLU between them, mean squared
+// ZeRO-2 on a small multilayer perceptron: two linear layers with a GELU between them, mean squared
 // error, AdamW in fp32, ten epochs over a data set. Two ranks, threads of this process: each takes
 // half of every batch and keeps half of the optimizer state. Rank 0 prints the loss of its half.
 
@@ -17,6 +17,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/linear.h"
+#include "brigade/nn/pointwise.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace {
@@ -32,21 +33,14 @@ constexpr int kRanks = 2, kRows = 32, kSamples = 1024, kEpochs = 10, kSteps = kS
 // Layer l has kWidths[l] inputs; it is unit l, of the parameters 2 l (weight) and 2 l + 1 (bias).
 constexpr int kLayers = 2, kWidest = 64, kWidths[kLayers + 1] = {4, kWidest, 1};
 using Array = float[kRows * kWidest];
+const nn::MatrixShape kHidden = {DType::kFloat32, kRows, kWidest};
 const zero::ModelSpec kModel = {{"first", {{"first.weight", 64 * 4}, {"first.bias", 64}}, {}},
                                 {"second", {{"second.weight", 64}, {"second.bias", 1}}, {}}};
 
-// ReLU, where `to` is `of`, and its backward pass from the ReLU's result.
-absl::Status Relu(const Array& of, Array& to, device::Stream& stream) {
-  return stream.Enqueue({"relu", {device::Reads(of, sizeof(of)), device::Writes(to, sizeof(to))}},
-                        [&](device::ThreadPool&) {
-                          for (int i = 0; i < kRows * kWidest; ++i) to[i] *= of[i] > 0.0f;
-                          return absl::OkStatus();
-                        });
-}
-
 absl::Status RunRank(int rank, collectives::ThreadGroup& group) {
-  // The inputs of layer l and their gradients; behind the last layer, its outputs.
-  Array x[kLayers + 1] = {}, dx[kLayers + 1] = {};
+  // Of layer l: inputs, outputs (the next one's inputs are their GELU), gradients of the inputs;
+  // dx[kLayers] are those of the last outputs.
+  Array x[kLayers] = {}, y[kLayers] = {}, dx[kLayers + 1] = {};
   float data[kSamples][kWidths[0]], error[kRows] = {}, loss = 0.0f;
   std::mt19937 random(1);  // the same data on both ranks
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
@@ -80,19 +74,19 @@ absl::Status RunRank(int rank, collectives::ThreadGroup& group) {
       const auto *weight = layer.weights<float>(2 * l), *bias = layer.weights<float>(2 * l + 1);
       BRIGADE_RETURN_IF_ERROR(layer.status());
       BRIGADE_RETURN_IF_ERROR(
-          nn::Linear({DType::kFloat32, x[l], weight, kRows, kWidths[l], kWidths[l + 1]}, bias,
-                     x[l + 1], *blas, *stream));
+          nn::Linear({DType::kFloat32, x[l], weight, kRows, kWidths[l], kWidths[l + 1]}, bias, y[l],
+                     *blas, *stream));
       BRIGADE_RETURN_IF_ERROR(layer.Release());
-      if (l + 1 < kLayers) BRIGADE_RETURN_IF_ERROR(Relu(x[l + 1], x[l + 1], *stream));
+      if (l == 0) BRIGADE_RETURN_IF_ERROR(nn::Gelu(kHidden, y[0], x[1], *stream));
     }
     BRIGADE_RETURN_IF_ERROR(stream->Enqueue(
         {"mean squared error",
-         {device::Reads(x, sizeof(x)), device::Writes(error, sizeof(error)),
-          device::Writes(&loss, sizeof(loss))}},
+         {device::Reads(x, sizeof(x)), device::Reads(y, sizeof(y)),
+          device::Writes(error, sizeof(error)), device::Writes(&loss, sizeof(loss))}},
         [&](device::ThreadPool&) {
           for (int i = 0; i < kRows; ++i) {
             const float* const in = &x[0][i * kWidths[0]];
-            error[i] = x[kLayers][i] - (in[0] * in[1] + std::sin(2.0f * in[2]) - in[3]);
+            error[i] = y[kLayers - 1][i] - (in[0] * in[1] + std::sin(2.0f * in[2]) - in[3]);
             loss += error[i] * error[i];
             error[i] *= 2.0f / kRows;
           }
@@ -111,7 +105,7 @@ absl::Status RunRank(int rank, collectives::ThreadGroup& group) {
           {dbias.data, dbias.accumulate}, *blas, memory, *stream));
       BRIGADE_RETURN_IF_ERROR(layer.Release());
       BRIGADE_RETURN_IF_ERROR(optimizer->GradientsReady(l));
-      if (l > 0) BRIGADE_RETURN_IF_ERROR(Relu(x[l], dx[l], *stream));
+      if (l > 0) BRIGADE_RETURN_IF_ERROR(nn::GeluBackward(kHidden, y[0], dx[1], *stream));
     }
     BRIGADE_RETURN_IF_ERROR(optimizer->FinishBackward());
     BRIGADE_RETURN_IF_ERROR(optimizer->Step());

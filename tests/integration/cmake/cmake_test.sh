@@ -155,6 +155,24 @@ missing_ones_are_refused() {
   fi
 }
 
+# Of libraries that are found by header and library: the one that is missing is called by its name.
+missing_libraries_are_named() {
+  local component library text
+  while read -r component library text; do
+    rm -rf "$work/refused"
+    # Empty counts as looked for.
+    if cmake -G Ninja -S "$checkout" -B "$work/refused" -DBRIGADE_COMPONENTS="$component" \
+      -D"BRIGADE_${library}_LIBRARY=" >"$work/log" 2>&1 ||
+      ! tr -s ' \n' ' ' <"$work/log" | grep -qF "component '$component' needs $text."; then
+      fail "without $library: $(cat "$work/log")"
+    fi
+  done <<'END'
+collectives sodium libsodium (libsodium-dev)
+collectives_gloo gloo Gloo (libgloo-dev)
+nn openblas OpenBLAS (libopenblas-dev)
+END
+}
+
 # A project that has Abseil and Highway as targets of its own takes Brigade in, and installs none of it.
 projects_of_others_bring_their_own() {
   local outer=$work/outer name
@@ -255,6 +273,7 @@ installed_files_are_complete
 users_find_components
 users_find_pkg_config
 missing_ones_are_refused
+missing_libraries_are_named
 projects_of_others_bring_their_own
 flags_are_those_of_bazel
 all_builds_but_debug_are_optimised
