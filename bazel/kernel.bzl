@@ -1,4 +1,4 @@
-"""The targets of one operation's folder in kernels/, by the names of its files."""
+"""brigade_kernel: the targets of one operation, a folder of kernels/, by the files that it has."""
 
 load("@local_cuda//:defs.bzl", "REQUIRES_CUDA")
 load("//bazel:cc.bzl", "brigade_cc_binary", "brigade_cc_library")
@@ -17,7 +17,7 @@ def brigade_kernel(
         pool_deps = [],
         parameters_deps = [],
         example_deps = []):
-    """An operation: the public call and, of the others, those whose files exist.
+    """Declares the public call, <name>, and those of the other targets whose files are there.
 
     | target        | files                | for                    |
     | ------------- | -------------------- | ---------------------- |
@@ -32,7 +32,9 @@ def brigade_kernel(
     | example_cuda  | example_cuda.cc      | reading, and a test    |
     | sources       | all of them          | tests                  |
 
-    Each depends on those that it is made of, and on what nearly all of its kind need.
+    <name> depends on _math, _parameters, _cpu and _pool where they are there, _cuda on _tile, and
+    all on _math. Of other packages they get what nearly all operations need; the arguments add the
+    rest.
 
     Args:
       name: of the operation and its folder.

@@ -6,9 +6,11 @@
 set(BRIGADE_LISTS HEADERS INCLUDES SOURCES CUDA_SOURCES DEPS CUDA_DEPS PUBLIC_LIBRARIES
   PRIVATE_LIBRARIES CUDA_LIBRARIES FLAGS CUDA_FLAGS)
 
-# Flags that the code's bits and speed need. Those of FLAGS stand behind, so that they win.
+# Flags that the code's bits and speed need. Those of FLAGS stand behind, so that they win; so does
+# the optimisation, behind the -O2 of a RelWithDebInfo.
 function(brigade_flags target flags cuda_flags)
   target_compile_options(${target} PRIVATE
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:${BRIGADE_OPTIMIZED_FLAGS}>"
     "$<$<COMPILE_LANGUAGE:CXX>:${BRIGADE_FLOAT_FLAGS};${flags}>")
   if(BRIGADE_CUDA)
     # CMake 3.25 does not know yet that nvcc takes it.
@@ -21,6 +23,18 @@ function(brigade_flags target flags cuda_flags)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CUDA>:${BRIGADE_CUDA_FLAGS};-Xcompiler=${host_flags};${cuda_flags}>")
   endif()
+endfunction()
+
+# Who includes a header with formulas compiles them: the flags of their bits come along, to all that
+# links the target.
+function(brigade_bits target)
+  set(bits ${BRIGADE_FLOAT_FLAGS})
+  list(FILTER bits INCLUDE REGEX "^-ffp-contract=")
+  set(cuda_bits ${BRIGADE_CUDA_FLAGS})
+  list(FILTER cuda_bits INCLUDE REGEX "^--fmad=")
+  target_compile_options(${target} INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:${bits}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_bits};-Xcompiler=${bits}>")
 endfunction()
 
 function(brigade_install target headers)
@@ -90,6 +104,10 @@ function(brigade_library name)
   target_include_directories(${target} ${scope}
     "$<BUILD_INTERFACE:${BRIGADE_INCLUDE_DIR}>"
     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  # All formulas are made of it.
+  if("precision/rounding.h" IN_LIST A_HEADERS)
+    brigade_bits(${target})
+  endif()
   foreach(folder IN LISTS A_INCLUDES)
     target_include_directories(${target} SYSTEM ${scope}
       "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/${folder}>"

@@ -1,7 +1,8 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
-# For bits and speed: FLOAT_COPTS of bazel/cc.bzl, CUDA_COPTS of bazel/nvcc.bzl.
+# For bits and speed: FLOAT_COPTS and OPTIMIZED_COPTS of bazel/cc.bzl, CUDA_COPTS of bazel/nvcc.bzl.
 set(BRIGADE_FLOAT_FLAGS -ffp-contract=off -fno-math-errno -fno-trapping-math)
+set(BRIGADE_OPTIMIZED_FLAGS -O3)
 set(BRIGADE_CUDA_FLAGS --fmad=false --extended-lambda --expt-relaxed-constexpr)
 
 # Components, each behind those that it needs: all of them, in their order.
@@ -68,7 +69,14 @@ set(BRIGADE_BUILD_PACKAGES_recompute)
 set(BRIGADE_PKG_CONFIG_recompute absl_algorithm_container absl_function_ref absl_span absl_status
   absl_statusor absl_strings)
 
-# Libraries of others that bring no CMake package: header, library, Debian package.
-set(BRIGADE_SYSTEM_gloo gloo/config.h gloo libgloo-dev)
-set(BRIGADE_SYSTEM_openblas cblas.h openblas libopenblas-dev)
-set(BRIGADE_SYSTEM_sodium sodium.h sodium libsodium-dev)
+# Those libraries: what people call it, Debian's package, the target, and how it is found: by a
+# package of CMake's, or by a header and a library.
+set(BRIGADE_EXTERNAL_absl "Abseil" libabsl-dev absl::status PACKAGE absl)
+set(BRIGADE_EXTERNAL_gloo "Gloo" libgloo-dev Brigade::system_gloo FILES gloo/config.h gloo)
+set(BRIGADE_EXTERNAL_hwy "Highway" libhwy-dev hwy::hwy PACKAGE hwy)
+set(BRIGADE_EXTERNAL_json "JSON for Modern C++" nlohmann-json3-dev nlohmann_json::nlohmann_json
+  PACKAGE nlohmann_json)
+set(BRIGADE_EXTERNAL_openblas "OpenBLAS" libopenblas-dev Brigade::system_openblas FILES cblas.h
+  openblas)
+set(BRIGADE_EXTERNAL_sodium "libsodium" libsodium-dev Brigade::system_sodium FILES sodium.h sodium)
+set(BRIGADE_HEADER_ONLY nlohmann_json::nlohmann_json)

@@ -1,29 +1,32 @@
 # Finds the libraries of others, for Brigade's own build and for users of an installed Brigade.
 # Needs graph.cmake.
 
-set(BRIGADE_HEADER_ONLY nlohmann_json::nlohmann_json)
-
-# Brigade::system_<name>, from the header and the library that graph.cmake says.
-function(brigade_find_system_library name)
-  if(TARGET Brigade::system_${name})
+# brigade_find(TARGET PACKAGE NAME) makes the target by a package of CMake's, brigade_find(TARGET
+# FILES HEADER LIBRARY) by a header and a library. One that exists is taken, so that a superproject
+# may bring its own.
+function(brigade_find target kind)
+  if(TARGET ${target})
     return()
   endif()
-  list(GET BRIGADE_SYSTEM_${name} 0 header)
-  list(GET BRIGADE_SYSTEM_${name} 1 library)
-  find_path(BRIGADE_${name}_INCLUDE_DIR "${header}" PATH_SUFFIXES "${name}")
-  find_library(BRIGADE_${name}_LIBRARY "${library}")
-  mark_as_advanced(BRIGADE_${name}_INCLUDE_DIR BRIGADE_${name}_LIBRARY)
-  if(BRIGADE_${name}_INCLUDE_DIR AND BRIGADE_${name}_LIBRARY)
-    add_library(Brigade::system_${name} UNKNOWN IMPORTED GLOBAL)
-    set_target_properties(Brigade::system_${name} PROPERTIES
-      IMPORTED_LOCATION "${BRIGADE_${name}_LIBRARY}"
-      INTERFACE_INCLUDE_DIRECTORIES "${BRIGADE_${name}_INCLUDE_DIR}")
+  if(kind STREQUAL "PACKAGE")
+    find_package(${ARGN} CONFIG QUIET)
+    return()
+  endif()
+  list(GET ARGN 0 header)
+  list(GET ARGN 1 library)
+  find_path(BRIGADE_${library}_INCLUDE_DIR "${header}" PATH_SUFFIXES "${library}")
+  find_library(BRIGADE_${library}_LIBRARY "${library}")
+  mark_as_advanced(BRIGADE_${library}_INCLUDE_DIR BRIGADE_${library}_LIBRARY)
+  if(BRIGADE_${library}_INCLUDE_DIR AND BRIGADE_${library}_LIBRARY)
+    add_library(${target} UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(${target} PROPERTIES
+      IMPORTED_LOCATION "${BRIGADE_${library}_LIBRARY}"
+      INTERFACE_INCLUDE_DIRECTORIES "${BRIGADE_${library}_INCLUDE_DIR}")
   endif()
 endfunction()
 
 # brigade_find_packages(NAMES CUDA OUT): finds each of the names, and the toolkit if CUDA; sets OUT
-# to the advice for the first that is missing, or to nothing. A target that exists is taken, so that
-# a superproject may bring its own.
+# to the advice for the first that is missing, or to nothing.
 macro(brigade_find_packages names cuda out)
   set(${out} "")
   find_package(Threads QUIET)
@@ -37,36 +40,12 @@ macro(brigade_find_packages names cuda out)
     endif()
   endif()
   foreach(brigade_package IN ITEMS ${names})
-    if(brigade_package STREQUAL "absl")
-      if(NOT TARGET absl::status)
-        find_package(absl CONFIG QUIET)
-      endif()
-      if(NOT TARGET absl::status)
-        set(${out} "Abseil (absl, libabsl-dev)")
-      endif()
-    elseif(brigade_package STREQUAL "hwy")
-      if(NOT TARGET hwy::hwy)
-        find_package(hwy CONFIG QUIET)
-      endif()
-      if(NOT TARGET hwy::hwy)
-        set(${out} "Highway (hwy, libhwy-dev)")
-      endif()
-    elseif(brigade_package STREQUAL "json")
-      if(NOT TARGET nlohmann_json::nlohmann_json)
-        find_package(nlohmann_json CONFIG QUIET)
-      endif()
-      if(NOT TARGET nlohmann_json::nlohmann_json)
-        set(${out} "nlohmann's JSON (nlohmann_json, nlohmann-json3-dev)")
-      endif()
-    else()
-      brigade_find_system_library(${brigade_package})
-      if(NOT TARGET Brigade::system_${brigade_package})
-        list(GET BRIGADE_SYSTEM_${brigade_package} 2 brigade_debian_package)
-        set(${out} "${brigade_package} (${brigade_debian_package})")
-      endif()
-    endif()
-    if(${out})
-      break()
+    set(brigade_how ${BRIGADE_EXTERNAL_${brigade_package}})
+    list(POP_FRONT brigade_how brigade_title brigade_debian_package)
+    list(GET brigade_how 0 brigade_target)
+    brigade_find(${brigade_how})
+    if(NOT TARGET ${brigade_target} AND NOT ${out})
+      set(${out} "${brigade_title} (${brigade_debian_package})")
     endif()
   endforeach()
 endmacro()

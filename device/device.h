@@ -3,6 +3,8 @@
 
 #if __cplusplus < 202002L
 #error "Brigade needs C++20: build --cxxopt=-std=c++20 in your .bazelrc"
+// Stops the compiler, as #error does not.
+#include <the error above says why>
 #endif
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 // srun does as well, and so does anything that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 
 #include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,9 @@ namespace {
 
 namespace collectives = brigade::collectives;
 namespace device = brigade::device;
+
+constexpr char kHelp[] =
+    "usage: all_reduce_processes\nSums arrays of ranks, which mpirun, torchrun or srun starts.\n";
 
 absl::Status Run() {
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
@@ -38,7 +42,10 @@ absl::Status Run() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool help = argc == 2 && std::string_view(argv[1]) == "--help";
+  if (argc > 1) std::fputs(kHelp, help ? stdout : stderr);
+  if (argc > 1) return help ? 0 : 2;
   const absl::Status status = Run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

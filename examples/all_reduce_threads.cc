@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ namespace {
 namespace collectives = brigade::collectives;
 namespace device = brigade::device;
 
+constexpr char kHelp[] = "usage: all_reduce_threads\nSums arrays of four ranks that are threads.\n";
 constexpr int kRanks = 4;
 
 absl::Status RunRank(int rank, collectives::ThreadGroup& group) {
@@ -50,7 +52,10 @@ absl::Status Run() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool help = argc == 2 && std::string_view(argv[1]) == "--help";
+  if (argc > 1) std::fputs(kHelp, help ? stdout : stderr);
+  if (argc > 1) return help ? 0 : 2;
   const absl::Status status = Run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

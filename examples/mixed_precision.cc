@@ -5,6 +5,7 @@
 // Fits y = slope x + offset to the line 3 x - 1.5, from two micro-batches a step.
 
 #include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,8 @@ namespace optim = brigade::optim;
 using brigade::precision::DType;
 using brigade::precision::Half;
 
+constexpr char kHelp[] =
+    "usage: mixed_precision\nFits a line in fp16 with the mixed-precision optimizer.\n";
 constexpr int kSteps = 300;
 constexpr float kInputs[] = {-1.0f, 2.0f};
 
@@ -78,7 +81,10 @@ absl::Status Train() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool help = argc == 2 && std::string_view(argv[1]) == "--help";
+  if (argc > 1) std::fputs(kHelp, help ? stdout : stderr);
+  if (argc > 1) return help ? 0 : 2;
   const absl::Status status = Train();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,8 @@ namespace {
 namespace device = brigade::device;
 namespace kernels = brigade::kernels;
 
+constexpr char kHelp[] =
+    "usage: one_kernel\nTakes 200 steps of AdamW on a thousand parameters, on the CPU.\n";
 constexpr int64_t kSize = 1000;
 constexpr int64_t kBytes = kSize * sizeof(float);
 
@@ -63,7 +66,10 @@ absl::Status Train() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool help = argc == 2 && std::string_view(argv[1]) == "--help";
+  if (argc > 1) std::fputs(kHelp, help ? stdout : stderr);
+  if (argc > 1) return help ? 0 : 2;
   const absl::Status status = Train();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

@@ -1,20 +1,17 @@
 // ZeRO-2 on a small multilayer perceptron: two linear layers with a ReLU between them, mean squared
-// error, AdamW in fp32, ten epochs over a data set. Two ranks, threads of this process; each takes
-// half of every batch, whose loss rank 0 prints, and keeps half of the optimizer state.
+// error, AdamW in fp32, ten epochs over a data set. Two ranks, threads of this process: each takes
+// half of every batch and keeps half of the optimizer state. Rank 0 prints the loss of its half.
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
-#include <memory>
-#include <numeric>
-#include <optional>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/context.h"
@@ -29,227 +26,118 @@ namespace device = brigade::device;
 namespace nn = brigade::nn;
 namespace zero = brigade::zero;
 using brigade::precision::DType;
-using zero::Pass;
 
-constexpr int kRanks = 2;
-constexpr int kInputs = 4, kHidden = 64;
-constexpr int kSamples = 1024, kRowsOfRank = 32, kEpochs = 10;
-constexpr int64_t kFloat = sizeof(float);
+constexpr char kHelp[] = "usage: zero2_mlp\nTrains two layers with ZeRO-2 on two ranks.\n";
+constexpr int kRanks = 2, kRows = 32, kSamples = 1024, kEpochs = 10, kSteps = kSamples / 64;
+// Layer l has kWidths[l] inputs; it is unit l, of the parameters 2 l (weight) and 2 l + 1 (bias).
+constexpr int kLayers = 2, kWidest = 64, kWidths[kLayers + 1] = {4, kWidest, 1};
+using Array = float[kRows * kWidest];
+const zero::ModelSpec kModel = {{"first", {{"first.weight", 64 * 4}, {"first.bias", 64}}, {}},
+                                {"second", {{"second.weight", 64}, {"second.bias", 1}}, {}}};
 
-// Units of the model, and its parameters.
-enum { kFirst, kSecond };
-enum { kFirstWeight, kFirstBias, kSecondWeight, kSecondBias };
-const zero::ModelSpec kModel = {
-    {"first", {{"first.weight", kHidden* kInputs}, {"first.bias", kHidden}}, {}},
-    {"second", {{"second.weight", kHidden}, {"second.bias", 1}}, {}}};
+// ReLU, where `to` is `of`, and its backward pass from the ReLU's result.
+absl::Status Relu(const Array& of, Array& to, device::Stream& stream) {
+  return stream.Enqueue({"relu", {device::Reads(of, sizeof(of)), device::Writes(to, sizeof(to))}},
+                        [&](device::ThreadPool&) {
+                          for (int i = 0; i < kRows * kWidest; ++i) to[i] *= of[i] > 0.0f;
+                          return absl::OkStatus();
+                        });
+}
 
-// Samples x [kSamples, kInputs] of the function that is learnt, y [kSamples].
-struct Data {
-  std::vector<float> x, y;
+absl::Status RunRank(int rank, collectives::ThreadGroup& group) {
+  // The inputs of layer l and their gradients; behind the last layer, its outputs.
+  Array x[kLayers + 1] = {}, dx[kLayers + 1] = {};
+  float data[kSamples][kWidths[0]], error[kRows] = {}, loss = 0.0f;
+  std::mt19937 random(1);  // the same data on both ranks
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  for (auto& sample : data) std::generate_n(sample, kWidths[0], [&] { return uniform(random); });
 
-  Data() : x(kSamples * kInputs), y(kSamples) {
-    std::mt19937 random(1);
-    std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-    for (float& value : x) value = uniform(random);
-    for (int i = 0; i < kSamples; ++i) {
-      const float* const row = &x[i * kInputs];
-      y[i] = row[0] * row[1] + std::sin(2.0f * row[2]) - row[3];
-    }
-  }
-};
-
-// One rank: its layers, its batch and its optimizer.
-class Trainer {
- public:
-  Trainer(device::Context& context, collectives::Communicator& communicator)
-      : context_(context), communicator_(communicator) {}
-
-  absl::Status Create() {
-    BRIGADE_ASSIGN_OR_RETURN(stream_, context_.CreateStream("compute"));
-    zero::ZeroOptions options;
-    options.stage = 2;
-    options.dtype = DType::kFloat32;
-    options.optimizer.groups = {{.lr = 3e-3, .weight_decay = 1e-4}};
-    options.max_grad_norm = 1.0;
-    BRIGADE_ASSIGN_OR_RETURN(
-        zero_, zero::ZeroOptimizer::Create(kModel, options, communicator_, context_, *stream_));
-    BRIGADE_ASSIGN_OR_RETURN(blas_, nn::Blas::Create(context_, /*workspace_bytes=*/0));
-    BRIGADE_ASSIGN_OR_RETURN(
-        auto workspace,
-        nn::Workspace::Create(context_, DType::kFloat32, {.rows = kRowsOfRank, .sums = kHidden}));
-    workspace_ = std::move(workspace);
-    std::mt19937 random(2);
-    return zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
-      const float bound = 1.0f / std::sqrt(parameter < kSecondWeight ? kInputs : kHidden);
-      std::uniform_real_distribution<float> uniform(-bound, bound);
-      for (float& value : values) value = uniform(random);
-      return absl::OkStatus();
-    });
-  }
-
-  // One step on the samples that `order` names from `begin` on; adds to `loss_`.
-  absl::Status Step(const Data& data, const int* order) {
-    BRIGADE_RETURN_IF_ERROR(TakeBatch(data, order));
-    BRIGADE_RETURN_IF_ERROR(Forward());
-    BRIGADE_RETURN_IF_ERROR(Loss());
-    BRIGADE_RETURN_IF_ERROR(Backward());
-    return zero_->Step();
-  }
-
-  // Of all steps since the last call; waits for them.
-  absl::StatusOr<float> MeanLoss() {
-    BRIGADE_RETURN_IF_ERROR(communicator_.Synchronize(*stream_));
-    return std::exchange(loss_, 0.0f) / static_cast<float>(std::exchange(steps_, 0));
-  }
-
- private:
-  absl::Status TakeBatch(const Data& data, const int* order) {
-    return stream_->Enqueue(
-        {"batch", {device::Writes(x_, sizeof(x_)), device::Writes(target_, sizeof(target_))}},
-        [this, &data, order](device::ThreadPool&) {
-          for (int i = 0; i < kRowsOfRank; ++i) {
-            std::copy_n(&data.x[order[i] * kInputs], kInputs, &x_[i * kInputs]);
-            target_[i] = data.y[order[i]];
-          }
-          return absl::OkStatus();
-        });
-  }
-
-  nn::LinearInput First(const float* weight) const {
-    return {DType::kFloat32, x_, weight, kRowsOfRank, kInputs, kHidden};
-  }
-  nn::LinearInput Second(const float* weight) const {
-    return {DType::kFloat32, hidden_, weight, kRowsOfRank, kHidden, 1};
-  }
-
-  absl::Status Forward() {
-    zero::UnitScope first(*zero_, kFirst, Pass::kForward);
-    const auto* weight = first.weights<float>(kFirstWeight);
-    const auto* bias = first.weights<float>(kFirstBias);
-    BRIGADE_RETURN_IF_ERROR(first.status());
-    BRIGADE_RETURN_IF_ERROR(nn::Linear(First(weight), bias, hidden_, *blas_, *stream_));
-    BRIGADE_RETURN_IF_ERROR(first.Release());
-
-    BRIGADE_RETURN_IF_ERROR(stream_->Enqueue({"relu", {device::Writes(hidden_, sizeof(hidden_))}},
-                                             [this](device::ThreadPool&) {
-                                               for (float& h : hidden_) h = std::max(h, 0.0f);
-                                               return absl::OkStatus();
-                                             }));
-
-    zero::UnitScope second(*zero_, kSecond, Pass::kForward);
-    weight = second.weights<float>(kSecondWeight);
-    bias = second.weights<float>(kSecondBias);
-    BRIGADE_RETURN_IF_ERROR(second.status());
-    BRIGADE_RETURN_IF_ERROR(nn::Linear(Second(weight), bias, y_, *blas_, *stream_));
-    return second.Release();
-  }
-
-  // The mean squared error, and its gradient times the loss scale.
-  absl::Status Loss() {
-    BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(&one_, &scale_, 1, DType::kFloat32));
-    return stream_->Enqueue(
-        {"loss",
-         {device::Reads(y_, sizeof(y_)), device::Reads(target_, sizeof(target_)),
-          device::Reads(&scale_, kFloat), device::Writes(dy_, sizeof(dy_)),
-          device::Writes(&loss_, kFloat)}},
-        [this](device::ThreadPool&) {
-          float sum = 0.0f;
-          for (int i = 0; i < kRowsOfRank; ++i) {
-            const float error = y_[i] - target_[i];
-            sum += error * error;
-            dy_[i] = 2.0f * error / kRowsOfRank * scale_;
-          }
-          loss_ += sum / kRowsOfRank;
-          ++steps_;
-          return absl::OkStatus();
-        });
-  }
-
-  absl::Status Backward() {
-    zero::UnitScope second(*zero_, kSecond, Pass::kBackward);
-    const auto* weight = second.weights<float>(kSecondWeight);
-    auto dweight = second.gradient(kSecondWeight), dbias = second.gradient(kSecondBias);
-    BRIGADE_RETURN_IF_ERROR(second.status());
-    BRIGADE_RETURN_IF_ERROR(
-        nn::LinearBackward(Second(weight), dy_, {dhidden_}, {dweight.data, dweight.accumulate},
-                           {dbias.data, dbias.accumulate}, *blas_, *workspace_, *stream_));
-    BRIGADE_RETURN_IF_ERROR(second.Release());
-    BRIGADE_RETURN_IF_ERROR(zero_->GradientsReady(kSecond));
-
-    BRIGADE_RETURN_IF_ERROR(stream_->Enqueue(
-        {"relu backward",
-         {device::Reads(hidden_, sizeof(hidden_)), device::Writes(dhidden_, sizeof(dhidden_))}},
-        [this](device::ThreadPool&) {
-          for (int i = 0; i < kRowsOfRank * kHidden; ++i) {
-            if (hidden_[i] == 0.0f) dhidden_[i] = 0.0f;
-          }
-          return absl::OkStatus();
-        }));
-
-    zero::UnitScope first(*zero_, kFirst, Pass::kBackward);
-    weight = first.weights<float>(kFirstWeight);
-    dweight = first.gradient(kFirstWeight), dbias = first.gradient(kFirstBias);
-    BRIGADE_RETURN_IF_ERROR(first.status());
-    BRIGADE_RETURN_IF_ERROR(
-        nn::LinearBackward(First(weight), dhidden_, {}, {dweight.data, dweight.accumulate},
-                           {dbias.data, dbias.accumulate}, *blas_, *workspace_, *stream_));
-    BRIGADE_RETURN_IF_ERROR(first.Release());
-    BRIGADE_RETURN_IF_ERROR(zero_->GradientsReady(kFirst));
-    return zero_->FinishBackward();
-  }
-
-  device::Context& context_;
-  collectives::Communicator& communicator_;
-  float x_[kRowsOfRank * kInputs], hidden_[kRowsOfRank * kHidden], y_[kRowsOfRank];
-  float target_[kRowsOfRank], dy_[kRowsOfRank], dhidden_[kRowsOfRank * kHidden];
-  float one_ = 1.0f, scale_ = 0.0f, loss_ = 0.0f;
-  int steps_ = 0;
-  std::unique_ptr<nn::Blas> blas_;
-  std::optional<nn::Workspace> workspace_;
-  // After the memory that its work uses: it ends before the memory does.
-  std::unique_ptr<device::Stream> stream_;
-  std::unique_ptr<zero::ZeroOptimizer> zero_;
-};
-
-absl::Status RunRank(int rank, collectives::ThreadGroup& group, const Data& data) {
-  // The same order on all ranks; each takes its part of a batch.
-  std::vector<int> order(kSamples);
-  std::iota(order.begin(), order.end(), 0);
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({.compute_threads = 1}));
+  BRIGADE_ASSIGN_OR_RETURN(auto blas, nn::Blas::Create(*context, /*workspace_bytes=*/0));
+  BRIGADE_ASSIGN_OR_RETURN(auto memory,
+                           nn::Workspace::Create(*context, DType::kFloat32, {kRows, kWidest}));
+  // After the memory that its work uses: when a function ends, the stream does before the memory.
+  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("compute"));
   BRIGADE_ASSIGN_OR_RETURN(auto engine, group.Join(rank, *context));
   BRIGADE_ASSIGN_OR_RETURN(auto communicator,
                            collectives::Communicator::Create(std::move(engine), *context));
-  Trainer trainer(*context, *communicator);
-  BRIGADE_RETURN_IF_ERROR(trainer.Create());
+  zero::ZeroOptions options;
+  options.stage = 2;
+  options.dtype = DType::kFloat32;
+  options.optimizer.groups = {{.lr = 3e-3, .weight_decay = 1e-4}};
+  BRIGADE_ASSIGN_OR_RETURN(auto optimizer, zero::ZeroOptimizer::Create(
+                                               kModel, options, *communicator, *context, *stream));
+  BRIGADE_RETURN_IF_ERROR(optimizer->InitializeParameters([&](int p, absl::Span<float> values) {
+    for (float& value : values) value = uniform(random) / std::sqrt(kWidths[p / 2]);
+    return absl::OkStatus();
+  }));
 
-  std::mt19937 random(3);
-  for (int epoch = 1; epoch <= kEpochs; ++epoch) {
-    std::shuffle(order.begin(), order.end(), random);
-    for (int begin = rank * kRowsOfRank; begin < kSamples; begin += kRanks * kRowsOfRank) {
-      BRIGADE_RETURN_IF_ERROR(trainer.Step(data, &order[begin]));
+  for (int step = 0; step < kEpochs * kSteps; ++step) {
+    const auto* const batch = data[(step % kSteps * kRanks + rank) * kRows];
+    BRIGADE_RETURN_IF_ERROR(stream->Copy(x[0], batch, sizeof(data) / kSamples * kRows));
+    for (int l = 0; l < kLayers; ++l) {
+      zero::UnitScope layer(*optimizer, l, zero::Pass::kForward);
+      const auto *weight = layer.weights<float>(2 * l), *bias = layer.weights<float>(2 * l + 1);
+      BRIGADE_RETURN_IF_ERROR(layer.status());
+      BRIGADE_RETURN_IF_ERROR(
+          nn::Linear({DType::kFloat32, x[l], weight, kRows, kWidths[l], kWidths[l + 1]}, bias,
+                     x[l + 1], *blas, *stream));
+      BRIGADE_RETURN_IF_ERROR(layer.Release());
+      if (l + 1 < kLayers) BRIGADE_RETURN_IF_ERROR(Relu(x[l + 1], x[l + 1], *stream));
     }
-    BRIGADE_ASSIGN_OR_RETURN(const float loss, trainer.MeanLoss());
-    if (rank == 0) std::printf("epoch %2d: mean squared error %.4f\n", epoch, loss);
+    BRIGADE_RETURN_IF_ERROR(stream->Enqueue(
+        {"mean squared error",
+         {device::Reads(x, sizeof(x)), device::Writes(error, sizeof(error)),
+          device::Writes(&loss, sizeof(loss))}},
+        [&](device::ThreadPool&) {
+          for (int i = 0; i < kRows; ++i) {
+            const float* const in = &x[0][i * kWidths[0]];
+            error[i] = x[kLayers][i] - (in[0] * in[1] + std::sin(2.0f * in[2]) - in[3]);
+            loss += error[i] * error[i];
+            error[i] *= 2.0f / kRows;
+          }
+          return absl::OkStatus();
+        }));
+    // Times the loss scale, which the device knows.
+    BRIGADE_RETURN_IF_ERROR(optimizer->ScaleLoss(error, dx[kLayers], kRows, DType::kFloat32));
+    for (int l = kLayers - 1; l >= 0; --l) {
+      zero::UnitScope layer(*optimizer, l, zero::Pass::kBackward);
+      const auto* weight = layer.weights<float>(2 * l);
+      const auto dweight = layer.gradient(2 * l), dbias = layer.gradient(2 * l + 1);
+      BRIGADE_RETURN_IF_ERROR(layer.status());
+      BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
+          {DType::kFloat32, x[l], weight, kRows, kWidths[l], kWidths[l + 1]}, dx[l + 1],
+          {l > 0 ? dx[l] : nullptr}, {dweight.data, dweight.accumulate},
+          {dbias.data, dbias.accumulate}, *blas, memory, *stream));
+      BRIGADE_RETURN_IF_ERROR(layer.Release());
+      BRIGADE_RETURN_IF_ERROR(optimizer->GradientsReady(l));
+      if (l > 0) BRIGADE_RETURN_IF_ERROR(Relu(x[l], dx[l], *stream));
+    }
+    BRIGADE_RETURN_IF_ERROR(optimizer->FinishBackward());
+    BRIGADE_RETURN_IF_ERROR(optimizer->Step());
+    if ((step + 1) % kSteps != 0) continue;
+    BRIGADE_RETURN_IF_ERROR(communicator->Synchronize(*stream));
+    const float mean = std::exchange(loss, 0.0f) * kRanks / kSamples;
+    if (rank == 0) std::printf("epoch %2d: mean squared error %.4f\n", (step + 1) / kSteps, mean);
   }
   return absl::OkStatus();
 }
 
 absl::Status Run() {
-  const Data data;
   BRIGADE_ASSIGN_OR_RETURN(auto group, collectives::ThreadGroup::Create({.size = kRanks}));
-  std::vector<absl::Status> statuses(kRanks);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    ranks.emplace_back([&, rank] { statuses[rank] = RunRank(rank, *group, data); });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  for (const absl::Status& status : statuses) BRIGADE_RETURN_IF_ERROR(status);
-  return absl::OkStatus();
+  absl::Status first, second;
+  std::thread other([&] { second = RunRank(1, *group); });
+  first = RunRank(0, *group);
+  other.join();
+  return first.ok() ? second : first;
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool help = argc == 2 && std::string_view(argv[1]) == "--help";
+  if (argc > 1) std::fputs(kHelp, help ? stdout : stderr);
+  if (argc > 1) return help ? 0 : 2;
   const absl::Status status = Run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

@@ -7,6 +7,8 @@
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "Brigade is for little-endian processors: it writes and sends numbers as they are in memory"
+// Stops the compiler, as #error does not.
+#include <the error above says why>
 #endif
 
 namespace brigade::precision {

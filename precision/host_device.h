@@ -3,6 +3,8 @@
 
 #if __cplusplus < 201703L
 #error "this code needs C++17: compile with -std=c++17 or newer"
+// Stops the compiler, as #error does not.
+#include <the error above says why>
 #endif
 
 // Marks a function that nvcc compiles for the GPU as well; nothing under a host compiler.

@@ -4,16 +4,18 @@
 // Arithmetic that rounds to nearest even exactly where it is written, on the CPU and on the GPU:
 // the alphabet of every formula in kernels/. A product and a sum are fused only by `Fma`.
 //
-// The host side holds under -ffp-contract=off, which bazel/'s macros set, and in the default
-// floating-point environment (a thread that flushes subnormals to zero loses them). The device side
-// holds under any flag of nvcc but -ftz=true, which --use_fast_math implies: with it nothing here
-// compiles.
+// The host side holds under -ffp-contract=off, which Bazel's macros set and CMake's targets hand on
+// to their users, and in the default floating-point environment (a thread that flushes subnormals
+// to zero loses them). The device side holds under any flag of nvcc but -ftz=true, with which
+// nothing here compiles.
 
 // -ffast-math, and the options that it is made of as far as a compiler tells of them; clang does of
 // -ffinite-math-only alone, with which nothing ever overflows.
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || \
     defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
 #error "the formulas need IEEE arithmetic: compile without -ffast-math and what it is made of"
+// Stops the compiler, as #error does not.
+#include <the error above says why>
 #endif
 
 #include "brigade/precision/host_device.h"
@@ -22,8 +24,9 @@ namespace brigade::precision {
 
 #ifdef __CUDA_ARCH__
 
-// nvcc says of -ftz=true and --use_fast_math to no preprocessor, but to the last stage before the
-// assembler, as to libdevice. There this is either nothing, or an instruction that ptxas refuses:
+// No macro tells of -ftz=true, which --use_fast_math implies, but nvcc puts a constant in the place
+// of this call, for libdevice as for us. Then either nothing is left of the branch, or it leads to
+// a label that is nowhere, and ptxas ends:
 // "Unknown symbol 'compile_without_use_fast_math_and_ftz'".
 extern "C" __device__ int __nvvm_reflect(const char* name);
 __device__ __forceinline__ void RequireIeee() {

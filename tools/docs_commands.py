@@ -3,7 +3,7 @@
 A command is a line of a block ```sh. The line before the block may say why no test of the documents runs it:
 
     <!-- needs: a GPU -->                                  something that not every machine has
-    <!-- run by: //tests/tools:plot_test -->               a test, or a script that CI runs
+    <!-- run by: //tests/tools:plot_test -->               a test, or a script that CI runs, which names the program
 
 Bazel's `build` and `test` are not run either: CI builds and tests everything. A block after the line
 
@@ -19,6 +19,11 @@ import shlex
 COPY = re.compile(r"^<!-- the file (.+) -->$")
 MARK = re.compile(r"^<!-- (needs|run by): (.+) -->$")
 LABEL = re.compile(r"(?<![\w:/@.])//(?:\.\.\.|[a-z][\w-]*(?:/[\w-]+)*(?:/\.\.\.)?)(?::[\w.+*-]*\w)?")
+
+
+def last_name(program):
+    """train of //examples/gpt:train, of //examples/train and of bazel-bin/examples/gpt/train; plot of tools/plot.sh."""
+    return re.split("[/:]", program)[-1].removesuffix(".sh")
 
 
 class Command:
@@ -39,13 +44,13 @@ class Command:
     def program(self):
         """What runs, as a label or as a path, and its arguments; None for what only builds and tests."""
         words = self.words
-        if words[0] == "bazel" and words[1] in ("build", "test"):
+        if words[0] == "bazel" and words[1:2] in (["build"], ["test"]):
             return None, []
-        if words[0] == "bazel" and words[1] == "run":
+        if words[0] == "bazel" and words[1:2] == ["run"]:
             label = next(i for i, word in enumerate(words) if word.startswith("//"))
             return words[label], words[label + 2:] if words[label + 1:label + 2] == ["--"] else words[label + 1:]
         if words[0] == "mpirun":
-            inner = next(i for i, word in enumerate(words) if "/" in word)
+            inner = next((i for i, word in enumerate(words) if "/" in word), 0)
             return words[inner], words[inner + 1:]
         return words[0], words[1:]
 

@@ -5,9 +5,20 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "brigade/kernels/adam/adam_cuda.h"
 #include "brigade/kernels/adam/adam_parameters.h"
+
+namespace {
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace
 
 int main() {
   namespace bk = brigade::kernels;
@@ -15,10 +26,10 @@ int main() {
   const float grad[4] = {8, 8, 8, 8};
   // param, m, v and the gradient.
   float* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), 16 * sizeof(float)) != cudaSuccess) return 1;
-  cudaMemcpy(device, param, sizeof(param), cudaMemcpyHostToDevice);
-  cudaMemset(device + 4, 0, 8 * sizeof(float));
-  cudaMemcpy(device + 12, grad, sizeof(grad), cudaMemcpyHostToDevice);
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), 16 * sizeof(float)));
+  Check(cudaMemcpy(device, param, sizeof(param), cudaMemcpyHostToDevice));
+  Check(cudaMemset(device + 4, 0, 8 * sizeof(float)));
+  Check(cudaMemcpy(device + 12, grad, sizeof(grad), cudaMemcpyHostToDevice));
 
   const bk::AdamGroup group = {/*beta1=*/0.9, /*beta2=*/0.999, /*eps=*/1e-8,
                                /*weight_decay=*/0.01};
@@ -29,12 +40,8 @@ int main() {
   const bk::AdamSegment segment = {
       device,     device + 4, device + 8, device + 12, /*param_copy=*/nullptr, /*size=*/4,
       /*group=*/0};
-  cudaError_t error =
-      bk::LaunchAdam<float, bk::NoCopy>(&segment, 1, parameters, /*stream=*/nullptr);
-  if (error == cudaSuccess) {
-    error = cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost);
-  }
+  Check(bk::LaunchAdam<float, bk::NoCopy>(&segment, 1, parameters, /*stream=*/nullptr));
+  Check(cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost));
   std::printf("param %.5f %.5f %.5f %.5f\n", param[0], param[1], param[2], param[3]);
-  cudaFree(device);
-  return error == cudaSuccess ? 0 : 1;
+  Check(cudaFree(device));
 }

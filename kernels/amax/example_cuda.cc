@@ -6,8 +6,19 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "brigade/kernels/amax/amax_cuda.h"
+
+namespace {
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace
 
 int main() {
   namespace bk = brigade::kernels;
@@ -18,16 +29,13 @@ int main() {
   };
   const float array[4] = {1, -7, 3, 4};
   Memory* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)) != cudaSuccess) return 1;
-  cudaMemcpy(device->array, array, sizeof(array), cudaMemcpyHostToDevice);
-  cudaError_t error = bk::LaunchAmax<float>(device->array, 4, /*scale=*/nullptr, &device->workspace,
-                                            &device->result, /*stream=*/nullptr);
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
+  Check(cudaMemcpy(device->array, array, sizeof(array), cudaMemcpyHostToDevice));
+  Check(bk::LaunchAmax<float>(device->array, 4, /*scale=*/nullptr, &device->workspace,
+                              &device->result, /*stream=*/nullptr));
   bk::AmaxResult result = {};
-  if (error == cudaSuccess) {
-    error = cudaMemcpy(&result, &device->result, sizeof(result), cudaMemcpyDeviceToHost);
-  }
+  Check(cudaMemcpy(&result, &device->result, sizeof(result), cudaMemcpyDeviceToHost));
   std::printf("amax %.1f, %s\n", result.value,
               result.non_finite != 0 ? "not finite" : "all finite");
-  cudaFree(device);
-  return error == cudaSuccess ? 0 : 1;
+  Check(cudaFree(device));
 }

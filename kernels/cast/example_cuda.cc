@@ -6,8 +6,19 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "brigade/kernels/cast/cast_cuda.h"
+
+namespace {
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace
 
 int main() {
   namespace bk = brigade::kernels;
@@ -17,17 +28,14 @@ int main() {
   const float scale = 2.5f;
   // The target, the scale, and the source.
   float* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), 8 * sizeof(float)) != cudaSuccess) return 1;
-  cudaMemcpy(device + 4, &scale, sizeof(scale), cudaMemcpyHostToDevice);
-  cudaMemcpy(device + 5, source, sizeof(source), cudaMemcpyHostToDevice);
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), 8 * sizeof(float)));
+  Check(cudaMemcpy(device + 4, &scale, sizeof(scale), cudaMemcpyHostToDevice));
+  Check(cudaMemcpy(device + 5, source, sizeof(source), cudaMemcpyHostToDevice));
 
   const bk::CastSegment segment = {device + 5, device, /*size=*/4};
-  cudaError_t error = bk::LaunchCast<BFloat16, float>(&segment, 1, device + 4,
-                                                      /*accumulate=*/false, /*stream=*/nullptr);
-  if (error == cudaSuccess) {
-    error = cudaMemcpy(target, device, sizeof(target), cudaMemcpyDeviceToHost);
-  }
+  Check(bk::LaunchCast<BFloat16, float>(&segment, 1, device + 4,
+                                        /*accumulate=*/false, /*stream=*/nullptr));
+  Check(cudaMemcpy(target, device, sizeof(target), cudaMemcpyDeviceToHost));
   std::printf("target %.1f %.1f %.1f %.1f\n", target[0], target[1], target[2], target[3]);
-  cudaFree(device);
-  return error == cudaSuccess ? 0 : 1;
+  Check(cudaFree(device));
 }

@@ -6,19 +6,29 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "brigade/kernels/fill/fill_cuda.h"
+
+namespace {
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace
 
 int main() {
   namespace bk = brigade::kernels;
   float data[4] = {};
   void* device = nullptr;
-  if (cudaMalloc(&device, sizeof(data)) != cudaSuccess) return 1;
+  Check(cudaMalloc(&device, sizeof(data)));
   const bk::FillSegment segment = {device, /*size=*/4};
-  cudaError_t error = bk::LaunchFill(&segment, 1, bk::MakeFillPattern(1.25f), sizeof(float),
-                                     /*stream=*/nullptr);
-  if (error == cudaSuccess) error = cudaMemcpy(data, device, sizeof(data), cudaMemcpyDeviceToHost);
+  Check(bk::LaunchFill(&segment, 1, bk::MakeFillPattern(1.25f), sizeof(float),
+                       /*stream=*/nullptr));
+  Check(cudaMemcpy(data, device, sizeof(data), cudaMemcpyDeviceToHost));
   std::printf("data %.2f %.2f %.2f %.2f\n", data[0], data[1], data[2], data[3]);
-  cudaFree(device);
-  return error == cudaSuccess ? 0 : 1;
+  Check(cudaFree(device));
 }

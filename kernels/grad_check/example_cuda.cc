@@ -6,8 +6,19 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "brigade/kernels/grad_check/grad_check_cuda.h"
+
+namespace {
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace
 
 int main() {
   namespace bk = brigade::kernels;
@@ -19,17 +30,14 @@ int main() {
   };
   const float grad[4] = {1, 2, 3, 4};
   Memory* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)) != cudaSuccess) return 1;
-  cudaMemcpy(device->grad, grad, sizeof(grad), cudaMemcpyHostToDevice);
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
+  Check(cudaMemcpy(device->grad, grad, sizeof(grad), cudaMemcpyHostToDevice));
   const bk::GradSegment segment = {device->grad, /*size=*/4};
-  cudaError_t error = bk::LaunchGradCheck<float>(&segment, 1, device->workspace, &device->stats,
-                                                 /*stream=*/nullptr);
+  Check(bk::LaunchGradCheck<float>(&segment, 1, device->workspace, &device->stats,
+                                   /*stream=*/nullptr));
   bk::GradStats stats = {};
-  if (error == cudaSuccess) {
-    error = cudaMemcpy(&stats, &device->stats, sizeof(stats), cudaMemcpyDeviceToHost);
-  }
+  Check(cudaMemcpy(&stats, &device->stats, sizeof(stats), cudaMemcpyDeviceToHost));
   std::printf("sum of squares %.1f, %s\n", stats.sum_of_squares,
               stats.all_finite != 0 ? "all finite" : "not finite");
-  cudaFree(device);
-  return error == cudaSuccess ? 0 : 1;
+  Check(cudaFree(device));
 }

@@ -6,8 +6,19 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "brigade/kernels/reduce/reduce_cuda.h"
+
+namespace {
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace
 
 int main() {
   namespace bk = brigade::kernels;
@@ -15,8 +26,8 @@ int main() {
   float sum[4] = {};
   // The two sources, then the target.
   float* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)) != cudaSuccess) return 1;
-  cudaMemcpy(device, sources, sizeof(sources), cudaMemcpyHostToDevice);
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)));
+  Check(cudaMemcpy(device, sources, sizeof(sources), cudaMemcpyHostToDevice));
 
   bk::ReduceArrays arrays = {};
   arrays.sources[0] = device;
@@ -25,10 +36,8 @@ int main() {
   arrays.targets[0] = device + 8;
   arrays.target_count = 1;
   arrays.size = 4;
-  cudaError_t error = bk::LaunchReduce<float>(arrays, bk::ReduceOp::kSum, /*stream=*/nullptr);
-  if (error == cudaSuccess)
-    error = cudaMemcpy(sum, device + 8, sizeof(sum), cudaMemcpyDeviceToHost);
+  Check(bk::LaunchReduce<float>(arrays, bk::ReduceOp::kSum, /*stream=*/nullptr));
+  Check(cudaMemcpy(sum, device + 8, sizeof(sum), cudaMemcpyDeviceToHost));
   std::printf("sum %.1f %.1f %.1f %.1f\n", sum[0], sum[1], sum[2], sum[3]);
-  cudaFree(device);
-  return error == cudaSuccess ? 0 : 1;
+  Check(cudaFree(device));
 }

@@ -6,9 +6,20 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "brigade/kernels/sgd/sgd_cuda.h"
 #include "brigade/kernels/sgd/sgd_parameters.h"
+
+namespace {
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace
 
 int main() {
   namespace bk = brigade::kernels;
@@ -16,10 +27,10 @@ int main() {
   const float grad[4] = {8, 8, 8, 8};
   // param, the momentum buffer and the gradient.
   float* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)) != cudaSuccess) return 1;
-  cudaMemcpy(device, param, sizeof(param), cudaMemcpyHostToDevice);
-  cudaMemset(device + 4, 0, 4 * sizeof(float));
-  cudaMemcpy(device + 8, grad, sizeof(grad), cudaMemcpyHostToDevice);
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)));
+  Check(cudaMemcpy(device, param, sizeof(param), cudaMemcpyHostToDevice));
+  Check(cudaMemset(device + 4, 0, 4 * sizeof(float)));
+  Check(cudaMemcpy(device + 8, grad, sizeof(grad), cudaMemcpyHostToDevice));
 
   const bk::SgdGroup group = {/*momentum=*/0.9, /*dampening=*/0.0, /*weight_decay=*/0.0,
                               /*nesterov=*/false};
@@ -29,11 +40,8 @@ int main() {
       bk::MakeSgdParameters(&group, 1, bk::WeightDecayMode::kCoupled, step);
   const bk::SgdSegment segment = {device,     device + 4, device + 8, /*param_copy=*/nullptr,
                                   /*size=*/4, /*group=*/0};
-  cudaError_t error = bk::LaunchSgd<float, bk::NoCopy>(&segment, 1, parameters, /*stream=*/nullptr);
-  if (error == cudaSuccess) {
-    error = cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost);
-  }
+  Check(bk::LaunchSgd<float, bk::NoCopy>(&segment, 1, parameters, /*stream=*/nullptr));
+  Check(cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost));
   std::printf("param %.2f %.2f %.2f %.2f\n", param[0], param[1], param[2], param[3]);
-  cudaFree(device);
-  return error == cudaSuccess ? 0 : 1;
+  Check(cudaFree(device));
 }

@@ -6,9 +6,20 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "brigade/kernels/step_control/step_control_cuda.h"
 #include "brigade/kernels/step_control/step_control_parameters.h"
+
+namespace {
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace
 
 int main() {
   namespace bk = brigade::kernels;
@@ -25,8 +36,8 @@ int main() {
   Memory host = {
       {/*sum_of_squares=*/25.0, /*all_finite=*/1}, bk::InitialStepState(scale), none, 1e-3f};
   Memory* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)) != cudaSuccess) return 1;
-  cudaMemcpy(device, &host, sizeof(host), cudaMemcpyHostToDevice);
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
+  Check(cudaMemcpy(device, &host, sizeof(host), cudaMemcpyHostToDevice));
 
   bk::StepParameters parameters = bk::MakeStepParameters(scale, &betas, 1);
   parameters.stats = &device->stats;
@@ -36,10 +47,9 @@ int main() {
   parameters.lr_table = &device->lr;
   parameters.lr_table_size = 1;
   parameters.max_grad_norm = 1.0;
-  cudaError_t error = bk::LaunchStepControl(parameters, /*stream=*/nullptr);
-  if (error == cudaSuccess) error = cudaMemcpy(&host, device, sizeof(host), cudaMemcpyDeviceToHost);
+  Check(bk::LaunchStepControl(parameters, /*stream=*/nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(host), cudaMemcpyDeviceToHost));
   std::printf("step %d, norm %.1f, multiplier %.1f\n", static_cast<int>(host.state.step),
               host.state.grad_norm, host.state.grad_multiplier);
-  cudaFree(device);
-  return error == cudaSuccess ? 0 : 1;
+  Check(cudaFree(device));
 }

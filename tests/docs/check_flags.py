@@ -1,9 +1,11 @@
 """check_flags.py PAGE...: each flag that the pages name between backticks, or behind one of our programs in a block of
-commands that "needs" something, is one that some program or script has.
+commands that "needs" something, is one that its program has.
 
-Behind a program of ours it must be that one's. What programs have says their --help.
+Behind a program of ours, which may be called by its last name alone, it must be that one's; by itself, one of a program
+that the page names. What programs have says their --help.
 """
 
+import collections
 import os
 import re
 import subprocess
@@ -18,7 +20,7 @@ FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "examples", "parall
 # Flags of Bazel, of CMake, of compilers, of libFuzzer and of other programs that the pages name.
 OTHERS = {
     "DBRIGADE_COMPONENTS", "DBRIGADE_CUDA", "DBUILD_SHARED_LIBS", "config", "cxxopt", "disk_cache", "enable_workspace",
-    "hex", "lineinfo", "merge", "noenable_bzlmod", "nosandbox_debug", "std", "test_env", "use_counters",
+    "ffast", "ffp", "fmad", "hex", "lineinfo", "merge", "noenable_bzlmod", "nosandbox_debug", "std", "test_env", "use_counters",
 }
 
 
@@ -34,6 +36,17 @@ def programs():
                     yield full
 
 
+def parts(command):
+    """What runs with its arguments; behind a -- those are of what stands before it, as in `run train -- --steps=2`."""
+    program, arguments = command.program()
+    if program is None:  # Bazel's own build and test
+        arguments = command.words
+    inner = arguments.index("--") if "--" in arguments else len(arguments)
+    yield program, arguments[:inner]
+    if 0 < inner < len(arguments):
+        yield arguments[inner - 1], arguments[inner + 1:]
+
+
 def flags_of(words):
     for word in words:
         flag = re.match(r"--?([a-zA-Z]\w*)", word)
@@ -41,32 +54,61 @@ def flags_of(words):
             yield flag[1]
 
 
+class Programs:
+    """Their flags, by path and by last name."""
+
+    def __init__(self):
+        self.by_path, self.by_name = {}, collections.defaultdict(set)
+        for path in programs():
+            done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False,
+                                  stdin=subprocess.DEVNULL)
+            flags = set(re.findall(r"(?<![\w-])--?([a-zA-Z]\w*)", done.stdout)) | {"help"}
+            self.by_path[path] = flags
+            self.by_name[docs_commands.last_name(path)] |= flags
+
+    def flags(self, program):
+        """Of a path, a label or a last name; None for what is none of ours."""
+        path = program.removeprefix("bazel-bin/").removeprefix("//").replace(":", "/")
+        if path in self.by_path:
+            return self.by_path[path]
+        return self.by_name.get(docs_commands.last_name(program))
+
+    def named(self, commands):
+        """The flags of all that these name as a program, or anywhere."""
+        found = set()
+        for command in commands:
+            words = command.words[2:] if command.words[0] == "bazel" else command.words
+            for word in words:
+                found |= self.flags(word) or set()
+        return found
+
+
 def main():
-    helps = {}
-    for program in programs():
-        done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        helps[program] = set(re.findall(r"(?<![\w-])--?([a-zA-Z]\w*)", done.stdout)) | {"help"}
-    known = set().union(*helps.values())
-    print(f"{len(helps)} programs and scripts, {len(known)} flags")
-    errors = [] if len(helps) > 30 and len(known) > 100 else ["most programs are missing"]
+    ours = Programs()
+    count = len(set().union(*ours.by_path.values()))
+    print(f"{len(ours.by_path)} programs and scripts, {count} flags")
+    errors = [] if len(ours.by_path) > 30 and count > 100 else ["most programs are missing"]
     for page in sys.argv[1:]:
         text = docs_commands.read(page)
-        places = [(number, words.split()) for number, words in docs_commands.quoted(text)]
+        quoted = [docs_commands.Command(f"{page}:{number}", words.split()) for number, words in docs_commands.quoted(text)]
+        quoted = [command for command in quoted if command.words]
+        needing, others = [], []
+        for block in docs_commands.blocks(page, text):
+            (needing if block.kind == "needs" else others).extend(block.commands())
+        named = ours.named(quoted + needing + others)
         # Those of other commands are checked where they run.
-        places += [(command.where.rpartition(":")[2], [word.removeprefix("bazel-bin/") for word in command.words])
-                   for block in docs_commands.blocks(page, text) if block.kind == "needs"
-                   for command in block.commands() if command.program()[0] in helps]
-        for number, words in places:
-            label = next((word for word in words if word.startswith("//")), None)
-            program = next((word for word in words if word in helps), None)
-            if label:
-                path = label[2:].replace(":", "/")
-                program = path if path in helps else None
-            for flag in flags_of(words):
-                if program and flag not in helps[program] and flag not in OTHERS:
-                    errors.append(f"{page}:{number}: {program} --help does not know {flag}")
-                elif flag not in known and flag not in OTHERS:
-                    errors.append(f"{page}:{number}: no program knows {flag}")
+        for command in quoted + needing:
+            for program, arguments in parts(command):
+                flags = ours.flags(program) if program else None
+                if command in needing and flags is None:
+                    continue
+                # What stands between backticks may begin with a flag.
+                words = arguments if flags is not None else [program or "", *arguments]
+                for flag in flags_of(words):
+                    if flag in OTHERS or flag in (named if flags is None else flags):
+                        continue
+                    who = f"no program that {page} names knows" if flags is None else f"{program} --help does not know"
+                    errors.append(f"{command.where}: {who} {flag}")
     for error in errors:
         print(error)
     sys.exit(1 if errors else 0)

@@ -47,10 +47,11 @@ rule() {
   printf '</rule>\n'
 }
 
-mkdir -p "$checkout"/{lib,tools/vendoring,bazel}
+mkdir -p "$checkout"/{lib,tools/vendoring,bazel,cmake}
 cp LICENSE "$checkout"
-cp bazel/cc.bzl bazel/nvcc.bzl "$checkout/bazel"
-cp tools/vendor tools/build_graph.py "$checkout/tools"
+cp bazel/cc.bzl bazel/libraries.bzl bazel/nvcc.bzl "$checkout/bazel"
+cp cmake/refuse_fast_math.cmake "$checkout/cmake"
+cp tools/vendor tools/build_graph.py tools/externals.py "$checkout/tools"
 cp tools/vendoring/*.py "$checkout/tools/vendoring"
 cat >"$checkout/lib/names.h" <<'END'
 #ifndef BRIGADE_LIB_NAMES_H_
@@ -75,6 +76,8 @@ END
 echo '#include <thread>' >"$checkout/lib/spare.h"
 echo 'int OfBrigade(int x);' >"$checkout/lib/held.h"
 echo '#include "brigade/lib/spare.h"' >"$checkout/lib/loose.h"
+printf '#include <cblas.h>\n#include <sodium.h>\n' >"$checkout/lib/found.h"
+echo '#include "brigade/lib/found.h"' >"$checkout/lib/found.cc"
 {
   echo '<?xml version="1.1"?><query version="2">'
   rule //lib:names hdrs=//lib:names.h srcs=//lib:names.cc \
@@ -85,6 +88,7 @@ echo '#include "brigade/lib/spare.h"' >"$checkout/lib/loose.h"
   rule //lib:held hdrs=//lib:held.h
   rule //lib:loose hdrs=//lib:loose.h
   rule //lib:lost hdrs=//lib:nowhere.h
+  rule //lib:found hdrs=//lib:found.h srcs=//lib:found.cc deps=@system//:openblas,@system//:sodium,@system//:gloo
   VISIBILITY=//lib:__pkg__ rule //lib:private hdrs=//lib:spare.h
   TESTONLY=yes rule //lib:fake hdrs=//lib:spare.h
   echo '</query>'
@@ -286,6 +290,18 @@ holds PROVENANCE "include path: ../.."
 holds CMakeLists.txt 'target_include_directories(acme_bk_lib_names PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}/../..")'
 check 0 "$out is as written from $(in_checkout rev-parse HEAD), and nothing differs today"
 g++ -std=c++20 -I"$TEST_TMPDIR/fw" -c "$out/lib/names.cc" -o "$TEST_TMPDIR/o" || fail "does not compile"
+
+# CMake finds libraries without a package of theirs by header and library, and names a missing one.
+out=$TEST_TMPDIR/found
+vendor //lib:found
+holds PROVENANCE "needs: libsodium; OpenBLAS"
+cmake() { command cmake -S "$out" -B "$TEST_TMPDIR/build" "$@" >"$TEST_TMPDIR/log" 2>&1; }
+cmake || fail "CMake does not find OpenBLAS and libsodium: $(cat "$TEST_TMPDIR/log")"
+sed -i 's/;sodium"/;sodium_of_nobody"/' "$out/CMakeLists.txt"
+cmake && fail "CMake finds a library that nobody has"
+tr -s ' \n' ' ' <"$TEST_TMPDIR/log" | grep -q 'brigade_lib_found needs libsodium (libsodium-dev)' ||
+  fail "CMake does not name what is missing: $(cat "$TEST_TMPDIR/log")"
+out=$TEST_TMPDIR/fw/third_party/bk
 
 # A PROVENANCE that leads out of the folder is none.
 sed -i 's| lib/names.h lib/names.h$| ../lib/names.h lib/names.h|' "$out/PROVENANCE"

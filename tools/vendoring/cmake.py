@@ -25,6 +25,29 @@ if({option})
 endif()
 """
 
+_PACKAGE = """\
+if(NOT TARGET {target})
+  find_package({package}{required})
+endif()
+"""
+
+# As brigade_find of cmake/packages.cmake: not every system has CMake packages of these.
+_FILES = """\
+foreach(each {libraries})
+  list(GET each 0 title)
+  list(GET each 1 debian)
+  list(GET each 2 header)
+  list(GET each 3 name)
+  find_path({macro}${{name}}_INCLUDE_DIR "${{header}}" PATH_SUFFIXES "${{name}}")
+  find_library({macro}${{name}}_LIBRARY "${{name}}")
+  if(NOT {macro}${{name}}_INCLUDE_DIR OR NOT {macro}${{name}}_LIBRARY)
+    message(FATAL_ERROR "{library} needs ${{title}} (${{debian}}): its ${{header}} and its library")
+  endif()
+  target_include_directories({library} SYSTEM {scope} "${{{macro}${{name}}_INCLUDE_DIR}}")
+  target_link_libraries({library} {scope} "${{{macro}${{name}}_LIBRARY}}")
+endforeach()
+"""
+
 _PROPERTIES = ["POSITION_INDEPENDENT_CODE ON", "CXX_EXTENSIONS OFF", "CUDA_EXTENSIONS OFF"]
 
 _CUDA_STANDARD = """\
@@ -62,11 +85,30 @@ def _options(selection):
     return lines
 
 
+def _bits(selection):
+    """The flags of the formulas in headers, for those who compile them."""
+    host = [c for c in selection.copts if c.startswith("-ffp-contract=")]
+    cuda = [c for c in selection.cuda_copts if c.startswith("--fmad=")]
+    cuda += ["-Xcompiler=" + c for c in host]
+    return [
+        f'"$<$<COMPILE_LANGUAGE:CXX>:{";".join(host)}>"',
+        f'"$<$<COMPILE_LANGUAGE:CUDA>:{";".join(cuda)}>"',
+    ]
+
+
+def _find(external, targets):
+    """What finds a library by its package."""
+    required = "" if external.define else " REQUIRED"
+    return _PACKAGE.format(target=targets[0], package=external.cmake_package, required=required)
+
+
 def _link(library, scope, external, targets, macro):
+    """What links a library that its package has found."""
     link = _call("target_link_libraries", f"{library} {scope}", targets)
     if not external.define:
         return link
-    define = f"target_compile_definitions({library} {scope} {macro}{external.define})\n"
+    name = macro + external.define.removeprefix("BRIGADE_")
+    define = f"target_compile_definitions({library} {scope} {name})\n"
     condition = " AND ".join(f"TARGET {target}" for target in targets)
     return f"if({condition})\n{_indented(link + define)}endif()\n"
 
@@ -85,7 +127,7 @@ def _cuda(library, scope, sources, standard):
     )
 
 
-def text(selection, names, library, place, include_path, standard):
+def text(selection, names, library, place, include_path, standard, refusal):
     """The file's text.
 
     Args:
@@ -95,6 +137,7 @@ def text(selection, names, library, place, include_path, standard):
       place: from a path in the tree to the one in the folder.
       include_path: from the folder to where includes start, "." or "../..".
       standard: the C++ standard that the code needs at least.
+      refusal: what stops on flags that change bits, cmake/refuse_fast_math.cmake.
     """
     here = "${CMAKE_CURRENT_SOURCE_DIR}"
     root = here if include_path == "." else f"{here}/{include_path}"
@@ -111,8 +154,9 @@ def text(selection, names, library, place, include_path, standard):
     out = _HEAD.format(library=library, languages=languages)
     if selection.cuda == "optional":
         out += _CUDA_OPTION.format(option=option, library=library)
-    finds = [external.find + "\n" for external, _ in selection.externals]
-    out += "".join(["\n", *finds, "\n"]) if finds else "\n"
+    out += "\n" + refusal
+    packages = [pair for pair in selection.externals if pair[1]]
+    out += "".join(["\n", *(_find(*pair) for pair in packages), "\n"]) if packages else "\n"
     out += f"add_library({library} {kind})\n"
     out += _call("target_sources", f"{library} PRIVATE", sources)
     out += f'target_include_directories({library} {scope} "{root}")\n'
@@ -121,6 +165,9 @@ def text(selection, names, library, place, include_path, standard):
         out += _call("set_target_properties", f"{library} PROPERTIES", _PROPERTIES)
         out += "# As the project compiles it: for its bits and its speed.\n"
         out += _call("target_compile_options", f"{library} PRIVATE", _options(selection))
+    if kind == "INTERFACE" or "precision/rounding.h" in selection.texts:
+        out += "# Who includes the headers compiles their formulas.\n"
+        out += _call("target_compile_options", f"{library} INTERFACE", _bits(selection))
     for path, options in sorted(selection.own_copts.items()):
         out += (
             f'set_source_files_properties({place(path)} PROPERTIES COMPILE_OPTIONS "'
@@ -129,8 +176,17 @@ def text(selection, names, library, place, include_path, standard):
         )
     searched = [f'"{here}/{place(include)}"' for include in selection.includes]
     out += _call("target_include_directories", f"{library} SYSTEM {scope}", searched)
-    for external, targets in selection.externals:
+    for external, targets in packages:
         out += _link(library, scope, external, targets, names.macro)
+    files = [
+        f'"{each.title};{each.debian};{each.header};{each.link[0]}"'
+        for each, targets in selection.externals
+        if not targets
+    ]
+    if files:
+        out += _FILES.format(
+            libraries=" ".join(files), macro=names.macro, library=library, scope=scope
+        )
     linked = [option.removeprefix("-l") for option in selection.linkopts]
     out += _call("target_link_libraries", f"{library} {scope}", linked)
 

@@ -5,10 +5,11 @@ import pathlib
 import shlex
 import subprocess
 
-from vendoring import cmake, provenance, rewrite, selection
+from vendoring import cmake, libraries, provenance, rewrite, selection
 
 _LICENSE = "LICENSE"
 _CMAKE = "CMakeLists.txt"
+_REFUSAL = "cmake/refuse_fast_math.cmake"
 
 
 class Error(Exception):
@@ -46,7 +47,8 @@ def make(root, graph, target, parts, names, includes):
     originals[_LICENSE] = _LICENSE
     texts[_LICENSE] = pathlib.Path(root, _LICENSE).read_text(encoding="utf-8")
     library = library_name(graph[target], parts, names)
-    texts[_CMAKE] = cmake.text(chosen, names, library, place, includes, standard)
+    refusal = pathlib.Path(root, _REFUSAL).read_text(encoding="utf-8")
+    texts[_CMAKE] = cmake.text(chosen, names, library, place, includes, standard, refusal)
     if len(texts) != len(originals) + 1:
         raise Error(f"{target} has a {_CMAKE} or a {_LICENSE} of its own")
 
@@ -100,7 +102,7 @@ def _original_sha256(root, path):
 
 
 def _needs(chosen):
-    needs = [external.title for external, _ in chosen.externals]
+    needs = [libraries.title(library) for library, _ in chosen.externals]
     if chosen.cuda != "none":
         needs.append("CUDA Toolkit" + (" (optional)" if chosen.cuda == "optional" else ""))
     return needs

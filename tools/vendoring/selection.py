@@ -4,10 +4,10 @@ The build graph decides, and the includes check it: each header of the project t
 has to be among the files.
 """
 
-import ast
 import dataclasses
 import pathlib
 
+import externals
 from vendoring import libraries, rewrite
 
 # What may be taken of a kernel instead of the public call: how its target ends, and what it is.
@@ -42,15 +42,6 @@ class Selection:
     def sources(self):
         """What is compiled, sorted."""
         return sorted(path for path in self.texts if path.endswith((".cc", ".cu")))
-
-
-def constant(root, path, name):
-    """The value of a list or string that a .bzl file assigns at its top."""
-    tree = ast.parse(pathlib.Path(root, path).read_text(encoding="utf-8"))
-    for statement in tree.body:
-        if isinstance(statement, ast.Assign) and statement.targets[0].id == name:
-            return ast.literal_eval(statement.value)
-    raise Error(f"{path} assigns no {name}")
 
 
 def labels(graph, target, parts):
@@ -119,8 +110,8 @@ def select(root, graph, target, parts):
     taken = labels(graph, target, parts)
     closure = graph.closure(taken)
     plain = graph.closure([label for label in taken if not graph[label].cuda_only], cuda=False)
-    copts = constant(root, "bazel/cc.bzl", "FLOAT_COPTS")
-    optimized = constant(root, "bazel/cc.bzl", "OPTIMIZED_COPTS")
+    copts = externals.constant(root, "bazel/cc.bzl", "FLOAT_COPTS")
+    optimized = externals.constant(root, "bazel/cc.bzl", "OPTIMIZED_COPTS")
     common = {"-Wall", "-Wextra", "-Werror", "-fPIC", *copts, *optimized}
     result = Selection(
         target=graph[target].label,
@@ -130,7 +121,7 @@ def select(root, graph, target, parts):
         cuda="none",
         externals=[],
         copts=optimized + copts,
-        cuda_copts=constant(root, "bazel/nvcc.bzl", "CUDA_COPTS"),
+        cuda_copts=externals.constant(root, "bazel/nvcc.bzl", "CUDA_COPTS"),
         own_copts={},
         includes=[],
         linkopts=[],
@@ -152,7 +143,7 @@ def select(root, graph, target, parts):
         result.includes += [folder for folder in library.includes if folder not in result.includes]
         result.linkopts += [o for o in library.linkopts if o not in result.linkopts]
         external_labels |= {*library.external, *library.cuda_external}
-    result.externals = libraries.needed(external_labels, outside)
+    result.externals = libraries.needed(root, external_labels, outside)
     if libraries.includes_cuda(outside):
         # Optional where something is compiled without. In a graph that tells nothing of toolkits
         # the .cu files of deps seem to be there without, too.

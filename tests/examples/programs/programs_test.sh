@@ -17,6 +17,13 @@ expect_lines() {
   [ "$(grep -Ec "$1" <<<"$output")" = "$2" ] || fail "not $2 lines with '$1' in: $output"
 }
 
+# --help is what the tests of help look at.
+for program in all_reduce_processes all_reduce_threads mixed_precision one_kernel zero2_mlp; do
+  output=$(examples/$program --steps=1 2>&1 >"$TEST_TMPDIR/out")
+  [ $? -eq 2 ] && [[ $output == "usage: $program"* ]] && [ ! -s "$TEST_TMPDIR/out" ] ||
+    fail "examples/$program takes an argument that it does not know: $output"
+done
+
 run one_kernel
 expect_lines '^after 200 steps of AdamW parameter 0 is (2\.9[5-9]|3\.0[0-4])[0-9], and 3 is the minimum$' 1
 

@@ -155,6 +155,24 @@ missing_ones_are_refused() {
   fi
 }
 
+# Of libraries that are found by header and library: the one that is missing is called by its name.
+missing_libraries_are_named() {
+  local component library text
+  while read -r component library text; do
+    rm -rf "$work/refused"
+    # Empty counts as looked for.
+    if cmake -G Ninja -S "$checkout" -B "$work/refused" -DBRIGADE_COMPONENTS="$component" \
+      -D"BRIGADE_${library}_LIBRARY=" >"$work/log" 2>&1 ||
+      ! tr -s ' \n' ' ' <"$work/log" | grep -qF "component '$component' needs $text."; then
+      fail "without $library: $(cat "$work/log")"
+    fi
+  done <<'END'
+collectives sodium libsodium (libsodium-dev)
+collectives_gloo gloo Gloo (libgloo-dev)
+nn openblas OpenBLAS (libopenblas-dev)
+END
+}
+
 # A project that has Abseil and Highway as targets of its own takes Brigade in, and installs none of it.
 projects_of_others_bring_their_own() {
   local outer=$work/outer name
@@ -168,17 +186,19 @@ projects_of_others_bring_their_own() {
     printf 'set(BRIGADE_COMPONENTS "kernels")\nadd_subdirectory("%s" brigade)\n' "$checkout"
     printf 'if(NOT TARGET Brigade::kernels_adam)\n  message(FATAL_ERROR "no adam")\nendif()\n'
   } >"$outer/CMakeLists.txt"
-  must cmake -G Ninja -S "$outer" -B "$outer/build"
+  must cmake -G Ninja -S "$outer" -B "$outer/build" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  built=$outer/build has kernels/adam/adam.cc -O3
   if grep -q 'libbrigade' "$outer/build/brigade/cmake_install.cmake"; then
     fail "a part of another project is installed with it"
   fi
 }
 
-# has FILE TEXT...: of all commands that compile FILE.
+# has FILE TEXT...: of all commands that compile FILE in the folder $built.
+built=$work/release
 has() {
   local file=$1 command text
   shift
-  command=$(grep -F "$file" "$work/release/compile_commands.json" | grep '"command"')
+  command=$(grep -F "$file" "$built/compile_commands.json" | grep '"command"')
   [ -n "$command" ] || fail "nothing compiles $file"
   for text in "$@"; do
     [[ $command == *" $text "* ]] || fail "$file is compiled without $text: $command"
@@ -194,6 +214,53 @@ flags_are_those_of_bazel() {
   fi
 }
 
+all_builds_but_debug_are_optimised() {
+  local built=$work/rel_with_deb_info
+  configure "$built" -DCMAKE_BUILD_TYPE=RelWithDebInfo
+  has kernels/adam/adam.cc '-O2 -g -DNDEBUG -fPIC -O3'
+}
+
+# Who compiles formulas of headers gets the flags of their bits, and nobody else.
+users_get_the_bits() {
+  local built=$work/consumer
+  must consumer kernels -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  has kernels.cc -ffp-contract=off
+  must consumer device -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  ! grep -e -ffp-contract "$built/compile_commands.json" || fail "device's users get flags of formulas"
+  PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib/x86_64-linux-gnu/pkgconfig \
+    pkg-config --cflags brigade-kernels | grep -q -e ' -ffp-contract=off' ||
+    fail "pkg-config does not say -ffp-contract=off"
+}
+
+fast_math_is_refused() {
+  local given
+  for given in -DCMAKE_CXX_FLAGS=-ffast-math "-DCMAKE_CXX_FLAGS_RELEASE=-Ofast -g" \
+    "-DCMAKE_CUDA_FLAGS=-lineinfo --use_fast_math" -DCMAKE_CUDA_FLAGS=-ftz=true; do
+    rm -rf "$work/refused"
+    if cmake -G Ninja -S "$checkout" -B "$work/refused" "$given" >"$work/log" 2>&1 ||
+      ! tr -s ' \n' ' ' <"$work/log" | grep -qE 'compile without (-ffast-math|-Ofast|--use_fast_math|-ftz=true)'; then
+      fail "$given is not refused: $(cat "$work/log")"
+    fi
+  done
+}
+
+# A tree that was installed with a libdir of the user's, and moved.
+pkg_config_follows_a_moved_tree() {
+  local from=$work/installed to=$work/moved
+  configure "$work/lib64" -DCMAKE_INSTALL_PREFIX="$from" -DCMAKE_INSTALL_LIBDIR="$from/lib64/deep" \
+    -DCMAKE_INSTALL_INCLUDEDIR=headers
+  mkdir -p "$to"/{headers,lib64/deep}
+  cp -r "$work/lib64/pkgconfig" "$to/lib64/deep"
+  is_variable() { # NAME WANTED
+    local found
+    found=$(PKG_CONFIG_PATH=$to/lib64/deep/pkgconfig pkg-config --variable="$1" brigade-device)
+    [ "$(realpath "$found")" = "$2" ] || fail "pkg-config: the $1 of a moved tree is $found"
+  }
+  is_variable prefix "$to"
+  is_variable libdir "$to/lib64/deep"
+  is_variable includedir "$to/headers"
+}
+
 nvcc_compiles_a_kernel() {
   flags_are_those_of_bazel -DBRIGADE_CUDA=ON
   has kernels/adam/adam_cuda.cu --fmad=false -std=c++20 -O3 -DBRIGADE_CUDA=1
@@ -206,8 +273,13 @@ installed_files_are_complete
 users_find_components
 users_find_pkg_config
 missing_ones_are_refused
+missing_libraries_are_named
 projects_of_others_bring_their_own
 flags_are_those_of_bazel
+all_builds_but_debug_are_optimised
+users_get_the_bits
+fast_math_is_refused
+pkg_config_follows_a_moved_tree
 [ -z "$cuda" ] || nvcc_compiles_a_kernel
 if [ "$shared" ]; then
   build_and_install -DBUILD_SHARED_LIBS=ON

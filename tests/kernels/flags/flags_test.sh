@@ -31,18 +31,20 @@ for compiler in "${compilers[@]}"; do
   echo "$compiler: compiles in C++17"
 done
 
-# refuses TEXT COMPILER FLAG...: the message has the text.
+# refuses TEXT COMPILER FLAG...: the message has the text, and not much else.
 refuses() {
   local text=$1
   shift
   "$@" >"$message" 2>&1 && fail "$*: compiles, although it must not"
   grep -q "$text" "$message" || fail "$*: does not say '$text': $(cat "$message")"
+  [ "$(wc -l <"$message")" -le 20 ] || fail "$*: says more than its reason: $(cat "$message")"
 }
 
 for compiler in "${compilers[@]}"; do
-  syntax=("$compiler" -fsyntax-only "${include[@]}" -x c++ precision/rounding.h)
+  syntax=("$compiler" -fsyntax-only "${include[@]}" -x c++ kernels/adam/adam_cpu.cc)
   refuses "compile without -ffast-math" "${syntax[@]}" -std=c++17 -ffast-math
   refuses "compile with -std=c++17 or newer" "${syntax[@]}" -std=c++14
+  refuses "Brigade needs C++20" "${syntax[@]::${#syntax[@]}-1}" -std=c++17 device/device.h
 done
 
 [[ $nvcc != none ]] || exit 0

@@ -6,7 +6,8 @@
 # clang in C++17, with LLVM's standard library, without exceptions and RTTI; both linked into one
 # program, whose results have the bits of the build. With "all" each of the names with each compiler,
 # in both standards, optimised. Fast-math does not compile.
-# CMake builds a folder, and a program on it.
+# CMake builds a folder, and a program on it; who links formulas gets the flags of their bits, and
+# CMake refuses those that change them.
 graph=$1 expected=$2 all=${3-} part=cpu
 . tests/kernels/vendoring/vendoring.sh
 
@@ -92,3 +93,25 @@ grep -- '-c .*fill_cpu.cc' "$work/log" | grep -e '-fPIC' | grep -q -e "$(said pl
   fail "CMake compiles with other flags than PROVENANCE says: $(grep fill_cpu "$work/log")"
 compare fill 1 "$work/build/program"
 echo "fill: built by CMake"
+
+# A folder of headers alone.
+tools/vendor //kernels/adam:adam_math --graph "$graph" --out "$work/math/formulas" >"$work/log" ||
+  fail "adam_math: $(cat "$work/log")"
+cat >"$work/math/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.18)
+project(math LANGUAGES CXX)
+add_subdirectory(formulas)
+add_executable(program main.cc)
+target_link_libraries(program PRIVATE brigade_kernels_adam_adam_math)
+END
+printf '#include "brigade/kernels/adam/adam_math.h"\nint main() {}\n' >"$work/math/main.cc"
+cmake -S "$work/math" -B "$work/math_build" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >"$work/log" 2>&1 ||
+  fail "CMake: $(cat "$work/log")"
+grep '"command".*main.cc' "$work/math_build/compile_commands.json" | grep -q -e ' -ffp-contract=off' ||
+  fail "a user of headers does not get -ffp-contract=off"
+grep -q -e 'COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=-ffp-contract=off>' "$work/math/formulas/CMakeLists.txt" ||
+  fail "a user of headers in CUDA does not get --fmad=false"
+cmake -S "$work/math" -B "$work/math_build" -DCMAKE_CXX_FLAGS="-g -ffast-math" >"$work/log" 2>&1 &&
+  fail "CMake takes -ffast-math"
+grep -q 'compile without -ffast-math' "$work/log" || fail "CMake does not say why: $(cat "$work/log")"
+echo "adam_math: its users get the flags of its bits"
