@@ -97,38 +97,10 @@ absl::StatusOr<zero::BatchSizes> Complete(const zero::BatchSizes& given, int ran
       absl::StrCat(sizes.status().message(), advice), {{"train_batch_size", batch_name}}));
 }
 
-optim::OptimizerOptions Optimizer(const Settings& s) {
-  const bool adam_w = s.optimizer == optim::OptimizerKind::kAdam && s.adam_w_mode;
-  optim::OptimizerOptions options = {adam_w ? optim::OptimizerKind::kAdamW : s.optimizer,
-                                     {s.group}};
-  options.groups[0].schedule = s.schedules[s.schedule];
-  return options;
-}
-
-}  // namespace
-
-absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text) {
-  if (text == "operations") return RecomputeTimes::kOperations;
-  if (text == "measured") return RecomputeTimes::kMeasured;
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", text, "\" is neither operations nor measured"));
-}
-
-absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::string_view folder,
-                                        const ModelParallelism& flags, const StepFlags& step) {
-  BRIGADE_ASSIGN_OR_RETURN(auto config, checkpoint::ParseJson(json));
-  Settings s;
-  s.flags = step;
-  Reading reading = ReadObject(config, ConfigKeys(s));
-  if (step.batch != 0) s.batch.train_batch_size = step.batch;
-  if (step.lr.has_value()) s.group.lr = *step.lr;
-  const Said said = {config, FlagsOf(flags, step)};
-  const Sharing sharing = Merged(s, flags);
-  const recompute::Policy policy = PolicyOf(config, s);
-  CheckRules({said, s, sharing, policy}, reading);
-
-  // What follows from several keys, where what they say is known.
-  TrainConfig all;
+// Grid, batch, pipeline and communicator, which follow from several keys and flags, where these are
+// known; adds what is wrong with them.
+void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing, int ranks,
+                    absl::string_view folder, Reading& reading, TrainConfig& all) {
   const auto are_known = [&reading](absl::string_view paths) {
     return !AnyRefused(paths, reading.refusals);
   };
@@ -164,6 +136,40 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   if (are_known("brigade.topology brigade.ranks_per_node brigade.algorithm")) {
     take("brigade.topology", Communicator(s, ranks, folder), all.communicator);
   }
+}
+
+optim::OptimizerOptions Optimizer(const Settings& s) {
+  const bool adam_w = s.optimizer == optim::OptimizerKind::kAdam && s.adam_w_mode;
+  optim::OptimizerOptions options = {adam_w ? optim::OptimizerKind::kAdamW : s.optimizer,
+                                     {s.group}};
+  options.groups[0].schedule = s.schedules[s.schedule];
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text) {
+  if (text == "operations") return RecomputeTimes::kOperations;
+  if (text == "measured") return RecomputeTimes::kMeasured;
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", text, "\" is neither operations nor measured"));
+}
+
+absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::string_view folder,
+                                        const ModelParallelism& flags, const StepFlags& step) {
+  BRIGADE_ASSIGN_OR_RETURN(auto config, checkpoint::ParseJson(json));
+  Settings s;
+  s.flags = step;
+  Reading reading = ReadObject(config, ConfigKeys(s));
+  if (step.batch != 0) s.batch.train_batch_size = step.batch;
+  if (step.lr.has_value()) s.group.lr = *step.lr;
+  const Said said = {config, FlagsOf(flags, step)};
+  const Sharing sharing = Merged(s, flags);
+  const recompute::Policy policy = PolicyOf(config, s);
+  CheckRules({said, s, sharing, policy}, reading);
+
+  TrainConfig all;
+  SetWhatFollows(said, s, sharing, ranks, folder, reading, all);
   BRIGADE_RETURN_IF_ERROR(StatusOf(reading.refusals));
 
   zero::ZeroOptions& zero = s.zero;

@@ -5,26 +5,22 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <system_error>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "brigade/device/byte_count.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/json_reader.h"
+#include "brigade/examples/gpt/flag_refusals.h"
+#include "brigade/examples/gpt/memory_flags.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/precision/dtype_names.h"
-#include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 
 ABSL_FLAG(std::string, device, "cpu",
@@ -48,41 +44,9 @@ ABSL_FLAG(
     std::string, precision, "",
     "fp32, fp16 or bf16; without --config fp16 by default. With it for \"auto\" in fp16.enabled "
     "and bf16.enabled, and else as these have it");
-ABSL_FLAG(std::string, recompute, "",
-          "which activations the backward pass makes again: none, block (all but each block's "
-          "input), selective (norms and GELU), segments:K (all but every K-th block's input), or "
-          "budget:BYTES (whatever fits in so much memory in the least time; KiB, MiB and GiB may "
-          "stand behind). Before the config's; default none");
-ABSL_FLAG(std::string, recompute_times, "",
-          "by what --recompute plans: operations, or measured (passes of one block, tried before "
-          "the first step). Before the config's; default operations");
-ABSL_FLAG(std::string, offload, "",
-          "what is not kept on the device: none, optimizer (master and moments, and the update; "
-          "from stage 1 on) or all (the weights between their uses too; stage 3). The training has "
-          "the same bits. Before the config's; default none");
-ABSL_FLAG(std::string, offload_to, "",
-          "with --offload: where that is kept instead of on the device, host (default) or file: "
-          "each rank has a file in --offload_dir");
-ABSL_FLAG(std::string, offload_dir, "",
-          "with --offload_to=file and --stash=file: a directory on a fast local disk; files there "
-          "vanish with the training");
-ABSL_FLAG(
-    bool, delay_update, false,
-    "with --offload: passes do not wait for the host's update, whose weights come a step late. "
-    "Another training, after 40 exact steps");
-ABSL_FLAG(std::string, device_limit, "",
-          "how much memory of its device a rank may have, in bytes; KiB, MiB and GiB may stand "
-          "behind. On the CPU too, to see what a smaller one takes; default: all there is");
-ABSL_FLAG(std::string, device_link, "",
-          "on the CPU, to see what a slower link takes: how many bytes a second go from the device "
-          "to the host, and as many back, like --device_limit; default: as fast as memory is");
 ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
           "the share that is dropped of the embedding's output and of what attention and MLP of "
           "each block add to it, 0 to below 1. Before the config's; default 0");
-ABSL_FLAG(
-    std::string, stash, "",
-    "where the inputs that --recompute=block and segments:K keep are between the passes: none "
-    "(on the device), host, or file (in --offload_dir). Before the config's; default none");
 ABSL_FLAG(std::optional<int>, tensor, std::nullopt,
           "ranks that share the matrices of the model; they divide its heads. Before the config's; "
           "default 1");
@@ -154,38 +118,6 @@ std::string FolderOfUser(const std::string& path) {
       std::filesystem::path(device::FromUsersFolder(path)).lexically_normal().string();
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   return folder;
-}
-
-// What is wrong with flags, all of it.
-class Refusals {
- public:
-  // "--FLAG" and what follows: " is 0; it must be at least 1".
-  template <typename... What>
-  void Add(absl::string_view flag, const What&... what) {
-    const std::string name = absl::StrCat("--", flag);
-    refusals_.push_back({name, absl::StrCat(name, what...)});
-  }
-  // Whose text says what it is about.
-  bool Check(const absl::Status& status) {
-    if (!status.ok()) refusals_.push_back({"--", std::string(status.message())});
-    return status.ok();
-  }
-
-  absl::Status status() const { return StatusOf(refusals_); }
-
- private:
-  std::vector<Refusal> refusals_;
-};
-
-// None of an empty text.
-template <typename T>
-std::optional<T> OfFlag(absl::string_view flag, const std::string& text,
-                        absl::StatusOr<T> (*parse)(absl::string_view), Refusals& refusals) {
-  if (text.empty()) return std::nullopt;
-  absl::StatusOr<T> parsed = parse(text);
-  if (parsed.ok()) return *std::move(parsed);
-  refusals.Add(flag, ": ", parsed.status().message());
-  return std::nullopt;
 }
 
 ModelParallelism ParallelismOfFlags(Refusals& refusals) {
@@ -286,118 +218,6 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
   return checkpoints;
 }
 
-// What --offload and the flags beside it say, before the config's.
-struct OffloadFlags {
-  std::string what;
-  device::Tier tier = device::Tier::kHost;
-  std::string directory;
-  bool delays = false;
-
-  bool moves() const { return what == "optimizer" || what == "all"; }
-};
-
-OffloadFlags OffloadOfFlags(Refusals& refusals) {
-  const std::string where = absl::GetFlag(FLAGS_offload_to);
-  const OffloadFlags flags = {
-      .what = absl::GetFlag(FLAGS_offload),
-      .tier = where == "file" ? device::Tier::kFile : device::Tier::kHost,
-      .directory = device::FromUsersFolder(absl::GetFlag(FLAGS_offload_dir)),
-      .delays = absl::GetFlag(FLAGS_delay_update)};
-  if (!flags.moves() && !flags.what.empty() && flags.what != "none") {
-    refusals.Add("offload", " is \"", flags.what, "\"; it must be none, optimizer or all");
-  } else if (!where.empty() && where != "host" && where != "file") {
-    refusals.Add("offload_to", " is \"", where, "\"; it must be host or file");
-  } else if (!where.empty() && !flags.moves()) {
-    refusals.Add("offload_to", " is for --offload=optimizer and --offload=all");
-  } else if (where == "file" && flags.directory.empty()) {
-    refusals.Add("offload_to", "=file needs --offload_dir");
-  }
-  if (!flags.directory.empty() && where != "file" && absl::GetFlag(FLAGS_stash) != "file") {
-    refusals.Add("offload_dir", " is for --offload_to=file and --stash=file");
-  }
-  return flags;
-}
-
-absl::Status SetOffload(const OffloadFlags& flags, zero::ZeroOptions& options) {
-  zero::OffloadOptions& offload = options.offload;
-  if (!flags.directory.empty()) offload.file.directory = flags.directory;
-  if (flags.what.empty() && !flags.delays) return absl::OkStatus();
-  if (!flags.what.empty()) {
-    offload.optimizer_state = offload.parameters = device::Tier::kDevice;
-    offload.host_share = 1;
-    offload.delay_update = false;
-  }
-  if (flags.moves()) offload.optimizer_state = flags.tier;
-  if (flags.what == "all") offload.parameters = flags.tier;
-  if (flags.delays) offload.delay_update = true;
-  const absl::Status valid = zero::Validate(options);
-  if (valid.ok()) return valid;
-  const std::string name = flags.what.empty() ? "" : absl::StrCat("--offload=", flags.what);
-  return absl::InvalidArgumentError(absl::StrCat(name, name.empty() || !flags.delays ? "" : " ",
-                                                 flags.delays ? "--delay_update" : "", ": ",
-                                                 valid.message()));
-}
-
-// What is made again and stashed, before the config's.
-struct ActivationFlags {
-  std::optional<recompute::Policy> recompute;
-  std::optional<RecomputeTimes> times;
-  std::optional<recompute::StashTier> stash;
-  std::optional<double> dropout;
-};
-
-ActivationFlags ActivationsOfFlags(Refusals& refusals) {
-  const ActivationFlags flags = {
-      .recompute =
-          OfFlag("recompute", absl::GetFlag(FLAGS_recompute), recompute::ParsePolicy, refusals),
-      .times = OfFlag("recompute_times", absl::GetFlag(FLAGS_recompute_times), ParseRecomputeTimes,
-                      refusals),
-      .stash = OfFlag("stash", absl::GetFlag(FLAGS_stash), recompute::ParseStashTier, refusals),
-      .dropout = absl::GetFlag(FLAGS_dropout)};
-  if (flags.dropout.has_value() && !(*flags.dropout >= 0 && *flags.dropout < 1)) {
-    refusals.Add("dropout", " is ", *flags.dropout, "; it must be at least 0 and below 1");
-  }
-  return flags;
-}
-
-// After SetOffload, which has the directory of files.
-void SetActivations(const ActivationFlags& flags, TrainConfig& config, Refusals& refusals) {
-  recompute::Policy& policy = config.recompute;
-  if (flags.recompute.has_value()) {
-    const recompute::StashTier stash = policy.stash;
-    policy = *flags.recompute;
-    policy.stash = stash;
-  }
-  policy.stash = flags.stash.value_or(policy.stash);
-  config.recompute_times = flags.times.value_or(config.recompute_times);
-  config.dropout = flags.dropout.value_or(config.dropout);
-  if (flags.times.has_value() && policy.kind == recompute::Policy::Kind::kNone) {
-    refusals.Add("recompute_times", " is ", absl::GetFlag(FLAGS_recompute_times),
-                 ", but no activations are made again");
-  }
-  if (flags.stash == recompute::StashTier::kFile && config.zero.offload.file.directory.empty()) {
-    refusals.Add("stash", "=file needs --offload_dir");
-  }
-  if (const absl::Status valid = recompute::Validate(policy); !valid.ok()) {
-    refusals.Add(flags.stash.has_value() ? "stash" : "recompute", ": ", valid.message());
-  }
-}
-
-// A rank makes its file there when its part of the model is made, long after the first lines.
-absl::Status CheckDirectory(const TrainConfig& config) {
-  const std::string& directory = config.zero.offload.file.directory;
-  const bool has_file =
-      config.zero.offload.file_state() || config.recompute.stash == recompute::StashTier::kFile;
-  std::error_code error;
-  if (!has_file || directory.empty() || std::filesystem::is_directory(directory, error)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("files are to be in ", directory,
-                   ", which is no folder (--offload_dir, offload_optimizer.nvme_path, "
-                   "brigade.file_directory)"));
-}
-
 }  // namespace
 
 absl::StatusOr<Job> JobOfFlags(int ranks) {
@@ -418,17 +238,6 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
     refusals.Add("device", " is \"", device, "\"; it must be cpu or cuda");
   }
   job.device = device == "cuda" ? device::Cuda() : device::Cpu();
-  for (const auto& [name, text, bytes] :
-       {std::tuple("device_limit", absl::GetFlag(FLAGS_device_limit), &job.device_limit_bytes),
-        std::tuple("device_link", absl::GetFlag(FLAGS_device_link), &job.device_link)}) {
-    if (text.empty()) continue;
-    const std::optional<int64_t> parsed = device::ParseByteCount(text);
-    if (parsed.has_value()) {
-      *bytes = *parsed;
-    } else {
-      refusals.Add(name, " is \"", text, "\"; it must be a number of bytes");
-    }
-  }
   const std::string config = device::FromUsersFolder(absl::GetFlag(FLAGS_config));
   const std::optional<int> stage = absl::GetFlag(FLAGS_stage);
   if (stage.has_value() && !config.empty()) {
@@ -439,8 +248,11 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   job.checkpoints = CheckpointsOfFlags(refusals);
   const ModelParallelism parallelism = ParallelismOfFlags(refusals);
   const StepFlags step = StepOfFlags(job.steps, refusals);
-  const OffloadFlags offload = OffloadOfFlags(refusals);
-  const ActivationFlags activations = ActivationsOfFlags(refusals);
+  const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout);
+  if (dropout.has_value() && !(*dropout >= 0 && *dropout < 1)) {
+    refusals.Add("dropout", " is ", *dropout, "; it must be at least 0 and below 1");
+  }
+  const MemoryFlags memory = MemoryOfFlags(refusals);
   BRIGADE_RETURN_IF_ERROR(refusals.status());
 
   // Of flags and keys together.
@@ -452,13 +264,12 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;
   job.model.tensor_pieces = job.config.tensor_pieces;
-  refusals.Check(SetOffload(offload, job.config.zero));
-  SetActivations(activations, job.config, refusals);
+  job.config.dropout = dropout.value_or(job.config.dropout);
+  SetMemory(memory, job, refusals);
   if (refusals.Check(Validate(job.model))) {
     refusals.Check(CheckParts(job.model, job.config));
     refusals.Check(Validate(ShapeOf(job)));
   }
-  refusals.Check(CheckDirectory(job.config));
   BRIGADE_RETURN_IF_ERROR(refusals.status());
 
   const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));

@@ -30,8 +30,7 @@ Rules PrecisionRules(const Together& together) {
       !s.fp16 || scaler.min_loss_scale <= std::ldexp(1.0, scaler.initial_scale_power);
   constexpr char kTypes[] = "fp16 bf16 bfloat16";
   const std::string type(precision::ShortName(TypeOf(s)));
-  const std::string by_file =
-      absl::StrCat("fp16.enabled and bf16.enabled of the file say ", type);
+  const std::string by_file = absl::StrCat("fp16.enabled and bf16.enabled of the file say ", type);
   return {
       {"fp16.enabled", !s.fp16 || !s.bf16, "bf16.enabled is true as well", kTypes},
       {"--precision", s.flags.dtype.value_or(TypeOf(s)) == TypeOf(s), by_file, kTypes},
@@ -79,8 +78,7 @@ Rules OptimizerRules(const Together& together) {
        "with torch_adam DeepSpeed takes PyTorch's AdamW, whose default is 0.01, and else its own, "
        "whose default is 0: write which it is",
        "", Rule::Kind::kMissing},
-      {"optimizer.params.nesterov",
-       !group.nesterov || (group.momentum > 0 && group.dampening == 0),
+      {"optimizer.params.nesterov", !group.nesterov || (group.momentum > 0 && group.dampening == 0),
        absl::StrCat("it needs momentum above 0 and dampening 0, and they are ", group.momentum,
                     " and ", group.dampening),
        ""},

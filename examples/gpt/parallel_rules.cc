@@ -47,8 +47,8 @@ Rules ContextRules(const Together& together) {
   return {{"brigade.context_exchange", has_context,
            "no ranks share texts: sequence_parallel_size (--context_parallel) is not above 1",
            kContext},
-          {"--context_exchange", has_context, "no ranks share texts: --context_parallel is not above 1",
-           kContext}};
+          {"--context_exchange", has_context,
+           "no ranks share texts: --context_parallel is not above 1", kContext}};
 }
 
 Rules PipelineRules(const Together& together) {
@@ -102,7 +102,8 @@ Rules FlagRules(const Said& said) {
   };
   return {in_range("--tensor", kMostSharingRanks), in_range("--tensor_shards", kMostSharingRanks),
           in_range("--tensor_overlap", parallel::kMostPieces),
-          in_range("--context_parallel", kMostSharingRanks), in_range("--pipeline", kMostSharingRanks)};
+          in_range("--context_parallel", kMostSharingRanks),
+          in_range("--pipeline", kMostSharingRanks)};
 }
 
 Rules ParallelRules(const Together& together) {

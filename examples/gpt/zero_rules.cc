@@ -23,9 +23,10 @@ Rules OffloadRules(const Together& together) {
   using device::Tier;
   const Settings& s = together.settings;
   const zero::OffloadOptions& offload = s.zero.offload;
-  const std::string optimizer_device = absl::StrCat(
-      "offload_optimizer.device is ",
-      offload.file_state() ? "\"nvme\"" : offload.enabled() ? "\"cpu\"" : "\"none\"");
+  const std::string optimizer_device =
+      absl::StrCat("offload_optimizer.device is ", offload.file_state() ? "\"nvme\""
+                                                   : offload.enabled()  ? "\"cpu\""
+                                                                        : "\"none\"");
   const bool parameters = offload.parameters != Tier::kDevice;
   const bool is_whole = offload.host_share == 1;
   return {
@@ -103,8 +104,7 @@ Rules ActivationRules(const Together& together) {
       {"brigade.recompute_times", policy.kind != recompute::Policy::Kind::kNone,
        "no activations are made again", kStash},
       {"brigade.stash", unstashable.empty(), unstashable, kStash},
-      {"brigade.stash",
-       policy.stash != recompute::StashTier::kFile || Directory(s).has_value(),
+      {"brigade.stash", policy.stash != recompute::StashTier::kFile || Directory(s).has_value(),
        "brigade.file_directory is missing", "zero_optimization activation_checkpointing pipeline"},
       {"activation_checkpointing.cpu_checkpointing", unstashable.empty(), unstashable, kStash},
       {"activation_checkpointing.cpu_checkpointing",
@@ -168,9 +168,8 @@ Rules GatheringRules(const Together& together) {
 
 Rules ZeroRules(const Together& together) {
   Rules rules;
-  for (const Rules& part :
-       {FileRules(together), OffloadRules(together), ActivationRules(together),
-        ExchangeRules(together), GatheringRules(together)}) {
+  for (const Rules& part : {FileRules(together), OffloadRules(together), ActivationRules(together),
+                            ExchangeRules(together), GatheringRules(together)}) {
     rules.insert(rules.end(), part.begin(), part.end());
   }
   return rules;

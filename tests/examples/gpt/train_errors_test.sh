@@ -145,8 +145,8 @@ refuses '5 flags are refused:
   --device is "tpu"; it must be cpu or cuda
   --stage is 4; it must be 0 to 3
   --lr is -1; it must be a number, 0 or more, and finite as a float
-  --offload is "some"; it must be none, optimizer or all
-  --dropout is 1; it must be at least 0 and below 1' \
+  --dropout is 1; it must be at least 0 and below 1
+  --offload is "some"; it must be none, optimizer or all' \
   --device=tpu --stage=4 --lr=-1 --offload=some --dropout=1
 refuses '--steps is 0; it must be at least 1' --steps=0
 refuses '--ranks is -1; it must be at least 1' --ranks=-1
