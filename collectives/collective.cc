@@ -1,6 +1,7 @@
 #include "brigade/collectives/collective.h"
 
 #include "absl/strings/str_cat.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::collectives {
 namespace {
@@ -36,7 +37,8 @@ absl::string_view Name(CollectiveKind kind) {
 }
 
 std::string ToString(const CollectiveSignature& signature) {
-  const std::string elements = absl::StrCat(signature.count, " ", precision::Name(signature.dtype));
+  const std::string elements =
+      absl::StrCat(signature.count, " ", precision::ShortName(signature.dtype));
   switch (signature.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduceScatter: {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "brigade/collectives/check_collective.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::collectives {
 
@@ -77,7 +78,7 @@ absl::StatusOr<CollectiveSignature> Communicator::Resolve(CollectiveSignature si
 absl::Status Communicator::ChooseAlgorithm(CollectiveSignature& signature) {
   if (signature.algorithm == Algorithm::kNative && !engine_->HasNative(signature)) {
     return Invalid(Name(signature.kind), ": the engine has no native collective for the ",
-                   Name(signature.op), " of ", precision::Name(signature.dtype));
+                   Name(signature.op), " of ", precision::ShortName(signature.dtype));
   }
   if (signature.algorithm != Algorithm::kAuto) return absl::OkStatus();
   const bool adds = signature.kind != CollectiveKind::kAllGather;

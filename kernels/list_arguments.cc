@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::kernels {
 
@@ -10,8 +11,8 @@ absl::Status CheckFloatType(absl::string_view operation, absl::string_view name,
                             precision::DType dtype) {
   if (precision::IsTrainingFormat(dtype)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(operation, ": dtype of ", name, " is ",
-                                                 precision::Name(dtype),
-                                                 ", must be float32, float16 or bfloat16"));
+                                                 precision::ShortName(dtype),
+                                                 ", must be fp32, fp16 or bf16"));
 }
 
 ListArguments::Scratch& ListArguments::ThreadScratch() {

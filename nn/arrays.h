@@ -15,6 +15,7 @@
 #include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::nn {
 
@@ -56,9 +57,9 @@ inline absl::Status CheckVocabulary(absl::string_view operation, const TokenIds&
 // it.
 template <typename Call>
 absl::Status WithType(absl::string_view operation, precision::DType dtype, const Call& call) {
-  absl::Status status = absl::InvalidArgumentError(
-      absl::StrCat(operation, ": dtype is ", precision::Name(dtype),
-                   "; it must be float32, float16, bfloat16 or float64"));
+  absl::Status status =
+      absl::InvalidArgumentError(absl::StrCat(operation, ": dtype is ", precision::ShortName(dtype),
+                                              "; it must be fp32, fp16, bf16 or fp64"));
   VisitReal(dtype, [&](auto tag) { status = call(tag); });
   return status;
 }

@@ -10,6 +10,7 @@
 
 #if BRIGADE_CUDA
 #include "brigade/nn/blas_cuda.h"
+#include "brigade/precision/dtype_names.h"
 #endif
 
 namespace brigade::nn {
@@ -65,8 +66,9 @@ absl::Status Blas::Gemm(const GemmArguments& g, device::Stream& stream) {
   }
   if (g.type_of_c() != g.dtype &&
       (precision::SizeOf(g.dtype) != 2 || g.type_of_c() != precision::DType::kFloat32)) {
-    return absl::InvalidArgumentError(absl::StrCat("gemm: c is ", precision::Name(g.type_of_c()),
-                                                   " and the others ", precision::Name(g.dtype)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("gemm: c is ", precision::ShortName(g.type_of_c()), " and the others ",
+                     precision::ShortName(g.dtype)));
   }
   const int64_t size = precision::SizeOf(g.dtype), size_of_c = precision::SizeOf(g.type_of_c());
   const device::Access accesses[] = {device::Reads(g.a.data, size * Extent(g, g.a, g.m, g.k)),

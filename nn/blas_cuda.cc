@@ -10,6 +10,7 @@
 #include "brigade/device/cuda/cuda_device_guard.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/arrays.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::nn {
 namespace {
@@ -101,9 +102,9 @@ class CudaBlas final : public Blas {
   absl::Status Enqueue(const GemmArguments& g, const device::Operation& operation,
                        device::Stream& stream) override {
     if (!precision::IsTrainingFormat(g.dtype)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("gemm: dtype is ", precision::Name(g.dtype),
-                       "; on CUDA it must be float32, float16 or bfloat16"));
+      return absl::InvalidArgumentError(absl::StrCat("gemm: dtype is ",
+                                                     precision::ShortName(g.dtype),
+                                                     "; on CUDA it must be fp32, fp16 or bf16"));
     }
     return stream.Launch(operation, [&](void* cuda_stream) -> absl::Status {
       BRIGADE_RETURN_IF_ERROR(

@@ -8,6 +8,7 @@
 #include "brigade/nn/arrays.h"
 #include "brigade/nn/enqueue.h"
 #include "brigade/nn/rotary_math.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::nn {
 namespace {
@@ -48,8 +49,8 @@ absl::Status CheckTable(absl::string_view layer, const RotaryShape& shape, const
   if ((options.dtype == precision::DType::kFloat64) !=
       (shape.dtype == precision::DType::kFloat64)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(layer, ": the table is for ", precision::Name(options.dtype),
-                     ", the layer's dtype is ", precision::Name(shape.dtype)));
+        absl::StrCat(layer, ": the table is for ", precision::ShortName(options.dtype),
+                     ", the layer's dtype is ", precision::ShortName(shape.dtype)));
   }
   if (table.memory().device() != stream.device()) {
     return absl::InvalidArgumentError(absl::StrCat(layer, ": the table is of ",

@@ -1,8 +1,8 @@
 #ifndef BRIGADE_PRECISION_DTYPE_NAMES_H_
 #define BRIGADE_PRECISION_DTYPE_NAMES_H_
 
-// What users call the types of elements: flags of programs, and what these print. Errors and files
-// have precision::Name.
+// What users call the types of elements, in flags, in errors and in what programs print. Files have
+// precision::Name, and errors that quote them.
 
 #include <optional>
 #include <string>

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::zero {
 namespace {
@@ -127,14 +128,13 @@ absl::Status Validate(const ZeroOptions& options) {
   }
   if (!precision::IsTrainingFormat(options.dtype) ||
       !precision::IsTrainingFormat(options.accumulator)) {
-    return Invalid("dtype is ", precision::Name(options.dtype), ", accumulator ",
-                   precision::Name(options.accumulator),
-                   "; both must be float32, float16 or bfloat16");
+    return Invalid("dtype is ", precision::ShortName(options.dtype), ", accumulator ",
+                   precision::ShortName(options.accumulator), "; both must be fp32, fp16 or bf16");
   }
   if (options.communication_dtype.has_value() &&
       !precision::IsTrainingFormat(*options.communication_dtype)) {
-    return Invalid("communication_dtype is ", precision::Name(*options.communication_dtype),
-                   "; it must be float32, float16 or bfloat16");
+    return Invalid("communication_dtype is ", precision::ShortName(*options.communication_dtype),
+                   "; it must be fp32, fp16 or bf16");
   }
   if (options.micro_batches < 1) return Invalid("micro_batches is ", options.micro_batches);
   if (options.accumulation > Accumulation::kAtBoundary) {

@@ -1,6 +1,7 @@
 #include "brigade/zero/step.h"
 
 #include "absl/strings/str_cat.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::zero {
 
@@ -25,9 +26,9 @@ const void* UnitScope::Weights(int parameter) {
 const void* UnitScope::WeightsOf(int parameter, precision::DType dtype) {
   const void* const weights = Weights(parameter);
   if (!status_.ok() || source_.TypeOf(parameter) == dtype) return weights;
-  status_ = absl::InvalidArgumentError(absl::StrCat("parameter ", parameter, " is read as ",
-                                                    precision::Name(dtype), ", its weights are ",
-                                                    precision::Name(source_.TypeOf(parameter))));
+  status_ = absl::InvalidArgumentError(
+      absl::StrCat("parameter ", parameter, " is read as ", precision::ShortName(dtype),
+                   ", its weights are ", precision::ShortName(source_.TypeOf(parameter))));
   return nullptr;
 }
 

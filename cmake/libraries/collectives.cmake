@@ -21,7 +21,7 @@ brigade_library(
   collectives_collective
   HEADERS collectives/collective.h
   SOURCES collectives/collective.cc
-  DEPS collectives_options kernels_reduce_math precision_dtype
+  DEPS collectives_options kernels_reduce_math precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::strings
 )
 
@@ -105,6 +105,7 @@ brigade_library(
   DEPS collectives_check_collective collectives_collective collectives_options
     collectives_engines_call_order collectives_engines_engine collectives_engines_registration
     collectives_tuning_auto_algorithm device_context device_status_macros device_stream
+    precision_dtype_names
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -161,6 +162,7 @@ brigade_library(
   HEADERS collectives/compressed/amax_scale.h
   SOURCES collectives/compressed/amax_scale.cc
   DEPS collectives_compressed_amax_scale_math device_stream kernels_list_arguments precision_dtype
+    precision_dtype_names
   CUDA_DEPS collectives_compressed_amax_scale_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -174,7 +176,7 @@ brigade_library(
     collectives_collective collectives_communicator collectives_engines_call_order
     collectives_engines_registration device_buffer device_context device_event device_status_macros
     device_stream kernels_list_arguments kernels_value_range kernels_amax kernels_amax_math
-    kernels_cast kernels_fill kernels_reduce_math precision_dtype
+    kernels_cast kernels_fill kernels_reduce_math precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::span absl::strings
 )

@@ -79,6 +79,7 @@ brigade_library(
   HEADERS kernels/list_arguments.h
   SOURCES kernels/list_arguments.cc
   DEPS device_address_registry device_status_macros device_stream precision_dtype
+    precision_dtype_names
   PUBLIC_LIBRARIES absl::span absl::status absl::strings
 )
 
@@ -93,6 +94,7 @@ brigade_library(
   HEADERS kernels/internal/update_dispatch.h
   SOURCES kernels/internal/update_dispatch.cc
   DEPS kernels_list_arguments kernels_update_types kernels_step_control_step_state precision_dtype
+    precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::strings
 )
 
@@ -165,7 +167,7 @@ brigade_library(
   SOURCES kernels/reduce/reduce.cc
   DEPS kernels_reduce_math kernels_reduce_cpu kernels_reduce_pool device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
-    kernels_list_arguments precision_dtype
+    kernels_list_arguments precision_dtype precision_dtype_names
   CUDA_DEPS kernels_reduce_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -439,7 +441,7 @@ brigade_library(
   SOURCES kernels/fill/fill.cc
   DEPS kernels_fill_math kernels_fill_cpu device_stream device_threads_thread_pool
     kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_internal_enqueue_list
+    kernels_internal_enqueue_list precision_dtype_names
   CUDA_DEPS kernels_fill_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings

@@ -72,7 +72,7 @@ brigade_library(
 brigade_library(
   nn_arrays
   HEADERS nn/arrays.h
-  DEPS nn_functions nn_token_ids nn_workspace precision_dtype
+  DEPS nn_functions nn_token_ids nn_workspace precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::strings
 )
 
@@ -116,7 +116,7 @@ brigade_library(
   HEADERS nn/blas.h nn/blas_cpu.h nn/blas_cuda.h
   SOURCES nn/blas.cc nn/blas_cpu.cc nn/blas_cuda.cc
   DEPS nn_arrays nn_functions device_context device_status_macros device_stream kernels_simd
-    precision_dtype
+    precision_dtype precision_dtype_names
   CUDA_DEPS device_cuda_device_guard
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES Brigade::system_openblas absl::strings
@@ -193,7 +193,7 @@ brigade_library(
   nn_rotary
   HEADERS nn/rotary.h
   SOURCES nn/rotary.cc
-  DEPS nn_arrays nn_enqueue nn_formulas device_context device_status_macros
+  DEPS nn_arrays nn_enqueue nn_formulas device_context device_status_macros precision_dtype_names
   CUDA_DEPS nn_formulas_cuda
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings

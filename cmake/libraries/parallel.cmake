@@ -138,6 +138,7 @@ brigade_library(
     parallel_pipeline_stage_module collectives_agree collectives_communicator
     collectives_bootstrap_job collectives_engines_registration device_buffer device_context
     device_event device_status_macros device_stream parallel_grid precision_dtype
+    precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -289,7 +290,7 @@ brigade_library(
   SOURCES parallel/tensor/shard_sums.cc
   DEPS parallel_tensor_exchange parallel_tensor_row_pieces collectives_communicator device_buffer
     device_context device_status_macros device_stream kernels_cast kernels_reduce parallel_shard
-    precision_dtype
+    precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -328,7 +329,7 @@ brigade_library(
   HEADERS parallel/tensor/linear.h
   SOURCES parallel/tensor/linear.cc
   DEPS parallel_tensor_row_pieces parallel_tensor_shard_sums device_status_macros device_stream
-    nn_blas nn_gradient nn_linear nn_workspace precision_dtype
+    nn_blas nn_gradient nn_linear nn_workspace precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
 )
@@ -339,7 +340,7 @@ brigade_library(
   SOURCES parallel/tensor/row_gradients.cc
   DEPS parallel_tensor_row_pieces parallel_tensor_shard_sums collectives_communicator device_buffer
     device_context device_status_macros device_stream kernels_cast nn_gradient parallel_shard
-    precision_dtype
+    precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::inlined_vector absl::strings
 )

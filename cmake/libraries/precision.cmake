@@ -20,17 +20,17 @@ brigade_library(
 )
 
 brigade_library(
-  precision_rounding
-  HEADERS precision/rounding.h
-  DEPS precision_host_device
-)
-
-brigade_library(
   precision_dtype_names
   HEADERS precision/dtype_names.h
   SOURCES precision/dtype_names.cc
   DEPS precision_dtype
   PUBLIC_LIBRARIES absl::strings
+)
+
+brigade_library(
+  precision_rounding
+  HEADERS precision/rounding.h
+  DEPS precision_host_device
 )
 
 brigade_library(

@@ -4,7 +4,7 @@ brigade_library(
   zero_plan
   HEADERS zero/plan/plan.h
   SOURCES zero/plan/plan.cc
-  DEPS precision_dtype
+  DEPS precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )
@@ -20,7 +20,7 @@ brigade_library(
   HEADERS zero/options.h
   SOURCES zero/options.cc
   DEPS zero_offload collectives_options device_memory_stats device_status_macros optim_loss_scaler
-    optim_parameter_group precision_dtype
+    optim_parameter_group precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )
@@ -29,7 +29,7 @@ brigade_library(
   zero_step
   HEADERS zero/step.h
   SOURCES zero/step.cc
-  DEPS precision_dtype
+  DEPS precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -46,7 +46,8 @@ brigade_library(
   HEADERS zero/internal/consistency_check.h
   SOURCES zero/internal/consistency_check.cc
   DEPS collectives_agree collectives_communicator device_status_macros
-    kernels_step_control_step_state optim_schedule zero_options zero_plan zero_plan_layout
+    kernels_step_control_step_state optim_schedule precision_dtype_names zero_options zero_plan
+    zero_plan_layout
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::str_format absl::strings
 )

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/compressed/amax_scale_math.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/precision/dtype_names.h"
 
 #if BRIGADE_CUDA
 #include "brigade/collectives/compressed/amax_scale_cuda.h"
@@ -14,8 +15,8 @@ namespace brigade::collectives {
 absl::Status ChooseAmaxScale(const float* amax, int64_t terms, precision::DType wire,
                              AmaxScale* result, device::Stream& stream) {
   if (wire != precision::DType::kFloat16 && wire != precision::DType::kBFloat16) {
-    return absl::InvalidArgumentError(absl::StrCat("amax_scale: wire is ", precision::Name(wire),
-                                                   ", must be float16 or bfloat16"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("amax_scale: wire is ", precision::ShortName(wire), ", must be fp16 or bf16"));
   }
   if (terms < 1) {
     return absl::InvalidArgumentError(

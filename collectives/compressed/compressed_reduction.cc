@@ -12,6 +12,7 @@
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/value_range.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::collectives {
 namespace {
@@ -81,7 +82,7 @@ absl::Status CompressedReduction::Check(CollectiveKind kind, int64_t count, DTyp
   const bool narrow = options.wire == DType::kFloat16 || options.wire == DType::kBFloat16;
   const bool wide = options.wire == DType::kFloat32 && dtype != DType::kFloat32;
   if (!narrow && !wide) {
-    return Invalid("wire is ", precision::Name(options.wire), ", must be float16 or bfloat16");
+    return Invalid("wire is ", precision::ShortName(options.wire), ", must be fp16 or bf16");
   }
   if (options.scaling > WireScaling::kDynamic || !IsValid(options.reduction) ||
       !IsValid(options.algorithm)) {
@@ -90,7 +91,7 @@ absl::Status CompressedReduction::Check(CollectiveKind kind, int64_t count, DTyp
                    static_cast<int>(options.algorithm));
   }
   if (wide && options.scaling == WireScaling::kDynamic) {
-    return Invalid("a wire of float32 has no dynamic scale");
+    return Invalid("a wire of fp32 has no dynamic scale");
   }
   CollectiveSignature signature = {kind, options.algorithm, options.wire};
   signature.reduction = options.reduction;

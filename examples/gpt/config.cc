@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "brigade/checkpoint/strict_json.h"
 #include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/files.h"
@@ -70,21 +71,71 @@ absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s,
   return options;
 }
 
-absl::StatusOr<zero::BatchSizes> Complete(const zero::BatchSizes& given, int ranks) {
+// In the words of keys, and of --batch where that is given.
+absl::StatusOr<zero::BatchSizes> Complete(const zero::BatchSizes& given, int ranks,
+                                          const std::string& batch_name) {
   absl::StatusOr<zero::BatchSizes> sizes = zero::CompleteBatchSizes(given, ranks);
+  if (sizes.ok()) return sizes;
+  if (given.train_batch_size == 0 && given.train_micro_batch_size_per_gpu == 0) {
+    return absl::InvalidArgumentError(
+        "train_batch_size is not given, and neither is train_micro_batch_size_per_gpu; write one "
+        "of them, or give --batch");
+  }
   constexpr int kMostRanks = 1 << 20;  // of those the product below is exact
-  const bool has_advice = given.train_batch_size > 0 && ranks >= 1 && ranks <= kMostRanks;
-  if (sizes.ok() || !has_advice) return sizes;
-  // What the batch must be a multiple of; or equal to, if all three are given.
-  const int64_t micro = std::max<int64_t>(1, given.train_micro_batch_size_per_gpu);
-  const int64_t steps = std::max<int64_t>(1, given.gradient_accumulation_steps);
-  const bool all =
-      given.train_micro_batch_size_per_gpu > 0 && given.gradient_accumulation_steps > 0;
-  const int64_t product = micro * steps * ranks;
-  const int64_t times = all ? 1 : std::max<int64_t>(1, given.train_batch_size / product);
-  return absl::InvalidArgumentError(absl::StrCat(sizes.status().message(), " (0: not given); ",
-                                                 "train_batch_size ", times * product,
-                                                 " would do"));
+  std::string advice;
+  if (given.train_batch_size > 0 && ranks >= 1 && ranks <= kMostRanks) {
+    // What the batch must be a multiple of; or equal to, if all three are given.
+    const int64_t micro = std::max<int64_t>(1, given.train_micro_batch_size_per_gpu);
+    const int64_t steps = std::max<int64_t>(1, given.gradient_accumulation_steps);
+    const bool all =
+        given.train_micro_batch_size_per_gpu > 0 && given.gradient_accumulation_steps > 0;
+    const int64_t product = micro * steps * ranks;
+    const int64_t times = all ? 1 : std::max<int64_t>(1, given.train_batch_size / product);
+    advice = absl::StrCat("; train_batch_size ", times * product, " would do");
+  }
+  return absl::InvalidArgumentError(absl::StrReplaceAll(
+      absl::StrCat(sizes.status().message(), advice), {{"train_batch_size", batch_name}}));
+}
+
+// Grid, batch, pipeline and communicator, which follow from several keys and flags, where these are
+// known; adds what is wrong with them.
+void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing, int ranks,
+                    absl::string_view folder, Reading& reading, TrainConfig& all) {
+  const auto are_known = [&reading](absl::string_view paths) {
+    return !AnyRefused(paths, reading.refusals);
+  };
+  const auto check = [&reading](absl::string_view path, const absl::Status& status) {
+    if (!status.ok()) {
+      reading.refusals.push_back({std::string(path), std::string(status.message())});
+    }
+    return status.ok();
+  };
+  const auto take = [&check](absl::string_view path, auto result, auto& target) {
+    if (!check(path, result.status())) return false;
+    target = *std::move(result);
+    return true;
+  };
+  const std::string batch_name = said.Name("--batch", "train_batch_size");
+  std::string grid_path = "tensor_parallel";
+  for (const char* const flag : {"--tensor", "--context_parallel", "--pipeline"}) {
+    if (said.Find(flag) != nullptr) grid_path = flag;
+  }
+  const bool has_grid = are_known(
+                            "tensor_parallel sequence_parallel_size pipeline "
+                            "--tensor --context_parallel --pipeline") &&
+                        take(grid_path, GridOf(said, sharing, ranks), all.grid);
+  const bool has_batch =
+      has_grid &&
+      are_known("train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps") &&
+      take(batch_name, Complete(s.batch, all.grid.data, batch_name), all.batch);
+  all.schedule = sharing.schedule.value_or(parallel::ScheduleChoice());
+  all.partition = sharing.partition.value_or(parallel::PartitionChoice());
+  if (has_batch && are_known("brigade.schedule")) {
+    check(said.Name("--schedule", "brigade.schedule"), CheckPipeline(said, all.pipeline_shape()));
+  }
+  if (are_known("brigade.topology brigade.ranks_per_node brigade.algorithm")) {
+    take("brigade.topology", Communicator(s, ranks, folder), all.communicator);
+  }
 }
 
 optim::OptimizerOptions Optimizer(const Settings& s) {
@@ -112,30 +163,23 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   Reading reading = ReadObject(config, ConfigKeys(s));
   if (step.batch != 0) s.batch.train_batch_size = step.batch;
   if (step.lr.has_value()) s.group.lr = *step.lr;
-  const ModelParallelism model = Merged(s, flags);
-  CheckThatKeysHaveAnEffect(config, s, model, reading);
+  const Said said = {config, FlagsOf(flags, step)};
+  const Sharing sharing = Merged(s, flags);
+  const recompute::Policy policy = PolicyOf(config, s);
+  CheckRules({said, s, sharing, policy}, reading);
+
+  TrainConfig all;
+  SetWhatFollows(said, s, sharing, ranks, folder, reading, all);
   BRIGADE_RETURN_IF_ERROR(StatusOf(reading.refusals));
-  BRIGADE_RETURN_IF_ERROR(CheckFlags(s));
-  BRIGADE_ASSIGN_OR_RETURN(const parallel::GridShape grid, GridOf(model, ranks));
-  const bool overlaps = s.tensor_overlap || flags.tensor_overlap != 0;
-  if (overlaps && model.tensor_shards == 1) {
-    return absl::InvalidArgumentError(
-        "tensor_parallel.tp_overlap_comm (--tensor_overlap) has nothing to overlap: the model has "
-        "one tensor shard");
-  }
-  absl::StatusOr<zero::BatchSizes> batch = Complete(s.batch, grid.data);
-  if (!batch.ok() && step.batch != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--batch: ", batch.status().message()));
-  }
-  BRIGADE_RETURN_IF_ERROR(batch.status());
 
   zero::ZeroOptions& zero = s.zero;
-  zero.model_ranks = grid.tensor * grid.pipeline;
-  zero.micro_batches = static_cast<int>(batch->gradient_accumulation_steps);
+  zero.model_ranks = all.grid.tensor * all.grid.pipeline;
+  zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;
   if (zero.stage < 3) zero.persistence_threshold = 0;
   if (zero.stage == 3 && s.prefetch_bucket_size.has_value()) zero.live_units = 1;
+  if (!zero.offload.enabled()) zero.offload.host_share = 1;
   if (s.sub_group_size.value_or(0) > 0) zero.offload.chunk_elements = *s.sub_group_size;
   if (const auto directory = Directory(s); directory.has_value()) {
     zero.offload.file.directory = InFolder(folder, *directory);
@@ -147,36 +191,26 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   zero.dtype = TypeOf(s);
   if (s.fp16) zero.loss_scaler = s.loss_scaler;
   if (s.bf16) zero.loss_scaler.check_overflow = s.check_grad_overflow;
+  // The rules have words for all of it; this is for what they have not.
   BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));
-  const recompute::Policy policy = PolicyOf(config, s);
   if (policy.stash == recompute::StashTier::kFile) {
     BRIGADE_RETURN_IF_ERROR(zero.offload.file.Validate());
   }
-  absl::StatusOr<collectives::CommunicatorOptions> communicator = Communicator(s, ranks, folder);
-  BRIGADE_RETURN_IF_ERROR(communicator.status());
-  const auto mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
-                                             : checkpoint::WriteMode::kInPlace;
-  const auto exchange = model.context_exchange.value_or(ContextExchange::kUlysses);
-  TrainConfig all = {.batch = *batch,
-                     .zero = zero,
-                     .recompute = policy,
-                     .recompute_times = s.recompute_times,
-                     .dropout = s.dropout,
-                     .write_mode = mode,
-                     .communicator = *std::move(communicator),
-                     .grid = grid,
-                     .tensor_shards = model.tensor_shards,
-                     .sequence_parallel = model.sequence_parallel,
-                     .tensor_pieces = PiecesOf(s, flags),
-                     .keep_gathered = s.keep_gathered,
-                     .tensor_overlap = overlaps,
-                     .sum_wire = s.sum_wire,
-                     .context_exchange = exchange,
-                     .schedule = model.schedule.value_or(parallel::ScheduleChoice()),
-                     .partition = model.partition.value_or(parallel::PartitionChoice()),
-                     .steps_per_print = s.steps_per_print.value_or(0),
-                     .without_effect = std::move(reading.without_effect)};
-  BRIGADE_RETURN_IF_ERROR(CheckPipeline(all.pipeline_shape()));
+  all.zero = zero;
+  all.recompute = policy;
+  all.recompute_times = s.recompute_times;
+  all.dropout = s.dropout;
+  all.write_mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
+                                            : checkpoint::WriteMode::kInPlace;
+  all.tensor_shards = sharing.tensor_shards;
+  all.sequence_parallel = sharing.sequence_parallel;
+  all.tensor_pieces = sharing.tensor_pieces;
+  all.keep_gathered = s.keep_gathered;
+  all.tensor_overlap = sharing.tensor_overlap;
+  all.sum_wire = s.sum_wire;
+  all.context_exchange = sharing.context_exchange.value_or(ContextExchange::kUlysses);
+  all.steps_per_print = s.steps_per_print.value_or(0);
+  all.without_effect = std::move(reading.without_effect);
   return all;
 }
 

@@ -33,28 +33,27 @@ enum class RecomputeTimes : uint8_t {
 // "operations", "measured". InvalidArgument naming the text and what it may be.
 absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text);
 
-// How ranks share a model, as far as it is given elsewhere.
+// How ranks share a model, as far as flags say it.
 struct ModelParallelism {
-  // Ranks that share its matrices, and each text; 0: not given.
-  int tensor = 0;
-  int context = 0;
-  // ModelOptions::tensor_shards; 0: not given.
-  int tensor_shards = 0;
+  // Ranks that share its matrices, and each text.
+  std::optional<int> tensor = {};
+  std::optional<int> context = {};
+  // ModelOptions::tensor_shards.
+  std::optional<int> tensor_shards = {};
   // ModelOptions::sequence_parallel; false: not given.
   bool sequence_parallel = false;
-  // ModelOptions::tensor_pieces, with overlap; 0: not given.
-  int tensor_overlap = 0;
+  // ModelOptions::tensor_pieces, with overlap.
+  std::optional<int> tensor_overlap = {};
   // Of context ranks.
   std::optional<ContextExchange> context_exchange = {};
-  // Ranks that share its layers, one for each stage of a pipeline; 0: not given.
-  int pipeline = 0;
+  // Ranks that share its layers, one for each stage of a pipeline.
+  std::optional<int> pipeline = {};
   // Of the pipeline.
   std::optional<parallel::ScheduleChoice> schedule = {};
   std::optional<parallel::PartitionChoice> partition = {};
 };
 
-// What a step is, as far as it is given elsewhere. With it "auto" is right for the keys that say
-// the same.
+// What a step is, as far as flags say it. With them "auto" is right for the keys that say the same.
 struct StepFlags {
   // Texts of a step, of all ranks: train_batch_size. Micro-batch and accumulation of the file stay
   // and must fit it. 0: not given.
@@ -114,18 +113,21 @@ struct TrainConfig {
 
 // Keys have DeepSpeed's names and meaning; config_keys.h has the table of them, and
 // docs/configuration.md says what each of them may be. What is not given has DeepSpeed's default
-// where it changes a result, and ZeroOptions' where it changes only memory or speed. An optimizer
+// where it changes a result, and ZeroOptions' where it changes only memory or speed, with two
+// exceptions. gradient_clipping is off, as in DeepSpeed before 0.19.3, whose default is 1.0 since.
+// data_types.grad_accum_dtype is fp32, where DeepSpeed's default is the model's type. An optimizer
 // is needed, from the file or by StepFlags::lr.
 //
 // No key is ignored, except those in sections of what is not supported, where these are off, and of
 // fp16 or bf16 where these say "enabled": false. What changes no result is accepted, and named in
 // `without_effect`, where nothing follows from it. Any other value without effect is an error, as
-// is one that asks for what is not so.
+// is one that asks for what is not so. null is as good as nothing.
 //
 // Errors       InvalidArgument, and Unimplemented for what DeepSpeed knows and Brigade does not
-//              support yet: of each key that is refused, a line each where they are several, its
-//              path, its value, and what it must be, what it contradicts, or the nearest key; of
-//              text that is not JSON line and column. No exceptions, whatever the text.
+//              support yet: of each key and each flag that is refused, a line each where they are
+//              several, its path or name, its value, and what it must be, what it contradicts, or
+//              the nearest key. What goes by another key that is refused is found once that one is
+//              right. Of text that is not JSON line and column. No exceptions, whatever the text.
 // Paths in it begin at `folder`.
 // `flags`, `step`: what is given there comes before what the file says.
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,

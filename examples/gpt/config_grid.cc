@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/counted.h"
 #include "brigade/parallel/shard.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::gpt {
 namespace {
@@ -20,19 +21,64 @@ absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat(what...));
 }
 
+// The key that says how many tensor ranks there are.
+const char* TensorKey(const Said& said) {
+  for (const char* const key :
+       {"tensor_parallel.tp.tp_size", "tensor_parallel.tensor_parallel.tp_size"}) {
+    if (said.Find(key) != nullptr) return key;
+  }
+  return "tensor_parallel.autotp_size";
+}
+
 }  // namespace
 
-ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
-  const auto chosen = [](int flag, int of_config, int otherwise) {
-    return flag != 0 ? flag : of_config != 0 ? of_config : otherwise;
+const Json* Said::Find(absl::string_view path) const {
+  return gpt::Find(absl::StartsWith(path, "--") ? flags : file, path);
+}
+
+std::string Said::Name(absl::string_view flag, absl::string_view key) const {
+  return std::string(Find(flag) != nullptr ? flag : key);
+}
+
+Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
+  Json flags = Json::object();
+  const auto add = [&flags](const char* flag, const auto& value) {
+    if (value.has_value()) flags[flag] = *value;
+  };
+  add("--tensor", model.tensor);
+  add("--context_parallel", model.context);
+  add("--tensor_shards", model.tensor_shards);
+  add("--tensor_overlap", model.tensor_overlap);
+  add("--pipeline", model.pipeline);
+  add("--lr", step.lr);
+  if (model.sequence_parallel) flags["--sequence_parallel"] = true;
+  if (const auto exchange = model.context_exchange; exchange.has_value()) {
+    flags["--context_exchange"] = exchange == ContextExchange::kRing ? "ring" : "ulysses";
+  }
+  if (model.schedule.has_value()) flags["--schedule"] = parallel::ToString(*model.schedule);
+  if (model.partition.has_value()) flags["--partition"] = parallel::ToString(*model.partition);
+  if (step.batch > 0) flags["--batch"] = step.batch;
+  if (step.dtype.has_value()) {
+    flags["--precision"] = std::string(precision::ShortName(*step.dtype));
+  }
+  return flags;
+}
+
+Sharing Merged(const Settings& s, const ModelParallelism& flags) {
+  const auto chosen = [](const std::optional<int>& flag, int of_config, int otherwise) {
+    if (flag.has_value() && *flag >= 1 && *flag <= kMostSharingRanks) return *flag;
+    return of_config != 0 ? of_config : otherwise;
   };
   const auto either = [](const auto& flag, const auto& of_config) {
     return flag.has_value() ? flag : of_config;
   };
-  ModelParallelism merged;
+  Sharing merged;
   merged.tensor = chosen(flags.tensor, std::max(s.autotp_size, s.tp_size), 1);
   merged.context = chosen(flags.context, s.sequence_parallel_size, 1);
   merged.tensor_shards = chosen(flags.tensor_shards, s.tensor_shards, merged.tensor);
+  merged.tensor_overlap = s.tensor_overlap || flags.tensor_overlap.has_value();
+  merged.tensor_pieces =
+      chosen(flags.tensor_overlap, s.tensor_pieces, s.tensor_overlap ? kDefaultPieces : 1);
   merged.sequence_parallel = flags.sequence_parallel || s.sequence_parallel;
   merged.context_exchange = either(flags.context_exchange, s.context_exchange);
   merged.pipeline = chosen(flags.pipeline, s.stages, 1);
@@ -41,57 +87,38 @@ ModelParallelism Merged(const Settings& s, const ModelParallelism& flags) {
   return merged;
 }
 
-int PiecesOf(const Settings& s, const ModelParallelism& flags) {
-  if (flags.tensor_overlap != 0) return flags.tensor_overlap;
-  if (s.tensor_pieces != 0) return s.tensor_pieces;
-  return s.tensor_overlap ? kDefaultPieces : 1;
-}
-
-absl::StatusOr<parallel::GridShape> GridOf(const ModelParallelism& model, int ranks) {
-  // Flags may have any numbers.
-  constexpr int kMost = 1 << 15;
-  for (const auto& [name, number] :
-       {std::pair("tensor", model.tensor), std::pair("context", model.context),
-        std::pair("tensor shards", model.tensor_shards), std::pair("pipeline", model.pipeline)}) {
-    if (number >= 1 && number <= kMost) continue;
-    return Invalid(name, ": ", number, "; it must be 1 to ", kMost);
-  }
-  if (model.context_exchange.has_value() && model.context == 1) {
-    return Invalid("context_exchange has no effect: no ranks share texts, context is 1");
-  }
-  for (const auto& [name, is_given] : {std::pair("schedule", model.schedule.has_value()),
-                                       std::pair("partition", model.partition.has_value())}) {
-    if (!is_given || model.pipeline > 1) continue;
-    return Invalid(name, " has no effect: no ranks share the model's layers, pipeline is 1");
-  }
-  BRIGADE_RETURN_IF_ERROR(parallel::Validate(
-      parallel::TensorShards{.count = model.tensor_shards, .ranks = model.tensor}));
+absl::StatusOr<parallel::GridShape> GridOf(const Said& said, const Sharing& sharing, int ranks) {
   // At most 2^45.
-  const int64_t of_text = int64_t{model.tensor} * model.context * model.pipeline;
-  if (ranks % of_text != 0) {
-    const std::string stages =
-        model.pipeline == 1 ? "" : absl::StrCat(" x pipeline ", model.pipeline);
-    return Invalid(Counted(ranks, "rank"), " cannot be a grid of tensor ", model.tensor,
-                   " x context ", model.context, " x data", stages, ": ", of_text,
-                   " does not divide ", ranks);
+  const int64_t of_text = int64_t{sharing.tensor} * sharing.context * sharing.pipeline;
+  if (ranks % of_text == 0) {
+    return parallel::GridShape{.tensor = sharing.tensor,
+                               .context = sharing.context,
+                               .data = static_cast<int>(ranks / of_text),
+                               .pipeline = sharing.pipeline};
   }
-  return parallel::GridShape{.tensor = model.tensor,
-                             .context = model.context,
-                             .data = static_cast<int>(ranks / of_text),
-                             .pipeline = model.pipeline};
+  std::string axes;
+  for (const auto& [name, number] :
+       {std::pair(said.Name("--tensor", TensorKey(said)), sharing.tensor),
+        std::pair(said.Name("--context_parallel", "sequence_parallel_size"), sharing.context),
+        std::pair(said.Name("--pipeline", "pipeline.stages"), sharing.pipeline)}) {
+    if (number > 1) absl::StrAppend(&axes, axes.empty() ? "" : " x ", name, " ", number);
+  }
+  return Invalid(Counted(ranks, "rank"), " cannot be shared out by ", axes, ": ", of_text,
+                 " does not divide ", ranks);
 }
 
-absl::Status CheckPipeline(const parallel::PipelineShape& shape) {
+absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape) {
+  const std::string name = said.Name("--schedule", "brigade.schedule");
   const std::string schedule = parallel::ToString(shape.schedule);
   if (const int chunks = shape.schedule.chunks; chunks > kMaxChunks) {
-    return Invalid("brigade.schedule (--schedule) is \"", schedule, "\", of ", chunks,
+    return Invalid(name, " is \"", schedule, "\", of ", chunks,
                    " chunks on each stage; it must be at most ", kMaxChunks);
   }
   const absl::Status status = parallel::Validate(shape);
   if (status.ok()) return status;
-  return Invalid("pipeline.stages (--pipeline) ", shape.stages, ", brigade.schedule (--schedule) ",
-                 schedule, ", gradient_accumulation_steps ", shape.micro_batches, ": ",
-                 status.message());
+  return Invalid(said.Name("--pipeline", "pipeline.stages"), " ", shape.stages, ", ", name, " ",
+                 schedule, ", ", Counted(shape.micro_batches, "micro-batch"),
+                 " on each rank: ", status.message());
 }
 
 }  // namespace brigade::gpt

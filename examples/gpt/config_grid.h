@@ -3,29 +3,60 @@
 
 // What the keys of a config and the flags beside it say together of the ranks that share a model.
 
-#include <cstdint>
+#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/config_keys.h"
+#include "brigade/examples/gpt/json_reader.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 
 namespace brigade::gpt {
 
-// Flags before the file. All numbers are given; schedule and partition only where a user has.
-ModelParallelism Merged(const Settings& settings, const ModelParallelism& flags);
+inline constexpr int kMostSharingRanks = 1 << 15;
 
-// As ModelOptions has it.
-int PiecesOf(const Settings& settings, const ModelParallelism& flags);
+// What a user has said, and where: errors have the words of the source.
+struct Said {
+  const Json& file;
+  // Those that are given, by their names: "--lr".
+  Json flags;
+
+  // The value of "fp16.loss_scale" or "--lr"; null where it is not given.
+  const Json* Find(absl::string_view path) const;
+  // The flag where it is given, else the key.
+  std::string Name(absl::string_view flag, absl::string_view key) const;
+};
+
+Json FlagsOf(const ModelParallelism& model, const StepFlags& step);
+
+// ModelParallelism of flags and file together. Schedule, partition and exchange only where a user
+// has said them.
+struct Sharing {
+  int tensor = 1;
+  int context = 1;
+  int tensor_shards = 1;
+  int tensor_pieces = 1;
+  bool tensor_overlap = false;
+  bool sequence_parallel = false;
+  std::optional<ContextExchange> context_exchange = {};
+  int pipeline = 1;
+  std::optional<parallel::ScheduleChoice> schedule = {};
+  std::optional<parallel::PartitionChoice> partition = {};
+};
+
+// Flags before the file, but for numbers of flags that cannot be.
+Sharing Merged(const Settings& settings, const ModelParallelism& flags);
 
 // With the data ranks that are left. InvalidArgument naming the numbers that are no grid of `ranks`
-// ranks, and what a grid without such ranks has no use for.
-absl::StatusOr<parallel::GridShape> GridOf(const ModelParallelism& model, int ranks);
+// ranks.
+absl::StatusOr<parallel::GridShape> GridOf(const Said& said, const Sharing& sharing, int ranks);
 
-// InvalidArgument naming the keys of the numbers that do not fit.
-absl::Status CheckPipeline(const parallel::PipelineShape& shape);
+// InvalidArgument naming the numbers that do not fit.
+absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape);
 
 }  // namespace brigade::gpt
 

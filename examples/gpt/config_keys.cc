@@ -1,8 +1,11 @@
 #include "brigade/examples/gpt/config_keys.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "brigade/examples/gpt/config_sections.h"
+#include "brigade/precision/dtype_names.h"
 
 // Names and defaults are those of deepspeed/runtime/config.py, runtime/constants.py and
 // precision_config.py, of its documentation ("DeepSpeed Configuration JSON"), and of the folders
@@ -35,9 +38,8 @@ Keys BatchKeys(Settings& s) {
 }
 
 // Of "enabled" in the two sections below.
-Auto ByPrecision(Settings& s, bool* enabled, precision::DType dtype) {
-  return FromFlag("--precision", s.flags.dtype.has_value(),
-                  [&s, enabled, dtype] { *enabled = s.flags.dtype == dtype; });
+Auto ByPrecision(const Settings& s, precision::DType dtype) {
+  return FromFlag("--precision", s.flags.dtype.has_value(), s.flags.dtype == dtype);
 }
 
 Keys Fp16Keys(Settings& s) {
@@ -47,7 +49,7 @@ Keys Fp16Keys(Settings& s) {
        .value = Flag(&s.fp16),
        .meaning = "true: weights, activations and gradients are fp16, masters fp32",
        .required = "write true or false",
-       .automatic = ByPrecision(s, &s.fp16, precision::DType::kFloat16)},
+       .automatic = ByPrecision(s, precision::DType::kFloat16)},
       {"loss_scale", Number(&scaler.loss_scale, {0.0, 0x1p126, "0 (dynamic) or 2^-60 to 2^126"}),
        "0: it follows overflows"},
       {"initial_scale_power", Whole(&scaler.initial_scale_power, {-60.0, 126.0, "-60 to 126"}),
@@ -60,7 +62,7 @@ Keys Fp16Keys(Settings& s) {
        "true: a step without overflow begins the count again"},
       {"min_loss_scale", Number(&scaler.min_loss_scale, kScale), "the smallest scale"},
       {"auto_cast", Only(false, "inputs are token numbers")},
-      {"fp16_master_weights_and_grads", Only(false, "master weights are float32")},
+      {"fp16_master_weights_and_grads", Only(false, "master weights are fp32")},
   };
 }
 
@@ -70,31 +72,31 @@ Keys Bf16Keys(Settings& s) {
        .value = Flag(&s.bf16),
        .meaning = "true: weights, activations and gradients are bf16, masters fp32",
        .required = "write true or false",
-       .automatic = ByPrecision(s, &s.bf16, precision::DType::kBFloat16)},
+       .automatic = ByPrecision(s, precision::DType::kBFloat16)},
       {"check_grad_overflow", Flag(&s.check_grad_overflow),
        "true: steps with infinite gradients are skipped"},
       {"immediate_grad_update",
        Tuning(false, "brigade.accumulation says when gradients are added")},
-      {"bf16_master_weights_and_grads", Only(false, "master weights are float32")},
-      {"bf16_optimizer_states", Only(false, "optimizer states are float32")},
+      {"bf16_master_weights_and_grads", Only(false, "master weights are fp32")},
+      {"bf16_optimizer_states", Only(false, "optimizer states are fp32")},
   };
 }
 
 template <typename T>
 Value TypeOf(T* target, std::string otherwise) {
   using precision::DType;
-  return Otherwise(
+  return TypeNames(Otherwise(
       OneOf<T>(target,
                {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}}),
-      std::move(otherwise));
+      std::move(otherwise)));
 }
 
 Keys DataTypeKeys(Settings& s) {
-  constexpr char kByPrecision[] = "fp16 and bf16 say it here";
-  return {{"grad_accum_dtype", TypeOf(&s.zero.accumulator, "\"fp32\""),
-           "in which gradients of micro-batches are added"},
-          {"param_dtype", Only(nullptr, kByPrecision)},
-          {"buffer_dtype", Only(nullptr, kByPrecision)}};
+  return {
+      {"grad_accum_dtype", TypeOf(&s.zero.accumulator, "\"fp32\""),
+       "in which gradients of micro-batches are added; DeepSpeed's default is the model's type"},
+      {"param_dtype", TypeOf(&s.param_dtype, ""), "must say what fp16 and bf16 do"},
+      {"buffer_dtype", Only(nullptr, "the model has no buffers")}};
 }
 
 Keys ActivationKeys(Settings& s) {
@@ -103,10 +105,10 @@ Keys ActivationKeys(Settings& s) {
       {"partition_activations", Flag(&s.partition_activations),
        "must say what `brigade.sequence_parallel` does"},
       {"cpu_checkpointing", Flag(&s.cpu_checkpointing), "true: as `brigade.stash` \"host\""},
-      {"contiguous_memory_optimization", Only(false, kOnePiece)},
-      {"number_checkpoints", Only(nullptr, kOnePiece)},
-      {"synchronize_checkpoint_boundary", Only(false, "a step does not wait on the host")},
-      {"profile", Only(false, "a trace has the times of operations (--trace)")},
+      {"contiguous_memory_optimization", Tuning(false, kOnePiece)},
+      {"number_checkpoints", Otherwise(Tuning(0, kOnePiece), "")},
+      {"synchronize_checkpoint_boundary", Tuning(false, "a step does not wait on the host")},
+      {"profile", Tuning(false, "a trace has the times of operations (--trace)")},
   };
 }
 
@@ -165,7 +167,9 @@ Keys OtherKeys() {
   return {
       {"dataloader_drop_last", Tuning(false, "all batches are whole")},
       {"disable_allgather", Only(false, "parameters are always all-gathered")},
-      {"dump_state", Only(false, "no state is printed")},
+      {"data_parallel_size", NotSupported("the ranks that share neither model nor texts share the "
+                                          "batch")},
+      {"dump_state", Tuning(false, "the first lines say what is trained, always")},
       {"fp32_allreduce", Only(false, "communication_data_type says it here")},
       {"gradient_allreduce_op", Only("mean", "gradients are means over the batch")},
       {"gradient_predivide_factor", Only(1.0, kAfterTheSum)},
@@ -174,7 +178,9 @@ Keys OtherKeys() {
       {"managed_gradient_accumulation", Only(true, "a step has gradient_accumulation_steps")},
       {"memory_breakdown", Tuning(false, kReport)},
       {"prescale_gradients", Only(false, kAfterTheSum)},
-      {"seq_parallel_communication_data_type", Only("fp32", "communication_data_type says it")},
+      {.name = "seq_parallel_communication_data_type",
+       .value = TypeNames(Only("fp32", "communication_data_type says it")),
+       .also = "seq_parallel_comm_data_type"},
       {"sparse_gradients", Only(false, "all gradients are dense")},
       {"timers", Tuning(nullptr, "lines of progress have tokens per second, always")},
       {"use_data_before_expert_parallelism", Only(false, "there are no experts")},
@@ -187,15 +193,23 @@ Keys OtherKeys() {
 
 }  // namespace
 
+Value TypeNames(Value value) {
+  value.read = [read = std::move(value.read)](const Json& json) {
+    const auto type =
+        json.is_string() ? precision::ParseTrainingFormat(json.get<std::string>()) : std::nullopt;
+    return read(type.has_value() ? Json(std::string(precision::ShortName(*type))) : json);
+  };
+  return value;
+}
+
 Keys ConfigKeys(Settings& s) {
   Keys keys = BatchKeys(s);
   keys.insert(
       keys.end(),
       {
           {"gradient_clipping", Number(&s.gradient_clipping, kNotNegative),
-           "the norm to which gradients are cut; 0: none. DeepSpeed's default was none until "
-           "0.19.2 "
-           "and is 1.0 since"},
+           "the norm to which gradients are cut; 0: none. DeepSpeed's default is 1.0 since 0.19.3, "
+           "and was none before"},
           {"communication_data_type", TypeOf(&s.zero.communication_dtype, ""),
            "in which gradients are sent; by default their own"},
           {"steps_per_print", Whole(&s.steps_per_print, kCount),

@@ -29,6 +29,8 @@ struct Settings {
   double gradient_clipping = 0.0;
   bool fp16 = false;
   bool bf16 = false;
+  // DeepSpeed's other name for what these two say.
+  std::optional<precision::DType> param_dtype;
   // Of fp16.
   optim::LossScaler loss_scaler = optim::LossScaler::Dynamic();
   // Of bf16.
@@ -78,10 +80,12 @@ struct Settings {
   std::optional<ContextExchange> context_exchange;
   bool partition_activations = false;
 
-  // Of a pipeline: 0 stages are not given. DeepSpeed's wishes are apart from ours.
+  // Of a pipeline: 0 stages are not given. DeepSpeed's wishes are apart from ours; of its methods
+  // one is a choice here, and of another why it is none.
   int stages = 0;
   std::optional<parallel::ScheduleChoice> pipeline_schedule;
   std::optional<parallel::PartitionChoice> partition, deepspeed_partition;
+  std::string no_partition;
   std::optional<int> activation_checkpoint_interval;
   bool pipe_partitioned = false, grad_partitioned = false;
 

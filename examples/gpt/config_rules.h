@@ -1,37 +1,67 @@
 #ifndef BRIGADE_EXAMPLES_GPT_CONFIG_RULES_H_
 #define BRIGADE_EXAMPLES_GPT_CONFIG_RULES_H_
 
-// What keys say beside one another.
+// What keys and flags say beside one another.
 
-#include <optional>
+#include <cstdint>
 #include <string>
+#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/config_grid.h"
 #include "brigade/examples/gpt/config_keys.h"
 #include "brigade/examples/gpt/json_reader.h"
 #include "brigade/recompute/policy.h"
 
 namespace brigade::gpt {
 
-// "PATH is VALUE, but WHY". Value and reason may hold a name of a file, of any bytes.
-std::string ButText(absl::string_view path, const Json& value, absl::string_view why);
+// A key or a flag that is right by itself, but not beside the others.
+struct Rule {
+  enum class Kind : uint8_t {
+    // Where it is given it is refused.
+    kRefused,
+    // Where it is given it has no effect, and changes no result.
+    kHarmless,
+    // Where it is not given it is missing.
+    kMissing,
+  };
+  // "fp16.loss_scale", "--lr".
+  std::string path;
+  // Otherwise `why_not`.
+  bool is_right;
+  std::string why_not;
+  // The keys and objects by which it goes beside the section of its own key, with blanks between.
+  const char* others;
+  Kind kind = Kind::kRefused;
+};
+using Rules = std::vector<Rule>;
+
+// What rules go by.
+struct Together {
+  const Said& said;
+  const Settings& settings;
+  const Sharing& sharing;
+  recompute::Policy policy;
+};
+
+// Of flags' own numbers; keys have their ranges in the table.
+Rules FlagRules(const Said& said);
+
+// The rules of the sections, like their keys (config_sections.h).
+Rules OptimizerRules(const Together& together);
+Rules ParallelRules(const Together& together);
+Rules ZeroRules(const Together& together);
+
+// Adds what is not right: to what is refused, or to what has no effect. Of several rules for one
+// key the first counts. A rule that goes by a key that is refused is left out: what that says is
+// not known.
+void CheckRules(const Together& together, Reading& reading);
 
 // Of all files.
 const std::optional<std::string>& Directory(const Settings& settings);
 
 recompute::Policy PolicyOf(const Json& config, const Settings& settings);
-
-// Adds the keys that are right by themselves, but have no effect beside the others: to those that
-// are refused, or, where they change no result, to those without effect. `model`: as flags and file
-// have it. What goes by a section with a refused key is left out: it is not known.
-void CheckThatKeysHaveAnEffect(const Json& config, const Settings& settings,
-                               const ModelParallelism& model, Reading& reading);
-
-// InvalidArgument where a schedule rises to another rate than --lr gives, or the type is another
-// than --precision.
-absl::Status CheckFlags(const Settings& settings);
 
 // Of weights and gradients.
 precision::DType TypeOf(const Settings& settings);

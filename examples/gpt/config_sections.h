@@ -25,6 +25,9 @@ inline constexpr NumberRange kRanks = {1.0, 1 << 15, "1 to 2^15"};
 inline constexpr NumberRange kCount = {1.0, kLargest, "1 or more"};
 inline constexpr NumberRange kCountOrNone = {0.0, kLargest, "0 or more"};
 
+// The same, with types of elements by all names that precision::ParseTrainingFormat knows.
+Value TypeNames(Value value);
+
 // "optimizer", "scheduler".
 Key OptimizerKey(Settings& settings);
 Key SchedulerKey(Settings& settings);

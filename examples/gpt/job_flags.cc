@@ -5,25 +5,22 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <system_error>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "brigade/device/byte_count.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/flag_refusals.h"
+#include "brigade/examples/gpt/memory_flags.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/precision/dtype_names.h"
-#include "brigade/recompute/policy.h"
 #include "brigade/zero/options.h"
 
 ABSL_FLAG(std::string, device, "cpu",
@@ -41,66 +38,35 @@ ABSL_FLAG(
 ABSL_FLAG(std::optional<double>, lr, std::nullopt,
           "the learning rate, to which schedules rise: optimizer.params.lr. Before the config's, "
           "and of AdamW where it has no optimizer; default 0.003");
-ABSL_FLAG(int, stage, -1, "without --config: ZeRO stage, 0 to 3; default 2");
+ABSL_FLAG(std::optional<int>, stage, std::nullopt,
+          "without --config: ZeRO stage, 0 to 3; default 2");
 ABSL_FLAG(
     std::string, precision, "",
     "fp32, fp16 or bf16; without --config fp16 by default. With it for \"auto\" in fp16.enabled "
     "and bf16.enabled, and else as these have it");
-ABSL_FLAG(std::string, recompute, "",
-          "which activations the backward pass makes again: none, block (all but each block's "
-          "input), selective (norms and GELU), segments:K (all but every K-th block's input), or "
-          "budget:BYTES (whatever fits in so much memory in the least time; KiB, MiB and GiB may "
-          "stand behind). Before the config's; default none");
-ABSL_FLAG(std::string, recompute_times, "",
-          "by what --recompute plans: operations, or measured (passes of one block, tried before "
-          "the first step). Before the config's; default operations");
-ABSL_FLAG(std::string, offload, "",
-          "what is not kept on the device: none, optimizer (master and moments, and the update; "
-          "from stage 1 on) or all (the weights between their uses too; stage 3). The training has "
-          "the same bits. Before the config's; default none");
-ABSL_FLAG(std::string, offload_to, "",
-          "with --offload: where that is kept instead of on the device, host (default) or file: "
-          "each rank has a file in --offload_dir");
-ABSL_FLAG(std::string, offload_dir, "",
-          "with --offload_to=file and --stash=file: a directory on a fast local disk; files there "
-          "vanish with the training");
-ABSL_FLAG(
-    bool, delay_update, false,
-    "with --offload: passes do not wait for the host's update, whose weights come a step late. "
-    "Another training, after 40 exact steps");
-ABSL_FLAG(std::string, device_limit, "",
-          "how much memory of its device a rank may have, in bytes; KiB, MiB and GiB may stand "
-          "behind. On the CPU too, to see what a smaller one takes; default: all there is");
-ABSL_FLAG(std::string, device_link, "",
-          "on the CPU, to see what a slower link takes: how many bytes a second go from the device "
-          "to the host, and as many back, like --device_limit; default: as fast as memory is");
 ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
           "the share that is dropped of the embedding's output and of what attention and MLP of "
           "each block add to it, 0 to below 1. Before the config's; default 0");
-ABSL_FLAG(
-    std::string, stash, "",
-    "where the inputs that --recompute=block and segments:K keep are between the passes: none "
-    "(on the device), host, or file (in --offload_dir). Before the config's; default none");
-ABSL_FLAG(int, tensor, 0,
+ABSL_FLAG(std::optional<int>, tensor, std::nullopt,
           "ranks that share the matrices of the model; they divide its heads. Before the config's; "
           "default 1");
-ABSL_FLAG(int, tensor_shards, 0,
+ABSL_FLAG(std::optional<int>, tensor_shards, std::nullopt,
           "of the model's matrices: --tensor must divide them, and changes no bit of the training. "
           "Before the config's; default as --tensor");
 ABSL_FLAG(bool, sequence_parallel, false,
           "--tensor's ranks share the rows between products too: norms, dropout and residuals, and "
           "what of these recomputation keeps. Also where the config says so");
-ABSL_FLAG(int, tensor_overlap, 0,
+ABSL_FLAG(std::optional<int>, tensor_overlap, std::nullopt,
           "--tensor's ranks exchange rows beside products, which are cut into so many pieces. "
           "Another number of pieces may be another training in its last bits. Before the config's; "
           "default: products wait for what is exchanged");
-ABSL_FLAG(int, context_parallel, 0,
+ABSL_FLAG(std::optional<int>, context_parallel, std::nullopt,
           "ranks that share each text; with --context_exchange=ulysses they divide the heads of a "
           "tensor shard, in a ring twice as many divide --context. Before the config's; default 1");
 ABSL_FLAG(std::string, context_exchange, "",
           "how --context_parallel's ranks attend: ulysses (exchange heads for positions) or ring "
           "(pass keys and values on). Before the config's; default ulysses");
-ABSL_FLAG(int, pipeline, 0,
+ABSL_FLAG(std::optional<int>, pipeline, std::nullopt,
           "ranks that share the layers of the model, one for each stage of a pipeline. Before the "
           "config's; default 1");
 ABSL_FLAG(std::string, schedule, "",
@@ -154,102 +120,80 @@ std::string FolderOfUser(const std::string& path) {
   return folder;
 }
 
-// None of an empty text; errors name the flag.
-template <typename T>
-absl::StatusOr<std::optional<T>> OfFlag(absl::string_view flag, const std::string& text,
-                                        absl::StatusOr<T> (*parse)(absl::string_view)) {
-  if (text.empty()) return std::optional<T>();
-  absl::StatusOr<T> parsed = parse(text);
-  if (parsed.ok()) return std::optional<T>(*std::move(parsed));
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", parsed.status().message()));
-}
-
-absl::StatusOr<ModelParallelism> ParallelismOfFlags() {
-  for (const auto& [name, number] :
-       {std::pair("tensor", absl::GetFlag(FLAGS_tensor)),
-        std::pair("tensor_shards", absl::GetFlag(FLAGS_tensor_shards)),
-        std::pair("tensor_overlap", absl::GetFlag(FLAGS_tensor_overlap)),
-        std::pair("context_parallel", absl::GetFlag(FLAGS_context_parallel)),
-        std::pair("pipeline", absl::GetFlag(FLAGS_pipeline))}) {
-    if (number >= 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", name, " is ", number, "; it must be at least 1"));
-  }
+ModelParallelism ParallelismOfFlags(Refusals& refusals) {
   const std::string exchange = absl::GetFlag(FLAGS_context_exchange);
   const std::optional<ContextExchange> parsed = ParseContextExchange(exchange);
   if (!exchange.empty() && !parsed.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--context_exchange is \"", exchange, "\"; it must be ulysses or ring"));
+    refusals.Add("context_exchange", " is \"", exchange, "\"; it must be ulysses or ring");
   }
-  ModelParallelism parallelism = {.tensor = absl::GetFlag(FLAGS_tensor),
-                                  .context = absl::GetFlag(FLAGS_context_parallel),
-                                  .tensor_shards = absl::GetFlag(FLAGS_tensor_shards),
-                                  .sequence_parallel = absl::GetFlag(FLAGS_sequence_parallel),
-                                  .tensor_overlap = absl::GetFlag(FLAGS_tensor_overlap),
-                                  .context_exchange = parsed,
-                                  .pipeline = absl::GetFlag(FLAGS_pipeline)};
-  BRIGADE_ASSIGN_OR_RETURN(parallelism.schedule, OfFlag("schedule", absl::GetFlag(FLAGS_schedule),
-                                                        parallel::ParseSchedule));
-  BRIGADE_ASSIGN_OR_RETURN(
-      parallelism.partition,
-      OfFlag("partition", absl::GetFlag(FLAGS_partition), parallel::ParsePartition));
-  return parallelism;
+  return {.tensor = absl::GetFlag(FLAGS_tensor),
+          .context = absl::GetFlag(FLAGS_context_parallel),
+          .tensor_shards = absl::GetFlag(FLAGS_tensor_shards),
+          .sequence_parallel = absl::GetFlag(FLAGS_sequence_parallel),
+          .tensor_overlap = absl::GetFlag(FLAGS_tensor_overlap),
+          .context_exchange = parsed,
+          .pipeline = absl::GetFlag(FLAGS_pipeline),
+          .schedule =
+              OfFlag("schedule", absl::GetFlag(FLAGS_schedule), parallel::ParseSchedule, refusals),
+          .partition = OfFlag("partition", absl::GetFlag(FLAGS_partition), parallel::ParsePartition,
+                              refusals)};
 }
 
-absl::StatusOr<StepFlags> StepOfFlags(int64_t steps) {
+StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
   StepFlags step = {.batch = absl::GetFlag(FLAGS_batch).value_or(0),
                     .lr = absl::GetFlag(FLAGS_lr),
                     .steps = steps};
   constexpr int64_t kMostTexts = int64_t{1} << 53;
   if (absl::GetFlag(FLAGS_batch).has_value() && (step.batch < 1 || step.batch > kMostTexts)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--batch is ", step.batch, "; it must be 1 to 2^53"));
+    refusals.Add("batch", " is ", step.batch, "; it must be 1 to 2^53");
   }
   constexpr double kLargestRate = 3.0e38;
   if (step.lr.has_value() && !(*step.lr >= 0 && *step.lr <= kLargestRate)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--lr is ", *step.lr, "; it must be a number, 0 or more, and finite as a float"));
+    refusals.Add("lr", " is ", *step.lr, "; it must be a number, 0 or more, and finite as a float");
   }
   if (const std::string precision = absl::GetFlag(FLAGS_precision); !precision.empty()) {
     step.dtype = precision::ParseTrainingFormat(precision);
     if (!step.dtype.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--precision is \"", precision, "\"; it must be fp32, fp16 or bf16"));
+      refusals.Add("precision", " is \"", precision, "\"; it must be fp32, fp16 or bf16");
     }
   }
   return step;
 }
 
-absl::StatusOr<TrainConfig> DefaultConfig(int ranks, const ModelParallelism& parallelism,
+// The stage is of --stage. What it says of its own is right: what is refused is of flags.
+absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int stage, const ModelParallelism& parallelism,
                                           StepFlags step) {
-  const int stage = absl::GetFlag(FLAGS_stage) == -1 ? 2 : absl::GetFlag(FLAGS_stage);
   if (!step.dtype.has_value()) step.dtype = precision::DType::kFloat16;
   // Of ranks that share texts, or a model, one is as many as all. Stages of a pipeline work at the
   // same time on as many micro-batches: these are of one text then, and as many for each stage.
-  const int stages = std::max(parallelism.pipeline, 1);
+  const auto one_or_more = [](const std::optional<int>& flag) {
+    return std::max(flag.value_or(1), 1);
+  };
+  const int stages = one_or_more(parallelism.pipeline);
   const int64_t data_ranks = std::max(
-      ranks / std::max(parallelism.tensor, 1) / std::max(parallelism.context, 1) / stages, 1);
+      ranks / one_or_more(parallelism.tensor) / one_or_more(parallelism.context) / stages, 1);
   const int64_t unit = data_ranks * stages;
   if (step.batch == 0) step.batch = (kDefaultBatch + unit - 1) / unit * unit;
   if (!step.lr.has_value()) step.lr = kDefaultRate;
   const std::string micro_batch = stages == 1 ? "" : R"("train_micro_batch_size_per_gpu": 1,)";
   // In fewer than 40 steps this learning rate throws the weights far off.
-  const int64_t warm_up =
-      std::max({step.steps / 20, std::min<int64_t>(step.steps / 2, 40), int64_t{2}});
+  const int64_t warm_up = std::max({std::min(step.steps / 20, int64_t{1} << 20),
+                                    std::min<int64_t>(step.steps / 2, 40), int64_t{2}});
+  step.steps = std::max<int64_t>(step.steps, 3);
   return ParseConfig(absl::StrFormat(
                          R"({"gradient_clipping": 1.0, %s
               "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"},
               "optimizer": {"type": "AdamW",
                             "params": {"betas": [0.9, 0.99], "weight_decay": 0.1}},
               "scheduler": {"type": "WarmupCosineLR",
-                            "params": {"total_num_steps": %d, "warmup_num_steps": %d,
+                            "params": {"total_num_steps": "auto", "warmup_num_steps": %d,
                                        "warmup_type": "linear", "cos_min_ratio": 0.05}},
               "zero_optimization": {"stage": %d}})",
-                         micro_batch, std::max<int64_t>(step.steps, 3), warm_up, stage),
+                         micro_batch, warm_up, stage),
                      ranks, ".", parallelism, step);
 }
 
-absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
+Checkpoints CheckpointsOfFlags(Refusals& refusals) {
   Checkpoints checkpoints = {.save = FolderOfUser(absl::GetFlag(FLAGS_save)),
                              .save_every = absl::GetFlag(FLAGS_save_every),
                              .keep = absl::GetFlag(FLAGS_keep),
@@ -258,170 +202,76 @@ absl::StatusOr<Checkpoints> CheckpointsOfFlags() {
                              .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
-  const auto wrong = [](const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat(what...));
-  };
-  if (checkpoints.save_every < 0) return wrong("--save_every is ", checkpoints.save_every);
-  if (checkpoints.keep < 0) return wrong("--keep is ", checkpoints.keep);
+  if (checkpoints.save_every < 0) refusals.Add("save_every", " is ", checkpoints.save_every);
+  if (checkpoints.keep < 0) refusals.Add("keep", " is ", checkpoints.keep);
   if (checkpoints.save_every > 0 && checkpoints.save.empty()) {
-    return wrong("--save_every is ", checkpoints.save_every, ", but --save names no folder");
+    refusals.Add("save_every", " is ", checkpoints.save_every, ", but --save names no folder");
   }
   if (resume == kFromSave && checkpoints.save.empty()) {
-    return wrong("--resume names no folder, and neither does --save");
+    refusals.Add("resume", " names no folder, and neither does --save");
   }
   // With --resume alone they are those of the first start.
   if (!checkpoints.weights.empty() && !checkpoints.resume.empty() && resume != kFromSave) {
-    return wrong("--weights are of a new training, --resume names one that goes on");
+    refusals.Add("weights", " are of a new training, --resume names one that goes on");
   }
-  if (checkpoints.fall_back && checkpoints.resume.empty()) {
-    return wrong("--fall_back is for --resume");
-  }
+  if (checkpoints.fall_back && resume.empty()) refusals.Add("fall_back", " is for --resume");
   return checkpoints;
-}
-
-absl::Status SetOffload(zero::ZeroOptions& options) {
-  const std::string what = absl::GetFlag(FLAGS_offload);
-  const std::string where = absl::GetFlag(FLAGS_offload_to);
-  const std::string directory = device::FromUsersFolder(absl::GetFlag(FLAGS_offload_dir));
-  const bool delays = absl::GetFlag(FLAGS_delay_update);
-  const auto wrong = [](const auto&... text) {
-    return absl::InvalidArgumentError(absl::StrCat(text...));
-  };
-  if (!what.empty() && what != "none" && what != "optimizer" && what != "all") {
-    return wrong("--offload is \"", what, "\"; it must be none, optimizer or all");
-  }
-  if (!where.empty() && where != "host" && where != "file") {
-    return wrong("--offload_to is \"", where, "\"; it must be host or file");
-  }
-  const bool moves = what == "optimizer" || what == "all";
-  if (!where.empty() && !moves) {
-    return wrong("--offload_to is for --offload=optimizer and --offload=all");
-  }
-  if (where == "file" && directory.empty()) return wrong("--offload_to=file needs --offload_dir");
-  if (!directory.empty()) {
-    if (where != "file" && absl::GetFlag(FLAGS_stash) != "file") {
-      return wrong("--offload_dir is for --offload_to=file and --stash=file");
-    }
-    options.offload.file.directory = directory;
-  }
-  if (what.empty() && !delays) return absl::OkStatus();
-  zero::OffloadOptions& offload = options.offload;
-  if (!what.empty()) {
-    offload.optimizer_state = offload.parameters = device::Tier::kDevice;
-    offload.host_share = 1;
-    offload.delay_update = false;
-  }
-  const device::Tier tier = where == "file" ? device::Tier::kFile : device::Tier::kHost;
-  if (moves) offload.optimizer_state = tier;
-  if (what == "all") offload.parameters = tier;
-  if (delays) offload.delay_update = true;
-  const absl::Status valid = zero::Validate(options);
-  if (valid.ok()) return valid;
-  return absl::Status(
-      valid.code(),
-      absl::StrCat("--offload=", what, delays ? " --delay_update" : "", ": ", valid.message()));
-}
-
-// A rank makes its file there when its part of the model is made, long after the first lines.
-absl::Status CheckDirectory(const TrainConfig& config) {
-  const std::string& directory = config.zero.offload.file.directory;
-  const bool has_file =
-      config.zero.offload.file_state() || config.recompute.stash == recompute::StashTier::kFile;
-  std::error_code error;
-  if (!has_file || std::filesystem::is_directory(directory, error)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("files are to be in ", directory,
-                   ", which is no folder (--offload_dir, offload_optimizer.nvme_path, "
-                   "brigade.file_directory)"));
 }
 
 }  // namespace
 
 absl::StatusOr<Job> JobOfFlags(int ranks) {
+  // Of each flag by itself.
+  Refusals refusals;
   Job job;
   job.model = {.layers = absl::GetFlag(FLAGS_layers),
                .heads = absl::GetFlag(FLAGS_heads),
                .width = absl::GetFlag(FLAGS_width),
                .context = absl::GetFlag(FLAGS_context)};
   job.steps = absl::GetFlag(FLAGS_steps);
-  if (job.steps < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--steps is ", job.steps, "; it must be at least 1"));
-  }
+  if (job.steps < 1) refusals.Add("steps", " is ", job.steps, "; it must be at least 1");
   job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
   if (job.evaluate_every < 0) job.evaluate_every = (job.steps + 4) / 5;
   job.seed = absl::GetFlag(FLAGS_seed);
   const std::string device = absl::GetFlag(FLAGS_device);
   if (device != "cpu" && device != "cuda") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device is \"", device, "\"; it must be cpu or cuda"));
+    refusals.Add("device", " is \"", device, "\"; it must be cpu or cuda");
   }
   job.device = device == "cuda" ? device::Cuda() : device::Cpu();
-  BRIGADE_ASSIGN_OR_RETURN(job.checkpoints, CheckpointsOfFlags());
-
   const std::string config = device::FromUsersFolder(absl::GetFlag(FLAGS_config));
-  if (!config.empty() && absl::GetFlag(FLAGS_stage) != -1) {
-    return absl::InvalidArgumentError("--stage is in the file that --config names, not beside it");
+  const std::optional<int> stage = absl::GetFlag(FLAGS_stage);
+  if (stage.has_value() && !config.empty()) {
+    refusals.Add("stage", " is in the file that --config names, not beside it");
+  } else if (stage.has_value() && (*stage < 0 || *stage >= zero::kStages)) {
+    refusals.Add("stage", " is ", *stage, "; it must be 0 to ", zero::kStages - 1);
   }
-  BRIGADE_ASSIGN_OR_RETURN(const ModelParallelism parallelism, ParallelismOfFlags());
-  BRIGADE_ASSIGN_OR_RETURN(const StepFlags step, StepOfFlags(job.steps));
-  BRIGADE_ASSIGN_OR_RETURN(job.config, config.empty()
-                                           ? DefaultConfig(ranks, parallelism, step)
-                                           : ReadConfig(config, ranks, parallelism, step));
+  job.checkpoints = CheckpointsOfFlags(refusals);
+  const ModelParallelism parallelism = ParallelismOfFlags(refusals);
+  const StepFlags step = StepOfFlags(job.steps, refusals);
+  const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout);
+  if (dropout.has_value() && !(*dropout >= 0 && *dropout < 1)) {
+    refusals.Add("dropout", " is ", *dropout, "; it must be at least 0 and below 1");
+  }
+  const MemoryFlags memory = MemoryOfFlags(refusals);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
+
+  // Of flags and keys together.
+  BRIGADE_ASSIGN_OR_RETURN(
+      job.config, config.empty() ? DefaultConfig(ranks, stage.value_or(2), parallelism, step)
+                                 : ReadConfig(config, ranks, parallelism, step));
+
+  // And beside the model, where that is right.
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;
   job.model.tensor_pieces = job.config.tensor_pieces;
-  BRIGADE_RETURN_IF_ERROR(Validate(job.model));
-  BRIGADE_RETURN_IF_ERROR(CheckParts(job.model, job.config));
-  if (const std::string policy = absl::GetFlag(FLAGS_recompute); !policy.empty()) {
-    const recompute::StashTier stash = job.config.recompute.stash;
-    BRIGADE_ASSIGN_OR_RETURN(job.config.recompute, recompute::ParsePolicy(policy));
-    job.config.recompute.stash = stash;
+  job.config.dropout = dropout.value_or(job.config.dropout);
+  SetMemory(memory, job, refusals);
+  if (refusals.Check(Validate(job.model))) {
+    refusals.Check(CheckParts(job.model, job.config));
+    refusals.Check(Validate(ShapeOf(job)));
   }
-  if (const std::string times = absl::GetFlag(FLAGS_recompute_times); !times.empty()) {
-    const auto parsed = ParseRecomputeTimes(times);
-    if (!parsed.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--recompute_times: ", parsed.status().message()));
-    }
-    job.config.recompute_times = *parsed;
-    if (job.config.recompute.kind == recompute::Policy::Kind::kNone) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--recompute_times is ", times, ", but no activations are made again"));
-    }
-  }
-  BRIGADE_RETURN_IF_ERROR(SetOffload(job.config.zero));
-  for (const auto& [name, text, bytes] :
-       {std::tuple("device_limit", absl::GetFlag(FLAGS_device_limit), &job.device_limit_bytes),
-        std::tuple("device_link", absl::GetFlag(FLAGS_device_link), &job.device_link)}) {
-    if (text.empty()) continue;
-    const std::optional<int64_t> parsed = device::ParseByteCount(text);
-    if (!parsed.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", name, " is \"", text, "\"; it must be a number of bytes"));
-    }
-    *bytes = *parsed;
-  }
-  if (const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout); dropout.has_value()) {
-    if (!(*dropout >= 0 && *dropout < 1)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--dropout is ", *dropout, "; it must be at least 0 and below 1"));
-    }
-    job.config.dropout = *dropout;
-  }
-  if (const std::string stash = absl::GetFlag(FLAGS_stash); !stash.empty()) {
-    const auto tier = recompute::ParseStashTier(stash);
-    if (!tier.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("--stash: ", tier.status().message()));
-    }
-    job.config.recompute.stash = *tier;
-    if (*tier == recompute::StashTier::kFile && job.config.zero.offload.file.directory.empty()) {
-      return absl::InvalidArgumentError("--stash=file needs --offload_dir");
-    }
-  }
-  BRIGADE_RETURN_IF_ERROR(recompute::Validate(job.config.recompute));
-  BRIGADE_RETURN_IF_ERROR(Validate(ShapeOf(job)));
-  BRIGADE_RETURN_IF_ERROR(CheckDirectory(job.config));
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
+
   const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));

@@ -14,7 +14,8 @@ namespace brigade::gpt {
 inline constexpr char kFromSave[] = "\n";
 
 // For so many ranks, with the text. Its device has no number yet. Errors name the flag, or the key
-// of the config, and what it must be.
+// of the config, and what it must be: all flags that are wrong by themselves; if none is, all keys,
+// and flags beside them (ParseConfig); if none is, all that does not fit the model.
 absl::StatusOr<Job> JobOfFlags(int ranks);
 
 }  // namespace brigade::gpt

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "brigade/device/printable.h"
 
 namespace brigade::gpt {
@@ -32,6 +33,17 @@ int EditDistance(absl::string_view a, absl::string_view b) {
 }
 
 bool IsSupported(const Key& key) { return key.value.is_supported; }
+
+// The member, unless it is null.
+const Json* Member(const Json& object, absl::string_view name) {
+  const auto found = object.find(std::string(name));
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool IsGiven(const Json& object, const Key& key) {
+  return Member(object, key.name) != nullptr ||
+         (key.also != nullptr && Member(object, key.also) != nullptr);
+}
 
 // Of what is left unread, because another key has said what is wrong.
 Value Anything() {
@@ -88,7 +100,9 @@ class Reader {
       const std::string place = PathOf(path, name);
       if (key == keys.end()) {
         meant.insert(Unknown(path, name, value, keys));
-      } else if (name != key->name && object.contains(key->name)) {
+      } else if (value.is_null()) {
+        continue;
+      } else if (name != key->name && Member(object, key->name) != nullptr) {
         Refuse(place, absl::StrCat(place, " is ", ShortJson(value), "; it is another name of ",
                                    PathOf(path, key->name), ", which is given as well"));
       } else {
@@ -96,10 +110,8 @@ class Reader {
       }
     }
     for (const Key& key : keys) {
-      const bool is_given =
-          object.contains(key.name) || (key.also != nullptr && object.contains(key.also));
       const std::string place = PathOf(path, key.name);
-      if (key.required == nullptr || is_given || meant.count(place) > 0) continue;
+      if (key.required == nullptr || IsGiven(object, key) || meant.count(place) > 0) continue;
       Refuse(place, absl::StrCat(place, " is not given; ", key.required));
     }
   }
@@ -107,8 +119,9 @@ class Reader {
   Reading TakeReading() { return std::move(reading_); }
 
  private:
-  void Refuse(absl::string_view path, std::string text, bool not_supported = false) {
-    reading_.refusals.push_back({std::string(path), std::move(text), not_supported});
+  void Refuse(absl::string_view path, std::string text, bool not_supported = false,
+              const std::string& meant = "") {
+    reading_.refusals.push_back({std::string(path), std::move(text), not_supported, meant});
   }
 
   void Wrong(absl::string_view path, const Json& value, absl::string_view wanted) {
@@ -119,8 +132,7 @@ class Reader {
   void ReadValue(absl::string_view path, const Json& value, const Key& key) {
     if (!key.types.empty()) return Typed(path, value, key);
     if (!key.keys.empty()) return Object(path, value, key.keys);
-    if (value.is_null() && key.value.otherwise.empty() && key.required == nullptr) return;
-    if (value == Json("auto") && key.automatic.fill) return key.automatic.fill();
+    if (value == Json("auto") && key.automatic.value.has_value()) return Filled(path, key);
     const Verdict verdict = key.value.read(value);
     switch (verdict.kind) {
       case Verdict::Kind::kTaken:
@@ -139,6 +151,17 @@ class Reader {
         if (value == Json("auto")) return Automatic(path, verdict.text, key);
         return Wrong(path, value, verdict.text);
     }
+  }
+
+  // "auto" where a flag fills it in.
+  void Filled(absl::string_view path, const Key& key) {
+    const Json& value = *key.automatic.value;
+    if (value.is_null()) return;
+    const Verdict verdict = key.value.read(value);
+    if (verdict.kind == Verdict::Kind::kTaken) return;
+    const char* const flag = key.automatic.flag;
+    Refuse(flag, absl::StrCat(flag, " is ", ShortJson(value), ", which ", path,
+                              " is, being \"auto\"; it must be ", verdict.text));
   }
 
   // "auto" where no flag has filled it in.
@@ -162,7 +185,8 @@ class Reader {
       type.value = found->value;
       params.keys = found->keys;
       // Without params those that are required are missing as well.
-      if (!value.contains("params")) ReadValue(PathOf(path, "params"), Json::object(), params);
+      if (Member(value, "params") == nullptr)
+        ReadValue(PathOf(path, "params"), Json::object(), params);
     }
     Keys keys = key.keys;
     keys.insert(keys.end(), {type, params});
@@ -172,8 +196,8 @@ class Reader {
   // Null, and a refusal, where there is none that is supported.
   const Key* TypeOf(absl::string_view path, const Json& value, const Keys& types) {
     const std::string place = PathOf(path, "type");
-    const auto given = value.find("type");
-    if (given == value.end()) {
+    const Json* const given = Member(value, "type");
+    if (given == nullptr) {
       std::string valid;
       for (const Key& each : types) {
         if (IsSupported(each)) absl::StrAppend(&valid, valid.empty() ? "" : ", ", each.name);
@@ -208,8 +232,10 @@ class Reader {
     nearest.Add(keys, path);
     nearest.Add(root_, "");
     const std::string place = PathOf(path, name);
-    Refuse(place, absl::StrCat(place, " is ", ShortJson(value),
-                               "; there is no such key, the nearest is ", nearest.nearest()));
+    Refuse(place,
+           absl::StrCat(place, " is ", ShortJson(value), "; there is no such key, the nearest is ",
+                        nearest.nearest()),
+           /*not_supported=*/false, nearest.nearest());
     return nearest.nearest();
   }
 
@@ -230,6 +256,31 @@ Reading ReadObject(const Json& object, const Keys& keys) {
   return reader.TakeReading();
 }
 
+const Json* Find(const Json& object, absl::string_view path) {
+  const Json* found = &object;
+  for (const absl::string_view name : absl::StrSplit(path, '.')) {
+    if (!found->is_object()) return nullptr;
+    found = Member(*found, name);
+    if (found == nullptr) return nullptr;
+  }
+  return found;
+}
+
+bool AnyRefused(absl::string_view paths, const std::vector<Refusal>& refusals) {
+  const auto overlap = [](absl::string_view a, absl::string_view b) {
+    return a == b || absl::StartsWith(a, absl::StrCat(b, ".")) ||
+           absl::StartsWith(b, absl::StrCat(a, "."));
+  };
+  for (const absl::string_view path : absl::StrSplit(paths, ' ', absl::SkipEmpty())) {
+    for (const Refusal& refusal : refusals) {
+      // Without a path it is all.
+      if (refusal.path.empty() || overlap(refusal.path, path)) return true;
+      if (!refusal.meant.empty() && overlap(refusal.meant, path)) return true;
+    }
+  }
+  return false;
+}
+
 absl::Status StatusOf(const std::vector<Refusal>& refusals) {
   if (refusals.empty()) return absl::OkStatus();
   const bool none_is_supported =
@@ -239,7 +290,15 @@ absl::Status StatusOf(const std::vector<Refusal>& refusals) {
   if (refusals.size() > 1) {
     // A file that is no config at all may have any number of them.
     constexpr size_t kMost = 100;
-    text = absl::StrCat(refusals.size(), " keys are refused:");
+    const auto flags = std::count_if(refusals.begin(), refusals.end(), [](const Refusal& refusal) {
+      return absl::StartsWith(refusal.path, "--");
+    });
+    const bool all = static_cast<size_t>(flags) == refusals.size();
+    text = absl::StrCat(refusals.size(),
+                        all         ? " flags"
+                        : flags > 0 ? " keys and flags"
+                                    : " keys",
+                        " are refused:");
     for (size_t i = 0; i < std::min(refusals.size(), kMost); ++i) {
       absl::StrAppend(&text, "\n  ", refusals[i].text);
     }
@@ -252,6 +311,11 @@ absl::Status StatusOf(const std::vector<Refusal>& refusals) {
 
 std::string PathOf(absl::string_view path, absl::string_view name) {
   return absl::StrCat(path, path.empty() ? "" : ".", Printable(name));
+}
+
+std::string ButText(absl::string_view path, const Json& value, absl::string_view why) {
+  constexpr bool kAscii = true;
+  return device::Printable(absl::StrCat(path, " is ", value.dump(-1, ' ', kAscii), ", but ", why));
 }
 
 std::string ShortJson(const Json& value) {

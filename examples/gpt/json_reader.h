@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,8 @@ struct Value {
 struct Auto {
   // Our flag that gives the value instead; null: there is none.
   const char* flag = nullptr;
-  // That flag is given: "auto" is then accepted, and `fill` puts the flag's value in.
-  std::function<void()> fill = nullptr;
+  // What is read in place of "auto", which is then accepted; null: as if the key were not given.
+  std::optional<Json> value = {};
 };
 
 struct Key {
@@ -72,27 +73,38 @@ struct Key {
 };
 using Keys = std::vector<Key>;
 
-// A key that is refused.
+// A key that is refused, or a flag.
 struct Refusal {
-  // "fp16.loss_scale".
+  // "fp16.loss_scale", "--lr".
   std::string path;
   // The path, its value, and what it must be, what it contradicts, or the nearest key.
   std::string text;
   // Of what is not supported.
   bool not_supported = false;
+  // Of a key that there is not: the path of the key that is most likely meant.
+  std::string meant = {};
 };
 
+// Keys of an object are read in alphabetical order, whatever their order in the file, and an object
+// inside in the place of its key. What an object lacks comes behind what it has.
 struct Reading {
-  // All of them, in the order of the names.
+  // All of them.
   std::vector<Refusal> refusals;
   // Of each key that was accepted and has no effect: its path, its value and why.
   std::vector<std::string> without_effect;
 };
 
 // Reads `object`, which may have these keys and no others. Of keys that are refused targets keep
-// what they have. In names of types upper and lower case are the same. `null` is as good as nothing
-// where a key has no default.
+// what they have. In names of types upper and lower case are the same. `null` is as good as
+// nothing.
 Reading ReadObject(const Json& object, const Keys& keys);
+
+// The value of "fp16.loss_scale" in an object; null where it is not given, or is null.
+const Json* Find(const Json& object, absl::string_view path);
+
+// Whether any of these is of one of these keys and objects, with blanks between, of a key in them,
+// of an object around them, or of a name by which one of them is meant: what they say is not known.
+bool AnyRefused(absl::string_view paths, const std::vector<Refusal>& refusals);
 
 // OK of none. Unimplemented if all are of what is not supported, else InvalidArgument; the text of
 // one, or a line for each after their number.
@@ -100,6 +112,9 @@ absl::Status StatusOf(const std::vector<Refusal>& refusals);
 
 // The path "fp16.loss_scale" of one key in the object at "fp16", fit to be printed.
 std::string PathOf(absl::string_view path, absl::string_view name);
+
+// "PATH is VALUE, but WHY". Value and reason may hold a name of a file, of any bytes.
+std::string ButText(absl::string_view path, const Json& value, absl::string_view why);
 
 // The value as refusals show it: without controls, and cut where it is long.
 std::string ShortJson(const Json& value);

@@ -1,17 +1,32 @@
 #include "brigade/examples/gpt/json_values.h"
 
+#include <optional>
+
 namespace brigade::gpt {
 namespace {
 
-bool IsOn(const Json& section, ByDefault by_default) {
-  bool says = false;
+// Whether the section's own words, if it has any, say that it is on.
+std::optional<bool> Says(const Json& section) {
+  std::optional<bool> says;
   for (const char* word : {"enabled", "deepcompile"}) {
-    const auto found = section.find(word);
-    if (found == section.end()) continue;
-    if (*found != Json(false)) return true;
-    says = true;
+    const Json* const value = Find(section, word);
+    if (value == nullptr) continue;
+    if (*value != Json(false)) return true;
+    says = false;
   }
-  if (says) return false;
+  return says;
+}
+
+// Whether any section inside it says that it is on.
+bool SaysInside(const Json& section) {
+  for (const auto& [name, inside] : section.items()) {
+    if (inside.is_object() && (Says(inside).value_or(false) || SaysInside(inside))) return true;
+  }
+  return false;
+}
+
+bool IsOn(const Json& section, ByDefault by_default) {
+  if (const std::optional<bool> says = Says(section); says.has_value()) return *says;
   if (by_default == ByDefault::kOn) return true;
   for (const auto& [name, inside] : section.items()) {
     if (inside.is_object() && IsOn(inside, ByDefault::kOff)) return true;
@@ -25,8 +40,11 @@ Value Off(absl::string_view instead, ByDefault by_default) {
   const std::string type = "an object that says \"enabled\": false";
   return {
       [type, by_default, text = std::string(instead)](const Json& value) -> Verdict {
-        if (value.is_null() || value == Json(false)) return {};
-        if (value.is_object() && !IsOn(value, by_default)) return {};
+        if (value == Json(false)) return {};
+        if (value.is_object() && !IsOn(value, by_default)) {
+          if (!SaysInside(value)) return {};
+          return {Verdict::Kind::kNoEffect, R"("enabled": false switches off what is inside too)"};
+        }
         if (!value.is_object() && !value.is_boolean()) return Wrong(type);
         return {Verdict::Kind::kNotSupported, text};
       },

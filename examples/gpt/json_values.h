@@ -184,9 +184,10 @@ Value Either(T neutral, absl::string_view because) {
   return value;
 }
 
-// A section of something that is not supported, which is accepted when it is off: null, false, or
-// an object in which "enabled" (and "deepcompile") is false. Without that word it is off too,
-// unless it is on by default; with sections inside, all of these must be off. What else it says is
+// A section of something that is not supported, which is accepted when it is off: false, or an
+// object in which "enabled" (and "deepcompile") is false. Without that word it is off too, unless
+// it is on by default; with sections inside, all of these must be off. That word switches off what
+// is inside too, which is told as without effect where it says that it is on. What else it says is
 // not read. `instead`: what there is, or empty.
 enum class ByDefault : uint8_t { kOff, kOn };
 Value Off(absl::string_view instead, ByDefault by_default = ByDefault::kOff);
@@ -194,16 +195,14 @@ Value Off(absl::string_view instead, ByDefault by_default = ByDefault::kOff);
 // A type, or key, that is refused with any value.
 Value NotSupported(absl::string_view instead = "");
 
-// What "auto" means where a flag may say it instead.
-inline Auto FromFlag(
-    const char* flag, bool is_given, std::function<void()> fill = [] {}) {
-  return {flag, is_given ? std::move(fill) : nullptr};
+// What "auto" means where a flag may say it instead; null, as good as nothing, where the flag says
+// it in another way.
+inline Auto FromFlag(const char* flag, bool is_given, Json value = nullptr) {
+  return {flag, is_given ? std::make_optional(std::move(value)) : std::nullopt};
 }
 
 // Where the default is a choice of ours too: it changes memory or speed, and no result.
-inline Auto OurDefault() {
-  return {nullptr, [] {}};
-}
+inline Auto OurDefault() { return {.value = Json(nullptr)}; }
 
 // The same with another default: "what follows from the others".
 inline Value Otherwise(Value value, std::string otherwise) {

@@ -23,11 +23,17 @@ reads them (`bazel run //examples/gpt:configuration_reference > docs/configurati
   it here, the trainer says so once, before the first step ("Without effect: ...").
 - `"auto"`, with which programs above DeepSpeed leave a key to their own flags, is accepted where
   the trainer's flag gives the value (`--batch`, `--lr`, `--steps`, `--precision`), and where it
-  changes no result. Elsewhere the refusal says what to write.
-- `null` is as good as nothing where a key has no default.
+  changes no result. The flag's value must be in the key's range. Elsewhere the refusal says what
+  to write.
+- `null` is as good as nothing, of a section and of a key.
+- Types of numbers are also accepted in full: `float32`, `float16`, `bfloat16`.
 - Flags go before the file. `--batch` takes the place of `train_batch_size`; micro-batch and
   accumulation of the file stay, and with the ranks must give it. `--lr` takes the place of
   `optimizer.params.lr`; a schedule with rates of its own must rise to the same.
+
+What is not given has DeepSpeed's default where it changes a result, with two exceptions:
+`gradient_clipping` is off, where DeepSpeed's default is 1.0 since 0.19.3, and
+`data_types.grad_accum_dtype` is fp32, where DeepSpeed's default is the model's type.
 
 In a default, words say what it follows from; in a type, "only" means that any other value is
 refused.

@@ -9,11 +9,15 @@ namespace {
 
 constexpr char kMustBeGiven[] = "it has no default";
 
+Auto ByRate(const Settings& s) {
+  return FromFlag("--lr", s.flags.lr.has_value(), s.flags.lr.value_or(0));
+}
+
 Key LearningRate(Settings& s) {
   return {.name = "lr",
           .value = Number(&s.group.lr, kNotNegative),
           .meaning = "the learning rate; `--lr` goes before it",
-          .automatic = FromFlag("--lr", s.flags.lr.has_value())};
+          .automatic = ByRate(s)};
 }
 
 Keys AdamKeys(Settings& s, Value adam_w_mode, const char* decay) {
@@ -27,8 +31,10 @@ Keys AdamKeys(Settings& s, Value adam_w_mode, const char* decay) {
       {"adam_w_mode", std::move(adam_w_mode), "true: AdamW"},
       {"bias_correction", Only(true, "the moments are always corrected")},
       {"amsgrad", Only(false, "there is no AMSGrad here")},
-      {"torch_adam", Tuning(false, kOneAdam)},
+      {"torch_adam", Tuning(false, kOneAdam),
+       "with true PyTorch's AdamW has a `weight_decay` of 0.01 by default, which must be written"},
       {"fused", Tuning(true, kOneAdam)},
+      {"fp32_optimizer_states", Only(true, "the moments are fp32")},
       {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
   };
 }
@@ -61,9 +67,7 @@ Keys WithWarmupRates(Settings& s, Schedule& schedule, Keys keys) {
   keys.push_back({.name = "warmup_max_lr",
                   .value = Number(&schedule.warmup_max_lr, kNotNegative),
                   .meaning = "the rate to which it rises; of WarmupLR by default the optimizer's",
-                  .automatic = FromFlag("--lr", s.flags.lr.has_value(), [&s, &schedule] {
-                    schedule.warmup_max_lr = *s.flags.lr;
-                  })});
+                  .automatic = ByRate(s)});
   keys.push_back(WarmupSteps(schedule));
   keys.push_back(WarmupType(schedule));
   return ScheduleKeys(std::move(keys));
@@ -75,8 +79,7 @@ Key TotalSteps(Settings& s, Schedule& schedule) {
           .value = Whole(&schedule.total_num_steps, kSteps),
           .meaning = "the step at which the rate has fallen; \"auto\": `--steps`",
           .required = kMustBeGiven,
-          .automatic = FromFlag("--steps", s.flags.steps > 0,
-                                [&s, &schedule] { schedule.total_num_steps = s.flags.steps; })};
+          .automatic = FromFlag("--steps", s.flags.steps > 0, s.flags.steps)};
 }
 
 Keys OneCycleKeys(optim::OneCycle& cycle) {

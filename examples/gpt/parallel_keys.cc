@@ -21,27 +21,27 @@ Value Stages(int* target) {
   return value;
 }
 
-// DeepSpeed's methods, of which one has a meaning for a model whose blocks are all alike.
-Value DeepSpeedPartition(std::optional<parallel::PartitionChoice>* target) {
-  const std::string only = R"("parameters")";
-  return {[=](const Json& value) -> Verdict {
-            if (value == Json("parameters")) {
-              *target = {.by = parallel::PartitionChoice::By::kParameters};
-              return {};
-            }
+// DeepSpeed's methods, of which one has a meaning for a model whose blocks are all alike; of one
+// stage all are the same.
+Value DeepSpeedPartition(Settings& s) {
+  const std::string methods = R"("parameters", "uniform", "best" or "type:NAME")";
+  return {[&s, methods](const Json& value) -> Verdict {
             const std::string method = value.is_string() ? value.get<std::string>() : "";
-            if (method == "uniform" || method.starts_with("type:")) {
-              return Wrong(
-                  only +
-                  R"(: brigade.partition has boundaries for other numbers of layers, as "0,3,6")");
+            s.no_partition.clear();
+            if (method == "parameters") {
+              s.deepspeed_partition = {.by = parallel::PartitionChoice::By::kParameters};
+            } else if (method == "best") {
+              s.no_partition =
+                  R"(by what parts are best brigade.partition says, "flops" or "time")";
+            } else if (method == "uniform" || method.starts_with("type:")) {
+              s.no_partition =
+                  R"(brigade.partition has boundaries for other numbers of layers, as "0,3,6")";
+            } else {
+              return Wrong(methods);
             }
-            if (method == "best") {
-              return Wrong(only +
-                           R"(: by what parts are best brigade.partition says, "flops" or "time")");
-            }
-            return Wrong(only);
+            return {};
           },
-          "only " + only, only};
+          methods, R"("parameters")"};
 }
 
 }  // namespace
@@ -75,14 +75,15 @@ Keys TensorKeys(Settings& s) {
 Keys PipelineKeys(Settings& s) {
   constexpr char kParts[] =
       "true: tensor ranks send parts of what goes from stage to stage, which is as "
-      "brigade.sequence_parallel says";
+      "brigade.sequence_parallel says; without effect with one stage";
   return {{"stages", Stages(&s.stages),
            "ranks that share the model's layers; \"auto\": as `--pipeline` says"},
-          {"partition", DeepSpeedPartition(&s.deepspeed_partition),
-           "by what layers are dealt out; `brigade.partition` has others"},
-          {"seed_layers", Only(true,
-                               "weights depend on the seed and their place in the model, not on "
-                               "stages")},
+          {"partition", DeepSpeedPartition(s),
+           "by what layers are dealt out: with several stages \"parameters\", and what "
+           "`brigade.partition` says instead of the others"},
+          {"seed_layers", Either(true,
+                                 "weights depend on the seed and their place in the model, not on "
+                                 "stages")},
           {"activation_checkpoint_interval",
            Whole(&s.activation_checkpoint_interval, {0.0, 1 << 20, "0 to 2^20"}),
            "K: as `recompute` \"segments:K\"; 0: as \"none\""},

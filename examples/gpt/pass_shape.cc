@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::gpt {
 
@@ -39,8 +40,8 @@ absl::Status Validate(const PassShape& shape) {
                    " blocks");
   }
   if (!precision::IsTrainingFormat(shape.dtype)) {
-    return invalid("sequence parallelism in ", precision::Name(shape.dtype),
-                   "; it must be float32, float16 or bfloat16");
+    return invalid("sequence parallelism in ", precision::ShortName(shape.dtype),
+                   "; it must be fp32, fp16 or bf16");
   }
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::gpt {
 namespace {
@@ -90,7 +91,7 @@ collectives::JobValues ValuesOf(const Job& job) {
            ", parameters on the ", std::string(device::ToString(zero.offload.parameters)),
            zero.offload.delay_update ? absl::StrCat(", delayed after ", zero.offload.delay_warm_up)
                                      : "")},
-      {"type", std::string(precision::Name(zero.dtype))},
+      {"type", std::string(precision::ShortName(zero.dtype))},
       {"dropout", absl::StrCat(job.config.dropout)},
       {"times of recomputation",
        job.config.recompute_times == RecomputeTimes::kMeasured ? "measured" : "operations"},

@@ -21,6 +21,7 @@
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/dropout.h"
 #include "brigade/nn/texts.h"
+#include "brigade/precision/dtype_names.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/schedule.h"
 #include "brigade/zero/step.h"
@@ -96,7 +97,7 @@ class TrialParameters final : public zero::ParameterSource {
     };
     if (!precision::VisitFloat(shape.dtype, copy)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a trial in ", std::string(precision::Name(shape.dtype))));
+          absl::StrCat("a trial in ", std::string(precision::ShortName(shape.dtype))));
     }
     return status;
   }

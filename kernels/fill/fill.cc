@@ -6,6 +6,7 @@
 #include "brigade/kernels/fill/fill_cpu.h"
 #include "brigade/kernels/internal/enqueue_list.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/precision/dtype_names.h"
 
 #if BRIGADE_CUDA
 #include "brigade/kernels/fill/fill_cuda.h"
@@ -74,7 +75,7 @@ absl::Status Fill(absl::Span<const FillSegment> segments, DType dtype, double va
   FillPattern pattern;
   if (!MakePattern(dtype, value, pattern)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("fill: value ", value, " is not a value of ", precision::Name(dtype)));
+        absl::StrCat("fill: value ", value, " is not a value of ", precision::ShortName(dtype)));
   }
   const int64_t element_bytes = precision::SizeOf(dtype);
   ListArguments arguments("fill", {{"data", element_bytes, true}}, stream);

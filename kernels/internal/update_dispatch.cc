@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::kernels {
 
@@ -13,8 +14,8 @@ absl::Status CheckUpdateTypes(absl::string_view operation, DType grad_dtype,
   BRIGADE_RETURN_IF_ERROR(CheckFloatType(operation, "grad", grad_dtype));
   if (copy_dtype.has_value() && *copy_dtype != DType::kFloat16 && *copy_dtype != DType::kBFloat16) {
     return absl::InvalidArgumentError(absl::StrCat(operation, ": dtype of param_copy is ",
-                                                   precision::Name(*copy_dtype),
-                                                   ", must be float16 or bfloat16"));
+                                                   precision::ShortName(*copy_dtype),
+                                                   ", must be fp16 or bf16"));
   }
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/reduce/reduce_pool.h"
+#include "brigade/precision/dtype_names.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_status.h"
@@ -56,7 +57,8 @@ absl::Status Reduce(absl::Span<const void* const> sources, absl::Span<void* cons
                     int64_t size, const ReduceKernelOptions& options, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckCounts(sources.size(), targets.size()));
   if (!precision::IsValid(options.dtype) || options.op > ReduceOp::kMax) {
-    return absl::InvalidArgumentError(absl::StrCat("reduce: dtype ", precision::Name(options.dtype),
+    return absl::InvalidArgumentError(absl::StrCat("reduce: dtype ",
+                                                   precision::ShortName(options.dtype),
                                                    ", operation ", static_cast<int>(options.op)));
   }
   const int64_t bytes = precision::SizeOf(options.dtype);

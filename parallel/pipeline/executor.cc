@@ -9,6 +9,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/pipeline/check.h"
 #include "brigade/parallel/pipeline/list_index.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::parallel {
 namespace {
@@ -32,7 +33,7 @@ int64_t BoundariesOf(const StageBuffers& buffers) {
 std::string TextOf(const PipelineSchedule& schedule, const BoundaryShape& boundary) {
   std::string text = absl::StrCat(ToString(schedule.shape.schedule), ", ", schedule.shape.stages,
                                   " stages, ", schedule.shape.micro_batches, " micro-batches of ",
-                                  boundary.elements, " ", precision::Name(boundary.dtype));
+                                  boundary.elements, " ", precision::ShortName(boundary.dtype));
   for (const StageList& list : schedule.lists) {
     absl::StrAppend(&text, "\n", ToString(schedule, list));
   }

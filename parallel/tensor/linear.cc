@@ -4,6 +4,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::parallel {
 namespace {
@@ -26,9 +27,9 @@ const void* WeightOf(const nn::LinearInput& shard, int s) {
 
 absl::Status CheckType(const nn::LinearInput& shard, const ShardSums& sums) {
   if (shard.dtype == sums.options().dtype) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("linear: dtype is ", precision::Name(shard.dtype),
-                                                 ", that of the sums ",
-                                                 precision::Name(sums.options().dtype)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("linear: dtype is ", precision::ShortName(shard.dtype), ", that of the sums ",
+                   precision::ShortName(sums.options().dtype)));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/parallel/tensor/row_pieces.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::parallel {
 namespace {
@@ -41,8 +42,8 @@ absl::StatusOr<std::unique_ptr<RowGradients>> RowGradients::Create(
     const RowGradientOptions& options, collectives::Communicator* ranks, device::Context& context) {
   if (!precision::IsTrainingFormat(options.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat("row gradients: dtype is ",
-                                                   precision::Name(options.dtype),
-                                                   "; it must be float32, float16 or bfloat16"));
+                                                   precision::ShortName(options.dtype),
+                                                   "; it must be fp32, fp16 or bf16"));
   }
   if (options.pieces < 1 || options.pieces > kMostPieces) {
     return absl::InvalidArgumentError(absl::StrCat("row gradients: pieces is ", options.pieces,

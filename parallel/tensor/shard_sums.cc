@@ -8,6 +8,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/reduce/reduce.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::parallel {
 namespace {
@@ -95,9 +96,9 @@ absl::StatusOr<std::unique_ptr<ShardSums>> ShardSums::Create(const ShardSumOptio
   BRIGADE_RETURN_IF_ERROR(CheckRanks(options.shards, ranks));
   if (!precision::IsTrainingFormat(options.dtype) && options.dtype != DType::kFloat64) {
     return absl::InvalidArgumentError(absl::StrCat("shard sums: dtype is ",
-                                                   precision::Name(options.dtype),
-                                                   "; it must be float32, float16, bfloat16 or "
-                                                   "float64"));
+                                                   precision::ShortName(options.dtype),
+                                                   "; it must be fp32, fp16, bf16 or "
+                                                   "fp64"));
   }
   if (options.elements < 0) {
     return absl::InvalidArgumentError(absl::StrCat("shard sums: elements is ", options.elements));

@@ -114,7 +114,7 @@ TEST(CommunicatorTest, ResolvesWhatAnOptionStandsFor) {
     EXPECT_THAT(resolved(group, kAllReduce, Reduction::kFp32Partials, Algorithm::kNative),
                 Invalid("all_reduce: algorithm native has no reduction fp32_partials"));
     EXPECT_THAT(resolved(group, kAllReduce, kPerHop, Algorithm::kNative),
-                Invalid("the engine has no native collective for the sum of bfloat16"));
+                Invalid("the engine has no native collective for the sum of bf16"));
     EXPECT_THAT(resolved(group, kAllReduce, kPerHop, Algorithm::kHierarchical),
                 Invalid("hierarchical needs a topology, and the communicator has none"));
     EXPECT_THAT(resolved(group, CollectiveKind::kReduceScatter, kPerHop, Algorithm::kDoubleTree),

@@ -103,23 +103,23 @@ std::string Described(Action action, int rank) {
   const auto call = [&]() -> std::string {
     switch (action) {
       case Action::kAllReduce:
-        return "all_reduce(sum of 8 float32, direct)";
+        return "all_reduce(sum of 8 fp32, direct)";
       case Action::kReduceScatter:
-        return "reduce_scatter(sum of 8 float32, direct)";
+        return "reduce_scatter(sum of 8 fp32, direct)";
       case Action::kAllGather:
-        return "all_gather(8 float32, direct)";
+        return "all_gather(8 fp32, direct)";
       case Action::kAllToAll:
-        return "all_to_all(8 float32)";
+        return "all_to_all(8 fp32)";
       case Action::kShift:
-        return "shift(8 float32, by 1)";
+        return "shift(8 fp32, by 1)";
       case Action::kBroadcast:
-        return "broadcast(8 float32, from rank 0)";
+        return "broadcast(8 fp32, from rank 0)";
       case Action::kBarrier:
         return "barrier()";
       case Action::kSend:
-        return absl::StrCat("send(8 float32, from rank ", rank, ")");
+        return absl::StrCat("send(8 fp32, from rank ", rank, ")");
       case Action::kReceive:
-        return absl::StrCat("send(8 float32, from rank ", 1 - rank, ")");
+        return absl::StrCat("send(8 fp32, from rank ", 1 - rank, ")");
       case Action::kAllGatherHost:
         return "all_gather_host(2 values)";
       case Action::kSplit:
@@ -285,8 +285,8 @@ void ConformWhenSendsDiffer(const EngineUnderTest& engine) {
             : self.communicator->Receive(own.output.data(), kCount + 1, kType, 0, *self.stream);
     ExpectError(self, said,
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("rank 0 calls send(8 float32, from rank 0) as its call 0"),
-                               HasSubstr("rank 1 calls send(9 float32, from rank 0)"))));
+                         AllOf(HasSubstr("rank 0 calls send(8 fp32, from rank 0) as its call 0"),
+                               HasSubstr("rank 1 calls send(9 fp32, from rank 0)"))));
     EXPECT_OK(Shrink(self));
     self.AwaitOthers();
   });
@@ -314,21 +314,21 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine) {
       return group.AllGatherHost(values).status();
     };
   };
-  const std::string usual = "all_reduce(sum of 8 float32, direct)";
+  const std::string usual = "all_reduce(sum of 8 fp32, direct)";
   const Variant variants[] = {
-      {usual, "all_reduce(sum of 9 float32, direct)", all_reduce(9, kType, {})},
+      {usual, "all_reduce(sum of 9 fp32, direct)", all_reduce(9, kType, {})},
       {usual, "all_reduce(sum of 8 int32, direct)", all_reduce(kCount, DType::kInt32, {})},
-      {usual, "all_reduce(max of 8 float32, direct)",
+      {usual, "all_reduce(max of 8 fp32, direct)",
        all_reduce(kCount, kType, {.op = kernels::ReduceOp::kMax})},
-      {usual, "all_reduce(sum of 8 float32, ring, rounded_per_hop)",
+      {usual, "all_reduce(sum of 8 fp32, ring, rounded_per_hop)",
        all_reduce(kCount, kType,
                   {.reduction = Reduction::kRoundedPerHop, .algorithm = Algorithm::kRing})},
-      {"broadcast(8 float32, from rank 0)", "broadcast(8 float32, from rank 1)",
+      {"broadcast(8 fp32, from rank 0)", "broadcast(8 fp32, from rank 1)",
        [](Communicator& group, Arrays& arrays, device::Stream& stream, bool odd) {
          return group.Broadcast(arrays.input.data(), arrays.output.data(), kCount, kType,
                                 odd ? 1 : 0, stream);
        }},
-      {"shift(8 float32, by 1)", "shift(8 float32, by 2)",
+      {"shift(8 fp32, by 1)", "shift(8 fp32, by 2)",
        [](Communicator& group, Arrays& arrays, device::Stream& stream, bool odd) {
          return group.Shift(arrays.input.data(), arrays.output.data(), kCount, kType, odd ? -1 : 1,
                             stream);

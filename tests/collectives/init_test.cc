@@ -161,8 +161,8 @@ TEST_F(InitNcclTest, RanksAddSplitAndNameCallsThatDiffer) {
     while (self.communicator->status().ok()) std::this_thread::yield();
     EXPECT_THAT(self.communicator->status(),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("rank 0 calls broadcast(64 float32, from rank 0) as its call 2, "
-                                   "but rank 1 calls broadcast(64 float32, from rank 2)")));
+                         HasSubstr("rank 0 calls broadcast(64 fp32, from rank 0) as its call 2, "
+                                   "but rank 1 calls broadcast(64 fp32, from rank 2)")));
     ASSERT_OK(self.stream->Synchronize());
     auto again = self.communicator->Shrink({});
     ASSERT_OK(again);

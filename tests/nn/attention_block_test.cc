@@ -287,8 +287,8 @@ TEST(AttentionBlockErrorTest, BlocksThatArraysDoNotHaveAreNamed) {
             absl::InvalidArgumentError("attention_of_block: a causal block has 4 queries and 8 "
                                        "keys; it must have as many of both"));
   EXPECT_EQ(attend({Shape(DType::kInt32, 1, 8, 2, 4), 0, 8, 0, 8}),
-            absl::InvalidArgumentError("attention_of_block: dtype is int32; it must be float32, "
-                                       "float16, bfloat16 or float64"));
+            absl::InvalidArgumentError("attention_of_block: dtype is int32; it must be fp32, "
+                                       "fp16, bf16 or fp64"));
   EXPECT_EQ(AttentionBackwardOfBlock({shape, 0, 9, 0, 8}, nullptr, nullptr, nullptr, nullptr,
                                      nullptr, nullptr, nullptr, false, nullptr, lab.stream()),
             absl::InvalidArgumentError(

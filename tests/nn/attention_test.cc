@@ -501,11 +501,11 @@ TEST(AttentionErrorsTest, TypesAndSizesAreRefused) {
                              lab.stream());
   };
   EXPECT_EQ(attention({DType::kInt32, 1, 1, 1, 1}),
-            absl::InvalidArgumentError("attention: dtype is int32; it must be float32, float16, "
-                                       "bfloat16 or float64"));
+            absl::InvalidArgumentError("attention: dtype is int32; it must be fp32, fp16, "
+                                       "bf16 or fp64"));
   EXPECT_EQ(attention({DType::kInt32, 0, 1, 1, 1}),
-            absl::InvalidArgumentError("attention: dtype is int32; it must be float32, float16, "
-                                       "bfloat16 or float64"));
+            absl::InvalidArgumentError("attention: dtype is int32; it must be fp32, fp16, "
+                                       "bf16 or fp64"));
   EXPECT_EQ(attention({DType::kFloat32, -1, 1, 1, 1}),
             absl::InvalidArgumentError("attention: batch is -1; it must be at least 0"));
   EXPECT_EQ(attention({DType::kFloat32, 1, 0, 1, 1}),

@@ -130,12 +130,12 @@ TYPED_TEST(BlasTest, SumsMayComeInFloat) {
                              .outer_batch = 2,
                              .c_dtype = DType::kFloat32};
   if (sizeof(T) == 8) {
-    EXPECT_THAT(blas->Gemm(arguments, lab.stream()),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("c is float32 and the others float64")));
+    EXPECT_THAT(
+        blas->Gemm(arguments, lab.stream()),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("c is fp32 and the others fp64")));
     arguments.c_dtype = DType::kFloat16;
     EXPECT_THAT(blas->Gemm(arguments, lab.stream()),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("c is float16")));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("c is fp16")));
     return;
   }
   const std::vector<float> before(c.begin(), c.end());

@@ -230,8 +230,8 @@ TEST(DropoutErrorsTest, BadNumbersAreRefusedByName) {
   EXPECT_EQ(error({.first_element = -1}),
             absl::InvalidArgumentError("dropout: 10 elements from -1 on are not in 0 to 2^63 - 1"));
   EXPECT_EQ(DropoutBackward(DType::kInt32, 10, {}, nullptr, {}, lab.stream()),
-            absl::InvalidArgumentError("dropout_backward: dtype is int32; it must be float32, "
-                                       "float16, bfloat16 or float64"));
+            absl::InvalidArgumentError("dropout_backward: dtype is int32; it must be fp32, "
+                                       "fp16, bf16 or fp64"));
 }
 
 // All but one of 2^32 words drop their element.

@@ -223,8 +223,8 @@ TEST(LayersTest, CrossEntropyOfLargeLogitsLosesNoDigits) {
 TEST(LayersTest, OtherTypesAreRefused) {
   Lab lab;
   EXPECT_EQ(BiasBackward({DType::kInt32, 1, 1}, nullptr, {}, lab.workspace(), lab.stream()),
-            absl::InvalidArgumentError("bias_backward: dtype is int32; it must be float32, "
-                                       "float16, bfloat16 or float64"));
+            absl::InvalidArgumentError("bias_backward: dtype is int32; it must be fp32, "
+                                       "fp16, bf16 or fp64"));
 }
 
 }  // namespace

@@ -115,9 +115,8 @@ TEST(RotaryTest, AShapeThatDoesNotFitTheTableIsRefused) {
                 "rotary: the table has 10 positions; the layer's are -1 and the 7 behind it"));
   EXPECT_EQ(error({DType::kBFloat16, 1, 8, 4, 12}),
             absl::InvalidArgumentError("rotary: 4 heads of 4 do not fit a row of 12"));
-  EXPECT_EQ(
-      error({DType::kFloat64, 1, 8, 2, 12}),
-      absl::InvalidArgumentError("rotary: the table is for float32, the layer's dtype is float64"));
+  EXPECT_EQ(error({DType::kFloat64, 1, 8, 2, 12}),
+            absl::InvalidArgumentError("rotary: the table is for fp32, the layer's dtype is fp64"));
 }
 
 TYPED_TEST(TypesTest, RotaryAndItsGradient) {

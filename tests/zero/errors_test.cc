@@ -43,7 +43,7 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     refuses([](ZeroOptions& o) { o.stage = 4; }, "stage is 4, not 0 to 3");
     refuses([](ZeroOptions& o) { o.dtype = precision::DType::kInt32; }, "dtype is int32");
     refuses([](ZeroOptions& o) { o.communication_dtype = precision::DType::kInt32; },
-            "communication_dtype is int32; it must be float32, float16 or bfloat16");
+            "communication_dtype is int32; it must be fp32, fp16 or bf16");
     refuses([](ZeroOptions& o) { o.micro_batches = 0; }, "micro_batches is 0");
     for (const int stage : {2, 3}) {
       refuses([&](ZeroOptions& o) { o.stage = stage, o.accumulation = Accumulation::kAtBoundary; },

@@ -90,7 +90,7 @@ TEST(UnitScopeTest, WeightsReadAsAnotherTypeAreAnError) {
     EXPECT_EQ(unit.weights<float>(kBlockWeight), nullptr);
     EXPECT_THAT(unit.status(),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("parameter 2 is read as float32, its weights are bfloat16")));
+                         HasSubstr("parameter 2 is read as fp32, its weights are bf16")));
   });
 }
 

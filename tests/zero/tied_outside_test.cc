@@ -408,12 +408,12 @@ TEST(TiedOutsideErrorTest, WrongUsesAreNamedOnAllRanks) {
     EXPECT_THAT(
         create(other, right, groups.tied.get()),
         StatusIs(kInvalid, HasSubstr("ranks disagree: rank 0 has tied_outside parameter \"wte\" of "
-                                     "150 bfloat16, group 0; rank 1 has tied_outside parameter "
-                                     "\"wte\" of 151 bfloat16, group 0")));
+                                     "150 bf16, group 0; rank 1 has tied_outside parameter "
+                                     "\"wte\" of 151 bf16, group 0")));
     other = model;
     if (stage == 1) tied_of(other).dtype = DType::kFloat32;
     EXPECT_THAT(create(other, right, groups.tied.get()),
-                StatusIs(kInvalid, HasSubstr("\"wte\" of 150 float32")));
+                StatusIs(kInvalid, HasSubstr("\"wte\" of 150 fp32")));
     other = model;
     if (stage == 1) tied_of(other).name = "wte.head";
     EXPECT_THAT(create(other, right, groups.tied.get()),

@@ -15,6 +15,7 @@
 #include "brigade/collectives/agree.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/optim/schedule.h"
+#include "brigade/precision/dtype_names.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
@@ -41,7 +42,7 @@ Lines OptionLines(const ZeroOptions& options) {
   const optim::LossScaler& scaler = options.loss_scaler;
   Lines lines = {
       absl::StrCat("stage ", options.stage),
-      absl::StrCat("dtype ", precision::Name(options.dtype)),
+      absl::StrCat("dtype ", precision::ShortName(options.dtype)),
       absl::StrCat("optimizer ", static_cast<int>(options.optimizer.kind), " with ",
                    options.optimizer.groups.size(), " groups"),
       absl::StrCat("loss_scale ", Number(scaler.loss_scale), ", initial_scale_power ",
@@ -56,9 +57,9 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("micro_batches ", options.micro_batches),
       absl::StrCat("tied_apart ", options.tied_apart),
       absl::StrCat("accumulation ", static_cast<int>(options.accumulation), " in ",
-                   precision::Name(options.accumulator)),
+                   precision::ShortName(options.accumulator)),
       absl::StrCat("communication_dtype ", options.communication_dtype.has_value()
-                                               ? precision::Name(*options.communication_dtype)
+                                               ? precision::ShortName(*options.communication_dtype)
                                                : "none"),
       absl::StrCat("offload: optimizer state on the ",
                    device::ToString(options.offload.optimizer_state), ", host_share ",
@@ -222,7 +223,7 @@ absl::Status AgreeOnTied(const Plan& plan, int rank, collectives::Communicator& 
   for (const Parameter* const each : parameters) {
     const ParameterSpec& spec = each->spec;
     lines.push_back(absl::StrCat("tied_outside parameter \"", spec.name, "\" of ", spec.size, " ",
-                                 precision::Name(*spec.dtype), ", group ", spec.group));
+                                 precision::ShortName(*spec.dtype), ", group ", spec.group));
     counted.push_back(spec.counted ? '1' : '0');
   }
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(lines, tied));

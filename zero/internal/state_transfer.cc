@@ -91,7 +91,7 @@ absl::StatusOr<device::Buffer> StateTransfer::AllocateWholeOnAllRanks(
   for (const Bucket& bucket : plan_.buckets()) largest = std::max(largest, bucket.size);
   absl::StatusOr<device::Buffer> whole =
       streams_.context().Allocate(largest * static_cast<int64_t>(sizeof(float)),
-                                  device::Purpose::kCommunication, "whole bucket in float32");
+                                  device::Purpose::kCommunication, "whole bucket in fp32");
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(ready.ok() ? whole.status() : ready, ranks));
   return whole;
 }

@@ -1,15 +1,23 @@
 #include "brigade/zero/plan/batch_sizes.h"
 
+#include <string>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace brigade::zero {
 
 absl::StatusOr<BatchSizes> CompleteBatchSizes(const BatchSizes& given, int ranks) {
   const auto wrong = [&](const char* why) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "train_batch_size ", given.train_batch_size, ", train_micro_batch_size_per_gpu ",
-        given.train_micro_batch_size_per_gpu, ", gradient_accumulation_steps ",
-        given.gradient_accumulation_steps, " on ", ranks, " ranks: ", why));
+    std::string sizes;
+    for (const auto& [name, size] :
+         {std::pair("train_batch_size", given.train_batch_size),
+          std::pair("train_micro_batch_size_per_gpu", given.train_micro_batch_size_per_gpu),
+          std::pair("gradient_accumulation_steps", given.gradient_accumulation_steps)}) {
+      if (size != 0) absl::StrAppend(&sizes, sizes.empty() ? "" : ", ", name, " ", size);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(sizes, sizes.empty() ? "" : " on ", ranks, " ranks: ", why));
   };
   BatchSizes sizes = given;
   int64_t& batch = sizes.train_batch_size;

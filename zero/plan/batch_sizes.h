@@ -19,8 +19,8 @@ struct BatchSizes {
 };
 
 // All three sizes, from those that are not 0. With the batch or the micro-batch alone a step has
-// one micro-batch. InvalidArgument naming the values if they contradict each other, do not divide,
-// are negative, or are too few. Source: DeepSpeed's configuration.
+// one micro-batch. InvalidArgument naming those that are given if they contradict each other, do
+// not divide, are negative, or are too few. Source: DeepSpeed's configuration.
 absl::StatusOr<BatchSizes> CompleteBatchSizes(const BatchSizes& given, int ranks);
 
 }  // namespace brigade::zero

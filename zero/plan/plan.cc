@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::zero {
 namespace {
@@ -49,8 +50,7 @@ absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::D
         "it is tied_outside, but tied_apart is not set: parts of its gradient that are "
         "added in each micro-batch could not be added over groups");
   }
-  if (!precision::IsTrainingFormat(dtype))
-    return wrong("dtype must be float32, float16 or bfloat16");
+  if (!precision::IsTrainingFormat(dtype)) return wrong("dtype must be fp32, fp16 or bf16");
   return absl::OkStatus();
 }
 
@@ -201,11 +201,11 @@ int Plan::GradientOf(int unit, int index) const {
 
 std::string Plan::Describe(int parameter) const {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
-  return absl::StrCat(p.spec.name, " ", Text(p.spec.shape), " ", precision::Name(*p.spec.dtype),
-                      p.spec.trainable ? "" : " frozen", p.spec.counted ? "" : " not counted",
-                      p.spec.tied_outside ? " tied outside" : "", ", group ", p.spec.group,
-                      ", unit \"", units_[static_cast<size_t>(p.unit)].name, "\", bucket ",
-                      p.bucket, " at ", p.begin);
+  return absl::StrCat(
+      p.spec.name, " ", Text(p.spec.shape), " ", precision::ShortName(*p.spec.dtype),
+      p.spec.trainable ? "" : " frozen", p.spec.counted ? "" : " not counted",
+      p.spec.tied_outside ? " tied outside" : "", ", group ", p.spec.group, ", unit \"",
+      units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ", p.begin);
 }
 
 std::map<int64_t, int> PooledBuffersNeeded(absl::Span<const Bucket> buckets,

@@ -156,7 +156,7 @@ class Plan {
   int64_t slice(const Bucket& bucket) const { return bucket.size / ranks_; }
 
   // One line per parameter, with everything that must be the same on all ranks:
-  // "h.0.weight [4, 256] bfloat16, group 0, unit "h.0", bucket 3 at 512".
+  // "h.0.weight [4, 256] bf16, group 0, unit "h.0", bucket 3 at 512".
   std::string Describe(int parameter) const;
 
  private:

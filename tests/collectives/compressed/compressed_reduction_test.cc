@@ -34,7 +34,7 @@ TEST(CompressedReductionTest, BadArgumentsAreNamedAndNothingHappens) {
       return compressed.AllReduce(input, output, count, options, *self.stream);
     };
     EXPECT_THAT(run(in, out, 8, {.wire = DType::kFloat32}),
-                Invalid("compressed_reduction: wire is float32, must be float16 or bfloat16"));
+                Invalid("compressed_reduction: wire is fp32, must be fp16 or bf16"));
     EXPECT_THAT(run(in, out, 8, {.scaling = static_cast<WireScaling>(3)}), Invalid("scaling 3"));
     EXPECT_THAT(run(in, out, 8, {.algorithm = static_cast<Algorithm>(19)}),
                 Invalid("algorithm 19"));
@@ -61,7 +61,7 @@ TEST(CompressedReductionTest, BadArgumentsAreNamedAndNothingHappens) {
     EXPECT_THAT(scatter(CollectiveKind::kAllGather, 8, kFloat32, {}),
                 Invalid("all_gather is no sum"));
     EXPECT_THAT(scatter(kScatter, 8, DType::kFloat16, {.wire = DType::kFloat32}),
-                Invalid("a wire of float32 has no dynamic scale"));
+                Invalid("a wire of fp32 has no dynamic scale"));
     EXPECT_THAT(scatter(kScatter, 8, kFloat32, {.algorithm = Algorithm::kRing}),
                 Invalid("algorithm ring has no reduction rounded_once"));
     // None of them was a call: the ranks are still in step.
@@ -87,10 +87,9 @@ TEST(CompressedReductionTest, RanksWhoseOptionsDifferAreTold) {
       self.communicator.reset();
     });
   };
-  expect({}, {.scaling = WireScaling::kNone},
-         "all_reduce(max of 1 float32, direct, rounded_per_hop)",
-         "all_reduce(sum of 64 float16, direct)");
-  expect({}, {.wire = DType::kBFloat16}, "sum of 64 float16", "sum of 64 bfloat16");
+  expect({}, {.scaling = WireScaling::kNone}, "all_reduce(max of 1 fp32, direct, rounded_per_hop)",
+         "all_reduce(sum of 64 fp16, direct)");
+  expect({}, {.wire = DType::kBFloat16}, "sum of 64 fp16", "sum of 64 bf16");
 }
 
 TEST(CompressedReductionTest, AllocatesWhatBytesSaysAndNeverWaits) {

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -266,6 +267,108 @@ TEST(ConfigTest, TakesWhatChangesNoResultAndSaysSo) {
                           HasSubstr("stage3_prefetch_bucket_size is 50000000.0: units are")));
 }
 
+// DeepSpeed's names for how it saves memory and prints, and what one stage makes of all methods.
+TEST(ConfigTest, TakesOtherWaysOfMemoryAndPrinting) {
+  using ::testing::ElementsAre;
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config,
+                       With(R"(, "dump_state": true, "activation_checkpointing": {
+      "contiguous_memory_optimization": true, "number_checkpoints": 4, "profile": true,
+      "synchronize_checkpoint_boundary": true},
+      "pipeline": {"stages": 1, "partition": "type:Block", "pipe_partitioned": true,
+                   "grad_partitioned": false, "seed_layers": false},
+      "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "none", "ratio": 0.5}})"));
+  EXPECT_THAT(
+      config.without_effect,
+      ElementsAre(
+          "activation_checkpointing.contiguous_memory_optimization is true: activations lie in one "
+          "piece, always",
+          "activation_checkpointing.number_checkpoints is 4: activations lie in one piece, always",
+          "activation_checkpointing.profile is true: a trace has the times of operations (--trace)",
+          "activation_checkpointing.synchronize_checkpoint_boundary is true: a step does not wait "
+          "on the host",
+          "dump_state is true: the first lines say what is trained, always",
+          "pipeline.partition is \"type:Block\", a string: the model has one stage",
+          "pipeline.pipe_partitioned is true: the model has one stage",
+          "pipeline.grad_partitioned is false: the model has one stage",
+          "zero_optimization.offload_optimizer.ratio is 0.5: offload_optimizer.device is "
+          "\"none\""));
+  EXPECT_EQ(config.zero.offload.host_share, 1);
+  // Neutral values say nothing.
+  ASSERT_OK_AND_ASSIGN(const TrainConfig neutral,
+                       ParseConfig(R"({"train_batch_size": 8, "dump_state": false,
+      "optimizer": {"type": "AdamW", "params": {"fp32_optimizer_states": true,
+                                                "torch_adam": false}, "legacy_fusion": false},
+      "activation_checkpointing": {"contiguous_memory_optimization": false, "profile": false,
+                                   "number_checkpoints": null,
+                                   "synchronize_checkpoint_boundary": false},
+      "pipeline": {"seed_layers": true}})",
+                                   4));
+  EXPECT_THAT(neutral.without_effect, ElementsAre());
+}
+
+TEST(ConfigTest, TakesTypesByAllTheirNames) {
+  const std::pair<const char*, DType> names[] = {
+      {"fp32", DType::kFloat32},  {"float32", DType::kFloat32},  {"float", DType::kFloat32},
+      {"fp16", DType::kFloat16},  {"float16", DType::kFloat16},  {"half", DType::kFloat16},
+      {"bf16", DType::kBFloat16}, {"bfloat16", DType::kBFloat16}};
+  for (const auto& [name, dtype] : names) {
+    ASSERT_OK_AND_ASSIGN(
+        const TrainConfig config,
+        With(absl::StrCat(R"(, "communication_data_type": ")", name,
+                          R"(", "data_types": {"grad_accum_dtype": ")", name, "\"}")));
+    EXPECT_EQ(config.zero.accumulator, dtype) << name;
+    EXPECT_EQ(config.zero.communication_dtype, dtype) << name;
+  }
+  for (const char* key : {"seq_parallel_communication_data_type", "seq_parallel_comm_data_type"}) {
+    EXPECT_OK(With(absl::StrCat(", \"", key, R"(": "float32")")));
+  }
+  EXPECT_OK(
+      With(R"(, "tensor_parallel": {"autotp_size": 2}, "brigade": {"tensor_sums": "float"})"));
+  // What fp16 and bf16 say already may be said again.
+  EXPECT_OK(With(R"(, "bf16": {"enabled": true}, "data_types": {"param_dtype": "bfloat16"})"));
+  EXPECT_OK(With(R"(, "data_types": {"param_dtype": "fp32"})"));
+}
+
+TEST(ConfigTest, TakesNullAsNothing) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(R"(, "bf16": null,
+      "bfloat16": {"enabled": true}, "fp16": null, "scheduler": null, "zero_optimization": {
+        "stage": null, "overlap_comm": null, "offload_optimizer": null, "offload_param": null,
+        "reduce_bucket_size": null, "zenflow": null, "cpu_offload": null, "sub_group_size": null},
+      "activation_checkpointing": null, "aio": null, "checkpoint": null, "pipeline": null,
+      "tensor_parallel": null, "data_types": {"grad_accum_dtype": null, "param_dtype": null},
+      "brigade": null, "gradient_clipping": null, "gradient_accumulation_steps": null,
+      "train_micro_batch_size_per_gpu": null, "communication_data_type": null, "wandb": null,
+      "dump_state": null, "vocabulary_size": null, "data_parallel_size": null)"));
+  ASSERT_OK_AND_ASSIGN(const TrainConfig plain, With(R"(, "bf16": {"enabled": true})"));
+  EXPECT_THAT(config.without_effect, ::testing::IsEmpty());
+  EXPECT_EQ(config.zero.dtype, DType::kBFloat16);
+  EXPECT_EQ(config.zero.stage, plain.zero.stage);
+  EXPECT_EQ(config.zero.accumulator, plain.zero.accumulator);
+  EXPECT_EQ(config.zero.bucket_elements, plain.zero.bucket_elements);
+  EXPECT_EQ(config.zero.offload, plain.zero.offload);
+  EXPECT_EQ(config.recompute, plain.recompute);
+  EXPECT_EQ(config.batch, plain.batch);
+  EXPECT_OK(With(R"(, "wandb": {"enabled": null}, "activation_checkpointing": null,
+                      "pipeline": {"activation_checkpoint_interval": 0})"));
+}
+
+TEST(ConfigTest, TakesWhatIsOffWhateverIsInside) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config,
+                       With(R"(, "data_efficiency": {"enabled": false, "seed": 1234,
+      "data_routing": {"enabled": true, "random_ltd": {"enabled": true}},
+      "data_sampling": {"enabled": false, "curriculum_learning": {"enabled": false}}})"));
+  ASSERT_EQ(config.without_effect.size(), 1u);
+  EXPECT_THAT(config.without_effect[0],
+              ::testing::AllOf(
+                  ::testing::StartsWith("data_efficiency is {\"data_routing\""),
+                  ::testing::EndsWith(": \"enabled\": false switches off what is inside too")));
+  ASSERT_OK_AND_ASSIGN(const TrainConfig off, With(R"(, "data_efficiency": {"enabled": false,
+      "data_sampling": {"enabled": false}})"));
+  EXPECT_THAT(off.without_effect, ::testing::IsEmpty());
+  EXPECT_EQ(With(R"(, "data_efficiency": {"data_routing": {"enabled": true}})").status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
 TEST(ConfigTest, ReadsStepsPerPrint) {
   EXPECT_EQ(With("")->steps_per_print, 0);
   EXPECT_EQ(With(R"(, "steps_per_print": null)")->steps_per_print, 0);
@@ -380,7 +483,7 @@ TEST(ConfigTest, ReadsWhatTensorRanksExchangeBesideProducts) {
         const TrainConfig config,
         ParseConfig(
             absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, )", c.keys, "}"),
-            4, ".", {.tensor_overlap = c.flag}));
+            4, ".", {.tensor_overlap = c.flag == 0 ? std::nullopt : std::optional<int>(c.flag)}));
     EXPECT_EQ(config.tensor_pieces, c.pieces);
     EXPECT_EQ(config.tensor_overlap, c.overlap);
   }

@@ -67,7 +67,8 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
            .context = grid.context,
            .tensor_shards = shards,
            .sequence_parallel = grid.sequence_parallel,
-           .tensor_overlap = grid.tensor_overlap,
+           .tensor_overlap =
+               grid.tensor_overlap > 0 ? std::optional(grid.tensor_overlap) : std::nullopt,
            .context_exchange = grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt,
            .pipeline = grid.pipeline,
            .schedule = has_pipeline ? std::optional(parallel::ParseSchedule(grid.schedule).value())

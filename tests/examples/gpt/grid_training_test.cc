@@ -331,15 +331,15 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
                     "shard nothing is exchanged"));
   EXPECT_THAT(error_of({.tensor = 2}, 2, [](Job& job) { job.config.grid.tensor = 4; }),
               named("tensor 4"));
-  EXPECT_THAT(
-      ParseConfig(Config(8, 0, "fp32"), 6, ".", {.tensor = 4}).status(),
-      named("6 ranks cannot be a grid of tensor 4 x context 1 x data: 4 does not divide 6"));
+  EXPECT_THAT(ParseConfig(Config(8, 0, "fp32"), 6, ".", {.tensor = 4}).status(),
+              named("6 ranks cannot be shared out by --tensor 4: 4 does not divide 6"));
   EXPECT_THAT(
       ParseConfig(Config(8, 0, "fp32"), 4, ".", {.context_exchange = ContextExchange::kRing})
           .status(),
-      named("context_exchange has no effect: no ranks share texts, context is 1"));
+      named("--context_exchange is \"ring\", but no ranks share texts: --context_parallel is not "
+            "above 1"));
   EXPECT_THAT(ParseConfig(Config(8, 0, "fp32"), 4, ".", {.tensor = 4, .tensor_shards = 2}).status(),
-              named("tensor shards: 4 ranks cannot share 2 shards"));
+              named("--tensor_shards is 2, but 4 ranks cannot share 2 shards"));
 }
 
 }  // namespace

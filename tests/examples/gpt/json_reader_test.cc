@@ -79,7 +79,7 @@ TEST(ReadObjectTest, NamesPathValueAndWhatItMustBe) {
   };
   expect("[]", "the config is [], an array; it must be an object");
   expect(R"({"flag": 1})", "flag is 1; it must be true or false");
-  expect(R"({"flag": null})", "flag is null; it must be true or false");
+  expect("null", "the config is null; it must be an object");
   expect(R"({"numbers": 1})", "numbers is 1; it must be an object");
   expect(R"({"numbers": {"real": "0.1"}})",
          "numbers.real is \"0.1\", a string; it must be a number, 0 to 10");
@@ -116,7 +116,7 @@ TEST(ReadObjectTest, NamesAKeyThatIsMissing) {
   EXPECT_OK(read("{}"));
   EXPECT_THAT(read(R"({"section": {}})"), StatusIs(kInvalid, "section.flag is not given; say so"));
   EXPECT_THAT(read(R"({"section": {"flag": null}})"),
-              StatusIs(kInvalid, "section.flag is null; it must be true or false"));
+              StatusIs(kInvalid, "section.flag is not given; say so"));
   // A name that is most likely meant to be it stands for it.
   EXPECT_THAT(read(R"({"section": {"flagg": true}})"),
               StatusIs(kInvalid,
@@ -127,6 +127,43 @@ TEST(ReadObjectTest, NamesAKeyThatIsMissing) {
               StatusIs(kInvalid,
                        "section.switch is true; it is another name of section.flag, which is given "
                        "as well"));
+}
+
+TEST(ReadObjectTest, TakesNullAsNothing) {
+  Values v;
+  ASSERT_OK(ReadText(R"({"flag": null, "numbers": null, "word": null, "fixed": null,
+                         "choice": null, "later": null})",
+                     v));
+  ASSERT_OK(ReadText(R"({"numbers": {"real": null, "whole": null, "pair": null},
+                         "choice": {"type": "Square", "params": null}})",
+                     v));
+  EXPECT_THAT(ReadText(R"({"choice": {"type": "Round", "params": null}})", v),
+              StatusIs(kInvalid, "choice.params.radius is not given; no circle"));
+  EXPECT_THAT(ReadText(R"({"choice": {"type": null}})", v),
+              StatusIs(kInvalid, "choice.type is not given; it must be one of Round, Square"));
+  // But a key that there is not is one.
+  EXPECT_THAT(ReadText(R"({"flags": null})", v),
+              StatusIs(kInvalid, "flags is null; there is no such key, the nearest is flag"));
+  const Json json = *checkpoint::ParseJson(R"({"a": {"b": null, "c": 1}, "d": null})");
+  EXPECT_EQ(Find(json, "a.b"), nullptr);
+  EXPECT_EQ(Find(json, "d.e"), nullptr);
+  EXPECT_EQ(Find(json, "a.c.d"), nullptr);
+  EXPECT_EQ(*Find(json, "a.c"), Json(1));
+}
+
+TEST(ReadObjectTest, TellsWhetherAPathIsRefused) {
+  const auto refused = [](absl::string_view paths, const Refusal& refusal) {
+    return AnyRefused(paths, {refusal});
+  };
+  EXPECT_TRUE(refused("a.b", {"a.b", ""}));
+  EXPECT_TRUE(refused("a", {"a.b", ""}));
+  EXPECT_TRUE(refused("a.b", {"a", ""}));
+  EXPECT_TRUE(refused("x a.b", {"a.b", ""}));
+  EXPECT_TRUE(refused("a.b", {"", "the config is []"}));
+  EXPECT_TRUE(refused("a.b", {.path = "a.bb", .text = "", .meant = "a.b"}));
+  EXPECT_FALSE(refused("a.b", {"a.bb", ""}));
+  EXPECT_FALSE(refused("a.b", {"a.c", ""}));
+  EXPECT_FALSE(refused("", {"a.c", ""}));
 }
 
 TEST(ReadObjectTest, ListsAllRefusalsWithTheirPaths) {
@@ -159,16 +196,23 @@ TEST(ReadObjectTest, TakesAutoWhereAFlagFillsItIn) {
   std::optional<int64_t> number;
   int64_t steps = 5;
   const NumberRange range = {1.0, 10.0, "1 to 10"};
+  int of_flag = 3;
   const auto keys = [&](bool is_given) -> Keys {
     return {{.name = "number",
              .value = Whole(&number, range),
-             .automatic = FromFlag("--number", is_given, [&number] { number = 3; })},
+             .automatic = FromFlag("--number", is_given, of_flag)},
             {"steps", Whole(&steps, range)},
             {.name = "must", .value = Number(&steps, range), .required = "say so"}};
   };
   const Json all = *checkpoint::ParseJson(R"({"number": "auto", "steps": 1, "must": 2})");
   EXPECT_OK(StatusOf(ReadObject(all, keys(true)).refusals));
   EXPECT_EQ(number, 3);
+  of_flag = 30;
+  EXPECT_THAT(
+      StatusOf(ReadObject(all, keys(true)).refusals),
+      StatusIs(kInvalid,
+               "--number is 30, which number is, being \"auto\"; it must be a whole number, "
+               "1 to 10"));
   number = std::nullopt;
   steps = 5;
   EXPECT_THAT(StatusOf(ReadObject(all, keys(false)).refusals),
@@ -236,6 +280,28 @@ TEST(ReadObjectTest, TakesSectionsThatAreOff) {
               StatusIs(kUnimplemented, absl::StrCat("on is {}, an object", kText)));
   EXPECT_THAT(read(R"({"off": 1})"),
               StatusIs(kInvalid, "off is 1; it must be an object that says \"enabled\": false"));
+}
+
+TEST(ReadObjectTest, SaysWhereWhatIsInsideIsSwitchedOff) {
+  const Keys keys = {{"off", Off("")}};
+  const auto read = [&keys](absl::string_view text) {
+    return ReadObject(*checkpoint::ParseJson(text), keys);
+  };
+  const Reading reading = read(R"({"off": {"enabled": false, "a": {"b": {"enabled": true}}}})");
+  EXPECT_THAT(reading.refusals, ::testing::IsEmpty());
+  EXPECT_THAT(reading.without_effect,
+              ::testing::ElementsAre(
+                  "off is {\"a\":{\"b\":{\"enabled\":true}},\"enabled\":false}, an object: "
+                  "\"enabled\": false switches off what is inside too"));
+  EXPECT_THAT(read(R"({"off": {"enabled": false, "a": {"enabled": false}}})").without_effect,
+              ::testing::IsEmpty());
+}
+
+TEST(ReadObjectTest, CountsFlagsThatAreRefused) {
+  EXPECT_THAT(StatusOf({{"--a", "--a is 1"}, {"--b", "--b is 2"}}),
+              StatusIs(kInvalid, "2 flags are refused:\n  --a is 1\n  --b is 2"));
+  EXPECT_THAT(StatusOf({{"a", "a is 1"}, {"--b", "--b is 2"}}),
+              StatusIs(kInvalid, "2 keys and flags are refused:\n  a is 1\n  --b is 2"));
 }
 
 TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {

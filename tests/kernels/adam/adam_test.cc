@@ -244,7 +244,7 @@ TEST_F(AdamTest, RejectsTypesAndGroupCountsThatAreNotSupported) {
   setting_.options.grad_dtype = DType::kFloat32;
   setting_.options.copy_dtype = DType::kFloat32;
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
-                              HasSubstr("dtype of param_copy is float32")));
+                              HasSubstr("dtype of param_copy is fp32")));
   setting_.options.copy_dtype = std::nullopt;
   list_.segments[0].param_copy = list_.segments[0].param;
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,

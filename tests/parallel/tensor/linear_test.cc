@@ -312,7 +312,7 @@ TEST(ShardSumsTest, WrongUsesAreNamed) {
     }
     EXPECT_THAT(RowLinear({DType::kBFloat16, out.data(), out.data(), 2, 1, 1}, out.data(), *sums,
                           lab.blas(), lab.stream()),
-                invalid("linear: dtype is bfloat16, that of the sums float32"));
+                invalid("linear: dtype is bf16, that of the sums fp32"));
     lab.self().AwaitOthers();
   });
 }

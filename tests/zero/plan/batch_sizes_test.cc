@@ -30,7 +30,10 @@ TEST(BatchSizesTest, CompletesWhatIsLeftOut) {
   EXPECT_EQ(CompleteBatchSizes({0, 16, 0}, 2).value(), (BatchSizes{32, 16, 1}));
   EXPECT_THAT(CompleteBatchSizes({0, 0, 2}, 2).status(),
               StatusIs(kInvalid, HasSubstr("must be given")));
-  EXPECT_THAT(CompleteBatchSizes({33, 8, 0}, 2).status(), StatusIs(kInvalid));
+  EXPECT_THAT(CompleteBatchSizes({33, 8, 0}, 2).status(),
+              StatusIs(kInvalid, ::testing::StartsWith("train_batch_size 33, "
+                                                       "train_micro_batch_size_per_gpu 8 on 2 "
+                                                       "ranks: the batch is not")));
   EXPECT_THAT(CompleteBatchSizes({1, 0, 0}, 2).status(), StatusIs(kInvalid));
   EXPECT_THAT(CompleteBatchSizes({8, 0, 0}, 0).status(), StatusIs(kInvalid, HasSubstr("0 ranks")));
   EXPECT_THAT(CompleteBatchSizes({-32, 8, -2}, 2).status(),

@@ -100,7 +100,7 @@ TEST(PlanTest, KnowsShapes) {
   EXPECT_THAT(plan.parameter(0).spec.shape, ElementsAre(6));
   EXPECT_THAT(plan.parameter(1).spec.shape, ElementsAre(2, 3));
   EXPECT_THAT(plan.parameter(2).spec.shape, ElementsAre(4, 0));
-  EXPECT_THAT(plan.Describe(1), ::testing::StartsWith("matrix [2, 3] bfloat16"));
+  EXPECT_THAT(plan.Describe(1), ::testing::StartsWith("matrix [2, 3] bf16"));
 }
 
 TEST(PlanTest, GivesALargeParameterABucketOfItsOwn) {
@@ -184,7 +184,7 @@ TEST(PlanTest, WhatIsTiedOutsideLiesAlikeWhateverElseThereIs) {
     EXPECT_TRUE(bucket.tied_outside);
     EXPECT_TRUE(plan.IsAddedUp(bucket));
   }
-  EXPECT_THAT(plan.Describe(1), HasSubstr("bfloat16 tied outside, group 0"));
+  EXPECT_THAT(plan.Describe(1), HasSubstr("bf16 tied outside, group 0"));
 }
 
 TEST(PlanTest, NamesWhatIsWrongWithAModel) {
@@ -203,7 +203,7 @@ TEST(PlanTest, NamesWhatIsWrongWithAModel) {
   EXPECT_THAT(error({{"u", {{"w", 0, {}, 0, true, {kHuge, 4}}}}}), says("size is 0"));
   EXPECT_THAT(error({{"u", {{"", 1}}}}), says("it has no name"));
   EXPECT_THAT(error({{"u", {{"w", 1, {}, -2}}}}), says("group is -2"));
-  EXPECT_THAT(error({{"u", {{"w", 1, DType::kInt32}}}}), says("dtype must be float32"));
+  EXPECT_THAT(error({{"u", {{"w", 1, DType::kInt32}}}}), says("dtype must be fp32"));
   ParameterSpec outside = {"w", 1};
   outside.tied_outside = true;
   EXPECT_THAT(error({{"u", {outside}}}), says("it is tied_outside, but tied_apart is not set"));

@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 
 constexpr int64_t kCount = 300'000;  // floats: some milliseconds, several chunks
 
-const char* const kAllReduce64 = "all_reduce(sum of 64 float32, direct)";
+const char* const kAllReduce64 = "all_reduce(sum of 64 fp32, direct)";
 
 absl::Status EnqueueAllReduce(Rank& self, Arrays& arrays) {
   return self.communicator->AllReduce(arrays.input.data(), arrays.output.data(),

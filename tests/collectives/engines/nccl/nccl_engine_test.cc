@@ -158,7 +158,7 @@ TEST_F(NcclTest, TakesNcclsOwnCollectivesWhereTheyKeepThePromise) {
             a.data(), b.data(), 64, kFloat32,
             {kernels::ReduceOp::kMax, Reduction::kRoundedPerHop, Algorithm::kNative}, *self.stream),
         StatusIs(absl::StatusCode::kInvalidArgument,
-                 "all_reduce: the engine has no native collective for the max of float32"));
+                 "all_reduce: the engine has no native collective for the max of fp32"));
     ASSERT_OK(self.communicator->AllReduce(
         c.data(), d.data(), 64, precision::DType::kInt32,
         {kernels::ReduceOp::kMax, Reduction::kRoundedPerHop, Algorithm::kNative}, *self.stream));

@@ -39,10 +39,9 @@ TEST_F(NcclFaultTest, ACallThatDoesNotEndIsAbortedAtItsDeadline) {
         EXPECT_GE(absl::FromChrono(Clock::now() - start), kTimeout);
         EXPECT_THAT(
             status,
-            StatusIs(
-                absl::StatusCode::kDeadlineExceeded,
-                "rank 1 calls all_reduce(sum of 64 float32, native, rounded_per_hop) as its call "
-                "0, which has not ended within 1s"));
+            StatusIs(absl::StatusCode::kDeadlineExceeded,
+                     "rank 1 calls all_reduce(sum of 64 fp32, native, rounded_per_hop) as its call "
+                     "0, which has not ended within 1s"));
       },
       [](int rank, NcclOptions& options) {
         options.compare_calls = false;

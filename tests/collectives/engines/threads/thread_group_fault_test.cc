@@ -104,7 +104,7 @@ TEST(ThreadGroupFaultTest, SurvivorsGoOnWithoutARankThatNeverJoins) {
       EXPECT_THAT(AllReduce(self, arrays),
                   StatusIs(absl::StatusCode::kDeadlineExceeded,
                            AllOf(HasSubstr("rank 1 did not join within 1s"),
-                                 HasSubstr("all_reduce(sum of 64 float32, direct)"))));
+                                 HasSubstr("all_reduce(sum of 64 fp32, direct)"))));
       ExpectRebuilt(self, {1});
     }
     done.arrive_and_wait();
@@ -164,7 +164,7 @@ TEST(ThreadGroupFaultTest, ACircleOfSendsIsAnErrorOnAllItsRanks) {
     const absl::Status status = self.communicator->Send(
         arrays.input.data(), 4, precision::DType::kFloat32, (self.rank + 1) % 3, *self.stream);
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                 AllOf(HasSubstr("calls send(4 float32, from rank"),
+                                 AllOf(HasSubstr("calls send(4 fp32, from rank"),
                                        HasSubstr(", but rank "))));
     EXPECT_EQ(self.communicator->status(), status);
   });
@@ -238,7 +238,7 @@ TEST(ThreadGroupFaultTest, AStreamThatHangsInItsOwnWorkIsNamedOnAllRanks) {
     for (int i = 0; i < 3; ++i) AllReduce(self, arrays).IgnoreError();  // perhaps too late
     const absl::Status status = AwaitEnd(self);
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                 AllOf(HasSubstr("calls all_reduce(sum of 64 float32, direct) as "
+                                 AllOf(HasSubstr("calls all_reduce(sum of 64 fp32, direct) as "
                                                  "its call 1, which the stream of rank 1 has not "
                                                  "reached within 1s"))));
     EXPECT_EQ(AllReduce(self, arrays), status);

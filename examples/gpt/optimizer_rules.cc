@@ -1,0 +1,97 @@
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/examples/gpt/config_rules.h"
+#include "brigade/optim/schedule.h"
+#include "brigade/precision/dtype_names.h"
+
+namespace brigade::gpt {
+namespace {
+
+// The rate that a schedule rises to, where that is not the optimizer's.
+std::optional<double> OwnHighestRate(const optim::Schedule& schedule) {
+  if (const auto* warmup = std::get_if<optim::WarmupLR>(&schedule)) return warmup->warmup_max_lr;
+  if (const auto* decay = std::get_if<optim::WarmupDecayLR>(&schedule)) return decay->warmup_max_lr;
+  if (const auto* cycle = std::get_if<optim::OneCycle>(&schedule)) return cycle->cycle_max_lr;
+  return std::nullopt;
+}
+
+// Of a section that is off nothing has an effect, and it may say anything.
+Rules PrecisionRules(const Together& together) {
+  const Settings& s = together.settings;
+  const optim::LossScaler& scaler = s.loss_scaler;
+  const bool changes = scaler.dynamic() || !s.fp16;
+  const std::string constant = "fp16.loss_scale is not 0, so the scale never changes";
+  const bool is_above_minimum =
+      !s.fp16 || scaler.min_loss_scale <= std::ldexp(1.0, scaler.initial_scale_power);
+  constexpr char kTypes[] = "fp16 bf16 bfloat16";
+  const std::string type(precision::ShortName(TypeOf(s)));
+  const std::string by_file = absl::StrCat("fp16.enabled and bf16.enabled of the file say ", type);
+  return {
+      {"fp16.enabled", !s.fp16 || !s.bf16, "bf16.enabled is true as well", kTypes},
+      {"--precision", s.flags.dtype.value_or(TypeOf(s)) == TypeOf(s), by_file, kTypes},
+      {"data_types.param_dtype", s.param_dtype.value_or(TypeOf(s)) == TypeOf(s),
+       absl::StrCat("by fp16 and bf16 it is ", type), kTypes},
+      {"fp16.loss_scale", changes || scaler.loss_scale >= 0x1p-60f,
+       "a scale that is not 0 is at least 2^-60", ""},
+      {"fp16.initial_scale_power", changes, constant, ""},
+      {"fp16.loss_scale_window", changes, constant, ""},
+      {"fp16.hysteresis", changes, constant, ""},
+      {"fp16.consecutive_hysteresis", changes, constant, ""},
+      {"fp16.min_loss_scale", changes, constant, ""},
+      {"fp16.min_loss_scale", is_above_minimum,
+       absl::StrCat("the first scale is less, 2 to initial_scale_power, which is ",
+                    scaler.initial_scale_power),
+       ""},
+      {"fp16.initial_scale_power",
+       is_above_minimum || together.said.Find("fp16.min_loss_scale") != nullptr,
+       absl::StrCat("the smallest scale is more, min_loss_scale, which is ", scaler.min_loss_scale),
+       ""},
+      {"brigade.at_minimum_loss_scale", s.fp16 && scaler.dynamic(),
+       "only fp16 with a dynamic loss scale has a minimum", kTypes},
+  };
+}
+
+}  // namespace
+
+Rules OptimizerRules(const Together& together) {
+  const Settings& s = together.settings;
+  const optim::ParameterGroup& group = s.group;
+  const bool is_adam_w = s.optimizer == optim::OptimizerKind::kAdamW ||
+                         (s.optimizer == optim::OptimizerKind::kAdam && s.adam_w_mode);
+  const Json* const torch_adam = together.said.Find("optimizer.params.torch_adam");
+  const bool torch_adam_w = is_adam_w && torch_adam != nullptr && *torch_adam == Json(true);
+  const optim::Schedule& schedule = s.schedules[s.schedule];
+  const auto* cycle = std::get_if<optim::OneCycle>(&schedule);
+  const bool decays = cycle == nullptr || (cycle->decay_step_size > 0 && cycle->decay_lr_rate > 0);
+  const std::string no_decay = "a decay needs both decay_step_size and decay_lr_rate";
+  const double rate = s.flags.lr.value_or(group.lr);
+  const double highest = OwnHighestRate(schedule).value_or(rate);
+  const std::string own_rates = absl::StrCat("the schedule has rates of its own, up to ", highest);
+  constexpr char kRates[] = "optimizer scheduler";
+  Rules rules = {
+      {"optimizer.params.weight_decay", !torch_adam_w,
+       "with torch_adam DeepSpeed takes PyTorch's AdamW, whose default is 0.01, and else its own, "
+       "whose default is 0: write which it is",
+       "", Rule::Kind::kMissing},
+      {"optimizer.params.nesterov", !group.nesterov || (group.momentum > 0 && group.dampening == 0),
+       absl::StrCat("it needs momentum above 0 and dampening 0, and they are ", group.momentum,
+                    " and ", group.dampening),
+       ""},
+      {"optimizer.params.lr", s.flags.lr.has_value() || highest == rate, own_rates, kRates},
+      {"--lr", highest == rate, own_rates, kRates},
+      {"scheduler.params.decay_step_size", decays || cycle->decay_step_size == 0, no_decay, ""},
+      {"scheduler.params.decay_lr_rate", decays || cycle->decay_lr_rate == 0, no_decay, ""},
+      {"scheduler.params.total_num_steps", decays, no_decay, ""},
+      {"scheduler.params.total_num_steps", cycle == nullptr || !decays,
+       "a decay, which never ends, is cut there", "", Rule::Kind::kMissing},
+  };
+  for (Rule& rule : PrecisionRules(together)) rules.push_back(std::move(rule));
+  return rules;
+}
+
+}  // namespace brigade::gpt

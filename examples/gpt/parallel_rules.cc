@@ -1,0 +1,117 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "brigade/examples/gpt/config_rules.h"
+#include "brigade/parallel/pipeline/partition.h"
+#include "brigade/parallel/shard.h"
+#include "brigade/parallel/tensor/row_pieces.h"
+
+namespace brigade::gpt {
+namespace {
+
+Rules TensorRules(const Together& together) {
+  const Said& said = together.said;
+  const Settings& s = together.settings;
+  const Sharing& sharing = together.sharing;
+  constexpr char kTensor[] = "tensor_parallel --tensor --tensor_shards";
+  constexpr char kShards[] = "tensor_parallel brigade.tensor_shards --tensor --tensor_shards";
+  const absl::Status shards = parallel::Validate(
+      parallel::TensorShards{.count = sharing.tensor_shards, .ranks = sharing.tensor});
+  const std::string no_shards(absl::StripPrefix(shards.message(), "tensor shards: "));
+  const std::string other_size = absl::StrCat("autotp_size is ", s.autotp_size);
+  const bool one_size = s.autotp_size == 0 || s.tp_size == s.autotp_size;
+  const std::string one_shard = "the model has one tensor shard: nothing is exchanged";
+  return {
+      {"--tensor_shards", shards.ok(), no_shards, kTensor},
+      {"brigade.tensor_shards", shards.ok() || said.Find("--tensor_shards") != nullptr, no_shards,
+       kTensor},
+      {"--tensor_overlap", sharing.tensor_shards > 1, one_shard, kShards},
+      {"tensor_parallel.tp_overlap_comm", !s.tensor_overlap || sharing.tensor_shards > 1, one_shard,
+       kShards},
+      {"activation_checkpointing.partition_activations",
+       s.partition_activations == sharing.sequence_parallel,
+       "ranks share activations as brigade.sequence_parallel (--sequence_parallel) says",
+       "brigade"},
+      {"brigade.keep_gathered", sharing.sequence_parallel,
+       "nothing is gathered: brigade.sequence_parallel (--sequence_parallel) is not true", ""},
+      {"brigade.tensor_sums", sharing.tensor > 1, "a tensor rank alone sends no sums", kTensor},
+      {"tensor_parallel.tensor_parallel", said.Find("tensor_parallel.tp") == nullptr,
+       "tensor_parallel.tp is the same section", ""},
+      {"tensor_parallel.tp.tp_size", one_size, other_size, ""},
+      {"tensor_parallel.tensor_parallel.tp_size", one_size, other_size, ""},
+  };
+}
+
+Rules ContextRules(const Together& together) {
+  constexpr char kContext[] = "sequence_parallel_size --context_parallel";
+  const bool has_context = together.sharing.context > 1;
+  return {{"brigade.context_exchange", has_context,
+           "no ranks share texts: sequence_parallel_size (--context_parallel) is not above 1",
+           kContext},
+          {"--context_exchange", has_context,
+           "no ranks share texts: --context_parallel is not above 1", kContext}};
+}
+
+Rules PipelineRules(const Together& together) {
+  const Settings& s = together.settings;
+  const Sharing& sharing = together.sharing;
+  constexpr char kPipeline[] = "pipeline --pipeline";
+  constexpr char kModel[] = "brigade tensor_parallel --tensor --pipeline";
+  constexpr char kBrigade[] = "brigade";
+  const bool has_pipeline = sharing.pipeline > 1;
+  const std::string no_pipeline =
+      "no ranks share the model's layers: pipeline.stages (--pipeline) is not above 1";
+  const std::string no_pipeline_of_flag =
+      "no ranks share the model's layers: --pipeline is not above 1";
+  const std::string rows =
+      absl::StrCat("tensor ranks send ", sharing.sequence_parallel ? "parts of the" : "all",
+                   " rows, as brigade.sequence_parallel (--sequence_parallel) says");
+  const std::string one_stage = "the model has one stage";
+  const auto sends = [&sharing](bool parts) {
+    return sharing.tensor == 1 || parts == sharing.sequence_parallel;
+  };
+  return {
+      {"--partition", has_pipeline, no_pipeline_of_flag, kPipeline},
+      {"--schedule", has_pipeline, no_pipeline_of_flag, kPipeline},
+      {"brigade.partition", has_pipeline, no_pipeline, kPipeline},
+      {"brigade.schedule", has_pipeline, no_pipeline, kPipeline},
+      {"brigade.tied_gradients", s.zero.tied_apart || !has_pipeline,
+       absl::StrCat("the first and the last of ", sharing.pipeline,
+                    " stages have gradients of their own of the tied weights: it must be "
+                    "\"apart\""),
+       kPipeline},
+      {"pipeline.partition", has_pipeline, one_stage, kPipeline, Rule::Kind::kHarmless},
+      {"pipeline.partition", s.no_partition.empty(), s.no_partition, kPipeline},
+      {"pipeline.partition", !s.partition.has_value() || s.partition == s.deepspeed_partition,
+       absl::StrCat("brigade.partition is ",
+                    parallel::ToString(s.partition.value_or(parallel::PartitionChoice()))),
+       kBrigade},
+      {"pipeline.pipe_partitioned", has_pipeline, one_stage, kPipeline, Rule::Kind::kHarmless},
+      {"pipeline.pipe_partitioned", sends(s.pipe_partitioned), rows, kModel},
+      {"pipeline.grad_partitioned", has_pipeline, one_stage, kPipeline, Rule::Kind::kHarmless},
+      {"pipeline.grad_partitioned", sends(s.grad_partitioned), rows, kModel},
+  };
+}
+
+}  // namespace
+
+Rules FlagRules(const Said& said) {
+  const auto in_range = [&said](const char* flag, int most) -> Rule {
+    const Json* const value = said.Find(flag);
+    return {flag, value == nullptr || (*value >= 1 && *value <= most),
+            absl::StrCat("it must be 1 to ", most), ""};
+  };
+  return {in_range("--tensor", kMostSharingRanks), in_range("--tensor_shards", kMostSharingRanks),
+          in_range("--tensor_overlap", parallel::kMostPieces),
+          in_range("--context_parallel", kMostSharingRanks),
+          in_range("--pipeline", kMostSharingRanks)};
+}
+
+Rules ParallelRules(const Together& together) {
+  Rules rules = TensorRules(together);
+  for (const Rules& part : {ContextRules(together), PipelineRules(together)}) {
+    rules.insert(rules.end(), part.begin(), part.end());
+  }
+  return rules;
+}
+
+}  // namespace brigade::gpt

@@ -1,0 +1,178 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/options.h"
+#include "brigade/examples/gpt/config_rules.h"
+#include "brigade/recompute/policy.h"
+
+namespace brigade::gpt {
+namespace {
+
+constexpr char kZero[] = "zero_optimization";
+constexpr char kBrigade[] = "brigade";
+constexpr auto kHarmless = Rule::Kind::kHarmless;
+
+// Whether the algorithm is made for nodes.
+bool KnowsOfNodes(collectives::Algorithm algorithm) {
+  return algorithm == collectives::Algorithm::kHierarchical ||
+         algorithm == collectives::Algorithm::kDoubleTree;
+}
+
+// What is where: on the device, on the host, or in files.
+Rules OffloadRules(const Together& together) {
+  using device::Tier;
+  const Settings& s = together.settings;
+  const zero::OffloadOptions& offload = s.zero.offload;
+  const std::string optimizer_device =
+      absl::StrCat("offload_optimizer.device is ", offload.file_state() ? "\"nvme\""
+                                                   : offload.enabled()  ? "\"cpu\""
+                                                                        : "\"none\"");
+  const bool parameters = offload.parameters != Tier::kDevice;
+  const bool is_whole = offload.host_share == 1;
+  return {
+      {"zero_optimization.offload_optimizer.device", !offload.enabled() || s.zero.stage > 0,
+       "in stage 0 every rank updates everything; stages 1 to 3 share it out", ""},
+      {"zero_optimization.offload_optimizer.ratio", is_whole || offload.enabled(), optimizer_device,
+       "", kHarmless},
+      {"zero_optimization.offload_optimizer.ratio", is_whole || !offload.file_state(),
+       "offload_optimizer.device is \"nvme\": a step that cannot be written must leave all of the "
+       "state as it was",
+       ""},
+      {"zero_optimization.offload_optimizer.ratio", is_whole || !parameters,
+       "offload_param.device is not \"none\": the update of weights that are there is the host's",
+       ""},
+      {"zero_optimization.offload_param.device", !parameters || offload.enabled(), optimizer_device,
+       ""},
+      {"zero_optimization.offload_param.device", !parameters || s.zero.stage == 3,
+       absl::StrCat("stage ", s.zero.stage, " keeps all parameters; stage 3 does not"), ""},
+      {"zero_optimization.offload_param.device", !offload.file_parameters() || offload.file_state(),
+       absl::StrCat(optimizer_device,
+                    ": a step that cannot be written must leave both as they were"),
+       ""},
+      {"brigade.delay_update", !offload.delay_update || (offload.enabled() && is_whole),
+       "it needs the whole optimizer state on the host or in a file: offload_optimizer.device "
+       "\"cpu\" or \"nvme\", with a ratio of 1",
+       kZero},
+      {"brigade.delay_update", !offload.delay_update || !offload.file_parameters(),
+       "offload_param.device is \"nvme\": it needs weights on the device or the host", kZero},
+      {"brigade.delay_warm_up", offload.delay_update, "brigade.delay_update is not true", kBrigade},
+  };
+}
+
+Rules FileRules(const Together& together) {
+  constexpr char kFiles[] = "zero_optimization brigade activation_checkpointing";
+  const Settings& s = together.settings;
+  const zero::OffloadOptions& offload = s.zero.offload;
+  const bool has_file = offload.file_state();
+  const bool any_file = has_file || together.policy.stash == recompute::StashTier::kFile;
+  const std::string no_state = "no state is in a file: offload_optimizer.device is not \"nvme\"";
+  const std::string no_file = absl::StrCat(no_state, ", and brigade.stash is not \"file\"");
+  const std::string directory = Directory(s).value_or("");
+  return {
+      {"aio", any_file, no_file, kFiles, kHarmless},
+      {"aio.block_size", !any_file || offload.file.block_bytes % 4096 == 0,
+       "it is no multiple of 4096", kFiles},
+      {"brigade.file_checksums", any_file, no_file, kFiles},
+      {"brigade.file_direct", any_file, no_file, kFiles},
+      {"brigade.file_directory", any_file, no_file, kFiles},
+      {"brigade.file_directory", s.nvme_path.value_or(directory) == directory,
+       "offload_optimizer.nvme_path is another directory", kZero},
+      {"brigade.file_engine", any_file, no_file, kFiles},
+      {"brigade.file_limit", has_file, no_state, kZero},
+      {"zero_optimization.sub_group_size", has_file, no_state, "", kHarmless},
+      {"zero_optimization.sub_group_size", !has_file || s.sub_group_size != 0,
+       "a chunk has at least one element", ""},
+      {"zero_optimization.offload_optimizer.buffer_count", has_file, no_state, "", kHarmless},
+      {"zero_optimization.offload_optimizer.nvme_path", has_file, no_state, "", kHarmless},
+      {"zero_optimization.offload_optimizer.device", !has_file || !directory.empty(),
+       "nvme_path is missing", kBrigade},
+      {"zero_optimization.offload_param.nvme_path", offload.file_parameters(),
+       "offload_param.device is not \"nvme\"", "", kHarmless},
+      {"zero_optimization.offload_param.nvme_path",
+       !offload.file_parameters() || s.parameters_nvme_path.value_or(directory) == directory,
+       "a rank has one file, and offload_optimizer.nvme_path is another directory", kBrigade},
+  };
+}
+
+// What is made again in the backward pass, and what is stashed.
+Rules ActivationRules(const Together& together) {
+  constexpr char kStash[] = "activation_checkpointing brigade pipeline";
+  const Settings& s = together.settings;
+  const recompute::Policy& policy = together.policy;
+  const std::string unstashable(recompute::Validate(policy).message());
+  return {
+      {"brigade.recompute_times", policy.kind != recompute::Policy::Kind::kNone,
+       "no activations are made again", kStash},
+      {"brigade.stash", unstashable.empty(), unstashable, kStash},
+      {"brigade.stash", policy.stash != recompute::StashTier::kFile || Directory(s).has_value(),
+       "brigade.file_directory is missing", "zero_optimization activation_checkpointing pipeline"},
+      {"activation_checkpointing.cpu_checkpointing", unstashable.empty(), unstashable, kStash},
+      {"activation_checkpointing.cpu_checkpointing",
+       !s.cpu_checkpointing || policy.stash != recompute::StashTier::kNone,
+       "brigade.stash is \"none\"", kBrigade},
+      {"pipeline.activation_checkpoint_interval", !s.recompute.has_value(),
+       "brigade.recompute says which activations are made again", kBrigade},
+      {"pipeline.activation_checkpoint_interval",
+       s.activation_checkpoint_interval != 0 ||
+           together.said.Find("activation_checkpointing") == nullptr,
+       "activation_checkpointing asks to make activations again", "activation_checkpointing"},
+  };
+}
+
+Rules ExchangeRules(const Together& together) {
+  using collectives::Algorithm;
+  const Settings& s = together.settings;
+  const zero::ZeroOptions& zero = s.zero;
+  const std::string algorithm(collectives::Name(zero.algorithm));
+  const bool has_nodes = s.topology.has_value() || s.ranks_per_node.has_value();
+  return {
+      {"brigade.accumulation",
+       zero.accumulation != zero::Accumulation::kAtBoundary || zero.traits().whole_gradients,
+       absl::StrCat("it needs whole gradients, which stage ", zero.stage, " does not keep"), kZero},
+      {"brigade.algorithm", collectives::Exists(zero.reduction, zero.algorithm),
+       absl::StrCat("it has no reduction ", std::string(collectives::Name(zero.reduction))), ""},
+      {"brigade.algorithm", has_nodes || zero.algorithm != Algorithm::kHierarchical,
+       "it needs brigade.ranks_per_node or brigade.topology", ""},
+      {"brigade.ranks_per_node", s.topology.has_value() || KnowsOfNodes(zero.algorithm),
+       absl::StrCat("without brigade.topology algorithm ", algorithm, " asks for no nodes"), ""},
+      {"brigade.topology", zero.algorithm == Algorithm::kAuto || KnowsOfNodes(zero.algorithm),
+       absl::StrCat("algorithm ", algorithm, " asks for no topology"), ""},
+  };
+}
+
+// Of stages that cut weights.
+Rules GatheringRules(const Together& together) {
+  const Settings& s = together.settings;
+  const std::string stage = absl::StrCat("zero_optimization.stage is ", s.zero.stage);
+  const bool gathers = s.zero.stage == 3 || !s.prefetch_bucket_size.has_value();
+  return {
+      {"zero_optimization.stage3_param_persistence_threshold", s.zero.stage == 3, stage, "",
+       kHarmless},
+      {"zero_optimization.param_persistence_threshold", s.zero.stage == 3, stage, "", kHarmless},
+      {"zero_optimization.stage3_prefetch_bucket_size", gathers, stage, "", kHarmless},
+      {"zero_optimization.prefetch_bucket_size", gathers, stage, "", kHarmless},
+      {"brigade.live_units", s.zero.stage >= 2, stage, kZero},
+      {"brigade.live_units",
+       !s.prefetch_bucket_size.has_value() || s.zero.stage < 3 || s.zero.live_units == 1,
+       "zero_optimization.stage3_prefetch_bucket_size is 0, so nothing is gathered ahead", kZero},
+      {"zero_optimization.allgather_bucket_size",
+       s.allgather_bucket_size.value_or(s.zero.bucket_elements) == s.zero.bucket_elements,
+       absl::StrCat("parameters are gathered in the buckets of their gradients, and "
+                    "reduce_bucket_size is ",
+                    s.zero.bucket_elements),
+       "", kHarmless},
+  };
+}
+
+}  // namespace
+
+Rules ZeroRules(const Together& together) {
+  Rules rules;
+  for (const Rules& part : {FileRules(together), OffloadRules(together), ActivationRules(together),
+                            ExchangeRules(together), GatheringRules(together)}) {
+    rules.insert(rules.end(), part.begin(), part.end());
+  }
+  return rules;
+}
+
+}  // namespace brigade::gpt
