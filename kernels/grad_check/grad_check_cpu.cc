@@ -67,9 +67,9 @@ HWY_INLINE void LoadWide(const precision::Half* from, hn::Vec<Sums> (&to)[kVecto
 }
 
 // Exponent and fraction of a bfloat16, moved to where a double has them, are its magnitude times
-// 2^(127 - 1023), also below the normal numbers; infinity and NaN become 2^128 and more, whose square
-// MayOverflow sees. A word of four gives four vectors by shifts, without the permutations of a
-// conversion.
+// 2^(127 - 1023), also below the normal numbers; infinity and NaN become 2^128 and more, whose
+// square MayOverflow sees. A word of four gives four vectors by shifts, without the permutations of
+// a conversion.
 HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kVectors]) {
   const hn::ScalableTag<uint64_t> words;
   const auto four = hn::LoadU(words, reinterpret_cast<const uint64_t*>(from));
@@ -101,8 +101,8 @@ HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad
 #endif
 }
 
-// Adds the squares of the first `columns` gradients of kRows rows, one row after the other, to their
-// lanes' sums. `columns` is rounded up to a multiple of kVectors vectors.
+// Adds the squares of the first `columns` gradients of kRows rows, one row after the other, to
+// their lanes' sums. `columns` is rounded up to a multiple of kVectors vectors.
 template <int kRows, typename Grad>
 HWY_INLINE void AddRows(const Grad* HWY_RESTRICT grad, int64_t columns,
                         double* HWY_RESTRICT lanes) {

@@ -53,7 +53,7 @@ class OnDevice {
 #endif
 
 // Before NCCL's kernels run, which wait for what this thread does next.
-absl::Status LoadKernels(device::Device device) {
+absl::Status LoadKernels([[maybe_unused]] device::Device device) {
 #if BRIGADE_CUDA
   if (device.kind == device::DeviceKind::kCuda) {
     const OnDevice on_device(device);
