@@ -61,6 +61,19 @@ TYPED_TEST(Float16Test, WidensEveryValueToWhatItsBitsMean) {
   }
 }
 
+#ifdef __x86_64__
+// A user's setting for float's own subnormals, which a half's are not.
+TEST(HalfTest, WidensSubnormalsWhereFloatsAreFlushed) {
+  for (uint16_t bits = 0; bits < 0x400; ++bits) {
+    const uint32_t before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before | 0x8040u);  // flush results, and take operands for zeros
+    const float value = static_cast<float>(Half::FromBits(bits));
+    __builtin_ia32_ldmxcsr(before);
+    ASSERT_EQ(value, bits * 0x1p-24f) << bits;
+  }
+}
+#endif
+
 TYPED_TEST(Float16Test, NarrowsEveryValueBackToItself) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float value = static_cast<float>(TypeParam::FromBits(bits));
