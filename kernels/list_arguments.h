@@ -34,7 +34,7 @@ struct ArrayRole {
   int64_t alignment = 0;
 };
 
-// InvalidArgument unless `dtype`, the type of the array `name`, is float32, float16 or bfloat16.
+// InvalidArgument unless `dtype`, the type of the array `name`, is fp32, fp16 or bf16.
 absl::Status CheckFloatType(absl::string_view operation, absl::string_view name,
                             precision::DType dtype);
 

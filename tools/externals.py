@@ -53,7 +53,7 @@ def constant(root, path, name):
     try:
         tree = ast.parse(pathlib.Path(root, path).read_text(encoding="utf-8"))
         for statement in tree.body:
-            if isinstance(statement, ast.Assign) and statement.targets[0].id == name:
+            if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", None) == name:
                 return ast.literal_eval(statement.value)
     except (OSError, SyntaxError, ValueError) as error:
         raise Error(f"{name} of {path} cannot be read: {error}") from error

@@ -51,7 +51,7 @@ HWY_INLINE void LoadWide(const float* from, hn::Vec<Sums> (&to)[kVectors]) {
 }
 
 HWY_INLINE void LoadWide(const precision::Half* from, hn::Vec<Sums> (&to)[kVectors]) {
-#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2)
   // Without an instruction Highway widens infinity to 65536.
   HWY_ALIGN_MAX float floats[kVectors * hn::MaxLanes(Sums())];
   for (size_t i = 0; i < kVectors * hn::Lanes(Sums()); ++i) floats[i] = static_cast<float>(from[i]);

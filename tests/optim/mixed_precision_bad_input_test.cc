@@ -51,7 +51,7 @@ TEST_F(BadInputTest, NamesParameterAndValueAndLeavesNothingBehind) {
       {[](ParameterArrays& p) { p.group = 1; }, "group is 1, must be 0 to 0; parameter 1, \"wpe\""},
       {[](ParameterArrays& p) { p.group = -1; }, "group is -1"},
       {[](ParameterArrays& p) { p.weight_dtype = DType::kInt32; }, "weights is int32, must be"},
-      {[](ParameterArrays& p) { p.grad_dtype = DType::kFloat64; }, "grad is float64, must be"},
+      {[](ParameterArrays& p) { p.grad_dtype = DType::kFloat64; }, "grad is fp64, must be"},
       {[this](ParameterArrays& p) { p.weights = &arrays_[30]; }, "overlap in"},
       {[this](ParameterArrays& p) { p.grad = &arrays_[30]; }, "overlap in"},
   };

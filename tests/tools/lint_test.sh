@@ -27,6 +27,9 @@ mkdir bazel && abseil absl/strings/str_cat.h
 printf '#include "brigade/device/stream.h"\n#include "absl/strings/str_cat.h"\n' >device/stream.cc
 touch device/stream.h
 expect 0 ""
+echo 'ABSL_HEADERS = (' >bazel/libraries.bzl
+expect 1 'bazel/libraries.bzl cannot be read'
+abseil absl/strings/str_cat.h
 
 printf '\n#include "device/stream.h"\n' >kernels/adam.cc
 expect 1 'kernels/adam.cc:2: project header "device/stream.h" without the prefix'

@@ -111,7 +111,7 @@ TEST_F(AmaxScaleTest, RejectsOtherTypesAndNoTerms) {
     EXPECT_THAT(ChooseAmaxScale(&amax, terms, wire, &result, *cpu_.stream),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   };
-  expect(2, DType::kFloat32, "amax_scale: wire is float32, must be float16 or bfloat16");
+  expect(2, DType::kFloat32, "amax_scale: wire is fp32, must be fp16 or bf16");
   expect(0, DType::kFloat16, "amax_scale: there are 0 terms, must be 1 or more");
 }
 

@@ -290,7 +290,7 @@ TEST_F(SgdTest, RejectsUnsupportedTypesAndGroups) {
   list_.segments[1].group = 1;
   setting_.options.grad_dtype = DType::kFloat64;
   EXPECT_THAT(Run(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype of grad is float64")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype of grad is fp64")));
   ExpectNothingHappened();
 }
 

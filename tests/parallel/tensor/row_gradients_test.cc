@@ -209,7 +209,7 @@ TEST(RowGradientsTest, WrongUsesAreNamed) {
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("pieces is 0; it must be 1 to 256")));
     EXPECT_THAT(create(DType::kFloat64),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype is float64")));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype is fp64")));
     auto gradients = create(DType::kFloat32).value();
     const auto target = lab.Raw<float>(16);
     EXPECT_THAT(gradients->Sum({{4, 8, {target.data()}}}, lab.stream()),
