@@ -266,16 +266,20 @@ TEST(ReadObjectTest, TakesSectionsThatAreOff) {
     EXPECT_OK(read(text)) << text;
   }
   constexpr char kText[] = "; DeepSpeed knows it, but it is not supported yet";
-  for (const char* value :
-       {"true", R"({"enabled":true}, an object)", R"({"enabled":"auto"}, an object)",
-        R"({"deepcompile":true,"enabled":false}, an object)",
-        R"({"inside":{"enabled":true}}, an object)"}) {
+  for (const char* value : {"true", R"({"enabled":true}, an object)",
+                            R"({"deepcompile":true,"enabled":false}, an object)",
+                            R"({"inside":{"enabled":true}}, an object)"}) {
     const std::string json(
         absl::string_view(value).substr(0, absl::string_view(value).find(", an object")));
     EXPECT_THAT(
         read("{\"off\": " + json + "}"),
         StatusIs(kUnimplemented, absl::StrCat("off is ", value, kText, ": there is another way")));
   }
+  EXPECT_THAT(
+      read(R"({"off": {"enabled": "auto"}})"),
+      StatusIs(kUnimplemented, absl::StrCat("off is {\"enabled\":\"auto\"}, an object", kText,
+                                            ": \"enabled\" is \"auto\", which nothing fills in "
+                                            "here: write false; there is another way")));
   EXPECT_THAT(read(R"({"on": {}})"),
               StatusIs(kUnimplemented, absl::StrCat("on is {}, an object", kText)));
   EXPECT_THAT(read(R"({"off": 1})"),
@@ -295,6 +299,21 @@ TEST(ReadObjectTest, SaysWhereWhatIsInsideIsSwitchedOff) {
                   "\"enabled\": false switches off what is inside too"));
   EXPECT_THAT(read(R"({"off": {"enabled": false, "a": {"enabled": false}}})").without_effect,
               ::testing::IsEmpty());
+}
+
+TEST(ReadObjectTest, RefusesSectionsInsideThatAreOnWhateverIsAroundThem) {
+  const Keys keys = {{"off", Off("", ByDefault::kOff, {"a.b"})}};
+  const auto read = [&keys](absl::string_view text) {
+    return StatusOf(ReadObject(*checkpoint::ParseJson(text), keys).refusals);
+  };
+  for (const char* text : {R"({"off": {"a": {"b": {}}}})", R"({"off": {"enabled": false, "a": 1}})",
+                           R"({"off": {"enabled": false, "a": {"b": true}}})",
+                           R"({"off": {"enabled": false, "a": {"enabled": true}}})"}) {
+    EXPECT_OK(read(text)) << text;
+  }
+  EXPECT_THAT(read(R"({"off": {"enabled": false, "a": {"enabled": false,
+                                                       "b": {"enabled": true}}}})"),
+              StatusIs(kUnimplemented, HasSubstr("not supported yet")));
 }
 
 TEST(ReadObjectTest, CountsFlagsThatAreRefused) {
