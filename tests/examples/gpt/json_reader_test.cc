@@ -321,6 +321,11 @@ TEST(ReadObjectTest, CountsFlagsThatAreRefused) {
               StatusIs(kInvalid, "2 flags are refused:\n  --a is 1\n  --b is 2"));
   EXPECT_THAT(StatusOf({{"a", "a is 1"}, {"--b", "--b is 2"}}),
               StatusIs(kInvalid, "2 keys and flags are refused:\n  a is 1\n  --b is 2"));
+  // What is of no one name may be of both.
+  for (const char* other : {"", "--", "--b", "b"}) {
+    EXPECT_THAT(StatusOf({{"", "a is b"}, {other, "c is d"}}),
+                StatusIs(kInvalid, "2 keys and flags are refused:\n  a is b\n  c is d"));
+  }
 }
 
 TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {
