@@ -163,6 +163,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   Reading reading = ReadObject(config, ConfigKeys(s));
   if (step.batch != 0) s.batch.train_batch_size = step.batch;
   if (step.lr.has_value()) s.group.lr = *step.lr;
+  if (s.zero.stage < 3) s.zero.offload.parameters = device::Tier::kDevice;
   const Said said = {config, FlagsOf(flags, step)};
   const Sharing sharing = Merged(s, flags);
   const recompute::Policy policy = PolicyOf(config, s);

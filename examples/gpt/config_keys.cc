@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "brigade/examples/gpt/config_sections.h"
 #include "brigade/precision/dtype_names.h"
 
@@ -61,8 +62,9 @@ Keys Fp16Keys(Settings& s) {
       {"consecutive_hysteresis", Flag(&scaler.consecutive_hysteresis),
        "true: a step without overflow begins the count again"},
       {"min_loss_scale", Number(&scaler.min_loss_scale, kScale), "the smallest scale"},
-      {"auto_cast", Only(false, "inputs are token numbers")},
-      {"fp16_master_weights_and_grads", Only(false, "master weights are fp32")},
+      {"auto_cast", Tuning(false, "inputs are token numbers")},
+      {"fp16_master_weights_and_grads", Flag(&s.fp16_masters),
+       "must be false where fp16 is enabled: master weights are fp32"},
   };
 }
 
@@ -77,8 +79,10 @@ Keys Bf16Keys(Settings& s) {
        "true: steps with infinite gradients are skipped"},
       {"immediate_grad_update",
        Tuning(false, "brigade.accumulation says when gradients are added")},
-      {"bf16_master_weights_and_grads", Only(false, "master weights are fp32")},
-      {"bf16_optimizer_states", Only(false, "optimizer states are fp32")},
+      {"bf16_master_weights_and_grads", Flag(&s.bf16_masters),
+       "must be false where bf16 is enabled: master weights are fp32"},
+      {"bf16_optimizer_states", Flag(&s.bf16_states),
+       "must be false where bf16 is enabled: optimizer states are fp32"},
   };
 }
 
@@ -89,6 +93,15 @@ Value TypeOf(T* target, std::string otherwise) {
       OneOf<T>(target,
                {{"fp32", DType::kFloat32}, {"fp16", DType::kFloat16}, {"bf16", DType::kBFloat16}}),
       std::move(otherwise)));
+}
+
+// With the name of bf16 that DeepSpeed had for this key at first.
+Value CommunicationType(Settings& s) {
+  Value value = TypeOf(&s.zero.communication_dtype, "");
+  value.read = [read = std::move(value.read)](const Json& json) {
+    return read(json == Json("bfp16") ? Json("bf16") : json);
+  };
+  return value;
 }
 
 Keys DataTypeKeys(Settings& s) {
@@ -103,13 +116,24 @@ Keys ActivationKeys(Settings& s) {
   constexpr char kOnePiece[] = "activations lie in one piece, always";
   return {
       {"partition_activations", Flag(&s.partition_activations),
-       "must say what `brigade.sequence_parallel` does"},
+       "must say what `brigade.sequence_parallel` does; without effect with one tensor rank"},
       {"cpu_checkpointing", Flag(&s.cpu_checkpointing), "true: as `brigade.stash` \"host\""},
       {"contiguous_memory_optimization", Tuning(false, kOnePiece)},
       {"number_checkpoints", Otherwise(Tuning(0, kOnePiece), "")},
       {"synchronize_checkpoint_boundary", Tuning(false, "a step does not wait on the host")},
       {"profile", Tuning(false, "a trace has the times of operations (--trace)")},
   };
+}
+
+// The same of words that begin with a capital, ignoring case.
+Value Capitalized(Value value) {
+  value.read = [read = std::move(value.read)](const Json& json) {
+    if (!json.is_string()) return read(json);
+    std::string word = absl::AsciiStrToLower(json.get_ref<const std::string&>());
+    if (!word.empty()) word[0] = absl::ascii_toupper(static_cast<unsigned char>(word[0]));
+    return read(Json(word));
+  };
+  return value;
 }
 
 // deepspeed/runtime/model_checkpointing/.
@@ -119,8 +143,10 @@ Keys CheckpointKeys(Settings& s) {
       {"use_node_local_storage", Flag(&s.use_node_local_storage),
        "true: a file for each rank, on the disk of its host"},
       {"load_universal", Either(false, "any stage and number of ranks loads what any has written")},
-      {"tag_validation", OneOf<int>(nullptr, {{"Warn", 0}, {"Ignore", 0}, {"Fail", 0}}),
-       "any is accepted: all ranks compare the step, which folders have their names from"},
+      {"tag_validation",
+       Capitalized(OneOf<int>(nullptr, {{"Warn", 0}, {"Ignore", 0}, {"Fail", 0}})),
+       "any is accepted, in upper or lower case: all ranks compare the step, which folders have "
+       "their names from"},
       {.name = "parallel_write",
        .meaning = "Who writes a checkpoint.",
        .keys = {{"pipeline_stage", Tuning(false, kAllWrite)}}},
@@ -143,7 +169,9 @@ Keys OtherSections() {
       {"compression_training", Off("")},
       {"csv_monitor", Off(kMetrics)},
       {"curriculum_learning", Off(kEveryText)},
-      {"data_efficiency", Off(kEveryText)},
+      // Of this section DeepSpeed's engine asks these two alone.
+      {"data_efficiency", Off(kEveryText, ByDefault::kOff,
+                              {"data_routing.random_ltd", "data_sampling.curriculum_learning"})},
       {"datastates_ckpt", Off("--save writes beside the steps, always", ByDefault::kOn)},
       {"eigenvalue", Off(kNoQuantization)},
       {"elasticity", Off("a checkpoint is loaded by any number of ranks")},
@@ -210,8 +238,8 @@ Keys ConfigKeys(Settings& s) {
           {"gradient_clipping", Number(&s.gradient_clipping, kNotNegative),
            "the norm to which gradients are cut; 0: none. DeepSpeed's default is 1.0 since 0.19.3, "
            "and was none before"},
-          {"communication_data_type", TypeOf(&s.zero.communication_dtype, ""),
-           "in which gradients are sent; by default their own"},
+          {"communication_data_type", CommunicationType(s),
+           "in which gradients are sent; by default their own. \"bfp16\" is bf16 too"},
           {"steps_per_print", Whole(&s.steps_per_print, kCount),
            "a line of progress every so many steps; by default every 5 s"},
           {"sequence_parallel_size", Otherwise(Whole(&s.sequence_parallel_size, kRanks), "1"),

@@ -35,6 +35,8 @@ struct Settings {
   optim::LossScaler loss_scaler = optim::LossScaler::Dynamic();
   // Of bf16.
   bool check_grad_overflow = true;
+  // DeepSpeed's wishes that a section that is on must not have.
+  bool fp16_masters = false, bf16_masters = false, bf16_states = false;
 
   optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
   bool adam_w_mode = true;

@@ -25,7 +25,7 @@ class Refusals {
   }
   // Whose text says what it is about.
   bool Check(const absl::Status& status) {
-    if (!status.ok()) refusals_.push_back({"--", std::string(status.message())});
+    if (!status.ok()) refusals_.push_back({"", std::string(status.message())});
     return status.ok();
   }
 

@@ -290,14 +290,18 @@ absl::Status StatusOf(const std::vector<Refusal>& refusals) {
   if (refusals.size() > 1) {
     // A file that is no config at all may have any number of them.
     constexpr size_t kMost = 100;
-    const auto flags = std::count_if(refusals.begin(), refusals.end(), [](const Refusal& refusal) {
-      return absl::StartsWith(refusal.path, "--");
-    });
-    const bool all = static_cast<size_t>(flags) == refusals.size();
+    size_t flags = 0, keys = 0;
+    for (const Refusal& refusal : refusals) {
+      // Without a name it may be of both.
+      const bool is_flag = absl::StartsWith(refusal.path, "--");
+      const bool has_name = refusal.path != "--" && !refusal.path.empty();
+      flags += is_flag && has_name;
+      keys += !is_flag && has_name;
+    }
     text = absl::StrCat(refusals.size(),
-                        all         ? " flags"
-                        : flags > 0 ? " keys and flags"
-                                    : " keys",
+                        flags == refusals.size()  ? " flags"
+                        : keys == refusals.size() ? " keys"
+                                                  : " keys and flags",
                         " are refused:");
     for (size_t i = 0; i < std::min(refusals.size(), kMost); ++i) {
       absl::StrAppend(&text, "\n  ", refusals[i].text);

@@ -75,7 +75,7 @@ using Keys = std::vector<Key>;
 
 // A key that is refused, or a flag.
 struct Refusal {
-  // "fp16.loss_scale", "--lr".
+  // "fp16.loss_scale", "--lr"; empty of a whole file, and of what several keys and flags say.
   std::string path;
   // The path, its value, and what it must be, what it contradicts, or the nearest key.
   std::string text;

@@ -1,6 +1,8 @@
 #include "brigade/examples/gpt/json_values.h"
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace brigade::gpt {
 namespace {
@@ -36,16 +38,29 @@ bool IsOn(const Json& section, ByDefault by_default) {
 
 }  // namespace
 
-Value Off(absl::string_view instead, ByDefault by_default) {
+Value Off(absl::string_view instead, ByDefault by_default, std::vector<std::string> independent) {
   const std::string type = "an object that says \"enabled\": false";
+  const auto is_on = [by_default, independent = std::move(independent)](const Json& section) {
+    return IsOn(section, by_default) ||
+           std::any_of(independent.begin(), independent.end(), [&section](const auto& path) {
+             const Json* const inside = Find(section, path);
+             return inside != nullptr && inside->is_object() && Says(*inside).value_or(false);
+           });
+  };
   return {
-      [type, by_default, text = std::string(instead)](const Json& value) -> Verdict {
+      [type, is_on, text = std::string(instead)](const Json& value) -> Verdict {
         if (value == Json(false)) return {};
-        if (value.is_object() && !IsOn(value, by_default)) {
+        if (value.is_object() && !is_on(value)) {
           if (!SaysInside(value)) return {};
           return {Verdict::Kind::kNoEffect, R"("enabled": false switches off what is inside too)"};
         }
         if (!value.is_object() && !value.is_boolean()) return Wrong(type);
+        const Json* const enabled = Find(value, "enabled");
+        if (enabled != nullptr && *enabled == Json("auto")) {
+          return {Verdict::Kind::kNotSupported,
+                  absl::StrCat(R"("enabled" is "auto", which nothing fills in here: write false)",
+                               text.empty() ? "" : "; ", text)};
+        }
         return {Verdict::Kind::kNotSupported, text};
       },
       type, "off",

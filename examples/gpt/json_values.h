@@ -188,9 +188,11 @@ Value Either(T neutral, absl::string_view because) {
 // object in which "enabled" (and "deepcompile") is false. Without that word it is off too, unless
 // it is on by default; with sections inside, all of these must be off. That word switches off what
 // is inside too, which is told as without effect where it says that it is on. What else it says is
-// not read. `instead`: what there is, or empty.
+// not read. `instead`: what there is, or empty. `independent`: paths of sections inside that are on
+// where they say so, whatever is said around them ("inner.innermost").
 enum class ByDefault : uint8_t { kOff, kOn };
-Value Off(absl::string_view instead, ByDefault by_default = ByDefault::kOff);
+Value Off(absl::string_view instead, ByDefault by_default = ByDefault::kOff,
+          std::vector<std::string> independent = {});
 
 // A type, or key, that is refused with any value.
 Value NotSupported(absl::string_view instead = "");

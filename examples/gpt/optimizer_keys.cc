@@ -9,6 +9,8 @@ namespace {
 
 constexpr char kMustBeGiven[] = "it has no default";
 
+constexpr NumberRange kStepsOrNone = {0.0, kMaxSteps, "0 to 2^24"};
+
 Auto ByRate(const Settings& s) {
   return FromFlag("--lr", s.flags.lr.has_value(), s.flags.lr.value_or(0));
 }
@@ -55,8 +57,15 @@ Key WarmupType(Schedule& schedule) {
 
 template <typename Schedule>
 Key WarmupSteps(Schedule& schedule) {
-  return {"warmup_num_steps", Whole(&schedule.warmup_num_steps, kSteps),
-          "steps in which the rate rises"};
+  Value value = Whole(&schedule.warmup_num_steps, kStepsOrNone);
+  value.read = [steps = &schedule.warmup_num_steps, read = value.read](const Json& json) {
+    Verdict verdict = read(json);
+    // Schedules themselves take 1 as 2, and have no 0.
+    if (*steps == 0) *steps = 2;
+    return verdict;
+  };
+  return {"warmup_num_steps", std::move(value),
+          "steps in which the rate rises; 0 and 1 count as 2, as in DeepSpeed"};
 }
 
 // The rates between which one rises.
@@ -100,7 +109,7 @@ Keys OneCycleKeys(optim::OneCycle& cycle) {
       {"cycle_second_step_size",
        Otherwise(Whole(&cycle.cycle_second_step_size, kSteps), "as the first"),
        "steps in which it falls"},
-      {"decay_step_size", Whole(&cycle.decay_step_size, {0.0, kMaxSteps, "0 to 2^24"}),
+      {"decay_step_size", Whole(&cycle.decay_step_size, kStepsOrNone),
        "steps between two falls after the cycle"},
       {"total_num_steps", Otherwise(Whole(&cycle.total_num_steps, kSteps), "none"),
        "Brigade's: where a decay, which never ends, is cut"},

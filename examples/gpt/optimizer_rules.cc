@@ -31,7 +31,8 @@ Rules PrecisionRules(const Together& together) {
   constexpr char kTypes[] = "fp16 bf16 bfloat16";
   const std::string type(precision::ShortName(TypeOf(s)));
   const std::string by_file = absl::StrCat("fp16.enabled and bf16.enabled of the file say ", type);
-  return {
+  const std::string masters = "master weights are fp32";
+  Rules rules = {
       {"fp16.enabled", !s.fp16 || !s.bf16, "bf16.enabled is true as well", kTypes},
       {"--precision", s.flags.dtype.value_or(TypeOf(s)) == TypeOf(s), by_file, kTypes},
       {"data_types.param_dtype", s.param_dtype.value_or(TypeOf(s)) == TypeOf(s),
@@ -53,7 +54,15 @@ Rules PrecisionRules(const Together& together) {
        ""},
       {"brigade.at_minimum_loss_scale", s.fp16 && scaler.dynamic(),
        "only fp16 with a dynamic loss scale has a minimum", kTypes},
+      {"fp16.fp16_master_weights_and_grads", !s.fp16 || !s.fp16_masters, masters, ""},
   };
+  for (const char* const section : {"bf16", "bfloat16"}) {
+    rules.push_back({absl::StrCat(section, ".bf16_master_weights_and_grads"),
+                     !s.bf16 || !s.bf16_masters, masters, ""});
+    rules.push_back({absl::StrCat(section, ".bf16_optimizer_states"), !s.bf16 || !s.bf16_states,
+                     "optimizer states are fp32", ""});
+  }
+  return rules;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ Rules TensorRules(const Together& together) {
   const Settings& s = together.settings;
   const Sharing& sharing = together.sharing;
   constexpr char kTensor[] = "tensor_parallel --tensor --tensor_shards";
+  constexpr char kModel[] = "brigade tensor_parallel --tensor";
   constexpr char kShards[] = "tensor_parallel brigade.tensor_shards --tensor --tensor_shards";
   const absl::Status shards = parallel::Validate(
       parallel::TensorShards{.count = sharing.tensor_shards, .ranks = sharing.tensor});
@@ -28,9 +29,11 @@ Rules TensorRules(const Together& together) {
       {"tensor_parallel.tp_overlap_comm", !s.tensor_overlap || sharing.tensor_shards > 1, one_shard,
        kShards},
       {"activation_checkpointing.partition_activations",
-       s.partition_activations == sharing.sequence_parallel,
-       "ranks share activations as brigade.sequence_parallel (--sequence_parallel) says",
-       "brigade"},
+       !s.partition_activations || sharing.tensor > 1, "the model has one tensor rank", kModel,
+       Rule::Kind::kHarmless},
+      {"activation_checkpointing.partition_activations",
+       sharing.tensor == 1 || s.partition_activations == sharing.sequence_parallel,
+       "ranks share activations as brigade.sequence_parallel (--sequence_parallel) says", kModel},
       {"brigade.keep_gathered", sharing.sequence_parallel,
        "nothing is gathered: brigade.sequence_parallel (--sequence_parallel) is not true", ""},
       {"brigade.tensor_sums", sharing.tensor > 1, "a tensor rank alone sends no sums", kTensor},

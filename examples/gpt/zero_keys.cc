@@ -56,7 +56,8 @@ Keys OffloadParameterKeys(Settings& s) {
   constexpr const char* kSizes = "sizes and number of buffers follow from the buckets";
   return {
       {"device", TierOf(&s.zero.offload.parameters),
-       "where weights are between their uses, together with the optimizer's state"},
+       "where weights of stage 3 are between their uses, together with the optimizer's state; "
+       "without effect in other stages"},
       {"pin_memory", Tuning(true, kPinned)},
       {"nvme_path", Text(&s.parameters_nvme_path), "the directory of offload_optimizer"},
       {"buffer_count", Tuning(5, kSizes)},

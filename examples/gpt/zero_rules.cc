@@ -18,6 +18,11 @@ bool KnowsOfNodes(collectives::Algorithm algorithm) {
          algorithm == collectives::Algorithm::kDoubleTree;
 }
 
+std::string KeepsParameters(const zero::ZeroOptions& zero) {
+  return absl::StrCat("stage ", zero.stage,
+                      " keeps all parameters on the device; stage 3 does not");
+}
+
 // What is where: on the device, on the host, or in files.
 Rules OffloadRules(const Together& together) {
   using device::Tier;
@@ -27,7 +32,11 @@ Rules OffloadRules(const Together& together) {
       absl::StrCat("offload_optimizer.device is ", offload.file_state() ? "\"nvme\""
                                                    : offload.enabled()  ? "\"cpu\""
                                                                         : "\"none\"");
+  // Of a stage that keeps them there are none elsewhere (ParseConfig).
   const bool parameters = offload.parameters != Tier::kDevice;
+  const bool cuts_parameters = s.zero.stage == 3;
+  const Json* const said = together.said.Find("zero_optimization.offload_param.device");
+  const bool says_none = said != nullptr && *said == Json("none");
   const bool is_whole = offload.host_share == 1;
   return {
       {"zero_optimization.offload_optimizer.device", !offload.enabled() || s.zero.stage > 0,
@@ -41,10 +50,10 @@ Rules OffloadRules(const Together& together) {
       {"zero_optimization.offload_optimizer.ratio", is_whole || !parameters,
        "offload_param.device is not \"none\": the update of weights that are there is the host's",
        ""},
+      {"zero_optimization.offload_param.device", cuts_parameters || says_none,
+       KeepsParameters(s.zero), "", kHarmless},
       {"zero_optimization.offload_param.device", !parameters || offload.enabled(), optimizer_device,
        ""},
-      {"zero_optimization.offload_param.device", !parameters || s.zero.stage == 3,
-       absl::StrCat("stage ", s.zero.stage, " keeps all parameters; stage 3 does not"), ""},
       {"zero_optimization.offload_param.device", !offload.file_parameters() || offload.file_state(),
        absl::StrCat(optimizer_device,
                     ": a step that cannot be written must leave both as they were"),
@@ -75,7 +84,7 @@ Rules FileRules(const Together& together) {
       {"brigade.file_checksums", any_file, no_file, kFiles},
       {"brigade.file_direct", any_file, no_file, kFiles},
       {"brigade.file_directory", any_file, no_file, kFiles},
-      {"brigade.file_directory", s.nvme_path.value_or(directory) == directory,
+      {"brigade.file_directory", !has_file || s.nvme_path.value_or(directory) == directory,
        "offload_optimizer.nvme_path is another directory", kZero},
       {"brigade.file_engine", any_file, no_file, kFiles},
       {"brigade.file_limit", has_file, no_state, kZero},
@@ -83,11 +92,13 @@ Rules FileRules(const Together& together) {
       {"zero_optimization.sub_group_size", !has_file || s.sub_group_size != 0,
        "a chunk has at least one element", ""},
       {"zero_optimization.offload_optimizer.buffer_count", has_file, no_state, "", kHarmless},
-      {"zero_optimization.offload_optimizer.nvme_path", has_file, no_state, "", kHarmless},
+      {"zero_optimization.offload_optimizer.nvme_path",
+       has_file || (any_file && !s.file_directory.has_value()), no_state, kFiles, kHarmless},
       {"zero_optimization.offload_optimizer.device", !has_file || !directory.empty(),
        "nvme_path is missing", kBrigade},
       {"zero_optimization.offload_param.nvme_path", offload.file_parameters(),
-       "offload_param.device is not \"nvme\"", "", kHarmless},
+       s.zero.stage < 3 ? KeepsParameters(s.zero) : "offload_param.device is not \"nvme\"", "",
+       kHarmless},
       {"zero_optimization.offload_param.nvme_path",
        !offload.file_parameters() || s.parameters_nvme_path.value_or(directory) == directory,
        "a rank has one file, and offload_optimizer.nvme_path is another directory", kBrigade},

@@ -273,7 +273,8 @@ TEST(ConfigTest, TakesOtherWaysOfMemoryAndPrinting) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig config,
                        With(R"(, "dump_state": true, "activation_checkpointing": {
       "contiguous_memory_optimization": true, "number_checkpoints": 4, "profile": true,
-      "synchronize_checkpoint_boundary": true},
+      "synchronize_checkpoint_boundary": true, "partition_activations": true},
+      "fp16": {"enabled": true, "auto_cast": true},
       "pipeline": {"stages": 1, "partition": "type:Block", "pipe_partitioned": true,
                    "grad_partitioned": false, "seed_layers": false},
       "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "none", "ratio": 0.5}})"));
@@ -287,6 +288,8 @@ TEST(ConfigTest, TakesOtherWaysOfMemoryAndPrinting) {
           "activation_checkpointing.synchronize_checkpoint_boundary is true: a step does not wait "
           "on the host",
           "dump_state is true: the first lines say what is trained, always",
+          "fp16.auto_cast is true: inputs are token numbers",
+          "activation_checkpointing.partition_activations is true: the model has one tensor rank",
           "pipeline.partition is \"type:Block\", a string: the model has one stage",
           "pipeline.pipe_partitioned is true: the model has one stage",
           "pipeline.grad_partitioned is false: the model has one stage",
@@ -322,6 +325,8 @@ TEST(ConfigTest, TakesTypesByAllTheirNames) {
   for (const char* key : {"seq_parallel_communication_data_type", "seq_parallel_comm_data_type"}) {
     EXPECT_OK(With(absl::StrCat(", \"", key, R"(": "float32")")));
   }
+  ASSERT_OK_AND_ASSIGN(const TrainConfig older, With(R"(, "communication_data_type": "bfp16")"));
+  EXPECT_EQ(older.zero.communication_dtype, DType::kBFloat16);
   EXPECT_OK(
       With(R"(, "tensor_parallel": {"autotp_size": 2}, "brigade": {"tensor_sums": "float"})"));
   // What fp16 and bf16 say already may be said again.
@@ -355,7 +360,7 @@ TEST(ConfigTest, TakesNullAsNothing) {
 TEST(ConfigTest, TakesWhatIsOffWhateverIsInside) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig config,
                        With(R"(, "data_efficiency": {"enabled": false, "seed": 1234,
-      "data_routing": {"enabled": true, "random_ltd": {"enabled": true}},
+      "data_routing": {"enabled": true, "random_ltd": {"enabled": false}},
       "data_sampling": {"enabled": false, "curriculum_learning": {"enabled": false}}})"));
   ASSERT_EQ(config.without_effect.size(), 1u);
   EXPECT_THAT(config.without_effect[0],
@@ -367,6 +372,70 @@ TEST(ConfigTest, TakesWhatIsOffWhateverIsInside) {
   EXPECT_THAT(off.without_effect, ::testing::IsEmpty());
   EXPECT_EQ(With(R"(, "data_efficiency": {"data_routing": {"enabled": true}})").status().code(),
             absl::StatusCode::kUnimplemented);
+  // Of types too.
+  for (const char* sections :
+       {R"("fp16": {"enabled": false, "fp16_master_weights_and_grads": true})",
+        R"("bf16": {"enabled": false, "bf16_master_weights_and_grads": true,
+                    "bf16_optimizer_states": true})"}) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig types, With(absl::StrCat(", ", sections)));
+    EXPECT_THAT(types.without_effect, ::testing::IsEmpty());
+    EXPECT_EQ(types.zero.dtype, DType::kFloat32);
+  }
+}
+
+TEST(ConfigTest, KeepsParametersOnTheDeviceBelowStage3) {
+  using ::testing::ElementsAre;
+  const auto offload = [](const char* stage, const char* device, const char* more = "") {
+    return With(absl::StrCat(R"(, "zero_optimization": {"stage": )", stage,
+                             R"(, "offload_optimizer": {"device": "cpu", "ratio": 1},
+                                  "offload_param": {"device": ")",
+                             device, "\"", more, "}}"));
+  };
+  ASSERT_OK_AND_ASSIGN(const TrainConfig second, offload("2", "cpu"));
+  EXPECT_EQ(second.zero.offload.parameters, device::Tier::kDevice);
+  EXPECT_EQ(second.zero.offload.optimizer_state, device::Tier::kHost);
+  EXPECT_THAT(second.without_effect,
+              ElementsAre("zero_optimization.offload_param.device is \"cpu\", a string: stage 2 "
+                          "keeps all parameters on the device; stage 3 does not"));
+  ASSERT_OK_AND_ASSIGN(const TrainConfig first, offload("1", "nvme", R"(, "nvme_path": "/d")"));
+  EXPECT_EQ(first.zero.offload.parameters, device::Tier::kDevice);
+  EXPECT_EQ(first.without_effect.size(), 2u);
+  EXPECT_THAT(offload("1", "none")->without_effect, ElementsAre());
+  EXPECT_EQ(offload("3", "cpu")->zero.offload.parameters, device::Tier::kHost);
+}
+
+TEST(ConfigTest, TakesAPathThatNoDeviceAsksForOnlyForAStash) {
+  using ::testing::ElementsAre;
+  ASSERT_OK_AND_ASSIGN(const TrainConfig path, With(R"(, "zero_optimization": {"stage": 1,
+      "offload_optimizer": {"device": "cpu", "nvme_path": "/d"}},
+      "brigade": {"recompute": "block", "stash": "file", "file_directory": "/e"})"));
+  EXPECT_EQ(path.zero.offload.file.directory, "/e");
+  EXPECT_THAT(path.without_effect,
+              ElementsAre("zero_optimization.offload_optimizer.nvme_path is \"/d\", a string: no "
+                          "state is in a file: offload_optimizer.device is not \"nvme\""));
+  ASSERT_OK_AND_ASSIGN(const TrainConfig stash, With(R"(, "zero_optimization": {"stage": 1,
+      "offload_optimizer": {"device": "cpu", "nvme_path": "/d"}},
+      "brigade": {"recompute": "block", "stash": "file"})"));
+  EXPECT_EQ(stash.zero.offload.file.directory, "/d");
+  EXPECT_THAT(stash.without_effect, ElementsAre());
+}
+
+TEST(ConfigTest, TakesTagValidationInUpperAndLowerCase) {
+  for (const char* mode : {"WARN", "ignore", "Fail"}) {
+    EXPECT_OK(With(absl::StrCat(R"(, "checkpoint": {"tag_validation": ")", mode, "\"}")));
+  }
+}
+
+TEST(ConfigTest, TheShortestWarmUpHasTwoSteps) {
+  const auto rates = [](const char* steps) {
+    const auto config = With(absl::StrCat(
+        R"(, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": )", steps, "}}"));
+    EXPECT_OK(config);
+    return config.ok() ? optim::LearningRates(config->zero.optimizer.groups[0].schedule, 1.0)
+                       : std::vector<float>();
+  };
+  EXPECT_EQ(rates("0"), rates("2"));
+  EXPECT_EQ(rates("1"), rates("2"));
 }
 
 TEST(ConfigTest, ReadsStepsPerPrint) {

@@ -266,16 +266,20 @@ TEST(ReadObjectTest, TakesSectionsThatAreOff) {
     EXPECT_OK(read(text)) << text;
   }
   constexpr char kText[] = "; DeepSpeed knows it, but it is not supported yet";
-  for (const char* value :
-       {"true", R"({"enabled":true}, an object)", R"({"enabled":"auto"}, an object)",
-        R"({"deepcompile":true,"enabled":false}, an object)",
-        R"({"inside":{"enabled":true}}, an object)"}) {
+  for (const char* value : {"true", R"({"enabled":true}, an object)",
+                            R"({"deepcompile":true,"enabled":false}, an object)",
+                            R"({"inside":{"enabled":true}}, an object)"}) {
     const std::string json(
         absl::string_view(value).substr(0, absl::string_view(value).find(", an object")));
     EXPECT_THAT(
         read("{\"off\": " + json + "}"),
         StatusIs(kUnimplemented, absl::StrCat("off is ", value, kText, ": there is another way")));
   }
+  EXPECT_THAT(
+      read(R"({"off": {"enabled": "auto"}})"),
+      StatusIs(kUnimplemented, absl::StrCat("off is {\"enabled\":\"auto\"}, an object", kText,
+                                            ": \"enabled\" is \"auto\", which nothing fills in "
+                                            "here: write false; there is another way")));
   EXPECT_THAT(read(R"({"on": {}})"),
               StatusIs(kUnimplemented, absl::StrCat("on is {}, an object", kText)));
   EXPECT_THAT(read(R"({"off": 1})"),
@@ -297,11 +301,31 @@ TEST(ReadObjectTest, SaysWhereWhatIsInsideIsSwitchedOff) {
               ::testing::IsEmpty());
 }
 
+TEST(ReadObjectTest, RefusesSectionsInsideThatAreOnWhateverIsAroundThem) {
+  const Keys keys = {{"off", Off("", ByDefault::kOff, {"a.b"})}};
+  const auto read = [&keys](absl::string_view text) {
+    return StatusOf(ReadObject(*checkpoint::ParseJson(text), keys).refusals);
+  };
+  for (const char* text : {R"({"off": {"a": {"b": {}}}})", R"({"off": {"enabled": false, "a": 1}})",
+                           R"({"off": {"enabled": false, "a": {"b": true}}})",
+                           R"({"off": {"enabled": false, "a": {"enabled": true}}})"}) {
+    EXPECT_OK(read(text)) << text;
+  }
+  EXPECT_THAT(read(R"({"off": {"enabled": false, "a": {"enabled": false,
+                                                       "b": {"enabled": true}}}})"),
+              StatusIs(kUnimplemented, HasSubstr("not supported yet")));
+}
+
 TEST(ReadObjectTest, CountsFlagsThatAreRefused) {
   EXPECT_THAT(StatusOf({{"--a", "--a is 1"}, {"--b", "--b is 2"}}),
               StatusIs(kInvalid, "2 flags are refused:\n  --a is 1\n  --b is 2"));
   EXPECT_THAT(StatusOf({{"a", "a is 1"}, {"--b", "--b is 2"}}),
               StatusIs(kInvalid, "2 keys and flags are refused:\n  a is 1\n  --b is 2"));
+  // What is of no one name may be of both.
+  for (const char* other : {"", "--", "--b", "b"}) {
+    EXPECT_THAT(StatusOf({{"", "a is b"}, {other, "c is d"}}),
+                StatusIs(kInvalid, "2 keys and flags are refused:\n  a is b\n  c is d"));
+  }
 }
 
 TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {

@@ -92,7 +92,7 @@ const File kFiles[] = {
       NotFilled("scheduler.params.warmup_min_lr",
                 "leave the key out for 0.0, or write a number, 0 or more, and finite as a float"),
       NotFilled("scheduler.params.warmup_num_steps",
-                "leave the key out for 1000, or write a whole number, 1 to 2^24"),
+                "leave the key out for 1000, or write a whole number, 0 to 2^24"),
       NotFilled("train_batch_size",
                 "give --batch, leave the key out for what follows from the others, or write a "
                 "whole number, 1 or more"),
@@ -194,7 +194,7 @@ const File kFiles[] = {
       NotFilled("scheduler.params.warmup_min_lr",
                 "leave the key out for 0.0, or write a number, 0 or more, and finite as a float"),
       NotFilled("scheduler.params.warmup_num_steps",
-                "leave the key out for 1000, or write a whole number, 1 to 2^24")}},
+                "leave the key out for 1000, or write a whole number, 0 to 2^24")}},
     {"deepspeedai/DeepSpeedExamples, training/pipeline_parallelism/ds_config.json",
      R"({"train_batch_size": 256, "train_micro_batch_size_per_gpu": 8,
          "optimizer": {"type": "Adam",
@@ -213,8 +213,7 @@ const File kFiles[] = {
      4,
      {},
      {"cuda_visible_devices is 0; there is no such key, the nearest is "
-      "zero_optimization.offload_optimizer.device",
-      "fp16.auto_cast is true; it must be false: inputs are token numbers"}},
+      "zero_optimization.offload_optimizer.device"}},
     {"deepspeedai/DeepSpeedExamples, "
      "training/bing_bert/deepspeed_bsz4k_progressive_layer_drop_config_seq128.json",
      R"({"train_batch_size": 4096, "train_micro_batch_size_per_gpu": 16, "steps_per_print": 1000,

@@ -106,6 +106,11 @@ refuses '20 positions cannot be cut into two chunks for each of 4 context ranks'
   --context_parallel=4 --context_exchange=ring --context=20
 refuses 'files are to be in /no/folder, which is no folder (--offload_dir, offload_optimizer.nvme_path, brigade.file_directory)' \
   --offload=optimizer --offload_to=file --offload_dir=/no/folder
+# Of what keys and flags say together neither is counted.
+refuses "2 keys and flags are refused:
+  files are to be in /no/folder, which is no folder (--offload_dir, offload_optimizer.nvme_path, brigade.file_directory)
+  the model's width is 17; it must be a multiple of its 2 heads" \
+  --offload=optimizer --offload_to=file --offload_dir=/no/folder --width=17
 
 refuses '--stage is in the file that --config names, not beside it' \
   --config=no_json.json --stage=1
