@@ -34,15 +34,23 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Sums = hn::ScalableTag<double>;
 using Floats = hn::Rebind<float, Sums>;
 
-constexpr int kVectors = 4;  // that are added side by side: enough to hide the addition
+constexpr int kVectors = 4;  // of sums that a pass over a tile carries: enough to hide the addition
 
 // In how many parts of equal length the lanes lie: part p has the elements with index mod kParts ==
 // p.
 template <typename Grad>
-constexpr int kParts = std::is_same_v<Grad, precision::BFloat16> ? 4 : 1;
+constexpr int kParts = std::is_same_v<Grad, precision::BFloat16>&& HWY_TARGET != HWY_SCALAR ? 2 : 1;
 
 // LoadWide loads kVectors vectors of gradients, widened to double, in the order of their lanes'
-// places; or their magnitudes.
+// places.
+#if HWY_TARGET == HWY_SCALAR
+
+template <typename Grad>
+HWY_INLINE void LoadWide(const Grad* from, hn::Vec<Sums> (&to)[kVectors]) {
+  for (int k = 0; k < kVectors; ++k) to[k] = hn::Set(Sums(), static_cast<float>(from[k]));
+}
+
+#else
 
 HWY_INLINE void LoadWide(const float* from, hn::Vec<Sums> (&to)[kVectors]) {
   for (int k = 0; k < kVectors; ++k) {
@@ -51,7 +59,7 @@ HWY_INLINE void LoadWide(const float* from, hn::Vec<Sums> (&to)[kVectors]) {
 }
 
 HWY_INLINE void LoadWide(const precision::Half* from, hn::Vec<Sums> (&to)[kVectors]) {
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2)
+#if HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2)
   // Without an instruction Highway widens infinity to 65536.
   HWY_ALIGN_MAX float floats[kVectors * hn::MaxLanes(Sums())];
   for (size_t i = 0; i < kVectors * hn::Lanes(Sums()); ++i) floats[i] = static_cast<float>(from[i]);
@@ -66,22 +74,22 @@ HWY_INLINE void LoadWide(const precision::Half* from, hn::Vec<Sums> (&to)[kVecto
 #endif
 }
 
-// Exponent and fraction of a bfloat16, moved to where a double has them, are its magnitude times
-// 2^(127 - 1023), also below the normal numbers; infinity and NaN become 2^128 and more, whose
-// square MayOverflow sees. A word of four gives four vectors by shifts, without the permutations of
-// a conversion.
+// bfloat16 is the upper half of a float: a word of two gives one float by a shift, the other by a
+// mask, which costs half of what unpacking does. First come the elements with even index, then the
+// odd ones.
 HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kVectors]) {
-  const hn::ScalableTag<uint64_t> words;
-  const auto four = hn::LoadU(words, reinterpret_cast<const uint64_t*>(from));
-  const auto widen = [&](auto moved) HWY_ATTR {
-    const auto magnitude = hn::And(moved, hn::Set(words, uint64_t{0x7fff} << 45));
-    return hn::Mul(hn::BitCast(Sums(), magnitude), hn::Set(Sums(), 0x1p896));
-  };
-  to[0] = widen(hn::ShiftLeft<45>(four));
-  to[1] = widen(hn::ShiftLeft<29>(four));
-  to[2] = widen(hn::ShiftLeft<13>(four));
-  to[3] = widen(hn::ShiftRight<3>(four));
+  const hn::ScalableTag<uint32_t> words;
+  const hn::RebindToFloat<decltype(words)> floats;
+  const auto pair = hn::LoadU(words, reinterpret_cast<const uint32_t*>(from));
+  const auto even = hn::BitCast(floats, hn::ShiftLeft<16>(pair));
+  const auto odd = hn::BitCast(floats, hn::And(pair, hn::Set(words, 0xffff0000u)));
+  to[0] = hn::PromoteTo(Sums(), hn::LowerHalf(even));
+  to[1] = hn::PromoteTo(Sums(), hn::UpperHalf(Floats(), even));
+  to[2] = hn::PromoteTo(Sums(), hn::LowerHalf(odd));
+  to[3] = hn::PromoteTo(Sums(), hn::UpperHalf(Floats(), odd));
 }
+
+#endif  // HWY_TARGET == HWY_SCALAR
 
 // Copies `count` gradients and then zeros up to `length`, a multiple of a vector. The variable
 // length of a memcpy costs a list of small tensors 4 % of its speed.
@@ -101,34 +109,39 @@ HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad
 #endif
 }
 
-// Adds the squares of the first `columns` gradients of kRows rows, one row after the other, to
-// their lanes' sums. `columns` is rounded up to a multiple of kVectors vectors.
-template <int kRows, typename Grad>
-HWY_INLINE void AddRows(const Grad* HWY_RESTRICT grad, int64_t columns,
-                        double* HWY_RESTRICT lanes) {
+// Stores the sums of the squares of one pass's columns over the rows of a tile: `rows` whole passes
+// that lie a row apart, then `rest` elements of one more. The hardware prefetchers cannot follow
+// that, so each access asks for as much from `ahead` bytes on.
+template <typename Grad>
+HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const char*& ahead,
+                           double* const (&places)[kVectors]) {
   const Sums d;
-  const int64_t length = hn::Lanes(d);
-  constexpr int kPart = kGradLanes / kParts<Grad>;
-  constexpr int kPerPart = kVectors / kParts<Grad>;
-  for (int64_t first = 0; first < columns; first += kVectors * length) {
-    double* places[kVectors];
-    hn::Vec<Sums> sums[kVectors];
-    for (int k = 0; k < kVectors; ++k) {
-      places[k] = lanes + k / kPerPart * kPart + first / kParts<Grad> + k % kPerPart * length;
-      sums[k] = hn::Load(d, places[k]);
+  const int64_t pass = kVectors * hn::Lanes(d);
+  hn::Vec<Sums> x[kVectors];
+  hn::Vec<Sums> sums[kVectors];
+  for (int k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
+  // The square is exact: fused or not, this rounds once.
+  const auto add = [&]() HWY_ATTR {
+    for (int k = 0; k < kVectors; ++k) sums[k] = hn::MulAdd(x[k], x[k], sums[k]);
+  };
+  for (int64_t row = 0; row < rows; ++row, grad += kGradLanes) {
+    for (int64_t line = 0; line < pass * static_cast<int64_t>(sizeof(Grad)); line += 64) {
+      __builtin_prefetch(ahead + line);
     }
-    for (int row = 0; row < kRows; ++row) {
-      hn::Vec<Sums> x[kVectors];
-      LoadWide(grad + row * kGradLanes + first, x);
-      // The square is exact: fused or not, this rounds once.
-      for (int k = 0; k < kVectors; ++k) sums[k] = hn::MulAdd(x[k], x[k], sums[k]);
-    }
-    for (int k = 0; k < kVectors; ++k) hn::Store(sums[k], d, places[k]);
+    ahead += pass * sizeof(Grad);
+    LoadWide(grad, x);
+    add();
   }
+  if (rest > 0) {
+    // Past the end are zeros, whose squares change nothing.
+    HWY_ALIGN_MAX Grad padded[kGradLanes];
+    CopyPadded(grad, rest, pass, padded);
+    LoadWide(padded, x);
+    add();
+  }
+  for (int k = 0; k < kVectors; ++k) hn::Store(sums[k], d, places[k]);
 }
 
-// Reads in order, so that hardware prefetchers follow; the lanes' sums stay in the first-level
-// cache. Two rows at a time halve the loads and stores of the sums.
 template <typename Grad>
 HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
   const Sums d;
@@ -136,23 +149,20 @@ HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
   constexpr int kPart = kGradLanes / kParts<Grad>;
   const int64_t rows = size / kGradLanes;
   const int64_t rest = size % kGradLanes;
+  const int64_t pass = kVectors * length;
   // A list has many tensors of a few elements: what lies past them is left out of all that follows.
-  int64_t columns = rows > 0 ? kGradLanes : kVectors * length;
+  int64_t columns = rows > 0 ? kGradLanes : pass;
   while (columns < rest) columns *= 2;
   HWY_ALIGN_MAX double lanes[kGradLanes];
-  for (int64_t part = 0; part < kGradLanes; part += kPart) {
-    for (int64_t j = 0; j < columns / kParts<Grad>; j += length) {
-      hn::Store(hn::Zero(d), d, lanes + part + j);
+  const char* ahead = reinterpret_cast<const char*>(grad + kGradTile);
+  for (int64_t first = 0; first < columns; first += pass) {
+    double* places[kVectors];
+    for (int k = 0; k < kVectors; ++k) {
+      constexpr int kPerPart = kVectors / kParts<Grad>;
+      places[k] = lanes + k / kPerPart * kPart + first / kParts<Grad> + (k % kPerPart) * length;
     }
-  }
-  int64_t row = 0;
-  for (; row + 2 <= rows; row += 2) AddRows<2>(grad + row * kGradLanes, kGradLanes, lanes);
-  if (row < rows) AddRows<1>(grad + row * kGradLanes, kGradLanes, lanes);
-  if (rest > 0) {
-    // Past the end are zeros, whose squares change nothing.
-    HWY_ALIGN_MAX Grad padded[kGradLanes];
-    CopyPadded(grad + rows * kGradLanes, rest, columns, padded);
-    AddRows<1>(padded, rest, lanes);
+    const int64_t left = rest - first;
+    SumColumns(grad + first, rows + (left >= pass), left < pass ? left : 0, ahead, places);
   }
   // The canonical tree has kGradLanes leaves; those past `columns` are zeros, which change nothing.
   for (int64_t part = 0; part < kGradLanes; part += kPart) {
@@ -167,10 +177,7 @@ HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
       for (int64_t j = 0; j < half; ++j) sums[j] += sums[j + half];
     }
   }
-  double sum = lanes[0];
-  if constexpr (kParts<Grad> == 4) {
-    sum = (lanes[0] + lanes[2 * kPart]) + (lanes[kPart] + lanes[3 * kPart]);
-  }
+  const double sum = kParts<Grad> == 1 ? lanes[0] : lanes[0] + lanes[kPart];
 
   if (MayOverflow(sum)) {
     for (int64_t j = 0; j < size; ++j) {
