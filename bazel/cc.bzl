@@ -10,11 +10,15 @@ load("@rules_cc//cc:cc_test.bzl", "cc_test")
 load("@rules_shell//shell:sh_test.bzl", "sh_test")
 load(":precompiled_header.bzl", "precompiled_header")
 
-# Same bits everywhere: no contraction of a * b + c into an fma that the code did not write. The
-# other two remove effects that nobody reads here (errno, floating-point traps) and that would keep
+# Same bits everywhere: no contraction of a * b + c into an fma that the code did not write. Those
+# who compile formulas in headers need it as well.
+BIT_COPTS = [
+    "-ffp-contract=off",
+]
+
+# These remove effects that nobody reads here (errno, floating-point traps) and that would keep
 # loops from being vectorised; they change no result.
 FLOAT_COPTS = [
-    "-ffp-contract=off",
     "-fno-math-errno",
     "-fno-trapping-math",
 ]
@@ -25,7 +29,7 @@ OPTIMIZED_COPTS = ["-O3"]
 _COPTS = ["-std=c++20"] + select({
     str(Label("//bazel:warnings_are_errors")): ["-Wall", "-Wextra", "-Werror"],
     "//conditions:default": [],
-}) + FLOAT_COPTS + select({
+}) + BIT_COPTS + FLOAT_COPTS + select({
     str(Label("//bazel:optimized")): OPTIMIZED_COPTS,
     "//conditions:default": [],
 })

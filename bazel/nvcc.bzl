@@ -4,11 +4,15 @@ load("@local_cuda//:defs.bzl", "NVCC", "NVCC_TAKES_SEED", "NVCC_VERSION")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//bazel:cc.bzl", "FLOAT_COPTS")
+load("//bazel:cc.bzl", "BIT_COPTS", "FLOAT_COPTS")
 
-# What the code needs in order to be right and to compile, as FLOAT_COPTS on the host.
+# As BIT_COPTS on the host: same bits.
+CUDA_BIT_COPTS = [
+    "--fmad=false",
+]
+
+# What the code needs in order to compile.
 CUDA_COPTS = [
-    "--fmad=false",  # as -ffp-contract=off on the host: same bits
     "--extended-lambda",
     "--expt-relaxed-constexpr",
 ]
@@ -57,9 +61,9 @@ def _flags(ctx):
     """nvcc's flags that are the same for every file of the target."""
     werror = ctx.attr._werror[_BoolInfo].enabled
     warnings = ["--Werror=all-warnings", "--Wreorder"] if werror else []
-    flags = ["-std=c++20"] + CUDA_COPTS + warnings + [
+    flags = ["-std=c++20"] + CUDA_BIT_COPTS + CUDA_COPTS + warnings + [
         "-Xcompiler=-fPIC,%s-Wno-unused-parameter" % ("-Wall,-Wextra," if werror else ""),
-        "-Xcompiler=" + ",".join(FLOAT_COPTS),
+        "-Xcompiler=" + ",".join(BIT_COPTS + FLOAT_COPTS),
         "-Xptxas=-v",
     ]
     mode = ctx.var["COMPILATION_MODE"]

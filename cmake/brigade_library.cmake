@@ -11,7 +11,7 @@ set(BRIGADE_LISTS HEADERS INCLUDES SOURCES CUDA_SOURCES DEPS CUDA_DEPS PUBLIC_LI
 function(brigade_flags target flags cuda_flags)
   target_compile_options(${target} PRIVATE
     "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:${BRIGADE_OPTIMIZED_FLAGS}>"
-    "$<$<COMPILE_LANGUAGE:CXX>:${BRIGADE_FLOAT_FLAGS};${flags}>")
+    "$<$<COMPILE_LANGUAGE:CXX>:${BRIGADE_BIT_FLAGS};${BRIGADE_FLOAT_FLAGS};${flags}>")
   if(BRIGADE_CUDA)
     # CMake 3.25 does not know yet that nvcc takes it.
     if("cuda_std_20" IN_LIST CMAKE_CUDA_COMPILE_FEATURES)
@@ -19,22 +19,20 @@ function(brigade_flags target flags cuda_flags)
     else()
       list(PREPEND cuda_flags -std=c++20)
     endif()
-    list(JOIN BRIGADE_FLOAT_FLAGS "," host_flags)
-    target_compile_options(${target} PRIVATE
-      "$<$<COMPILE_LANGUAGE:CUDA>:${BRIGADE_CUDA_FLAGS};-Xcompiler=${host_flags};${cuda_flags}>")
+    set(host_flags ${BRIGADE_BIT_FLAGS} ${BRIGADE_FLOAT_FLAGS})
+    list(JOIN host_flags "," host_flags)
+    list(PREPEND cuda_flags ${BRIGADE_CUDA_BIT_FLAGS} ${BRIGADE_CUDA_FLAGS}
+      -Xcompiler=${host_flags})
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")
   endif()
 endfunction()
 
 # Who includes a header with formulas compiles them: the flags of their bits come along, to all that
 # links the target.
 function(brigade_bits target)
-  set(bits ${BRIGADE_FLOAT_FLAGS})
-  list(FILTER bits INCLUDE REGEX "^-ffp-contract=")
-  set(cuda_bits ${BRIGADE_CUDA_FLAGS})
-  list(FILTER cuda_bits INCLUDE REGEX "^--fmad=")
   target_compile_options(${target} INTERFACE
-    "$<$<COMPILE_LANGUAGE:CXX>:${bits}>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_bits};-Xcompiler=${bits}>")
+    "$<$<COMPILE_LANGUAGE:CXX>:${BRIGADE_BIT_FLAGS}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:${BRIGADE_CUDA_BIT_FLAGS};-Xcompiler=${BRIGADE_BIT_FLAGS}>")
 endfunction()
 
 function(brigade_install target headers)

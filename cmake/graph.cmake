@@ -1,9 +1,11 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
-# For bits and speed: FLOAT_COPTS and OPTIMIZED_COPTS of bazel/cc.bzl, CUDA_COPTS of bazel/nvcc.bzl.
-set(BRIGADE_FLOAT_FLAGS -ffp-contract=off -fno-math-errno -fno-trapping-math)
+# For bits and speed, from bazel/cc.bzl and bazel/nvcc.bzl.
+set(BRIGADE_BIT_FLAGS -ffp-contract=off)
+set(BRIGADE_FLOAT_FLAGS -fno-math-errno -fno-trapping-math)
 set(BRIGADE_OPTIMIZED_FLAGS -O3)
-set(BRIGADE_CUDA_FLAGS --fmad=false --extended-lambda --expt-relaxed-constexpr)
+set(BRIGADE_CUDA_BIT_FLAGS --fmad=false)
+set(BRIGADE_CUDA_FLAGS --extended-lambda --expt-relaxed-constexpr)
 
 # Components, each behind those that it needs: all of them, in their order.
 set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero parallel checkpoint

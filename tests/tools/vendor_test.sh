@@ -193,7 +193,7 @@ holds PROVENANCE "command: tools/vendor //lib:names --out DIR --prefix third_par
 holds PROVENANCE "changed: prefix and namespace"
 holds PROVENANCE "include path: ."
 # The checkout's own flags, in the words of bazel/cc.bzl.
-for flag in $(sed -n '/^FLOAT_COPTS = /,/^]/s/^ *"\(.*\)",$/\1/p' bazel/cc.bzl); do
+for flag in $(sed -nE '/^(BIT|FLOAT)_COPTS = /,/^]/s/^ *"(.*)",$/\1/p' bazel/cc.bzl); do
   grep -q "^flags: .*$flag" "$out/PROVENANCE" && grep -q "COMPILE_LANGUAGE:CXX.*$flag" "$out/CMakeLists.txt" ||
     fail "without $flag"
 done

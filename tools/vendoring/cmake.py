@@ -87,9 +87,8 @@ def _options(selection):
 
 def _bits(selection):
     """The flags of the formulas in headers, for those who compile them."""
-    host = [c for c in selection.copts if c.startswith("-ffp-contract=")]
-    cuda = [c for c in selection.cuda_copts if c.startswith("--fmad=")]
-    cuda += ["-Xcompiler=" + c for c in host]
+    host = selection.bit_copts
+    cuda = selection.cuda_bit_copts + ["-Xcompiler=" + c for c in host]
     return [
         f'"$<$<COMPILE_LANGUAGE:CXX>:{";".join(host)}>"',
         f'"$<$<COMPILE_LANGUAGE:CUDA>:{";".join(cuda)}>"',

@@ -32,7 +32,9 @@ class Selection:
     cuda: str  # "none", "optional" (cuda_files can be left out) or "required"
     externals: list  # as libraries.needed returns
     copts: list  # for C++, those of all files
+    bit_copts: list  # those of them that formulas in headers need
     cuda_copts: list  # for CUDA
+    cuda_bit_copts: list  # the same of these
     own_copts: dict  # {path: [option]}, for C++ files that need others besides
     includes: list  # folders to search besides
     linkopts: list
@@ -110,8 +112,10 @@ def select(root, graph, target, parts):
     taken = labels(graph, target, parts)
     closure = graph.closure(taken)
     plain = graph.closure([label for label in taken if not graph[label].cuda_only], cuda=False)
-    copts = externals.constant(root, "bazel/cc.bzl", "FLOAT_COPTS")
+    bits = externals.constant(root, "bazel/cc.bzl", "BIT_COPTS")
+    copts = bits + externals.constant(root, "bazel/cc.bzl", "FLOAT_COPTS")
     optimized = externals.constant(root, "bazel/cc.bzl", "OPTIMIZED_COPTS")
+    cuda_bits = externals.constant(root, "bazel/nvcc.bzl", "CUDA_BIT_COPTS")
     common = {"-Wall", "-Wextra", "-Werror", "-fPIC", *copts, *optimized}
     result = Selection(
         target=graph[target].label,
@@ -121,7 +125,9 @@ def select(root, graph, target, parts):
         cuda="none",
         externals=[],
         copts=optimized + copts,
-        cuda_copts=externals.constant(root, "bazel/nvcc.bzl", "CUDA_COPTS"),
+        bit_copts=bits,
+        cuda_copts=cuda_bits + externals.constant(root, "bazel/nvcc.bzl", "CUDA_COPTS"),
+        cuda_bit_copts=cuda_bits,
         own_copts={},
         includes=[],
         linkopts=[],
