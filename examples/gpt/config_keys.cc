@@ -97,11 +97,8 @@ Value TypeOf(T* target, std::string otherwise) {
 
 // With the name of bf16 that DeepSpeed had for this key at first.
 Value CommunicationType(Settings& s) {
-  Value value = TypeOf(&s.zero.communication_dtype, "");
-  value.read = [read = std::move(value.read)](const Json& json) {
-    return read(json == Json("bfp16") ? Json("bf16") : json);
-  };
-  return value;
+  return Rewritten(TypeOf(&s.zero.communication_dtype, ""),
+                   [](const Json& json) { return json == Json("bfp16") ? Json("bf16") : json; });
 }
 
 Keys DataTypeKeys(Settings& s) {
@@ -127,13 +124,12 @@ Keys ActivationKeys(Settings& s) {
 
 // The same of words that begin with a capital, ignoring case.
 Value Capitalized(Value value) {
-  value.read = [read = std::move(value.read)](const Json& json) {
-    if (!json.is_string()) return read(json);
+  return Rewritten(std::move(value), [](const Json& json) {
+    if (!json.is_string()) return json;
     std::string word = absl::AsciiStrToLower(json.get_ref<const std::string&>());
     if (!word.empty()) word[0] = absl::ascii_toupper(static_cast<unsigned char>(word[0]));
-    return read(Json(word));
-  };
-  return value;
+    return Json(word);
+  });
 }
 
 // deepspeed/runtime/model_checkpointing/.
@@ -222,12 +218,11 @@ Keys OtherKeys() {
 }  // namespace
 
 Value TypeNames(Value value) {
-  value.read = [read = std::move(value.read)](const Json& json) {
+  return Rewritten(std::move(value), [](const Json& json) {
     const auto type =
         json.is_string() ? precision::ParseTrainingFormat(json.get<std::string>()) : std::nullopt;
-    return read(type.has_value() ? Json(std::string(precision::ShortName(*type))) : json);
-  };
-  return value;
+    return type.has_value() ? Json(std::string(precision::ShortName(*type))) : json;
+  });
 }
 
 Keys ConfigKeys(Settings& s) {

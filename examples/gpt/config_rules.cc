@@ -33,6 +33,12 @@ precision::DType TypeOf(const Settings& s) {
                   : precision::DType::kFloat32;
 }
 
+Rules Joined(const std::vector<Rules>& parts) {
+  Rules joined;
+  for (const Rules& part : parts) joined.insert(joined.end(), part.begin(), part.end());
+  return joined;
+}
+
 void CheckRules(const Together& together, Reading& reading) {
   std::set<std::string> named;
   const auto apply = [&](const Rules& rules, const std::vector<Refusal>& unread) {

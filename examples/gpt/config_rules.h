@@ -37,6 +37,9 @@ struct Rule {
 };
 using Rules = std::vector<Rule>;
 
+// One behind the other.
+Rules Joined(const std::vector<Rules>& parts);
+
 // What rules go by.
 struct Together {
   const Said& said;

@@ -76,4 +76,11 @@ Value NotSupported(absl::string_view instead) {
           absl::StrCat("refused: not supported", instead.empty() ? "" : ": ", instead), false};
 }
 
+Value Rewritten(Value value, std::function<Json(const Json&)> rewrite) {
+  value.read = [rewrite = std::move(rewrite), read = std::move(value.read)](const Json& json) {
+    return read(rewrite(json));
+  };
+  return value;
+}
+
 }  // namespace brigade::gpt

@@ -197,6 +197,9 @@ Value Off(absl::string_view instead, ByDefault by_default = ByDefault::kOff,
 // A type, or key, that is refused with any value.
 Value NotSupported(absl::string_view instead = "");
 
+// The same of what `rewrite` makes of a value. Refusals show what the file says.
+Value Rewritten(Value value, std::function<Json(const Json&)> rewrite);
+
 // What "auto" means where a flag may say it instead; null, as good as nothing, where the flag says
 // it in another way.
 inline Auto FromFlag(const char* flag, bool is_given, Json value = nullptr) {

@@ -57,14 +57,10 @@ Key WarmupType(Schedule& schedule) {
 
 template <typename Schedule>
 Key WarmupSteps(Schedule& schedule) {
-  Value value = Whole(&schedule.warmup_num_steps, kStepsOrNone);
-  value.read = [steps = &schedule.warmup_num_steps, read = value.read](const Json& json) {
-    Verdict verdict = read(json);
-    // Schedules themselves take 1 as 2, and have no 0.
-    if (*steps == 0) *steps = 2;
-    return verdict;
-  };
-  return {"warmup_num_steps", std::move(value),
+  // Schedules themselves take 1 as 2, and have no 0.
+  return {"warmup_num_steps",
+          Rewritten(Whole(&schedule.warmup_num_steps, kStepsOrNone),
+                    [](const Json& json) { return json == Json(0) ? Json(2) : json; }),
           "steps in which the rate rises; 0 and 1 count as 2, as in DeepSpeed"};
 }
 

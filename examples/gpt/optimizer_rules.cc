@@ -1,7 +1,6 @@
 #include <cmath>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -82,7 +81,7 @@ Rules OptimizerRules(const Together& together) {
   const double highest = OwnHighestRate(schedule).value_or(rate);
   const std::string own_rates = absl::StrCat("the schedule has rates of its own, up to ", highest);
   constexpr char kRates[] = "optimizer scheduler";
-  Rules rules = {
+  const Rules rules = {
       {"optimizer.params.weight_decay", !torch_adam_w,
        "with torch_adam DeepSpeed takes PyTorch's AdamW, whose default is 0.01, and else its own, "
        "whose default is 0: write which it is",
@@ -99,8 +98,7 @@ Rules OptimizerRules(const Together& together) {
       {"scheduler.params.total_num_steps", cycle == nullptr || !decays,
        "a decay, which never ends, is cut there", "", Rule::Kind::kMissing},
   };
-  for (Rule& rule : PrecisionRules(together)) rules.push_back(std::move(rule));
-  return rules;
+  return Joined({rules, PrecisionRules(together)});
 }
 
 }  // namespace brigade::gpt

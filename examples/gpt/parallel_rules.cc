@@ -110,11 +110,7 @@ Rules FlagRules(const Said& said) {
 }
 
 Rules ParallelRules(const Together& together) {
-  Rules rules = TensorRules(together);
-  for (const Rules& part : {ContextRules(together), PipelineRules(together)}) {
-    rules.insert(rules.end(), part.begin(), part.end());
-  }
-  return rules;
+  return Joined({TensorRules(together), ContextRules(together), PipelineRules(together)});
 }
 
 }  // namespace brigade::gpt

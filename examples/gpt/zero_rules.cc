@@ -178,12 +178,8 @@ Rules GatheringRules(const Together& together) {
 }  // namespace
 
 Rules ZeroRules(const Together& together) {
-  Rules rules;
-  for (const Rules& part : {FileRules(together), OffloadRules(together), ActivationRules(together),
-                            ExchangeRules(together), GatheringRules(together)}) {
-    rules.insert(rules.end(), part.begin(), part.end());
-  }
-  return rules;
+  return Joined({FileRules(together), OffloadRules(together), ActivationRules(together),
+                 ExchangeRules(together), GatheringRules(together)});
 }
 
 }  // namespace brigade::gpt
