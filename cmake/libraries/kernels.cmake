@@ -180,10 +180,17 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_internal_lanes
+  HEADERS kernels/internal/lanes.h
+  DEPS kernels_simd precision_float16
+)
+
+brigade_library(
   kernels_cast_cpu
   HEADERS kernels/cast/cast_cpu.h
   SOURCES kernels/cast/cast_cpu.cc
   DEPS kernels_cast_math kernels_nontemporal_store kernels_simd kernels_internal_cache_line
+    kernels_internal_lanes
 )
 
 brigade_library(
