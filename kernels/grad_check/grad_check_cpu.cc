@@ -34,7 +34,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Sums = hn::ScalableTag<double>;
 using Floats = hn::Rebind<float, Sums>;
 
-constexpr int kVectors = 4;  // of sums that a pass over a tile carries: enough to hide the addition
+// Vectors that are loaded at a time, and how many such groups of sums a pass over rows carries: as
+// many as the processor has registers for.
+constexpr int kVectors = 4;
+constexpr int kGroups = HWY_TARGET == HWY_AVX3 ? 4 : 1;
 
 // In how many parts of equal length the lanes lie: part p has the elements with index mod kParts ==
 // p.
@@ -109,37 +112,51 @@ HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad
 #endif
 }
 
-// Stores the sums of the squares of one pass's columns over the rows of a tile: `rows` whole passes
-// that lie a row apart, then `rest` elements of one more. The hardware prefetchers cannot follow
-// that, so each access asks for as much from `ahead` bytes on.
+// Rows of a tile that each pass goes down before the next one. From float, whose rows are longest, a
+// row at a time reads memory in order; for 16 bits the sums would be stored and loaded too often.
+template <typename Grad>
+constexpr int64_t kPassRows = sizeof(Grad) == 4 ? 1 : kGradTile / kGradLanes;
+
+// How far ahead of what is summed memory is asked for, in bytes, in order, whatever order the passes
+// take. Into the second-level cache: a core has few requests of the first level in flight, and asking
+// for those reached half of the speed.
+constexpr int64_t kAhead = 16384;
+
+// Adds the squares of one pass's columns to `sums`: of `rows` rows, and of `rest` elements of one
+// more.
 template <typename Grad>
 HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const char*& ahead,
-                           double* const (&places)[kVectors]) {
+                           double* const (&sums)[kGroups][kVectors], bool first) {
   const Sums d;
-  const int64_t pass = kVectors * hn::Lanes(d);
-  hn::Vec<Sums> x[kVectors];
-  hn::Vec<Sums> sums[kVectors];
-  for (int k = 0; k < kVectors; ++k) sums[k] = hn::Zero(d);
-  // The square is exact: fused or not, this rounds once.
-  const auto add = [&]() HWY_ATTR {
-    for (int k = 0; k < kVectors; ++k) sums[k] = hn::MulAdd(x[k], x[k], sums[k]);
-  };
-  for (int64_t row = 0; row < rows; ++row, grad += kGradLanes) {
-    for (int64_t line = 0; line < pass * static_cast<int64_t>(sizeof(Grad)); line += 64) {
-      __builtin_prefetch(ahead + line);
+  const int64_t group = kVectors * hn::Lanes(d);
+  hn::Vec<Sums> totals[kGroups][kVectors];
+  for (int g = 0; g < kGroups; ++g) {
+    for (int k = 0; k < kVectors; ++k) totals[g][k] = first ? hn::Zero(d) : hn::Load(d, sums[g][k]);
+  }
+  const auto add = [&](const Grad* from) HWY_ATTR {
+    for (int g = 0; g < kGroups; ++g) {
+      hn::Vec<Sums> x[kVectors];
+      LoadWide(from + g * group, x);
+      // The square is exact: fused or not, this rounds once.
+      for (int k = 0; k < kVectors; ++k) totals[g][k] = hn::MulAdd(x[k], x[k], totals[g][k]);
     }
-    ahead += pass * sizeof(Grad);
-    LoadWide(grad, x);
-    add();
+  };
+  const int64_t bytes = kGroups * group * static_cast<int64_t>(sizeof(Grad));
+  for (int64_t row = 0; row < rows; ++row, grad += kGradLanes, ahead += bytes) {
+    for (int64_t line = 0; line < bytes; line += 64) {
+      __builtin_prefetch(ahead + line, /*rw=*/0, /*locality=*/2);
+    }
+    add(grad);
   }
   if (rest > 0) {
     // Past the end are zeros, whose squares change nothing.
     HWY_ALIGN_MAX Grad padded[kGradLanes];
-    CopyPadded(grad, rest, pass, padded);
-    LoadWide(padded, x);
-    add();
+    CopyPadded(grad, rest, kGroups * group, padded);
+    add(padded);
   }
-  for (int k = 0; k < kVectors; ++k) hn::Store(sums[k], d, places[k]);
+  for (int g = 0; g < kGroups; ++g) {
+    for (int k = 0; k < kVectors; ++k) hn::Store(totals[g][k], d, sums[g][k]);
+  }
 }
 
 template <typename Grad>
@@ -149,20 +166,28 @@ HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
   constexpr int kPart = kGradLanes / kParts<Grad>;
   const int64_t rows = size / kGradLanes;
   const int64_t rest = size % kGradLanes;
-  const int64_t pass = kVectors * length;
+  const int64_t pass = kGroups * kVectors * length;
   // A list has many tensors of a few elements: what lies past them is left out of all that follows.
   int64_t columns = rows > 0 ? kGradLanes : pass;
   while (columns < rest) columns *= 2;
   HWY_ALIGN_MAX double lanes[kGradLanes];
-  const char* ahead = reinterpret_cast<const char*>(grad + kGradTile);
-  for (int64_t first = 0; first < columns; first += pass) {
-    double* places[kVectors];
-    for (int k = 0; k < kVectors; ++k) {
-      constexpr int kPerPart = kVectors / kParts<Grad>;
-      places[k] = lanes + k / kPerPart * kPart + first / kParts<Grad> + (k % kPerPart) * length;
+  const char* ahead = reinterpret_cast<const char*>(grad) + kAhead;
+  for (int64_t row = 0; row == 0 || row < rows; row += kPassRows<Grad>) {
+    const int64_t pass_rows = std::min(kPassRows<Grad>, rows - row);
+    const int64_t pass_rest = row + pass_rows == rows ? rest : 0;
+    for (int64_t first = 0; first < columns; first += pass) {
+      double* sums[kGroups][kVectors];
+      for (int g = 0; g < kGroups; ++g) {
+        constexpr int kPerPart = kVectors / kParts<Grad>;
+        double* const group = lanes + (first + g * kVectors * length) / kParts<Grad>;
+        for (int k = 0; k < kVectors; ++k) {
+          sums[g][k] = group + k / kPerPart * kPart + (k % kPerPart) * length;
+        }
+      }
+      const int64_t left = pass_rest - first;
+      SumColumns(grad + row * kGradLanes + first, pass_rows + (left >= pass),
+                 left < pass ? left : 0, ahead, sums, row == 0);
     }
-    const int64_t left = rest - first;
-    SumColumns(grad + first, rows + (left >= pass), left < pass ? left : 0, ahead, places);
   }
   // The canonical tree has kGradLanes leaves; those past `columns` are zeros, which change nothing.
   for (int64_t part = 0; part < kGradLanes; part += kPart) {

@@ -70,9 +70,9 @@ struct Avx512Lanes {
   template <bool kPastCaches>
   BRIGADE_LANES_FUNCTION void Store(precision::BFloat16* to, Floats low, Floats high) {
     // The odd ones of the 64 pieces of 16 bits.
-    const __m512i upper = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37,
-                                           35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7,
-                                           5, 3, 1);
+    const __m512i upper =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
     StoreLine<kPastCaches>(to, _mm512_permutex2var_epi16(Round(low), upper, Round(high)));
   }
 
