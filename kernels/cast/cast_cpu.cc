@@ -40,7 +40,7 @@ void CastRange(const CastSegment& segment, const float* scale_pointer, bool accu
     } else {
       alignas(64) Target block[kNontemporalBlock];
       // The scale by value: by reference g++ 12 makes fp32 to bf16 15 % slower.
-      ForEachNontemporalBlock(target, 0, size,
+      ForEachNontemporalBlock(target, 0, size, kNontemporalBlock,
                               [&, scale](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
                                 CastElements<false>(source + i, block, length, scale);
                                 NontemporalStore(target + i, block, length * sizeof(Target));
