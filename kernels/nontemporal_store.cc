@@ -35,12 +35,14 @@ __attribute__((target("avx512f,avx512bw"))) void NontemporalStore512(char* dst, 
     const __mmask64 some = (uint64_t{1} << count) - 1;
     _mm512_mask_storeu_epi8(dst + at, some, _mm512_maskz_loadu_epi8(some, src + at));
   };
-  copy_some(0, parts.head);
+  // Not of nothing: a masked store of no byte still fetches the line that it names, which is the
+  // next block's.
+  if (parts.head > 0) copy_some(0, parts.head);
   int64_t i = parts.head;
   for (; i < parts.head + parts.lines; i += kCacheLine) {
     _mm512_stream_si512(reinterpret_cast<__m512i*>(dst + i), _mm512_loadu_si512(src + i));
   }
-  copy_some(i, parts.tail);
+  if (parts.tail > 0) copy_some(i, parts.tail);
 }
 
 void StoreLines(char* dst, const char* src, int64_t bytes) {

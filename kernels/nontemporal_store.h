@@ -30,15 +30,14 @@ void NontemporalStore(void* dst, const void* src, int64_t bytes);
 void NontemporalStoreFence();
 
 // Calls block(from, length), which must be always-inline like the body of RunSimd, for the elements
-// [begin, end), at most kNontemporalBlock at a time. The first block ends where a line of `written`
-// does: the others are whole lines.
+// [begin, end), at most `most` at a time, which is a multiple of a line. The first block ends where
+// a line of `written` does: the others are whole lines.
 template <typename T, typename Block>
 BRIGADE_INLINE void ForEachNontemporalBlock(const T* written, int64_t begin, int64_t end,
-                                            const Block& block) {
+                                            int64_t most, const Block& block) {
   constexpr int64_t kLine = kCacheLine / sizeof(T);
-  int64_t length =
-      std::min(end - begin, kNontemporalBlock - kLine + ElementsToLine(written + begin));
-  for (int64_t i = begin; i < end; i += length, length = std::min(kNontemporalBlock, end - i)) {
+  int64_t length = std::min(end - begin, most - kLine + ElementsToLine(written + begin));
+  for (int64_t i = begin; i < end; i += length, length = std::min(most, end - i)) {
     block(i, length);
   }
 }

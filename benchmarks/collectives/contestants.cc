@@ -27,13 +27,14 @@ namespace brigade::benchmarks {
 namespace {
 
 using collectives::CollectiveKind;
+using precision::DType;
 using Clock = std::chrono::steady_clock;
 
 // Ranks that are threads of this process and work on its arrays.
 class ThreadContestant : public Contestant {
  public:
   absl::StatusOr<Outcome> Run(const Turn& turn, Arrays& arrays) final {
-    if (turn.check || turn.in_place) arrays.Fill(turn.whole);
+    if (turn.check || turn.in_place) arrays.Fill(turn.whole, turn.dtype);
     BRIGADE_ASSIGN_OR_RETURN(auto seconds, TimeOnRanks(arrays.ranks(), [&](int rank) {
                                return RunRank(rank, arrays.MakeRound(rank, turn));
                              }));
@@ -108,7 +109,8 @@ class Brigade final : public ThreadContestant {
   }
 
   const std::string& name() const override { return name_; }
-  bool can(CollectiveKind kind) const override {
+  bool can(CollectiveKind kind, DType dtype) const override {
+    if (way_ == Way::kFp16Wire && dtype != DType::kFloat32) return false;
     const bool all = way_ == Way::kAlgorithm && algorithm_ != collectives::Algorithm::kDoubleTree;
     return all || kind == CollectiveKind::kAllReduce;
   }
@@ -135,22 +137,21 @@ class Brigade final : public ThreadContestant {
   absl::Status RunOnce(Rank& rank, const Round& round) {
     device::Stream& stream = *rank.stream;
     if (way_ == Way::kFp16Wire) {
-      return rank.compressed->AllReduce(round.input, round.output, round.count, {}, stream);
+      return rank.compressed->AllReduce(static_cast<const float*>(round.input),
+                                        static_cast<float*>(round.output), round.count, {}, stream);
     }
     collectives::Communicator& group = *rank.communicator;
-    using precision::DType;
     const auto once = collectives::Reduction::kRoundedOnce;
     const auto reduction =
         collectives::Exists(once, algorithm_) ? once : collectives::Reduction::kRoundedPerHop;
     const collectives::ReduceOptions sum = {.reduction = reduction, .algorithm = algorithm_};
     if (round.kind == CollectiveKind::kAllReduce) {
-      return group.AllReduce(round.input, round.output, round.count, DType::kFloat32, sum, stream);
+      return group.AllReduce(round.input, round.output, round.count, round.dtype, sum, stream);
     }
     if (round.kind == CollectiveKind::kReduceScatter) {
-      return group.ReduceScatter(round.input, round.output, round.count, DType::kFloat32, sum,
-                                 stream);
+      return group.ReduceScatter(round.input, round.output, round.count, round.dtype, sum, stream);
     }
-    return group.AllGather(round.input, round.output, round.count, DType::kFloat32, {algorithm_},
+    return group.AllGather(round.input, round.output, round.count, round.dtype, {algorithm_},
                            stream);
   }
 
@@ -183,7 +184,9 @@ class GlooRing final : public ThreadContestant {
   }
 
   const std::string& name() const override { return name_; }
-  bool can(CollectiveKind kind) const override { return kind == CollectiveKind::kAllReduce; }
+  bool can(CollectiveKind kind, DType dtype) const override {
+    return kind == CollectiveKind::kAllReduce && dtype == DType::kFloat32;
+  }
 
  private:
   absl::Status RunRank(int rank, const Round& round) override {
@@ -192,8 +195,11 @@ class GlooRing final : public ThreadContestant {
         ::gloo::AllreduceOptions options(contexts_[static_cast<size_t>(rank)]);
         options.setAlgorithm(::gloo::AllreduceOptions::Algorithm::RING);
         const auto count = static_cast<size_t>(round.count);
-        if (round.input != round.output) options.setInput(const_cast<float*>(round.input), count);
-        options.setOutput(round.output, count);
+        float* const output = static_cast<float*>(round.output);
+        if (round.input != output) {
+          options.setInput(static_cast<float*>(const_cast<void*>(round.input)), count);
+        }
+        options.setOutput(output, count);
         options.setReduceFunction(
             static_cast<void (*)(void*, const void*, const void*, size_t)>(&::gloo::sum<float>));
         ::gloo::allreduce(options);

@@ -23,7 +23,7 @@ class Contestant {
  public:
   virtual ~Contestant() = default;
   virtual const std::string& name() const = 0;  // "engine/algorithm", or the rival's
-  virtual bool can(collectives::CollectiveKind kind) const = 0;
+  virtual bool can(collectives::CollectiveKind kind, precision::DType dtype) const = 0;
   // Fills `arrays`, or its own, before a turn that checks or is in place: sums would grow.
   virtual absl::StatusOr<Outcome> Run(const Turn& turn, Arrays& arrays) = 0;
 };

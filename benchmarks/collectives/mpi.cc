@@ -61,8 +61,8 @@ class Mpi final : public Contestant {
   }
 
   const std::string& name() const override { return name_; }
-  bool can(collectives::CollectiveKind kind) const override {
-    return kind == collectives::CollectiveKind::kAllReduce;
+  bool can(collectives::CollectiveKind kind, precision::DType dtype) const override {
+    return kind == collectives::CollectiveKind::kAllReduce && dtype == precision::DType::kFloat32;
   }
 
   absl::StatusOr<Outcome> Run(const Turn& turn, Arrays&) override {

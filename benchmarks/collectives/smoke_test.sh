@@ -13,6 +13,9 @@ for binary in "$@"; do
   for contestant in threads/direct threads/ring gloo/ring; do
     grep -q "\"contestant\": \"$contestant\"" "$TEST_TMPDIR/rows.json"
   done
+  "$binary" --ranks=4 --max_bytes=4096 --factor=64 --rounds=1 --dtype=bf16 >"$TEST_TMPDIR/table"
+  grep -q 'threads  *direct' "$TEST_TMPDIR/table"
+  ! grep -q 'gloo::allreduce\|fp16_wire' "$TEST_TMPDIR/table"
   [ "$(basename "$binary")" = all_reduce ] || continue
   for contestant in threads/fp16_wire gloo/fp16_wire; do
     grep -q "\"contestant\": \"$contestant\"" "$TEST_TMPDIR/rows.json"

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/nontemporal_store.h"
+#include "brigade/precision/dtype_names.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
 ABSL_FLAG(
@@ -33,6 +35,7 @@ ABSL_FLAG(
     "<auto|direct|ring|bidirectional_ring|halving_doubling|hierarchical|double_tree|fp16_wire>, "
     "Gloo's own gloo::allreduce, MPI_Allreduce");
 ABSL_FLAG(int, rounds, 9, "each contestant's turns for a size; the median counts");
+ABSL_FLAG(std::string, dtype, "fp32", "fp32, fp16 or bf16, of those who can");
 ABSL_FLAG(std::string, json, "", "also write all rows to this file");
 
 namespace brigade::benchmarks {
@@ -42,18 +45,28 @@ using collectives::CollectiveKind;
 
 constexpr CollectiveKind kKind = CollectiveKind::BRIGADE_BENCHMARK_KIND;
 
-// Copies with as many threads as there are cores: what the memory gives, in bytes read and written
-// per second.
-absl::StatusOr<double> MeasureCopy(Arrays& arrays) {
+// As long as a contestant's calls in a row, so that starting the threads does not count.
+constexpr double kTurnSeconds = 20e-3;
+
+// Copies with as many threads as there are cores, `times` in a row: what the memory gives, in bytes
+// read and written per second.
+absl::StatusOr<double> MeasureCopy(Arrays& arrays, int times) {
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
-  const int64_t share = arrays.whole() / threads;
+  const int64_t share = arrays.bytes() / threads;
   BRIGADE_ASSIGN_OR_RETURN(auto seconds, TimeOnRanks(threads, [&](int thread) {
-                             kernels::NontemporalStore(arrays.output(0) + thread * share,
-                                                       arrays.input(0) + thread * share, share * 4);
-                             kernels::NontemporalStoreFence();
+                             for (int i = 0; i < times; ++i) {
+                               kernels::NontemporalStore(arrays.output(0) + thread * share,
+                                                         arrays.input(0) + thread * share, share);
+                               kernels::NontemporalStoreFence();
+                             }
                              return absl::OkStatus();
                            }));
-  return static_cast<double>(2 * share * threads * 4) / seconds;
+  return static_cast<double>(2 * share * threads * times) / seconds;
+}
+
+// How many calls in a row take so long, if one takes `seconds`.
+int TimesInTurn(double seconds) {
+  return static_cast<int>(std::clamp(kTurnSeconds / seconds, 1.0, 5000.0));
 }
 
 struct Row {
@@ -78,41 +91,45 @@ struct Row {
 };
 
 absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contestant>> contestants,
-                         int iterations, Arrays& arrays, std::vector<Row>& rows) {
+                         int iterations, precision::DType dtype, Arrays& arrays,
+                         std::vector<Row>& rows) {
+  const int64_t elements = bytes / precision::SizeOf(dtype);
   std::vector<Row> measured;
   std::vector<std::vector<double>> seconds(2 * contestants.size());
   std::vector<double> copies;
   for (const auto& contestant : contestants) measured.push_back({contestant->name(), bytes});
   std::vector<int> times(contestants.size(), std::max(iterations, 1));
   for (size_t i = 0; i < contestants.size(); ++i) {
-    if (!contestants[i]->can(kKind)) continue;
+    if (!contestants[i]->can(kKind, dtype)) continue;
     for (const bool in_place : {false, true}) {
-      const Turn first = {kKind, bytes / 4, in_place, 1, true};
+      const Turn first = {kKind, elements, in_place, 1, true, dtype};
       BRIGADE_ASSIGN_OR_RETURN(auto outcome, contestants[i]->Run(first, arrays));
       measured[i].wrong[in_place] = outcome.wrong;
     }
     // As many in a row as make 20 ms, so that starting the ranks and the last wait do not count.
     for (const int more : {0, 1, 2}) {
-      const Turn turn = {kKind, bytes / 4, more % 2 == 0, times[i]};
+      const Turn turn = {kKind, elements, more % 2 == 0, times[i], false, dtype};
       BRIGADE_ASSIGN_OR_RETURN(auto outcome, contestants[i]->Run(turn, arrays));
       if (iterations > 0) continue;
-      times[i] = static_cast<int>(std::clamp(20e-3 / (outcome.seconds / times[i]), 1.0, 5000.0));
+      times[i] = TimesInTurn(outcome.seconds / times[i]);
     }
   }
+  BRIGADE_ASSIGN_OR_RETURN(const double once, MeasureCopy(arrays, 1));
+  const int copy_times = TimesInTurn(static_cast<double>(2 * arrays.bytes()) / once);
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
     for (size_t i = 0; i < contestants.size(); ++i) {
-      if (!contestants[i]->can(kKind)) continue;
+      if (!contestants[i]->can(kKind, dtype)) continue;
       for (const bool in_place : {false, true}) {
-        const Turn turn = {kKind, bytes / 4, in_place, times[i]};
+        const Turn turn = {kKind, elements, in_place, times[i], false, dtype};
         BRIGADE_ASSIGN_OR_RETURN(auto outcome, contestants[i]->Run(turn, arrays));
         seconds[2 * i + in_place].push_back(outcome.seconds / times[i]);
       }
     }
-    BRIGADE_ASSIGN_OR_RETURN(auto copy, MeasureCopy(arrays));
+    BRIGADE_ASSIGN_OR_RETURN(auto copy, MeasureCopy(arrays, copy_times));
     copies.push_back(copy);
   }
   for (size_t i = 0; i < contestants.size(); ++i) {
-    if (!contestants[i]->can(kKind)) continue;
+    if (!contestants[i]->can(kKind, dtype)) continue;
     for (const int place : {0, 1}) measured[i].seconds[place] = Median(seconds[2 * i + place]);
     measured[i].copy = Median(copies);
     rows.push_back(measured[i]);
@@ -135,10 +152,10 @@ void WriteJson(absl::Span<const Row> rows, const std::string& path) {
   std::vector<std::string> lines;
   for (const Row& row : rows) {
     lines.push_back(absl::StrFormat(
-        R"(  {"operation": "%s", "contestant": "%s", "ranks": %d, "bytes": %d, "type": "fp32", )"
+        R"(  {"operation": "%s", "contestant": "%s", "ranks": %d, "bytes": %d, "type": "%s", )"
         R"("seconds": [%.9g, %.9g], "wrong": [%d, %d], "copy_bytes_per_second": %.6g})",
-        collectives::Name(kKind), row.name, ranks, row.bytes, row.seconds[0], row.seconds[1],
-        row.wrong[0], row.wrong[1], row.copy));
+        collectives::Name(kKind), row.name, ranks, row.bytes, absl::GetFlag(FLAGS_dtype),
+        row.seconds[0], row.seconds[1], row.wrong[0], row.wrong[1], row.copy));
   }
   std::ofstream(path) << "[\n" << absl::StrJoin(lines, ",\n") << "\n]\n";
 }
@@ -151,6 +168,12 @@ absl::Status Main() {
   }
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SizesOfFlags());
   BRIGADE_ASSIGN_OR_RETURN(const int iterations, IterationsOfFlags());
+  const std::string type = absl::GetFlag(FLAGS_dtype);
+  const std::optional<precision::DType> dtype = precision::ParseTrainingFormat(type);
+  if (!dtype.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype is \"", type, "\"; it must be fp32, fp16 or bf16"));
+  }
   std::vector<std::unique_ptr<Contestant>> contestants;
   for (const std::string& name : absl::GetFlag(FLAGS_contestants)) {
     auto contestant = CreateContestant(name, sizes.back());
@@ -162,12 +185,12 @@ absl::Status Main() {
     contestants.push_back(*std::move(contestant));
   }
   // Copies are measured on at least 64 MiB, whatever the sizes.
-  const int64_t elements = std::max(sizes.back(), int64_t{64} << 20) / 4;
+  const int64_t bytes_of_array = std::max(sizes.back(), int64_t{64} << 20);
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({}));
-  BRIGADE_ASSIGN_OR_RETURN(auto arrays, Arrays::Create(ranks, elements, *context));
-  arrays.Fill(arrays.whole());
-  std::cout << absl::StrFormat("# %s of fp32 between %d ranks; times are medians of %d rounds\n",
-                               collectives::Name(kKind), ranks, absl::GetFlag(FLAGS_rounds));
+  BRIGADE_ASSIGN_OR_RETURN(auto arrays, Arrays::Create(ranks, bytes_of_array, *context));
+  arrays.Fill(arrays.bytes() / precision::SizeOf(*dtype), *dtype);
+  std::cout << absl::StrFormat("# %s of %s between %d ranks; times are medians of %d rounds\n",
+                               collectives::Name(kKind), type, ranks, absl::GetFlag(FLAGS_rounds));
   std::cout << "#                                               out of place"
                "                             in place\n";
   std::cout << absl::StrFormat("%12s  %-15s %-18s %8s %7s %7s %7s %6s  %8s %7s %7s %7s %6s\n",
@@ -175,11 +198,11 @@ absl::Status Main() {
                                "#wrong", "us", "algbw", "busbw", "of_copy", "#wrong");
   std::vector<Row> rows;
   int64_t wrong = 0;
-  const int64_t step = int64_t{4} * ranks;
+  const int64_t step = precision::SizeOf(*dtype) * ranks;
   for (const int64_t bytes : sizes) {
     const size_t before = rows.size();
-    BRIGADE_RETURN_IF_ERROR(
-        MeasureSize(std::max(step, bytes / step * step), contestants, iterations, arrays, rows));
+    BRIGADE_RETURN_IF_ERROR(MeasureSize(std::max(step, bytes / step * step), contestants,
+                                        iterations, *dtype, arrays, rows));
     for (size_t i = before; i < rows.size(); ++i) {
       const Row& row = rows[i];
       // A rival has its own.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/kernels/simd.h"
@@ -47,6 +48,24 @@ BRIGADE_INLINE void ReduceBlock(const ReduceLists& lists, int64_t begin, int64_t
   for (; k < count; ++k) AddSources<kOp, 1, false, T>(all + k, begin, length, sums);
 }
 
+// Elements of a block. Short ones to targets past the caches, so that memory reads the next lines
+// while it takes the last ones, as it does in a copy. Not of more streams than the processor
+// follows, nor where the lines of two targets lie differently, whose ends would then be written in
+// parts. Both constants from figures of an AMD EPYC (Zen 4): docs/decisions/0151.
+template <typename T>
+int64_t BlockLength(const ReduceLists& lists, bool past_caches) {
+  constexpr int64_t kShortBlockBytes = 512;
+  constexpr int64_t kFewArrays = 16;
+  const T* const first = static_cast<const T*>(lists.targets[0]);
+  const bool alike =
+      std::all_of(lists.targets, lists.targets + lists.target_count, [&](const void* target) {
+        return ElementsToLine(static_cast<const T*>(target)) == ElementsToLine(first);
+      });
+  const bool few = std::max(lists.source_count, lists.target_count) <= kFewArrays;
+  return past_caches && few && alike ? kShortBlockBytes / static_cast<int64_t>(sizeof(T))
+                                     : kNontemporalBlock;
+}
+
 template <ReduceOp kOp, typename T>
 void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, int64_t end) {
   const void* const* const sources_end = lists.sources + lists.source_count;
@@ -61,6 +80,7 @@ void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, i
     }
   };
   const T* const first = static_cast<const T*>(lists.targets[0]);
+  const int64_t most = BlockLength<T>(lists, past_caches);
   RunSimd([&]() BRIGADE_SIMD_BODY {
     using Wide = ReduceWide<T>;
     const auto* const carry_in = static_cast<const Wide*>(lists.carry.in);
@@ -68,28 +88,30 @@ void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, i
     const bool is_copy = lists.source_count == 1 && carry_in == nullptr;
     alignas(64) Wide sums[kNontemporalBlock];
     alignas(64) [[maybe_unused]] T narrow[kNontemporalBlock];
-    ForEachNontemporalBlock(first, begin, end, [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
-      const T* result;
-      if (is_copy) {
-        result = static_cast<const T*>(lists.sources[0]) + i;
-      } else {
-        const size_t sums_bytes = static_cast<size_t>(length) * sizeof(Wide);
-        if (carry_in != nullptr) std::memcpy(sums, carry_in + i, sums_bytes);
-        ReduceBlock<kOp, T>(lists, i, length, carry_in == nullptr, sums);
-        if (carry_out != nullptr) {
-          std::memcpy(carry_out + i, sums, sums_bytes);
-          return;
-        }
-        if constexpr (std::is_same_v<T, Wide>) {
-          result = sums;
-        } else {
-          BRIGADE_SIMD_LOOP
-          for (int64_t j = 0; j < length; ++j) narrow[j] = T(sums[j]);
-          result = narrow;
-        }
-      }
-      for (int64_t k = 0; k < lists.target_count; ++k) write(lists.targets[k], i, result, length);
-    });
+    ForEachNontemporalBlock(
+        first, begin, end, most, [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
+          const T* result;
+          if (is_copy) {
+            result = static_cast<const T*>(lists.sources[0]) + i;
+          } else {
+            const size_t sums_bytes = static_cast<size_t>(length) * sizeof(Wide);
+            if (carry_in != nullptr) std::memcpy(sums, carry_in + i, sums_bytes);
+            ReduceBlock<kOp, T>(lists, i, length, carry_in == nullptr, sums);
+            if (carry_out != nullptr) {
+              std::memcpy(carry_out + i, sums, sums_bytes);
+              return;
+            }
+            if constexpr (std::is_same_v<T, Wide>) {
+              result = sums;
+            } else {
+              BRIGADE_SIMD_LOOP
+              for (int64_t j = 0; j < length; ++j) narrow[j] = T(sums[j]);
+              result = narrow;
+            }
+          }
+          for (int64_t k = 0; k < lists.target_count; ++k)
+            write(lists.targets[k], i, result, length);
+        });
   });
 }
 

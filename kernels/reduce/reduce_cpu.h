@@ -24,7 +24,7 @@ struct ReduceLists {
 // Ranges  Threads may take any ranges that do not overlap; no cut changes a bit. Those of 6144
 //         elements and more are fastest.
 // Stores  With `past_caches`, for targets that will not be read soon (kMinNontemporalBytes of
-//         nontemporal_store.h each), nontemporal ones to targets that are no sources: a thread
+//         nontemporal_store.h together), nontemporal ones to targets that are no sources: a thread
 //         calls NontemporalStoreFence after its last range, before it says that it is done.
 // Types   Instantiated for BRIGADE_FOR_EACH_REDUCE_TYPE.
 template <typename T>

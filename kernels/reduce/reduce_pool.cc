@@ -14,7 +14,8 @@ void ReduceCpu(absl::Span<const void* const> sources, absl::Span<void* const> ta
                              static_cast<int64_t>(targets.size()), carry};
   precision::VisitAny(dtype, [&](auto tag) {
     using T = decltype(tag);
-    const bool past_caches = size * static_cast<int64_t>(sizeof(T)) >= kMinNontemporalBytes;
+    const int64_t written = size * static_cast<int64_t>(sizeof(T)) * lists.target_count;
+    const bool past_caches = written >= kMinNontemporalBytes;
     constexpr int64_t kMaxShare = 64 * kNontemporalBlock;
     const int64_t shares = size / (8 * pool.threads()) / kNontemporalBlock;
     const int64_t share = std::clamp(shares * kNontemporalBlock, 4 * kNontemporalBlock, kMaxShare);

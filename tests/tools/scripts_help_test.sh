@@ -2,7 +2,7 @@
 # Every script that somebody may start prints help when it is asked to, and does nothing else.
 set -u
 scripts=()
-for file in .ci/run tools/* tools/gpu/* benchmarks/check_* benchmarks/peers/*; do
+for file in .ci/run tools/* tools/gpu/* benchmarks/check_* benchmarks/peers/* benchmarks/slow_memory; do
   case $file in
     # Parts of the others.
     tools/figure.sh | *.py) ;;

@@ -175,14 +175,17 @@ TYPED_TEST(ReduceTypedTest, IsTheSpecificationOnEveryTargetAndThreadCount) {
 
 TYPED_TEST(ReduceTypedTest, StreamsLargeTargetsButNotThoseInPlace) {
   CpuRun cpu = OnCpu(2);
-  this->Make(3, 2, (int64_t{4} << 20) / sizeof(TypeParam) + 77, false, 1);
-  const auto wanted = this->Wanted(ReduceOp::kSum);
-  this->to_.push_back(this->sources_[1].data());
-  ASSERT_OK(Reduce(this->from_, this->to_, this->sources_[0].size(),
-                   {precision::kDType<TypeParam>, ReduceOp::kSum}, *cpu.stream));
-  ASSERT_OK(cpu.stream->Synchronize());
-  for (const auto* target : {&this->targets_[0], &this->targets_[1], &this->sources_[1]}) {
-    this->Expect(*target, wanted, "large");
+  // Together the targets are large. Blocks are short where these lie alike in their lines.
+  for (const bool aligned : {false, true}) {
+    this->Make(3, 2, (int64_t{4} << 20) / 3 / sizeof(TypeParam) + 77, aligned, 1);
+    const auto wanted = this->Wanted(ReduceOp::kSum);
+    this->to_.push_back(this->sources_[1].data());
+    ASSERT_OK(Reduce(this->from_, this->to_, this->sources_[0].size(),
+                     {precision::kDType<TypeParam>, ReduceOp::kSum}, *cpu.stream));
+    ASSERT_OK(cpu.stream->Synchronize());
+    for (const auto* target : {&this->targets_[0], &this->targets_[1], &this->sources_[1]}) {
+      this->Expect(*target, wanted, absl::StrCat("large, aligned ", aligned));
+    }
   }
 }
 
