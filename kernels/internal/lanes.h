@@ -50,11 +50,8 @@ struct Avx512Lanes {
   }
   BRIGADE_LANES_FUNCTION Floats Load(const precision::BFloat16* from) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    // Each to the odd one of two pieces of 16 bits, 0 to the even one.
-    const __m512i place = _mm512_set_epi16(15, 15, 14, 14, 13, 13, 12, 12, 11, 11, 10, 10, 9, 9, 8,
-                                           8, 7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
     return _mm512_castsi512_ps(
-        _mm512_maskz_permutexvar_epi16(0xaaaaaaaau, place, _mm512_castsi256_si512(bits)));
+        _mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, bits), 16));
   }
 
   template <bool kPastCaches>
