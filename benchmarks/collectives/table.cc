@@ -75,18 +75,18 @@ struct Row {
   double seconds[2] = {};  // out of place, in place
   int64_t wrong[2] = {};
   double copy = 0;  // bytes/s of copies in the same rounds
+  // The time that copies take for traffic(), over the time taken: medians of the rounds' ratios.
+  double of_copy[2] = {};
 
   double algbw(int place) const { return static_cast<double>(bytes) / seconds[place] * 1e-9; }
   double busbw(int place, int ranks) const {
     const double share = static_cast<double>(ranks - 1) / ranks;
     return algbw(place) * share * (kKind == CollectiveKind::kAllReduce ? 2 : 1);
   }
-  // Memory that ranks who reach each other's must read and write, over the speed of copies and the
-  // time.
-  double of_copy(int place, int ranks) const {
-    const double traffic =
-        static_cast<double>(bytes) * (kKind == CollectiveKind::kAllReduce ? 2 * ranks : ranks + 1);
-    return traffic / copy / seconds[place];
+  // Memory that ranks who reach each other's must read and write.
+  double traffic(int ranks) const {
+    return static_cast<double>(bytes) *
+           (kKind == CollectiveKind::kAllReduce ? 2 * ranks : ranks + 1);
   }
 };
 
@@ -130,7 +130,16 @@ absl::Status MeasureSize(int64_t bytes, absl::Span<const std::unique_ptr<Contest
   }
   for (size_t i = 0; i < contestants.size(); ++i) {
     if (!contestants[i]->can(kKind, dtype)) continue;
-    for (const int place : {0, 1}) measured[i].seconds[place] = Median(seconds[2 * i + place]);
+    for (const size_t place : {0, 1}) {
+      const std::vector<double>& taken = seconds[2 * i + place];
+      measured[i].seconds[place] = Median(taken);
+      std::vector<double> shares;
+      for (size_t round = 0; round < copies.size(); ++round) {
+        const double traffic = measured[i].traffic(arrays.ranks());
+        shares.push_back(traffic / copies[round] / taken[round]);
+      }
+      measured[i].of_copy[place] = Median(shares);
+    }
     measured[i].copy = Median(copies);
     rows.push_back(measured[i]);
   }
@@ -153,9 +162,11 @@ void WriteJson(absl::Span<const Row> rows, const std::string& path) {
   for (const Row& row : rows) {
     lines.push_back(absl::StrFormat(
         R"(  {"operation": "%s", "contestant": "%s", "ranks": %d, "bytes": %d, "type": "%s", )"
-        R"("seconds": [%.9g, %.9g], "wrong": [%d, %d], "copy_bytes_per_second": %.6g})",
+        R"("seconds": [%.9g, %.9g], "wrong": [%d, %d], "copy_bytes_per_second": %.6g, )"
+        R"("of_copy": [%.6g, %.6g]})",
         collectives::Name(kKind), row.name, ranks, row.bytes, absl::GetFlag(FLAGS_dtype),
-        row.seconds[0], row.seconds[1], row.wrong[0], row.wrong[1], row.copy));
+        row.seconds[0], row.seconds[1], row.wrong[0], row.wrong[1], row.copy, row.of_copy[0],
+        row.of_copy[1]));
   }
   std::ofstream(path) << "[\n" << absl::StrJoin(lines, ",\n") << "\n]\n";
 }
@@ -211,8 +222,8 @@ absl::Status Main() {
                                    parts.second.empty() ? "its own" : parts.second);
       for (const int place : {0, 1}) {
         std::cout << absl::StrFormat(" %8.1f %7.2f %7.2f %7.2f %6d ", row.seconds[place] * 1e6,
-                                     row.algbw(place), row.busbw(place, ranks),
-                                     row.of_copy(place, ranks), row.wrong[place]);
+                                     row.algbw(place), row.busbw(place, ranks), row.of_copy[place],
+                                     row.wrong[place]);
         wrong += row.wrong[place];
       }
       std::cout << std::endl;

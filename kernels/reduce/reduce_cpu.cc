@@ -48,39 +48,51 @@ BRIGADE_INLINE void ReduceBlock(const ReduceLists& lists, int64_t begin, int64_t
   for (; k < count; ++k) AddSources<kOp, 1, false, T>(all + k, begin, length, sums);
 }
 
-// Elements of a block. Short ones to targets past the caches, so that memory reads the next lines
-// while it takes the last ones, as it does in a copy. Not of more streams than the processor
-// follows, nor where the lines of two targets lie differently, whose ends would then be written in
-// parts. Both constants from figures of an AMD EPYC (Zen 4): docs/decisions/0151.
+// Elements of a short block, in whole lines. From figures of an AMD EPYC (Zen 4), as kFewArrays is:
+// docs/decisions/0151. 16-bit types compute more for each byte.
 template <typename T>
-int64_t BlockLength(const ReduceLists& lists, bool past_caches) {
-  constexpr int64_t kShortBlockBytes = 512;
+inline constexpr int64_t kShortBlock = (sizeof(T) == 2 ? 512 : 256) / sizeof(T);
+
+// Whether blocks are short: of targets past the caches, so that memory reads the next lines while
+// it takes the last ones, as it does in a copy. Not of more streams than the processor follows, nor
+// where the lines of two targets lie differently, whose ends would then be written in parts.
+template <typename T>
+bool TakesShortBlocks(const ReduceLists& lists, bool past_caches) {
   constexpr int64_t kFewArrays = 16;
   const T* const first = static_cast<const T*>(lists.targets[0]);
   const bool alike =
       std::all_of(lists.targets, lists.targets + lists.target_count, [&](const void* target) {
         return ElementsToLine(static_cast<const T*>(target)) == ElementsToLine(first);
       });
-  const bool few = std::max(lists.source_count, lists.target_count) <= kFewArrays;
-  return past_caches && few && alike ? kShortBlockBytes / static_cast<int64_t>(sizeof(T))
-                                     : kNontemporalBlock;
+  return past_caches && alike && std::max(lists.source_count, lists.target_count) <= kFewArrays;
+}
+
+// Bit k: target k goes past the caches.
+uint64_t TargetsPastCaches(const ReduceLists& lists, bool past_caches) {
+  static_assert(kMaxReduceArrays <= 64);
+  const void* const* const sources_end = lists.sources + lists.source_count;
+  uint64_t targets = 0;
+  for (int64_t k = 0; k < lists.target_count && past_caches; ++k) {
+    const bool in_place = std::find(lists.sources, sources_end, lists.targets[k]) != sources_end;
+    if (!in_place) targets |= uint64_t{1} << k;
+  }
+  return targets;
 }
 
 template <ReduceOp kOp, typename T>
 void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, int64_t end) {
-  const void* const* const sources_end = lists.sources + lists.source_count;
-  const auto write = [&](void* target, int64_t at, const T* from, int64_t length) {
-    T* const to = static_cast<T*>(target) + at;
-    const bool in_place = std::find(lists.sources, sources_end, target) != sources_end;
+  const uint64_t streamed = TargetsPastCaches(lists, past_caches);
+  const auto write = [&](int64_t k, int64_t at, const T* from, int64_t length) {
+    T* const to = static_cast<T*>(lists.targets[k]) + at;
     const int64_t bytes = length * static_cast<int64_t>(sizeof(T));
-    if (past_caches && !in_place) {
+    if ((streamed >> k & 1) != 0) {
       NontemporalStore(to, from, bytes);
     } else if (to != from) {
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
   };
   const T* const first = static_cast<const T*>(lists.targets[0]);
-  const int64_t most = BlockLength<T>(lists, past_caches);
+  const int64_t most = TakesShortBlocks<T>(lists, past_caches) ? kShortBlock<T> : kNontemporalBlock;
   RunSimd([&]() BRIGADE_SIMD_BODY {
     using Wide = ReduceWide<T>;
     const auto* const carry_in = static_cast<const Wide*>(lists.carry.in);
@@ -88,30 +100,38 @@ void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, i
     const bool is_copy = lists.source_count == 1 && carry_in == nullptr;
     alignas(64) Wide sums[kNontemporalBlock];
     alignas(64) [[maybe_unused]] T narrow[kNontemporalBlock];
-    ForEachNontemporalBlock(
-        first, begin, end, most, [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
-          const T* result;
-          if (is_copy) {
-            result = static_cast<const T*>(lists.sources[0]) + i;
-          } else {
-            const size_t sums_bytes = static_cast<size_t>(length) * sizeof(Wide);
-            if (carry_in != nullptr) std::memcpy(sums, carry_in + i, sums_bytes);
-            ReduceBlock<kOp, T>(lists, i, length, carry_in == nullptr, sums);
-            if (carry_out != nullptr) {
-              std::memcpy(carry_out + i, sums, sums_bytes);
-              return;
-            }
-            if constexpr (std::is_same_v<T, Wide>) {
-              result = sums;
-            } else {
-              BRIGADE_SIMD_LOOP
-              for (int64_t j = 0; j < length; ++j) narrow[j] = T(sums[j]);
-              result = narrow;
-            }
-          }
-          for (int64_t k = 0; k < lists.target_count; ++k)
-            write(lists.targets[k], i, result, length);
-        });
+    // `constant` is the length as an int64_t, or as a type: loops over short blocks are unrolled.
+    const auto reduce = [&](int64_t i, auto constant) BRIGADE_SIMD_BODY {
+      const int64_t length = constant;
+      const T* result;
+      if (is_copy) {
+        result = static_cast<const T*>(lists.sources[0]) + i;
+      } else {
+        const size_t sums_bytes = static_cast<size_t>(length) * sizeof(Wide);
+        if (carry_in != nullptr) std::memcpy(sums, carry_in + i, sums_bytes);
+        ReduceBlock<kOp, T>(lists, i, length, carry_in == nullptr, sums);
+        if (carry_out != nullptr) {
+          std::memcpy(carry_out + i, sums, sums_bytes);
+          return;
+        }
+        if constexpr (std::is_same_v<T, Wide>) {
+          result = sums;
+        } else {
+          BRIGADE_SIMD_LOOP
+          for (int64_t j = 0; j < length; ++j) narrow[j] = T(sums[j]);
+          result = narrow;
+        }
+      }
+      for (int64_t k = 0; k < lists.target_count; ++k) write(k, i, result, length);
+    };
+    ForEachNontemporalBlock(first, begin, end, most,
+                            [&](int64_t i, int64_t length) BRIGADE_SIMD_BODY {
+                              if (length == kShortBlock<T>) {
+                                reduce(i, std::integral_constant<int64_t, kShortBlock<T>>());
+                              } else {
+                                reduce(i, length);
+                              }
+                            });
   });
 }
 
