@@ -35,37 +35,37 @@ constexpr char kLibrary[] = "libdnnl.so." BRIGADE_TEXT(DNNL_VERSION_MAJOR);
   X(post_ops_append_eltwise)         \
   X(matmul_primitive_desc_create)
 #else
-#define BRIGADE_ONEDNN_OF_VERSION(X) \
-  X(memory_desc_init_by_strides)     \
+#define BRIGADE_ONEDNN_OF_VERSION(X)  \
+  X(memory_desc_init_by_strides)      \
   X(primitive_attr_set_output_scales) \
-  X(matmul_desc_init)                \
+  X(matmul_desc_init)                 \
   X(primitive_desc_create)
 #endif
 
-#define BRIGADE_ONEDNN_FUNCTIONS(X)    \
-  X(version)                           \
-  X(get_effective_cpu_isa)             \
-  X(sgemm)                             \
-  X(engine_create)                     \
-  X(stream_create)                     \
-  X(stream_destroy)                    \
-  X(memory_create)                     \
-  X(memory_destroy)                    \
-  X(memory_set_data_handle)            \
-  X(memory_desc_get_size)              \
-  X(primitive_attr_create)             \
-  X(primitive_attr_destroy)            \
+#define BRIGADE_ONEDNN_FUNCTIONS(X)     \
+  X(version)                            \
+  X(get_effective_cpu_isa)              \
+  X(sgemm)                              \
+  X(engine_create)                      \
+  X(stream_create)                      \
+  X(stream_destroy)                     \
+  X(memory_create)                      \
+  X(memory_destroy)                     \
+  X(memory_set_data_handle)             \
+  X(memory_desc_get_size)               \
+  X(primitive_attr_create)              \
+  X(primitive_attr_destroy)             \
   X(primitive_attr_set_scratchpad_mode) \
-  X(primitive_attr_set_post_ops)       \
-  X(post_ops_create)                   \
-  X(post_ops_destroy)                  \
-  X(post_ops_append_sum)               \
-  X(primitive_desc_destroy)            \
-  X(primitive_desc_query)              \
-  X(primitive_desc_query_md)           \
-  X(primitive_create)                  \
-  X(primitive_destroy)                 \
-  X(primitive_execute)                 \
+  X(primitive_attr_set_post_ops)        \
+  X(post_ops_create)                    \
+  X(post_ops_destroy)                   \
+  X(post_ops_append_sum)                \
+  X(primitive_desc_destroy)             \
+  X(primitive_desc_query)               \
+  X(primitive_desc_query_md)            \
+  X(primitive_create)                   \
+  X(primitive_destroy)                  \
+  X(primitive_execute)                  \
   BRIGADE_ONEDNN_OF_VERSION(X)
 
 // The functions of the library, without their prefix.
@@ -159,9 +159,7 @@ using Description = Owned<dnnl_primitive_desc_t, &Functions::primitive_desc_dest
 using Primitive = Owned<dnnl_primitive_t, &Functions::primitive_destroy>;
 
 dnnl_data_type_t TypeOf(DType dtype) {
-  return dtype == DType::kBFloat16  ? dnnl_bf16
-         : dtype == DType::kFloat16 ? dnnl_f16
-                                    : dnnl_f32;
+  return dtype == DType::kBFloat16 ? dnnl_bf16 : dtype == DType::kFloat16 ? dnnl_f16 : dnnl_f32;
 }
 
 // Where a matrix's elements lie. `strides` of a transposed one go down its columns.
@@ -176,8 +174,8 @@ class Layout {
     ok_ = dnnl.memory_desc_create_with_strides(desc_.out(), 2, sizes, TypeOf(dtype), strides) ==
           dnnl_success;
 #else
-    ok_ = dnnl.memory_desc_init_by_strides(&desc_, 2, sizes, TypeOf(dtype), strides) ==
-          dnnl_success;
+    ok_ =
+        dnnl.memory_desc_init_by_strides(&desc_, 2, sizes, TypeOf(dtype), strides) == dnnl_success;
 #endif
   }
 
@@ -278,17 +276,17 @@ class MatmulProduct final : public OneDnn::Product {
     }
     const float scale = static_cast<float>(g.scale);
 #if DNNL_VERSION_MAJOR >= 3
-    if (scale != 1 && dnnl_.post_ops_append_eltwise(after.get(), dnnl_eltwise_linear, scale, 0) !=
-                          dnnl_success) {
+    if (scale != 1 &&
+        dnnl_.post_ops_append_eltwise(after.get(), dnnl_eltwise_linear, scale, 0) != dnnl_success) {
       return false;
     }
-    if (g.accumulate && dnnl_.post_ops_append_sum(after.get(), 1, 0, dnnl_data_type_undef) !=
-                            dnnl_success) {
+    if (g.accumulate &&
+        dnnl_.post_ops_append_sum(after.get(), 1, 0, dnnl_data_type_undef) != dnnl_success) {
       return false;
     }
 #else
-    if (scale != 1 && dnnl_.primitive_attr_set_output_scales(attributes.get(), 1, 0, &scale) !=
-                          dnnl_success) {
+    if (scale != 1 &&
+        dnnl_.primitive_attr_set_output_scales(attributes.get(), 1, 0, &scale) != dnnl_success) {
       return false;
     }
     if (g.accumulate && dnnl_.post_ops_append_sum(after.get(), 1) != dnnl_success) return false;

@@ -16,7 +16,13 @@ using precision::DType;
 constexpr int64_t kMuch = int64_t{1} << 26;
 
 GemmArguments Product(DType dtype, int64_t m, int64_t n, int64_t k) {
-  return {.dtype = dtype, .m = m, .n = n, .k = k, .a = {nullptr, k}, .b = {nullptr, n}, .c = {nullptr, n}};
+  return {.dtype = dtype,
+          .m = m,
+          .n = n,
+          .k = k,
+          .a = {nullptr, k},
+          .b = {nullptr, n},
+          .c = {nullptr, n}};
 }
 
 class BlasOneDnnTest : public ::testing::Test {
