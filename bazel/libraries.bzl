@@ -155,6 +155,15 @@ LIBRARIES = {
         "cmake_package": "MPI COMPONENTS CXX",
         "cmake_target": "MPI::MPI_CXX",
     },
+    # Loaded as the program runs, by the name that its version has: no program asks for it.
+    "onednn": {
+        "title": "oneDNN",
+        "includes": "oneapi/dnnl/",
+        "header": "oneapi/dnnl/dnnl.h",
+        "link": [],
+        "debian": "libdnnl-dev",
+        "define": "BRIGADE_HAS_ONEDNN",
+    },
     "openblas": {
         "title": "OpenBLAS",
         "includes": "cblas.h",

@@ -4,7 +4,7 @@
 # CUDA_ONLY, CUDA_SOURCES, CUDA_DEPS, CUDA_LIBRARIES and CUDA_FLAGS count with BRIGADE_CUDA alone.
 
 set(BRIGADE_LISTS HEADERS INCLUDES SOURCES CUDA_SOURCES DEPS CUDA_DEPS PUBLIC_LIBRARIES
-  PRIVATE_LIBRARIES CUDA_LIBRARIES FLAGS CUDA_FLAGS)
+  PRIVATE_LIBRARIES OPTIONAL_LIBRARIES CUDA_LIBRARIES FLAGS CUDA_FLAGS)
 
 # Flags that the code's bits and speed need. Those of FLAGS stand behind, so that they win; so does
 # the optimisation, behind the -O2 of a RelWithDebInfo.
@@ -90,6 +90,12 @@ function(brigade_library name)
         set(library "$<BUILD_INTERFACE:${library}>")
       endif()
       target_link_libraries(${target} PRIVATE "${library}")
+    endforeach()
+    # Compiled with, where they are; loaded as the program runs.
+    foreach(library IN LISTS A_OPTIONAL_LIBRARIES)
+      if(TARGET ${library})
+        target_link_libraries(${target} PRIVATE "$<BUILD_INTERFACE:${library}>")
+      endif()
     endforeach()
   else()
     set(scope INTERFACE)

@@ -12,7 +12,8 @@ set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero pa
   collectives_nccl collectives_gloo recompute)
 
 # Of each component: the components that it needs, directly or not; the libraries of others that its
-# users need, and that building it takes besides; pkg-config's names of the former.
+# users need, and that building it takes besides, and takes if they are there; pkg-config's names of
+# the first.
 set(BRIGADE_NEEDS_device)
 set(BRIGADE_PACKAGES_device absl)
 set(BRIGADE_BUILD_PACKAGES_device)
@@ -38,6 +39,7 @@ set(BRIGADE_PKG_CONFIG_optim absl_function_ref absl_span absl_status absl_status
 set(BRIGADE_NEEDS_nn device precision kernels)
 set(BRIGADE_PACKAGES_nn absl openblas)
 set(BRIGADE_BUILD_PACKAGES_nn)
+set(BRIGADE_OPTIONAL_PACKAGES_nn onednn)
 set(BRIGADE_PKG_CONFIG_nn openblas absl_status absl_statusor absl_strings)
 set(BRIGADE_NEEDS_zero device precision kernels collectives optim)
 set(BRIGADE_PACKAGES_zero absl)
@@ -72,12 +74,14 @@ set(BRIGADE_PKG_CONFIG_recompute absl_algorithm_container absl_function_ref absl
   absl_statusor absl_strings)
 
 # Those libraries: what people call it, Debian's package, the target, and how it is found: by a
-# package of CMake's, or by a header and a library.
+# package of CMake's, by a header and a library, or by a header, with the macro that says so.
 set(BRIGADE_EXTERNAL_absl "Abseil" libabsl-dev absl::status PACKAGE absl)
 set(BRIGADE_EXTERNAL_gloo "Gloo" libgloo-dev Brigade::system_gloo FILES gloo/config.h gloo)
 set(BRIGADE_EXTERNAL_hwy "Highway" libhwy-dev hwy::hwy PACKAGE hwy)
 set(BRIGADE_EXTERNAL_json "JSON for Modern C++" nlohmann-json3-dev nlohmann_json::nlohmann_json
   PACKAGE nlohmann_json)
+set(BRIGADE_EXTERNAL_onednn "oneDNN" libdnnl-dev Brigade::system_onednn HEADER oneapi/dnnl/dnnl.h
+  BRIGADE_HAS_ONEDNN)
 set(BRIGADE_EXTERNAL_openblas "OpenBLAS" libopenblas-dev Brigade::system_openblas FILES cblas.h
   openblas)
 set(BRIGADE_EXTERNAL_sodium "libsodium" libsodium-dev Brigade::system_sodium FILES sodium.h sodium)

@@ -2,8 +2,9 @@
 # Needs graph.cmake.
 
 # brigade_find(TARGET PACKAGE NAME) makes the target by a package of CMake's, brigade_find(TARGET
-# FILES HEADER LIBRARY) by a header and a library. One that exists is taken, so that a superproject
-# may bring its own.
+# FILES HEADER LIBRARY) by a header and a library, brigade_find(TARGET HEADER HEADER MACRO) by a
+# header, with a macro for those who include it. One that exists is taken, so that a superproject may
+# bring its own.
 function(brigade_find target kind)
   if(TARGET ${target})
     return()
@@ -14,6 +15,17 @@ function(brigade_find target kind)
   endif()
   list(GET ARGN 0 header)
   list(GET ARGN 1 library)
+  if(kind STREQUAL "HEADER")
+    find_path(${library}_INCLUDE_DIR "${header}")
+    mark_as_advanced(${library}_INCLUDE_DIR)
+    if(${library}_INCLUDE_DIR)
+      add_library(${target} INTERFACE IMPORTED GLOBAL)
+      set_target_properties(${target} PROPERTIES
+        INTERFACE_COMPILE_DEFINITIONS "${library}"
+        INTERFACE_INCLUDE_DIRECTORIES "${${library}_INCLUDE_DIR}")
+    endif()
+    return()
+  endif()
   find_path(BRIGADE_${library}_INCLUDE_DIR "${header}" PATH_SUFFIXES "${library}")
   find_library(BRIGADE_${library}_LIBRARY "${library}")
   mark_as_advanced(BRIGADE_${library}_INCLUDE_DIR BRIGADE_${library}_LIBRARY)

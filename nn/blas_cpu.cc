@@ -1,11 +1,14 @@
-// Matrix products on the CPU. Work: 2 m n k operations; for 16-bit types also a conversion of each
-// operand, 6 bytes an element, which costs 1 / (the other dimension) of the product's time.
+// Matrix products on the CPU. Work: 2 m n k operations; for 16-bit types that the processor does
+// not multiply also a conversion of each operand, 6 bytes an element, which costs 1 / (the other
+// dimension) of the product's time.
 
 #include "brigade/nn/blas_cpu.h"
 
 #include <cblas.h>
 
+#include <map>
 #include <mutex>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -13,6 +16,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/simd.h"
 #include "brigade/nn/arrays.h"
+#include "brigade/nn/blas_onednn.h"
 #include "brigade/nn/functions.h"
 
 namespace brigade::nn {
@@ -33,8 +37,21 @@ struct Matrix {
   int64_t leading;
 };
 
+// The library of this machine, where kernels use AVX-512 as it does.
+const OneDnn* UsedOneDnn() {
+  if (kernels::CurrentSimdTarget() != kernels::SimdTarget::kAvx512) return nullptr;
+  return OneDnn::Get();
+}
+
+// By oneDNN where there is one, of float; else by OpenBLAS.
 template <typename W>
-void Multiply(const GemmArguments& g, Matrix<const W> a, Matrix<const W> b, W beta, Matrix<W> c) {
+absl::Status Multiply(const OneDnn* onednn, const GemmArguments& g, Matrix<const W> a,
+                      Matrix<const W> b, W beta, Matrix<W> c) {
+  if constexpr (std::is_same_v<W, float>) {
+    if (onednn != nullptr) {
+      return onednn->Multiply(g, a.data, a.leading, b.data, b.leading, beta, c.data, c.leading);
+    }
+  }
   const auto gemm = [] {
     if constexpr (std::is_same_v<W, double>)
       return cblas_dgemm;
@@ -45,6 +62,7 @@ void Multiply(const GemmArguments& g, Matrix<const W> a, Matrix<const W> b, W be
   gemm(CblasRowMajor, Transpose(g.a), Transpose(g.b), size(g.m), size(g.n), size(g.k),
        static_cast<W>(g.scale), a.data, size(a.leading), b.data, size(b.leading), beta, c.data,
        size(c.leading));
+  return absl::OkStatus();
 }
 
 // As stored, in float, without gaps.
@@ -76,24 +94,51 @@ void Narrow(const GemmArguments& g, const float* from, T* to) {
 }
 
 template <typename T>
-void Product(const GemmArguments& g, int64_t outer, int64_t inner, float* workspace) {
+absl::Status Product(const OneDnn* onednn, const GemmArguments& g, int64_t outer, int64_t inner,
+                     float* workspace) {
   const T* const a = Address<T>(g.a, outer, inner);
   const T* const b = Address<T>(g.b, outer, inner);
   if constexpr (std::is_same_v<T, Wide<T>>) {
-    Multiply<T>(g, {a, g.a.leading}, {b, g.b.leading}, T(g.accumulate),
-                {Address<T>(g.c, outer, inner), g.c.leading});
+    return Multiply<T>(onednn, g, {a, g.a.leading}, {b, g.b.leading}, T(g.accumulate),
+                       {Address<T>(g.c, outer, inner), g.c.leading});
   } else {
     const Matrix<const float> wide_a = Convert(g.a, a, g.m, g.k, workspace);
     const Matrix<const float> wide_b = Convert(g.b, b, g.k, g.n, workspace + g.m * g.k);
     float* const product = workspace + g.m * g.k + g.k * g.n;
-    if (g.type_of_c() == g.dtype) {
-      Multiply<float>(g, wide_a, wide_b, 0.0f, {product, g.n});
-      Narrow(g, product, Address<T>(g.c, outer, inner));
-    } else {
-      Multiply<float>(g, wide_a, wide_b, static_cast<float>(g.accumulate),
-                      {Address<float>(g.c, outer, inner), g.c.leading});
+    if (g.type_of_c() != g.dtype) {
+      return Multiply<float>(onednn, g, wide_a, wide_b, static_cast<float>(g.accumulate),
+                             {Address<float>(g.c, outer, inner), g.c.leading});
+    }
+    BRIGADE_RETURN_IF_ERROR(Multiply<float>(onednn, g, wide_a, wide_b, 0.0f, {product, g.n}));
+    Narrow(g, product, Address<T>(g.c, outer, inner));
+    return absl::OkStatus();
+  }
+}
+
+// As Product, by oneDNN's code for 16-bit numbers.
+template <typename T>
+absl::Status Product(OneDnn::Product& product, const GemmArguments& g, int64_t outer, int64_t inner,
+                     void* workspace) {
+  void* const c = g.type_of_c() == g.dtype ? static_cast<void*>(Address<T>(g.c, outer, inner))
+                                           : static_cast<void*>(Address<float>(g.c, outer, inner));
+  return product.Run(Address<T>(g.a, outer, inner), Address<T>(g.b, outer, inner), c, workspace);
+}
+
+// Runs `product(outer, inner)` for all of the batches.
+template <typename Call>
+absl::Status ForEachProduct(const GemmArguments& g, const Call& product) {
+  for (int64_t outer = 0; outer < g.outer_batch; ++outer) {
+    for (int64_t inner = 0; inner < g.batch; ++inner) {
+      BRIGADE_RETURN_IF_ERROR(product(outer, inner));
     }
   }
+  return absl::OkStatus();
+}
+
+// What oneDNN's code for a product depends on: not addresses and batches.
+auto ShapeOf(const GemmArguments& g) {
+  return std::make_tuple(g.dtype, g.type_of_c(), g.m, g.n, g.k, g.a.leading, g.a.transposed,
+                         g.b.leading, g.b.transposed, g.c.leading, g.scale, g.accumulate);
 }
 
 class CpuBlas final : public Blas {
@@ -112,20 +157,31 @@ class CpuBlas final : public Blas {
                                                        " needs a workspace of ", needed,
                                                        " bytes and has ", workspace_.bytes()));
     }
+    const OneDnn* const onednn = UsedOneDnn();
+    OneDnn::Product* const prepared = Prepared(g, onednn);
     return WithType("gemm", g.dtype, [&](auto tag) {
       using T = decltype(tag);
       float* const workspace = Typed<float>(workspace_.data());
-      return stream.Enqueue(operation, [g, workspace](device::ThreadPool&) {
-        for (int64_t outer = 0; outer < g.outer_batch; ++outer) {
-          for (int64_t inner = 0; inner < g.batch; ++inner) Product<T>(g, outer, inner, workspace);
-        }
-        return absl::OkStatus();
+      return stream.Enqueue(operation, [g, workspace, onednn, prepared](device::ThreadPool&) {
+        return ForEachProduct(g, [&](int64_t outer, int64_t inner) {
+          if (prepared != nullptr) return Product<T>(*prepared, g, outer, inner, workspace);
+          return Product<T>(onednn, g, outer, inner, workspace);
+        });
       });
     });
   }
 
  private:
+  // oneDNN's code for the product, made when its shape is first seen; null if there is none.
+  OneDnn::Product* Prepared(const GemmArguments& g, const OneDnn* onednn) {
+    if (onednn == nullptr || !onednn->Multiplies(g.dtype)) return nullptr;
+    const auto [at, is_new] = products_.try_emplace(ShapeOf(g));
+    if (is_new) at->second = onednn->Prepare(g, WorkspaceBytes(g.dtype, g.m, g.n, g.k));
+    return at->second.get();
+  }
+
   const device::Buffer workspace_;
+  std::map<decltype(ShapeOf({})), std::unique_ptr<OneDnn::Product>> products_;
 };
 
 std::once_flag threads_set;

@@ -113,14 +113,16 @@ brigade_library(
 
 brigade_library(
   nn_blas
-  HEADERS nn/blas.h nn/blas_cpu.h nn/blas_cuda.h
-  SOURCES nn/blas.cc nn/blas_cpu.cc nn/blas_cuda.cc
+  HEADERS nn/blas.h nn/blas_onednn.h nn/blas_cpu.h nn/blas_cuda.h
+  SOURCES nn/blas.cc nn/blas_cpu.cc nn/blas_onednn.cc nn/blas_cuda.cc
   DEPS nn_arrays nn_functions device_context device_status_macros device_stream kernels_simd
     precision_dtype precision_dtype_names
   CUDA_DEPS device_cuda_device_guard
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES Brigade::system_openblas absl::strings
+  OPTIONAL_LIBRARIES Brigade::system_onednn
   CUDA_LIBRARIES CUDA::toolkit
+  LINKS_DL
 )
 
 brigade_library(

@@ -1,11 +1,21 @@
 #include "brigade/nn/blas.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/race_checker/race_checker.h"
+#include "brigade/kernels/simd.h"
 #include "brigade/tests/nn/lab.h"
 
 namespace brigade::nn {
@@ -152,6 +162,266 @@ TYPED_TEST(BlasTest, SumsMayComeInFloat) {
       EXPECT_EQ(std::memcmp(&c[i], &before[i], sizeof(float)), 0) << i;
     }
   }
+}
+
+// One product with rows that are `gap` elements apart, and the exact one in double.
+template <typename T>
+class RandomProduct {
+ public:
+  struct Case {
+    int64_t m, n, k;
+    bool a_transposed = false, b_transposed = false, accumulate = false, sums_in_float = false;
+    double scale = 1;
+    int64_t gap = 0;
+    // Elements from what the memory is aligned to.
+    int64_t offset = 0;
+  };
+
+  RandomProduct(Lab& lab, const Case& of)
+      : of_(of),
+        a_(Matrix(lab.Noise<T>(Size(of.m, of.k, of.a_transposed)), of.k, of.m, of.a_transposed)),
+        b_(Matrix(lab.Noise<T>(Size(of.k, of.n, of.b_transposed)), of.n, of.k, of.b_transposed)),
+        c_(lab.Noise<T>(Size(of.m, of.n, false))),
+        sums_(lab.Noise<float>(Size(of.m, of.n, false))),
+        before_(c_.begin(), c_.end()),
+        sums_before_(sums_.begin(), sums_.end()) {}
+
+  GemmArguments Arguments() const {
+    return {.dtype = precision::kDType<T>,
+            .m = of_.m,
+            .n = of_.n,
+            .k = of_.k,
+            .a = {a_.data, a_.leading, of_.a_transposed},
+            .b = {b_.data, b_.leading, of_.b_transposed},
+            .c = {of_.sums_in_float ? static_cast<void*>(sums_.data() + of_.offset)
+                                    : static_cast<void*>(c_.data() + of_.offset),
+                  of_.n + of_.gap},
+            .scale = of_.scale,
+            .accumulate = of_.accumulate,
+            .c_dtype = of_.sums_in_float ? std::optional(DType::kFloat32) : std::nullopt};
+  }
+
+  // Each element within what k additions in float and one rounding to its type may lose; what lies
+  // between the rows is as it was.
+  void ExpectRight() const {
+    const int64_t leading = of_.n + of_.gap;
+    const auto at = [&](int64_t i) {
+      return static_cast<double>(of_.sums_in_float ? sums_[i] : static_cast<float>(c_[i]));
+    };
+    const auto was = [&](int64_t i) {
+      return static_cast<double>(of_.sums_in_float ? sums_before_[i]
+                                                   : static_cast<float>(before_[i]));
+    };
+    const double unit = of_.sums_in_float || sizeof(T) == 4      ? 0x1p-24
+                        : std::is_same_v<T, precision::BFloat16> ? 0x1p-8
+                                                                 : 0x1p-11;
+    int wrong = 0;
+    for (int64_t i = 0; i < std::ssize(c_) && wrong < 5; ++i) {
+      const int64_t row = (i - of_.offset) / leading, column = (i - of_.offset) % leading;
+      if (i < of_.offset || row >= of_.m || column >= of_.n) {
+        wrong += at(i) != was(i);
+        EXPECT_EQ(at(i), was(i)) << "outside of c, element " << i;
+        continue;
+      }
+      double sum = 0, absolute = 0;
+      for (int64_t l = 0; l < of_.k; ++l) {
+        const double term = of_.scale * a_.At(row, l) * b_.At(l, column);
+        sum += term;
+        absolute += std::abs(term);
+      }
+      if (of_.accumulate) {
+        sum += was(i);
+        absolute += std::abs(was(i));
+      }
+      const double bound = static_cast<double>(of_.k + 2) * 0x1p-24 * absolute +
+                           unit * std::abs(sum) * 1.01 +
+                           // fp16's subnormal numbers are 2^-24 apart.
+                           (std::is_same_v<T, Half> && !of_.sums_in_float ? 0x1p-25 : 0);
+      wrong += !(std::abs(at(i) - sum) <= bound);
+      EXPECT_LE(std::abs(at(i) - sum), bound) << "row " << row << ", column " << column;
+    }
+  }
+
+  // Of c, and of what is around it.
+  std::vector<T> Result() const { return {c_.begin(), c_.end()}; }
+
+ private:
+  struct Stored {
+    T* data;
+    int64_t leading;
+    bool transposed;
+    double At(int64_t row, int64_t column) const {
+      if (transposed) std::swap(row, column);
+      return static_cast<double>(static_cast<float>(data[row * leading + column]));
+    }
+  };
+
+  int64_t Size(int64_t rows, int64_t columns, bool transposed) const {
+    if (transposed) std::swap(rows, columns);
+    return of_.offset + rows * (columns + of_.gap);
+  }
+  Stored Matrix(absl::Span<T> memory, int64_t columns, int64_t rows, bool transposed) const {
+    return {memory.data() + of_.offset, (transposed ? rows : columns) + of_.gap, transposed};
+  }
+
+  const Case of_;
+  const Stored a_, b_;
+  const absl::Span<T> c_;
+  const absl::Span<float> sums_;
+  const std::vector<T> before_;
+  const std::vector<float> sums_before_;
+};
+
+template <typename T>
+class RandomBlasTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kOnGpu) GTEST_SKIP() << "cuBLAS's sums and threads are its own";
+  }
+
+  using Case = typename RandomProduct<T>::Case;
+
+  static void ExpectRight(const Case& of) {
+    SCOPED_TRACE(absl::StrCat(of.m, " x ", of.n, " x ", of.k, of.a_transposed ? ", a^T" : "",
+                              of.b_transposed ? ", b^T" : "", of.accumulate ? ", added" : "",
+                              of.sums_in_float ? ", sums" : "", ", gap ", of.gap, ", offset ",
+                              of.offset, ", times ", of.scale));
+    Lab lab;
+    const RandomProduct<T> product(lab, of);
+    auto blas =
+        Blas::Create(lab.context(), Blas::WorkspaceBytes(precision::kDType<T>, of.m, of.n, of.k))
+            .value();
+    ASSERT_OK(blas->Gemm(product.Arguments(), lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    product.ExpectRight();
+  }
+};
+using RandomTypes = ::testing::Types<float, Half, BFloat16>;
+TYPED_TEST_SUITE(RandomBlasTest, RandomTypes);
+
+// By each library: on less than AVX-512 it is OpenBLAS.
+template <typename Check>
+void WithEachLibrary(const Check& check) {
+  for (const auto target : {kernels::SimdTarget::kAvx2, kernels::BestSimdTarget()}) {
+    SCOPED_TRACE(static_cast<int>(target));
+    kernels::SetSimdTarget(target);
+    check();
+  }
+}
+
+TYPED_TEST(RandomBlasTest, EverySizeIsWithinTheBoundOfItsSums) {
+  WithEachLibrary([] {
+    for (const int64_t m : {1, 2, 31, 33, 100}) {
+      for (const int64_t n : {1, 16, 47, 65}) {
+        for (const int64_t k : {1, 2, 3, 63, 129}) TestFixture::ExpectRight({m, n, k});
+      }
+    }
+  });
+}
+
+TYPED_TEST(RandomBlasTest, EveryTranspositionGapAndOffsetIsWithinTheBound) {
+  WithEachLibrary([] {
+    for (int options = 0; options < 16; ++options) {
+      for (const int64_t gap : {0, 1, 8}) {
+        for (const double scale : {1.0, -0.75}) {
+          TestFixture::ExpectRight({.m = 66,
+                                    .n = 49,
+                                    .k = 77,
+                                    .a_transposed = (options & 1) != 0,
+                                    .b_transposed = (options & 2) != 0,
+                                    .accumulate = (options & 4) != 0,
+                                    .sums_in_float = (options & 8) != 0,
+                                    .scale = scale,
+                                    .gap = gap,
+                                    .offset = gap});
+        }
+      }
+    }
+  });
+}
+
+// Sums of 2048 rows, in which oneDNN and OpenBLAS cut k into blocks.
+TYPED_TEST(RandomBlasTest, LongSumsAreWithinTheBound) {
+  WithEachLibrary([] {
+    TestFixture::ExpectRight({.m = 40, .n = 48, .k = 2048, .a_transposed = true});
+    TestFixture::ExpectRight({.m = 3, .n = 5, .k = 5000, .accumulate = true});
+  });
+}
+
+TYPED_TEST(RandomBlasTest, RanksThatMultiplyAtOnceHaveTheSameBits) {
+  constexpr int kRanks = 4, kTimes = 3;
+  std::vector<std::vector<TypeParam>> results(kRanks * kTimes);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      for (int time = 0; time < kTimes; ++time) {
+        Lab lab;
+        const RandomProduct<TypeParam> product(lab, {100, 70, 300});
+        auto blas = Blas::Create(lab.context(),
+                                 Blas::WorkspaceBytes(precision::kDType<TypeParam>, 100, 70, 300))
+                        .value();
+        ASSERT_OK(blas->Gemm(product.Arguments(), lab.stream()));
+        ASSERT_OK(lab.stream().Synchronize());
+        results[rank * kTimes + time] = product.Result();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const auto& result : results) {
+    EXPECT_EQ(std::memcmp(result.data(), results[0].data(), result.size() * sizeof(TypeParam)), 0);
+  }
+}
+
+// A library with threads of its own would start them for each rank.
+TYPED_TEST(RandomBlasTest, ProductsStartNoThreads) {
+  Lab lab;
+  const RandomProduct<TypeParam> product(lab, {.m = 512, .n = 512, .k = 64});
+  auto blas =
+      Blas::Create(lab.context(), Blas::WorkspaceBytes(precision::kDType<TypeParam>, 512, 512, 64))
+          .value();
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                         std::filesystem::directory_iterator());
+  };
+  const auto before = threads();
+  ASSERT_OK(blas->Gemm(product.Arguments(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  EXPECT_EQ(threads(), before);
+}
+
+TYPED_TEST(RandomBlasTest, InfinitiesAndNanReachTheRowsAndColumnsThatHaveThem) {
+  using T = TypeParam;
+  WithEachLibrary([] {
+    constexpr int64_t kSize = 40;
+    Lab lab;
+    const auto a = Integers<T>(lab, kSize * kSize), b = Integers<T>(lab, kSize * kSize),
+               c = lab.Raw<T>(kSize * kSize);
+    std::fill(b.begin(), b.end(), T(1.0f));
+    a[3 * kSize + 5] = T(std::numeric_limits<float>::infinity());
+    a[7 * kSize + 1] = T(std::numeric_limits<float>::quiet_NaN());
+    auto blas =
+        Blas::Create(lab.context(), Blas::WorkspaceBytes(precision::kDType<T>, kSize, kSize, kSize))
+            .value();
+    ASSERT_OK(blas->Gemm({.dtype = precision::kDType<T>,
+                          .m = kSize,
+                          .n = kSize,
+                          .k = kSize,
+                          .a = {a.data(), kSize},
+                          .b = {b.data(), kSize},
+                          .c = {c.data(), kSize}},
+                         lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    for (int64_t i = 0; i < kSize * kSize; ++i) {
+      const auto value = static_cast<float>(c[i]);
+      if (i / kSize == 3) {
+        EXPECT_EQ(value, std::numeric_limits<float>::infinity());
+      } else if (i / kSize == 7) {
+        EXPECT_TRUE(std::isnan(value));
+      } else {
+        EXPECT_TRUE(std::isfinite(value)) << i;
+      }
+    }
+  });
 }
 
 // A copy to an operand's first or last element on another stream is a race.
