@@ -6,6 +6,7 @@
 #include "brigade/kernels/cast/cast_cpu.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/internal/lanes.h"
@@ -16,50 +17,61 @@ namespace {
 
 enum class Write { kReplace, kReplacePastCaches, kAdd };
 
-// CastGroups(lanes, ...) casts whole groups of elements in registers and returns how many elements
-// it has cast. Where there are no lanes for a target, the compiler's vectors do all of them.
+// CastElements(lanes, ...) for targets without lanes: the compiler's vectors.
 template <Write kWrite, typename Source, typename Target>
-BRIGADE_INLINE int64_t CastGroups(NoLanes, const Source*, Target*, int64_t, float) {
-  return 0;
+BRIGADE_INLINE void CastElements(NoLanes, const Source* source, Target* target, int64_t size,
+                                 float scale) {
+  BRIGADE_SIMD_LOOP
+  for (int64_t i = 0; i < size; ++i) {
+    Target before = {};
+    if constexpr (kWrite == Write::kAdd) before = target[i];
+    target[i] = CastElement<kWrite == Write::kAdd>(source[i], before, scale);
+  }
 }
 
 #ifdef __x86_64__
-// A macro, since a template cannot say for which instructions it is compiled.
-#define BRIGADE_CAST_GROUPS(Lanes, TARGET)                                               \
-  template <Write kWrite, typename Source, typename Target>                              \
-  TARGET int64_t CastGroups(Lanes, const Source* source, Target* target, int64_t size,   \
-                            float scale) {                                               \
-    constexpr int64_t kSize = Lanes::kSize;                                              \
-    const typename Lanes::Floats factor = Lanes::Fill(scale);                            \
-    int64_t i = 0;                                                                       \
-    for (; i + 2 * kSize <= size; i += 2 * kSize) {                                      \
-      typename Lanes::Floats low = Lanes::Load(source + i) * factor;                     \
-      typename Lanes::Floats high = Lanes::Load(source + i + kSize) * factor;            \
-      if constexpr (kWrite == Write::kAdd) {                                             \
-        low = Lanes::Load(target + i) + low;                                             \
-        high = Lanes::Load(target + i + kSize) + high;                                   \
-      }                                                                                  \
-      Lanes::template Store<kWrite == Write::kReplacePastCaches>(target + i, low, high); \
-    }                                                                                    \
-    return i;                                                                            \
+// With lanes: two registers at a time, and what is left over in a buffer that fills two. A macro,
+// since a template cannot say for which instructions it is compiled.
+#define BRIGADE_CAST_ELEMENTS(Lanes, TARGET)                                                      \
+  template <Write kWrite, typename Source, typename Target>                                       \
+  TARGET __attribute__((always_inline)) inline void CastTwo(                                      \
+      Lanes, const Source* source, Target* target, const typename Lanes::Floats& factor) {        \
+    typename Lanes::Floats low = Lanes::Load(source) * factor;                                    \
+    typename Lanes::Floats high = Lanes::Load(source + Lanes::kSize) * factor;                    \
+    if constexpr (kWrite == Write::kAdd) {                                                        \
+      low = Lanes::Load(target) + low;                                                            \
+      high = Lanes::Load(target + Lanes::kSize) + high;                                           \
+    }                                                                                             \
+    Lanes::template Store<kWrite == Write::kReplacePastCaches>(target, low, high);                \
+  }                                                                                               \
+                                                                                                  \
+  template <Write kWrite, typename Source, typename Target>                                       \
+  TARGET void CastElements(Lanes lanes, const Source* source, Target* target, int64_t size,       \
+                           float scale) {                                                         \
+    constexpr int64_t kTwo = 2 * Lanes::kSize;                                                    \
+    const typename Lanes::Floats factor = Lanes::Fill(scale);                                     \
+    int64_t i = 0;                                                                                \
+    for (; i + kTwo <= size; i += kTwo) CastTwo<kWrite>(lanes, source + i, target + i, factor);   \
+    if (i == size) return;                                                                        \
+    constexpr Write kRest = kWrite == Write::kAdd ? Write::kAdd : Write::kReplace;                \
+    Source from[kTwo] = {};                                                                       \
+    Target to[kTwo] = {};                                                                         \
+    std::memcpy(from, source + i, (size - i) * sizeof(Source));                                   \
+    if constexpr (kRest == Write::kAdd) std::memcpy(to, target + i, (size - i) * sizeof(Target)); \
+    CastTwo<kRest>(lanes, from, to, factor);                                                      \
+    std::memcpy(target + i, to, (size - i) * sizeof(Target));                                     \
   }
-BRIGADE_CAST_GROUPS(Avx512Lanes, BRIGADE_TARGET_AVX512_LANES)
-BRIGADE_CAST_GROUPS(Avx2Lanes, BRIGADE_TARGET_AVX2_LANES)
-#undef BRIGADE_CAST_GROUPS
+BRIGADE_CAST_ELEMENTS(Avx512Lanes, BRIGADE_TARGET_AVX512_LANES)
+BRIGADE_CAST_ELEMENTS(Avx2Lanes, BRIGADE_TARGET_AVX2_LANES)
+#undef BRIGADE_CAST_ELEMENTS
 #endif
 
 template <Write kWrite, typename Source, typename Target>
-void CastElements(const Source* source, Target* target, int64_t size, float scale) {
+void CastAll(const Source* source, Target* target, int64_t size, float scale) {
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
-    using Lanes = LanesOf<decltype(simd)::kValue>;
     SplitAtLine(target, 0, size, [&](int64_t from, int64_t to) BRIGADE_SIMD_BODY {
-      from += CastGroups<kWrite>(Lanes(), source + from, target + from, to - from, scale);
-      BRIGADE_SIMD_LOOP
-      for (int64_t i = from; i < to; ++i) {
-        Target before = {};
-        if constexpr (kWrite == Write::kAdd) before = target[i];
-        target[i] = CastElement<kWrite == Write::kAdd>(source[i], before, scale);
-      }
+      using Lanes = LanesOf<decltype(simd)::kValue>;
+      CastElements<kWrite>(Lanes(), source + from, target + from, to - from, scale);
     });
   });
 }
@@ -73,12 +85,14 @@ void CastRange(const CastSegment& segment, const float* scale_pointer, bool accu
   const Source* const source = static_cast<const Source*>(segment.source) + begin;
   Target* const target = static_cast<Target*>(segment.target) + begin;
   const int64_t size = end - begin;
-  if (accumulate) return CastElements<Write::kAdd>(source, target, size, scale);
-  if (!past_caches) return CastElements<Write::kReplace>(source, target, size, scale);
-  // In two, so that all stores but few are of whole lines.
+  if (accumulate) return CastAll<Write::kAdd>(source, target, size, scale);
+  if (!past_caches) return CastAll<Write::kReplace>(source, target, size, scale);
+  // In two, so that all stores but few are of whole lines. The last one of a segment is not: unless
+  // its line has come in time, all stores wait for it, two fetches of a line for a small segment.
+  __builtin_prefetch(target + size, /*rw=*/1);
   const int64_t head = std::min(size, ElementsToLine(target));
-  CastElements<Write::kReplace>(source, target, head, scale);
-  CastElements<Write::kReplacePastCaches>(source + head, target + head, size - head, scale);
+  CastAll<Write::kReplace>(source, target, head, scale);
+  CastAll<Write::kReplacePastCaches>(source + head, target + head, size - head, scale);
 }
 
 #define BRIGADE_INSTANTIATE(Source, Target)                                                      \
