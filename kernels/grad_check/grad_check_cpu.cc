@@ -112,14 +112,14 @@ HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad
 #endif
 }
 
-// Rows of a tile that each pass goes down before the next one. From float, whose rows are longest, a
-// row at a time reads memory in order; for 16 bits the sums would be stored and loaded too often.
+// Rows of a tile that each pass goes down before the next one. From float, whose rows are longest,
+// a row at a time reads memory in order; for 16 bits the sums would be stored and loaded too often.
 template <typename Grad>
 constexpr int64_t kPassRows = sizeof(Grad) == 4 ? 1 : kGradTile / kGradLanes;
 
-// How far ahead of what is summed memory is asked for, in bytes, in order, whatever order the passes
-// take. Into the second-level cache: a core has few requests of the first level in flight, and asking
-// for those reached half of the speed.
+// How far ahead of what is summed memory is asked for, in bytes, in order, whatever order the
+// passes take. Into the second-level cache: a core has few requests of the first level in flight,
+// and asking for those reached half of the speed.
 constexpr int64_t kAhead = 16384;
 
 // Adds the squares of one pass's columns to `sums`: of `rows` rows, and of `rest` elements of one
