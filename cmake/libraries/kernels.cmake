@@ -126,10 +126,29 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_cast_math
+  HEADERS kernels/cast/cast_math.h
+  DEPS precision_host_device precision_rounding precision_float16
+)
+
+brigade_library(
+  kernels_internal_lanes
+  HEADERS kernels/internal/lanes.h
+  DEPS kernels_simd precision_float16
+)
+
+brigade_library(
+  kernels_cast_elements
+  HEADERS kernels/cast/cast_elements.h
+  DEPS kernels_cast_math kernels_simd kernels_internal_lanes
+)
+
+brigade_library(
   kernels_reduce_cpu
   HEADERS kernels/reduce/reduce_cpu.h
   SOURCES kernels/reduce/reduce_cpu.cc
-  DEPS kernels_reduce_math kernels_nontemporal_store kernels_simd
+  DEPS kernels_reduce_math kernels_nontemporal_store kernels_simd kernels_cast_elements
+    kernels_internal_cache_line kernels_internal_lanes
 )
 
 brigade_library(
@@ -174,23 +193,11 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_cast_math
-  HEADERS kernels/cast/cast_math.h
-  DEPS precision_host_device precision_rounding precision_float16
-)
-
-brigade_library(
-  kernels_internal_lanes
-  HEADERS kernels/internal/lanes.h
-  DEPS kernels_simd precision_float16
-)
-
-brigade_library(
   kernels_cast_cpu
   HEADERS kernels/cast/cast_cpu.h
   SOURCES kernels/cast/cast_cpu.cc
-  DEPS kernels_cast_math kernels_nontemporal_store kernels_simd kernels_internal_cache_line
-    kernels_internal_lanes
+  DEPS kernels_cast_math kernels_nontemporal_store kernels_simd kernels_cast_elements
+    kernels_internal_cache_line kernels_internal_lanes
 )
 
 brigade_library(
@@ -251,7 +258,8 @@ brigade_library(
 brigade_library(
   kernels_internal_update_range
   HEADERS kernels/internal/update_range.h
-  DEPS kernels_internal_cache_line kernels_simd kernels_update_types kernels_step_control_step_state
+  DEPS kernels_internal_cache_line kernels_internal_lanes kernels_simd kernels_update_types
+    kernels_cast_elements kernels_step_control_step_state
 )
 
 brigade_library(

@@ -6,65 +6,14 @@
 #include "brigade/kernels/cast/cast_cpu.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "brigade/kernels/cast/cast_elements.h"
 #include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/internal/lanes.h"
 #include "brigade/kernels/simd.h"
 
 namespace brigade::kernels {
 namespace {
-
-enum class Write { kReplace, kReplacePastCaches, kAdd };
-
-// CastElements(lanes, ...) for targets without lanes: the compiler's vectors.
-template <Write kWrite, typename Source, typename Target>
-BRIGADE_INLINE void CastElements(NoLanes, const Source* source, Target* target, int64_t size,
-                                 float scale) {
-  BRIGADE_SIMD_LOOP
-  for (int64_t i = 0; i < size; ++i) {
-    Target before = {};
-    if constexpr (kWrite == Write::kAdd) before = target[i];
-    target[i] = CastElement<kWrite == Write::kAdd>(source[i], before, scale);
-  }
-}
-
-#ifdef __x86_64__
-// With lanes: two registers at a time, and what is left over in a buffer that fills two. A macro,
-// since a template cannot say for which instructions it is compiled.
-#define BRIGADE_CAST_ELEMENTS(Lanes, TARGET)                                                      \
-  template <Write kWrite, typename Source, typename Target>                                       \
-  TARGET __attribute__((always_inline)) inline void CastTwo(                                      \
-      Lanes, const Source* source, Target* target, const typename Lanes::Floats& factor) {        \
-    typename Lanes::Floats low = Lanes::Load(source) * factor;                                    \
-    typename Lanes::Floats high = Lanes::Load(source + Lanes::kSize) * factor;                    \
-    if constexpr (kWrite == Write::kAdd) {                                                        \
-      low = Lanes::Load(target) + low;                                                            \
-      high = Lanes::Load(target + Lanes::kSize) + high;                                           \
-    }                                                                                             \
-    Lanes::template Store<kWrite == Write::kReplacePastCaches>(target, low, high);                \
-  }                                                                                               \
-                                                                                                  \
-  template <Write kWrite, typename Source, typename Target>                                       \
-  TARGET void CastElements(Lanes lanes, const Source* source, Target* target, int64_t size,       \
-                           float scale) {                                                         \
-    constexpr int64_t kTwo = 2 * Lanes::kSize;                                                    \
-    const typename Lanes::Floats factor = Lanes::Fill(scale);                                     \
-    int64_t i = 0;                                                                                \
-    for (; i + kTwo <= size; i += kTwo) CastTwo<kWrite>(lanes, source + i, target + i, factor);   \
-    if (i == size) return;                                                                        \
-    constexpr Write kRest = kWrite == Write::kAdd ? Write::kAdd : Write::kReplace;                \
-    Source from[kTwo] = {};                                                                       \
-    Target to[kTwo] = {};                                                                         \
-    std::memcpy(from, source + i, (size - i) * sizeof(Source));                                   \
-    if constexpr (kRest == Write::kAdd) std::memcpy(to, target + i, (size - i) * sizeof(Target)); \
-    CastTwo<kRest>(lanes, from, to, factor);                                                      \
-    std::memcpy(target + i, to, (size - i) * sizeof(Target));                                     \
-  }
-BRIGADE_CAST_ELEMENTS(Avx512Lanes, BRIGADE_TARGET_AVX512_LANES)
-BRIGADE_CAST_ELEMENTS(Avx2Lanes, BRIGADE_TARGET_AVX2_LANES)
-#undef BRIGADE_CAST_ELEMENTS
-#endif
 
 template <Write kWrite, typename Source, typename Target>
 void CastAll(const Source* source, Target* target, int64_t size, float scale) {

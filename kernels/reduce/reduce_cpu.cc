@@ -9,7 +9,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "brigade/kernels/cast/cast_elements.h"
 #include "brigade/kernels/internal/cache_line.h"
+#include "brigade/kernels/internal/lanes.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/kernels/simd.h"
@@ -34,12 +36,25 @@ BRIGADE_INLINE void AddSources(const void* const* sources, int64_t begin, int64_
 }
 
 // Elements [begin, begin + length) of all sources, four at a time: at least two if they are the
-// first ones, or any number after what is in `sums`.
-template <ReduceOp kOp, typename T>
-BRIGADE_INLINE void ReduceBlock(const ReduceLists& lists, int64_t begin, int64_t length,
-                                bool is_first, ReduceWide<T>* sums) {
+// first ones, or any number after what is in `sums`. Those of fp16 one at a time, converted by
+// `wide`, [length], with the processor's instructions.
+template <ReduceOp kOp, typename T, typename Lanes>
+BRIGADE_INLINE void ReduceBlock(Lanes lanes, const ReduceLists& lists, int64_t begin,
+                                int64_t length, bool is_first, ReduceWide<T>* sums,
+                                [[maybe_unused]] float* wide) {
   const int64_t count = lists.source_count;
   const void* const* const all = lists.sources;
+  if constexpr (std::is_same_v<T, precision::Half>) {
+    for (int64_t k = 0; k < count; ++k) {
+      const bool is_sum = k == 0 && is_first;
+      const T* const source = static_cast<const T*>(all[k]) + begin;
+      CastElements<Write::kReplace>(lanes, source, is_sum ? sums : wide, length, 1.0f);
+      if (is_sum) continue;
+      BRIGADE_SIMD_LOOP
+      for (int64_t i = 0; i < length; ++i) sums[i] = ReduceElement<kOp>(sums[i], wide[i]);
+    }
+    return;
+  }
   int64_t k = is_first ? std::min<int64_t>(count, 4) : 0;
   if (k == 2) AddSources<kOp, 2, true, T>(all, begin, length, sums);
   if (k == 3) AddSources<kOp, 3, true, T>(all, begin, length, sums);
@@ -93,13 +108,16 @@ void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, i
   };
   const T* const first = static_cast<const T*>(lists.targets[0]);
   const int64_t most = TakesShortBlocks<T>(lists, past_caches) ? kShortBlock<T> : kNontemporalBlock;
-  RunSimd([&]() BRIGADE_SIMD_BODY {
+  RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Wide = ReduceWide<T>;
+    const LanesOf<decltype(simd)::kValue> lanes;
     const auto* const carry_in = static_cast<const Wide*>(lists.carry.in);
     auto* const carry_out = static_cast<Wide*>(lists.carry.out);
     const bool is_copy = lists.source_count == 1 && carry_in == nullptr;
     alignas(64) Wide sums[kNontemporalBlock];
     alignas(64) [[maybe_unused]] T narrow[kNontemporalBlock];
+    constexpr bool kIsHalf = std::is_same_v<T, precision::Half>;
+    alignas(64) float wide[kIsHalf ? kNontemporalBlock : 1];
     // `constant` is the length as an int64_t, or as a type: loops over short blocks are unrolled.
     const auto reduce = [&](int64_t i, auto constant) BRIGADE_SIMD_BODY {
       const int64_t length = constant;
@@ -109,13 +127,16 @@ void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, i
       } else {
         const size_t sums_bytes = static_cast<size_t>(length) * sizeof(Wide);
         if (carry_in != nullptr) std::memcpy(sums, carry_in + i, sums_bytes);
-        ReduceBlock<kOp, T>(lists, i, length, carry_in == nullptr, sums);
+        ReduceBlock<kOp, T>(lanes, lists, i, length, carry_in == nullptr, sums, wide);
         if (carry_out != nullptr) {
           std::memcpy(carry_out + i, sums, sums_bytes);
           return;
         }
         if constexpr (std::is_same_v<T, Wide>) {
           result = sums;
+        } else if constexpr (kIsHalf) {
+          CastElements<Write::kReplace>(lanes, sums, narrow, length, 1.0f);
+          result = narrow;
         } else {
           BRIGADE_SIMD_LOOP
           for (int64_t j = 0; j < length; ++j) narrow[j] = T(sums[j]);
