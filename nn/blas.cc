@@ -1,6 +1,7 @@
 #include "brigade/nn/blas.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -64,6 +65,7 @@ absl::Status Blas::Gemm(const GemmArguments& g, device::Stream& stream) {
           absl::StrCat("gemm: ", name, " is ", size, "; it must be in 1 to 2147483647"));
     }
   }
+  if (std::isnan(g.scale)) return absl::InvalidArgumentError("gemm: scale is no number");
   if (g.type_of_c() != g.dtype &&
       (precision::SizeOf(g.dtype) != 2 || g.type_of_c() != precision::DType::kFloat32)) {
     return absl::InvalidArgumentError(

@@ -56,13 +56,16 @@ struct GemmArguments {
 // Determinism  The same bits every time on one machine, for the same sizes and leading dimensions.
 //              On the CPU they depend on the library and on the processor: with AVX-512 float32 is
 //              oneDNN's too. ONEDNN_MAX_CPU_ISA=AVX2 in the environment leaves all to OpenBLAS.
-// Memory       ScratchBytes, at Create.
-// Stream       Gemm is enqueued and never waits; all calls on one stream. It allocates nothing but
-//              oneDNN's code for a 16-bit product, made when its sizes are first seen, in 0.3 ms.
+// Memory       ScratchBytes, at Create. Besides, uncounted, as the libraries have it: on the CPU
+//              OpenBLAS's buffers, for the life of the process; up to 2.6 MB of the heap while
+//              oneDNN makes a product of float32; its code for each product of 16 bits, by sizes,
+//              leading dimensions and scale, made when that is first seen, in 0.3 ms, and kept.
+// Stream       Gemm is enqueued and never waits; all calls on one stream.
 // Threads      On the CPU, Create sets OpenBLAS to one thread for the whole process, once: products
 //              that others make by it are then of one thread too.
 // Errors       Create: Unavailable naming the library that is missing. Gemm: InvalidArgument naming
-//              the type, those of c and of the others, or the size, which must fit int;
+//              the type, those of c and of the others, or the size, which must fit int, or a scale
+//              that is no number;
 //              ResourceExhausted for a product that needs more workspace.
 class Blas {
  public:

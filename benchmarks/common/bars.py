@@ -1,9 +1,18 @@
 """What the check_* scripts share: running a benchmark, and printing bars."""
 
+import argparse
 import json
 import subprocess
 import sys
 import tempfile
+
+
+def count(text):
+    """A flag's number of rounds or runs, for argparse."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}; must be at least 1")
+    return number
 
 
 def run(*command):
@@ -11,6 +20,7 @@ def run(*command):
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stderr}")
+    sys.stderr.write(done.stderr)
     return done.stdout
 
 

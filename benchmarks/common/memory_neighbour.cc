@@ -2,6 +2,7 @@
 // benchmarks/slow_memory runs a command beside it.
 
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -53,13 +54,15 @@ absl::Status Main() {
                                                    "; must be at least 1, 1 and 0"));
   }
   // Not outlive who started it, however that ends.
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const pid_t parent = getppid();
   for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, [](int) { ending = true; });
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) ending = true;  // It ended just before.
 
   std::vector<std::thread> copying;
   for (int i = 0; i < threads; ++i) copying.emplace_back(Copy, int64_t{mib} << 20);
   // The arrays are there.
-  while (moved == 0) absl::SleepFor(absl::Milliseconds(1));
+  while (moved == 0 && !ending) absl::SleepFor(absl::Milliseconds(1));
   std::cout << "copying" << std::endl;
   const absl::Time begin = absl::Now();
   const int64_t before = moved;

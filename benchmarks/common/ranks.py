@@ -16,7 +16,8 @@ def _free_port():
 
 
 class Ended:
-    """What a rank has printed, and the largest memory that it had at a time (VmHWM), in bytes."""
+    """What a rank has printed, and the largest memory that it had at a time by the system's
+    account of a process that has ended, in bytes."""
 
     def __init__(self, out, peak_bytes):
         self.out = out

@@ -38,7 +38,7 @@ void CastRange(const CastSegment& segment, const float* scale_pointer, bool accu
   if (!past_caches) return CastAll<Write::kReplace>(source, target, size, scale);
   // In two, so that all stores but few are of whole lines. The last one of a segment is not: unless
   // its line has come in time, all stores wait for it, two fetches of a line for a small segment.
-  __builtin_prefetch(target + size, /*rw=*/1);
+  if (ElementsToLine(target + size) != 0) __builtin_prefetch(target + size - 1, /*rw=*/1);
   const int64_t head = std::min(size, ElementsToLine(target));
   CastAll<Write::kReplace>(source, target, head, scale);
   CastAll<Write::kReplacePastCaches>(source + head, target + head, size - head, scale);

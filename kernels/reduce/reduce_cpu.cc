@@ -113,7 +113,7 @@ void ReduceElements(const ReduceLists& lists, bool past_caches, int64_t begin, i
     const LanesOf<decltype(simd)::kValue> lanes;
     const auto* const carry_in = static_cast<const Wide*>(lists.carry.in);
     auto* const carry_out = static_cast<Wide*>(lists.carry.out);
-    const bool is_copy = lists.source_count == 1 && carry_in == nullptr;
+    const bool is_copy = lists.source_count == 1 && carry_in == nullptr && carry_out == nullptr;
     alignas(64) Wide sums[kNontemporalBlock];
     alignas(64) [[maybe_unused]] T narrow[kNontemporalBlock];
     constexpr bool kIsHalf = std::is_same_v<T, precision::Half>;

@@ -35,6 +35,7 @@ SHORTER = {
     "benchmarks/offload/update": ["--elements=65536", "--chunk_elements=4096", "--rounds=2"],
     "benchmarks/offload/link": ["--elements=65536", "--rounds=2"],
     "benchmarks/nn/attention": ["--cases=bf16:32:2:16", "--rounds=1"],
+    "benchmarks/nn/products": ["--widths=16", "--rows=32", "--rounds=1"],
     "benchmarks/parallel/tensor_block": ["--context=16", "--width=32", "--heads=4", "--rounds=1", "--runs=1"],
     "benchmarks/parallel/overlap": ["--rows=64", "--width=32", "--rounds=1", "--pieces=2"],
     "benchmarks/parallel/pipeline": ["--pass_ms=1", "--micro_batches=4", "--stages=2", "--rounds=1"],
