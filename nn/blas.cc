@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "brigade/nn/blas_cpu.h"
+#include "brigade/precision/dtype_names.h"
 
 #if BRIGADE_CUDA
 #include "brigade/nn/blas_cuda.h"
-#include "brigade/precision/dtype_names.h"
 #endif
 
 namespace brigade::nn {

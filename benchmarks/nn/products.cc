@@ -52,8 +52,8 @@ std::vector<Layer> LayersOf(int64_t width) {
 enum Pass { kForward, kInput, kWeight, kPasses };
 
 // y = x w', dx = dy w, dw += dy' x.
-nn::GemmArguments Product(const Layer& layer, int pass, int64_t rows, DType dtype, void* x,
-                          void* w, void* y) {
+nn::GemmArguments Product(const Layer& layer, int pass, int64_t rows, DType dtype, void* x, void* w,
+                          void* y) {
   const nn::Operand of_x = {x, layer.in}, of_w = {w, layer.in}, of_y = {y, layer.out};
   nn::GemmArguments g;
   g.dtype = dtype;
@@ -170,8 +170,7 @@ absl::Status Measure(int64_t width, nn::Blas& blas, device::Context& context,
 
 absl::Status Main() {
   BRIGADE_ASSIGN_OR_RETURN(
-      const auto context,
-      device::Context::Create({.device = device::Cpu(), .compute_threads = 1}));
+      const auto context, device::Context::Create({.device = device::Cpu(), .compute_threads = 1}));
   BRIGADE_ASSIGN_OR_RETURN(const auto stream, context->CreateStream("compute"));
   const int64_t rows = absl::GetFlag(FLAGS_rows);
   if (rows < 1 || absl::GetFlag(FLAGS_rounds) < 1) {
@@ -189,8 +188,8 @@ absl::Status Main() {
     }
     int64_t workspace = 0;
     for (const Layer& layer : LayersOf(width)) {
-      workspace = std::max(workspace, nn::Blas::WorkspaceBytes(DType::kBFloat16, rows, layer.in,
-                                                               layer.out));
+      workspace = std::max(workspace,
+                           nn::Blas::WorkspaceBytes(DType::kBFloat16, rows, layer.in, layer.out));
     }
     BRIGADE_ASSIGN_OR_RETURN(const auto blas, nn::Blas::Create(*context, workspace));
     BRIGADE_RETURN_IF_ERROR(Measure(width, *blas, *context, *stream, figures));

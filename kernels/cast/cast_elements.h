@@ -29,6 +29,18 @@ BRIGADE_INLINE void CastElements(NoLanes, const Source* source, Target* target, 
 }
 
 #ifdef __x86_64__
+// Whether an ascending loop would load from where it has just stored, but for a multiple of 4096
+// bytes: processors compare the last 12 bits of addresses, and such a load waits for the store.
+inline bool LoadsFollowStores(const void* source, const void* target) {
+  constexpr uintptr_t kCompared = 4096, kPending = 512;
+  const uintptr_t behind =
+      (reinterpret_cast<uintptr_t>(target) - reinterpret_cast<uintptr_t>(source)) % kCompared;
+  return behind != 0 && behind < kPending;
+}
+
+// How many steps CastAhead loads before it stores: at least 512 bytes.
+inline constexpr int kCastsAhead = 8;
+
 // With lanes: two registers at a time, and what is left over in a buffer that fills two. A macro,
 // since a template cannot say for which instructions it is compiled.
 #define BRIGADE_CAST_ELEMENTS(Lanes, TARGET)                                                      \
@@ -44,12 +56,42 @@ BRIGADE_INLINE void CastElements(NoLanes, const Source* source, Target* target, 
     Lanes::template Store<kWrite == Write::kReplacePastCaches>(target, low, high);                \
   }                                                                                               \
                                                                                                   \
+  /* Past the caches where LoadsFollowStores, 19 to 36 GB/s without on a Zen 4 and 44 with it. */ \
+  /* Returns how many elements it has cast, of the first ones. */                                 \
+  template <typename Source, typename Target>                                                     \
+  TARGET int64_t CastAhead(Lanes, const Source* source, Target* target, int64_t size,             \
+                           const typename Lanes::Floats& factor) {                                \
+    constexpr int64_t kTwo = 2 * Lanes::kSize, kSteps = kCastsAhead * kTwo;                       \
+    typename Lanes::Floats low[kCastsAhead], high[kCastsAhead];                                   \
+    const auto load = [&](int64_t i, int k) TARGET {                                              \
+      low[k] = Lanes::Load(source + i) * factor;                                                  \
+      high[k] = Lanes::Load(source + i + Lanes::kSize) * factor;                                  \
+    };                                                                                            \
+    int64_t i = 0;                                                                                \
+    if (size >= kSteps) {                                                                         \
+      for (int k = 0; k < kCastsAhead; ++k) load(k* kTwo, k);                                     \
+    }                                                                                             \
+    for (; i + 2 * kSteps <= size; i += kSteps) {                                                 \
+      for (int k = 0; k < kCastsAhead; ++k) {                                                     \
+        const typename Lanes::Floats before[] = {low[k], high[k]};                                \
+        load(i + kSteps + k * kTwo, k);                                                           \
+        Lanes::template Store<true>(target + i + k * kTwo, before[0], before[1]);                 \
+      }                                                                                           \
+    }                                                                                             \
+    return i;                                                                                     \
+  }                                                                                               \
+                                                                                                  \
   template <Write kWrite, typename Source, typename Target>                                       \
   TARGET void CastElements(Lanes lanes, const Source* source, Target* target, int64_t size,       \
                            float scale) {                                                         \
     constexpr int64_t kTwo = 2 * Lanes::kSize;                                                    \
     const typename Lanes::Floats factor = Lanes::Fill(scale);                                     \
     int64_t i = 0;                                                                                \
+    if constexpr (kWrite == Write::kReplacePastCaches && sizeof(Source) == sizeof(Target)) {      \
+      if (LoadsFollowStores(source, target)) {                                                    \
+        i = CastAhead(lanes, source, target, size, factor);                                       \
+      }                                                                                           \
+    }                                                                                             \
     for (; i + kTwo <= size; i += kTwo) CastTwo<kWrite>(lanes, source + i, target + i, factor);   \
     if (i == size) return;                                                                        \
     constexpr Write kRest = kWrite == Write::kAdd ? Write::kAdd : Write::kReplace;                \
