@@ -1,5 +1,7 @@
 # What cmake --install adds to libraries and headers: the CMake package, pkg-config's files, the
-# licence. No installed file names a folder of the build: all are found from where they lie.
+# licence. No installed file names a folder of the build: all are found from where they lie, but for
+# the CUDA toolkit, which pkg-config does not know: its folders are variables of pkg-config's files,
+# cuda_includedir and cuda_libdir, to be set by users who have it elsewhere.
 include(CMakePackageConfigHelpers)
 
 set(BRIGADE_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/Brigade")

@@ -317,6 +317,9 @@ def _print(library):
 
 
 def main(labels):
+    if labels == ["--help"]:
+        print(__doc__.strip())
+        return 0
     if not labels or labels[0].startswith("-"):
         print("usage: tools/build_graph.py LABEL...", file=sys.stderr)
         return 2

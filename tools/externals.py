@@ -107,6 +107,9 @@ def main(arguments):
     if arguments == ["--help"]:
         print(__doc__.strip())
         return 0
+    if arguments not in (["headers"], ["debian"], ["modules"]):
+        print("usage: tools/externals.py headers|debian|modules", file=sys.stderr)
+        return 2
     try:
         table = Table()
     except Error as error:
@@ -116,11 +119,8 @@ def main(arguments):
         lines = list(table.absl_headers)
     elif arguments == ["debian"]:
         lines = sorted({e.debian for e in table.libraries.values() if not e.define})
-    elif arguments == ["modules"]:
-        lines = [" ".join([m, t, e.name, *table.links(e)]) for m, t, e in table.modules()]
     else:
-        print("usage: tools/externals.py headers|debian|modules", file=sys.stderr)
-        return 2
+        lines = [" ".join([m, t, e.name, *table.links(e)]) for m, t, e in table.modules()]
     print("".join(f"{line}\n" for line in lines), end="")
     return 0
 

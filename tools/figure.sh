@@ -17,7 +17,10 @@ draw() {
   echo "$1"
 }
 
-[ $# = 2 ] || fail "usage: bazel run //tools:$name -- OUT.svg"
+if [ $# != 2 ] || [[ $2 == -* ]]; then
+  echo "tools/$name: usage: bazel run //tools:$name -- OUT.svg" >&2
+  exit 2
+fi
 command -v gnuplot >/dev/null ||
   fail "gnuplot is not installed; run tools/setup, or apt-get install gnuplot-nox"
 work=$(mktemp -d) || fail "cannot make a temporary folder"

@@ -12,7 +12,10 @@ fail() {
   exit 1
 }
 
-[ $# = 1 ] || [ $# = 2 ] || fail "usage: bazel run //tools:plot -- FILE.jsonl [OUT.png]"
+if { [ $# != 1 ] && [ $# != 2 ]; } || [[ $1 == -* ]]; then
+  echo "tools/plot: usage: bazel run //tools:plot -- FILE.jsonl [OUT.png]" >&2
+  exit 2
+fi
 cd "${BUILD_WORKING_DIRECTORY:-.}" || exit 1
 file=$1
 out=${2:-${file%.jsonl}.png}

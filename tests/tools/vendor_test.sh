@@ -78,6 +78,11 @@ echo 'int OfBrigade(int x);' >"$checkout/lib/held.h"
 echo '#include "brigade/lib/spare.h"' >"$checkout/lib/loose.h"
 printf '#include <cblas.h>\n#include <sodium.h>\n' >"$checkout/lib/found.h"
 echo '#include "brigade/lib/found.h"' >"$checkout/lib/found.cc"
+cat >"$checkout/lib/optional.h" <<'END'
+#if defined(BRIGADE_HAS_ONEDNN)
+#include <oneapi/dnnl/dnnl.h>
+#endif
+END
 {
   echo '<?xml version="1.1"?><query version="2">'
   rule //lib:names hdrs=//lib:names.h srcs=//lib:names.cc \
@@ -89,6 +94,10 @@ echo '#include "brigade/lib/found.h"' >"$checkout/lib/found.cc"
   rule //lib:loose hdrs=//lib:loose.h
   rule //lib:lost hdrs=//lib:nowhere.h
   rule //lib:found hdrs=//lib:found.h srcs=//lib:found.cc deps=@system//:openblas,@system//:sodium,@system//:gloo
+  rule //lib:optional hdrs=//lib:optional.h deps=@system//:onednn
+  rule //lib:umbrella deps=//lib:names,//lib:inner
+  rule //lib:inner deps=//lib:optional
+  rule //lib:empty deps=@system//:absl
   VISIBILITY=//lib:__pkg__ rule //lib:private hdrs=//lib:spare.h
   TESTONLY=yes rule //lib:fake hdrs=//lib:spare.h
   echo '</query>'
@@ -120,6 +129,7 @@ refuse 'lib/held.h:1: OfBrigade holds the project.s name' //lib:held --namespace
 refuse 'lib/loose.h includes "brigade/lib/spare.h", which no dependency of //lib:loose brings' \
   //lib:loose
 refuse 'lib/nowhere.h of //lib:lost cannot be read: No such file' //lib:lost
+refuse '^vendor: //lib:empty has no files' //lib:empty
 refuse "--prefix '../a' is no folder to include from" //lib:names --prefix ../a
 refuse "--namespace 'a::1' is none" //lib:names --namespace a::1
 refuse "--namespace 'a::class': class is a keyword" //lib:names --namespace a::class
@@ -301,6 +311,39 @@ sed -i 's/;sodium"/;sodium_of_nobody"/' "$out/CMakeLists.txt"
 cmake && fail "CMake finds a library that nobody has"
 tr -s ' \n' ' ' <"$TEST_TMPDIR/log" | grep -q 'brigade_lib_found needs libsodium (libsodium-dev)' ||
   fail "CMake does not name what is missing: $(cat "$TEST_TMPDIR/log")"
+
+# A library without files of its own brings those of its deps.
+rm -r "$TEST_TMPDIR/build"
+out=$TEST_TMPDIR/umbrella
+vendor //lib:umbrella --namespace acme::bk
+[ "$(cd "$out/brigade/lib" && echo *)" = "names.cc names.h optional.h spare.h" ] ||
+  fail "//lib:umbrella: $(find "$out")"
+
+# A library that is optional is found by its header, and a macro says so.
+out=$TEST_TMPDIR/optional
+vendor //lib:optional --namespace acme::bk
+holds PROVENANCE "needs: oneDNN (optional)"
+mkdir -p "$TEST_TMPDIR/include/oneapi/dnnl"
+touch "$TEST_TMPDIR/include/oneapi/dnnl/dnnl.h"
+cat >"$TEST_TMPDIR/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.18)
+project(user LANGUAGES CXX)
+add_subdirectory(optional)
+get_target_property(definitions acme_bk_lib_optional INTERFACE_COMPILE_DEFINITIONS)
+get_target_property(folders acme_bk_lib_optional INTERFACE_INCLUDE_DIRECTORIES)
+message(STATUS "user: ${definitions} ${folders}")
+END
+# user TEXT ARGUMENT...: what CMake tells the user.
+user() {
+  local text=$1
+  shift
+  rm -rf "$TEST_TMPDIR/build"
+  command cmake -S "$TEST_TMPDIR" -B "$TEST_TMPDIR/build" "$@" >"$TEST_TMPDIR/log" 2>&1 &&
+    grep -qxF -e "-- user: $text" "$TEST_TMPDIR/log" || fail "not '$text': $(cat "$TEST_TMPDIR/log")"
+}
+user "ACME_BK_HAS_ONEDNN $out;$TEST_TMPDIR/include" -DCMAKE_INCLUDE_PATH="$TEST_TMPDIR/include"
+user "definitions-NOTFOUND $out" -DCMAKE_FIND_ROOT_PATH="$TEST_TMPDIR/nowhere" \
+  -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
 out=$TEST_TMPDIR/fw/third_party/bk
 
 # A PROVENANCE that leads out of the folder is none.

@@ -48,6 +48,13 @@ foreach(each {libraries})
 endforeach()
 """
 
+# As brigade_find's HEADER: no program links it.
+_HEADER = """\
+find_path({variable} "{header}")
+if({variable})
+{body}endif()
+"""
+
 _PROPERTIES = ["POSITION_INDEPENDENT_CODE ON", "CXX_EXTENSIONS OFF", "CUDA_EXTENSIONS OFF"]
 
 _CUDA_STANDARD = """\
@@ -106,10 +113,23 @@ def _link(library, scope, external, targets, macro):
     link = _call("target_link_libraries", f"{library} {scope}", targets)
     if not external.define:
         return link
-    name = macro + external.define.removeprefix("BRIGADE_")
-    define = f"target_compile_definitions({library} {scope} {name})\n"
     condition = " AND ".join(f"TARGET {target}" for target in targets)
-    return f"if({condition})\n{_indented(link + define)}endif()\n"
+    body = _indented(link + _define(library, scope, external, macro))
+    return f"if({condition})\n{body}endif()\n"
+
+
+def _define(library, scope, external, macro):
+    """What tells the code that an optional library is there."""
+    name = macro + external.define.removeprefix("BRIGADE_")
+    return f"target_compile_definitions({library} {scope} {name})\n"
+
+
+def _header(library, scope, external, macro):
+    """What finds an optional library of which the headers are all that a build needs."""
+    variable = f"{macro}{external.name}_INCLUDE_DIR"
+    include = f'target_include_directories({library} SYSTEM {scope} "${{{variable}}}")\n'
+    body = _indented(include + _define(library, scope, external, macro))
+    return _HEADER.format(variable=variable, header=external.header, body=body)
 
 
 def _cuda(library, scope, sources, standard):
@@ -177,10 +197,12 @@ def text(selection, names, library, place, include_path, standard, refusal):
     out += _call("target_include_directories", f"{library} SYSTEM {scope}", searched)
     for external, targets in packages:
         out += _link(library, scope, external, targets, names.macro)
+    alone = [external for external, targets in selection.externals if not targets]
+    for external in alone:
+        if not external.link:
+            out += _header(library, scope, external, names.macro)
     files = [
-        f'"{each.title};{each.debian};{each.header};{each.link[0]}"'
-        for each, targets in selection.externals
-        if not targets
+        f'"{each.title};{each.debian};{each.header};{each.link[0]}"' for each in alone if each.link
     ]
     if files:
         out += _FILES.format(

@@ -22,13 +22,14 @@ _CUDA_HEADERS = r"cuda.*\.h|cub/.*|thrust/.*|nvtx3/.*|cublas_v2\.h|nccl\.h"
 
 def title(library):
     """What PROVENANCE calls it."""
-    return library.title + " (without it, what needs it says so when it runs)" * bool(library.define)
+    return library.title + " (optional)" * bool(library.define)
 
 
 def needed(root, external_labels, included):
     """[(Library, its CMake targets)] of those in the graph whose headers code includes.
 
-    One that CMake has no package for has no targets: it is found by header and library.
+    One that CMake has no package for has no targets: it is found by header, and library if there
+    is one to link.
     """
     table = externals.Table(root)
     labels = set(external_labels)

@@ -82,7 +82,8 @@ def _read(root, label, path):
 def _included(root, closure, taken):
     """{label: {path: text}} of the libraries that the taken ones need, in the closure's order.
 
-    A macro of bazel/ gives all of its kind the same deps: what no file includes is left out.
+    A macro of bazel/ gives all of its kind the same deps: what no file includes is left out. A
+    library without files of its own stands for its deps.
     """
     owners = {path: label for label, library in closure.items() for path in _headers(library)}
     found, waiting = {}, list(taken)
@@ -103,7 +104,8 @@ def _included(root, closure, taken):
                         f'{path} includes "{header}", which no dependency of {label} brings'
                     )
                 waiting.append(owners[inner])
-        waiting += [dep for dep in library.deps if not _headers(closure[dep])]
+        deps = library.deps + library.cuda_deps
+        waiting += [dep for dep in deps if not paths or not _headers(closure[dep])]
     return {label: found[label] for label in closure if label in found}
 
 
@@ -149,6 +151,8 @@ def select(root, graph, target, parts):
         result.includes += [folder for folder in library.includes if folder not in result.includes]
         result.linkopts += [o for o in library.linkopts if o not in result.linkopts]
         external_labels |= {*library.external, *library.cuda_external}
+    if not result.texts:
+        raise Error(f"{result.target} has no files, and needs nothing that has some")
     result.externals = libraries.needed(root, external_labels, outside)
     if libraries.includes_cuda(outside):
         # Optional where something is compiled without. In a graph that tells nothing of toolkits

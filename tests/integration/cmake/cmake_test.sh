@@ -1,9 +1,11 @@
 #!/bin/bash
-# cmake_test.sh COMPONENT... [shared] [cuda]
+# cmake_test.sh COMPONENT... [shared] [cuda] [emulated=LIBRARY]
 #
 # Builds the components (or all) with CMake and installs them; then users, who see the installed files
 # alone, build and run a program for each component by find_package and by pkg-config. With `shared`
-# once more with shared libraries; with `cuda` nvcc compiles a kernel as CMake tells it to.
+# once more with shared libraries; with `cuda` nvcc compiles a kernel as CMake tells it to. With
+# `emulated` all this is left out: the components are built and installed with CUDA, and users run on an
+# emulated device, by its runtime, the LIBRARY, in place of CUDA's.
 set -u -o pipefail
 export LC_ALL=C
 unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
@@ -11,10 +13,11 @@ unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
 work=$TEST_TMPDIR/cmake
 checkout=$work/checkout # another name than brigade: the headers are found all the same
 prefix=$work/prefix
-components=() shared= cuda=
+components=() shared= cuda= runtime=
 for argument in "$@"; do
   case $argument in
     shared | cuda) declare "$argument=yes" ;;
+    emulated=*) runtime=$(dirname "$PWD/${argument#*=}") ;;
     *) components+=("$argument") ;;
   esac
 done
@@ -45,7 +48,7 @@ cp -rL "$TEST_SRCDIR/$TEST_WORKSPACE" "$checkout" || exit 1
 here=$checkout/tests/integration/cmake
 
 # What cmake/graph.cmake says of a component, in words.
-graph() { sed -n "/^set(BRIGADE_$1[ )]/,/)/p" "$checkout/cmake/graph.cmake" | tr -d '()\n' | cut -d' ' -f2-; }
+graph() { tr '\n' ' ' <"$checkout/cmake/graph.cmake" | grep -oP "set\(BRIGADE_$1\b\K[^)]*"; }
 [ "${components[*]}" != all ] || read -ra components < <(graph ALL_COMPONENTS)
 
 # In the order of graph.cmake: the components and what they need.
@@ -99,27 +102,27 @@ consumer() {
     -DCOMPONENT="$component" "$@" >"$work/log" 2>&1
 }
 
-users_find_components() {
+users_find_components() { # ARGUMENT...
   local component
   for component in $(closure); do
-    must consumer "$component"
+    must consumer "$component" "$@"
     must cmake --build "$work/consumer"
-    must "$work/consumer/consumer"
+    LD_LIBRARY_PATH=$runtime must "$work/consumer/consumer"
     printf '%s by find_package: %s\n' "$component" "$(<"$work/log")"
   done
 }
 
-users_find_pkg_config() {
+users_find_pkg_config() { # ARGUMENT...
   local component flags
   for component in $(closure); do
     flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib/x86_64-linux-gnu/pkgconfig \
-      pkg-config --cflags --libs "brigade-$component") || {
+      pkg-config "$@" --cflags --libs "brigade-$component") || {
       fail "pkg-config does not find brigade-$component"
       continue
     }
     # shellcheck disable=SC2086 # flags are words
     must g++ -std=c++20 "$here/consumer/$component.cc" -o "$work/program" $flags
-    LD_LIBRARY_PATH=$prefix/lib must "$work/program"
+    LD_LIBRARY_PATH=$prefix/lib:$runtime must "$work/program"
     printf '%s by pkg-config: %s\n' "$component" "$(<"$work/log")"
   done
 }
@@ -235,10 +238,11 @@ users_get_the_bits() {
 fast_math_is_refused() {
   local given
   for given in -DCMAKE_CXX_FLAGS=-ffast-math "-DCMAKE_CXX_FLAGS_RELEASE=-Ofast -g" \
-    "-DCMAKE_CUDA_FLAGS=-lineinfo --use_fast_math" -DCMAKE_CUDA_FLAGS=-ftz=true; do
+    "-DCMAKE_CXX_FLAGS=-g -ffp-contract=fast" "-DCMAKE_CUDA_FLAGS=-lineinfo --use_fast_math" \
+    -DCMAKE_CUDA_FLAGS=-ftz=true; do
     rm -rf "$work/refused"
     if cmake -G Ninja -S "$checkout" -B "$work/refused" "$given" >"$work/log" 2>&1 ||
-      ! tr -s ' \n' ' ' <"$work/log" | grep -qE 'compile without (-ffast-math|-Ofast|--use_fast_math|-ftz=true)'; then
+      ! tr -s ' \n' ' ' <"$work/log" | grep -qE 'compile without (-ffast-math|-Ofast|-ffp-contract=fast|--use_fast_math|-ftz=true)'; then
       fail "$given is not refused: $(cat "$work/log")"
     fi
   done
@@ -267,7 +271,26 @@ nvcc_compiles_a_kernel() {
   must cmake --build "$work/release" --target brigade_kernels_adam_cuda
 }
 
+# The emulator's runtime, under the name of the toolkit's static one.
+users_run_on_an_emulated_device() {
+  local toolkit=$work/toolkit
+  mkdir -p "$toolkit"
+  printf 'INPUT(%s)\n' "$runtime/libcudart.so.13" >"$toolkit/libcudart_static.a"
+  sed -i 's/device::Cpu()/device::Cuda(0)/' "$here/consumer/kernels.cc"
+  # PTX, not compressed, is what the emulator reads.
+  build_and_install -DBRIGADE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-virtual \
+    -DCMAKE_CUDA_FLAGS=--no-compress
+  installed_files_are_complete
+  [ -f "$prefix/include/brigade/kernels/adam/adam_cuda.h" ] || fail "no header of CUDA's is installed"
+  users_find_components -DCUDA_cudart_static_LIBRARY="$toolkit/libcudart_static.a"
+  users_find_pkg_config --define-variable=cuda_libdir="$toolkit"
+}
+
 mv "$checkout/examples/one_kernel.cc" "$here/consumer/kernels.cc"
+if [ "$runtime" ]; then
+  users_run_on_an_emulated_device
+  exit $((failures > 0))
+fi
 build_and_install
 installed_files_are_complete
 users_find_components
