@@ -29,6 +29,7 @@ spec::Format FormatOf(precision::DType dtype) {
 spec::TrainingRule RuleOf(const GoldenCase& c) {
   spec::TrainingRule rule;
   rule.ranks = static_cast<size_t>(c.ranks);
+  rule.shard_ranks = static_cast<size_t>(c.shard_ranks);
   rule.micro_batches = c.micro_batches;
   rule.reduce_at_boundary = c.accumulation == Accumulation::kAtBoundary && c.micro_batches > 1;
   rule.format = FormatOf(c.dtype);
@@ -117,7 +118,8 @@ std::string ToString(const GoldenCase& c) {
       c.reload_at >= 0 ? absl::StrCat("_reloaded_at_", c.reload_at) : "",
       c.tied_apart ? "_tied_apart" : "",
       c.chunks.empty() ? "" : absl::StrCat("_chunks_", absl::StrJoin(c.chunks, "_")),
-      c.has_runs ? "_in_runs" : "");
+      c.has_runs ? "_in_runs" : "",
+      c.shard_ranks > 0 ? absl::StrCat("_shards_of_", c.shard_ranks) : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -145,6 +147,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.offload = c.offload;
   options.tied_apart = c.tied_apart;
   options.chunks = c.chunks;
+  options.shard_ranks = c.shard_ranks;
   if (c.has_runs) {
     const int chunks = static_cast<int>(c.chunks.size());
     options.runs = RunsOf(InterleavedPasses(chunks, c.micro_batches));
@@ -321,7 +324,7 @@ void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, boo
   const int stages = c.accumulation == Accumulation::kAtBoundary ? 2 : kStages;
   for (int stage = 0; stage < stages; ++stage) {
     for (const bool overlap : {true, false}) {
-      if (!overlap && c.ranks != 2) continue;
+      if (!overlap && c.ranks != 2 && c.shard_ranks != 2) continue;
       device::RaceChecker checker;
       ZeroOptions options = OptionsOf(c, stage);
       options.overlap_comm = overlap;

@@ -126,11 +126,22 @@ class ToyTrainer {
   float* activations_;
 };
 
-// A rank's optimizer on its compute stream.
-inline absl::StatusOr<std::unique_ptr<ZeroOptimizer>> CreateZero(const ModelSpec& model,
-                                                                 const ZeroOptions& options,
-                                                                 collectives::Rank& self) {
-  return ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream);
+// A rank's optimizer on its compute stream; with options.shard_ranks in groups of so many, which
+// stay with the rank: this rank's group, and the ranks between the groups, are the last ones.
+absl::StatusOr<std::unique_ptr<ZeroOptimizer>> CreateZero(const ModelSpec& model,
+                                                          const ZeroOptions& options,
+                                                          collectives::Rank& self);
+
+// The communicators with which the last CreateZero with these options has made it.
+struct ZeroGroups {
+  collectives::Communicator& shards;
+  OuterGroups outer;
+};
+inline ZeroGroups GroupsOf(const ZeroOptions& options, collectives::Rank& self) {
+  if (options.shard_ranks == 0) return {*self.communicator, {}};
+  const size_t made = self.groups.size();
+  return {*self.groups[made - 2],
+          {.world = self.communicator.get(), .between = self.groups[made - 1].get()}};
 }
 
 // The toy's initial weights on rank 0.
