@@ -61,6 +61,12 @@ struct ZeroOptions {
   // them. Weights are gathered, and the gradients of each micro-batch summed, inside a group. The
   // slices are summed between the groups once a step, behind the last micro-batch. 0: one group.
   int shard_ranks = 0;
+  // Stage 3: so many of the ranks that share a state, one after another, have second slices of all
+  // weights between them (hpZ of ZeRO++). A forward gather leaves them; the backward gathers of the
+  // same step take them, and go to these ranks alone (OuterGroups::near). A second slice carries
+  // the number of the update before it: once weights have changed, they are gathered anew. The same
+  // bits. 0: there are none.
+  int hpz_ranks = 0;
   // Whether gradients are the average over the ranks of all groups that have the same weights and
   // over micro-batches, or the sum.
   bool average_gradients = true;
@@ -135,7 +141,11 @@ enum class StepGroup : uint8_t {
   kWorld,
   // Two ranks whose groups have the same tied parameters.
   kTied,
+  // The ranks that have second slices of all weights between them.
+  kNear,
 };
+inline constexpr StepGroup kStepGroups[] = {StepGroup::kShards, StepGroup::kBetween,
+                                            StepGroup::kWorld, StepGroup::kTied, StepGroup::kNear};
 
 // The communicators beside that of ZeRO's own group; they outlive the optimizer.
 struct OuterGroups {
@@ -148,6 +158,8 @@ struct OuterGroups {
   // With ZeroOptions::shard_ranks the ranks that have this one's place in each group, in the order
   // of the groups (ShardGroups makes it). Null: there is one group.
   collectives::Communicator* between = nullptr;
+  // With ZeroOptions::hpz_ranks so many ranks of this one's group that follow each other.
+  collectives::Communicator* near = nullptr;
 };
 
 // InvalidArgument naming the option, its value, and what it contradicts.

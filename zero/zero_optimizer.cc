@@ -56,6 +56,27 @@ absl::Status CheckWorld(const ZeroOptions& options, const collectives::Communica
                    group.size(), " ranks are parts of a world of ", world.size()));
 }
 
+absl::Status CheckNear(const ZeroOptions& options, const collectives::Communicator& group,
+                       const OuterGroups& outer) {
+  const int near = outer.near == nullptr ? 0 : outer.near->size();
+  if (near != options.hpz_ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("ZeRO: hpz_ranks is ", options.hpz_ranks,
+                                                   ", but OuterGroups::near has ", near, " ranks"));
+  }
+  if (near == 0 || group.size() % near == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ZeRO: hpz_ranks is ", options.hpz_ranks,
+                                                 ", which does not divide the ", group.size(),
+                                                 " ranks that share a state"));
+}
+
+// That those near this rank follow each other in its group, each at its place.
+absl::Status AgreeOnNear(const collectives::Communicator& group, int shard_group,
+                         collectives::Communicator& near) {
+  return collectives::AgreeOnLines({absl::StrCat("ranks from ", group.rank() - near.rank(),
+                                                 " on of group ", shard_group, " near it")},
+                                   near);
+}
+
 }  // namespace
 
 ZeroOptimizer::ZeroOptimizer(Plan plan, const ZeroOptions& options)
@@ -82,6 +103,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   absl::Status mine = Validate(options);
   const int shard_groups = outer.between == nullptr ? 1 : outer.between->size();
   if (mine.ok()) mine = CheckWorld(options, communicator, shard_groups, all);
+  if (mine.ok()) mine = CheckNear(options, communicator, outer);
   absl::StatusOr<Plan> plan =
       Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements,
                            options.tied_apart, shard_groups});
@@ -100,10 +122,14 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   if (shard_groups > 1) {
     mine.Update(internal::AgreeOnPlanBetween(*plan, options, communicator.rank(), *outer.between));
   }
+  if (outer.near != nullptr) {
+    const int shard_group = outer.between == nullptr ? 0 : outer.between->rank();
+    mine.Update(AgreeOnNear(communicator, shard_group, *outer.near));
+  }
   if (outer.tied != nullptr) {
     mine.Update(internal::AgreeOnTied(*plan, communicator.rank(), *outer.tied));
   }
-  if (outer.world != nullptr) {
+  if (outer.world != nullptr || outer.near != nullptr) {
     // Groups have other models.
     BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
     mine = internal::AgreeOnOptions(*plan, options, all);

@@ -101,6 +101,9 @@ class StepStreams;
 //              communication stream, before gradients are checked; what is tied outside then is
 //              added to the other group's over OuterGroups::tied, which both groups' Steps need.
 //              The two copies keep the same bits where they begin with the same.
+// Near         With ZeroOptions::hpz_ranks, h, weights of stage 3 have second slices on the device,
+//              1/h of the weights' bytes more. Then each backward use sends (N-1)/N of the weights
+//              less, and (h-1)/h to the near ranks.
 // Groups       With ZeroOptions::shard_ranks groups of ranks have a whole state each, and `N` above
 //              is the number of ranks of a group, but for the statistics. The sums of groups are
 //              rounded to the type of the final gradient, and added over OuterGroups::between: each
@@ -127,6 +130,8 @@ class ZeroOptimizer final : public ParameterSource {
   // `outer.between`: with ZeroOptions::shard_ranks the ranks that have this one's place in the
   // groups; `communicator` is then a group, and `outer.world` is given too. InvalidArgument on all
   // ranks unless all groups have so many ranks, the same model and the same options.
+  // `outer.near`: with ZeroOptions::hpz_ranks so many ranks of the group, from a multiple of that
+  // number on. InvalidArgument on all ranks otherwise.
   // `outer.world`: with ZeroOptions::model_ranks the ranks of all groups, which make the call
   // together, each with it. Null: `communicator`. Groups have models of their own, with as many
   // types of gradients; whether a step overflows, its norm, and all that follows of it are the

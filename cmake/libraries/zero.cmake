@@ -217,9 +217,9 @@ brigade_library(
   zero_shard_groups
   HEADERS zero/shard_groups.h
   SOURCES zero/shard_groups.cc
-  DEPS collectives_agree collectives_communicator device_status_macros
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
+  DEPS zero_options collectives_agree collectives_communicator device_status_macros
+  PUBLIC_LIBRARIES absl::statusor
+  PRIVATE_LIBRARIES absl::status absl::strings
 )
 
 brigade_library(

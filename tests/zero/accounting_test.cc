@@ -272,7 +272,9 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
     int64_t bytes = 0;
     for (int to = 0; to < self.size; ++to) {
       bytes += self.communicator->sent_bytes(to);
-      for (const auto& group : self.groups) bytes += group->sent_bytes(to);
+      for (const auto& group : self.groups) {
+        if (group != nullptr) bytes += group->sent_bytes(to);
+      }
     }
     return bytes;
   };
@@ -296,6 +298,7 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
   const Traffic wanted =
       TrafficOfStep((*zero)->plan(), setting.options, groups.shards, groups.outer).value();
   EXPECT_EQ(after.between - before.between, kSteps * wanted.between);
+  EXPECT_EQ(after.near - before.near, kSteps * wanted.near);
   EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
   EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
   EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
@@ -339,21 +342,29 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
   }
 }
 
-// [ranks, shard_ranks]
-constexpr std::pair<int, int> kGroups[] = {{4, 2}, {3, 1}, {2, 2}};
+struct Groups {
+  int ranks, shard_ranks, hpz_ranks;
+};
+constexpr Groups kGroups[] = {{4, 2, 2}, {3, 1, 0}, {2, 2, 1}, {4, 4, 2}};
 
-// Those of the toy, in groups that have a whole state each.
-std::vector<Setting> SettingsInGroups(int shard_ranks) {
+// Of those of the toy by turns one in five, in groups that have a whole state each, in stage 3 with
+// second slices.
+std::vector<Setting> SettingsInGroups(int shard_ranks, int hpz_ranks) {
   std::vector<Setting> settings = Settings();
-  std::erase_if(settings,
-                [](const Setting& setting) { return setting.model.size() != ToyModel().size(); });
-  for (Setting& setting : settings) setting.options.shard_ranks = shard_ranks;
+  int turn = shard_ranks + hpz_ranks;
+  std::erase_if(settings, [&](const Setting& setting) {
+    return setting.model.size() != ToyModel().size() || turn++ % 5 != 0;
+  });
+  for (Setting& setting : settings) {
+    setting.options.shard_ranks = shard_ranks;
+    if (setting.options.stage == 3) setting.options.hpz_ranks = hpz_ranks;
+  }
   return settings;
 }
 
 TEST(AccountingTest, MeasuredBytesEqualTheModelInGroups) {
-  for (const auto& [ranks, shard_ranks] : kGroups) {
-    for (const Setting& setting : SettingsInGroups(shard_ranks)) {
+  for (const auto& [ranks, shard_ranks, hpz_ranks] : kGroups) {
+    for (const Setting& setting : SettingsInGroups(shard_ranks, hpz_ranks)) {
       SCOPED_TRACE(
           absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
       OnThreads({.size = ranks}, [&](Rank& self) {
@@ -365,8 +376,8 @@ TEST(AccountingTest, MeasuredBytesEqualTheModelInGroups) {
 }
 
 TEST(AccountingTest, TrafficInGroupsIsTheFormula) {
-  for (const auto& [ranks, shard_ranks] : kGroups) {
-    for (const Setting& setting : SettingsInGroups(shard_ranks)) {
+  for (const auto& [ranks, shard_ranks, hpz_ranks] : kGroups) {
+    for (const Setting& setting : SettingsInGroups(shard_ranks, hpz_ranks)) {
       SCOPED_TRACE(
           absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
       OnThreads({.size = ranks}, [&](Rank& self) {
@@ -401,6 +412,31 @@ TEST(AccountingTest, TrafficInGroupsIsTheFormula) {
         self.AwaitOthers();
       });
     }
+  }
+}
+
+TEST(AccountingTest, SecondSlicesAreTheFormula) {
+  for (const int micro_batches : {1, 3}) {
+    OnThreads({.size = 6}, [&](Rank& self) {
+      ZeroOptions options;
+      options.stage = 3;
+      options.hpz_ranks = 3;
+      options.micro_batches = micro_batches;
+      auto zero = CreateZero(PlainModel(), options, self).value();
+      const ZeroGroups groups = GroupsOf(options, self);
+      const Traffic traffic =
+          TrafficOfStep(zero->plan(), options, groups.shards, groups.outer).value();
+      int64_t padded = 0;
+      for (const Bucket& bucket : zero->plan().buckets()) padded += bucket.bytes();
+      EXPECT_EQ(traffic.parameters, micro_batches * padded / 6 * 5);
+      EXPECT_EQ(traffic.near, micro_batches * padded / 3 * 2);
+      int64_t second = 0;
+      for (const MemoryTerm& term : MemoryOf(zero->plan(), options)) {
+        second += term.name == "second slices of weights" ? term.bytes : 0;
+      }
+      EXPECT_EQ(second, padded / 3);
+      self.AwaitOthers();
+    });
   }
 }
 

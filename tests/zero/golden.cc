@@ -119,7 +119,8 @@ std::string ToString(const GoldenCase& c) {
       c.tied_apart ? "_tied_apart" : "",
       c.chunks.empty() ? "" : absl::StrCat("_chunks_", absl::StrJoin(c.chunks, "_")),
       c.has_runs ? "_in_runs" : "",
-      c.shard_ranks > 0 ? absl::StrCat("_shards_of_", c.shard_ranks) : "");
+      c.shard_ranks > 0 ? absl::StrCat("_shards_of_", c.shard_ranks) : "",
+      c.hpz_ranks > 0 ? absl::StrCat("_near_", c.hpz_ranks) : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -148,6 +149,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.tied_apart = c.tied_apart;
   options.chunks = c.chunks;
   options.shard_ranks = c.shard_ranks;
+  if (stage == 3) options.hpz_ranks = c.hpz_ranks;
   if (c.has_runs) {
     const int chunks = static_cast<int>(c.chunks.size());
     options.runs = RunsOf(InterleavedPasses(chunks, c.micro_batches));
@@ -322,7 +324,7 @@ void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, boo
   EXPECT_LT(skipped, kGoldenSteps / 2);
   int trained_stages = 0;
   const int stages = c.accumulation == Accumulation::kAtBoundary ? 2 : kStages;
-  for (int stage = 0; stage < stages; ++stage) {
+  for (int stage = c.hpz_ranks > 0 ? 3 : 0; stage < stages; ++stage) {
     for (const bool overlap : {true, false}) {
       if (!overlap && c.ranks != 2 && c.shard_ranks != 2) continue;
       device::RaceChecker checker;

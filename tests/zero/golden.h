@@ -41,6 +41,8 @@ struct GoldenCase {
   bool has_runs = false;
   // ZeroOptions::shard_ranks.
   int shard_ranks = 0;
+  // ZeroOptions::hpz_ranks, in stage 3.
+  int hpz_ranks = 0;
 };
 
 std::string ToString(const GoldenCase& golden_case);

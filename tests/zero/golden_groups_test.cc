@@ -2,6 +2,7 @@
 // first and then the groups: in every stage, over wires of each type, with the state elsewhere, and
 // as a stage of a pipeline.
 
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,8 +64,36 @@ std::vector<GoldenCase> GroupsCases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, GoldenGroupsTest, ::testing::ValuesIn(GroupsCases()),
-                         [](const auto& info) { return ToString(info.param); });
+// With second slices of weights, which change no bit: over a load and skipped steps, with weights
+// elsewhere, and where runs gather them.
+std::vector<GoldenCase> NearCases() {
+  std::vector<GoldenCase> cases;
+  for (const auto& [ranks, shard_ranks, hpz_ranks] :
+       {std::tuple(4, 0, 2), std::tuple(4, 2, 2), std::tuple(6, 0, 3), std::tuple(3, 0, 1),
+        std::tuple(2, 0, 2)}) {
+    for (const int micro_batches : {1, 3}) {
+      GoldenCase c = {.ranks = ranks, .dtype = DType::kBFloat16, .micro_batches = micro_batches};
+      c.shard_ranks = shard_ranks;
+      c.hpz_ranks = hpz_ranks;
+      cases.push_back(c);
+      c.reload_at = 21;
+      cases.push_back(c);
+      c.tied_apart = true;
+      c.chunks = {0, 2, 4};
+      c.has_runs = true;
+      cases.push_back(c);
+      for (const OffloadOptions& offload : Offloads()) {
+        c.offload = offload;
+        cases.push_back(c);
+      }
+    }
+  }
+  return cases;
+}
+
+const auto name_of = [](const auto& info) { return ToString(info.param); };
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenGroupsTest, ::testing::ValuesIn(GroupsCases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Near, GoldenGroupsTest, ::testing::ValuesIn(NearCases()), name_of);
 
 }  // namespace
 }  // namespace brigade::zero

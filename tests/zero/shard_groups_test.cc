@@ -229,14 +229,96 @@ TEST(ShardGroupsTest, AnErrorOfALastRankWhileLoadingIsEverybodys) {
   });
 }
 
+// Weights that a pass reads, of parameter 3, "h.0.b".
+std::vector<float> Read(ZeroOptimizer& zero, Rank& self, Pass pass) {
+  const int unit = zero.plan().parameter(3).unit;
+  const int64_t size = zero.plan().parameter(3).spec.size;
+  std::vector<float> values(static_cast<size_t>(size));
+  UnitScope scope(zero, unit, pass);
+  const void* const weights = scope.weights<float>(3);
+  EXPECT_OK(scope.status());
+  EXPECT_OK(self.stream->Copy(values.data(), weights, size * sizeof(float)));
+  EXPECT_OK(self.stream->Synchronize());
+  return values;
+}
+
+// Where a backward gather comes first behind a change, second slices are those of before: they are
+// not used.
+TEST(SecondSlicesTest, AreNeverOfWeightsThatHaveChanged) {
+  for (const Home& home : Homes()) {
+    if (home.stage != 3) continue;
+    SCOPED_TRACE(ToString(home));
+    OnThreads({.size = 4}, [&](Rank& self) {
+      ZeroOptions options;
+      home.Set(options);
+      options.dtype = DType::kFloat32;
+      options.hpz_ranks = 2;
+      auto zero = CreateZero(ToyModel(), options, self).value();
+      ASSERT_OK(InitializeToy(*zero));
+      const std::vector<float> first = Read(*zero, self, Pass::kForward);
+      EXPECT_EQ(Read(*zero, self, Pass::kBackward), first);
+      const CapturedState initial = Capture(*zero, self).value();
+      // A step: what backward reads next is what it has left.
+      ToyTrainer trainer(*zero, self);
+      ASSERT_OK(trainer.Step());
+      const std::vector<float> stepped = Read(*zero, self, Pass::kBackward);
+      EXPECT_NE(stepped, first);
+      EXPECT_EQ(stepped, Exported(*zero).value()[3]);
+      // An evaluation, and a load behind it.
+      EXPECT_EQ(Read(*zero, self, Pass::kForward), stepped);
+      ASSERT_OK(LoadCaptured(*zero, initial));
+      EXPECT_EQ(Read(*zero, self, Pass::kBackward), first);
+      // A step that is given up, whose forward pass was made.
+      ASSERT_OK(trainer.Forward());
+      ASSERT_OK(zero->CancelStep());
+      ASSERT_OK(InitializeToy(*zero));
+      EXPECT_EQ(Read(*zero, self, Pass::kBackward), first);
+      self.AwaitOthers();
+    });
+  }
+}
+
+TEST(SecondSlicesTest, RanksThatDoNotFitAreAnErrorOnAll) {
+  OnThreads({.size = 4}, [](Rank& self) {
+    collectives::Communicator& all = *self.communicator;
+    constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+    EXPECT_THAT(ShardGroups::Create(all, 2, 4),
+                StatusIs(kInvalid,
+                         "ZeRO: groups of hpz_ranks 4 do not divide 2 ranks that share a "
+                         "state"));
+    const auto create = [&](int stage, int hpz_ranks, collectives::Communicator* near) {
+      ZeroOptions options;
+      options.stage = stage;
+      options.hpz_ranks = hpz_ranks;
+      return ZeroOptimizer::Create(ToyModel(), options, all, *self.context, *self.stream,
+                                   {.near = near})
+          .status();
+    };
+    auto groups = ShardGroups::Create(all, 4, 2).value();
+    EXPECT_THAT(create(2, 2, groups.near.get()),
+                StatusIs(kInvalid,
+                         "ZeRO: hpz_ranks is 2, but stage 2 keeps all parameters; stage 3 "
+                         "does not"));
+    EXPECT_THAT(create(3, 2, nullptr),
+                StatusIs(kInvalid, "ZeRO: hpz_ranks is 2, but OuterGroups::near has 0 ranks"));
+    EXPECT_THAT(create(3, 0, groups.near.get()),
+                StatusIs(kInvalid, "ZeRO: hpz_ranks is 0, but OuterGroups::near has 2 ranks"));
+    EXPECT_THAT(create(3, -1, groups.near.get()), StatusIs(kInvalid, "ZeRO: hpz_ranks is -1"));
+    // Ranks 0 and 2, 1 and 3.
+    auto apart = all.Split(self.rank % 2, 0).value();
+    EXPECT_THAT(create(3, 2, apart.get()), StatusIs(kInvalid, HasSubstr("ranks from 1 on")));
+    EXPECT_OK(create(3, 2, groups.near.get()));
+  });
+}
+
 TEST(ShardGroupsTest, RanksThatDoNotDivideAreAnErrorOnAll) {
   OnThreads({.size = 4}, [](Rank& self) {
     EXPECT_THAT(ShardGroups::Create(*self.communicator, 3),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          "ZeRO: groups of shard_ranks 3 do not divide 4 ranks that have the same "
                          "weights"));
-    EXPECT_THAT(ShardGroups::Create(*self.communicator, 0),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("shard_ranks 0")));
+    EXPECT_THAT(ShardGroups::Create(*self.communicator, -1),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("shard_ranks -1")));
     EXPECT_THAT(ShardGroups::Create(*self.communicator, self.rank == 3 ? 1 : 2),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          "ranks disagree: rank 0 has shard_ranks 2; rank 3 has shard_ranks 1"));

@@ -54,6 +54,7 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("max_grad_norm ", Number(options.max_grad_norm)),
       absl::StrCat("model_ranks ", options.model_ranks),
       absl::StrCat("shard_ranks ", options.shard_ranks),
+      absl::StrCat("hpz_ranks ", options.hpz_ranks),
       absl::StrCat("average_gradients ", options.average_gradients),
       absl::StrCat("micro_batches ", options.micro_batches),
       absl::StrCat("tied_apart ", options.tied_apart),

@@ -109,8 +109,7 @@ absl::Status StepStreams::Synchronize() {
 
 std::vector<collectives::Communicator*> StepStreams::communicators() {
   std::vector<collectives::Communicator*> all;
-  for (const StepGroup role :
-       {StepGroup::kShards, StepGroup::kBetween, StepGroup::kWorld, StepGroup::kTied}) {
+  for (const StepGroup role : kStepGroups) {
     if (!absl::c_linear_search(all, &group(role))) all.push_back(&group(role));
   }
   return all;
@@ -164,6 +163,11 @@ absl::Status StepStreams::SumBetween(const collectives::CollectiveSignature& sig
                            Count(signature, traffic.between, StepGroup::kBetween));
   return groups().AllReduce(slice, slice, signature.count, signature.dtype,
                             {signature.op, signature.reduction, algorithm}, between());
+}
+
+absl::Status StepStreams::GatherNear(const void* second, void* whole, int64_t count,
+                                     precision::DType dtype) {
+  return GatherIn(group(StepGroup::kNear), second, whole, count, dtype, traffic.near);
 }
 
 absl::Status StepStreams::SumTied(const collectives::CollectiveSignature& signature, void* data) {

@@ -113,6 +113,8 @@ class StepStreams {
   int shard_group() const { return outer_.between == nullptr ? 0 : outer_.between->rank(); }
   bool has_shard_groups() const { return outer_.between != nullptr && outer_.between->size() > 1; }
   collectives::Communicator& communicator() { return communicator_; }
+  // This rank's place among those near it.
+  int near_rank() const { return outer_.near == nullptr ? 0 : outer_.near->rank(); }
   // Of the ranks with the same slices, where there are several groups.
   collectives::Communicator& groups() { return group(StepGroup::kBetween); }
   // Of the statistics; it may be `communicator`.
@@ -162,6 +164,8 @@ class StepStreams {
                          int64_t& sent);
   // On the stream between groups, in place: the all-reduce of this signature, of a slice.
   absl::Status SumBetween(const collectives::CollectiveSignature& signature, void* slice);
+  // Among the ranks that have second slices of all weights between them.
+  absl::Status GatherNear(const void* second, void* whole, int64_t count, precision::DType dtype);
   // With the other group that has the same tied parameter: final gradients, in place.
   absl::Status SumTied(const collectives::CollectiveSignature& signature, void* data);
   // Of the world: the statistics of a step.

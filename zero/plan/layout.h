@@ -22,6 +22,14 @@ inline bool StaysWhole(const Plan& plan, const ZeroOptions& options, const Bucke
   return options.traits().whole_parameters || unit.size <= options.persistence_threshold;
 }
 
+// Whether the ranks near this one have second slices of the bucket's weights.
+inline bool HasSecondSlice(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  return options.hpz_ranks > 0 && !StaysWhole(plan, options, bucket);
+}
+inline int64_t SecondSlice(const ZeroOptions& options, const Bucket& bucket) {
+  return bucket.size / options.hpz_ranks;
+}
+
 // The units as their gradients are made.
 inline std::vector<int> GradientUnits(const Plan& plan) {
   std::vector<int> units(plan.units().size());

@@ -72,6 +72,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     if (!traits.whole_parameters && internal::StaysWhole(plan, options, bucket)) {
       add_array(bucket, Tier::kDevice, Purpose::kParameters, "persistent units", true, element);
     }
+    if (internal::HasSecondSlice(plan, options, bucket)) {
+      add(Tier::kDevice, Purpose::kParameters, "second slices of weights",
+          internal::SecondSlice(options, bucket) * element);
+    }
     if (!bucket.trainable) continue;
     const bool on_host = offloaded[b];
     const Tier state = on_host ? Tier::kHost : Tier::kDevice;
@@ -157,8 +161,7 @@ absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOpt
                                                  const OuterGroups& outer) {
   // By communicator, which may have several roles.
   std::map<const collectives::Communicator*, collectives::Workspace> workspaces;
-  for (const StepGroup role :
-       {StepGroup::kShards, StepGroup::kBetween, StepGroup::kWorld, StepGroup::kTied}) {
+  for (const StepGroup role : kStepGroups) {
     collectives::Communicator& group = internal::GroupOf(role, communicator, outer);
     BRIGADE_ASSIGN_OR_RETURN(const auto needed, WorkspaceOfStep(plan, options, group, role));
     collectives::Workspace& workspace = workspaces[&group];

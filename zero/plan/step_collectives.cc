@@ -86,6 +86,21 @@ int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Buck
   return bucket.trainable && !options.traits().whole_optimizer_state ? 1 : 0;
 }
 
+int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  if (!HasSecondSlice(plan, options, bucket)) return 0;
+  if (!options.runs.empty()) {
+    int64_t chunks = 0;
+    for (int chunk = 0; chunk < ChunkCount(options); ++chunk) {
+      chunks += IsInChunk(options, bucket, chunk) ? 1 : 0;
+    }
+    return WeightGathersOf(plan, options, bucket) - chunks;
+  }
+  const int64_t uses = absl::c_count_if(BackwardUnits(plan, options), [&](int unit) {
+    return absl::c_linear_search(bucket.users, unit);
+  });
+  return uses * options.micro_batches;
+}
+
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
   std::vector<StepCollective> all;
   const bool once = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
@@ -119,8 +134,13 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
     if (bucket.tied_outside && bucket.trainable) {
       all.push_back({TiedSumOf(plan, options, bucket), 1, &Traffic::tied, StepGroup::kTied});
     }
-    if (const int64_t times = WeightGathersOf(plan, options, bucket); times > 0) {
+    const int64_t near = NearGathersOf(plan, options, bucket);
+    if (const int64_t times = WeightGathersOf(plan, options, bucket) - near; times > 0) {
       gathers(bucket, bucket.dtype, times, &Traffic::parameters);
+    }
+    if (near > 0) {
+      all.push_back({AllGatherOf(options, SecondSlice(options, bucket), bucket.dtype), near,
+                     &Traffic::near, StepGroup::kNear});
     }
   }
   const auto lists = GradientLists(plan, options, [](int) { return nullptr; }).size();

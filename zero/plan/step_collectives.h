@@ -32,6 +32,7 @@ inline collectives::Communicator& GroupOf(StepGroup group, collectives::Communic
   if (group == StepGroup::kWorld && outer.world != nullptr) return *outer.world;
   if (group == StepGroup::kTied && outer.tied != nullptr) return *outer.tied;
   if (group == StepGroup::kBetween && outer.between != nullptr) return *outer.between;
+  if (group == StepGroup::kNear && outer.near != nullptr) return *outer.near;
   return own;
 }
 
@@ -68,6 +69,9 @@ collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t
 // How often a bucket's weights are gathered in a step: for each use, or each run, or after the
 // update, or never.
 int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
+
+// How many of these come from second slices alone.
+int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
 
 // In no particular order.
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options);
