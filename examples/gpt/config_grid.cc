@@ -85,6 +85,7 @@ Sharing Merged(const Settings& s, const ModelParallelism& flags) {
   merged.pipeline = chosen(flags.pipeline, s.stages, 1);
   merged.shard_ranks =
       chosen(flags.shard_ranks, std::max(s.zero.shard_ranks, std::max(s.mics_shard_size, 0)), 0);
+  if (s.zero.stage == 3 && s.hpz_partition_size > 1) merged.hpz_ranks = s.hpz_partition_size;
   merged.schedule = either(flags.schedule, s.pipeline_schedule);
   merged.partition = either(flags.partition, either(s.partition, s.deepspeed_partition));
   return merged;
@@ -123,6 +124,14 @@ absl::Status CheckShards(const Said& said, const Sharing& sharing,
   return Invalid(ShardsName(said), " is ", sharing.shard_ranks,
                  ", but groups of so many ranks do not divide ", Counted(replicas, "rank"),
                  " with the same weights");
+}
+
+absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid) {
+  const int sharers = sharing.shard_ranks == 0 ? grid.data * grid.context : sharing.shard_ranks;
+  if (sharing.hpz_ranks == 0 || sharers % sharing.hpz_ranks == 0) return absl::OkStatus();
+  return Invalid("zero_optimization.zero_hpz_partition_size is ", sharing.hpz_ranks,
+                 ", but so many ranks do not divide ", Counted(sharers, "rank"),
+                 " that share a state");
 }
 
 absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape) {

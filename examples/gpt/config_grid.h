@@ -46,6 +46,8 @@ struct Sharing {
   int pipeline = 1;
   // 0: all that have the same weights.
   int shard_ranks = 0;
+  // Of these, near each other; 0: none.
+  int hpz_ranks = 0;
   std::optional<parallel::ScheduleChoice> schedule = {};
   std::optional<parallel::PartitionChoice> partition = {};
 };
@@ -60,8 +62,9 @@ absl::StatusOr<parallel::GridShape> GridOf(const Said& said, const Sharing& shar
 // The flag, or the key, that says how many ranks share a state.
 std::string ShardsName(const Said& said);
 // InvalidArgument naming the number unless ranks with the same weights can be cut into groups that
-// share a state.
+// share a state; and these into ranks near each other.
 absl::Status CheckShards(const Said& said, const Sharing& sharing, const parallel::GridShape& grid);
+absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid);
 
 // InvalidArgument naming the numbers that do not fit.
 absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape);

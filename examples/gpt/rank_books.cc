@@ -64,6 +64,7 @@ void RankBooks::Stop() {
   summary_.traffic.scalars += now.scalars - traffic_before_.scalars;
   summary_.traffic.tied += now.tied - traffic_before_.tied;
   summary_.traffic.between += now.between - traffic_before_.between;
+  summary_.traffic.near += now.near - traffic_before_.near;
   AddSince(movement_before_, of_.zero.movement(), summary_.movement);
   AddSince(stash_before_, of_.transformer.stashed(), summary_.stashed);
   const GroupBytes sent = SentInGroups();
@@ -77,9 +78,12 @@ void RankBooks::ForEachOwnGroup(absl::FunctionRef<void(size_t, Communicator&)> v
     if (group == nullptr || std::find(seen.begin(), seen.end(), group) != seen.end()) continue;
     seen.push_back(group);
     visit(static_cast<size_t>(each), *group);
-    if (group != &of_.grid.replica() || group == &of_.zero_groups.shards) continue;
-    visit(static_cast<size_t>(each), of_.zero_groups.shards);
-    visit(static_cast<size_t>(each), *of_.zero_groups.outer.between);
+    if (group != &of_.grid.replica()) continue;
+    const ZeroGroups& of_zero = of_.zero_groups;
+    if (&of_zero.shards != group) visit(static_cast<size_t>(each), of_zero.shards);
+    for (Communicator* const made : {of_zero.outer.between, of_zero.outer.near}) {
+      if (made != nullptr) visit(static_cast<size_t>(each), *made);
+    }
   }
 }
 
@@ -106,6 +110,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
     if (&group == of_.groups.context) sent[g] += micro_batches * of_context;
     if (&group == &of_.zero_groups.shards) sent[g] += traffic.gradients + traffic.parameters;
     if (&group == of_.zero_groups.outer.between) sent[g] += traffic.between;
+    if (&group == of_.zero_groups.outer.near) sent[g] += traffic.near;
     if (&group == of_.zero_groups.outer.tied) sent[g] += traffic.tied;
     if (&group != &of_.grid.world()) return;
     sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
@@ -133,6 +138,7 @@ absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
     const std::pair<const Communicator*, zero::StepGroup> roles[] = {
         {&of_.zero_groups.shards, zero::StepGroup::kShards},
         {outer.between, zero::StepGroup::kBetween},
+        {outer.near, zero::StepGroup::kNear},
         {outer.world, zero::StepGroup::kWorld},
         {outer.tied, zero::StepGroup::kTied}};
     for (const auto& [its, role] : roles) {

@@ -189,10 +189,12 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
     return static_cast<double>(rank.padded_bytes);
   };
   const int groups = ShardGroups(job);
+  const bool has_near = job.config.zero.hpz_ranks > 0;
   std::string text = absl::StrFormat(
-      "\nSent in each step, in MB; Y is %s of weights with padding\n%8s %12s %12s %12s %14s%s\n",
+      "\nSent in each step, in MB; Y is %s of weights with padding\n%8s %12s %12s %12s %14s%s%s\n",
       one_size ? absl::StrFormat("%.3f MB", padded_of(ranks[0]) / kMega) : "a rank's part", "rank",
-      "gradients", "weights", "scalars", "in units of Y", groups > 1 ? " between groups" : "");
+      "gradients", "weights", "scalars", "in units of Y", groups > 1 ? " between groups" : "",
+      has_near ? "     near ranks" : "");
   const auto line = [&](const std::string& name, const zero::Traffic& sent, int64_t steps,
                         double padded) {
     const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
@@ -204,6 +206,9 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
                                            payload / (unit / kMega) / padded));
     if (groups > 1) {
       absl::StrAppend(&text, absl::StrFormat(" %14.6f", static_cast<double>(sent.between) / unit));
+    }
+    if (has_near) {
+      absl::StrAppend(&text, absl::StrFormat(" %14.6f", static_cast<double>(sent.near) / unit));
     }
     absl::StrAppend(&text, "\n");
   };
@@ -226,6 +231,10 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
       absl::StrFormat("%d (N-1)/N Y is %.6f Y; tied weights and several micro-batches add to it.\n"
                       "Not counted: 8 bytes a step, for the mean loss and the wish to stop.\n",
                       times, times * (count - 1) / count));
+  if (has_near) {
+    absl::StrAppend(&text, "Of the weights those of backward passes come from the ",
+                    job.config.zero.hpz_ranks, " near ranks.\n");
+  }
   if (groups > 1) {
     absl::StrAppend(&text, groups, " groups of N = ", ShardRanks(job),
                     " ranks have a whole state each; between them gradients go once a step.\n");

@@ -36,9 +36,9 @@ struct ZeroGroups {
   zero::OuterGroups outer;
 };
 
-// Where fewer ranks share a state than have the same weights (ZeroOptions::shard_ranks) the grid
-// makes the groups: a call of all ranks. Beside them, the one with the pipeline's other end where
-// the model's tokens are at both.
+// Where fewer ranks share a state than have the same weights (ZeroOptions::shard_ranks), and for
+// those near each other (hpz_ranks), the grid makes the groups: a call of all ranks. Beside them,
+// the one with the pipeline's other end where the model's tokens are at both.
 absl::StatusOr<ZeroGroups> CreateZeroGroups(const zero::ZeroOptions& options, parallel::Grid& grid,
                                             const ModelPart& part);
 

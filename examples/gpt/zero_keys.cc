@@ -158,7 +158,9 @@ Keys ZeroKeys(Settings& s) {
       {"mics_shard_size", Whole(&s.mics_shard_size, {-1.0, 1 << 15, "-1 to 2^15"}),
        "as `brigade.shard_ranks`, in every stage; -1: not given"},
       {"zenflow", Only(nullptr, "it changes results: most gradients are applied late")},
-      {"zero_hpz_partition_size", Only(1, "weights are cut among all ranks that share the batch")},
+      {"zero_hpz_partition_size", Whole(&s.hpz_partition_size, kRanks),
+       "of stage 3: ranks, one after another, that have a second slice of each weight, from which "
+       "the backward pass gathers; 1: there are none"},
       {"zero_quantized_weights", Only(false, kNotQuantized)},
       {"zero_quantized_nontrainable_weights", Only(false, kNotQuantized)},
       {"zero_quantized_gradients", Only(false, kNotQuantized)},

@@ -160,6 +160,8 @@ Rules GroupRules(const Together& together) {
        "a group has at least one rank; -1 stands for all", ""},
       {"zero_optimization.mics_shard_size", !has_both || s.mics_shard_size == s.zero.shard_ranks,
        absl::StrCat("brigade.shard_ranks is ", s.zero.shard_ranks), kBrigade},
+      {"zero_optimization.zero_hpz_partition_size", s.zero.stage == 3 || s.hpz_partition_size == 1,
+       KeepsParameters(s.zero), "", kHarmless},
   };
 }
 

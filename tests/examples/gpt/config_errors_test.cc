@@ -207,6 +207,11 @@ TEST(ConfigErrorsTest, NameGroupsThatCannotBe) {
       Error(R"("zero_optimization": {"mics_shard_size": 4},
                        "brigade": {"shard_ranks": 2})"),
       StatusIs(kInvalid, "zero_optimization.mics_shard_size is 4, but brigade.shard_ranks is 2"));
+  EXPECT_THAT(Error(R"("zero_optimization": {"stage": 3, "mics_shard_size": 2,
+                                             "zero_hpz_partition_size": 4})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.zero_hpz_partition_size is 4, but so many ranks do not "
+                       "divide 2 ranks that share a state"));
   EXPECT_THAT(ParseConfig(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}})", 4, ".",
                           {.shard_ranks = 3})
                   .status(),

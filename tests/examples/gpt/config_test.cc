@@ -628,6 +628,22 @@ TEST(ConfigTest, ReadsTheRanksThatShareAState) {
       shards_of(R"("brigade": {"shard_ranks": 4}, "sequence_parallel_size": 2)", {.tensor = 2}), 4);
 }
 
+TEST(ConfigTest, ReadsTheNearRanks) {
+  const auto near_of = [](const std::string& keys) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"},
+                                        "zero_optimization": {)",
+                                    keys, "}}"),
+                       8)
+        .value()
+        .zero.hpz_ranks;
+  };
+  EXPECT_EQ(near_of(R"("stage": 3)"), 0);
+  EXPECT_EQ(near_of(R"("stage": 3, "zero_hpz_partition_size": 1)"), 0);
+  EXPECT_EQ(near_of(R"("stage": 3, "zero_hpz_partition_size": 4)"), 4);
+  EXPECT_EQ(near_of(R"("stage": 3, "zero_hpz_partition_size": 2, "mics_shard_size": 4)"), 2);
+  EXPECT_EQ(near_of(R"("stage": 2, "zero_hpz_partition_size": 4)"), 0);
+}
+
 // Ranks, the batch and the pipeline of a config with these keys, for 8 ranks.
 absl::StatusOr<TrainConfig> OfPipeline(const std::string& keys,
                                        const ModelParallelism& flags = {}) {

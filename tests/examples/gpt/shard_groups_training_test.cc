@@ -78,5 +78,32 @@ TEST(ShardGroupsTrainingTest, RecomputationAndOffloadChangeNoBit) {
   }
 }
 
+// Weights of backward passes from near ranks: the same bits, also where the training evaluates
+// between its steps, makes activations again, or runs gather for several passes.
+TEST(ShardGroupsTrainingTest, SecondSlicesChangeNoBit) {
+  const GridCase grids[] = {{.data = 4, .micro_batches = 2},
+                            {.data = 4, .micro_batches = 2, .shard_ranks = 2},
+                            {.context = 2, .data = 2},
+                            {.data = 4, .pipeline = 2, .schedule = "zb-v", .micro_batches = 4}};
+  for (const GridCase& grid : grids) {
+    for (const bool again : {false, true}) {
+      if (again && grid.pipeline > 1) continue;
+      SCOPED_TRACE(absl::StrCat(ToString(grid), again ? ", recomputed" : ""));
+      Job job = JobOf(grid, 1, 3, "bf16", kAdamW);
+      job.evaluate_every = 5;
+      if (again) job.config.recompute = recompute::ParsePolicy("block").value();
+      const Trained wanted = Train(job, grid.ranks());
+      job.config.zero.hpz_ranks = 2;
+      const Trained run = Train(job, grid.ranks());
+      ExpectTheSame(run, wanted);
+      ExpectModelledMemoryAndTraffic(run, kGridSteps);
+      const zero::Traffic &with = run.outcome.ranks[0].traffic,
+                          &without = wanted.outcome.ranks[0].traffic;
+      EXPECT_GT(with.near, 0);
+      EXPECT_LT(with.parameters, without.parameters);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace brigade::gpt
