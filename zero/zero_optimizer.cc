@@ -119,17 +119,19 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPartners(*plan, all));
   }
   mine = internal::AgreeOnPlan(*plan, options, communicator);
-  if (shard_groups > 1) {
-    mine.Update(internal::AgreeOnPlanBetween(*plan, options, communicator.rank(), *outer.between));
-  }
-  if (outer.near != nullptr) {
+  // If ranks disagree, some may not have it.
+  const bool agrees_on_near = mine.ok() && outer.near != nullptr;
+  if (agrees_on_near) {
     const int shard_group = outer.between == nullptr ? 0 : outer.between->rank();
     mine.Update(AgreeOnNear(communicator, shard_group, *outer.near));
+  }
+  if (shard_groups > 1) {
+    mine.Update(internal::AgreeOnPlanBetween(*plan, options, communicator.rank(), *outer.between));
   }
   if (outer.tied != nullptr) {
     mine.Update(internal::AgreeOnTied(*plan, communicator.rank(), *outer.tied));
   }
-  if (outer.world != nullptr || outer.near != nullptr) {
+  if (outer.world != nullptr || agrees_on_near) {
     // Groups have other models.
     BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
     mine = internal::AgreeOnOptions(*plan, options, all);

@@ -307,6 +307,10 @@ TEST(SecondSlicesTest, RanksThatDoNotFitAreAnErrorOnAll) {
     // Ranks 0 and 2, 1 and 3.
     auto apart = all.Split(self.rank % 2, 0).value();
     EXPECT_THAT(create(3, 2, apart.get()), StatusIs(kInvalid, HasSubstr("ranks from 1 on")));
+    // One rank knows of none.
+    const bool knows = self.rank != 1;
+    EXPECT_THAT(create(3, knows ? 2 : 0, knows ? groups.near.get() : nullptr),
+                StatusIs(kInvalid, HasSubstr("rank 1 has hpz_ranks 0")));
     EXPECT_OK(create(3, 2, groups.near.get()));
   });
 }

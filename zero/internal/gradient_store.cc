@@ -109,7 +109,7 @@ absl::Status GradientStore::RegisterMemory() {
   }
   BRIGADE_ASSIGN_OR_RETURN(registrations_, streams_.Register(memory));
   if (!streams_.has_shard_groups()) return absl::OkStatus();
-  // Of the slices. Sums over micro-batches are slices more often than not.
+  // The slices lie in it, or are such sums.
   for (const BucketState& state : states_) {
     if (!AccumulatesWhole(options_)) memory.push_back(&state.accumulator);
   }
