@@ -131,7 +131,7 @@ std::vector<int64_t> RecordOf(const ModelPart& part, const std::vector<Parameter
   record[1] = part.shards.rank;
   const std::vector<int> numbers = NumbersIn(model, zero.plan());
   for (size_t p = 0; p < numbers.size(); ++p) {
-    if (!zero.plan().parameters()[p].spec.counted) continue;
+    if (!zero.plan().parameters()[p].spec.counted || zero.shard_group() > 0) continue;
     const auto number = static_cast<size_t>(numbers[p]);
     const uint64_t bit = uint64_t{1} << number % kBits;
     record[kHead + number / kBits] |= static_cast<int64_t>(bit);
@@ -205,7 +205,8 @@ absl::StatusOr<std::vector<Parameter>> CheckPart(const ModelPart& part,
     records.emplace_back(at, at + static_cast<ptrdiff_t>(mine.size()));
   }
   const int ranks = zero.plan().ranks();
-  BRIGADE_RETURN_IF_ERROR(CheckRanks(records, zero.options().model_ranks, ranks));
+  BRIGADE_RETURN_IF_ERROR(
+      CheckRanks(records, zero.options().model_ranks * zero.plan().shard_groups(), ranks));
   BRIGADE_RETURN_IF_ERROR(CheckSaved(records, *model, part, ranks));
   return model;
 }

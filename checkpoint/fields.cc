@@ -312,10 +312,10 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   // number of micro-batches is left out too: fewer ranks have more of them, of the same batch, and
   // both change the order of sums (loader.h).
   [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm, model_ranks,
-                                average_gradients, micro_batches, accumulation, accumulator,
-                                communication_dtype, bucket_elements, overlap_comm, live_units,
-                                backward_units, chunks, runs, tied_apart, persistence_threshold,
-                                offload, reduction, algorithm] = options;
+                                shard_ranks, hpz_ranks, average_gradients, micro_batches,
+                                accumulation, accumulator, communication_dtype, bucket_elements,
+                                overlap_comm, live_units, backward_units, chunks, runs, tied_apart,
+                                persistence_threshold, offload, reduction, algorithm] = options;
   [[maybe_unused]] const auto& [kind, groups] = options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},

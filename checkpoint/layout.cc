@@ -96,7 +96,8 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const zero::Parameter> paramete
   return layout;
 }
 
-std::vector<Piece> Layout::PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part) const {
+std::vector<Piece> Layout::PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part,
+                                    int shard_group) const {
   // Of each parameter the plan's.
   std::vector<const zero::Parameter*> in_plan(parameters_.size());
   const std::vector<int> numbers = NumbersIn(parameters_, plan);
@@ -123,7 +124,7 @@ std::vector<Piece> Layout::PiecesOf(const zero::Plan& plan, int rank, const Mode
                         .slice = {first - rank * slice, last - first},
                         .offset = in_tensor * element_bytes,
                         .bytes = (last - first) * element_bytes,
-                        .is_saved = parameter.spec.counted});
+                        .is_saved = parameter.spec.counted && shard_group == 0});
     };
     if (begin >= end) continue;
     if (part.parameters.empty()) {

@@ -50,7 +50,8 @@ struct Piece {
   // Bytes in the tensor.
   int64_t offset = 0;
   int64_t bytes = 0;
-  // Of the groups that have it alike, the one that counts it saves it (ModelPart).
+  // Of the groups that have it alike, the one that counts it saves it (ModelPart); of those that
+  // have a whole state each (ZeroOptions::shard_ranks), the first one.
   bool is_saved = true;
 };
 
@@ -83,8 +84,9 @@ class Layout {
   // What a rank owns, in the order of tensors and of its own elements. Those of all ranks that are
   // saved are all tensors, each byte once; a tensor without elements has none. `plan` is one of
   // these parameters, or of those of them, and the parts of each, that the group has, for any
-  // number of ranks; `rank` is of these.
-  std::vector<Piece> PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part = {}) const;
+  // number of ranks; `rank` is of these, and of the plan's groups of that number.
+  std::vector<Piece> PiecesOf(const zero::Plan& plan, int rank, const ModelPart& part = {},
+                              int shard_group = 0) const;
 
  private:
   std::vector<zero::Parameter> parameters_;

@@ -112,7 +112,7 @@ absl::Status RankLoad::Prepare(absl::Span<const zero::Parameter> model, const Fi
   if (const absl::Status same = Compare(training, options); !same.ok()) {
     return absl::Status(same.code(), absl::StrCat(PrintablePath(folder_), ": ", same.message()));
   }
-  pieces_ = layout_.PiecesOf(zero_.plan(), zero_.rank(), part_);
+  pieces_ = layout_.PiecesOf(zero_.plan(), zero_.rank(), part_, zero_.shard_group());
   sums_.emplace(layout_);
   for (size_t p = 0; p < pieces_.size(); ++p) {
     const Tensor& tensor = layout_.tensors()[static_cast<size_t>(pieces_[p].tensor)];

@@ -64,7 +64,8 @@ class Saver::Impl {
                         int ranks) {
     BRIGADE_ASSIGN_OR_RETURN(layout_,
                              Layout::Create(model, zero_.state_arrays(), options_.file_bytes));
-    std::vector<Piece> pieces = layout_.PiecesOf(zero_.plan(), zero_.rank(), part_);
+    std::vector<Piece> pieces =
+        layout_.PiecesOf(zero_.plan(), zero_.rank(), part_, zero_.shard_group());
     std::erase_if(pieces, [](const Piece& piece) { return !piece.is_saved; });
     files_.emplace(options_.mode, options_.root, layout_, pieces, rank, ranks, system_);
     BRIGADE_ASSIGN_OR_RETURN(staging_,

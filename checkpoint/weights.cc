@@ -173,7 +173,7 @@ absl::Status LoadWeights(const std::string& path, zero::ZeroOptimizer& zero,
                          device::SystemCalls& system, const ModelPart& part) {
   BRIGADE_ASSIGN_OR_RETURN(auto model, CheckPart(part, zero, communicator));
   WeightReader reader(options, std::move(model), zero.plan(), part);
-  const bool reads = zero.rank() == 0;
+  const bool reads = zero.rank() == 0 && zero.shard_group() == 0;
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(
       reads ? reader.Open(path, system) : absl::OkStatus(), communicator));
   return zero.InitializeParameters(

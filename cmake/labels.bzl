@@ -150,6 +150,7 @@ LIBRARIES = {
         "//zero/plan:traffic",
         "//zero:offload",
         "//zero:options",
+        "//zero:shard_groups",
         "//zero:step",
         "//zero:zero",
         "//zero:zero_optimizer",

@@ -146,6 +146,12 @@ absl::Status Validate(const ZeroOptions& options) {
   }
   if (options.bucket_elements < 1) return Invalid("bucket_elements is ", options.bucket_elements);
   if (options.model_ranks < 1) return Invalid("model_ranks is ", options.model_ranks);
+  if (options.shard_ranks < 0) return Invalid("shard_ranks is ", options.shard_ranks);
+  if (options.hpz_ranks < 0) return Invalid("hpz_ranks is ", options.hpz_ranks);
+  if (options.hpz_ranks > 0 && options.traits().whole_parameters) {
+    return Invalid("hpz_ranks is ", options.hpz_ranks, ", but stage ", options.stage,
+                   " keeps all parameters; stage 3 does not");
+  }
   if (options.live_units < 1) return Invalid("live_units is ", options.live_units);
   if (options.persistence_threshold < 0) {
     return Invalid("persistence_threshold is ", options.persistence_threshold);

@@ -56,7 +56,19 @@ struct ZeroOptions {
   // in a group of ZeRO's of its own. The norm and whether a step overflows are then of all groups:
   // ZeroOptimizer::Create takes the communicator of the world. 1: the group is the world.
   int model_ranks = 1;
-  // Whether gradients are the average over the group's ranks and micro-batches, or the sum.
+  // The ranks that share a state, where these are not all that have the same weights (HSDP, MiCS):
+  // groups of so many have a whole state each, and ZeroOptimizer::Create takes the ranks between
+  // them. Weights are gathered, and the gradients of each micro-batch summed, inside a group. The
+  // slices are summed between the groups once a step, behind the last micro-batch. 0: one group.
+  int shard_ranks = 0;
+  // Stage 3: so many of the ranks that share a state, one after another, have second slices of all
+  // weights between them (hpZ of ZeRO++). A forward gather leaves them; the backward gathers of the
+  // same step take them, and go to these ranks alone (OuterGroups::near). A second slice carries
+  // the number of the update before it: once weights have changed, they are gathered anew. The same
+  // bits. 0: there are none.
+  int hpz_ranks = 0;
+  // Whether gradients are the average over the ranks of all groups that have the same weights and
+  // over micro-batches, or the sum.
   bool average_gradients = true;
 
   int micro_batches = 1;
@@ -122,20 +134,32 @@ struct ZeroOptions {
 // The groups in which a step has collectives.
 enum class StepGroup : uint8_t {
   // The ranks that share a state: ZeRO's own.
-  kReplicas,
+  kShards,
+  // The ranks that have the same slices, one of each group that shares a state.
+  kBetween,
   // All ranks of the model.
   kWorld,
   // Two ranks whose groups have the same tied parameters.
   kTied,
+  // The ranks that have second slices of all weights between them.
+  kNear,
 };
+inline constexpr StepGroup kStepGroups[] = {StepGroup::kShards, StepGroup::kBetween,
+                                            StepGroup::kWorld, StepGroup::kTied, StepGroup::kNear};
 
 // The communicators beside that of ZeRO's own group; they outlive the optimizer.
 struct OuterGroups {
-  // With ZeroOptions::model_ranks the ranks of all groups. Null: the group is the world.
+  // With ZeroOptions::model_ranks or shard_ranks the ranks of all groups. Null: the group is the
+  // world.
   collectives::Communicator* world = nullptr;
   // With ParameterSpec::tied_outside this rank and the one that has its place in the other group;
   // without, null.
   collectives::Communicator* tied = nullptr;
+  // With ZeroOptions::shard_ranks the ranks that have this one's place in each group, in the order
+  // of the groups (ShardGroups makes it). Null: there is one group.
+  collectives::Communicator* between = nullptr;
+  // With ZeroOptions::hpz_ranks so many ranks of this one's group that follow each other.
+  collectives::Communicator* near = nullptr;
 };
 
 // InvalidArgument naming the option, its value, and what it contradicts.

@@ -36,11 +36,45 @@ absl::Status MustLoad() {
 }
 
 absl::Status CheckWorld(const ZeroOptions& options, const collectives::Communicator& group,
-                        const collectives::Communicator& world) {
-  if (int64_t{group.size()} * options.model_ranks == world.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("ZeRO: model_ranks is ", options.model_ranks,
-                                                 ", but groups of ", group.size(),
-                                                 " ranks are parts of a world of ", world.size()));
+                        int shard_groups, const collectives::Communicator& world) {
+  if (options.shard_ranks > 0 && group.size() != options.shard_ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("ZeRO: shard_ranks is ", options.shard_ranks,
+                                                   ", but the group that shares a state has ",
+                                                   group.size(), " ranks"));
+  }
+  if (options.shard_ranks == 0 && shard_groups > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ZeRO: shard_ranks is 0, but OuterGroups::between has ", shard_groups,
+                     " ranks, one of each group that shares a state"));
+  }
+  if (int64_t{group.size()} * shard_groups * options.model_ranks == world.size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("ZeRO: model_ranks is ", options.model_ranks, ", but ",
+                   shard_groups > 1 ? absl::StrCat(shard_groups, " times ") : "", "groups of ",
+                   group.size(), " ranks are parts of a world of ", world.size()));
+}
+
+absl::Status CheckNear(const ZeroOptions& options, const collectives::Communicator& group,
+                       const OuterGroups& outer) {
+  const int near = outer.near == nullptr ? 0 : outer.near->size();
+  if (near != options.hpz_ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("ZeRO: hpz_ranks is ", options.hpz_ranks,
+                                                   ", but OuterGroups::near has ", near, " ranks"));
+  }
+  if (near == 0 || group.size() % near == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ZeRO: hpz_ranks is ", options.hpz_ranks,
+                                                 ", which does not divide the ", group.size(),
+                                                 " ranks that share a state"));
+}
+
+// That those near this rank follow each other in its group, each at its place.
+absl::Status AgreeOnNear(const collectives::Communicator& group, int shard_group,
+                         collectives::Communicator& near) {
+  return collectives::AgreeOnLines({absl::StrCat("ranks from ", group.rank() - near.rank(),
+                                                 " on of group ", shard_group, " near it")},
+                                   near);
 }
 
 }  // namespace
@@ -53,6 +87,7 @@ ZeroOptimizer::~ZeroOptimizer() { Free(); }
 optim::StepController& ZeroOptimizer::controller() { return update_->controller(); }
 device::Stream& ZeroOptimizer::step_stream() { return streams_->comm(); }
 int ZeroOptimizer::rank() const { return streams_->rank(); }
+int ZeroOptimizer::shard_group() const { return streams_->shard_group(); }
 const Traffic& ZeroOptimizer::traffic() const { return streams_->traffic; }
 const Movement& ZeroOptimizer::movement() const { return streams_->movement; }
 const device::FileStore* ZeroOptimizer::file() const {
@@ -66,9 +101,12 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   // A rank that finds a mistake of its own tells the other ranks, which would wait for it
   // otherwise.
   absl::Status mine = Validate(options);
-  if (mine.ok()) mine = CheckWorld(options, communicator, all);
-  absl::StatusOr<Plan> plan = Plan::Create(
-      model, {communicator.size(), options.dtype, options.bucket_elements, options.tied_apart});
+  const int shard_groups = outer.between == nullptr ? 1 : outer.between->size();
+  if (mine.ok()) mine = CheckWorld(options, communicator, shard_groups, all);
+  if (mine.ok()) mine = CheckNear(options, communicator, outer);
+  absl::StatusOr<Plan> plan =
+      Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements,
+                           options.tied_apart, shard_groups});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
@@ -81,10 +119,19 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
     BRIGADE_RETURN_IF_ERROR(internal::AgreeOnPartners(*plan, all));
   }
   mine = internal::AgreeOnPlan(*plan, options, communicator);
+  // If ranks disagree, some may not have it.
+  const bool agrees_on_near = mine.ok() && outer.near != nullptr;
+  if (agrees_on_near) {
+    const int shard_group = outer.between == nullptr ? 0 : outer.between->rank();
+    mine.Update(AgreeOnNear(communicator, shard_group, *outer.near));
+  }
+  if (shard_groups > 1) {
+    mine.Update(internal::AgreeOnPlanBetween(*plan, options, communicator.rank(), *outer.between));
+  }
   if (outer.tied != nullptr) {
     mine.Update(internal::AgreeOnTied(*plan, communicator.rank(), *outer.tied));
   }
-  if (outer.world != nullptr) {
+  if (outer.world != nullptr || agrees_on_near) {
     // Groups have other models.
     BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
     mine = internal::AgreeOnOptions(*plan, options, all);
@@ -339,7 +386,7 @@ absl::Status ZeroOptimizer::Step() {
   BRIGADE_RETURN_IF_ERROR(streams_->compute().Record(*backward_finished_));
   BRIGADE_RETURN_IF_ERROR(streams_->Wait(internal::WaitPoint::kBackwardFinished,
                                          *backward_finished_, streams_->comm()));
-  BRIGADE_RETURN_IF_ERROR(gradients_->AddTied());
+  BRIGADE_RETURN_IF_ERROR(gradients_->Complete());
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));

@@ -101,6 +101,17 @@ class StepStreams;
 //              communication stream, before gradients are checked; what is tied outside then is
 //              added to the other group's over OuterGroups::tied, which both groups' Steps need.
 //              The two copies keep the same bits where they begin with the same.
+// Near         With ZeroOptions::hpz_ranks, h, weights of stage 3 have second slices on the device,
+//              1/h of the weights' bytes more. Then each backward use sends (N-1)/N of the weights
+//              less, and (h-1)/h to the near ranks.
+// Groups       With ZeroOptions::shard_ranks groups of ranks have a whole state each, and `N` above
+//              is the number of ranks of a group, but for the statistics. The sums of groups are
+//              rounded to the type of the final gradient, and added over OuterGroups::between: each
+//              bucket's on a stream of its own, beside the sums inside the group that follow. All
+//              groups have the same bits. They are those of one group where there is one, and those
+//              of stage 0 with as many ranks where groups have one rank; there, over several
+//              micro-batches, of sums kAtBoundary. Calls of all ranks are those of all groups, as
+//              with a world of several.
 // World        With ZeroOptions::model_ranks groups hold parts of one model. Create, Step,
 //              InitializeParameters and LoadState are then calls of all ranks of the world; the
 //              others, and all other collectives, are the group's. An error that a group meets
@@ -116,6 +127,11 @@ class ZeroOptimizer final : public ParameterSource {
   // InitializeParameters or LoadState. InvalidArgument on all ranks, naming the first parameter, if
   // ranks disagree about the model or the options; ResourceExhausted on all if one has not enough
   // memory, naming, of a tier's limit, what is needed for what.
+  // `outer.between`: with ZeroOptions::shard_ranks the ranks that have this one's place in the
+  // groups; `communicator` is then a group, and `outer.world` is given too. InvalidArgument on all
+  // ranks unless all groups have so many ranks, the same model and the same options.
+  // `outer.near`: with ZeroOptions::hpz_ranks so many ranks of the group, from a multiple of that
+  // number on. InvalidArgument on all ranks otherwise.
   // `outer.world`: with ZeroOptions::model_ranks the ranks of all groups, which make the call
   // together, each with it. Null: `communicator`. Groups have models of their own, with as many
   // types of gradients; whether a step overflows, its norm, and all that follows of it are the
@@ -130,13 +146,14 @@ class ZeroOptimizer final : public ParameterSource {
   ~ZeroOptimizer() override;
 
   const Plan& plan() const { return plan_; }
-  // In its group, whose size is the plan's.
+  // In its group, whose size is the plan's; and which of the groups with a whole state that is.
   int rank() const;
+  int shard_group() const;
   const ZeroOptions& options() const { return options_; }
 
-  // A call of all ranks; waits. Rank 0's `write(parameter, values)` is called for each parameter in
-  // host memory, in the order of the buckets; all ranks get those values, and the optimizer state
-  // of a new run.
+  // A call of all ranks; waits. `write(parameter, values)` of rank 0, with several groups that of
+  // the first one, is called for each parameter in host memory, in the order of the buckets; all
+  // ranks get those values, and the optimizer state of a new run.
   absl::Status InitializeParameters(
       absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write);
 

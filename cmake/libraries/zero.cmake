@@ -93,9 +93,10 @@ brigade_library(
   zero_internal_step_streams
   HEADERS zero/internal/step_streams.h
   SOURCES zero/internal/step_streams.cc
-  DEPS collectives_collective collectives_communicator collectives_algorithms_wire_elements
-    collectives_engines_registration device_buffer device_context device_event device_status_macros
-    device_stream precision_dtype zero_options zero_plan_movement zero_plan_traffic
+  DEPS collectives_agree collectives_collective collectives_communicator
+    collectives_algorithms_wire_elements collectives_engines_registration device_buffer
+    device_context device_event device_status_macros device_stream precision_dtype zero_options
+    zero_plan_movement zero_plan_traffic
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container
 )
@@ -213,7 +214,16 @@ brigade_library(
 )
 
 brigade_library(
+  zero_shard_groups
+  HEADERS zero/shard_groups.h
+  SOURCES zero/shard_groups.cc
+  DEPS zero_options collectives_agree collectives_communicator device_status_macros
+  PUBLIC_LIBRARIES absl::statusor
+  PRIVATE_LIBRARIES absl::status absl::strings
+)
+
+brigade_library(
   zero
-  DEPS zero_offload zero_options zero_step zero_optimizer zero_plan zero_plan_batch_sizes
-    zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
+  DEPS zero_offload zero_options zero_shard_groups zero_step zero_optimizer zero_plan
+    zero_plan_batch_sizes zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
 )

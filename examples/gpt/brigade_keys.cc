@@ -106,6 +106,10 @@ Keys SharingKeys(Settings& s) {
                         R"(parameters, flops, time or ascending boundaries from 0 on, as "0,3,6")"),
                  "\"parameters\""),
        "by what layers are dealt out to the stages of a pipeline"},
+      {"shard_ranks",
+       Otherwise(Whole(&s.zero.shard_ranks, kRanks), "all ranks with the same weights"),
+       "ranks that share a state (`zero_optimization.stage`); of several such groups each has a "
+       "whole one, and they sum gradients once a step"},
       {"schedule",
        Otherwise(Parsed(&s.pipeline_schedule, parallel::ParseSchedule,
                         "gpipe, 1f1b, interleaved:V with V from 2 on, zb-h1 or zb-v"),

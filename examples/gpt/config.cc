@@ -124,6 +124,12 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
                             "tensor_parallel sequence_parallel_size pipeline "
                             "--tensor --context_parallel --pipeline") &&
                         take(grid_path, GridOf(said, sharing, ranks), all.grid);
+  if (has_grid && are_known("zero_optimization.mics_shard_size brigade.shard_ranks")) {
+    if (check(ShardsName(said), CheckShards(said, sharing, all.grid)) &&
+        are_known("zero_optimization.zero_hpz_partition_size")) {
+      check("zero_optimization.zero_hpz_partition_size", CheckNear(sharing, all.grid));
+    }
+  }
   const bool has_batch =
       has_grid &&
       are_known("train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps") &&
@@ -175,6 +181,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
 
   zero::ZeroOptions& zero = s.zero;
   zero.model_ranks = all.grid.tensor * all.grid.pipeline;
+  zero.shard_ranks = sharing.shard_ranks;
+  zero.hpz_ranks = sharing.hpz_ranks;
   zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;

@@ -48,6 +48,8 @@ struct ModelParallelism {
   std::optional<ContextExchange> context_exchange = {};
   // Ranks that share its layers, one for each stage of a pipeline.
   std::optional<int> pipeline = {};
+  // ZeroOptions::shard_ranks.
+  std::optional<int> shard_ranks = {};
   // Of the pipeline.
   std::optional<parallel::ScheduleChoice> schedule = {};
   std::optional<parallel::PartitionChoice> partition = {};

@@ -50,6 +50,7 @@ Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   add("--tensor_shards", model.tensor_shards);
   add("--tensor_overlap", model.tensor_overlap);
   add("--pipeline", model.pipeline);
+  add("--shard_ranks", model.shard_ranks);
   add("--lr", step.lr);
   if (model.sequence_parallel) flags["--sequence_parallel"] = true;
   if (const auto exchange = model.context_exchange; exchange.has_value()) {
@@ -82,6 +83,9 @@ Sharing Merged(const Settings& s, const ModelParallelism& flags) {
   merged.sequence_parallel = flags.sequence_parallel || s.sequence_parallel;
   merged.context_exchange = either(flags.context_exchange, s.context_exchange);
   merged.pipeline = chosen(flags.pipeline, s.stages, 1);
+  merged.shard_ranks =
+      chosen(flags.shard_ranks, std::max(s.zero.shard_ranks, std::max(s.mics_shard_size, 0)), 0);
+  if (s.zero.stage == 3 && s.hpz_partition_size > 1) merged.hpz_ranks = s.hpz_partition_size;
   merged.schedule = either(flags.schedule, s.pipeline_schedule);
   merged.partition = either(flags.partition, either(s.partition, s.deepspeed_partition));
   return merged;
@@ -105,6 +109,29 @@ absl::StatusOr<parallel::GridShape> GridOf(const Said& said, const Sharing& shar
   }
   return Invalid(Counted(ranks, "rank"), " cannot be shared out by ", axes, ": ", of_text,
                  " does not divide ", ranks);
+}
+
+std::string ShardsName(const Said& said) {
+  return said.Name("--shard_ranks", said.Find("brigade.shard_ranks") != nullptr
+                                        ? "brigade.shard_ranks"
+                                        : "zero_optimization.mics_shard_size");
+}
+
+absl::Status CheckShards(const Said& said, const Sharing& sharing,
+                         const parallel::GridShape& grid) {
+  const int replicas = grid.data * grid.context;
+  if (sharing.shard_ranks == 0 || replicas % sharing.shard_ranks == 0) return absl::OkStatus();
+  return Invalid(ShardsName(said), " is ", sharing.shard_ranks,
+                 ", but groups of so many ranks do not divide ", Counted(replicas, "rank"),
+                 " with the same weights");
+}
+
+absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid) {
+  const int sharers = sharing.shard_ranks == 0 ? grid.data * grid.context : sharing.shard_ranks;
+  if (sharing.hpz_ranks == 0 || sharers % sharing.hpz_ranks == 0) return absl::OkStatus();
+  return Invalid("zero_optimization.zero_hpz_partition_size is ", sharing.hpz_ranks,
+                 ", but so many ranks do not divide ", Counted(sharers, "rank"),
+                 " that share a state");
 }
 
 absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape) {

@@ -44,6 +44,10 @@ struct Sharing {
   bool sequence_parallel = false;
   std::optional<ContextExchange> context_exchange = {};
   int pipeline = 1;
+  // 0: all that have the same weights.
+  int shard_ranks = 0;
+  // Of these, near each other; 0: none.
+  int hpz_ranks = 0;
   std::optional<parallel::ScheduleChoice> schedule = {};
   std::optional<parallel::PartitionChoice> partition = {};
 };
@@ -54,6 +58,13 @@ Sharing Merged(const Settings& settings, const ModelParallelism& flags);
 // With the data ranks that are left. InvalidArgument naming the numbers that are no grid of `ranks`
 // ranks.
 absl::StatusOr<parallel::GridShape> GridOf(const Said& said, const Sharing& sharing, int ranks);
+
+// The flag, or the key, that says how many ranks share a state.
+std::string ShardsName(const Said& said);
+// InvalidArgument naming the number unless ranks with the same weights can be cut into groups that
+// share a state; and these into ranks near each other.
+absl::Status CheckShards(const Said& said, const Sharing& sharing, const parallel::GridShape& grid);
+absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid);
 
 // InvalidArgument naming the numbers that do not fit.
 absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape);

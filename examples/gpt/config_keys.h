@@ -50,6 +50,10 @@ struct Settings {
   std::optional<int64_t> allgather_bucket_size;
   std::optional<int64_t> prefetch_bucket_size;
   std::optional<int64_t> sub_group_size;
+  // DeepSpeed's name of brigade.shard_ranks; -1: not given.
+  int mics_shard_size = -1;
+  // DeepSpeed's number of near ranks; 1: there are none.
+  int hpz_partition_size = 1;
 
   std::optional<int64_t> steps_per_print;
 

@@ -69,6 +69,11 @@ ABSL_FLAG(std::string, context_exchange, "",
 ABSL_FLAG(std::optional<int>, pipeline, std::nullopt,
           "ranks that share the layers of the model, one for each stage of a pipeline. Before the "
           "config's; default 1");
+ABSL_FLAG(
+    std::optional<int>, shard_ranks, std::nullopt,
+    "ranks that share a state, of those with the same weights: groups of so many have a whole "
+    "state each, gather weights among themselves, and sum gradients with each other once a "
+    "step (HSDP, MiCS). Before the config's; default: all of them, one group");
 ABSL_FLAG(std::string, schedule, "",
           "what --pipeline's stages do when: gpipe, 1f1b, interleaved:V (V parts of the model on "
           "each), zb-h1 or zb-v (backward passes in halves, two parts). It changes no bit. Before "
@@ -133,6 +138,7 @@ ModelParallelism ParallelismOfFlags(Refusals& refusals) {
           .tensor_overlap = absl::GetFlag(FLAGS_tensor_overlap),
           .context_exchange = parsed,
           .pipeline = absl::GetFlag(FLAGS_pipeline),
+          .shard_ranks = absl::GetFlag(FLAGS_shard_ranks),
           .schedule =
               OfFlag("schedule", absl::GetFlag(FLAGS_schedule), parallel::ParseSchedule, refusals),
           .partition = OfFlag("partition", absl::GetFlag(FLAGS_partition), parallel::ParsePartition,

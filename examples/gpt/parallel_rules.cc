@@ -103,10 +103,12 @@ Rules FlagRules(const Said& said) {
     return {flag, value == nullptr || (*value >= 1 && *value <= most),
             absl::StrCat("it must be 1 to ", most), ""};
   };
-  return {in_range("--tensor", kMostSharingRanks), in_range("--tensor_shards", kMostSharingRanks),
+  return {in_range("--tensor", kMostSharingRanks),
+          in_range("--tensor_shards", kMostSharingRanks),
           in_range("--tensor_overlap", parallel::kMostPieces),
           in_range("--context_parallel", kMostSharingRanks),
-          in_range("--pipeline", kMostSharingRanks)};
+          in_range("--pipeline", kMostSharingRanks),
+          in_range("--shard_ranks", kMostSharingRanks)};
 }
 
 Rules ParallelRules(const Together& together) {

@@ -11,7 +11,6 @@
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pipeline_report.h"
-#include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/nn/blas.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -39,8 +38,7 @@ const device::FileOptions* StashFileOf(const Job& job) {
   return in_file ? &job.config.zero.offload.file : nullptr;
 }
 
-RankBooks::RankBooks(const Accounts& accounts)
-    : of_(accounts), outer_(OuterGroupsOf(accounts.grid, accounts.transformer.plan().part)) {}
+RankBooks::RankBooks(const Accounts& accounts) : of_(accounts) {}
 
 void RankBooks::Start() {
   traffic_before_ = of_.zero.traffic();
@@ -65,6 +63,8 @@ void RankBooks::Stop() {
   summary_.traffic.parameters += now.parameters - traffic_before_.parameters;
   summary_.traffic.scalars += now.scalars - traffic_before_.scalars;
   summary_.traffic.tied += now.tied - traffic_before_.tied;
+  summary_.traffic.between += now.between - traffic_before_.between;
+  summary_.traffic.near += now.near - traffic_before_.near;
   AddSince(movement_before_, of_.zero.movement(), summary_.movement);
   AddSince(stash_before_, of_.transformer.stashed(), summary_.stashed);
   const GroupBytes sent = SentInGroups();
@@ -78,6 +78,12 @@ void RankBooks::ForEachOwnGroup(absl::FunctionRef<void(size_t, Communicator&)> v
     if (group == nullptr || std::find(seen.begin(), seen.end(), group) != seen.end()) continue;
     seen.push_back(group);
     visit(static_cast<size_t>(each), *group);
+    if (group != &of_.grid.replica()) continue;
+    const ZeroGroups& of_zero = of_.zero_groups;
+    if (&of_zero.shards != group) visit(static_cast<size_t>(each), of_zero.shards);
+    for (Communicator* const made : {of_zero.outer.between, of_zero.outer.near}) {
+      if (made != nullptr) visit(static_cast<size_t>(each), *made);
+    }
   }
 }
 
@@ -102,8 +108,10 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
   ForEachOwnGroup([&](size_t g, const Communicator& group) {
     if (&group == of_.groups.tensor) sent[g] += micro_batches * of_tensor;
     if (&group == of_.groups.context) sent[g] += micro_batches * of_context;
-    if (&group == &of_.grid.replica()) sent[g] += traffic.gradients + traffic.parameters;
-    if (&group == outer_.tied) sent[g] += traffic.tied;
+    if (&group == &of_.zero_groups.shards) sent[g] += traffic.gradients + traffic.parameters;
+    if (&group == of_.zero_groups.outer.between) sent[g] += traffic.between;
+    if (&group == of_.zero_groups.outer.near) sent[g] += traffic.near;
+    if (&group == of_.zero_groups.outer.tied) sent[g] += traffic.tied;
     if (&group != &of_.grid.world()) return;
     sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
   });
@@ -126,14 +134,17 @@ absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
       if (&group != of_.groups.*which) continue;
       add(WorkspaceOfPasses(of_.shape, of_.transformer.plan(), of_.groups, which));
     }
+    const zero::OuterGroups& outer = of_.zero_groups.outer;
     const std::pair<const Communicator*, zero::StepGroup> roles[] = {
-        {&of_.grid.replica(), zero::StepGroup::kReplicas},
-        {outer_.world, zero::StepGroup::kWorld},
-        {outer_.tied, zero::StepGroup::kTied}};
+        {&of_.zero_groups.shards, zero::StepGroup::kShards},
+        {outer.between, zero::StepGroup::kBetween},
+        {outer.near, zero::StepGroup::kNear},
+        {outer.world, zero::StepGroup::kWorld},
+        {outer.tied, zero::StepGroup::kTied}};
     for (const auto& [its, role] : roles) {
       if (&group == its) add(zero::WorkspaceOfStep(plan, options, group, role));
     }
-    if (&group == outer_.world) add(group.WorkspaceFor(kStepSums));
+    if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
     bytes += workspace.bytes();
   });
   BRIGADE_RETURN_IF_ERROR(status);
@@ -189,9 +200,9 @@ absl::StatusOr<RankSummary> RankBooks::Summary() const {
   summary.chunks = ChunkSummaries(passes_, of_.transformer.plan().part.chunks(),
                                   summary.steps * of_.job.config.zero.micro_batches);
   summary.movement_of_step = zero::MovementOfStep(zero.plan(), zero.options());
-  BRIGADE_ASSIGN_OR_RETURN(
-      summary.traffic_of_step,
-      zero::TrafficOfStep(zero.plan(), zero.options(), of_.grid.replica(), outer_));
+  BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
+                           zero::TrafficOfStep(zero.plan(), zero.options(), of_.zero_groups.shards,
+                                               of_.zero_groups.outer));
   BRIGADE_ASSIGN_OR_RETURN(summary.sent_of_step, SentInGroupsOfStep(summary.traffic_of_step));
   for (const zero::Bucket& bucket : zero.plan().buckets()) summary.padded_bytes += bucket.bytes();
   for (const zero::Parameter& each : zero.plan().parameters()) {

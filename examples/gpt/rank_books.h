@@ -15,6 +15,7 @@
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/recorder.h"
+#include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
@@ -32,6 +33,7 @@ class RankBooks {
     const parallel::Grid& grid;
     const PassShape& shape;
     const PassGroups& groups;
+    const ZeroGroups zero_groups;
     device::Context& context;
     Recorder& recorder;
     const zero::ZeroOptimizer& zero;
@@ -58,7 +60,7 @@ class RankBooks {
 
  private:
   // Calls visit(index of the group, communicator) for each group whose communicator no group before
-  // it has.
+  // it has; behind that of the ranks with the same weights, for those that ZeRO makes of it.
   void ForEachOwnGroup(absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
   // What this rank has sent so far in each such group; of the pipeline's, in its channels too.
   GroupBytes SentInGroups() const;
@@ -70,7 +72,6 @@ class RankBooks {
   void AddStash(RankSummary& summary) const;
 
   const Accounts of_;
-  const zero::OuterGroups outer_;
   RankSummary summary_;
   // Of all steps, by the model's stages.
   std::vector<PassSeconds> passes_;

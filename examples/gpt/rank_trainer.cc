@@ -138,11 +138,12 @@ absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
 }
 
 absl::Status RankTrainer::Allocate(PartPlan plan) {
+  BRIGADE_ASSIGN_OR_RETURN(const ZeroGroups groups,
+                           CreateZeroGroups(job_.config.zero, grid_, plan.part));
   BRIGADE_ASSIGN_OR_RETURN(
       zero_, zero::ZeroOptimizer::Create(SpecOf(job_.model, shape_.shards(), plan.part),
                                          ZeroOptionsOf(job_.config, plan, executor_->list()),
-                                         grid_.replica(), context_, compute_,
-                                         OuterGroupsOf(grid_, plan.part)));
+                                         groups.shards, context_, compute_, groups.outer));
   BRIGADE_ASSIGN_OR_RETURN(transformer_, Transformer::Create(shape_, std::move(plan), context_,
                                                              groups_, StashFileOf(job_)));
   BRIGADE_RETURN_IF_ERROR(grid_.world().Reserve(kStepSums));
@@ -163,6 +164,7 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
                                                            .grid = grid_,
                                                            .shape = shape_,
                                                            .groups = groups_,
+                                                           .zero_groups = groups,
                                                            .context = context_,
                                                            .recorder = recorder_,
                                                            .zero = *zero_,

@@ -81,6 +81,15 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
   return text;
 }
 
+// The ranks that share a state, and the groups that have one each.
+int ShardRanks(const Job& job) {
+  const int replicas = job.config.grid.data * job.config.grid.context;
+  return job.config.zero.shard_ranks == 0 ? replicas : job.config.zero.shard_ranks;
+}
+int ShardGroups(const Job& job) {
+  return job.config.grid.data * job.config.grid.context / ShardRanks(job);
+}
+
 using Bytes = int64_t[device::kPurposes];
 
 // What the ranks have of a tier, and what the model says.
@@ -121,11 +130,11 @@ std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
     constexpr const char* kFormulas[] = {"16 Y", "4 Y + 12 Y / N", "2 Y + 14 Y / N", "16 Y / N"};
     // Of rank 0's part of the model.
     const auto parameters = static_cast<double>(ranks[0].parameters);
-    const int64_t replicas = int64_t{job.config.grid.data} * job.config.grid.context;
     absl::StrAppend(
-        &text, absl::StrFormat("The ZeRO paper's terms for stage %d, %s: %.3f MB\n", options.stage,
-                               kFormulas[options.stage],
-                               zero::PaperBytes(parameters, replicas, options.stage) / kMega));
+        &text,
+        absl::StrFormat("The ZeRO paper's terms for stage %d, %s: %.3f MB\n", options.stage,
+                        kFormulas[options.stage],
+                        zero::PaperBytes(parameters, ShardRanks(job), options.stage) / kMega));
   }
   return text;
 }
@@ -179,19 +188,29 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   const auto padded_of = [](const RankSummary& rank) {
     return static_cast<double>(rank.padded_bytes);
   };
+  const int groups = ShardGroups(job);
+  const bool has_near = job.config.zero.hpz_ranks > 0;
   std::string text = absl::StrFormat(
-      "\nSent in each step, in MB; Y is %s of weights with padding\n%8s %12s %12s %12s %14s\n",
+      "\nSent in each step, in MB; Y is %s of weights with padding\n%8s %12s %12s %12s %14s%s%s\n",
       one_size ? absl::StrFormat("%.3f MB", padded_of(ranks[0]) / kMega) : "a rank's part", "rank",
-      "gradients", "weights", "scalars", "in units of Y");
+      "gradients", "weights", "scalars", "in units of Y", groups > 1 ? " between groups" : "",
+      has_near ? "     near ranks" : "");
   const auto line = [&](const std::string& name, const zero::Traffic& sent, int64_t steps,
                         double padded) {
     const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
     const auto payload = static_cast<double>(sent.gradients + sent.parameters);
-    absl::StrAppend(&text, absl::StrFormat("%8s %12.6f %12.6f %12.6f %14.6f\n", name,
+    absl::StrAppend(&text, absl::StrFormat("%8s %12.6f %12.6f %12.6f %14.6f", name,
                                            static_cast<double>(sent.gradients) / unit,
                                            static_cast<double>(sent.parameters) / unit,
                                            static_cast<double>(sent.scalars) / unit,
                                            payload / (unit / kMega) / padded));
+    if (groups > 1) {
+      absl::StrAppend(&text, absl::StrFormat(" %14.6f", static_cast<double>(sent.between) / unit));
+    }
+    if (has_near) {
+      absl::StrAppend(&text, absl::StrFormat(" %14.6f", static_cast<double>(sent.near) / unit));
+    }
+    absl::StrAppend(&text, "\n");
   };
   for (size_t r = 0; r < ranks.size(); ++r) {
     line(absl::StrCat(r), ranks[r].traffic, ranks[r].steps, padded_of(ranks[r]));
@@ -205,13 +224,21 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
     line(alike ? "formula" : absl::StrCat("formula ", r), ranks[r].traffic_of_step, 1,
          padded_of(ranks[r]));
   }
-  const auto count = static_cast<double>(job.config.grid.data * job.config.grid.context);
+  const auto count = static_cast<double>(ShardRanks(job));
   const int times = job.config.zero.stage < 3 ? 2 : 3;
   absl::StrAppend(
       &text,
       absl::StrFormat("%d (N-1)/N Y is %.6f Y; tied weights and several micro-batches add to it.\n"
                       "Not counted: 8 bytes a step, for the mean loss and the wish to stop.\n",
                       times, times * (count - 1) / count));
+  if (has_near) {
+    absl::StrAppend(&text, "Of the weights those of backward passes come from the ",
+                    job.config.zero.hpz_ranks, " near ranks.\n");
+  }
+  if (groups > 1) {
+    absl::StrAppend(&text, groups, " groups of N = ", ShardRanks(job),
+                    " ranks have a whole state each; between them gradients go once a step.\n");
+  }
   return text;
 }
 
@@ -327,11 +354,12 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
                          job.config.tensor_overlap ? ", which are exchanged beside others" : "");
   return absl::StrFormat(
       "GPT of %s, width %d, %s, context %d: %d parameters\n"
-      "%s%s, ZeRO stage %d, %s%s, %s%s; %s of %s (%s of %d on each rank)\n"
+      "%s%s, ZeRO stage %d%s, %s%s, %s%s; %s of %s (%s of %d on each rank)\n"
       "Text: %s\n",
       Counted(job.model.layers, "layer"), job.model.width, Counted(job.model.heads, "head"),
-      job.model.context, ParameterCount(job.model), ranks, shares, options.stage, name, scale,
-      OptimizerName(options), dropout, Counted(job.steps, "step"),
+      job.model.context, ParameterCount(job.model), ranks, shares, options.stage,
+      ShardGroups(job) == 1 ? "" : absl::StrCat(" in ", Counted(ShardGroups(job), "group")), name,
+      scale, OptimizerName(options), dropout, Counted(job.steps, "step"),
       Counted(job.config.batch.train_batch_size, "text"),
       Counted(job.config.batch.gradient_accumulation_steps, "micro-batch"),
       job.config.batch.train_micro_batch_size_per_gpu, job.corpus.description);

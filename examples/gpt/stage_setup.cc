@@ -36,10 +36,23 @@ zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
   return options;
 }
 
-zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part) {
+absl::StatusOr<ZeroGroups> CreateZeroGroups(const zero::ZeroOptions& options, parallel::Grid& grid,
+                                            const ModelPart& part) {
+  constexpr auto kReplica = parallel::GridGroup::kReplica;
   const bool is_tied_outside = part.has_embedding() != part.has_head();
-  return {.world = &grid.world(),
-          .tied = is_tied_outside ? grid.group(parallel::GridGroup::kTied) : nullptr};
+  zero::OuterGroups outer = {
+      .world = &grid.world(),
+      .tied = is_tied_outside ? grid.group(parallel::GridGroup::kTied) : nullptr};
+  const int rank = grid.replica().rank(), of_group = options.shard_ranks;
+  if (options.hpz_ranks > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(outer.near, grid.Split(kReplica, rank / options.hpz_ranks));
+  }
+  if (of_group == 0 || of_group == grid.replica().size()) return ZeroGroups{grid.replica(), outer};
+  BRIGADE_ASSIGN_OR_RETURN(collectives::Communicator* const shards,
+                           grid.Split(kReplica, rank / of_group));
+  ZeroGroups groups = {*shards, outer};
+  BRIGADE_ASSIGN_OR_RETURN(groups.outer.between, grid.Split(kReplica, rank % of_group));
+  return groups;
 }
 
 }  // namespace brigade::gpt

@@ -5,6 +5,7 @@
 // each other, the model's part and its plan. Without a pipeline there is one stage.
 
 #include "absl/status/statusor.h"
+#include "brigade/collectives/communicator.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/model_part.h"
 #include "brigade/examples/gpt/part_plan.h"
@@ -29,9 +30,17 @@ PassSlots SlotsOf(const parallel::StageBuffers& buffers);
 zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
                                 const parallel::StageList& list);
 
-// The groups beside ZeRO's own: the one with the pipeline's other end where the model's tokens are
-// at both.
-zero::OuterGroups OuterGroupsOf(const parallel::Grid& grid, const ModelPart& part);
+// ZeRO's group of a rank, and those beside it.
+struct ZeroGroups {
+  collectives::Communicator& shards;
+  zero::OuterGroups outer;
+};
+
+// Where fewer ranks share a state than have the same weights (ZeroOptions::shard_ranks), and for
+// those near each other (hpz_ranks), the grid makes the groups: a call of all ranks. Beside them,
+// the one with the pipeline's other end where the model's tokens are at both.
+absl::StatusOr<ZeroGroups> CreateZeroGroups(const zero::ZeroOptions& options, parallel::Grid& grid,
+                                            const ModelPart& part);
 
 }  // namespace brigade::gpt
 

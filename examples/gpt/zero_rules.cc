@@ -151,6 +151,20 @@ Rules ExchangeRules(const Together& together) {
   };
 }
 
+// Of groups that have a whole state each.
+Rules GroupRules(const Together& together) {
+  const Settings& s = together.settings;
+  const bool has_both = s.mics_shard_size > 0 && s.zero.shard_ranks > 0;
+  return {
+      {"zero_optimization.mics_shard_size", s.mics_shard_size != 0,
+       "a group has at least one rank; -1 stands for all", ""},
+      {"zero_optimization.mics_shard_size", !has_both || s.mics_shard_size == s.zero.shard_ranks,
+       absl::StrCat("brigade.shard_ranks is ", s.zero.shard_ranks), kBrigade},
+      {"zero_optimization.zero_hpz_partition_size", s.zero.stage == 3 || s.hpz_partition_size == 1,
+       KeepsParameters(s.zero), "", kHarmless},
+  };
+}
+
 // Of stages that cut weights.
 Rules GatheringRules(const Together& together) {
   const Settings& s = together.settings;
@@ -179,7 +193,7 @@ Rules GatheringRules(const Together& together) {
 
 Rules ZeroRules(const Together& together) {
   return Joined({FileRules(together), OffloadRules(together), ActivationRules(together),
-                 ExchangeRules(together), GatheringRules(together)});
+                 ExchangeRules(together), GroupRules(together), GatheringRules(together)});
 }
 
 }  // namespace brigade::gpt

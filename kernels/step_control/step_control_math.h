@@ -22,7 +22,7 @@ struct StepBetas {
 };
 
 // Of gradients, and of statistics.
-inline constexpr int kFailureFlags = 3;
+inline constexpr int kFailureFlags = 5;
 
 // All that a call passes; plain so that it travels as a kernel argument.
 struct StepParameters {

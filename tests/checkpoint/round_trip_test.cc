@@ -1,6 +1,8 @@
 // What one training saves another one loads: in any stage, with any number of ranks, and the folder
 // is the same.
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -87,6 +89,61 @@ TEST(RoundTripTest, AnyStageAndWorldSizeLoadsAnyAndSavesTheSameBytes) {
       }
     }
   }
+}
+
+// Groups that have a whole state each save it once, and load what others have saved.
+TEST(RoundTripTest, AnyGroupsLoadWhatAnyHaveSaved) {
+  struct Groups {
+    int ranks, shard_ranks, stage;
+  };
+  const Groups all[] = {{4, 2, 3}, {4, 1, 2}, {4, 4, 3}, {3, 0, 1},
+                        {2, 1, 3}, {6, 3, 2}, {1, 0, 0}};
+  for (const WriteMode mode : {WriteMode::kInPlace, WriteMode::kPieceFiles}) {
+    for (const Groups& from : all) {
+      CrashFileSystem disk;
+      const auto wanted = Train({.stage = from.stage,
+                                 .ranks = from.ranks,
+                                 .last = 3,
+                                 .to = &disk,
+                                 .mode = mode,
+                                 .shard_ranks = from.shard_ranks});
+      ASSERT_FALSE(wanted.empty());
+      // Saved in place all are alike, and so is what those save that load it.
+      std::map<std::string, std::string> files;
+      if (mode == WriteMode::kInPlace) files = FilesOf(disk, 3);
+      for (const Groups& to : all) {
+        SCOPED_TRACE(absl::StrCat("groups of ", from.shard_ranks, " of ", from.ranks,
+                                  " ranks to groups of ", to.shard_ranks, " of ", to.ranks));
+        CrashFileSystem again;
+        EXPECT_EQ(Train({.stage = to.stage,
+                         .ranks = to.ranks,
+                         .first = 3,
+                         .last = 3,
+                         .from = &disk,
+                         .to = &again,
+                         .shard_ranks = to.shard_ranks}),
+                  wanted);
+        if (files.empty()) files = FilesOf(again, 3);
+        EXPECT_EQ(FilesOf(again, 3), files);
+      }
+    }
+  }
+}
+
+TEST(RoundTripTest, StepsWithGroupsGoOnWithTheSameBits) {
+  CrashFileSystem six;
+  const auto wanted = Train({.stage = 2, .ranks = 4, .last = 6, .to = &six, .shard_ranks = 2});
+  CrashFileSystem three, resumed;
+  Train({.stage = 3, .ranks = 4, .last = 3, .to = &three, .shard_ranks = 2});
+  EXPECT_EQ(Train({.stage = 1,
+                   .ranks = 4,
+                   .first = 3,
+                   .last = 6,
+                   .from = &three,
+                   .to = &resumed,
+                   .shard_ranks = 2}),
+            wanted);
+  EXPECT_EQ(FilesOf(resumed, 6), FilesOf(six, 6));
 }
 
 TEST(RoundTripTest, PieceFilesHoldTheSameState) {

@@ -62,6 +62,7 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
   collectives::OnThreads({.size = run.ranks, .device = run.device}, [&](Rank& self) {
     ZeroOptions options = ToyOptions(run.stage);
     options.offload = run.offload;
+    options.shard_ranks = run.shard_ranks;
     auto zero = CreateZero(zero::ToyModel(), options, self);
     ASSERT_OK(zero);
     if (run.from != nullptr) {

@@ -40,6 +40,7 @@ struct ToyRun {
   WriteMode mode = WriteMode::kInPlace;
   device::Device device = device::Cpu();
   zero::OffloadOptions offload = {};
+  int shard_ranks = 0;
 };
 
 // Fails the test that calls it. Rank 0's parameters.

@@ -37,6 +37,8 @@ struct Rank {
   std::unique_ptr<device::Stream> stream;
   std::unique_ptr<Communicator> communicator;
   std::barrier<>* all_ranks = nullptr;  // of OnRanks
+  // Made of `communicator`, for what the body makes with them.
+  std::vector<std::unique_ptr<Communicator>> groups = {};
 
   // Waits for the other ranks of OnRanks outside of the communicator. When a collective is over for
   // this rank, another one may still be in it, and would get an error that comes next.

@@ -4,8 +4,10 @@
 // The executable specification, 6 of 6: training steps on several ranks in the four ZeRO stages.
 //
 // Parameters live in buckets whose padded size every rank count divides; rank r owns slice r of
-// each. Each rank stores what its stage lets it store, and nothing is computed from what a rank
-// does not have without a gather.
+// each. With groups of fewer ranks each group has all slices: rank r is in group r / shard_ranks,
+// and owns slice r mod shard_ranks; a group's ranks sum in each micro-batch, and the groups, in
+// their order, add these sums once in a step. Each rank stores what its stage lets it store, and
+// nothing is computed from what a rank does not have without a gather.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
 
 #include <cstddef>
@@ -26,6 +28,8 @@ using Buckets = std::vector<std::vector<float>>;  // [bucket][element]
 struct TrainingRule {
   int stage = 0;
   size_t ranks = 1;
+  // In each group that has a whole state; 0: all.
+  size_t shard_ranks = 0;
   int micro_batches = 1;
   bool reduce_at_boundary = false;        // else after every micro-batch
   Format format = Format::kBFloat16;      // of parameters and gradients
@@ -58,6 +62,7 @@ class Training {
       : rule_(rule), ranks_(rule.ranks), state_{} {
     state_.hysteresis = rule.step.loss_scale.hysteresis;
     for (size_t r = 0; r < rule.ranks; ++r) {
+      ranks_[r].group = r / Sharers(), ranks_[r].place = r % Sharers();
       ranks_[r].master = rule.stage == 0 ? master : Slice(master, r);
       ranks_[r].m = ranks_[r].v = Zeros(ranks_[r].master);
       ranks_[r].parameters = rule.stage == 3 ? Slice(master, r) : master;
@@ -83,20 +88,24 @@ class Training {
         if (rule_.reduce_at_boundary) {
           Accumulate(fresh[r], local[r]);
         } else {
-          Accumulate(ReduceSlice(fresh, r, rule_.format), reduced[r]);
+          Accumulate(ReduceInGroup(fresh, r, rule_.format), reduced[r]);
         }
       }
     }
     if (rule_.reduce_at_boundary) {
       for (size_t r = 0; r < rule_.ranks; ++r) {
-        reduced[r] = ReduceSlice(local, r, rule_.accumulator);
+        reduced[r] = ReduceInGroup(local, r, rule_.accumulator);
         for (auto& bucket : reduced[r]) RoundAll(rule_.accumulator, bucket);
       }
+    }
+    const std::vector<Buckets> of_groups = reduced;
+    for (size_t r = 0; r < rule_.ranks && Groups() > 1; ++r) {
+      reduced[r] = AddGroups(of_groups, ranks_[r].place);
     }
     for (Buckets& slices : reduced) AddParts(slices);
 
     std::vector<GradStats> stats;
-    for (const Buckets& slices : reduced) stats.push_back(SumOfSquares(slices));
+    for (size_t r = 0; r < rule_.ranks; ++r) stats.push_back(SumOfSquares(PartOf(reduced[r], r)));
     const bool delays = rule_.delay_from >= 0 && state_.iteration >= rule_.delay_from;
     ControlStep(stats, rule_.step, state_);
     if (delays) Publish();
@@ -105,7 +114,7 @@ class Training {
     for (size_t r = 0; r < rule_.ranks; ++r) {
       // Stage 0 gathers gradients and updates everything everywhere; the others update their
       // slices.
-      Update(rule_.stage == 0 ? Gather(reduced) : reduced[r], ranks_[r]);
+      Update(rule_.stage == 0 ? Gather(InGroup(reduced, r)) : reduced[r], ranks_[r]);
     }
     if (!delays) Publish();
   }
@@ -117,13 +126,14 @@ class Training {
     for (const Rank& rank : ranks_) updated.push_back(rank.master);
     for (size_t r = 0; r < rule_.ranks; ++r) {
       const bool gathers = rule_.stage == 1 || rule_.stage == 2;
-      ranks_[r].parameters = gathers ? Gather(updated) : ranks_[r].master;
+      ranks_[r].parameters = gathers ? Gather(InGroup(updated, r)) : ranks_[r].master;
       for (auto& bucket : ranks_[r].parameters) RoundAll(rule_.format, bucket);
     }
   }
 
  private:
   struct Rank {
+    size_t group, place;
     // Stage 0: everything; 1 to 3: own slices.
     Buckets master, m, v;
     // Stages 0 to 2: everything; 3: own slices.
@@ -139,13 +149,29 @@ class Training {
     return like;
   }
 
-  Buckets Slice(const Buckets& full, size_t rank) const {
-    Buckets slices;
-    for (const auto& bucket : full) {
-      const size_t size = bucket.size() / rule_.ranks;
-      slices.emplace_back(bucket.begin() + rank * size, bucket.begin() + (rank + 1) * size);
+  size_t Sharers() const { return rule_.shard_ranks == 0 ? rule_.ranks : rule_.shard_ranks; }
+  size_t Groups() const { return rule_.ranks / Sharers(); }
+
+  // Of what all ranks have, what those of a rank's group have.
+  std::vector<Buckets> InGroup(const std::vector<Buckets>& of_all, size_t rank) const {
+    const auto first = of_all.begin() + static_cast<long>(ranks_[rank].group * Sharers());
+    return {first, first + static_cast<long>(Sharers())};
+  }
+
+  static Buckets Cut(const Buckets& whole, size_t index, size_t parts) {
+    Buckets cut;
+    for (const auto& bucket : whole) {
+      const size_t size = bucket.size() / parts;
+      cut.emplace_back(bucket.begin() + index * size, bucket.begin() + (index + 1) * size);
     }
-    return slices;
+    return cut;
+  }
+  Buckets Slice(const Buckets& full, size_t rank) const {
+    return Cut(full, ranks_[rank].place, Sharers());
+  }
+  // All groups have a slice; each of them checks a part of it.
+  Buckets PartOf(const Buckets& slices, size_t rank) const {
+    return Cut(slices, ranks_[rank].group, Groups());
   }
 
   static Buckets Gather(const std::vector<Buckets>& slices) {
@@ -163,20 +189,41 @@ class Training {
     if (!sharded) return ranks_[rank].*member;
     std::vector<Buckets> slices;
     for (const Rank& other : ranks_) slices.push_back(other.*member);
-    return Gather(slices);
+    return Gather(InGroup(slices, rank));
   }
 
-  // `format` is that of the contributions.
-  Buckets ReduceSlice(const std::vector<Buckets>& contributions, size_t rank, Format format) const {
+  // The rank's slice of its group's sum. A single rank beside other groups sends nothing, and
+  // rounds nothing for a wire.
+  Buckets ReduceInGroup(const std::vector<Buckets>& contributions, size_t rank,
+                        Format format) const {
+    const std::vector<Buckets> mine = InGroup(contributions, rank);
+    if (Sharers() == 1 && Groups() > 1) return mine[0];
+    return ReduceSlice(mine, ranks_[rank].place, Sharers(), format);
+  }
+
+  // The sum of what the groups have of a slice.
+  Buckets AddGroups(const std::vector<Buckets>& slices, size_t place) const {
+    std::vector<Buckets> of_groups;
+    for (size_t group = 0; group < Groups(); ++group) {
+      of_groups.push_back(slices[group * Sharers() + place]);
+    }
+    Buckets sum = ReduceSlice(of_groups, 0, 1, rule_.accumulator);
+    for (auto& bucket : sum) RoundAll(rule_.accumulator, bucket);
+    return sum;
+  }
+
+  // Part `index` of so many of the sum; `format` is that of the contributions.
+  Buckets ReduceSlice(const std::vector<Buckets>& contributions, size_t index, size_t parts,
+                      Format format) const {
     const Format wire = rule_.wire.value_or(format);
     Buckets sum;
     for (size_t b = 0; b < contributions[0].size(); ++b) {
       std::vector<std::vector<float>> of_rank;
       for (const Buckets& buckets : contributions) of_rank.push_back(buckets[b]);
       const float scale = ScaleForWire(of_rank, format, wire);
-      const size_t size = of_rank[0].size() / rule_.ranks;
+      const size_t size = of_rank[0].size() / parts;
       sum.push_back(
-          SumOverWire(of_rank, wire, scale, rank * size, (rank + 1) * size, rule_.sum_order));
+          SumOverWire(of_rank, wire, scale, index * size, (index + 1) * size, rule_.sum_order));
     }
     return sum;
   }

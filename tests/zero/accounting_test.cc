@@ -208,8 +208,9 @@ void ExpectMemoryOfTheModel(const Setting& setting, Rank& self) {
   const int64_t host_before = host_stats.current_bytes(Purpose::kCommunication);
   auto zero = CreateZero(setting.model, setting.options, self);
   ASSERT_OK(zero);
+  const ZeroGroups groups = GroupsOf(setting.options, self);
   const std::vector<MemoryTerm> terms =
-      MemoryOf((*zero)->plan(), setting.options, *self.communicator).value();
+      MemoryOf((*zero)->plan(), setting.options, groups.shards, groups.outer).value();
   const auto expect = [&](const char* when) {
     for (const Purpose purpose :
          {Purpose::kParameters, Purpose::kGradients, Purpose::kOptimizerState,
@@ -269,7 +270,12 @@ TEST(AccountingTest, WhatTheModelNamesIsThePapersFormula) {
 void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
   const auto sent = [&] {
     int64_t bytes = 0;
-    for (int to = 0; to < self.size; ++to) bytes += self.communicator->sent_bytes(to);
+    for (int to = 0; to < self.size; ++to) {
+      bytes += self.communicator->sent_bytes(to);
+      for (const auto& group : self.groups) {
+        if (group != nullptr) bytes += group->sent_bytes(to);
+      }
+    }
     return bytes;
   };
   const int64_t sent_before = sent();
@@ -288,8 +294,11 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
   for (int step = 0; step < kSteps; ++step) ASSERT_OK(EmptyStep(**zero, *self.stream));
   ASSERT_OK((*zero)->step_stream().Synchronize());
   const Traffic after = (*zero)->traffic();
+  const ZeroGroups groups = GroupsOf(setting.options, self);
   const Traffic wanted =
-      TrafficOfStep((*zero)->plan(), setting.options, *self.communicator).value();
+      TrafficOfStep((*zero)->plan(), setting.options, groups.shards, groups.outer).value();
+  EXPECT_EQ(after.between - before.between, kSteps * wanted.between);
+  EXPECT_EQ(after.near - before.near, kSteps * wanted.near);
   EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
   EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
   EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
@@ -330,6 +339,126 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
         EXPECT_EQ(traffic.gradients + traffic.parameters, times * padded / ranks * (ranks - 1));
       });
     }
+  }
+}
+
+struct Groups {
+  int ranks, shard_ranks, hpz_ranks;
+};
+constexpr Groups kGroups[] = {{4, 2, 2}, {3, 1, 0}, {2, 2, 1}, {4, 4, 2}};
+
+// Of those of the toy by turns one in five, in groups that have a whole state each, in stage 3 with
+// second slices.
+std::vector<Setting> SettingsInGroups(int shard_ranks, int hpz_ranks) {
+  std::vector<Setting> settings = Settings();
+  int turn = shard_ranks + hpz_ranks;
+  std::erase_if(settings, [&](const Setting& setting) {
+    return setting.model.size() != ToyModel().size() || turn++ % 5 != 0;
+  });
+  for (Setting& setting : settings) {
+    setting.options.shard_ranks = shard_ranks;
+    if (setting.options.stage == 3) setting.options.hpz_ranks = hpz_ranks;
+  }
+  return settings;
+}
+
+TEST(AccountingTest, MeasuredBytesEqualTheModelInGroups) {
+  for (const auto& [ranks, shard_ranks, hpz_ranks] : kGroups) {
+    for (const Setting& setting : SettingsInGroups(shard_ranks, hpz_ranks)) {
+      SCOPED_TRACE(
+          absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
+      OnThreads({.size = ranks}, [&](Rank& self) {
+        ExpectMemoryOfTheModel(setting, self);
+        self.AwaitOthers();
+      });
+    }
+  }
+}
+
+TEST(AccountingTest, TrafficInGroupsIsTheFormula) {
+  for (const auto& [ranks, shard_ranks, hpz_ranks] : kGroups) {
+    for (const Setting& setting : SettingsInGroups(shard_ranks, hpz_ranks)) {
+      SCOPED_TRACE(
+          absl::StrCat(setting.name, ", stage ", setting.options.stage, ", ranks ", ranks));
+      OnThreads({.size = ranks}, [&](Rank& self) {
+        ExpectTrafficOfTheModel(setting, self);
+        self.AwaitOthers();
+      });
+    }
+  }
+  // Of plain ones by hand: inside as of 2 ranks, and between the 3 groups 2/3 of a slice, which is
+  // half of the gradients, there and back, whatever the number of micro-batches.
+  for (int stage = 0; stage < kStages; ++stage) {
+    for (const int micro_batches : {1, 4}) {
+      OnThreads({.size = 6}, [&](Rank& self) {
+        ZeroOptions options;
+        options.stage = stage;
+        options.shard_ranks = 2;
+        options.micro_batches = micro_batches;
+        options.accumulator = DType::kBFloat16;
+        auto zero = CreateZero(PlainModel(), options, self).value();
+        const ZeroGroups groups = GroupsOf(options, self);
+        const Traffic traffic =
+            TrafficOfStep(zero->plan(), options, groups.shards, groups.outer).value();
+        int64_t padded = 0;
+        for (const Bucket& bucket : zero->plan().buckets()) padded += bucket.bytes();
+        EXPECT_EQ(traffic.between, 2 * (padded / 2) / 3 * 2);
+        EXPECT_EQ(traffic.gradients, (stage == 0 ? micro_batches + 1 : micro_batches) * padded / 2);
+        EXPECT_EQ(traffic.parameters, (stage == 0  ? 0
+                                       : stage < 3 ? 1
+                                                   : 2 * micro_batches) *
+                                          padded / 2);
+        EXPECT_EQ(traffic.scalars, 5 * 16);
+        self.AwaitOthers();
+      });
+    }
+  }
+}
+
+TEST(AccountingTest, SecondSlicesAreTheFormula) {
+  for (const int micro_batches : {1, 3}) {
+    OnThreads({.size = 6}, [&](Rank& self) {
+      ZeroOptions options;
+      options.stage = 3;
+      options.hpz_ranks = 3;
+      options.micro_batches = micro_batches;
+      auto zero = CreateZero(PlainModel(), options, self).value();
+      const ZeroGroups groups = GroupsOf(options, self);
+      const Traffic traffic =
+          TrafficOfStep(zero->plan(), options, groups.shards, groups.outer).value();
+      int64_t padded = 0;
+      for (const Bucket& bucket : zero->plan().buckets()) padded += bucket.bytes();
+      EXPECT_EQ(traffic.parameters, micro_batches * padded / 6 * 5);
+      EXPECT_EQ(traffic.near, micro_batches * padded / 3 * 2);
+      int64_t second = 0;
+      for (const MemoryTerm& term : MemoryOf(zero->plan(), options)) {
+        second += term.name == "second slices of weights" ? term.bytes : 0;
+      }
+      EXPECT_EQ(second, padded / 3);
+      self.AwaitOthers();
+    });
+  }
+}
+
+// The paper's terms are those of a group's ranks: stage 3 in two groups of 2 needs what it needs on
+// 2 ranks, but for the padding and what follows from the number of all ranks.
+TEST(AccountingTest, AGroupHasTheMemoryOfItsRanks) {
+  for (int stage = 0; stage < kStages; ++stage) {
+    ZeroOptions options;
+    options.stage = stage;
+    const auto bytes_of = [&](int ranks, int shard_groups) {
+      const Plan plan =
+          Plan::Create(PlainModel(), {.ranks = ranks, .shard_groups = shard_groups}).value();
+      int64_t bytes = 0;
+      for (const MemoryTerm& term : MemoryOf(plan, options)) {
+        const bool is_paper = term.name == "weights" || term.name == "gradients" ||
+                              term.name == "master" || term.name == "moments";
+        bytes += is_paper ? term.bytes : 0;
+      }
+      return bytes;
+    };
+    EXPECT_EQ(bytes_of(2, 2), bytes_of(2, 1));
+    EXPECT_EQ(bytes_of(2, 2) == bytes_of(4, 1), stage == 0);
   }
 }
 

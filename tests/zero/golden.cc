@@ -29,6 +29,7 @@ spec::Format FormatOf(precision::DType dtype) {
 spec::TrainingRule RuleOf(const GoldenCase& c) {
   spec::TrainingRule rule;
   rule.ranks = static_cast<size_t>(c.ranks);
+  rule.shard_ranks = static_cast<size_t>(c.shard_ranks);
   rule.micro_batches = c.micro_batches;
   rule.reduce_at_boundary = c.accumulation == Accumulation::kAtBoundary && c.micro_batches > 1;
   rule.format = FormatOf(c.dtype);
@@ -117,7 +118,9 @@ std::string ToString(const GoldenCase& c) {
       c.reload_at >= 0 ? absl::StrCat("_reloaded_at_", c.reload_at) : "",
       c.tied_apart ? "_tied_apart" : "",
       c.chunks.empty() ? "" : absl::StrCat("_chunks_", absl::StrJoin(c.chunks, "_")),
-      c.has_runs ? "_in_runs" : "");
+      c.has_runs ? "_in_runs" : "",
+      c.shard_ranks > 0 ? absl::StrCat("_shards_of_", c.shard_ranks) : "",
+      c.hpz_ranks > 0 ? absl::StrCat("_near_", c.hpz_ranks) : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -145,6 +148,8 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.offload = c.offload;
   options.tied_apart = c.tied_apart;
   options.chunks = c.chunks;
+  options.shard_ranks = c.shard_ranks;
+  if (stage == 3) options.hpz_ranks = c.hpz_ranks;
   if (c.has_runs) {
     const int chunks = static_cast<int>(c.chunks.size());
     options.runs = RunsOf(InterleavedPasses(chunks, c.micro_batches));
@@ -319,9 +324,9 @@ void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, boo
   EXPECT_LT(skipped, kGoldenSteps / 2);
   int trained_stages = 0;
   const int stages = c.accumulation == Accumulation::kAtBoundary ? 2 : kStages;
-  for (int stage = 0; stage < stages; ++stage) {
+  for (int stage = c.hpz_ranks > 0 ? 3 : 0; stage < stages; ++stage) {
     for (const bool overlap : {true, false}) {
-      if (!overlap && c.ranks != 2) continue;
+      if (!overlap && c.ranks != 2 && c.shard_ranks != 2) continue;
       device::RaceChecker checker;
       ZeroOptions options = OptionsOf(c, stage);
       options.overlap_comm = overlap;

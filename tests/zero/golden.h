@@ -39,6 +39,10 @@ struct GoldenCase {
   // Of the toy's units, in InterleavedPasses; and whether these are in runs.
   std::vector<int> chunks = {};
   bool has_runs = false;
+  // ZeroOptions::shard_ranks.
+  int shard_ranks = 0;
+  // ZeroOptions::hpz_ranks, in stage 3.
+  int hpz_ranks = 0;
 };
 
 std::string ToString(const GoldenCase& golden_case);

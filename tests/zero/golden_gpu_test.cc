@@ -29,7 +29,13 @@ INSTANTIATE_TEST_SUITE_P(
                       GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kAdamW, 3},
                       GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW, 3,
                                  Accumulation::kAtBoundary},
-                      GoldenCase{kRanks, DType::kFloat32, OptimizerKind::kSgd}),
+                      GoldenCase{kRanks, DType::kFloat32, OptimizerKind::kSgd},
+                      GoldenCase{.ranks = kRanks,
+                                 .dtype = DType::kBFloat16,
+                                 .micro_batches = 3,
+                                 .communication_dtype = DType::kFloat16,
+                                 .shard_ranks = 2,
+                                 .hpz_ranks = 1}),
     [](const auto& info) { return ToString(info.param); });
 
 // With the host's lane, beside streams of the GPU: each case has one way of its own.

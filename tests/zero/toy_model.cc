@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/zero/shard_groups.h"
 #include "gtest/gtest.h"
 
 namespace brigade::zero {
@@ -306,6 +307,23 @@ absl::Status ToyTrainer::Backward(int micro_batch, const std::vector<int>& uses)
     late = -1;
   }
   return late >= 0 ? zero_.GradientsReady(late) : absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ZeroOptimizer>> CreateZero(const ModelSpec& model,
+                                                          const ZeroOptions& options,
+                                                          collectives::Rank& self) {
+  collectives::Communicator& all = *self.communicator;
+  if (options.shard_ranks == 0 && options.hpz_ranks == 0) {
+    return ZeroOptimizer::Create(model, options, all, *self.context, *self.stream);
+  }
+  BRIGADE_ASSIGN_OR_RETURN(ShardGroups groups,
+                           ShardGroups::Create(all, options.shard_ranks, options.hpz_ranks));
+  const OuterGroups outer = groups.Outer(all);
+  collectives::Communicator& shards = *groups.shards;
+  self.groups.push_back(std::move(groups.shards));
+  self.groups.push_back(std::move(groups.between));
+  self.groups.push_back(std::move(groups.near));
+  return ZeroOptimizer::Create(model, options, shards, *self.context, *self.stream, outer);
 }
 
 absl::Status InitializeToy(ZeroOptimizer& zero) {

@@ -126,11 +126,24 @@ class ToyTrainer {
   float* activations_;
 };
 
-// A rank's optimizer on its compute stream.
-inline absl::StatusOr<std::unique_ptr<ZeroOptimizer>> CreateZero(const ModelSpec& model,
-                                                                 const ZeroOptions& options,
-                                                                 collectives::Rank& self) {
-  return ZeroOptimizer::Create(model, options, *self.communicator, *self.context, *self.stream);
+// A rank's optimizer on its compute stream; with options.shard_ranks or hpz_ranks in groups, which
+// stay with the rank: the last ones are those of its ShardGroups.
+absl::StatusOr<std::unique_ptr<ZeroOptimizer>> CreateZero(const ModelSpec& model,
+                                                          const ZeroOptions& options,
+                                                          collectives::Rank& self);
+
+// The communicators with which the last CreateZero with these options has made it.
+struct ZeroGroups {
+  collectives::Communicator& shards;
+  OuterGroups outer;
+};
+inline ZeroGroups GroupsOf(const ZeroOptions& options, collectives::Rank& self) {
+  if (options.shard_ranks == 0 && options.hpz_ranks == 0) return {*self.communicator, {}};
+  const size_t made = self.groups.size();
+  return {*self.groups[made - 3],
+          {.world = self.communicator.get(),
+           .between = self.groups[made - 2].get(),
+           .near = self.groups[made - 1].get()}};
 }
 
 // The toy's initial weights on rank 0.

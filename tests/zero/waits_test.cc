@@ -29,6 +29,8 @@ struct Case {
   bool acquires = true;
   // Whether the passes are those of chunks, in runs.
   bool has_runs = false;
+  // ZeroOptions::shard_ranks, of 4 ranks.
+  int shard_ranks = 0;
 };
 
 // Of the toy's units.
@@ -76,12 +78,14 @@ size_t Races(const Case& c, bool omit) {
   options.micro_batches = c.micro_batches;
   options.persistence_threshold = c.persistence_threshold;
   options.offload = c.offload;
+  options.shard_ranks = c.shard_ranks;
   if (c.has_runs) {
     options.tied_apart = true;
     options.chunks = kChunks;
     options.runs = RunsOf(InterleavedPasses(3, c.micro_batches));
   }
-  collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](collectives::Rank& self) {
+  const int ranks = c.shard_ranks > 0 ? 4 : 2;
+  collectives::OnThreads({.size = ranks, .race_checker = &checker}, [&](collectives::Rank& self) {
     auto zero = CreateZero(ToyModel(), options, self);
     ASSERT_OK(zero);
     if (omit) ZeroOptimizerTestPeer::OmitWait(**zero, c.point);
@@ -205,6 +209,20 @@ const Case kCases[] = {
     {WaitPoint::kGradientMemoryFree, "ChunksGradientMemoryFree2", 2, 2, 0, {}, true, true},
     {WaitPoint::kGradientReduced, "ChunksGradientReduced2", 2, 1, 0, kHost, true, true},
     {WaitPoint::kGradientCopied, "ApartGradientCopied2", 2, 1, 0, kHost, true, true},
+    // With two groups that have a whole state each.
+    {WaitPoint::kSummedInside, "SummedInside0", 0, 1, 0, {}, true, false, 2},
+    {WaitPoint::kSummedInside, "SummedInside1", 1, 1, 0, {}, true, false, 2},
+    {WaitPoint::kSummedInside, "SummedInside2", 2, 2, 0, {}, true, false, 2},
+    {WaitPoint::kSummedInside, "SummedInside3", 3, 1, 0, {}, true, false, 2},
+    {WaitPoint::kSummedInside, "HostSummedInside3", 3, 1, 0, kHost, true, false, 2},
+    {WaitPoint::kSummedInside, "RunsSummedInside2", 2, 2, 0, {}, true, true, 2},
+    {WaitPoint::kSummedBetween, "SummedBetween0", 0, 1, 0, {}, true, false, 2},
+    {WaitPoint::kSummedBetween, "SummedBetween1", 1, 1, 0, {}, true, false, 2},
+    {WaitPoint::kSummedBetween, "SummedBetween2", 2, 2, 0, {}, true, false, 2},
+    {WaitPoint::kSummedBetween, "SummedBetween3", 3, 1, 0, {}, true, false, 2},
+    {WaitPoint::kSummedBetween, "SummedBetweenOfOne1", 1, 1, 0, {}, true, false, 1},
+    {WaitPoint::kSummedBetween, "HostSummedBetween2", 2, 1, 0, kHost, true, false, 2},
+    {WaitPoint::kSummedBetween, "RunsSummedBetween2", 2, 2, 0, {}, true, true, 2},
     // With a file.
     {WaitPoint::kChunkFree, "ChunkFree2", 2, 1, 0, kFile},
     {WaitPoint::kChunkFree, "ChunkFreeParameters3", 3, 1, 0, kFileParameters},

@@ -53,6 +53,8 @@ Lines OptionLines(const ZeroOptions& options) {
                    scaler.check_overflow),
       absl::StrCat("max_grad_norm ", Number(options.max_grad_norm)),
       absl::StrCat("model_ranks ", options.model_ranks),
+      absl::StrCat("shard_ranks ", options.shard_ranks),
+      absl::StrCat("hpz_ranks ", options.hpz_ranks),
       absl::StrCat("average_gradients ", options.average_gradients),
       absl::StrCat("micro_batches ", options.micro_batches),
       absl::StrCat("tied_apart ", options.tied_apart),
@@ -136,6 +138,13 @@ absl::Status AgreeOnStep(const kernels::StepState& step, collectives::Communicat
   return absl::InvalidArgumentError(absl::StrCat("ranks' states disagree: rank 0 is at ",
                                                  describe(0), ", rank ", other, " at ",
                                                  describe(other)));
+}
+
+absl::Status AgreeOnPlanBetween(const Plan& plan, const ZeroOptions& options, int rank,
+                                collectives::Communicator& between) {
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(
+      {absl::StrCat("place ", rank, " of ", plan.ranks(), " in its group")}, between));
+  return AgreeOnPlan(plan, options, between);
 }
 
 absl::Status CheckGroups(const Plan& plan, const ZeroOptions& options) {

@@ -17,6 +17,11 @@ namespace brigade::zero::internal {
 absl::Status AgreeOnPlan(const Plan& plan, const ZeroOptions& options,
                          collectives::Communicator& communicator);
 
+// The same of the ranks with one place, `rank`, in several groups that share a state each; also
+// unless they have the same place.
+absl::Status AgreeOnPlanBetween(const Plan& plan, const ZeroOptions& options, int rank,
+                                collectives::Communicator& between);
+
 // The same of options that are not a part's, and of the number of types of gradients, in a world of
 // groups that hold parts of a model.
 absl::Status AgreeOnOptions(const Plan& plan, const ZeroOptions& options,

@@ -74,6 +74,16 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
                                allocate("sum of ", size * precision::SizeOf(options.accumulator)));
     }
     BRIGADE_ASSIGN_OR_RETURN(state.written, context.CreateEvent(absl::StrCat(name, " written")));
+    if (!streams.has_shard_groups()) continue;
+    BRIGADE_ASSIGN_OR_RETURN(state.summed,
+                             context.CreateEvent(absl::StrCat(name, " summed over groups")));
+  }
+  if (streams.has_shard_groups()) {
+    BRIGADE_ASSIGN_OR_RETURN(store->summed_inside_, context.CreateEvent("slice summed in group"));
+  }
+  if (const int64_t bytes = WireBufferBytesBetween(plan, options); bytes > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(store->compressed_between_, collectives::CompressedReduction::Create(
+                                                             streams.groups(), context, bytes));
   }
   if (const int64_t bytes = WireBufferBytes(plan, options); bytes > 0) {
     BRIGADE_ASSIGN_OR_RETURN(store->compressed_, collectives::CompressedReduction::Create(
@@ -98,6 +108,13 @@ absl::Status GradientStore::RegisterMemory() {
     for (const auto& buffer : pool->buffers()) memory.push_back(&buffer->memory);
   }
   BRIGADE_ASSIGN_OR_RETURN(registrations_, streams_.Register(memory));
+  if (!streams_.has_shard_groups()) return absl::OkStatus();
+  // The slices lie in it, or are such sums.
+  for (const BucketState& state : states_) {
+    if (!AccumulatesWhole(options_)) memory.push_back(&state.accumulator);
+  }
+  BRIGADE_ASSIGN_OR_RETURN(auto between, streams_.Register(memory, StepGroup::kBetween));
+  for (auto& each : between) registrations_.push_back(std::move(each));
   return absl::OkStatus();
 }
 
@@ -144,6 +161,7 @@ void GradientStore::Reset() {
   }
   pool_.Reset();
   slices_.Reset();
+  between_ = -1;
   for (size_t c = 0; c < chunks_.size(); ++c) {
     chunks_[c].micro_batch = 0;
     StartMicroBatch(static_cast<int>(c));
@@ -260,7 +278,11 @@ absl::Status GradientStore::Reduce(int index) {
                              SumOverRanks(index, at.buffer->memory.data(), FinalSlice(index)));
     BRIGADE_RETURN_IF_ERROR(StoreFinal(index, reduced));
   }
-  if (IsLast(index) && !plan_.IsAddedUp(bucket(index))) BRIGADE_RETURN_IF_ERROR(HandOver(index));
+  if (IsLast(index) && streams_.has_shard_groups()) {
+    BRIGADE_RETURN_IF_ERROR(SumBetween(index));
+  } else if (IsLast(index) && !plan_.IsAddedUp(bucket(index))) {
+    BRIGADE_RETURN_IF_ERROR(HandOver(index));
+  }
   if (at.own == nullptr) {
     BRIGADE_RETURN_IF_ERROR(streams_.Poison(at.buffer->memory, streams_.comm()));
     if (streams_.context().race_checker() != nullptr) at.buffer->bucket = -1;
@@ -277,10 +299,55 @@ absl::Status GradientStore::ProvideSlice(int index) {
   BucketState& at = state(index);
   const bool stays = at.own != nullptr || at.slice.data() != nullptr;
   if (stays || plan_.IsAddedUp(bucket(index))) return absl::OkStatus();
-  // There is one: each comes back as soon as it is handed over.
+  // There is one: each comes back as soon as it is handed over; with several groups, behind the
+  // next one's sum in the group.
   at.passing = slices_.Take(bucket(index).bytes() / plan_.ranks());
   if (at.passing == nullptr || !at.passing->used) return absl::OkStatus();
   return streams_.Wait(WaitPoint::kGradientCopied, *at.passing->free, streams_.comm());
+}
+
+absl::Status GradientStore::SumBetween(int index) {
+  const Bucket& self = bucket(index);
+  device::Stream& stream = streams_.between();
+  void* const slice = FinalSlice(index);
+  const collectives::CollectiveSignature sum = BetweenSumOf(plan_, options_, self);
+  BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*summed_inside_));
+  BRIGADE_RETURN_IF_ERROR(streams_.Wait(WaitPoint::kSummedInside, *summed_inside_, stream));
+  if (!IsConvertedBetween(plan_, options_, self)) {
+    BRIGADE_RETURN_IF_ERROR(streams_.SumBetween(sum, slice));
+  } else {
+    const precision::DType dtype = FinalGradientType(options_, self);
+    collectives::WireOptions wire = WireOptionsOf(options_, sum.dtype);
+    int64_t& sent = streams_.traffic.between;
+    constexpr auto kRole = StepGroup::kBetween;
+    if (wire.scaling == collectives::WireScaling::kDynamic) {
+      BRIGADE_RETURN_IF_ERROR(streams_.Count(collectives::kAmaxExchange, sent, kRole).status());
+    }
+    BRIGADE_ASSIGN_OR_RETURN(wire.algorithm, streams_.Count(sum, sent, kRole));
+    BRIGADE_ASSIGN_OR_RETURN(
+        const collectives::WireSum on_wire,
+        compressed_between_->SumOnWire(sum.kind, slice, sum.count, dtype, wire, stream));
+    BRIGADE_RETURN_IF_ERROR(kernels::Cast(
+        {{on_wire.data, slice, sum.count}},
+        {.source_dtype = on_wire.dtype, .target_dtype = dtype, .scale = on_wire.unscale}, stream));
+  }
+  BRIGADE_RETURN_IF_ERROR(stream.Record(*state(index).summed));
+  BRIGADE_RETURN_IF_ERROR(FinishBetween());
+  between_ = index;
+  return absl::OkStatus();
+}
+
+absl::Status GradientStore::FinishBetween() {
+  const int index = std::exchange(between_, -1);
+  if (index < 0) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(
+      streams_.Wait(WaitPoint::kSummedBetween, *state(index).summed, streams_.comm()));
+  if (options_.traits().whole_optimizer_state) {
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.AllGather(FinalSlice(index), FinalWhole(index), plan_.slice(bucket(index)),
+                           FinalGradientType(options_, bucket(index)), streams_.traffic.gradients));
+  }
+  return plan_.IsAddedUp(bucket(index)) ? absl::OkStatus() : HandOver(index);
 }
 
 // Tells of a final slice.
@@ -307,6 +374,8 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
     BRIGADE_RETURN_IF_ERROR(
         AddToSum(index, reduced.slice, reduced.dtype, reduced.unscale, sum, plan_.slice(self)));
     if (!last || !options_.traits().whole_optimizer_state) return absl::OkStatus();
+    // With several groups behind their sum.
+    if (streams_.has_shard_groups()) return absl::OkStatus();
     return streams_.AllGather(sum, FinalWhole(index), plan_.slice(self), options_.accumulator,
                               streams_.traffic.gradients);
   }
@@ -323,12 +392,12 @@ absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, vo
   const precision::DType dtype = ReducedType(options_, self);
   const collectives::CollectiveSignature sum = GradientSumOf(plan_, options_, self);
   const bool everywhere = sum.kind == collectives::CollectiveKind::kAllReduce;
-  if (!IsConverted(options_, self)) {
+  if (!IsConverted(plan_, options_, self)) {
     if (everywhere) slice = SliceOf(whole, index, dtype);
     BRIGADE_RETURN_IF_ERROR(streams_.Sum(sum, whole, everywhere ? whole : slice));
     return Reduced{slice, whole, dtype};
   }
-  collectives::WireOptions wire = WireOptionsOf(options_, self);
+  collectives::WireOptions wire = WireOptionsOf(options_, sum.dtype);
   int64_t& sent = streams_.traffic.gradients;
   if (wire.scaling == collectives::WireScaling::kDynamic) {
     BRIGADE_RETURN_IF_ERROR(streams_.Count(collectives::kAmaxExchange, sent).status());
@@ -344,12 +413,12 @@ absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, vo
 absl::Status GradientStore::StoreFinal(int index, const Reduced& reduced) {
   const Bucket& self = bucket(index);
   const int64_t slice = plan_.slice(self);
-  if (!options_.traits().whole_optimizer_state) {
+  if (!options_.traits().whole_optimizer_state || streams_.has_shard_groups()) {
     return Store(index, reduced, reduced.slice, FinalSlice(index), slice);
   }
   int64_t& sent = streams_.traffic.gradients;
   const precision::DType final = FinalGradientType(options_, self);
-  const auto gathered = GatheredGradientType(options_, self);
+  const auto gathered = GatheredGradientType(plan_, options_, self);
   if (gathered == final) {
     BRIGADE_RETURN_IF_ERROR(Store(index, reduced, reduced.slice, FinalSlice(index), slice));
     return streams_.AllGather(FinalSlice(index), FinalWhole(index), slice, final, sent);
@@ -380,6 +449,11 @@ absl::Status GradientStore::AddToSum(int index, const void* source, precision::D
                         .scale = scale,
                         .accumulate = chunk_of(index).micro_batch > 0},
                        streams_.comm());
+}
+
+absl::Status GradientStore::Complete() {
+  BRIGADE_RETURN_IF_ERROR(FinishBetween());
+  return AddTied();
 }
 
 absl::Status GradientStore::AddTied() {

@@ -51,8 +51,9 @@ class GradientStore {
   }
 
   // All micro-batches are finished: adds up what tied parameters have in several places, in this
-  // group and the other one, so that every FinalSlice is complete.
-  absl::Status AddTied();
+  // group and the other one, so that every FinalSlice is complete; those of the last bucket that
+  // groups have summed, too.
+  absl::Status Complete();
 
   // The update has read all gradients.
   absl::Status FinishStep();
@@ -79,6 +80,8 @@ class GradientStore {
     // The sum over micro-batches, of the bucket or of the slice.
     device::Buffer accumulator;
     std::unique_ptr<device::Event> written;
+    // On the stream between groups: the slice is the sum of all of them. Null with one group.
+    std::unique_ptr<device::Event> summed;
     // The number of units that have not been reported ready.
     int unreported = 0;
     // By entry: the parts of the parameter's gradient in this micro-batch.
@@ -130,6 +133,11 @@ class GradientStore {
   absl::Status ReduceComplete(Chunk& chunk);
   absl::Status Reduce(int bucket);
   absl::Status ProvideSlice(int bucket);
+  absl::Status AddTied();
+  // Begins the sum of a slice over groups, and ends it: whoever comes next on the communication
+  // stream has all of it.
+  absl::Status SumBetween(int bucket);
+  absl::Status FinishBetween();
   absl::Status HandOver(int bucket);
   absl::Status ReduceIntoSum(int bucket);
   // A sum over ranks: element i is slice[i] * *unscale.
@@ -161,6 +169,13 @@ class GradientStore {
   // Holds one bucket at a time, in the order of the communication stream. Null where all gradients
   // cross the wire in their own type.
   std::unique_ptr<collectives::CompressedReduction> compressed_;
+  // The same of sums between groups, on their stream.
+  std::unique_ptr<collectives::CompressedReduction> compressed_between_;
+  // Recorded on the communication stream: a slice is the sum of this group. Null with one group.
+  std::unique_ptr<device::Event> summed_inside_;
+  // The bucket whose sum over groups was begun last and has not been ended; -1: none. The next
+  // bucket's sum inside the group is enqueued before that, so that the two go on side by side.
+  int between_ = -1;
   // By bucket.
   std::vector<BucketState> states_;
   std::vector<Chunk> chunks_;

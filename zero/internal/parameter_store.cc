@@ -49,6 +49,12 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
         BRIGADE_ASSIGN_OR_RETURN(state.raised, context.CreateEvent(absl::StrCat(slice, " raised")));
       }
     }
+    if (HasSecondSlice(plan, options, bucket)) {
+      BRIGADE_ASSIGN_OR_RETURN(
+          state.second,
+          context.Allocate(SecondSlice(options, bucket) * precision::SizeOf(bucket.dtype),
+                           device::Purpose::kParameters, absl::StrCat("second slice of ", name)));
+    }
     BRIGADE_ASSIGN_OR_RETURN(state.gathered, context.CreateEvent(absl::StrCat(name, " gathered")));
   }
   for (size_t b = 0; b < store->states_.size(); ++b) {
@@ -68,6 +74,12 @@ absl::Status ParameterStore::RegisterMemory() {
   }
   for (const auto& buffer : pool_.buffers()) memory.push_back(&buffer->memory);
   BRIGADE_ASSIGN_OR_RETURN(registrations_, streams_.Register(memory));
+  if (options_.hpz_ranks == 0) return absl::OkStatus();
+  memory.clear();
+  for (const BucketState& state : states_) memory.push_back(&state.second);
+  for (const auto& buffer : pool_.buffers()) memory.push_back(&buffer->memory);
+  BRIGADE_ASSIGN_OR_RETURN(auto near, streams_.Register(memory, StepGroup::kNear));
+  for (auto& each : near) registrations_.push_back(std::move(each));
   return absl::OkStatus();
 }
 
@@ -107,7 +119,10 @@ absl::Status ParameterStore::Acquire(int unit, Pass pass) {
   }
   // Counted as used before the gathers, so that none of these buckets makes room for another.
   for (const int b : self.buckets) ++state(b).users;
-  absl::Status status = GatherAndWait(self.buckets);
+  const From from = in_run_                   ? FromOfRun(next_run_)
+                    : pass == Pass::kBackward ? From::kSecondSlices
+                                              : From::kSlices;
+  absl::Status status = GatherAndWait(self.buckets, from);
   if (status.ok() && !in_run_) status = GatherAhead(unit, pass);
   if (!status.ok()) {
     for (const int b : self.buckets) --state(b).users;
@@ -120,9 +135,10 @@ absl::Status ParameterStore::Acquire(int unit, Pass pass) {
 }
 
 absl::Status ParameterStore::GatherAhead(int unit, Pass pass) {
+  const From from = pass == Pass::kBackward ? From::kSecondSlices : From::kSlices;
   const auto gather = [&](int next) -> absl::Status {
     for (const int b : plan_.unit(next).buckets) {
-      BRIGADE_RETURN_IF_ERROR(Gather(b, /*ahead=*/true));
+      BRIGADE_RETURN_IF_ERROR(Gather(b, from, /*ahead=*/true));
     }
     return absl::OkStatus();
   };
@@ -144,8 +160,8 @@ absl::Status ParameterStore::GatherAhead(int unit, Pass pass) {
   return absl::OkStatus();
 }
 
-absl::Status ParameterStore::GatherAndWait(const std::vector<int>& buckets) {
-  for (const int b : buckets) BRIGADE_RETURN_IF_ERROR(Gather(b, /*ahead=*/false));
+absl::Status ParameterStore::GatherAndWait(const std::vector<int>& buckets, From from) {
+  for (const int b : buckets) BRIGADE_RETURN_IF_ERROR(Gather(b, from, /*ahead=*/false));
   for (const int b : buckets) {
     BRIGADE_RETURN_IF_ERROR(
         streams_.Wait(WaitPoint::kParametersGathered, *state(b).gathered, streams_.compute()));
@@ -193,10 +209,10 @@ absl::Status ParameterStore::BeginRun(int chunk) {
   in_run_ = true;
   if (options_.traits().whole_parameters) return absl::OkStatus();
   // In order of use, as far as a run has one: buckets are in the reverse order.
-  const auto gather = [&](int of_chunk, bool ahead) -> absl::Status {
+  const auto gather = [&](size_t run, bool ahead) -> absl::Status {
     for (int b = static_cast<int>(states_.size()); b-- > 0;) {
-      if (!IsInChunk(options_, bucket(b), of_chunk)) continue;
-      BRIGADE_RETURN_IF_ERROR(Gather(b, ahead));
+      if (!IsInChunk(options_, bucket(b), runs[run])) continue;
+      BRIGADE_RETURN_IF_ERROR(Gather(b, FromOfRun(run), ahead));
     }
     return absl::OkStatus();
   };
@@ -204,15 +220,20 @@ absl::Status ParameterStore::BeginRun(int chunk) {
   for (size_t b = 0; b < states_.size(); ++b) {
     states_[b].held = IsInChunk(options_, plan_.buckets()[b], chunk);
   }
-  absl::Status status = gather(chunk, /*ahead=*/false);
+  absl::Status status = gather(next_run_, /*ahead=*/false);
   // Not across the update.
   if (status.ok() && next_run_ + 1 < runs.size()) {
-    status = gather(runs[next_run_ + 1], /*ahead=*/true);
+    status = gather(next_run_ + 1, /*ahead=*/true);
   }
   if (status.ok()) return status;
   for (BucketState& at : states_) at.held = false;
   in_run_ = false;
   return status;
+}
+
+ParameterStore::From ParameterStore::FromOfRun(size_t run) const {
+  const auto begin = options_.runs.begin(), end = begin + static_cast<ptrdiff_t>(run);
+  return std::find(begin, end, options_.runs[run]) == end ? From::kSlices : From::kSecondSlices;
 }
 
 absl::Status ParameterStore::EndRun() {
@@ -250,6 +271,7 @@ absl::Status ParameterStore::Reset() {
     if (at.own == nullptr && at.buffer != nullptr) ReturnBuffer(at);
     // A gather that was enqueued behind an error has not happened.
     if (!options_.traits().whole_parameters) at.fresh = false;
+    at.second_updates = -1;
     BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
   }
   pool_.Reset();
@@ -262,7 +284,7 @@ void ParameterStore::ReturnBuffer(BucketState& at) {
   at.fresh = false;
 }
 
-absl::Status ParameterStore::Gather(int index, bool ahead) {
+absl::Status ParameterStore::Gather(int index, From from, bool ahead) {
   BucketState& at = state(index);
   if (at.fresh) return absl::OkStatus();
   if (at.buffer == nullptr) {
@@ -274,7 +296,7 @@ absl::Status ParameterStore::Gather(int index, bool ahead) {
                                                       ": more than ", options_.live_units,
                                                       " units (live_units) are acquired"));
   }
-  return GatherIntoBuffer(index);
+  return GatherIntoBuffer(index, from);
 }
 
 // A free buffer; or, for weights that are needed now, the buffer of a bucket that was gathered
@@ -295,12 +317,19 @@ absl::StatusOr<PooledBuffer*> ParameterStore::TakeBuffer(int index, bool ahead) 
   return buffer;
 }
 
-absl::Status ParameterStore::GatherIntoBuffer(int index) {
+absl::Status ParameterStore::GatherIntoBuffer(int index, From from) {
   BucketState& at = state(index);
   PooledBuffer& buffer = *at.buffer;
   if (buffer.used) {
     BRIGADE_RETURN_IF_ERROR(
         streams_.Wait(WaitPoint::kParameterMemoryFree, *buffer.free, streams_.comm()));
+  }
+  if (from == From::kSecondSlices && at.second_updates == updates_) {
+    BRIGADE_RETURN_IF_ERROR(streams_.GatherNear(at.second.data(), buffer.memory.data(),
+                                                SecondSlice(options_, bucket(index)),
+                                                bucket(index).dtype));
+    at.fresh = true;
+    return streams_.comm().Record(*at.gathered);
   }
   const void* slice = Slice(index);
   if (at.raised != nullptr) {
@@ -313,8 +342,18 @@ absl::Status ParameterStore::GatherIntoBuffer(int index) {
   BRIGADE_RETURN_IF_ERROR(streams_.AllGather(slice, buffer.memory.data(),
                                              plan_.slice(bucket(index)), bucket(index).dtype,
                                              streams_.traffic.parameters));
+  BRIGADE_RETURN_IF_ERROR(KeepSecondSlice(index));
   at.fresh = true;
   return streams_.comm().Record(*at.gathered);
+}
+
+absl::Status ParameterStore::KeepSecondSlice(int index) {
+  BucketState& at = state(index);
+  const int64_t bytes = at.second.bytes();
+  if (bytes == 0) return absl::OkStatus();
+  at.second_updates = updates_;
+  return streams_.comm().Copy(
+      at.second.data(), at.buffer->memory.as<char>().data() + streams_.near_rank() * bytes, bytes);
 }
 
 void* ParameterStore::PlaceOfSlice(int index, PooledBuffer& buffer) const {
@@ -343,6 +382,7 @@ absl::Status ParameterStore::RaiseSlice(int index, PooledBuffer& buffer) {
 }
 
 absl::Status ParameterStore::GatherUpdated() {
+  ++updates_;
   // In order of use: buckets are in the reverse order.
   for (int b = static_cast<int>(states_.size()); b-- > 0;) {
     if (!bucket(b).trainable) continue;
@@ -350,7 +390,7 @@ absl::Status ParameterStore::GatherUpdated() {
     if (options_.traits().whole_optimizer_state) {
       BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
     } else if (options_.traits().whole_parameters) {
-      BRIGADE_RETURN_IF_ERROR(GatherIntoBuffer(b));
+      BRIGADE_RETURN_IF_ERROR(GatherIntoBuffer(b, From::kSlices));
     } else {
       // Also of a bucket that was gathered ahead and never used.
       at.fresh = false;
@@ -372,6 +412,7 @@ absl::Status ParameterStore::Zero(int index) {
 absl::Status ParameterStore::MarkWritten(int index) {
   BucketState& at = state(index);
   at.fresh = at.own != nullptr && options_.traits().whole_parameters;
+  at.second_updates = -1;
   return streams_.comm().Record(*at.gathered);
 }
 

@@ -88,11 +88,19 @@ class ParameterStore {
     PooledBuffer* buffer = nullptr;
     std::unique_ptr<device::Event> gathered;
     bool fresh = false;
+    // A second slice of the weights, if there are such; and before which update they were gathered:
+    // what it holds is theirs as long as that is `updates_`. -1: nothing.
+    device::Buffer second;
+    int64_t second_updates = -1;
     // The number of acquired units that use the bucket.
     int users = 0;
     // The run that has begun uses it.
     bool held = false;
   };
+
+  // What a gather is made of: the slices of all ranks that share a state, or, where there are such
+  // and weights have not changed since, second slices.
+  enum class From : uint8_t { kSlices, kSecondSlices };
 
   ParameterStore(const Plan& plan, const ZeroOptions& options, RankFile* file,
                  StepStreams& streams);
@@ -104,16 +112,19 @@ class ParameterStore {
   absl::Status Zero(int bucket);
   // Tells the communicator of all memory that gathers read and write.
   absl::Status RegisterMemory();
-  absl::Status GatherAndWait(const std::vector<int>& buckets);
+  absl::Status GatherAndWait(const std::vector<int>& buckets, From from);
   // Gathers the units that come after this one, as far as there is memory.
   absl::Status GatherAhead(int unit, Pass pass);
   // The work that is on the compute stream so far is the last use of the bucket in its buffer.
   absl::Status GiveBack(BucketState& state);
   bool IsInRun(int unit) const;
   // Makes the bucket fresh. If no buffer is left: FailedPrecondition, or OK with `ahead`.
-  absl::Status Gather(int bucket, bool ahead);
+  absl::Status Gather(int bucket, From from, bool ahead);
+  // Where a gather of that run's chunk gets weights from.
+  From FromOfRun(size_t run) const;
   absl::StatusOr<PooledBuffer*> TakeBuffer(int bucket, bool ahead);
-  absl::Status GatherIntoBuffer(int bucket);
+  absl::Status GatherIntoBuffer(int bucket, From from);
+  absl::Status KeepSecondSlice(int bucket);
   // Copies a slice that is not on the device to its place in the buffer.
   absl::Status RaiseSlice(int bucket, PooledBuffer& buffer);
   // Where this rank's slice lies in the buffer of the whole bucket.
@@ -125,6 +136,8 @@ class ParameterStore {
   RankFile* const file_;
   StepStreams& streams_;
   BufferPool pool_;
+  // How often weights were changed since Create.
+  int64_t updates_ = 0;
   // By bucket.
   std::vector<BucketState> states_;
   // By unit.

@@ -38,12 +38,14 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
   for (size_t c = 0; c < communicators.size(); ++c) {
     control.failure_flags.at(c) = communicators[c]->failure_flag();
   }
-  const auto final_slice = [&](int bucket) { return gradients.FinalSlice(bucket); };
+  const auto checked = [&](int bucket) {
+    return update->Checked(bucket, gradients.FinalSlice(bucket));
+  };
   BRIGADE_ASSIGN_OR_RETURN(
       update->executor_,
       optim::StepExecutor::Create(
           options.optimizer, control, streams.world().rank(),
-          {GradientLists(plan, options, final_slice), update->ListUpdates(gradients)},
+          {GradientLists(plan, options, checked), update->ListUpdates(gradients)},
           streams.context(), streams.comm()));
   if (update->lane_ == nullptr) return update;
   update->ListHostUpdates();
@@ -75,6 +77,15 @@ absl::Status ShardedUpdate::AllocateState() {
     states_[b] = std::move(state);
   }
   return absl::OkStatus();
+}
+
+const void* ShardedUpdate::Checked(int index, const void* gradient) const {
+  // Of a slice that is there only on its way.
+  if (gradient == nullptr) return nullptr;
+  const Bucket& bucket = plan_.bucket(index);
+  return static_cast<const char*>(gradient) +
+         streams_.shard_group() * plan_.checked(bucket) *
+             precision::SizeOf(FinalGradientType(options_, bucket));
 }
 
 void* ShardedUpdate::Weights(int index) const {
@@ -263,7 +274,8 @@ absl::Status ShardedUpdate::WeightsFromMaster(int index) {
 absl::Status ShardedUpdate::TakeGradient(int index, const void* gradient, device::Event* free) {
   if (plan_.bucket(index).counted) {
     const auto& [list, segment] = checked_[static_cast<size_t>(index)];
-    BRIGADE_RETURN_IF_ERROR(executor_->CheckSegment(list, segment, gradient, streams_.comm()));
+    BRIGADE_RETURN_IF_ERROR(
+        executor_->CheckSegment(list, segment, Checked(index, gradient), streams_.comm()));
   }
   return IsOffloaded(index) ? lane_->TakeGradient(index, gradient, free) : absl::OkStatus();
 }

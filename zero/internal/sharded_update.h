@@ -81,6 +81,8 @@ class ShardedUpdate {
   Place PlaceInMemory(int bucket, const void* grad) const;
   void AppendSegments(int bucket, const Place& place,
                       std::vector<optim::UpdateSegment>& segments) const;
+  // Of a slice's gradient the part that this rank checks.
+  const void* Checked(int bucket, const void* gradient) const;
   // With offload, gradients are checked and go to the host as they are made.
   void ListHostUpdates();
   HostLane::Work WorkOf(int bucket) const;

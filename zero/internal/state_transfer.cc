@@ -192,7 +192,7 @@ absl::Status StateTransfer::InitializeParameters(
   absl::Status written;
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
-    if (written.ok() && streams_.rank() == 0) {
+    if (written.ok() && streams_.rank() == 0 && streams_.shard_group() == 0) {
       host.assign(static_cast<size_t>(bucket.size), 0.0f);
       for (const BucketEntry& entry : bucket.entries) {
         if (!written.ok()) break;
@@ -206,11 +206,11 @@ absl::Status StateTransfer::InitializeParameters(
       // The next bucket's values go into the same host memory.
       written.Update(streams_.Synchronize());
     }
-    written = collectives::AgreeOnStatus(written, streams_.communicator());
+    written = streams_.AgreeOnStatus(written);
     if (written.ok()) {
       written = streams_.Broadcast(whole.data(), bucket.size, kFloat, streams_.traffic.setup);
     }
-    // Of this group; others of the world wait for it below.
+    // Of these ranks; others of the world wait for them below.
     if (!written.ok()) break;
     written = SetBucket(static_cast<int>(b), static_cast<float*>(whole.data()));
   }

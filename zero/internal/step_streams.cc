@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "brigade/collectives/agree.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/status_macros.h"
 
@@ -24,6 +25,10 @@ absl::StatusOr<std::unique_ptr<StepStreams>> StepStreams::Create(
       new StepStreams(options, communicator, outer, context, compute));
   if (options.overlap_comm) {
     BRIGADE_ASSIGN_OR_RETURN(streams->own_, context.CreateStream("communication"));
+    if (streams->has_shard_groups()) {
+      BRIGADE_ASSIGN_OR_RETURN(streams->between_,
+                               context.CreateStream("communication between groups"));
+    }
   }
   return streams;
 }
@@ -56,7 +61,7 @@ absl::Status StepStreams::Wait(WaitPoint point, device::Event& event, device::St
 
 std::vector<device::Stream*> StepStreams::Own() {
   std::vector<device::Stream*> streams;
-  for (const auto* const each : {&own_, &down_, &from_file_, &host_, &to_file_, &up_,
+  for (const auto* const each : {&own_, &between_, &down_, &from_file_, &host_, &to_file_, &up_,
                                  &weights_from_file_, &copies_from_file_}) {
     if (*each != nullptr) streams.push_back(each->get());
   }
@@ -74,11 +79,10 @@ absl::Status StepStreams::Poison(const device::Buffer& memory, device::Stream& s
 }
 
 absl::StatusOr<std::vector<collectives::Registration>> StepStreams::Register(
-    const std::vector<const device::Buffer*>& memory) {
+    const std::vector<const device::Buffer*>& memory, StepGroup role) {
   std::vector<collectives::Registration> registrations;
   for (const device::Buffer* const each : memory) {
-    BRIGADE_ASSIGN_OR_RETURN(auto registration,
-                             communicator_.Register(each->data(), each->bytes()));
+    BRIGADE_ASSIGN_OR_RETURN(auto registration, group(role).Register(each->data(), each->bytes()));
     registrations.push_back(std::move(registration));
   }
   return registrations;
@@ -105,7 +109,7 @@ absl::Status StepStreams::Synchronize() {
 
 std::vector<collectives::Communicator*> StepStreams::communicators() {
   std::vector<collectives::Communicator*> all;
-  for (const StepGroup role : {StepGroup::kReplicas, StepGroup::kWorld, StepGroup::kTied}) {
+  for (const StepGroup role : kStepGroups) {
     if (!absl::c_linear_search(all, &group(role))) all.push_back(&group(role));
   }
   return all;
@@ -124,8 +128,8 @@ absl::StatusOr<StepStreams::Route> StepStreams::RouteOf(
 }
 
 absl::StatusOr<collectives::Algorithm> StepStreams::Count(
-    const collectives::CollectiveSignature& signature, int64_t& sent) {
-  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature, communicator_));
+    const collectives::CollectiveSignature& signature, int64_t& sent, StepGroup role) {
+  BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature, group(role)));
   sent += route.sent_bytes;
   return route.algorithm;
 }
@@ -145,6 +149,25 @@ absl::Status StepStreams::Sum(const collectives::CollectiveSignature& signature,
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
                                     precision::DType dtype, int64_t& sent) {
   return GatherIn(communicator_, input, output, count, dtype, sent);
+}
+
+absl::Status StepStreams::AgreeOnStatus(const absl::Status& mine) {
+  // What one rank of a group knows then, all of them do.
+  const absl::Status of_group = collectives::AgreeOnStatus(mine, communicator_);
+  return has_shard_groups() ? collectives::AgreeOnStatus(of_group, groups()) : of_group;
+}
+
+absl::Status StepStreams::SumBetween(const collectives::CollectiveSignature& signature,
+                                     void* slice) {
+  BRIGADE_ASSIGN_OR_RETURN(const auto algorithm,
+                           Count(signature, traffic.between, StepGroup::kBetween));
+  return groups().AllReduce(slice, slice, signature.count, signature.dtype,
+                            {signature.op, signature.reduction, algorithm}, between());
+}
+
+absl::Status StepStreams::GatherNear(const void* second, void* whole, int64_t count,
+                                     precision::DType dtype) {
+  return GatherIn(group(StepGroup::kNear), second, whole, count, dtype, traffic.near);
 }
 
 absl::Status StepStreams::SumTied(const collectives::CollectiveSignature& signature, void* data) {
@@ -171,6 +194,10 @@ absl::Status StepStreams::Broadcast(void* data, int64_t count, precision::DType 
                                     int64_t& sent) {
   const collectives::CollectiveSignature signature = {
       .kind = collectives::CollectiveKind::kBroadcast, .dtype = dtype, .count = count};
+  if (has_shard_groups() && rank() == 0) {
+    BRIGADE_RETURN_IF_ERROR(Count(signature, sent, StepGroup::kBetween).status());
+    BRIGADE_RETURN_IF_ERROR(groups().Broadcast(data, data, count, dtype, 0, comm()));
+  }
   BRIGADE_RETURN_IF_ERROR(Count(signature, sent).status());
   return communicator_.Broadcast(data, data, count, dtype, 0, comm());
 }

@@ -42,6 +42,12 @@ enum class WaitPoint : uint8_t {
   // The update changes the state after its reader has copied it.
   kStateStaged,
 
+  // With several groups that share a state each:
+  // The sum between groups reads a slice after the sum inside the group.
+  kSummedInside,
+  // Whoever reads a slice of the gradients, or changes it, does so after the sum between groups.
+  kSummedBetween,
+
   // With the optimizer state on the host (HostLane):
   // A copy to the host reads gradients, or the decision, after they have been made.
   kGradientReduced,
@@ -85,6 +91,8 @@ class StepStreams {
   device::Stream& compute() { return compute_; }
   // The communication stream; the compute stream without overlap.
   device::Stream& comm() { return own_ == nullptr ? compute_ : *own_; }
+  // Where groups sum, beside what each of them does; the communication stream without overlap.
+  device::Stream& between() { return between_ == nullptr ? comm() : *between_; }
   // With offload: copies to the host, copies to the device, and the host's own work.
   device::Stream& down() { return *down_; }
   device::Stream& up() { return *up_; }
@@ -101,7 +109,14 @@ class StepStreams {
   device::Context& host_context() { return host_context_ == nullptr ? context_ : *host_context_; }
   int rank() const { return communicator_.rank(); }
   int ranks() const { return communicator_.size(); }
+  // The number of this rank's group among those with a whole state each.
+  int shard_group() const { return outer_.between == nullptr ? 0 : outer_.between->rank(); }
+  bool has_shard_groups() const { return outer_.between != nullptr && outer_.between->size() > 1; }
   collectives::Communicator& communicator() { return communicator_; }
+  // This rank's place among those near it.
+  int near_rank() const { return outer_.near == nullptr ? 0 : outer_.near->rank(); }
+  // Of the ranks with the same slices, where there are several groups.
+  collectives::Communicator& groups() { return group(StepGroup::kBetween); }
   // Of the statistics; it may be `communicator`.
   collectives::Communicator& world() { return group(StepGroup::kWorld); }
   // All there are, each once.
@@ -116,9 +131,9 @@ class StepStreams {
   // With the race checker on, sets all bits, so that a read of returned memory gives NaN.
   absl::Status Poison(const device::Buffer& memory, device::Stream& stream);
 
-  // Registers each of these that is not empty with the communicator.
+  // Registers each of these that is not empty with the communicator of that group.
   absl::StatusOr<std::vector<collectives::Registration>> Register(
-      const std::vector<const device::Buffer*>& memory);
+      const std::vector<const device::Buffer*>& memory, StepGroup role = StepGroup::kShards);
 
   // Chooses these collectives' algorithms, allocates their workspace and computes what they send,
   // so that a step does none of it. The choice stays, whatever the communicator is told later.
@@ -134,7 +149,11 @@ class StepStreams {
   // For a collective that the caller makes: adds what this rank sends in it to `sent`, a field of
   // `traffic`, and returns the algorithm that it must take.
   absl::StatusOr<collectives::Algorithm> Count(const collectives::CollectiveSignature& signature,
-                                               int64_t& sent);
+                                               int64_t& sent, StepGroup role = StepGroup::kShards);
+
+  // OK if all ranks that have the same weights give OK, as collectives::AgreeOnStatus; a call of
+  // all of them.
+  absl::Status AgreeOnStatus(const absl::Status& mine);
 
   // On the communication stream. The bytes that this rank sends are added to `sent`, a field of
   // `traffic`.
@@ -143,11 +162,15 @@ class StepStreams {
                    void* output);
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
                          int64_t& sent);
+  // On the stream between groups, in place: the all-reduce of this signature, of a slice.
+  absl::Status SumBetween(const collectives::CollectiveSignature& signature, void* slice);
+  // Among the ranks that have second slices of all weights between them.
+  absl::Status GatherNear(const void* second, void* whole, int64_t count, precision::DType dtype);
   // With the other group that has the same tied parameter: final gradients, in place.
   absl::Status SumTied(const collectives::CollectiveSignature& signature, void* data);
   // Of the world: the statistics of a step.
   absl::Status GatherStatistics(const void* own, void* all, int64_t bytes);
-  // From rank 0, in place.
+  // From rank 0, in place; with several groups, from that of the first one, to all ranks.
   absl::Status Broadcast(void* data, int64_t count, precision::DType dtype, int64_t& sent);
 
   Traffic traffic;
@@ -176,8 +199,8 @@ class StepStreams {
   const OuterGroups outer_;
   device::Context& context_;
   device::Stream& compute_;
-  // Null without overlap.
-  std::unique_ptr<device::Stream> own_;
+  // Null without overlap; the second also with one group.
+  std::unique_ptr<device::Stream> own_, between_;
   // Null without offload, and where `context_` is a CPU's.
   std::unique_ptr<device::Context> host_context_;
   // Null without offload.

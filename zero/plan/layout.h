@@ -22,6 +22,14 @@ inline bool StaysWhole(const Plan& plan, const ZeroOptions& options, const Bucke
   return options.traits().whole_parameters || unit.size <= options.persistence_threshold;
 }
 
+// Whether the ranks near this one have second slices of the bucket's weights.
+inline bool HasSecondSlice(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  return options.hpz_ranks > 0 && !StaysWhole(plan, options, bucket);
+}
+inline int64_t SecondSlice(const ZeroOptions& options, const Bucket& bucket) {
+  return bucket.size / options.hpz_ranks;
+}
+
 // The units as their gradients are made.
 inline std::vector<int> GradientUnits(const Plan& plan) {
   std::vector<int> units(plan.units().size());
@@ -128,22 +136,45 @@ inline precision::DType ReducedType(const ZeroOptions& options, const Bucket& bu
   return sums ? options.accumulator : bucket.dtype;
 }
 
-// The type in which they cross the wire.
-inline precision::DType WireType(const ZeroOptions& options, const Bucket& bucket) {
-  return options.communication_dtype.value_or(ReducedType(options, bucket));
+// The type in which they cross the wire inside a group. In one of a single rank, beside others,
+// nothing does.
+inline precision::DType WireType(const Plan& plan, const ZeroOptions& options,
+                                 const Bucket& bucket) {
+  const precision::DType own = ReducedType(options, bucket);
+  if (plan.ranks() == 1 && plan.shard_groups() > 1) return own;
+  return options.communication_dtype.value_or(own);
 }
 
 // Whether that is another type.
-inline bool IsConverted(const ZeroOptions& options, const Bucket& bucket) {
-  return WireType(options, bucket) != ReducedType(options, bucket);
+inline bool IsConverted(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  return WireType(plan, options, bucket) != ReducedType(options, bucket);
 }
 
-// The bytes of the largest bucket in the type of the wire, where that is another type.
+// The type in which the sums of groups, of FinalGradientType, cross the wire between them.
+inline precision::DType WireTypeBetween(const ZeroOptions& options, const Bucket& bucket) {
+  return options.communication_dtype.value_or(FinalGradientType(options, bucket));
+}
+inline bool IsConvertedBetween(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  return plan.shard_groups() > 1 &&
+         WireTypeBetween(options, bucket) != FinalGradientType(options, bucket);
+}
+
+// The bytes of the largest bucket in the type of the wire, where that is another type; and of the
+// largest slice that crosses between groups so.
 inline int64_t WireBufferBytes(const Plan& plan, const ZeroOptions& options) {
   int64_t bytes = 0;
   for (const Bucket& bucket : plan.buckets()) {
-    if (!bucket.trainable || !IsConverted(options, bucket)) continue;
-    bytes = std::max(bytes, bucket.size * precision::SizeOf(WireType(options, bucket)));
+    if (!bucket.trainable || !IsConverted(plan, options, bucket)) continue;
+    bytes = std::max(bytes, bucket.size * precision::SizeOf(WireType(plan, options, bucket)));
+  }
+  return bytes;
+}
+inline int64_t WireBufferBytesBetween(const Plan& plan, const ZeroOptions& options) {
+  int64_t bytes = 0;
+  for (const Bucket& bucket : plan.buckets()) {
+    if (!bucket.trainable || !IsConvertedBetween(plan, options, bucket)) continue;
+    bytes =
+        std::max(bytes, plan.slice(bucket) * precision::SizeOf(WireTypeBetween(options, bucket)));
   }
   return bytes;
 }
@@ -210,8 +241,9 @@ inline ElementRange UpdatedRange(const Plan& plan, const ZeroOptions& options, c
   return {rank * slice, slice};
 }
 
-// This rank's slices of the final gradients that it counts, by type; `data` gives the slice of a
-// bucket. Types are those of all gradients, so that ranks with others to count have as many lists.
+// What this rank checks of the final gradients that it counts, by type; `data` gives the place of
+// Plan::checked elements of a bucket. Types are those of all gradients, so that ranks with others
+// to count have as many lists.
 template <typename DataOfBucket>
 std::vector<optim::GradientList> GradientLists(const Plan& plan, const ZeroOptions& options,
                                                DataOfBucket data) {
@@ -224,7 +256,7 @@ std::vector<optim::GradientList> GradientLists(const Plan& plan, const ZeroOptio
                              [&](const auto& each) { return each.dtype == dtype; });
     if (list == lists.end()) list = lists.insert(list, optim::GradientList{.dtype = dtype});
     if (!bucket.counted) continue;
-    list->segments.push_back({data(static_cast<int>(b)), plan.slice(bucket)});
+    list->segments.push_back({data(static_cast<int>(b)), plan.checked(bucket)});
   }
   return lists;
 }
@@ -234,8 +266,9 @@ inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
   optim::StepControllerOptions controller;
   controller.loss_scaler = options.loss_scaler;
   controller.max_grad_norm = options.max_grad_norm;
-  if (options.average_gradients) controller.grad_divisor = plan.ranks() * options.micro_batches;
-  controller.ranks = plan.ranks() * options.model_ranks;
+  const int replicas = plan.ranks() * plan.shard_groups();
+  if (options.average_gradients) controller.grad_divisor = replicas * options.micro_batches;
+  controller.ranks = replicas * options.model_ranks;
   return controller;
 }
 

@@ -72,6 +72,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     if (!traits.whole_parameters && internal::StaysWhole(plan, options, bucket)) {
       add_array(bucket, Tier::kDevice, Purpose::kParameters, "persistent units", true, element);
     }
+    if (internal::HasSecondSlice(plan, options, bucket)) {
+      add(Tier::kDevice, Purpose::kParameters, "second slices of weights",
+          internal::SecondSlice(options, bucket) * element);
+    }
     if (!bucket.trainable) continue;
     const bool on_host = offloaded[b];
     const Tier state = on_host ? Tier::kHost : Tier::kDevice;
@@ -125,6 +129,9 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const int64_t wire_bytes = internal::WireBufferBytes(plan, options);
   add_buffers("gradients in communication_dtype",
               wire_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(wire_bytes));
+  const int64_t between_bytes = internal::WireBufferBytesBetween(plan, options);
+  add_buffers("sums of groups in communication_dtype",
+              between_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(between_bytes));
   const auto lists = internal::GradientLists(plan, options, [](int) { return nullptr; });
   const optim::StepControllerOptions control = internal::ControllerOptions(plan, options);
   add(Tier::kDevice, Purpose::kScratch, "step control",
@@ -154,7 +161,7 @@ absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOpt
                                                  const OuterGroups& outer) {
   // By communicator, which may have several roles.
   std::map<const collectives::Communicator*, collectives::Workspace> workspaces;
-  for (const StepGroup role : {StepGroup::kReplicas, StepGroup::kWorld, StepGroup::kTied}) {
+  for (const StepGroup role : kStepGroups) {
     collectives::Communicator& group = internal::GroupOf(role, communicator, outer);
     BRIGADE_ASSIGN_OR_RETURN(const auto needed, WorkspaceOfStep(plan, options, group, role));
     collectives::Workspace& workspace = workspaces[&group];

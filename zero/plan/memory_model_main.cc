@@ -21,6 +21,9 @@ ABSL_FLAG(brigade::device::Count, params, {7'500'000'000},
 ABSL_FLAG(std::vector<std::string>, ranks,
           std::vector<std::string>({"1", "4", "16", "64", "256", "1024"}),
           "numbers of ranks, separated by commas");
+ABSL_FLAG(
+    int, shard_ranks, 0,
+    "ranks that share a state, in groups that have one each; more than there are, and 0: all");
 ABSL_FLAG(int, units, 100, "layers, of one size, that the parameters are spread over");
 ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kBFloat16,
           "of weights and gradients: fp32, fp16 or bf16");
@@ -68,6 +71,18 @@ absl::StatusOr<ZeroOptions> OptionsOfFlags() {
   return options;
 }
 
+// With the groups that so many ranks are. InvalidArgument unless --shard_ranks divides them.
+absl::StatusOr<Plan> PlanOf(const ModelSpec& model, const ZeroOptions& options, int ranks) {
+  const int wanted = absl::GetFlag(FLAGS_shard_ranks);
+  const int shard_ranks = wanted <= 0 || wanted > ranks ? ranks : wanted;
+  if (ranks % shard_ranks != 0 || wanted < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--shard_ranks is ", wanted, ", which does not divide ", ranks, " ranks"));
+  }
+  return Plan::Create(model, {shard_ranks, options.dtype, options.bucket_elements,
+                              options.tied_apart, ranks / shard_ranks});
+}
+
 // Whether the stage can have elsewhere what is asked for.
 bool HasOffload(const ZeroOptions& options) {
   return !options.offload.enabled() || Validate(options).ok();
@@ -98,9 +113,7 @@ absl::Status PrintPurposes(const ModelSpec& model, ZeroOptions options,
   }
   std::printf(" %12s\n", "total");
   for (const int ranks : all_ranks) {
-    BRIGADE_ASSIGN_OR_RETURN(
-        auto plan,
-        Plan::Create(model, {ranks, options.dtype, options.bucket_elements, options.tied_apart}));
+    BRIGADE_ASSIGN_OR_RETURN(auto plan, PlanOf(model, options, ranks));
     for (options.stage = 0; options.stage < kStages; ++options.stage) {
       if (!HasOffload(options)) continue;
       BRIGADE_RETURN_IF_ERROR(Validate(options));
@@ -125,9 +138,7 @@ absl::Status PrintTiers(const ModelSpec& model, ZeroOptions options,
   }
   std::printf("\n");
   for (const int ranks : all_ranks) {
-    BRIGADE_ASSIGN_OR_RETURN(
-        auto plan,
-        Plan::Create(model, {ranks, options.dtype, options.bucket_elements, options.tied_apart}));
+    BRIGADE_ASSIGN_OR_RETURN(auto plan, PlanOf(model, options, ranks));
     for (options.stage = 0; options.stage < kStages; ++options.stage) {
       if (!HasOffload(options)) continue;
       const std::vector<MemoryTerm> terms = MemoryOf(plan, options);

@@ -25,7 +25,8 @@ Movement MovementOfStep(const Plan& plan, const ZeroOptions& options) {
     }
     const bool goes_up_for_gathers = options.offload.parameters != device::Tier::kDevice;
     if (goes_up_for_gathers) {
-      const int64_t raised = weights * internal::WeightGathersOf(plan, options, bucket);
+      const int64_t raised = weights * (internal::WeightGathersOf(plan, options, bucket) -
+                                        internal::NearGathersOf(plan, options, bucket));
       movement.from_host += raised;
       if (options.offload.file_parameters()) movement.file_read += raised;
     } else if (offloaded[b]) {

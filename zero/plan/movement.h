@@ -26,8 +26,9 @@ struct Movement {
 // offloaded ones count (host_share), in 16 bits and with one micro-batch: gradients 2 n to the host
 // (4 n as sums over several micro-batches) and the decision, some 100 bytes; new weights 2 n back.
 // With the parameters on the host instead of these 2 n for each gather of each micro-batch: 4 n for
-// a forward and a backward pass. Of a file, with AdamW: 12 n read and 12 n written, fp32 weights
-// included; with the parameters in it, 4 n and 2 n more.
+// a forward and a backward pass, 2 n with hpz_ranks, whose second slices are on the device. Of a
+// file, with AdamW: 12 n read and 12 n written, fp32 weights included; with the parameters in it, 4
+// n and 2 n more.
 Movement MovementOfStep(const Plan& plan, const ZeroOptions& options);
 
 // What writing so many bytes in each step means for an SSD, in a line: "3.0 GB are written to files

@@ -82,11 +82,15 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
   if (options.ranks < 1) {
     return absl::InvalidArgumentError(absl::StrCat("ranks is ", options.ranks));
   }
+  if (options.shard_groups < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("shard_groups is ", options.shard_groups));
+  }
   if (options.bucket_elements < 1) {
     return absl::InvalidArgumentError(absl::StrCat("bucket_elements is ", options.bucket_elements));
   }
   Plan plan;
   plan.ranks_ = options.ranks;
+  plan.shard_groups_ = options.shard_groups;
   plan.tied_apart_ = options.tied_apart;
   std::set<std::string> units;
   std::map<std::string, int> parameters;
@@ -167,7 +171,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
     }
   }
   for (size_t b = 0; b < plan.buckets_.size(); ++b) {
-    Pad(plan.buckets_[b], options.ranks);
+    Pad(plan.buckets_[b], options.ranks * options.shard_groups);
     for (const int unit : plan.buckets_[b].users) {
       plan.units_[static_cast<size_t>(unit)].buckets.push_back(static_cast<int>(b));
     }

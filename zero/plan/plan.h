@@ -60,6 +60,8 @@ struct PlanOptions {
   // Whether the units that use a tied parameter have gradients of their own
   // (ZeroOptions::tied_apart).
   bool tied_apart = false;
+  // Groups of `ranks` that have a whole state each (ZeroOptions::shard_ranks).
+  int shard_groups = 1;
 };
 
 // Elements [begin, begin + size) of a bucket.
@@ -118,13 +120,17 @@ struct Unit {
 // one type, either trainable or frozen; tied parameters, and those that are not counted, have
 // buckets of their own, and so has each that is tied outside: it lies alike in both groups,
 // whatever else they hold. Each parameter begins at a multiple of 256 bytes. A bucket is padded so
-// that every rank's slice is a multiple of 256 bytes; rank r owns slice r of each bucket.
+// that every rank's slice is a multiple of 256 bytes; rank r owns slice r of each bucket. With
+// several groups every group's part of a slice is such a multiple: the padding is that of one group
+// of all their ranks.
 class Plan {
  public:
   // InvalidArgument naming unit, parameter and value.
   static absl::StatusOr<Plan> Create(const ModelSpec& model, const PlanOptions& options);
 
   int ranks() const { return ranks_; }
+  // Groups of so many ranks, with a whole state each.
+  int shard_groups() const { return shard_groups_; }
   // In order of the spec.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Unit>& units() const { return units_; }
@@ -154,6 +160,9 @@ class Plan {
 
   // Elements that a rank owns of a bucket.
   int64_t slice(const Bucket& bucket) const { return bucket.size / ranks_; }
+  // Elements of its slice whose gradients a rank checks: group k has part k of each slice, so that
+  // each element is checked once.
+  int64_t checked(const Bucket& bucket) const { return slice(bucket) / shard_groups_; }
 
   // One line per parameter, with everything that must be the same on all ranks:
   // "h.0.weight [4, 256] bf16, group 0, unit "h.0", bucket 3 at 512".
@@ -163,6 +172,7 @@ class Plan {
   void ListGradients();
 
   int ranks_ = 1;
+  int shard_groups_ = 1;
   bool tied_apart_ = false;
   std::vector<Parameter> parameters_;
   std::vector<Unit> units_;

@@ -21,8 +21,17 @@ collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptio
   const bool whole = HasAllReduceAlone(options);
   return {.kind = whole ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter,
           .algorithm = options.algorithm,
-          .dtype = WireType(options, bucket),
+          .dtype = WireType(plan, options, bucket),
           .count = whole ? bucket.size : plan.slice(bucket),
+          .reduction = options.reduction};
+}
+
+collectives::CollectiveSignature BetweenSumOf(const Plan& plan, const ZeroOptions& options,
+                                              const Bucket& bucket) {
+  return {.kind = CollectiveKind::kAllReduce,
+          .algorithm = options.algorithm,
+          .dtype = WireTypeBetween(options, bucket),
+          .count = plan.slice(bucket),
           .reduction = options.reduction};
 }
 
@@ -35,8 +44,7 @@ collectives::CollectiveSignature TiedSumOf(const Plan& plan, const ZeroOptions& 
           .reduction = collectives::Reduction::kRoundedOnce};
 }
 
-collectives::WireOptions WireOptionsOf(const ZeroOptions& options, const Bucket& bucket) {
-  const precision::DType wire = WireType(options, bucket);
+collectives::WireOptions WireOptionsOf(const ZeroOptions& options, precision::DType wire) {
   return {.wire = wire,
           .scaling = wire == precision::DType::kFloat16 ? collectives::WireScaling::kDynamic
                                                         : collectives::WireScaling::kNone,
@@ -44,13 +52,14 @@ collectives::WireOptions WireOptionsOf(const ZeroOptions& options, const Bucket&
           .algorithm = options.algorithm};
 }
 
-std::optional<precision::DType> GatheredGradientType(const ZeroOptions& options,
+std::optional<precision::DType> GatheredGradientType(const Plan& plan, const ZeroOptions& options,
                                                      const Bucket& bucket) {
   if (!options.traits().whole_optimizer_state) return std::nullopt;
   const precision::DType final = FinalGradientType(options, bucket);
+  if (plan.shard_groups() > 1) return final;
   if (options.accumulates() && options.accumulation == Accumulation::kEveryMicroBatch) return final;
   if (HasAllReduceAlone(options)) return std::nullopt;
-  const precision::DType wire = WireType(options, bucket);
+  const precision::DType wire = WireType(plan, options, bucket);
   return precision::SizeOf(wire) < precision::SizeOf(final) ? wire : final;
 }
 
@@ -77,6 +86,21 @@ int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Buck
   return bucket.trainable && !options.traits().whole_optimizer_state ? 1 : 0;
 }
 
+int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  if (!HasSecondSlice(plan, options, bucket)) return 0;
+  if (!options.runs.empty()) {
+    int64_t chunks = 0;
+    for (int chunk = 0; chunk < ChunkCount(options); ++chunk) {
+      chunks += IsInChunk(options, bucket, chunk) ? 1 : 0;
+    }
+    return WeightGathersOf(plan, options, bucket) - chunks;
+  }
+  const int64_t uses = absl::c_count_if(BackwardUnits(plan, options), [&](int unit) {
+    return absl::c_linear_search(bucket.users, unit);
+  });
+  return uses * options.micro_batches;
+}
+
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
   std::vector<StepCollective> all;
   const bool once = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
@@ -84,15 +108,25 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
                            int64_t Traffic::*traffic) {
     all.push_back({AllGatherOf(options, plan.slice(bucket), dtype), times, traffic});
   };
+  const auto is_scaled = [&](precision::DType wire) {
+    return WireOptionsOf(options, wire).scaling == collectives::WireScaling::kDynamic;
+  };
   for (const Bucket& gradient : plan.gradients()) {
     if (!gradient.trainable) continue;
     const int64_t times = once ? 1 : options.micro_batches;
     all.push_back({GradientSumOf(plan, options, gradient), times, &Traffic::gradients});
-    if (IsConverted(options, gradient) &&
-        WireOptionsOf(options, gradient).scaling == collectives::WireScaling::kDynamic) {
+    if (IsConverted(plan, options, gradient) && is_scaled(WireType(plan, options, gradient))) {
       all.push_back({collectives::kAmaxExchange, times, &Traffic::gradients});
     }
-    if (const auto dtype = GatheredGradientType(options, gradient); dtype.has_value()) {
+    if (plan.shard_groups() > 1) {
+      all.push_back(
+          {BetweenSumOf(plan, options, gradient), 1, &Traffic::between, StepGroup::kBetween});
+    }
+    if (IsConvertedBetween(plan, options, gradient) &&
+        is_scaled(WireTypeBetween(options, gradient))) {
+      all.push_back({collectives::kAmaxExchange, 1, &Traffic::between, StepGroup::kBetween});
+    }
+    if (const auto dtype = GatheredGradientType(plan, options, gradient); dtype.has_value()) {
       gathers(gradient, *dtype, 1, &Traffic::gradients);
     }
   }
@@ -100,8 +134,13 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
     if (bucket.tied_outside && bucket.trainable) {
       all.push_back({TiedSumOf(plan, options, bucket), 1, &Traffic::tied, StepGroup::kTied});
     }
-    if (const int64_t times = WeightGathersOf(plan, options, bucket); times > 0) {
+    const int64_t near = NearGathersOf(plan, options, bucket);
+    if (const int64_t times = WeightGathersOf(plan, options, bucket) - near; times > 0) {
       gathers(bucket, bucket.dtype, times, &Traffic::parameters);
+    }
+    if (near > 0) {
+      all.push_back({AllGatherOf(options, SecondSlice(options, bucket), bucket.dtype), near,
+                     &Traffic::near, StepGroup::kNear});
     }
   }
   const auto lists = GradientLists(plan, options, [](int) { return nullptr; }).size();

@@ -23,7 +23,7 @@ struct StepCollective {
   collectives::CollectiveSignature signature;
   int64_t times = 1;
   int64_t Traffic::*traffic = nullptr;
-  StepGroup group = StepGroup::kReplicas;
+  StepGroup group = StepGroup::kShards;
 };
 
 // Whose communicator that is: ZeRO's own for a group that there is not.
@@ -31,6 +31,8 @@ inline collectives::Communicator& GroupOf(StepGroup group, collectives::Communic
                                           const OuterGroups& outer) {
   if (group == StepGroup::kWorld && outer.world != nullptr) return *outer.world;
   if (group == StepGroup::kTied && outer.tied != nullptr) return *outer.tied;
+  if (group == StepGroup::kBetween && outer.between != nullptr) return *outer.between;
+  if (group == StepGroup::kNear && outer.near != nullptr) return *outer.near;
   return own;
 }
 
@@ -39,6 +41,12 @@ inline collectives::Communicator& GroupOf(StepGroup group, collectives::Communic
 collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
                                                const Bucket& bucket);
 
+// The sum of a bucket's final gradients over groups, in the wire's type: an all-reduce of this
+// rank's slice. Where it is rounded once, each group's sum, which is rounded too, is added in fp32
+// in the order of the groups.
+collectives::CollectiveSignature BetweenSumOf(const Plan& plan, const ZeroOptions& options,
+                                              const Bucket& bucket);
+
 // The sum of final gradients that another group has too: of this rank's slice, or in stage 0 of the
 // bucket. Two ranks that add in fp32 and round once have the bits of an addition on one.
 collectives::CollectiveSignature TiedSumOf(const Plan& plan, const ZeroOptions& options,
@@ -46,11 +54,12 @@ collectives::CollectiveSignature TiedSumOf(const Plan& plan, const ZeroOptions& 
 
 // How they cross a wire that has another type. The scale is dynamic where values may be out of the
 // wire's range: that of float16 is the smallest.
-collectives::WireOptions WireOptionsOf(const ZeroOptions& options, const Bucket& bucket);
+collectives::WireOptions WireOptionsOf(const ZeroOptions& options, precision::DType wire);
 
 // The type in which stage 0 gathers a bucket's gradients: that of the wire where this takes fewer
-// bytes and the sum is not added to anything first. None where nothing is gathered.
-std::optional<precision::DType> GatheredGradientType(const ZeroOptions& options,
+// bytes and the sum is not added to anything first, also not to those of other groups. None where
+// nothing is gathered.
+std::optional<precision::DType> GatheredGradientType(const Plan& plan, const ZeroOptions& options,
                                                      const Bucket& bucket);
 
 // The all-gather of parts of `count` elements: by kAuto if the algorithm has none.
@@ -60,6 +69,9 @@ collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t
 // How often a bucket's weights are gathered in a step: for each use, or each run, or after the
 // update, or never.
 int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
+
+// How many of these come from second slices alone.
+int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
 
 // In no particular order.
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options);

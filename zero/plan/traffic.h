@@ -18,10 +18,14 @@ struct Traffic {
   int64_t scalars = 0;
   // Gradients, to the other group that has the same tied parameters.
   int64_t tied = 0;
+  // Sums of gradients, to the ranks that have the same slices in other groups.
+  int64_t between = 0;
+  // Weights, to the ranks that have second slices.
+  int64_t near = 0;
   // The plan's check, the initial broadcast, export and import.
   int64_t setup = 0;
 
-  int64_t total() const { return gradients + parameters + scalars + tied + setup; }
+  int64_t total() const { return gradients + parameters + scalars + tied + between + near + setup; }
 };
 
 // What this rank of the communicator sends in each step: every bucket is reduced once per
@@ -35,7 +39,11 @@ struct Traffic {
 // chunk's weights once in each of its runs, whatever the number of micro-batches. With tied_apart
 // each further user of tied parameters has gradients of its own, which are reduced as the others.
 // What is tied outside crosses to the other group once a step, in the type of the final gradient:
-// this rank's slice, in stage 0 the bucket. Errors of Communicator::Resolve.
+// this rank's slice, in stage 0 the bucket. With m groups of g ranks N is g above, but for the
+// statistics, and each rank sends 2 (m-1)/m of its slices of the gradients to the other groups,
+// once a step, in the type of the final gradient or in communication_dtype. With hpz_ranks h the
+// gathers of backward passes, and with runs those of all but a chunk's first run, go to the near
+// ranks: (h-1)/h Y for each. Errors of Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 //
 // `outer`: the groups that ZeroOptimizer::Create takes.

@@ -188,6 +188,40 @@ TEST(ConfigErrorsTest, NameWhatRanksDoNotShare) {
               StatusIs(kInvalid, HasSubstr("tensor_parallel.tp is the same section")));
 }
 
+TEST(ConfigErrorsTest, NameGroupsThatCannotBe) {
+  EXPECT_THAT(
+      Error(R"("brigade": {"shard_ranks": 3})"),
+      StatusIs(kInvalid,
+               "brigade.shard_ranks is 3, but groups of so many ranks do not divide 4 ranks "
+               "with the same weights"));
+  EXPECT_THAT(Error(R"("zero_optimization": {"mics_shard_size": 4},
+                       "tensor_parallel": {"autotp_size": 2})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.mics_shard_size is 4, but groups of so many ranks do not "
+                       "divide 2 ranks with the same weights"));
+  EXPECT_THAT(Error(R"("zero_optimization": {"mics_shard_size": 0})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.mics_shard_size is 0, but a group has at least one rank; "
+                       "-1 stands for all"));
+  EXPECT_THAT(
+      Error(R"("zero_optimization": {"mics_shard_size": 4},
+                       "brigade": {"shard_ranks": 2})"),
+      StatusIs(kInvalid, "zero_optimization.mics_shard_size is 4, but brigade.shard_ranks is 2"));
+  EXPECT_THAT(Error(R"("zero_optimization": {"stage": 3, "mics_shard_size": 2,
+                                             "zero_hpz_partition_size": 4})"),
+              StatusIs(kInvalid,
+                       "zero_optimization.zero_hpz_partition_size is 4, but so many ranks do not "
+                       "divide 2 ranks that share a state"));
+  EXPECT_THAT(ParseConfig(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}})", 4, ".",
+                          {.shard_ranks = 3})
+                  .status(),
+              StatusIs(kInvalid, HasSubstr("--shard_ranks is 3, but groups")));
+  EXPECT_THAT(ParseConfig(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}})", 4, ".",
+                          {.shard_ranks = 0})
+                  .status(),
+              StatusIs(kInvalid, "--shard_ranks is 0, but it must be 1 to 32768"));
+}
+
 TEST(ConfigErrorsTest, NameWhatIsNotSoOfAPipeline) {
   const auto error = [](const std::string& pipeline, const std::string& brigade = "",
                         const ModelParallelism& flags = {}) {

@@ -607,6 +607,43 @@ TEST(ConfigTest, ReadsHowContextRanksAttend) {
           "\"ring\" or \"a2a\" or \"p2p\""));
 }
 
+TEST(ConfigTest, ReadsTheRanksThatShareAState) {
+  const auto shards_of = [](const std::string& keys, const ModelParallelism& flags = {}) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, )",
+                                    keys, "}"),
+                       8, ".", flags)
+        .value()
+        .zero.shard_ranks;
+  };
+  EXPECT_EQ(shards_of(R"("bf16": {"enabled": true})"), 0);
+  EXPECT_EQ(shards_of(R"("zero_optimization": {"stage": 1, "mics_shard_size": -1})"), 0);
+  EXPECT_EQ(shards_of(R"("zero_optimization": {"stage": 1, "mics_shard_size": 4})"), 4);
+  EXPECT_EQ(shards_of(R"("brigade": {"shard_ranks": 2})"), 2);
+  EXPECT_EQ(shards_of(R"("brigade": {"shard_ranks": 2},
+                         "zero_optimization": {"mics_shard_size": 2})"),
+            2);
+  EXPECT_EQ(shards_of(R"("brigade": {"shard_ranks": 2})", {.shard_ranks = 8}), 8);
+  // Of 4 ranks with the same weights, of which 2 share a text.
+  EXPECT_EQ(
+      shards_of(R"("brigade": {"shard_ranks": 4}, "sequence_parallel_size": 2)", {.tensor = 2}), 4);
+}
+
+TEST(ConfigTest, ReadsTheNearRanks) {
+  const auto near_of = [](const std::string& keys) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"},
+                                        "zero_optimization": {)",
+                                    keys, "}}"),
+                       8)
+        .value()
+        .zero.hpz_ranks;
+  };
+  EXPECT_EQ(near_of(R"("stage": 3)"), 0);
+  EXPECT_EQ(near_of(R"("stage": 3, "zero_hpz_partition_size": 1)"), 0);
+  EXPECT_EQ(near_of(R"("stage": 3, "zero_hpz_partition_size": 4)"), 4);
+  EXPECT_EQ(near_of(R"("stage": 3, "zero_hpz_partition_size": 2, "mics_shard_size": 4)"), 2);
+  EXPECT_EQ(near_of(R"("stage": 2, "zero_hpz_partition_size": 4)"), 0);
+}
+
 // Ranks, the batch and the pipeline of a config with these keys, for 8 ranks.
 absl::StatusOr<TrainConfig> OfPipeline(const std::string& keys,
                                        const ModelParallelism& flags = {}) {

@@ -40,6 +40,8 @@ struct GridCase {
   const char* schedule = "1f1b";
   // Of one text each; with 1 there are two in it.
   int micro_batches = 1;
+  // ZeroOptions::shard_ranks; 0: one group.
+  int shard_ranks = 0;
 
   int ranks() const { return tensor * context * data * pipeline; }
 };
@@ -48,7 +50,8 @@ inline std::string ToString(const GridCase& grid) {
   return absl::StrCat("tensor ", grid.tensor, grid.sequence_parallel ? " (own rows)" : "",
                       ", context ", grid.context, grid.ring ? " (ring)" : "", ", data ", grid.data,
                       ", pipeline ", grid.pipeline,
-                      grid.pipeline > 1 ? absl::StrCat(" by ", grid.schedule) : "");
+                      grid.pipeline > 1 ? absl::StrCat(" by ", grid.schedule) : "",
+                      grid.shard_ranks > 0 ? absl::StrCat(", shards of ", grid.shard_ranks) : "");
 }
 
 // A job for as many ranks as the grid has.
@@ -71,6 +74,7 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
                grid.tensor_overlap > 0 ? std::optional(grid.tensor_overlap) : std::nullopt,
            .context_exchange = grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt,
            .pipeline = grid.pipeline,
+           .shard_ranks = grid.shard_ranks > 0 ? std::optional(grid.shard_ranks) : std::nullopt,
            .schedule = has_pipeline ? std::optional(parallel::ParseSchedule(grid.schedule).value())
                                     : std::nullopt})
           .value();

@@ -1,7 +1,8 @@
 #!/bin/bash
 # train_lost_rank_test.sh TRAIN ROUNDS MOMENT...: a rank is killed, or stopped, in so many rounds of
-# each moment; all others end in time and name it. Moments are start-up, training and end, and two
-# trainings whose ranks share a model two by two: grid, its matrices, and pipeline, its layers.
+# each moment; all others end in time and name it. Moments are start-up, training and end, and three
+# trainings whose ranks share something two by two: grid, the model's matrices, pipeline, its layers,
+# and groups, ZeRO's state.
 . tests/examples/gpt/train_testing.sh
 rounds=$2
 shift 2
@@ -28,8 +29,9 @@ await_end() {
 # culprit: how errors name the victim, by its number in the group that has lost it.
 culprit() {
   local says=': .*rank'
-  if [ $moment = grid ] || [ $moment = pipeline ]; then
+  if [ $moment = grid ] || [ $moment = pipeline ] || [ $moment = groups ]; then
     # Neighbours are a tensor group, or replicas; ranks 2 from each other replicas, or a pipeline.
+    # Of ranks that share a state, or have the same slices, it is the same.
     local near=$((victim / 2 * 2)) far=$((victim % 2))
     says+=" $victim|group of ranks $near(,| and) $((near + 1))\\>.*: rank $((victim % 2))"
     says+="|group of ranks $far(,| and) $((far + 2))\\>.*: rank $((victim / 2))"
@@ -44,6 +46,7 @@ lose() {
   local signal=$1 moment=$2 ranks=3 grid=() processes=() rank limit=$timeout
   [ "$moment" != grid ] || ranks=4 grid=(--tensor=2 --sequence_parallel)
   [ "$moment" != pipeline ] || ranks=4 grid=(--pipeline=2 --schedule=zb-h1)
+  [ "$moment" != groups ] || ranks=4 grid=(--shard_ranks=2 --stage=3)
   local victim=$((RANDOM % ranks))
   rm -f "$files"/out.* "$files"/error.*
   MASTER_PORT=$(free_port)
@@ -58,7 +61,7 @@ lose() {
       sleep_up_to 60
       limit=$join_limit
       ;;
-    training | grid | pipeline)
+    training | grid | pipeline | groups)
       wait_for_line "$files/out.0" '^step ' "${processes[0]}"
       sleep_up_to 250
       ;;

@@ -41,6 +41,17 @@ stage_3_sends_half_as_much_again() {
   expect_line "$report" '3 \(N-1\)/N Y is 2.250000 Y; tied weights and several micro-batches add to it\.'
 }
 
+groups_have_a_state_each() {
+  local report=$files/report
+  "$train" "${small[@]}" --steps=4 --stage=3 --shard_ranks=2 --precision=bf16 >"$report" ||
+    fail "exit code $?"
+  expect_line "$report" '4 threads on cpu, ZeRO stage 3 in 2 groups, bf16, AdamW; 4 steps .*'
+  rows_agree "$report" 'Memory at its peak' model
+  rows_agree "$report" 'Sent in each step' formula
+  expect_line "$report" '3 \(N-1\)/N Y is 1.500000 Y; tied weights and several micro-batches add to it\.'
+  expect_line "$report" '2 groups of N = 2 ranks have a whole state each; between them gradients go once a step\.'
+}
+
 a_stash_copies_what_the_plan_says() {
   local report=$files/report number='[0-9]+\.[0-9]{3}'
   "$train" "${small[@]}" --layers=4 --steps=4 --recompute=block --stash=host >"$report" ||
@@ -124,6 +135,7 @@ a_terminal_gets_one_line_that_is_written_over() {
 
 the_readmes_command_ends_with_a_report
 stage_3_sends_half_as_much_again
+groups_have_a_state_each
 a_stash_copies_what_the_plan_says
 metrics_and_trace_are_json
 the_same_seed_gives_the_same_losses

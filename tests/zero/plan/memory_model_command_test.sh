@@ -13,6 +13,12 @@ grep -Eq '^ +1 +3 +[0-9.]+ +[0-9.]+ +28.00[0-9] +2.000 +4.000 +16.000 +14.000$' 
 # In stages 1 to 3.
 "$1" --params=1e9 --ranks=4 --offload=optimizer | tee "$TEST_TMPDIR/out"
 [ "$(grep -cE '^ +4 +[1-3] .* 0.000 +0.500 +0.500 +0.000 +0.000$' "$TEST_TMPDIR/out")" = 3 ]
+# Groups of 8 ranks have what 8 ranks have, whatever their number; more than there are, all.
+"$1" --params=1e9 --ranks=8,64 --shard_ranks=8 | tee "$TEST_TMPDIR/out"
+[ "$(grep -cE '^ +(8|64) +3 .* 2.[01][0-9]+$' "$TEST_TMPDIR/out")" = 2 ]
+"$1" --params=1e9 --ranks=4 --shard_ranks=8 | grep -Eq '^ +4 +3 .* 4.[01][0-9]+$'
+expect_refused=$("$1" --params=1e9 --ranks=8 --shard_ranks=3 2>&1 || true)
+[[ $expect_refused == *'--shard_ranks is 3, which does not divide 8 ranks'* ]]
 diff <("$1" --params=1.3B --dtype=bf16) <("$1" --params=1.3e9 --dtype=bfloat16)
 for flag in --offload=some --offload_to=tape --params=0 --params=7GB --ranks=0 --ranks=x --units=0 --dtype=int8 --optimizer=lion --micro_batches=0 --live_units=0; do
   if "$1" "$flag" 2>"$TEST_TMPDIR/error" >/dev/null; then

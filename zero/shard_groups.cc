@@ -1,0 +1,37 @@
+#include "brigade/zero/shard_groups.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/agree.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::zero {
+namespace {
+
+absl::Status Check(const char* name, int number, int ranks, const char* what) {
+  if (number >= 1 && ranks % number == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ZeRO: groups of ", name, " ", number,
+                                                 " do not divide ", ranks, " ranks that ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<ShardGroups> ShardGroups::Create(collectives::Communicator& ranks, int shard_ranks,
+                                                int hpz_ranks) {
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(
+      {absl::StrCat("shard_ranks ", shard_ranks), absl::StrCat("hpz_ranks ", hpz_ranks)}, ranks));
+  if (shard_ranks == 0) shard_ranks = ranks.size();
+  BRIGADE_RETURN_IF_ERROR(Check("shard_ranks", shard_ranks, ranks.size(), "have the same weights"));
+  if (hpz_ranks != 0) {
+    BRIGADE_RETURN_IF_ERROR(Check("hpz_ranks", hpz_ranks, shard_ranks, "share a state"));
+  }
+  const int rank = ranks.rank();
+  ShardGroups groups;
+  BRIGADE_ASSIGN_OR_RETURN(groups.shards, ranks.Split(rank / shard_ranks, 0));
+  BRIGADE_ASSIGN_OR_RETURN(groups.between, ranks.Split(rank % shard_ranks, 0));
+  if (hpz_ranks == 0) return groups;
+  BRIGADE_ASSIGN_OR_RETURN(groups.near, ranks.Split(rank / hpz_ranks, 0));
+  return groups;
+}
+
+}  // namespace brigade::zero
