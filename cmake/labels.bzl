@@ -47,6 +47,9 @@ LIBRARIES = {
         "//kernels/amax:amax",
         "//kernels/amax:amax_cpu",
         "//kernels/amax:amax_math",
+        "//kernels/block_quant:block_quant",
+        "//kernels/block_quant:block_quant_cpu",
+        "//kernels/block_quant:block_quant_math",
         "//kernels/cast:cast",
         "//kernels/cast:cast_cpu",
         "//kernels/cast:cast_math",
@@ -241,6 +244,7 @@ CUDA_LIBRARIES = {
     "kernels": [
         "//kernels/adam:adam_cuda",
         "//kernels/amax:amax_cuda",
+        "//kernels/block_quant:block_quant_cuda",
         "//kernels/cast:cast_cuda",
         "//kernels/fill:fill_cuda",
         "//kernels/grad_check:grad_check_cuda",

@@ -455,6 +455,65 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_block_quant_math
+  HEADERS kernels/block_quant/block_quant_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_block_quant_quant_blocks
+  HEADERS kernels/block_quant/quant_blocks.h kernels/block_quant/quant_lanes.h
+  DEPS kernels_block_quant_math kernels_simd kernels_internal_cache_line kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_block_quant_cpu
+  HEADERS kernels/block_quant/block_quant_cpu.h
+  SOURCES kernels/block_quant/block_quant_cpu.cc
+  DEPS kernels_block_quant_math kernels_nontemporal_store kernels_simd
+    kernels_block_quant_quant_blocks precision_float16
+)
+
+brigade_library(
+  kernels_block_quant_quant_pack
+  HEADERS kernels/block_quant/quant_pack.h
+  DEPS kernels_block_quant_math kernels_internal_gpu_tile kernels_internal_segments
+)
+
+brigade_library(
+  kernels_block_quant_tile
+  HEADERS kernels/block_quant/block_quant_tile.h
+  DEPS kernels_block_quant_math kernels_internal_gpu_tile kernels_internal_segments
+    kernels_block_quant_quant_pack
+)
+
+brigade_library(
+  kernels_internal_warp_max CUDA_ONLY
+  HEADERS kernels/internal/warp_max.h
+  DEPS kernels_internal_gpu_tile
+)
+
+brigade_library(
+  kernels_block_quant_cuda CUDA_ONLY
+  HEADERS kernels/block_quant/block_quant_cuda.h
+  CUDA_SOURCES kernels/block_quant/block_quant_cuda.cu
+  DEPS kernels_block_quant_math kernels_block_quant_tile kernels_launch_kernel
+    kernels_internal_warp_max precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_block_quant
+  HEADERS kernels/block_quant/block_quant.h
+  SOURCES kernels/block_quant/block_quant.cc
+  DEPS kernels_block_quant_math kernels_block_quant_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_block_quant_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
   kernels_flatten
   HEADERS kernels/flatten/flatten.h
   SOURCES kernels/flatten/flatten.cc
@@ -466,6 +525,6 @@ brigade_library(
 
 brigade_library(
   kernels
-  DEPS kernels_adam kernels_amax kernels_cast kernels_fill kernels_flatten kernels_grad_check
-    kernels_reduce kernels_sgd kernels_step_control
+  DEPS kernels_adam kernels_amax kernels_block_quant kernels_cast kernels_fill kernels_flatten
+    kernels_grad_check kernels_reduce kernels_sgd kernels_step_control
 )

@@ -17,6 +17,7 @@
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/adam/adam_parameters.h"
 #include "brigade/kernels/amax/amax_cpu.h"
+#include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
@@ -282,6 +283,41 @@ TEST(KnownBitsTest, Cast) {
 #define BRIGADE_EXPECT(Source, Target) ExpectCast<Source, Target>(known);
   BRIGADE_FOR_EACH_CAST_TYPE(BRIGADE_EXPECT)
 #undef BRIGADE_EXPECT
+}
+
+// A message in both formats, and what comes back.
+template <typename T>
+void ExpectBlockQuant(const Known& known) {
+  for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+    const std::string name =
+        Pair(kName<T>, format == QuantFormat::kInt8 ? "int8" : "int4") + " and back";
+    ExpectKnown(known, name, [&](Digest& digest) {
+      Inputs inputs;
+      auto array = inputs.Array<T>();
+      // All magnitudes, but not in every block.
+      for (int64_t i = 0; i < kSize; ++i) {
+        if (i % 512 < 256 && !(std::fabs(static_cast<float>(array[i])) <= 1.0f)) array[i] = T(0.5f);
+      }
+      std::vector<uint8_t> memory(QuantBytes(kSize, format) + kQuantAlignment);
+      const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+      uint8_t* const message = memory.data() + (kQuantAlignment - begin % kQuantAlignment);
+      BlockQuantizeRange<T>({array.data(), message, kSize}, format, false, 0, kSize);
+      for (int64_t i = 0; i < QuantBytes(kSize, format); ++i) digest.Add(message[i]);
+      BlockDequantizeRange<T>({message, array.data(), kSize}, format, false, 0, kSize);
+      digest.Add(array);
+    });
+  }
+}
+
+TEST(KnownBitsTest, BlockQuant) {
+  const Known known = {
+      {"fp32 to int8 and back", 0x86d4619d1da2b9b0}, {"fp32 to int4 and back", 0xdc47a3faa03c8b23},
+      {"fp16 to int8 and back", 0xa1930904e2e16c11}, {"fp16 to int4 and back", 0xbca1fb5e30ed8626},
+      {"bf16 to int8 and back", 0xf6ad035d2597bfd2}, {"bf16 to int4 and back", 0x1dd6be4943738fff},
+  };
+  ExpectBlockQuant<float>(known);
+  ExpectBlockQuant<Half>(known);
+  ExpectBlockQuant<BFloat16>(known);
 }
 
 template <typename T>

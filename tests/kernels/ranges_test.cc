@@ -11,6 +11,8 @@
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/amax/amax.h"
 #include "brigade/kernels/amax/amax_cpu.h"
+#include "brigade/kernels/block_quant/block_quant.h"
+#include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/fill/fill.h"
@@ -199,6 +201,37 @@ TEST(RangesTest, AmaxGivesTheSameBitsForAnyCut) {
     }
     EXPECT_TRUE(SameBits(AmaxOf(bits).value, whole.value)) << how;
     EXPECT_EQ(AmaxOf(bits).non_finite, whole.non_finite);
+  });
+}
+
+TEST(RangesTest, BlockQuantGivesTheSameBytesForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    GuardedArray<BFloat16> array(kSize, 3);
+    for (int64_t i = 0; i < kSize; ++i) array[i] = BFloat16(static_cast<float>(i * 77 % 509));
+    for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+      for (const auto& [past_caches, offset] : {std::pair(false, 0), {true, 0}, {true, 3}}) {
+        // No copies, whose addresses are others.
+        GuardedArray<uint8_t> whole(QuantBytes(kSize, format), 0), cut(whole.size(), 0);
+        const QuantizeSegment all = {array.data(), whole.data(), kSize};
+        ASSERT_OK(BlockQuantize({&all, 1}, {precision::DType::kBFloat16, format}, stream));
+        ASSERT_OK(stream.Synchronize());
+        GuardedArray<BFloat16> back(kSize, offset), back_cut(kSize, offset);
+        const DequantizeSegment again = {whole.data(), back.data(), kSize};
+        ASSERT_OK(BlockDequantize({&again, 1}, {precision::DType::kBFloat16, format}, stream));
+        ASSERT_OK(stream.Synchronize());
+        for (const auto& [begin, end] : RandomRanges(kSize, kQuantBlock, random)) {
+          BlockQuantizeRange<BFloat16>({array.data(), cut.data(), kSize}, format, past_caches,
+                                       begin, end);
+          BlockDequantizeRange<BFloat16>({whole.data(), back_cut.data(), kSize}, format,
+                                         past_caches, begin, end);
+        }
+        NontemporalStoreFence();
+        EXPECT_TRUE(std::equal(cut.data(), cut.data() + cut.size(), whole.data()))
+            << how << past_caches;
+        EXPECT_TRUE(cut.GuardsAreIntact());
+        EXPECT_TRUE(Matches(back_cut, Values(back))) << how << past_caches << offset;
+      }
+    }
   });
 }
 

@@ -4,6 +4,7 @@ namespace brigade::vendored {
 
 void RunAdam();
 void RunAmax();
+void RunBlockQuant();
 void RunCast();
 void RunFill();
 void RunGradCheck();
@@ -17,6 +18,7 @@ int main() {
   using namespace brigade::vendored;
   RunAdam();
   RunAmax();
+  RunBlockQuant();
   RunCast();
   RunFill();
   RunGradCheck();
