@@ -34,9 +34,8 @@ absl::Status AddSegments(absl::Span<const Segment> segments, QuantFormat format,
 absl::Status CheckQuantFormat(absl::string_view operation, absl::string_view name,
                               QuantFormat format) {
   if (format == QuantFormat::kInt8 || format == QuantFormat::kInt4) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(operation, ": ", name, " is ",
-                                                 static_cast<int>(format),
-                                                 ", must be int8 or int4"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      operation, ": ", name, " is ", static_cast<int>(format), ", must be int8 or int4"));
 }
 
 absl::Status BlockQuantize(absl::Span<const QuantizeSegment> segments,

@@ -4,7 +4,8 @@
 
 #include "brigade/kernels/block_quant/block_quant_cuda.h"
 #include "brigade/kernels/block_quant/block_quant_tile.h"
-#include "brigade/kernels/internal/warp_max.h"
+#include "brigade/kernels/internal/gpu_blocks.h"
+#include "brigade/kernels/internal/warp.h"
 #include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::kernels {
@@ -35,7 +36,7 @@ cudaError_t ForEachQuantBatch(const Segment* segments, int64_t count, const Laun
     static_assert(sizeof(batch) <= kMaxLaunchArgumentBytes);
     return ForEachBatch(
         segments, count, kMaxGridBlocks,
-        [](const Segment& s) { return QuantTiles<kBlocks>(s.size); }, batch, cudaSuccess,
+        [](const Segment& s) { return BlockTiles<kBlocks>(s.size); }, batch, cudaSuccess,
         [&](int64_t) { return launch(batch, capacity, static_cast<unsigned>(batch.tiles())); });
   });
 }
@@ -66,10 +67,10 @@ cudaError_t LaunchBlockDequantize(const DequantizeSegment* segments, int64_t cou
       });
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                                    \
-  template cudaError_t LaunchBlockQuantize<T>(const QuantizeSegment*, int64_t, QuantFormat,       \
-                                              cudaStream_t);                                      \
-  template cudaError_t LaunchBlockDequantize<T>(const DequantizeSegment*, int64_t, QuantFormat,   \
+#define BRIGADE_INSTANTIATE(T)                                                                  \
+  template cudaError_t LaunchBlockQuantize<T>(const QuantizeSegment*, int64_t, QuantFormat,     \
+                                              cudaStream_t);                                    \
+  template cudaError_t LaunchBlockDequantize<T>(const DequantizeSegment*, int64_t, QuantFormat, \
                                                 cudaStream_t);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)

@@ -1,13 +1,14 @@
 #ifndef BRIGADE_KERNELS_BLOCK_QUANT_BLOCK_QUANT_TILE_H_
 #define BRIGADE_KERNELS_BLOCK_QUANT_BLOCK_QUANT_TILE_H_
 
-// What one GPU thread does, in plain C++: the CUDA kernels call it, and tests run it on the host.
+// What one GPU thread does, in plain C++.
 
 #include <cstdint>
 #include <type_traits>
 
 #include "brigade/kernels/block_quant/block_quant_math.h"
 #include "brigade/kernels/block_quant/quant_pack.h"
+#include "brigade/kernels/internal/gpu_blocks.h"
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
 
@@ -43,8 +44,8 @@ BRIGADE_INLINE void QuantizeThread(const Batch& batch, int64_t tile, int thread,
       StoreBlock<Block, kFormat>(x, warp_max(LargestOf(x)), to, first + b, lane);
     }
   };
-  ForBlocks<kQuantizeBlocks<T>>(array, s.size, tile - batch.first_tile[index], thread / kWarp,
-                                quantize);
+  ForBlocks<kQuantizeBlocks<T>>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
+                                thread / kWarp, quantize);
 }
 
 template <typename T, QuantFormat kFormat, typename Batch>
@@ -61,15 +62,15 @@ BRIGADE_INLINE void DequantizeThread(const Batch& batch, int64_t tile, int threa
     CodePack<kFormat> codes[kCount];
     for (int b = 0; b < kCount; ++b) {
       maxima[b] = from.maxima()[first + b];
-      codes[b] = Block::template CodesOf<kFormat>(first + b, lane).Load(from.codes());
+      codes[b] = CodesOfThread<kFormat>(Block(), first + b, lane).Load(from.codes());
     }
     for (int b = 0; b < kCount; ++b) {
       const Pack<T> y = Narrowed<T>(ValuesOf<kFormat>(maxima[b], codes[b]));
       Block::Elements(first + b, lane, s.size).Store(y, array);
     }
   };
-  ForBlocks<kDequantizeBlocks>(array, s.size, tile - batch.first_tile[index], thread / kWarp,
-                               dequantize);
+  ForBlocks<kDequantizeBlocks>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
+                               thread / kWarp, dequantize);
 }
 
 }  // namespace brigade::kernels

@@ -14,6 +14,7 @@
 #include "brigade/kernels/block_quant/quant_lanes.h"
 #include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/simd.h"
+#include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
 
@@ -111,104 +112,105 @@ BRIGADE_INLINE void DecodeBlock(NoLanes, const QuantContributions& from, T* y) {
 
 // The same with lanes. Macros, since a template cannot say for which instructions it is compiled.
 #define BRIGADE_QUANT_FUNCTION(TARGET) TARGET __attribute__((always_inline)) inline
-#define BRIGADE_QUANT_BLOCKS(Codes, TARGET)                                                       \
-  BRIGADE_QUANT_FUNCTION(TARGET)                                                                  \
-  int32_t LargestMagnitude(Codes, const float* x) {                                               \
-    typename Codes::Words words = Codes::Zero();                                                  \
-    const char* const bytes = reinterpret_cast<const char*>(x);                                   \
-    for (int64_t i = 0; i < kQuantBlock * 4; i += Codes::kBytes) {                                \
-      words = Codes::Larger32(words, Codes::Load(bytes + i));                                     \
-    }                                                                                             \
-    return Codes::Largest32(words);                                                               \
-  }                                                                                               \
-                                                                                                  \
-  template <typename T>                                                                           \
-  BRIGADE_QUANT_FUNCTION(TARGET)                                                                  \
-  int32_t LargestMagnitude(Codes, const T* x) {                                                   \
-    typename Codes::Words words = Codes::Zero();                                                  \
-    const char* const bytes = reinterpret_cast<const char*>(x);                                   \
-    for (int64_t i = 0; i < kQuantBlock * 2; i += Codes::kBytes) {                                \
-      words = Codes::Larger16(words, Codes::Load(bytes + i));                                     \
-    }                                                                                             \
-    return QuantMagnitude(static_cast<float>(T::FromBits(Codes::Largest16(words))));              \
-  }                                                                                               \
-                                                                                                  \
-  template <QuantFormat kFormat, bool kPastCaches, bool kUp, typename T>                          \
-  BRIGADE_QUANT_FUNCTION(TARGET)                                                                  \
-  void EncodeFinite(Codes, const T* x, const BlockCoder& coder, uint8_t* codes) {                 \
-    using Lanes = typename Codes::Lanes;                                                          \
-    constexpr int64_t kSize = Lanes::kSize;                                                       \
-    const auto up = Lanes::Fill(coder.up);                                                        \
-    const auto inverse = Lanes::Fill(coder.inverse);                                              \
-    const auto round = Lanes::Fill(0x1.8p23f);                                                    \
-    for (int64_t i = 0; i < QuantBlockBytes(kFormat); i += 4 * kSize) {                           \
-      typename Codes::Words words[4];                                                             \
-      for (int k = 0; k < 4; ++k) {                                                               \
-        for (int part = kFormat == QuantFormat::kInt8 ? 0 : 1; part >= 0; --part) {               \
-          auto units = Lanes::Load(x + i + k * kSize + part * kQuantBlock / 2);                   \
-          if (kUp) units = units * up;                                                            \
-          const auto code = Codes::Bits(units * inverse + round);                                 \
-          words[k] = kFormat == QuantFormat::kInt8 || part == 1 ? code                            \
-                                                                : Codes::Join(code, words[k]);    \
-        }                                                                                         \
-      }                                                                                           \
-      Codes::template Store<kPastCaches>(codes + i, words);                                       \
-    }                                                                                             \
-  }                                                                                               \
-                                                                                                  \
-  template <QuantFormat kFormat, bool kPastCaches, typename T>                                    \
-  TARGET void EncodeBlocks(Codes lanes, const T* x, int64_t count, float* maxima,                 \
-                           uint8_t* codes) {                                                      \
-    BlockCoder coders[kBlocksAtOnce];                                                             \
-    for (int64_t b = 0; b < count; ++b) {                                                         \
-      coders[b] = MakeBlockCoder<kFormat>(LargestMagnitude(lanes, x + b * kQuantBlock));          \
-    }                                                                                             \
-    for (int64_t b = 0; b < count; ++b, x += kQuantBlock, codes += QuantBlockBytes(kFormat)) {    \
-      maxima[b] = coders[b].maximum;                                                              \
-      if (coders[b].maximum != coders[b].maximum) {                                               \
-        std::memset(codes, 0, QuantBlockBytes(kFormat));                                          \
-      } else if (coders[b].up != 1.0f) {                                                          \
-        EncodeFinite<kFormat, kPastCaches, true>(lanes, x, coders[b], codes);                     \
-      } else {                                                                                    \
-        EncodeFinite<kFormat, kPastCaches, false>(lanes, x, coders[b], codes);                    \
-      }                                                                                           \
-    }                                                                                             \
-  }                                                                                               \
-                                                                                                  \
-  template <QuantFormat kFormat, bool kPastCaches, bool kOne, typename T>                         \
-  TARGET void DecodeBlock(Codes, const QuantContributions& from, T* y) {                          \
-    using Lanes = typename Codes::Lanes;                                                          \
-    constexpr int64_t kTwo = 2 * Lanes::kSize;                                                    \
-    constexpr int kParts = kFormat == QuantFormat::kInt8 ? 1 : 2;                                 \
-    const auto unit = Lanes::Fill(1.0f / kLargestCode<kFormat>);                                  \
-    const auto factor = Lanes::Fill(from.factor);                                                 \
-    const int64_t ranks = kOne ? 1 : from.ranks;                                                  \
-    for (int64_t i = 0; i < QuantBlockBytes(kFormat); i += kTwo) {                                \
-      typename Lanes::Floats sums[2 * kParts] = {};                                               \
-      for (int64_t rank = 0; rank < ranks; ++rank) {                                              \
-        const auto maximum = Lanes::Fill(MaximumOf(from, rank));                                  \
-        for (int k = 0; k < 2; ++k) {                                                             \
-          const auto codes =                                                                      \
-              Codes::LoadCodes(from.codes + rank * from.stride + i + k * Lanes::kSize);           \
-          for (int part = 0; part < kParts; ++part) {                                             \
-            const auto code = kParts == 1 ? codes                                                 \
-                              : part == 0 ? Codes::Low(codes)                                     \
-                                          : Codes::High(codes);                                   \
-            const auto value = maximum * (Codes::ToFloats(code) * unit);                          \
-            auto& sum = sums[2 * part + k];                                                       \
-            sum = rank == 0 ? value : sum + value;                                                \
-          }                                                                                       \
-        }                                                                                         \
-      }                                                                                           \
-      for (int part = 0; part < kParts; ++part) {                                                 \
-        auto low = sums[2 * part], high = sums[2 * part + 1];                                     \
-        if (!kOne) low = low * factor, high = high * factor;                                      \
-        Lanes::template Store<kPastCaches>(y + i + part * kQuantBlock / 2, low, high);            \
-      }                                                                                           \
-    }                                                                                             \
+#define BRIGADE_QUANT_BLOCKS(Codes, TARGET)                                                    \
+  BRIGADE_QUANT_FUNCTION(TARGET)                                                               \
+  int32_t LargestMagnitude(Codes, const float* x) {                                            \
+    typename Codes::Words words = Codes::Zero();                                               \
+    const char* const bytes = reinterpret_cast<const char*>(x);                                \
+    for (int64_t i = 0; i < kQuantBlock * 4; i += Codes::kBytes) {                             \
+      words = Codes::Larger32(words, Codes::Load(bytes + i));                                  \
+    }                                                                                          \
+    return Codes::Largest32(words);                                                            \
+  }                                                                                            \
+                                                                                               \
+  template <typename T>                                                                        \
+  BRIGADE_QUANT_FUNCTION(TARGET)                                                               \
+  int32_t LargestMagnitude(Codes, const T* x) {                                                \
+    typename Codes::Words words = Codes::Zero();                                               \
+    const char* const bytes = reinterpret_cast<const char*>(x);                                \
+    for (int64_t i = 0; i < kQuantBlock * 2; i += Codes::kBytes) {                             \
+      words = Codes::Larger16(words, Codes::Load(bytes + i));                                  \
+    }                                                                                          \
+    return QuantMagnitude(static_cast<float>(T::FromBits(Codes::Largest16(words))));           \
+  }                                                                                            \
+                                                                                               \
+  template <QuantFormat kFormat, bool kPastCaches, bool kUp, typename T>                       \
+  BRIGADE_QUANT_FUNCTION(TARGET)                                                               \
+  void EncodeFinite(Codes, const T* x, const BlockCoder& coder, uint8_t* codes) {              \
+    using Lanes = typename Codes::Lanes;                                                       \
+    constexpr int64_t kSize = Lanes::kSize;                                                    \
+    const auto up = Lanes::Fill(coder.up);                                                     \
+    const auto inverse = Lanes::Fill(coder.inverse);                                           \
+    const auto round = Lanes::Fill(0x1.8p23f);                                                 \
+    for (int64_t i = 0; i < QuantBlockBytes(kFormat); i += 4 * kSize) {                        \
+      typename Codes::Words words[4];                                                          \
+      for (int k = 0; k < 4; ++k) {                                                            \
+        for (int part = kFormat == QuantFormat::kInt8 ? 0 : 1; part >= 0; --part) {            \
+          auto units = Lanes::Load(x + i + k * kSize + part * kQuantBlock / 2);                \
+          if (kUp) units = units * up;                                                         \
+          const auto code = Codes::Bits(units * inverse + round);                              \
+          words[k] =                                                                           \
+              kFormat == QuantFormat::kInt8 || part == 1 ? code : Codes::Join(code, words[k]); \
+        }                                                                                      \
+      }                                                                                        \
+      Codes::template Store<kPastCaches>(codes + i, words);                                    \
+    }                                                                                          \
+  }                                                                                            \
+                                                                                               \
+  template <QuantFormat kFormat, bool kPastCaches, typename T>                                 \
+  TARGET void EncodeBlocks(Codes lanes, const T* x, int64_t count, float* maxima,              \
+                           uint8_t* codes) {                                                   \
+    BlockCoder coders[kBlocksAtOnce];                                                          \
+    for (int64_t b = 0; b < count; ++b) {                                                      \
+      coders[b] = MakeBlockCoder<kFormat>(LargestMagnitude(lanes, x + b * kQuantBlock));       \
+    }                                                                                          \
+    for (int64_t b = 0; b < count; ++b, x += kQuantBlock, codes += QuantBlockBytes(kFormat)) { \
+      maxima[b] = coders[b].maximum;                                                           \
+      if (coders[b].maximum != coders[b].maximum) {                                            \
+        std::memset(codes, 0, QuantBlockBytes(kFormat));                                       \
+      } else if (coders[b].up != 1.0f) {                                                       \
+        EncodeFinite<kFormat, kPastCaches, true>(lanes, x, coders[b], codes);                  \
+      } else {                                                                                 \
+        EncodeFinite<kFormat, kPastCaches, false>(lanes, x, coders[b], codes);                 \
+      }                                                                                        \
+    }                                                                                          \
+  }                                                                                            \
+                                                                                               \
+  template <QuantFormat kFormat, bool kPastCaches, bool kOne, typename T>                      \
+  TARGET void DecodeBlock(Codes, const QuantContributions& from, T* y) {                       \
+    using Lanes = typename Codes::Lanes;                                                       \
+    constexpr int64_t kTwo = 2 * Lanes::kSize;                                                 \
+    constexpr int kParts = kFormat == QuantFormat::kInt8 ? 1 : 2;                              \
+    const auto unit = Lanes::Fill(1.0f / kLargestCode<kFormat>);                               \
+    const auto factor = Lanes::Fill(from.factor);                                              \
+    const int64_t ranks = kOne ? 1 : from.ranks;                                               \
+    for (int64_t i = 0; i < QuantBlockBytes(kFormat); i += kTwo) {                             \
+      typename Lanes::Floats sums[2 * kParts] = {};                                            \
+      for (int64_t rank = 0; rank < ranks; ++rank) {                                           \
+        const auto maximum = Lanes::Fill(MaximumOf(from, rank));                               \
+        for (int k = 0; k < 2; ++k) {                                                          \
+          const auto codes =                                                                   \
+              Codes::LoadCodes(from.codes + rank * from.stride + i + k * Lanes::kSize);        \
+          for (int part = 0; part < kParts; ++part) {                                          \
+            const auto code = kParts == 1 ? codes                                              \
+                              : part == 0 ? Codes::Low(codes)                                  \
+                                          : Codes::High(codes);                                \
+            const auto value = maximum * (Codes::ToFloats(code) * unit);                       \
+            auto& sum = sums[2 * part + k];                                                    \
+            sum = rank == 0 ? value : sum + value;                                             \
+          }                                                                                    \
+        }                                                                                      \
+      }                                                                                        \
+      for (int part = 0; part < kParts; ++part) {                                              \
+        auto low = sums[2 * part], high = sums[2 * part + 1];                                  \
+        if (!kOne) low = low * factor, high = high * factor;                                   \
+        Lanes::template Store<kPastCaches>(y + i + part * kQuantBlock / 2, low, high);         \
+      }                                                                                        \
+    }                                                                                          \
   }
 BRIGADE_QUANT_BLOCKS(Avx512Codes, BRIGADE_TARGET_AVX512_LANES)
 BRIGADE_QUANT_BLOCKS(Avx2Codes, BRIGADE_TARGET_AVX2_LANES)
+BRIGADE_QUANT_BLOCKS(Avx512BFloat16Codes, BRIGADE_TARGET_AVX512_BFLOAT16_LANES)
 #undef BRIGADE_QUANT_BLOCKS
 #undef BRIGADE_QUANT_FUNCTION
 
@@ -222,14 +224,31 @@ BRIGADE_INLINE QuantContributions NextBlock(QuantContributions from) {
   return from;
 }
 
+// DecodeBlock by the best instructions for this block.
+template <QuantFormat kFormat, bool kPastCaches, bool kOne, typename Codes, typename T>
+BRIGADE_INLINE void DecodeBlockBest(Codes lanes, [[maybe_unused]] bool rounds_to_bfloat16,
+                                    const QuantContributions& from, T* y) {
+#ifdef __x86_64__
+  if constexpr (std::is_same_v<Codes, Avx512Codes> && std::is_same_v<T, precision::BFloat16> &&
+                kOne) {
+    // Where no value is subnormal, nor NaN.
+    if (rounds_to_bfloat16 && (*from.maximum >= 0x1p-100f || *from.maximum == 0.0f)) {
+      return DecodeBlock<kFormat, kPastCaches, kOne>(Avx512BFloat16Codes(), from, y);
+    }
+  }
+#endif
+  DecodeBlock<kFormat, kPastCaches, kOne>(lanes, from, y);
+}
+
 template <QuantFormat kFormat, bool kPastCaches, bool kOne, typename T>
 void DecodeBlocks(QuantContributions from, T* array, int64_t size) {
   const int64_t whole = size / kQuantBlock;
   const int64_t rest = size % kQuantBlock;
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     const CodesOf<decltype(simd)::kValue> lanes;
+    const bool bfloat16 = SimdMultipliesBFloat16();
     for (int64_t b = 0; b < whole; ++b) {
-      DecodeBlock<kFormat, kPastCaches, kOne>(lanes, from, array + b * kQuantBlock);
+      DecodeBlockBest<kFormat, kPastCaches, kOne>(lanes, bfloat16, from, array + b * kQuantBlock);
       from = NextBlock<kFormat>(from);
     }
     if (rest == 0) return;
@@ -244,9 +263,8 @@ void DecodeBlocks(QuantContributions from, T* array, int64_t size) {
 template <QuantFormat kFormat, bool kOne, typename T>
 void DecodeRange(const QuantContributions& from, T* array, int64_t size, bool past_caches) {
   // Stores past the caches are of whole lines, so to such arrays alone.
-  past_caches && ElementsToLine(array) == 0
-      ? DecodeBlocks<kFormat, true, kOne>(from, array, size)
-      : DecodeBlocks<kFormat, false, kOne>(from, array, size);
+  past_caches&& ElementsToLine(array) == 0 ? DecodeBlocks<kFormat, true, kOne>(from, array, size)
+                                           : DecodeBlocks<kFormat, false, kOne>(from, array, size);
 }
 
 }  // namespace brigade::kernels

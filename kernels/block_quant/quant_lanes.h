@@ -57,10 +57,10 @@ struct Avx2Codes {
   BRIGADE_LANES_FUNCTION void Store(uint8_t* to, const Words (&codes)[4]) {
     const Words byte = _mm256_set1_epi32(255);
     // The packing instructions go by halves of a register: quarters change places.
-    const Words low = _mm256_packus_epi32(_mm256_and_si256(codes[0], byte),
-                                          _mm256_and_si256(codes[1], byte));
-    const Words high = _mm256_packus_epi32(_mm256_and_si256(codes[2], byte),
-                                           _mm256_and_si256(codes[3], byte));
+    const Words low =
+        _mm256_packus_epi32(_mm256_and_si256(codes[0], byte), _mm256_and_si256(codes[1], byte));
+    const Words high =
+        _mm256_packus_epi32(_mm256_and_si256(codes[2], byte), _mm256_and_si256(codes[3], byte));
     const Words packed = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high),
                                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     if constexpr (kPastCaches) {
@@ -105,12 +105,10 @@ struct Avx512Codes {
 
   // The largest of a register's magnitudes.
   BRIGADE_LANES_FUNCTION int32_t Largest32(Words x) {
-    return LargestMagnitude32(
-        _mm256_max_epi32(Half<0>(x), Half<1>(x)));
+    return LargestMagnitude32(_mm256_max_epi32(Half<0>(x), Half<1>(x)));
   }
   BRIGADE_LANES_FUNCTION uint16_t Largest16(Words x) {
-    return LargestMagnitude16(
-        _mm256_max_epi16(Half<0>(x), Half<1>(x)));
+    return LargestMagnitude16(_mm256_max_epi16(Half<0>(x), Half<1>(x)));
   }
 
   BRIGADE_LANES_FUNCTION Words Bits(Lanes::Floats x) { return _mm512_castps_si512(x); }
@@ -154,6 +152,27 @@ struct Avx512Codes {
   BRIGADE_LANES_FUNCTION __m128i Narrow(Words x) { return _mm512_maskz_cvtepi32_epi8(0xffff, x); }
 };
 #undef BRIGADE_LANES_FUNCTION
+
+// Where the processor has the instruction that rounds to bfloat16 as well: of numbers that are
+// normal, since it takes subnormal ones for 0.
+#define BRIGADE_TARGET_AVX512_BFLOAT16_LANES \
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+
+struct Avx512BFloat16Lanes : Avx512Lanes {
+  template <bool kPastCaches>
+  BRIGADE_TARGET_AVX512_BFLOAT16_LANES __attribute__((always_inline)) inline static void Store(
+      precision::BFloat16* to, Floats low, Floats high) {
+    const __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    if constexpr (kPastCaches) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded);
+    } else {
+      _mm512_storeu_si512(to, rounded);
+    }
+  }
+};
+struct Avx512BFloat16Codes : Avx512Codes {
+  using Lanes = Avx512BFloat16Lanes;
+};
 
 #endif  // __x86_64__
 

@@ -1,31 +1,26 @@
 #ifndef BRIGADE_KERNELS_BLOCK_QUANT_QUANT_PACK_H_
 #define BRIGADE_KERNELS_BLOCK_QUANT_QUANT_PACK_H_
 
-// A thread's elements of a block on the GPU, and their codes, in plain C++: the kernels of
-// block_quant and dequant_reduce call it, and tests run it on the host.
+// A thread's elements of a block on the GPU, and their codes, in plain C++: for the kernels of
+// block_quant and dequant_reduce.
 //
-// A warp takes a block of 256 elements, a thread 8 of them: two groups of 4, at 4 * lane and 128
-// elements further, where the block lies whole in an array that begins at a group's boundary; else
-// every 32nd. Either way elements j and j + 4 of a thread are 128 apart, so that their int4 codes
-// share a byte, and a warp moves codes in whole sectors.
+// A warp takes a block (gpu_blocks.h). Elements j and j + 4 of a thread are 128 apart, so that
+// their int4 codes share a byte, and a warp moves codes in whole sectors.
 
 #include <cstdint>
 #include <type_traits>
 
 #include "brigade/kernels/block_quant/block_quant_math.h"
+#include "brigade/kernels/internal/gpu_blocks.h"
 #include "brigade/kernels/internal/gpu_tile.h"
-#include "brigade/kernels/internal/segments.h"
 
 namespace brigade::kernels {
 
-// The elements that a thread moves at once.
-inline constexpr int kQuantGroup = 4;
-// The elements of a thread in a block.
-inline constexpr int kQuantPack = static_cast<int>(kQuantBlock / kWarp);
+static_assert(kQuantBlock == kWarpBlock);
 
 // Bytes of a thread's codes in a block.
 template <QuantFormat kFormat>
-inline constexpr int kCodeBytes = kFormat == QuantFormat::kInt8 ? kQuantPack : kQuantPack / 2;
+inline constexpr int kCodeBytes = kFormat == QuantFormat::kInt8 ? kPackSize : kPackSize / 2;
 
 template <QuantFormat kFormat>
 using CodePack = Pack<uint8_t, kCodeBytes<kFormat>>;
@@ -46,42 +41,21 @@ struct QuantMessage {
   BRIGADE_HOST_DEVICE Byte* codes() const { return message + QuantCodesBegin(size); }
 };
 
-// Whether warps take groups of this array.
-template <typename T>
-BRIGADE_HOST_DEVICE bool HasWholeGroups(const T* array) {
-  return reinterpret_cast<uintptr_t>(array) % (kQuantGroup * sizeof(T)) == 0;
+// The codes of thread `lane` in block `block`, of a thread with such elements.
+template <QuantFormat kFormat>
+BRIGADE_INLINE auto CodesOfThread(WholeBlock, int64_t block, int lane) {
+  return WholeChunk<kBlockGroup, kCodeBytes<kFormat>>(block * QuantBlockBytes(kFormat), lane);
 }
-
-// The elements and codes of thread `lane` in block `block` of an array with whole groups.
-struct WholeBlock {
-  template <QuantFormat kFormat>
-  using Codes = WholeChunk<kQuantGroup, kCodeBytes<kFormat>>;
-
-  BRIGADE_INLINE static auto Elements(int64_t block, int lane, int64_t) {
-    return WholeChunk<kQuantGroup, kQuantPack>(block * kQuantBlock, lane);
-  }
-  template <QuantFormat kFormat>
-  BRIGADE_INLINE static auto CodesOf(int64_t block, int lane) {
-    return Codes<kFormat>(block * QuantBlockBytes(kFormat), lane);
-  }
-};
-
-// The same of a block that reaches beyond the array's `size`, or of an array without whole groups.
-struct EdgeBlock {
-  BRIGADE_INLINE static auto Elements(int64_t block, int lane, int64_t size) {
-    return EdgeChunk<kQuantPack>(block * kQuantBlock, lane, size);
-  }
-  template <QuantFormat kFormat>
-  BRIGADE_INLINE static auto CodesOf(int64_t block, int lane) {
-    const int64_t begin = block * QuantBlockBytes(kFormat);
-    return EdgeChunk<kCodeBytes<kFormat>>(begin, lane, begin + QuantBlockBytes(kFormat));
-  }
-};
+template <QuantFormat kFormat>
+BRIGADE_INLINE auto CodesOfThread(EdgeBlock, int64_t block, int lane) {
+  const int64_t begin = block * QuantBlockBytes(kFormat);
+  return EdgeChunk<kCodeBytes<kFormat>>(begin, lane, begin + QuantBlockBytes(kFormat));
+}
 
 template <typename T>
 BRIGADE_INLINE Pack<float> Widened(const Pack<T>& pack) {
   Pack<float> wide;
-  for (int j = 0; j < kQuantPack; ++j) wide.values[j] = static_cast<float>(pack.values[j]);
+  for (int j = 0; j < kPackSize; ++j) wide.values[j] = static_cast<float>(pack.values[j]);
   return wide;
 }
 
@@ -108,10 +82,10 @@ BRIGADE_INLINE void StoreBlock(const Pack<float>& x, int32_t largest,
     if constexpr (kFormat == QuantFormat::kInt8) {
       codes.values[j] = static_cast<uint8_t>(code(j));
     } else {
-      codes.values[j] = JoinCodes(code(j), code(j + kQuantPack / 2));
+      codes.values[j] = JoinCodes(code(j), code(j + kPackSize / 2));
     }
   }
-  Block::template CodesOf<kFormat>(block, lane).Store(codes, to.codes());
+  CodesOfThread<kFormat>(Block(), block, lane).Store(codes, to.codes());
   if (lane == 0) to.maxima()[block] = coder.maximum;
   // The room behind the last maximum is less than a line of 16.
   if (block + 1 == QuantBlocks(to.size) && block + 1 + lane < QuantMaxima(to.size)) {
@@ -127,7 +101,7 @@ BRIGADE_INLINE Pack<float> ValuesOf(float maximum, const CodePack<kFormat>& code
       values.values[j] = ValueOf<kFormat>(maximum, static_cast<int8_t>(codes.values[j]));
     } else {
       values.values[j] = ValueOf<kFormat>(maximum, LowCode(codes.values[j]));
-      values.values[j + kQuantPack / 2] = ValueOf<kFormat>(maximum, HighCode(codes.values[j]));
+      values.values[j + kPackSize / 2] = ValueOf<kFormat>(maximum, HighCode(codes.values[j]));
     }
   }
   return values;
@@ -136,30 +110,8 @@ BRIGADE_INLINE Pack<float> ValuesOf(float maximum, const CodePack<kFormat>& code
 template <typename T>
 BRIGADE_INLINE Pack<T> Narrowed(const Pack<float>& wide) {
   Pack<T> pack;
-  for (int j = 0; j < kQuantPack; ++j) pack.values[j] = static_cast<T>(wide.values[j]);
+  for (int j = 0; j < kPackSize; ++j) pack.values[j] = static_cast<T>(wide.values[j]);
   return pack;
-}
-
-// Tiles of kTileThreads threads, whose warps take kBlocks blocks each.
-template <int kBlocks>
-BRIGADE_HOST_DEVICE int64_t QuantTiles(int64_t size) {
-  return CeilDiv(QuantBlocks(size), kBlocks * (kTileThreads / kWarp));
-}
-
-// Calls run(Block(), std::integral_constant(count), first) for the blocks of warp `warp` of tile
-// `tile` in a segment: for all of them where they lie whole in the array, else for one after the
-// other.
-template <int kBlocks, typename T, typename Run>
-BRIGADE_INLINE void ForBlocks(const T* array, int64_t size, int64_t tile, int warp,
-                              const Run& run) {
-  const int64_t first = (tile * (kTileThreads / kWarp) + warp) * kBlocks;
-  if (HasWholeGroups(array) && (first + kBlocks) * kQuantBlock <= size) {
-    run(WholeBlock(), std::integral_constant<int, kBlocks>(), first);
-  } else {
-    for (int64_t block = first; block < first + kBlocks && block * kQuantBlock < size; ++block) {
-      run(EdgeBlock(), std::integral_constant<int, 1>(), block);
-    }
-  }
 }
 
 }  // namespace brigade::kernels

@@ -24,6 +24,7 @@
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/sgd/sgd_parameters.h"
+#include "brigade/kernels/sign_pack/sign_pack_cpu.h"
 #include "brigade/kernels/step_control/step_control_math.h"
 #include "brigade/kernels/step_control/step_control_parameters.h"
 #include "brigade/kernels/update_types.h"
@@ -318,6 +319,45 @@ TEST(KnownBitsTest, BlockQuant) {
   ExpectBlockQuant<float>(known);
   ExpectBlockQuant<Half>(known);
   ExpectBlockQuant<BFloat16>(known);
+}
+
+// Three steps of error feedback, and what comes back.
+template <typename T>
+void ExpectSignPack(const Known& known) {
+  ExpectKnown(known, kName<T>, [&](Digest& digest) {
+    Inputs inputs;
+    std::vector<float> error(kSize);
+    std::vector<uint8_t> memory(SignBytes(kSize) + kSignAlignment);
+    const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+    uint8_t* const message = memory.data() + (kSignAlignment - begin % kSignAlignment);
+    for (int step = 0; step < 3; ++step) {
+      auto array = inputs.Array<T>();
+      // No magnitude that is all of the norm.
+      for (T& x : array) {
+        if (!(std::fabs(static_cast<float>(x)) <= 1.0f)) x = T(0.5f);
+      }
+      const SignPackSegment segment = {array.data(), error.data(), message, kSize};
+      std::vector<double> sums((kSize + kGradTile - 1) / kGradTile);
+      SignTileSumsRange<T>(segment, 0, kSize, sums.data());
+      const auto stats = GradCheckFinishCpu(sums.data(), static_cast<int64_t>(sums.size()));
+      SignPackRange<T>(segment, SignScale(stats, kSize), 0, kSize);
+      for (int64_t i = 0; i < SignBytes(kSize); ++i) digest.Add(message[i]);
+      SignUnpackRange<T>({message, array.data(), kSize}, {1, 0, 0.37f}, false, 0, kSize);
+      digest.Add(array);
+    }
+    digest.Add(error);
+  });
+}
+
+TEST(KnownBitsTest, SignPack) {
+  const Known known = {
+      {"fp32", 0x3cad696b4b8a1ded},
+      {"fp16", 0x5f2c19965ff8dae9},
+      {"bf16", 0x5fbfdfa6f636f40f},
+  };
+  ExpectSignPack<float>(known);
+  ExpectSignPack<Half>(known);
+  ExpectSignPack<BFloat16>(known);
 }
 
 template <typename T>

@@ -10,6 +10,12 @@
 // bits, byte i with the code of element i in its low half and that of element i + 128 in its high
 // half.
 //
+// Signs: of c = array + error, element by element in float, one bit each, 1 where c < 0, and one
+// scale for a list: norm2(c) / sqrt(count), the norm by the canonical sum of sums.h, quotient and
+// root in double. What is left out, c - scale * sign(c) in float, is the next error. Where c is not
+// finite the scale is NaN and the errors stay. A message is the scale, zeros up to 64 bytes, bits
+// from the lowest of the first byte on, and zeros up to a multiple of 64 bytes.
+//
 // A sum of messages adds the values of ranks 0, 1, ... in float and multiplies by a factor.
 
 #include <algorithm>
@@ -19,6 +25,8 @@
 #include <cstring>
 #include <limits>
 #include <vector>
+
+#include "brigade/tests/spec/sums.h"
 
 namespace brigade::spec {
 
@@ -100,6 +108,59 @@ inline std::vector<float> DequantReduce(const std::vector<std::vector<uint8_t>>&
     for (size_t i = 0; i < size; ++i) sums[i] += values[i];
   }
   for (float& sum : sums) sum *= factor;
+  return sums;
+}
+
+struct Signs {
+  float scale = 0;
+  // One for each segment.
+  std::vector<std::vector<uint8_t>> messages;
+};
+
+// Updates the errors.
+inline Signs PackSigns(const std::vector<std::vector<float>>& arrays,
+                       std::vector<std::vector<float>>& errors) {
+  std::vector<std::vector<float>> sums = arrays;
+  size_t count = 0;
+  for (size_t s = 0; s < sums.size(); ++s) {
+    for (size_t i = 0; i < sums[s].size(); ++i) sums[s][i] += errors[s][i];
+    count += sums[s].size();
+  }
+  Signs signs;
+  const GradStats stats = SumOfSquares(sums);
+  if (!stats.all_finite) {
+    signs.scale = std::numeric_limits<float>::quiet_NaN();
+  } else if (count > 0) {
+    signs.scale = static_cast<float>(std::sqrt(stats.sum_of_squares / static_cast<double>(count)));
+  }
+  for (size_t s = 0; s < sums.size(); ++s) {
+    const size_t size = sums[s].size();
+    std::vector<uint8_t> message(size == 0 ? 0 : 64 + (size + 511) / 512 * 64);
+    if (size > 0) std::memcpy(message.data(), &signs.scale, 4);
+    for (size_t i = 0; i < size; ++i) {
+      const float c = sums[s][i];
+      if (c < 0) message[64 + i / 8] |= static_cast<uint8_t>(1 << i % 8);
+      if (stats.all_finite) errors[s][i] = c - (c < 0 ? -signs.scale : signs.scale);
+    }
+    signs.messages.push_back(message);
+  }
+  return signs;
+}
+
+inline std::vector<float> UnpackSigns(const std::vector<std::vector<uint8_t>>& of_rank, size_t size,
+                                      float factor) {
+  std::vector<float> sums;
+  for (size_t i = 0; i < size; ++i) {
+    float sum = 0;
+    for (size_t rank = 0; rank < of_rank.size(); ++rank) {
+      float scale;
+      std::memcpy(&scale, of_rank[rank].data(), 4);
+      const bool negative = (of_rank[rank][64 + i / 8] >> i % 8 & 1) != 0;
+      const float value = negative ? -scale : scale;
+      sum = rank == 0 ? value : sum + value;
+    }
+    sums.push_back(sum * factor);
+  }
   return sums;
 }
 

@@ -156,6 +156,19 @@ TEST(CompilerReportsTest, BlockQuantMoves16BytesOfFloatsAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, DequantReduceKeepsToItsRegisters) {
+  ExpectNoSpillsAnd64Registers("dequant_reduce", 20);
+}
+
+TEST(CompilerReportsTest, SignPackMoves16BytesOfFloatsAtOnce) {
+  ExpectNoSpillsAnd64Registers("sign_pack", 19);
+  for (const auto& [name, ptx] : PtxOf("sign_pack", 19)) {
+    if (name.find("14SignPackKernel") == std::string::npos) continue;
+    EXPECT_GE(Loads16(ptx), 2) << name;
+    EXPECT_GE(Count(ptx, "st.global.v4."), 2) << name;
+  }
+}
+
 TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
   const auto expect_none = [](const std::string& folder, const std::string& kernel) {
     const std::string ptx = ReadIn(folder, kernel, ".ptx");
@@ -164,8 +177,9 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
       EXPECT_EQ(Count(ptx, forbidden), 0) << kernel << " has " << forbidden;
     }
   };
-  for (const std::string kernel : {"adam", "amax", "block_quant", "sgd", "grad_check", "reduce",
-                                   "step_control", "cast", "fill"}) {
+  for (const std::string kernel :
+       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "reduce",
+        "step_control", "cast", "fill"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

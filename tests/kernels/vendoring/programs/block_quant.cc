@@ -19,7 +19,7 @@ void RunBlockQuant() {
   constexpr auto kFormat = kernels::QuantFormat::kInt4;
   Array<BFloat16> array(Values<BFloat16>(kSize, 1));
   Array<Message> message(std::vector<Message>(1));
-  Array<float> back(std::vector<float>(kSize));
+  Array<float> back(Values<float>(kSize, 2));
   kernels::QuantizeSegment there = {};
   there.array = array.data();
   there.message = message.data();

@@ -6,10 +6,12 @@ void RunAdam();
 void RunAmax();
 void RunBlockQuant();
 void RunCast();
+void RunDequantReduce();
 void RunFill();
 void RunGradCheck();
 void RunReduce();
 void RunSgd();
+void RunSignPack();
 void RunStepControl();
 
 }  // namespace brigade::vendored
@@ -20,9 +22,11 @@ int main() {
   RunAmax();
   RunBlockQuant();
   RunCast();
+  RunDequantReduce();
   RunFill();
   RunGradCheck();
   RunReduce();
   RunSgd();
+  RunSignPack();
   RunStepControl();
 }
