@@ -47,12 +47,11 @@ absl::Status Measure(const Case& what, Bench& bench, benchmark::State& state) {
       segments.push_back({messages + message, target + to, tensors.sizes()[i]});
       message += kernels::QuantBytes(tensors.sizes()[i], kFormat);
     }
-    return [=](device::Stream& stream) {
-      return kernels::DequantReduce(segments, options, stream);
-    };
+    return
+        [=](device::Stream& stream) { return kernels::DequantReduce(segments, options, stream); };
   };
-  const int64_t codes = kRanks * what.elements / kernels::kQuantBlock *
-                        kernels::QuantBlockBytes(kFormat);
+  const int64_t codes =
+      kRanks * what.elements / kernels::kQuantBlock * kernels::QuantBlockBytes(kFormat);
   const int64_t written =
       kAgain ? Bytes(list, kFormat) : what.elements * static_cast<int64_t>(sizeof(float));
   Contest contest = {

@@ -96,10 +96,9 @@ absl::Status MeasureUnpack(const Case& what, Bench& bench, benchmark::State& sta
     return [=](device::Stream& stream) { return kernels::SignUnpack(segments, options, stream); };
   };
   // A line of bits, of any rank, for 4 of floats: 64 elements of all ranks.
-  Contest contest = {
-      .bytes = kRanks * stride + what.elements * static_cast<int64_t>(sizeof(float)),
-      .kernel = unpack(list),
-      .ceilings = LineCeilings<1, 4>(messages, array, what.elements * kRanks / 512)};
+  Contest contest = {.bytes = kRanks * stride + what.elements * static_cast<int64_t>(sizeof(float)),
+                     .kernel = unpack(list),
+                     .ceilings = LineCeilings<1, 4>(messages, array, what.elements * kRanks / 512)};
   if (what.tensors > 1) contest.flat = unpack(TensorList::Flat(what.elements));
   return Report(contest, bench, state);
 }

@@ -188,14 +188,14 @@ BRIGADE_INLINE void DecodeBlock(NoLanes, const QuantContributions& from, T* y) {
       typename Lanes::Floats sums[2 * kParts] = {};                                            \
       for (int64_t rank = 0; rank < ranks; ++rank) {                                           \
         const auto maximum = Lanes::Fill(MaximumOf(from, rank));                               \
+        const auto scale = kParts == 1 ? maximum : Codes::Scale4(maximum, unit);               \
         for (int k = 0; k < 2; ++k) {                                                          \
           const auto codes =                                                                   \
               Codes::LoadCodes(from.codes + rank * from.stride + i + k * Lanes::kSize);        \
           for (int part = 0; part < kParts; ++part) {                                          \
-            const auto code = kParts == 1 ? codes                                              \
-                              : part == 0 ? Codes::Low(codes)                                  \
-                                          : Codes::High(codes);                                \
-            const auto value = maximum * (Codes::ToFloats(code) * unit);                       \
+            const auto value = kParts == 1 ? maximum * (Codes::ToFloats(codes) * unit)         \
+                               : part == 0 ? Codes::Low4(scale, unit, codes)                   \
+                                           : Codes::High4(scale, unit, codes);                 \
             auto& sum = sums[2 * part + k];                                                    \
             sum = rank == 0 ? value : sum + value;                                             \
           }                                                                                    \

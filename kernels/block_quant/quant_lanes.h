@@ -73,14 +73,23 @@ struct Avx2Codes {
     return _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)),
                            _mm256_slli_epi32(high, 4));
   }
-  BRIGADE_LANES_FUNCTION Words Low(Words bytes) {
-    return _mm256_srai_epi32(_mm256_slli_epi32(bytes, 28), 28);
-  }
-  BRIGADE_LANES_FUNCTION Words High(Words bytes) { return _mm256_srai_epi32(bytes, 4); }
   BRIGADE_LANES_FUNCTION Words LoadCodes(const uint8_t* from) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
   }
   BRIGADE_LANES_FUNCTION Lanes::Floats ToFloats(Words codes) { return _mm256_cvtepi32_ps(codes); }
+  // The values of int4 codes, whose table no register holds.
+  BRIGADE_LANES_FUNCTION Lanes::Floats Scale4(Lanes::Floats maximum, Lanes::Floats) {
+    return maximum;
+  }
+  BRIGADE_LANES_FUNCTION Lanes::Floats Low4(Lanes::Floats maximum, Lanes::Floats unit,
+                                            Words bytes) {
+    const Words codes = _mm256_srai_epi32(_mm256_slli_epi32(bytes, 28), 28);
+    return maximum * (ToFloats(codes) * unit);
+  }
+  BRIGADE_LANES_FUNCTION Lanes::Floats High4(Lanes::Floats maximum, Lanes::Floats unit,
+                                             Words bytes) {
+    return maximum * (ToFloats(_mm256_srai_epi32(bytes, 4)) * unit);
+  }
 };
 #undef BRIGADE_LANES_FUNCTION
 
@@ -125,16 +134,10 @@ struct Avx512Codes {
       _mm512_storeu_si512(to, line);
     }
   }
-  // Two int4 codes in one byte, and back.
+  // Two int4 codes in one byte.
   BRIGADE_LANES_FUNCTION Words Join(Words low, Words high) {
     return _mm512_or_si512(_mm512_and_si512(low, _mm512_set1_epi32(15)),
                            _mm512_maskz_slli_epi32(0xffff, high, 4));
-  }
-  BRIGADE_LANES_FUNCTION Words Low(Words bytes) {
-    return _mm512_maskz_srai_epi32(0xffff, _mm512_maskz_slli_epi32(0xffff, bytes, 28), 28);
-  }
-  BRIGADE_LANES_FUNCTION Words High(Words bytes) {
-    return _mm512_maskz_srai_epi32(0xffff, bytes, 4);
   }
   BRIGADE_LANES_FUNCTION Words LoadCodes(const uint8_t* from) {
     return _mm512_maskz_cvtepi8_epi32(0xffff,
@@ -142,6 +145,19 @@ struct Avx512Codes {
   }
   BRIGADE_LANES_FUNCTION Lanes::Floats ToFloats(Words codes) {
     return _mm512_maskz_cvtepi32_ps(0xffff, codes);
+  }
+
+  // The values of int4 codes: a register holds a table of all 16, whose index is the low half of a
+  // byte.
+  BRIGADE_LANES_FUNCTION Lanes::Floats Scale4(Lanes::Floats maximum, Lanes::Floats unit) {
+    const Words codes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
+    return maximum * (ToFloats(codes) * unit);
+  }
+  BRIGADE_LANES_FUNCTION Lanes::Floats Low4(Lanes::Floats table, Lanes::Floats, Words bytes) {
+    return _mm512_maskz_permutexvar_ps(0xffff, bytes, table);
+  }
+  BRIGADE_LANES_FUNCTION Lanes::Floats High4(Lanes::Floats table, Lanes::Floats, Words bytes) {
+    return _mm512_maskz_permutexvar_ps(0xffff, _mm512_maskz_srli_epi32(0xffff, bytes, 4), table);
   }
 
  private:

@@ -27,8 +27,8 @@ struct DequantReduceOptions {
 // Shapes       Any number of segments of any size, empty ones included, and any number of ranks;
 //              arrays at any element-aligned address, messages at multiples of 64.
 // Precision    The values of codes are fp32, and are added in fp32 in ascending order of ranks; the
-//              product with the factor rounds to fp32, and the result as Cast or BlockQuantize does.
-//              A block that is not finite on one rank is NaN in the sum, all of it; a message whose
+//              product with the factor rounds to fp32, the result as Cast or BlockQuantize does. A
+//              block that is not finite on one rank is NaN in the sum, all of it; a message whose
 //              sum overflows has a NaN block.
 // Traffic      ranks * QuantBytes of the messages, read once, and the target's bytes.
 // Aliasing     None: no target may overlap another array or message.

@@ -39,16 +39,16 @@ void DequantReduceRange(const DequantReduceSegment& segment, QuantFormat format,
   const int64_t block = begin / kQuantBlock;
   VisitQuantFormat(format, [&](auto constant) {
     constexpr QuantFormat kFormat = decltype(constant)::value;
-    const QuantContributions from = {
-        static_cast<const float*>(segment.messages) + block,
-        static_cast<const uint8_t*>(segment.messages) + QuantCodesBegin(segment.size) +
-            block * QuantBlockBytes(kFormat),
-        parameters.ranks, parameters.stride, parameters.factor};
+    const QuantContributions from = {static_cast<const float*>(segment.messages) + block,
+                                     static_cast<const uint8_t*>(segment.messages) +
+                                         QuantCodesBegin(segment.size) +
+                                         block * QuantBlockBytes(kFormat),
+                                     parameters.ranks, parameters.stride, parameters.factor};
     if constexpr (kIsMessage<Target>) {
       constexpr QuantFormat kTo = Target::kTargetFormat;
       float* const maxima = static_cast<float*>(segment.target);
-      uint8_t* const codes = static_cast<uint8_t*>(segment.target) +
-                             QuantCodesBegin(segment.size) + block * QuantBlockBytes(kTo);
+      uint8_t* const codes = static_cast<uint8_t*>(segment.target) + QuantCodesBegin(segment.size) +
+                             block * QuantBlockBytes(kTo);
       const int64_t blocks = QuantBlocks(end - begin);
       past_caches ? Requantize<kFormat, kTo, true>(from, maxima + block, codes, blocks)
                   : Requantize<kFormat, kTo, false>(from, maxima + block, codes, blocks);
@@ -62,9 +62,9 @@ void DequantReduceRange(const DequantReduceSegment& segment, QuantFormat format,
   });
 }
 
-#define BRIGADE_INSTANTIATE(Target)                                                        \
-  template void DequantReduceRange<Target>(const DequantReduceSegment&, QuantFormat,       \
-                                           const DequantReduceParameters&, bool, int64_t,  \
+#define BRIGADE_INSTANTIATE(Target)                                                       \
+  template void DequantReduceRange<Target>(const DequantReduceSegment&, QuantFormat,      \
+                                           const DequantReduceParameters&, bool, int64_t, \
                                            int64_t);
 BRIGADE_FOR_EACH_DEQUANT_TARGET(BRIGADE_INSTANTIATE)
 #undef BRIGADE_INSTANTIATE

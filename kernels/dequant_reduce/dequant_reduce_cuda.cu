@@ -1,6 +1,6 @@
 // Sums of messages on the GPU: reads each message once, 1 or 1/2 bytes an element, and writes the
-// target. A thread has the codes of 4 ranks in flight, 16 or 32 bytes: 16 to 32 KiB an SM at half of
-// full occupancy.
+// target. A thread has the codes of 4 ranks in flight, 16 or 32 bytes: 16 to 32 KiB an SM at half
+// of full occupancy.
 
 #include "brigade/kernels/dequant_reduce/dequant_reduce_cuda.h"
 #include "brigade/kernels/dequant_reduce/dequant_reduce_tile.h"
@@ -31,7 +31,8 @@ cudaError_t LaunchDequantReduce(const DequantReduceSegment* segments, int64_t co
     return ForEachBatch(
         segments, count, kMaxGridBlocks,
         [](const DequantReduceSegment& s) { return BlockTiles<1>(s.size); }, arguments.batch,
-        cudaSuccess, [&](int64_t) {
+        cudaSuccess,
+        [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
           return VisitQuantFormat(format, [&](auto constant) {
             return LaunchKernel<DequantReduceKernel<Target, decltype(constant)::value, capacity>>(
@@ -41,10 +42,10 @@ cudaError_t LaunchDequantReduce(const DequantReduceSegment* segments, int64_t co
   });
 }
 
-#define BRIGADE_INSTANTIATE(Target)                                                    \
-  template cudaError_t LaunchDequantReduce<Target>(const DequantReduceSegment*, int64_t, \
-                                                   QuantFormat,                        \
-                                                   const DequantReduceParameters&, cudaStream_t);
+#define BRIGADE_INSTANTIATE(Target)                                                             \
+  template cudaError_t LaunchDequantReduce<Target>(const DequantReduceSegment*, int64_t,        \
+                                                   QuantFormat, const DequantReduceParameters&, \
+                                                   cudaStream_t);
 BRIGADE_FOR_EACH_DEQUANT_TARGET(BRIGADE_INSTANTIATE)
 #undef BRIGADE_INSTANTIATE
 

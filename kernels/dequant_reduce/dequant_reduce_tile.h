@@ -57,9 +57,8 @@ BRIGADE_INLINE void DequantReduceThread(const DequantReduceArguments<kCapacity>&
     }
     for (float& sum : sums.values) sum = precision::Mul(sum, p.factor);
     if constexpr (kIsMessage<Target>) {
-      StoreBlock<Block, Target::kTargetFormat>(sums, warp_max(LargestOf(sums)),
-                                               {static_cast<uint8_t*>(s.target), s.size}, block,
-                                               lane);
+      StoreBlock<Block, Target::kTargetFormat>(
+          sums, warp_max(LargestOf(sums)), {static_cast<uint8_t*>(s.target), s.size}, block, lane);
     } else {
       Block::Elements(block, lane, s.size)
           .Store(Narrowed<Target>(sums), static_cast<Target*>(s.target));

@@ -1,5 +1,5 @@
-// The mean of two ranks' messages on the CPU, in the calling thread. It needs dequant_reduce_cpu.cc,
-// block_quant_cpu.cc and simd.cc with what they include, and nothing else.
+// The mean of two ranks' messages on the CPU, in the calling thread. It needs
+// dequant_reduce_cpu.cc, block_quant_cpu.cc and simd.cc with what they include, and nothing else.
 //
 // Prints: mean 0.0 5.0 7.0 -7.0
 

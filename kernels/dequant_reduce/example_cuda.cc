@@ -1,5 +1,5 @@
-// The mean of two ranks' messages on the GPU. It needs dequant_reduce_cuda.cu with what it includes,
-// and the CUDA runtime.
+// The mean of two ranks' messages on the GPU. It needs dequant_reduce_cuda.cu with what it
+// includes, and the CUDA runtime.
 //
 // Prints: mean 0.0 5.0 7.0 -7.0
 

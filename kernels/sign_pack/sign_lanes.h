@@ -36,13 +36,12 @@ struct Avx2Signs {
   using Bits = uint8_t;
 
   BRIGADE_LANES_FUNCTION Bits Negative(Lanes::Floats x) {
-    return static_cast<Bits>(
-        _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ)));
+    return static_cast<Bits>(_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ)));
   }
   BRIGADE_LANES_FUNCTION Lanes::Floats Choose(Bits bits, Lanes::Floats plus, Lanes::Floats minus) {
     const __m256i bit_of_lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i set = _mm256_cmpeq_epi32(
-        _mm256_and_si256(_mm256_set1_epi32(bits), bit_of_lane), bit_of_lane);
+    const __m256i set =
+        _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(bits), bit_of_lane), bit_of_lane);
     return _mm256_blendv_ps(plus, minus, _mm256_castsi256_ps(set));
   }
 };

@@ -33,8 +33,7 @@ void PackOnPool(absl::Span<const PlannedSegment<SignPackSegment>> plan, double* 
                  SignTileSumsRange<T>(s, begin, end, tile_sums + first_tile - begin / kGradTile);
                });
   const int64_t count = CountElements(plan);
-  const float found =
-      count == 0 ? 0.0f : SignScale(GradCheckFinishCpu(tile_sums, tiles), count);
+  const float found = count == 0 ? 0.0f : SignScale(GradCheckFinishCpu(tile_sums, tiles), count);
   *scale = found;
   ForEachRange(plan, kGradTile, pool,
                [&](const SignPackSegment& s, int64_t begin, int64_t end, int64_t) {
@@ -65,8 +64,8 @@ absl::Status SignPack(absl::Span<const SignPackSegment> segments, const SignPack
   }
   const int64_t needed = SignPackWorkspaceSize(segments);
   if (static_cast<int64_t>(workspace.size()) < needed) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        kPack, ": workspace has ", workspace.size(), " doubles, the list needs ", needed));
+    return absl::InvalidArgumentError(absl::StrCat(kPack, ": workspace has ", workspace.size(),
+                                                   " doubles, the list needs ", needed));
   }
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("workspace", workspace.data(), needed));
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("scale", scale, 1));

@@ -1,17 +1,17 @@
 // Signs and their scale on the CPU: array and error are read twice, first for the norm, and the
-// error is written, 20.1 bytes an element for fp32. A tile's sums are those of grad_check/, from
-// the second-level cache.
+// error is written, 20.1 bytes an element for fp32.
 
 #include "brigade/kernels/sign_pack/sign_pack_cpu.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "brigade/kernels/grad_check/grad_check_cpu.h"
+#include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/sign_pack/sign_lanes.h"
 #include "brigade/kernels/simd.h"
 #include "brigade/precision/float16.h"
+#include "brigade/precision/rounding.h"
 
 namespace brigade::kernels {
 namespace {
@@ -82,58 +82,58 @@ BRIGADE_INLINE void UnpackSteps(NoLanes, const void* messages, int64_t first,
 
 #ifdef __x86_64__
 // The same with lanes. Macros, since a template cannot say for which instructions it is compiled.
-#define BRIGADE_SIGN_STEPS(Signs, TARGET)                                                         \
-  template <typename T>                                                                           \
-  TARGET void AddErrors(Signs, const T* array, const float* error, float* sums, int64_t size) {   \
-    using Lanes = typename Signs::Lanes;                                                          \
-    constexpr int64_t kSize = Lanes::kSize;                                                       \
-    for (int64_t i = 0; i < size; i += 2 * kSize) {                                               \
-      const auto low = Lanes::Load(array + i) + Lanes::Load(error + i);                           \
-      const auto high = Lanes::Load(array + i + kSize) + Lanes::Load(error + i + kSize);          \
-      Lanes::template Store<false>(sums + i, low, high);                                          \
-    }                                                                                             \
-  }                                                                                               \
-                                                                                                  \
-  template <bool kKeep, typename T>                                                               \
-  TARGET void PackSteps(Signs, const T* array, float* error, float scale, uint8_t* bits,          \
-                        int64_t size) {                                                           \
-    using Lanes = typename Signs::Lanes;                                                          \
-    constexpr int64_t kSize = Lanes::kSize;                                                       \
-    const auto plus = Lanes::Fill(scale), minus = Lanes::Fill(-scale);                            \
-    for (int64_t i = 0; i < size; i += 2 * kSize) {                                               \
-      typename Signs::Bits negative[2];                                                           \
-      typename Lanes::Floats left[2];                                                             \
-      for (int k = 0; k < 2; ++k) {                                                               \
-        const auto x = Lanes::Load(array + i + k * kSize) + Lanes::Load(error + i + k * kSize);   \
-        negative[k] = Signs::Negative(x);                                                         \
-        left[k] = x - Signs::Choose(negative[k], plus, minus);                                    \
-      }                                                                                           \
-      std::memcpy(bits + i / 8, negative, sizeof(negative));                                      \
-      if (!kKeep) Lanes::template Store<false>(error + i, left[0], left[1]);                      \
-    }                                                                                             \
-  }                                                                                               \
-                                                                                                  \
-  template <bool kPastCaches, typename T>                                                         \
-  TARGET void UnpackSteps(Signs, const void* messages, int64_t first,                             \
-                          const SignUnpackParameters& parameters, T* array, int64_t size) {       \
-    using Lanes = typename Signs::Lanes;                                                          \
-    constexpr int64_t kSize = Lanes::kSize;                                                       \
-    const auto factor = Lanes::Fill(parameters.factor);                                           \
-    for (int64_t i = 0; i < size; i += 2 * kSize) {                                               \
-      typename Lanes::Floats sums[2] = {};                                                        \
-      for (int64_t rank = 0; rank < parameters.ranks; ++rank) {                                   \
-        const char* const message = MessageOf(messages, parameters, rank);                        \
-        const float scale = ScaleOf(message);                                                     \
-        const auto plus = Lanes::Fill(scale), minus = Lanes::Fill(-scale);                        \
-        typename Signs::Bits negative[2];                                                         \
-        std::memcpy(negative, message + kSignBitsBegin + (first + i) / 8, sizeof(negative));      \
-        for (int k = 0; k < 2; ++k) {                                                             \
-          const auto value = Signs::Choose(negative[k], plus, minus);                             \
-          sums[k] = rank == 0 ? value : sums[k] + value;                                          \
-        }                                                                                         \
-      }                                                                                           \
-      Lanes::template Store<kPastCaches>(array + i, sums[0] * factor, sums[1] * factor);          \
-    }                                                                                             \
+#define BRIGADE_SIGN_STEPS(Signs, TARGET)                                                       \
+  template <typename T>                                                                         \
+  TARGET void AddErrors(Signs, const T* array, const float* error, float* sums, int64_t size) { \
+    using Lanes = typename Signs::Lanes;                                                        \
+    constexpr int64_t kSize = Lanes::kSize;                                                     \
+    for (int64_t i = 0; i < size; i += 2 * kSize) {                                             \
+      const auto low = Lanes::Load(array + i) + Lanes::Load(error + i);                         \
+      const auto high = Lanes::Load(array + i + kSize) + Lanes::Load(error + i + kSize);        \
+      Lanes::template Store<false>(sums + i, low, high);                                        \
+    }                                                                                           \
+  }                                                                                             \
+                                                                                                \
+  template <bool kKeep, typename T>                                                             \
+  TARGET void PackSteps(Signs, const T* array, float* error, float scale, uint8_t* bits,        \
+                        int64_t size) {                                                         \
+    using Lanes = typename Signs::Lanes;                                                        \
+    constexpr int64_t kSize = Lanes::kSize;                                                     \
+    const auto plus = Lanes::Fill(scale), minus = Lanes::Fill(-scale);                          \
+    for (int64_t i = 0; i < size; i += 2 * kSize) {                                             \
+      typename Signs::Bits negative[2];                                                         \
+      typename Lanes::Floats left[2];                                                           \
+      for (int k = 0; k < 2; ++k) {                                                             \
+        const auto x = Lanes::Load(array + i + k * kSize) + Lanes::Load(error + i + k * kSize); \
+        negative[k] = Signs::Negative(x);                                                       \
+        left[k] = x - Signs::Choose(negative[k], plus, minus);                                  \
+      }                                                                                         \
+      std::memcpy(bits + i / 8, negative, sizeof(negative));                                    \
+      if (!kKeep) Lanes::template Store<false>(error + i, left[0], left[1]);                    \
+    }                                                                                           \
+  }                                                                                             \
+                                                                                                \
+  template <bool kPastCaches, typename T>                                                       \
+  TARGET void UnpackSteps(Signs, const void* messages, int64_t first,                           \
+                          const SignUnpackParameters& parameters, T* array, int64_t size) {     \
+    using Lanes = typename Signs::Lanes;                                                        \
+    constexpr int64_t kSize = Lanes::kSize;                                                     \
+    const auto factor = Lanes::Fill(parameters.factor);                                         \
+    for (int64_t i = 0; i < size; i += 2 * kSize) {                                             \
+      typename Lanes::Floats sums[2] = {};                                                      \
+      for (int64_t rank = 0; rank < parameters.ranks; ++rank) {                                 \
+        const char* const message = MessageOf(messages, parameters, rank);                      \
+        const float scale = ScaleOf(message);                                                   \
+        const auto plus = Lanes::Fill(scale), minus = Lanes::Fill(-scale);                      \
+        typename Signs::Bits negative[2];                                                       \
+        std::memcpy(negative, message + kSignBitsBegin + (first + i) / 8, sizeof(negative));    \
+        for (int k = 0; k < 2; ++k) {                                                           \
+          const auto value = Signs::Choose(negative[k], plus, minus);                           \
+          sums[k] = rank == 0 ? value : sums[k] + value;                                        \
+        }                                                                                       \
+      }                                                                                         \
+      Lanes::template Store<kPastCaches>(array + i, sums[0] * factor, sums[1] * factor);        \
+    }                                                                                           \
   }
 BRIGADE_SIGN_STEPS(Avx512Signs, BRIGADE_TARGET_AVX512_LANES)
 BRIGADE_SIGN_STEPS(Avx2Signs, BRIGADE_TARGET_AVX2_LANES)
@@ -146,20 +146,51 @@ void WithSigns(const Run& run) {
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY { run(SignsOf<decltype(simd)::kValue>()); });
 }
 
+// The canonical sum of squares of a tile of grad_check's, of elements with their errors.
+template <typename T>
+double SumTile(const T* array, const float* error, int64_t size) {
+  // Rows that stay in the first-level cache between the two loops.
+  constexpr int64_t kRows = 4 * kGradLanes;
+  alignas(64) double sums[kGradLanes] = {};
+  alignas(64) float x[kRows];
+  WithSigns([&](auto lanes) BRIGADE_SIMD_BODY {
+    for (int64_t first = 0; first < size; first += kRows) {
+      const int64_t length = std::min(kRows, size - first);
+      const int64_t whole = length / kStep * kStep;
+      AddErrors(lanes, array + first, error + first, x, whole);
+      int64_t i = whole;
+      for (; i < length; ++i) x[i] = WithError(array[first + i], error[first + i]);
+      // The squares of zeros change nothing.
+      for (; i % kGradLanes != 0; ++i) x[i] = 0.0f;
+      for (int64_t row = 0; row < i; row += kGradLanes) {
+        BRIGADE_SIMD_LOOP
+        for (int64_t j = 0; j < kGradLanes; ++j) {
+          // AddSquare without its fused instruction, which not every target has: a square is exact.
+          const double wide = x[row + j];
+          sums[j] = precision::Add(sums[j], precision::Mul(wide, wide));
+        }
+      }
+    }
+    for (int64_t half = kGradLanes / 2; half > 0; half /= 2) {
+      for (int64_t j = 0; j < half; ++j) sums[j] = precision::Add(sums[j], sums[j + half]);
+    }
+  });
+  if (MayOverflow(sums[0])) {
+    for (int64_t i = 0; i < size; ++i) {
+      if (Overflows(WithError(array[i], error[i]))) return kTileOverflow;
+    }
+  }
+  return sums[0];
+}
+
 }  // namespace
 
 template <typename T>
 void SignTileSumsRange(const SignPackSegment& segment, int64_t begin, int64_t end,
                        double* tile_sums) {
-  alignas(64) float sums[kGradTile];
   for (int64_t tile = begin; tile < end; tile += kGradTile) {
-    const T* const array = static_cast<const T*>(segment.array) + tile;
-    const float* const error = segment.error + tile;
-    const int64_t size = std::min(kGradTile, end - tile);
-    const int64_t whole = size / kStep * kStep;
-    WithSigns([&](auto lanes) BRIGADE_SIMD_BODY { AddErrors(lanes, array, error, sums, whole); });
-    for (int64_t i = whole; i < size; ++i) sums[i] = WithError(array[i], error[i]);
-    GradTileSumsRange<float>({sums, size}, 0, size, tile_sums + tile / kGradTile);
+    tile_sums[tile / kGradTile] = SumTile(static_cast<const T*>(segment.array) + tile,
+                                          segment.error + tile, std::min(kGradTile, end - tile));
   }
 }
 

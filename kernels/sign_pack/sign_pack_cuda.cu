@@ -80,6 +80,8 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
       for (int j = 0; j < kPackSize; ++j) sums[j] = AddSquare(sums[j], x.values[j]);
     };
     const int rows = size / kGradLanes;
+    // One row in flight is enough, and two spill.
+#pragma unroll 1
     for (int row = 0; row < rows; ++row) {
       // All rows here are whole: a chunk of either kind knows no end.
       const auto chunk = Block::Elements(row, lane, size);
@@ -102,6 +104,7 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
   double sum = __shfl_sync(0xffffffffu, HalveWarp(HalveToWarp(shared[warp], lane)), 0);
   if (MayOverflow(sum)) {
     bool found = false;
+#pragma unroll 1
     for (int i = lane; i < size; i += kWarp) {
       found = found || Overflows(WithError(array[i], error[i]));
     }
@@ -159,8 +162,8 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
     for (int j = 0; j < kPackSize; ++j) left.values[j] = LeftOut(x.values[j], scale);
     chunk.Store(left, s.error);
   };
-  ForBlocks<1>(PacksGroups<T>(s), s.size, blockIdx.x - batch.first_tile[index],
-               threadIdx.x / kWarp, pack);
+  ForBlocks<1>(PacksGroups<T>(s), s.size, blockIdx.x - batch.first_tile[index], threadIdx.x / kWarp,
+               pack);
 }
 
 // The bits of a thread's elements in a block: bit j is the j-th's.
@@ -191,7 +194,8 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
     for (int64_t rank = 0; rank < p.ranks; ++rank) {
       const auto* const message = static_cast<const uint8_t*>(s.messages) + rank * p.stride;
       const float scale = *reinterpret_cast<const float*>(message);
-      const unsigned bits = LoadBits(kind, message + kSignBitsBegin + block * (kWarpBlock / 8), lane);
+      const unsigned bits =
+          LoadBits(kind, message + kSignBitsBegin + block * (kWarpBlock / 8), lane);
       for (int j = 0; j < kPackSize; ++j) {
         const float value = SignValue(scale, (bits >> j & 1u) != 0);
         sums[j] = rank == 0 ? value : precision::Add(sums[j], value);
@@ -226,7 +230,8 @@ cudaError_t LaunchSignPack(const SignPackSegment* segments, int64_t count, doubl
     cudaError_t error = ForEachBatch(
         segments, count, kMaxGridBlocks,
         [](const SignPackSegment& s) { return CeilDiv(s.size, kGradTile); }, arguments.batch,
-        cudaSuccess, [&](int64_t tiles_before) {
+        cudaSuccess,
+        [&](int64_t tiles_before) {
           arguments.tiles_before = tiles_before;
           const auto blocks = static_cast<unsigned>(CeilDiv(arguments.batch.tiles(), kWarps));
           return LaunchKernel<SignTileSumsKernel<T, capacity>>(blocks, kTileThreads, stream,
@@ -240,7 +245,8 @@ cudaError_t LaunchSignPack(const SignPackSegment* segments, int64_t count, doubl
     return ForEachBatch(
         segments, count, kMaxGridBlocks,
         [](const SignPackSegment& s) { return BlockTiles<1>(s.size); }, arguments.batch,
-        cudaSuccess, [&](int64_t) {
+        cudaSuccess,
+        [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
           return LaunchKernel<SignPackKernel<T, capacity>>(blocks, kTileThreads, stream, arguments);
         });
@@ -256,7 +262,8 @@ cudaError_t LaunchSignUnpack(const SignUnpackSegment* segments, int64_t count,
     return ForEachBatch(
         segments, count, kMaxGridBlocks,
         [](const SignUnpackSegment& s) { return BlockTiles<1>(s.size); }, arguments.batch,
-        cudaSuccess, [&](int64_t) {
+        cudaSuccess,
+        [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
           return LaunchKernel<SignUnpackKernel<T, capacity>>(blocks, kTileThreads, stream,
                                                              arguments);
@@ -264,10 +271,10 @@ cudaError_t LaunchSignUnpack(const SignUnpackSegment* segments, int64_t count,
   });
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                              \
-  template cudaError_t LaunchSignPack<T>(const SignPackSegment*, int64_t, double*, float*,  \
-                                         cudaStream_t);                                     \
-  template cudaError_t LaunchSignUnpack<T>(const SignUnpackSegment*, int64_t,               \
+#define BRIGADE_INSTANTIATE(T)                                                             \
+  template cudaError_t LaunchSignPack<T>(const SignPackSegment*, int64_t, double*, float*, \
+                                         cudaStream_t);                                    \
+  template cudaError_t LaunchSignUnpack<T>(const SignUnpackSegment*, int64_t,              \
                                            const SignUnpackParameters&, cudaStream_t);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)

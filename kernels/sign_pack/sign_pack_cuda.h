@@ -10,11 +10,11 @@
 
 namespace brigade::kernels {
 
-// SignPack and SignUnpack on `stream`, without checks of the arguments: what those of sign_pack.h do
-// once they have checked them. Two launches for each 780 non-empty segments and two or three between
-// them, or one for each 1000. `segments` may go when the call returns; `workspace` (a double per
-// tile of 8192 elements of each segment, and kSignStatsDoubles), `scale`, arrays, errors and
-// messages are device memory. T is float, Half or BFloat16.
+// SignPack and SignUnpack on `stream`, without checks of the arguments: what those of sign_pack.h
+// do once they have checked them. Two launches for each 780 non-empty segments, and two or three
+// between them; or one for each 1000. `segments` may go when the call returns; `workspace` (a
+// double per tile of 8192 elements of each segment, and kSignStatsDoubles), `scale`, arrays, errors
+// and messages are device memory. T is float, Half or BFloat16.
 template <typename T>
 cudaError_t LaunchSignPack(const SignPackSegment* segments, int64_t count, double* workspace,
                            float* scale, cudaStream_t stream);

@@ -34,9 +34,7 @@ inline constexpr int64_t kSignLine = 8 * kSignAlignment;
 
 // The bytes of a message of `size` elements: 1/8 for each, and a rest; 0 for none.
 BRIGADE_HOST_DEVICE constexpr int64_t SignBytes(int64_t size) {
-  return size == 0
-             ? 0
-             : kSignBitsBegin + (size + kSignLine - 1) / kSignLine * kSignAlignment;
+  return size == 0 ? 0 : kSignBitsBegin + (size + kSignLine - 1) / kSignLine * kSignAlignment;
 }
 
 // One array to become a message. Device memory.

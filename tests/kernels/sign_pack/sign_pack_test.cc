@@ -69,8 +69,8 @@ struct Lists {
     EXPECT_TRUE(SameBits(scale, wanted.scale)) << how << ": " << scale << ", " << wanted.scale;
     for (size_t i = 0; i < arrays.size(); ++i) {
       ASSERT_EQ(static_cast<size_t>(messages[i].size()), wanted.messages[i].size());
-      EXPECT_TRUE(std::equal(wanted.messages[i].begin(), wanted.messages[i].end(),
-                             messages[i].data()))
+      EXPECT_TRUE(
+          std::equal(wanted.messages[i].begin(), wanted.messages[i].end(), messages[i].data()))
           << how << ", message " << i;
       EXPECT_TRUE(messages[i].GuardsAreIntact()) << how;
       EXPECT_TRUE(Matches(errors[i], wanted_errors[i])) << how << ", errors " << i;
@@ -158,8 +158,7 @@ TEST(SignPackTest, StreamsTheSumOfManyRanksOutWithTheSameBits) {
   constexpr int64_t kSize = 1'100'003;
   const int64_t stride = SignBytes(kSize) + 64;
   std::vector<uint8_t> memory(5 * stride + 64);
-  uint8_t* const messages =
-      memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+  uint8_t* const messages = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
   std::mt19937 random(105);
   std::vector<std::vector<uint8_t>> of_rank;
   for (int64_t rank = 0; rank < 5; ++rank) {
@@ -221,9 +220,9 @@ TEST(SignPackTest, RejectsBadOptions) {
   EXPECT_THAT(SignPack(lists.pack, {DType::kInt32}, absl::MakeSpan(lists.workspace), &lists.scale,
                        *cpu.stream),
               refused("sign_pack: dtype of array is int32"));
-  EXPECT_THAT(SignPack(lists.pack, {}, absl::MakeSpan(lists.workspace).first(2), &lists.scale,
-                       *cpu.stream),
-              refused("sign_pack: workspace has 2 doubles, the list needs 3"));
+  EXPECT_THAT(
+      SignPack(lists.pack, {}, absl::MakeSpan(lists.workspace).first(2), &lists.scale, *cpu.stream),
+      refused("sign_pack: workspace has 2 doubles, the list needs 3"));
   const auto unpack = [&](const SignUnpackParameters& parameters) {
     return SignUnpack(lists.unpack, {DType::kFloat32, parameters}, *cpu.stream);
   };
