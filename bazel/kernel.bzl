@@ -26,7 +26,7 @@ def brigade_kernel(
     | <name>_parameters | <name>_parameters.h | everybody          |
     | <name>_cpu    | <name>_cpu.h, .cc    | everybody              |
     | <name>_pool   | <name>_pool.h, .cc   | everybody              |
-    | <name>_tile   | <name>_tile.h        | tests                  |
+    | <name>_tile   | <name>_tile.h        | kernels, tests         |
     | <name>_cuda   | <name>_cuda.h, .cu   | everybody              |
     | example_cpu   | example_cpu.cc       | reading, and a test    |
     | example_cuda  | example_cuda.cc      | reading, and a test    |
@@ -123,7 +123,7 @@ def brigade_kernel(
         brigade_cc_library(
             name = name + "_tile",
             hdrs = [name + "_tile.h"],
-            visibility = _TESTS,
+            visibility = _TESTS + ["//kernels:__subpackages__"],
             deps = math + [
                 "//kernels/internal:gpu_tile",
                 "//kernels/internal:segments",

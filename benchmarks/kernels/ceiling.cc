@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <type_traits>
 
 #include "brigade/device/threads/thread_pool.h"
@@ -120,7 +121,51 @@ Work TransferCeiling(const Source* source, Target* target, int64_t size) {
   };
 }
 
+// Eight words in the compiler's vectors.
+using Line [[gnu::vector_size(64), gnu::aligned(8)]] = uint64_t;
+
+template <int kReads, int kWrites, bool kNontemporal>
+Work LineCeiling(const void* source, void* target, int64_t groups) {
+  constexpr int64_t kLine = 8;  // words of 8 bytes
+  const auto range = [=](int64_t begin, int64_t end) {
+    kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
+      constexpr int64_t kBlock = 32;  // groups whose target stays in the first-level cache
+      alignas(64) uint64_t block[kBlock * kWrites * kLine];
+      for (int64_t i = begin; i < end; i += kBlock) {
+        const int64_t count = std::min(kBlock, end - i);
+        const auto* from = static_cast<const uint64_t*>(source) + i * kReads * kLine;
+        uint64_t* const direct = static_cast<uint64_t*>(target) + i * kWrites * kLine;
+        uint64_t* to = kNontemporal ? block : direct;
+        for (int64_t g = 0; g < count; ++g, from += kReads * kLine, to += kWrites * kLine) {
+          Line line = {}, next;
+          for (int64_t r = 0; r < kReads; ++r, line |= next) {
+            std::memcpy(&next, from + r * kLine, sizeof(Line));
+          }
+          for (int64_t w = 0; w < kWrites; ++w) std::memcpy(to + w * kLine, &line, sizeof(Line));
+        }
+        if (kNontemporal) kernels::NontemporalStore(direct, block, Bytes<uint64_t>(to - block));
+      }
+      if (kNontemporal) kernels::NontemporalStoreFence();
+    });
+  };
+  return [=](device::Stream& stream) {
+    return stream.Enqueue({"lines",
+                           {Reads(source, Bytes<uint64_t>(groups * kReads * kLine)),
+                            Writes(target, Bytes<uint64_t>(groups * kWrites * kLine))}},
+                          [=](ThreadPool& pool) {
+                            ForEachRange(groups, pool, range);
+                            return absl::OkStatus();
+                          });
+  };
+}
+
 }  // namespace
+
+template <int kReads, int kWrites>
+std::vector<Work> LineCeilings(const void* source, void* target, int64_t groups) {
+  return {LineCeiling<kReads, kWrites, false>(source, target, groups),
+          LineCeiling<kReads, kWrites, true>(source, target, groups)};
+}
 
 template <typename Grad, typename Copy, int kState>
 Work UpdateCeiling(std::array<float*, kState> state, const Grad* grad, Copy* copy, int64_t size) {
@@ -187,6 +232,18 @@ BRIGADE_INSTANTIATE(Half, float)
 BRIGADE_INSTANTIATE(BFloat16, BFloat16)
 #undef BRIGADE_INSTANTIATE
 
+#define BRIGADE_INSTANTIATE(kReads, kWrites) \
+  template std::vector<Work> LineCeilings<kReads, kWrites>(const void*, void*, int64_t);
+BRIGADE_INSTANTIATE(2, 1)
+BRIGADE_INSTANTIATE(4, 1)
+BRIGADE_INSTANTIATE(8, 1)
+BRIGADE_INSTANTIATE(1, 1)
+BRIGADE_INSTANTIATE(1, 2)
+BRIGADE_INSTANTIATE(1, 4)
+BRIGADE_INSTANTIATE(1, 8)
+#undef BRIGADE_INSTANTIATE
+
+template Work AccumulateCeiling<float>(const float*, float*, int64_t);
 template Work AccumulateCeiling<BFloat16>(const BFloat16*, float*, int64_t);
 
 }  // namespace brigade::benchmarks

@@ -27,6 +27,11 @@ std::vector<Work> ReadCeilings(const void* data, int64_t bytes);
 template <typename Source, typename Target>
 std::vector<Work> TransferCeilings(const Source* source, Target* target, int64_t size);
 
+// Reads kReads cache lines of `source` for kWrites of `target` that it writes, `groups` times, with
+// ordinary stores and past the caches: what codes of fewer bits move. Both are aligned to lines.
+template <int kReads, int kWrites>
+std::vector<Work> LineCeilings(const void* source, void* target, int64_t groups);
+
 // Reads `source` and updates `target` in place.
 template <typename Source>
 Work AccumulateCeiling(const Source* source, float* target, int64_t size);

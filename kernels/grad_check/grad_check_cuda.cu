@@ -6,6 +6,7 @@
 
 #include "brigade/kernels/grad_check/grad_check_cuda.h"
 #include "brigade/kernels/grad_check/grad_check_tile.h"
+#include "brigade/kernels/internal/warp.h"
 #include "brigade/kernels/launch_kernel.h"
 
 namespace brigade::kernels {
@@ -16,14 +17,6 @@ constexpr int kBlocksPerSm = 4;               // untuned: 64 registers, 68 KiB o
 // Loads in flight of a thread of the last steps, untuned.
 constexpr int kLoadsOfBlock = 16;
 constexpr int kLoadsOfLane = 64;  // ptxas 13.0 keeps 23 of them in flight all the time
-
-// The last halvings: thread 0 gets the sum of the warp.
-__device__ double HalveWarp(double sum) {
-  for (int half = kWarp / 2; half > 0; half /= 2) {
-    sum = precision::Add(sum, __shfl_down_sync(0xffffffffu, sum, half));
-  }
-  return sum;
-}
 
 // tile_sums[t]: the sum of one tile, by one warp.
 template <typename Grad, int kCapacity>

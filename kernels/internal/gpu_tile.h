@@ -42,13 +42,14 @@ struct alignas(16) Pack {
   T values[kPack];
 };
 
-// Moves kGroup elements by one access of 8 or 16 bytes.
+// Moves kGroup elements by one access of 4, 8 or 16 bytes.
 template <int kGroup, typename T>
 BRIGADE_INLINE void LoadGroup(const T* from, T* to) {
   constexpr int kBytes = kGroup * sizeof(T);
-  static_assert(kBytes == 8 || kBytes == 16);
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
 #ifdef __CUDA_ARCH__
-  using Words = std::conditional_t<kBytes == 16, uint4, uint2>;
+  using Words =
+      std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, uint32_t>>;
   *reinterpret_cast<Words*>(to) = *reinterpret_cast<const Words*>(from);
 #else
   std::memcpy(to, __builtin_assume_aligned(from, kBytes), kBytes);
@@ -58,7 +59,7 @@ BRIGADE_INLINE void LoadGroup(const T* from, T* to) {
 template <int kGroup, typename T>
 BRIGADE_INLINE void StoreGroup(const T* from, T* to) {
   constexpr int kBytes = kGroup * sizeof(T);
-  static_assert(kBytes == 8 || kBytes == 16);
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
 #ifdef __CUDA_ARCH__
   // As PTX: given plain vectors to store, nvcc 13.0 splits half of them into words.
   uint32_t words[kBytes / sizeof(uint32_t)];
@@ -69,11 +70,13 @@ BRIGADE_INLINE void StoreGroup(const T* from, T* to) {
                  :
                  : "l"(address), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");
-  } else {
+  } else if constexpr (kBytes == 8) {
     asm volatile("st.global.v2.b32 [%0], {%1, %2};"
                  :
                  : "l"(address), "r"(words[0]), "r"(words[1])
                  : "memory");
+  } else {
+    asm volatile("st.global.b32 [%0], %1;" : : "l"(address), "r"(words[0]) : "memory");
   }
 #else
   std::memcpy(__builtin_assume_aligned(to, kBytes), from, kBytes);

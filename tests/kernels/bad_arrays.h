@@ -121,12 +121,12 @@ class BadArrays {
 
   static constexpr size_t kMaxArrays = 16;
   // Far enough apart that two overlap only on purpose.
-  static constexpr int64_t kStride = 1024;
+  static constexpr int64_t kStride = 4096;
 
   const std::string operation_;
   std::vector<Array> arrays_;
   std::map<std::string, std::string> null_labels_;
-  alignas(16) char memory_[kMaxArrays * kStride];
+  alignas(64) char memory_[kMaxArrays * kStride];
 };
 
 }  // namespace brigade::kernels

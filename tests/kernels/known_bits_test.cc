@@ -17,12 +17,14 @@
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/adam/adam_parameters.h"
 #include "brigade/kernels/amax/amax_cpu.h"
+#include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/sgd/sgd_parameters.h"
+#include "brigade/kernels/sign_pack/sign_pack_cpu.h"
 #include "brigade/kernels/step_control/step_control_math.h"
 #include "brigade/kernels/step_control/step_control_parameters.h"
 #include "brigade/kernels/update_types.h"
@@ -282,6 +284,80 @@ TEST(KnownBitsTest, Cast) {
 #define BRIGADE_EXPECT(Source, Target) ExpectCast<Source, Target>(known);
   BRIGADE_FOR_EACH_CAST_TYPE(BRIGADE_EXPECT)
 #undef BRIGADE_EXPECT
+}
+
+// A message in both formats, and what comes back.
+template <typename T>
+void ExpectBlockQuant(const Known& known) {
+  for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+    const std::string name =
+        Pair(kName<T>, format == QuantFormat::kInt8 ? "int8" : "int4") + " and back";
+    ExpectKnown(known, name, [&](Digest& digest) {
+      Inputs inputs;
+      auto array = inputs.Array<T>();
+      // All magnitudes, but not in every block.
+      for (int64_t i = 0; i < kSize; ++i) {
+        if (i % 512 < 256 && !(std::fabs(static_cast<float>(array[i])) <= 1.0f)) array[i] = T(0.5f);
+      }
+      std::vector<uint8_t> memory(QuantBytes(kSize, format) + kQuantAlignment);
+      const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+      uint8_t* const message = memory.data() + (kQuantAlignment - begin % kQuantAlignment);
+      BlockQuantizeRange<T>({array.data(), message, kSize}, format, false, 0, kSize);
+      for (int64_t i = 0; i < QuantBytes(kSize, format); ++i) digest.Add(message[i]);
+      BlockDequantizeRange<T>({message, array.data(), kSize}, format, false, 0, kSize);
+      digest.Add(array);
+    });
+  }
+}
+
+TEST(KnownBitsTest, BlockQuant) {
+  const Known known = {
+      {"fp32 to int8 and back", 0x86d4619d1da2b9b0}, {"fp32 to int4 and back", 0xdc47a3faa03c8b23},
+      {"fp16 to int8 and back", 0xa1930904e2e16c11}, {"fp16 to int4 and back", 0xbca1fb5e30ed8626},
+      {"bf16 to int8 and back", 0xf6ad035d2597bfd2}, {"bf16 to int4 and back", 0x1dd6be4943738fff},
+  };
+  ExpectBlockQuant<float>(known);
+  ExpectBlockQuant<Half>(known);
+  ExpectBlockQuant<BFloat16>(known);
+}
+
+// Three steps of error feedback, and what comes back.
+template <typename T>
+void ExpectSignPack(const Known& known) {
+  ExpectKnown(known, kName<T>, [&](Digest& digest) {
+    Inputs inputs;
+    std::vector<float> error(kSize);
+    std::vector<uint8_t> memory(SignBytes(kSize) + kSignAlignment);
+    const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+    uint8_t* const message = memory.data() + (kSignAlignment - begin % kSignAlignment);
+    for (int step = 0; step < 3; ++step) {
+      auto array = inputs.Array<T>();
+      // No magnitude that is all of the norm.
+      for (T& x : array) {
+        if (!(std::fabs(static_cast<float>(x)) <= 1.0f)) x = T(0.5f);
+      }
+      const SignPackSegment segment = {array.data(), error.data(), message, kSize};
+      std::vector<double> sums((kSize + kGradTile - 1) / kGradTile);
+      SignTileSumsRange<T>(segment, 0, kSize, sums.data());
+      const auto stats = GradCheckFinishCpu(sums.data(), static_cast<int64_t>(sums.size()));
+      SignPackRange<T>(segment, SignScale(stats, kSize), 0, kSize);
+      for (int64_t i = 0; i < SignBytes(kSize); ++i) digest.Add(message[i]);
+      SignUnpackRange<T>({message, array.data(), kSize}, {1, 0, 0.37f}, false, 0, kSize);
+      digest.Add(array);
+    }
+    digest.Add(error);
+  });
+}
+
+TEST(KnownBitsTest, SignPack) {
+  const Known known = {
+      {"fp32", 0x3cad696b4b8a1ded},
+      {"fp16", 0x5f2c19965ff8dae9},
+      {"bf16", 0x5fbfdfa6f636f40f},
+  };
+  ExpectSignPack<float>(known);
+  ExpectSignPack<Half>(known);
+  ExpectSignPack<BFloat16>(known);
 }
 
 template <typename T>

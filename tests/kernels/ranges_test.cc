@@ -11,8 +11,12 @@
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/amax/amax.h"
 #include "brigade/kernels/amax/amax_cpu.h"
+#include "brigade/kernels/block_quant/block_quant.h"
+#include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/cast/cast_cpu.h"
+#include "brigade/kernels/dequant_reduce/dequant_reduce.h"
+#include "brigade/kernels/dequant_reduce/dequant_reduce_cpu.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/fill/fill_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
@@ -22,6 +26,8 @@
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
+#include "brigade/kernels/sign_pack/sign_pack.h"
+#include "brigade/kernels/sign_pack/sign_pack_cpu.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gtest/gtest.h"
 
@@ -199,6 +205,112 @@ TEST(RangesTest, AmaxGivesTheSameBitsForAnyCut) {
     }
     EXPECT_TRUE(SameBits(AmaxOf(bits).value, whole.value)) << how;
     EXPECT_EQ(AmaxOf(bits).non_finite, whole.non_finite);
+  });
+}
+
+TEST(RangesTest, BlockQuantGivesTheSameBytesForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    GuardedArray<BFloat16> array(kSize, 3);
+    for (int64_t i = 0; i < kSize; ++i) array[i] = BFloat16(static_cast<float>(i * 77 % 509));
+    for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+      for (const auto& [past_caches, offset] : {std::pair(false, 0), {true, 0}, {true, 3}}) {
+        // No copies, whose addresses are others.
+        GuardedArray<uint8_t> whole(QuantBytes(kSize, format), 0), cut(whole.size(), 0);
+        const QuantizeSegment all = {array.data(), whole.data(), kSize};
+        ASSERT_OK(BlockQuantize({&all, 1}, {precision::DType::kBFloat16, format}, stream));
+        ASSERT_OK(stream.Synchronize());
+        GuardedArray<BFloat16> back(kSize, offset), back_cut(kSize, offset);
+        const DequantizeSegment again = {whole.data(), back.data(), kSize};
+        ASSERT_OK(BlockDequantize({&again, 1}, {precision::DType::kBFloat16, format}, stream));
+        ASSERT_OK(stream.Synchronize());
+        for (const auto& [begin, end] : RandomRanges(kSize, kQuantBlock, random)) {
+          BlockQuantizeRange<BFloat16>({array.data(), cut.data(), kSize}, format, past_caches,
+                                       begin, end);
+          BlockDequantizeRange<BFloat16>({whole.data(), back_cut.data(), kSize}, format,
+                                         past_caches, begin, end);
+        }
+        NontemporalStoreFence();
+        EXPECT_TRUE(std::equal(cut.data(), cut.data() + cut.size(), whole.data()))
+            << how << past_caches;
+        EXPECT_TRUE(cut.GuardsAreIntact());
+        EXPECT_TRUE(Matches(back_cut, Values(back))) << how << past_caches << offset;
+      }
+    }
+  });
+}
+
+TEST(RangesTest, DequantReduceGivesTheSameBytesForAnyCut) {
+  constexpr auto kInt8 = QuantFormat::kInt8;
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    const int64_t bytes = QuantBytes(kSize, kInt8);
+    GuardedArray<uint8_t> messages(3 * bytes, 0);
+    for (int64_t i = 0; i < 3 * kSize; ++i) {
+      messages[i / kSize * bytes + QuantCodesBegin(kSize) + i % kSize] =
+          static_cast<uint8_t>(random() % 255 + 129);
+    }
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      float* const maxima = reinterpret_cast<float*>(messages.data() + rank * bytes);
+      for (int64_t i = 0; i < QuantBlocks(kSize); ++i) maxima[i] = static_cast<float>(rank + i % 7);
+    }
+    DequantReduceOptions options = {kInt8, {3, bytes, 0.3f}};
+    options.target_format = QuantFormat::kInt4;
+    for (const bool past_caches : {false, true}) {
+      GuardedArray<uint8_t> whole(QuantBytes(kSize, QuantFormat::kInt4), 0), cut(whole.size(), 0);
+      const DequantReduceSegment all = {messages.data(), whole.data(), kSize};
+      ASSERT_OK(DequantReduce({&all, 1}, options, stream));
+      GuardedArray<float> array(kSize, 3), array_cut(kSize, 3);
+      const DequantReduceSegment to_array = {messages.data(), array.data(), kSize};
+      ASSERT_OK(DequantReduce({&to_array, 1}, {kInt8, options.parameters}, stream));
+      ASSERT_OK(stream.Synchronize());
+      for (const auto& [begin, end] : RandomRanges(kSize, kQuantBlock, random)) {
+        DequantReduceRange<Int4Message>({messages.data(), cut.data(), kSize}, kInt8,
+                                        options.parameters, past_caches, begin, end);
+        DequantReduceRange<float>({messages.data(), array_cut.data(), kSize}, kInt8,
+                                  options.parameters, past_caches, begin, end);
+      }
+      NontemporalStoreFence();
+      EXPECT_TRUE(std::equal(cut.data(), cut.data() + cut.size(), whole.data())) << how;
+      EXPECT_TRUE(Matches(array_cut, Values(array))) << how << past_caches;
+    }
+  });
+}
+
+TEST(RangesTest, SignPackGivesTheSameBytesForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    GuardedArray<BFloat16> array(kSize, 3);
+    GuardedArray<float> error(kSize, 1);
+    for (int64_t i = 0; i < kSize; ++i) array[i] = BFloat16(static_cast<float>(i * 77 % 509) - 250);
+    for (int64_t i = 0; i < kSize; ++i) error[i] = static_cast<float>(i % 11) - 5;
+    GuardedArray<float> error_cut = error;
+    GuardedArray<uint8_t> whole(SignBytes(kSize), 0), cut(whole.size(), 0);
+    const SignPackSegment all = {array.data(), error.data(), whole.data(), kSize};
+    std::vector<double> workspace(SignPackWorkspaceSize({&all, 1}));
+    float scale;
+    ASSERT_OK(SignPack({&all, 1}, {precision::DType::kBFloat16}, absl::MakeSpan(workspace), &scale,
+                       stream));
+    ASSERT_OK(stream.Synchronize());
+    const SignPackSegment part = {array.data(), error_cut.data(), cut.data(), kSize};
+    std::vector<double> sums(workspace.size());
+    for (const auto& [begin, end] : RandomRanges(kSize, kGradTile, random)) {
+      SignTileSumsRange<BFloat16>(part, begin, end, sums.data());
+    }
+    EXPECT_EQ(SignScale(GradCheckFinishCpu(sums.data(), 4), kSize), scale) << how;
+    for (const auto& [begin, end] : RandomRanges(kSize, kSignLine, random)) {
+      SignPackRange<BFloat16>(part, scale, begin, end);
+    }
+    EXPECT_TRUE(std::equal(cut.data(), cut.data() + cut.size(), whole.data())) << how;
+    EXPECT_TRUE(Matches(error_cut, Values(error))) << how;
+    for (const auto& [past_caches, offset] : {std::pair(false, 0), {true, 0}, {true, 3}}) {
+      GuardedArray<Half> back(kSize, offset), back_cut(kSize, offset);
+      const SignUnpackSegment again = {whole.data(), back.data(), kSize};
+      ASSERT_OK(SignUnpack({&again, 1}, {precision::DType::kFloat16, {}}, stream));
+      ASSERT_OK(stream.Synchronize());
+      for (const auto& [begin, end] : RandomRanges(kSize, kSignLine, random)) {
+        SignUnpackRange<Half>({whole.data(), back_cut.data(), kSize}, {}, past_caches, begin, end);
+      }
+      NontemporalStoreFence();
+      EXPECT_TRUE(Matches(back_cut, Values(back))) << how << past_caches << offset;
+    }
   });
 }
 

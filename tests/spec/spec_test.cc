@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "brigade/tests/spec/codecs.h"
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/parallel.h"
@@ -412,6 +413,123 @@ TEST(RingSpecTest, EveryRingIsTheSoftmaxOverWhatAQuerySees) {
       EXPECT_NEAR(part.out, out / sum, 1e-13) << query;
     }
   }
+}
+
+TEST(CodecsSpecTest, RoundsTheKnownBlockToEven) {
+  const CodedBlock coded = Encode({7.0f, -3.5f, 1.0f, 0.4f}, 4);
+  EXPECT_EQ(coded.maximum, 7.0f);
+  EXPECT_EQ(std::vector<int>(coded.codes.begin(), coded.codes.begin() + 5),
+            (std::vector<int>{7, -4, 1, 0, 0}));
+  EXPECT_EQ(Dequantize(Quantize({7.0f, -3.5f, 1.0f, 0.4f}, 4), 4, 4),
+            (std::vector<float>{7.0f, -4.0f, 1.0f, 0.0f}));
+}
+
+// The errors are those of the definition, in double: half a code, and the roundings to float.
+TEST(CodecsSpecTest, KeepsTheMaximumAndMissesTheOthersByHalfACode) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  for (const int bits : {8, 4}) {
+    const double largest = LargestCode(bits);
+    for (int exponent = -149; exponent < 127; ++exponent) {
+      std::vector<float> values(300);
+      for (float& x : values) x = std::ldexp(std::clamp(normal(random), -1.9f, 1.9f), exponent);
+      const std::vector<uint8_t> message = Quantize(values, bits);
+      ASSERT_EQ(message.size(), bits == 8 ? 576 : 320);
+      const std::vector<float> back = Dequantize(message, values.size(), bits);
+      for (size_t begin = 0; begin < values.size(); begin += kBlock) {
+        const size_t end = std::min(begin + kBlock, values.size());
+        double maximum = 0;
+        for (size_t i = begin; i < end; ++i) {
+          maximum = std::max(maximum, std::fabs(static_cast<double>(values[i])));
+        }
+        for (size_t i = begin; i < end; ++i) {
+          const double error = std::fabs(static_cast<double>(back[i]) - values[i]);
+          if (std::fabs(values[i]) == maximum) {
+            EXPECT_EQ(error, 0) << exponent;
+          }
+          EXPECT_LE(error, maximum / (2 * largest) * (1 + 1e-4) + 0x1p-150) << exponent;
+        }
+      }
+      // No subnormal ones, whose products lose bits.
+      if (exponent > -100) {
+        EXPECT_EQ(Quantize(back, bits), message) << exponent;
+      }
+    }
+  }
+}
+
+TEST(CodecsSpecTest, ABlockThatIsNotFiniteComesBackAsNaN) {
+  std::vector<float> values(600, 1.0f);
+  values[300] = -kInfinity;
+  const std::vector<float> back = Dequantize(Quantize(values, 8), values.size(), 8);
+  for (size_t i = 0; i < back.size(); ++i) {
+    EXPECT_EQ(std::isnan(back[i]), i >= 256 && i < 512) << i;
+  }
+}
+
+// 3 + 7 - 1 and so on, in codes that are exact.
+TEST(CodecsSpecTest, AddsMessages) {
+  const std::vector<std::vector<uint8_t>> messages = {
+      Quantize({7.0f, 3.0f}, 4), Quantize({-7.0f, 1.0f}, 4), Quantize({14.0f, 2.0f}, 4)};
+  EXPECT_EQ(DequantReduce(messages, 2, 4, 0.5f), (std::vector<float>{7.0f, 3.0f}));
+}
+
+// The 1-bit all-reduce of two ranks, of which each owns one half: known scales, errors and results,
+// and the identity of error feedback at every step.
+TEST(CodecsSpecTest, OneBitAllReduceGivesTheKnownAnswers) {
+  using Halves = std::vector<std::vector<float>>;
+  const Halves inputs[] = {{{4, 28}, {-4, 28}}, {{3, -21}, {3, 21}}};
+  Halves errors[] = {{{0, 0}, {0, 0}}, {{0, 0}, {0, 0}}};
+  Halves owner_errors = {{0, 0}, {0, 0}};
+  std::vector<double> outputs(4), wanted(4);
+  const float scales[][2] = {{20.0f, 15.0f}, {26.8328157f, 20.1246118f}};
+  for (int step = 0; step < 4; ++step) {
+    Signs sent[2];
+    for (int rank = 0; rank < 2; ++rank) {
+      sent[rank] = PackSigns(inputs[rank], errors[rank]);
+      if (step < 2) {
+        EXPECT_FLOAT_EQ(sent[rank].scale, scales[step][rank]);
+      }
+    }
+    if (step == 0) {
+      EXPECT_EQ(errors[0], (Halves{{-16, 8}, {16, 8}}));
+      EXPECT_EQ(errors[1], (Halves{{-12, -6}, {-12, 6}}));
+    }
+    std::vector<float> out;
+    for (size_t owner = 0; owner < 2; ++owner) {
+      const Halves mean = {
+          UnpackSigns({sent[0].messages[owner], sent[1].messages[owner]}, 2, 0.5f)};
+      if (step == 0) {
+        EXPECT_EQ(mean[0], (owner == 0 ? Halves{{17.5, 2.5}} : Halves{{-2.5, 17.5}})[0]);
+      }
+      Halves error = {owner_errors[owner]};
+      const Signs signs = PackSigns(mean, error);
+      owner_errors[owner] = error[0];
+      for (const float x : UnpackSigns(signs.messages, 2, 1.0f)) out.push_back(x);
+    }
+    if (step == 0) {
+      EXPECT_EQ(out, (std::vector<float>{12.5, 12.5, -12.5, 12.5}));
+      EXPECT_EQ(owner_errors, (Halves{{5, -10}, {10, 5}}));
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      const auto at = [&](const Halves& halves) { return halves[i / 2][i % 2]; };
+      outputs[i] += out[i];
+      wanted[i] += (at(inputs[0]) + at(inputs[1])) / 2;
+      EXPECT_NEAR(outputs[i] + (at(errors[0]) + at(errors[1])) / 2 + at(owner_errors), wanted[i],
+                  1e-4)
+          << step;
+    }
+  }
+}
+
+TEST(CodecsSpecTest, AnInfinityKeepsTheErrorsAndMarksTheScale) {
+  std::vector<std::vector<float>> errors = {{1.0f, 2.0f}, {}};
+  const Signs signs = PackSigns({{kInfinity, -3.0f}, {}}, errors);
+  EXPECT_TRUE(std::isnan(signs.scale));
+  EXPECT_EQ(errors[0], (std::vector<float>{1.0f, 2.0f}));
+  EXPECT_EQ(signs.messages[0].size(), 128u);
+  EXPECT_EQ(signs.messages[0][64], 2);
+  EXPECT_TRUE(signs.messages[1].empty());
 }
 
 TEST(StagesSpecTest, SkipsTheUpdateOnEveryRankWhenOneRankOverflows) {

@@ -145,6 +145,30 @@ TEST(CompilerReportsTest, AmaxLoads16BytesAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, BlockQuantMoves16BytesOfFloatsAtOnce) {
+  ExpectNoSpillsAnd64Registers("block_quant", 24);
+  for (const auto& [name, ptx] : PtxOf("block_quant", 24)) {
+    const bool is_float = name.find("KernelIf") != std::string::npos;
+    const bool quantizes = name.find("14QuantizeKernel") != std::string::npos;
+    const int wide = quantizes ? Loads16(ptx) : Count(ptx, "st.global.v4.");
+    const int groups = quantizes ? Loads8(ptx) : Count(ptx, "st.global.v2.");
+    EXPECT_GE(is_float ? wide : groups, 2) << name;
+  }
+}
+
+TEST(CompilerReportsTest, DequantReduceKeepsToItsRegisters) {
+  ExpectNoSpillsAnd64Registers("dequant_reduce", 20);
+}
+
+TEST(CompilerReportsTest, SignPackMoves16BytesOfFloatsAtOnce) {
+  ExpectNoSpillsAnd64Registers("sign_pack", 19);
+  for (const auto& [name, ptx] : PtxOf("sign_pack", 19)) {
+    if (name.find("14SignPackKernel") == std::string::npos) continue;
+    EXPECT_GE(Loads16(ptx), 2) << name;
+    EXPECT_GE(Count(ptx, "st.global.v4."), 2) << name;
+  }
+}
+
 TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
   const auto expect_none = [](const std::string& folder, const std::string& kernel) {
     const std::string ptx = ReadIn(folder, kernel, ".ptx");
@@ -154,7 +178,8 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
     }
   };
   for (const std::string kernel :
-       {"adam", "amax", "sgd", "grad_check", "reduce", "step_control", "cast", "fill"}) {
+       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "reduce",
+        "step_control", "cast", "fill"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

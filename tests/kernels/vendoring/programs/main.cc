@@ -4,11 +4,14 @@ namespace brigade::vendored {
 
 void RunAdam();
 void RunAmax();
+void RunBlockQuant();
 void RunCast();
+void RunDequantReduce();
 void RunFill();
 void RunGradCheck();
 void RunReduce();
 void RunSgd();
+void RunSignPack();
 void RunStepControl();
 
 }  // namespace brigade::vendored
@@ -17,10 +20,13 @@ int main() {
   using namespace brigade::vendored;
   RunAdam();
   RunAmax();
+  RunBlockQuant();
   RunCast();
+  RunDequantReduce();
   RunFill();
   RunGradCheck();
   RunReduce();
   RunSgd();
+  RunSignPack();
   RunStepControl();
 }

@@ -1,0 +1,52 @@
+// Sums of messages on the GPU: reads each message once, 1 or 1/2 bytes an element, and writes the
+// target. A thread has the codes of 4 ranks in flight, 16 or 32 bytes: 16 to 32 KiB an SM at half
+// of full occupancy.
+
+#include "brigade/kernels/dequant_reduce/dequant_reduce_cuda.h"
+#include "brigade/kernels/dequant_reduce/dequant_reduce_tile.h"
+#include "brigade/kernels/internal/gpu_blocks.h"
+#include "brigade/kernels/internal/warp.h"
+#include "brigade/kernels/launch_kernel.h"
+
+namespace brigade::kernels {
+namespace {
+
+constexpr int kBlocksPerSm = 4;  // 64 registers, without spills; untuned
+
+template <typename Target, QuantFormat kFormat, int kCapacity>
+__global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
+    DequantReduceKernel(const __grid_constant__ DequantReduceArguments<kCapacity> arguments) {
+  DequantReduceThread<Target, kFormat>(arguments, blockIdx.x, threadIdx.x, WarpMax());
+}
+
+}  // namespace
+
+template <typename Target>
+cudaError_t LaunchDequantReduce(const DequantReduceSegment* segments, int64_t count,
+                                QuantFormat format, const DequantReduceParameters& parameters,
+                                cudaStream_t stream) {
+  return WithCapacity<kMaxDequantSegments>(count, [&](auto capacity) {
+    DequantReduceArguments<capacity> arguments;
+    arguments.parameters = parameters;
+    return ForEachBatch(
+        segments, count, kMaxGridBlocks,
+        [](const DequantReduceSegment& s) { return BlockTiles<1>(s.size); }, arguments.batch,
+        cudaSuccess,
+        [&](int64_t) {
+          const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
+          return VisitQuantFormat(format, [&](auto constant) {
+            return LaunchKernel<DequantReduceKernel<Target, decltype(constant)::value, capacity>>(
+                blocks, kTileThreads, stream, arguments);
+          });
+        });
+  });
+}
+
+#define BRIGADE_INSTANTIATE(Target)                                                             \
+  template cudaError_t LaunchDequantReduce<Target>(const DequantReduceSegment*, int64_t,        \
+                                                   QuantFormat, const DequantReduceParameters&, \
+                                                   cudaStream_t);
+BRIGADE_FOR_EACH_DEQUANT_TARGET(BRIGADE_INSTANTIATE)
+#undef BRIGADE_INSTANTIATE
+
+}  // namespace brigade::kernels

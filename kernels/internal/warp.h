@@ -1,0 +1,34 @@
+#ifndef BRIGADE_KERNELS_INTERNAL_WARP_H_
+#define BRIGADE_KERNELS_INTERNAL_WARP_H_
+
+// What the threads of a warp find out together. For .cu files.
+
+#include <cstdint>
+
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/precision/rounding.h"
+
+namespace brigade::kernels {
+
+// The largest value of the threads of a warp, for all of them.
+struct WarpMax {
+  __device__ int32_t operator()(int32_t value) const {
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+      const int32_t other = __shfl_xor_sync(0xffffffffu, value, distance);
+      value = value < other ? other : value;
+    }
+    return value;
+  }
+};
+
+// The last halvings of a canonical sum: thread 0 gets the sum of the warp.
+__device__ inline double HalveWarp(double sum) {
+  for (int half = kWarp / 2; half > 0; half /= 2) {
+    sum = precision::Add(sum, __shfl_down_sync(0xffffffffu, sum, half));
+  }
+  return sum;
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_INTERNAL_WARP_H_
