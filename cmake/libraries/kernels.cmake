@@ -604,7 +604,8 @@ brigade_library(
   HEADERS kernels/sign_pack/sign_pack_cpu.h
   SOURCES kernels/sign_pack/sign_pack_cpu.cc
   DEPS kernels_sign_pack_math kernels_nontemporal_store kernels_simd kernels_sign_pack_sign_lanes
-    kernels_grad_check_math kernels_internal_cache_line precision_float16 precision_rounding
+    kernels_grad_check_cpu kernels_grad_check_math kernels_internal_cache_line precision_float16
+    precision_rounding
 )
 
 brigade_library(

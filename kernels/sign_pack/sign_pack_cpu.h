@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "brigade/kernels/grad_check/grad_check_cpu.h"  // GradCheckFinishCpu
 #include "brigade/kernels/sign_pack/sign_pack_math.h"
 
 namespace brigade::kernels {
@@ -12,7 +13,7 @@ namespace brigade::kernels {
 // threads that a program has.
 //
 // Order   SignTileSumsRange of the whole list, with the tiles of all segments in order; the sums to
-//         GradCheckFinishCpu (grad_check_cpu.h) and its result to SignScale; then SignPackRange of
+//         GradCheckFinishCpu and its result to SignScale; then SignPackRange of
 //         the whole list.
 // Ranges  Those of SignTileSumsRange begin at multiples of 8192 and end at such or at the segment's
 //         end, those of the others at multiples of 512; threads may take any that do not overlap.
