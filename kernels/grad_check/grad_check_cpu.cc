@@ -34,10 +34,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Sums = hn::ScalableTag<double>;
 using Floats = hn::Rebind<float, Sums>;
 
-// Vectors that are loaded at a time, and how many such groups of sums a pass over rows carries: as
-// many as the processor has registers for.
+// Vectors that are loaded at a time, and how many such groups of sums a pass over rows carries in
+// registers: a row has 8 groups on AVX-512, which float, whose loads need no others, keeps whole.
 constexpr int kVectors = 4;
-constexpr int kGroups = HWY_TARGET == HWY_AVX3 ? 4 : 1;
+constexpr int kPassGroups = HWY_TARGET == HWY_AVX3 ? 4 : 1;
+constexpr int kRowGroups = 8;
+template <typename Grad>
+constexpr int kMostGroups = HWY_TARGET == HWY_AVX3 && sizeof(Grad) == 4 ? kRowGroups : kPassGroups;
 
 // In how many parts of equal length the lanes lie: part p has the elements with index mod kParts ==
 // p.
@@ -112,19 +115,25 @@ HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad
 #endif
 }
 
-// Rows of a tile that each pass goes down before the next one. From float, whose rows are longest,
-// a row at a time reads memory in order; for 16 bits the sums would be stored and loaded too often.
-template <typename Grad>
-constexpr int64_t kPassRows = sizeof(Grad) == 4 ? 1 : kGradTile / kGradLanes;
+// Rows of a tile that each pass over some columns goes down before the next one. From float, whose
+// rows are longest, a row at a time reads memory in order; for 16 bits the sums would be stored and
+// loaded too often.
+template <int kGroups, typename Grad>
+constexpr int64_t kPassRows = kGroups < kRowGroups && sizeof(Grad) == 4 ? 1
+                                                                        : kGradTile / kGradLanes;
 
 // How far ahead of what is summed memory is asked for, in bytes, in order, whatever order the
 // passes take. Into the second-level cache: a core has few requests of the first level in flight,
-// and asking for those reached half of the speed.
-constexpr int64_t kAhead = 16384;
+// and asking for those reached half of the speed. Where passes read whole rows the processor
+// follows by itself, and a line of four is enough to lead it from page to page.
+template <int kGroups>
+constexpr int64_t kAhead = kGroups == kRowGroups ? 4096 : 16384;
+template <int kGroups>
+constexpr int64_t kPrefetchStep = kGroups == kRowGroups ? 256 : 64;
 
 // Adds the squares of one pass's columns to `sums`: of `rows` rows, and of `rest` elements of one
 // more.
-template <typename Grad>
+template <int kGroups, typename Grad>
 HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const char*& ahead,
                            double* const (&sums)[kGroups][kVectors], bool first) {
   const Sums d;
@@ -143,7 +152,7 @@ HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const c
   };
   const int64_t bytes = kGroups * group * static_cast<int64_t>(sizeof(Grad));
   for (int64_t row = 0; row < rows; ++row, grad += kGradLanes, ahead += bytes) {
-    for (int64_t line = 0; line < bytes; line += 64) {
+    for (int64_t line = 0; line < bytes; line += kPrefetchStep<kGroups>) {
       __builtin_prefetch(ahead + line, /*rw=*/0, /*locality=*/2);
     }
     add(grad);
@@ -159,21 +168,18 @@ HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const c
   }
 }
 
-template <typename Grad>
-HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
-  const Sums d;
-  const int64_t length = hn::Lanes(d);
+// Adds the squares of a tile, pass by pass, to `lanes`, of which `columns` are in use.
+template <int kGroups, typename Grad>
+HWY_INLINE void SumPasses(const Grad* HWY_RESTRICT grad, int64_t size, int64_t columns,
+                          double* HWY_RESTRICT lanes) {
   constexpr int kPart = kGradLanes / kParts<Grad>;
+  const int64_t length = hn::Lanes(Sums());
   const int64_t rows = size / kGradLanes;
   const int64_t rest = size % kGradLanes;
   const int64_t pass = kGroups * kVectors * length;
-  // A list has many tensors of a few elements: what lies past them is left out of all that follows.
-  int64_t columns = rows > 0 ? kGradLanes : pass;
-  while (columns < rest) columns *= 2;
-  HWY_ALIGN_MAX double lanes[kGradLanes];
-  const char* ahead = reinterpret_cast<const char*>(grad) + kAhead;
-  for (int64_t row = 0; row == 0 || row < rows; row += kPassRows<Grad>) {
-    const int64_t pass_rows = std::min(kPassRows<Grad>, rows - row);
+  const char* ahead = reinterpret_cast<const char*>(grad) + kAhead<kGroups>;
+  for (int64_t row = 0; row == 0 || row < rows; row += kPassRows<kGroups, Grad>) {
+    const int64_t pass_rows = std::min(kPassRows<kGroups, Grad>, rows - row);
     const int64_t pass_rest = row + pass_rows == rows ? rest : 0;
     for (int64_t first = 0; first < columns; first += pass) {
       double* sums[kGroups][kVectors];
@@ -185,9 +191,26 @@ HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
         }
       }
       const int64_t left = pass_rest - first;
-      SumColumns(grad + row * kGradLanes + first, pass_rows + (left >= pass),
-                 left < pass ? left : 0, ahead, sums, row == 0);
+      SumColumns<kGroups>(grad + row * kGradLanes + first, pass_rows + (left >= pass),
+                          left < pass ? left : 0, ahead, sums, row == 0);
     }
+  }
+}
+
+template <typename Grad>
+HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
+  const Sums d;
+  const int64_t length = hn::Lanes(d);
+  constexpr int kPart = kGradLanes / kParts<Grad>;
+  const bool has_rows = size >= kGradLanes;
+  // A list has many tensors of a few elements: what lies past them is left out of all that follows.
+  int64_t columns = has_rows ? kGradLanes : kPassGroups * kVectors * length;
+  while (columns < size % kGradLanes) columns *= 2;
+  HWY_ALIGN_MAX double lanes[kGradLanes];
+  if (has_rows) {
+    SumPasses<kMostGroups<Grad>>(grad, size, columns, lanes);
+  } else {
+    SumPasses<kPassGroups>(grad, size, columns, lanes);
   }
   // The canonical tree has kGradLanes leaves; those past `columns` are zeros, which change nothing.
   for (int64_t part = 0; part < kGradLanes; part += kPart) {

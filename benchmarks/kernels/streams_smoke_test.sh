@@ -1,0 +1,8 @@
+#!/bin/bash
+# streams_smoke_test.sh STREAMS: it has its figures, of a small array, and refuses an empty one.
+set -eu -o pipefail
+"$1" --mib=4 --rounds=1 --json="$TEST_TMPDIR/figures" | tee "$TEST_TMPDIR/table"
+[ "$(grep -c -E '^ +(1|2|4|8|16|32|64) ' "$TEST_TMPDIR/table")" = 7 ]
+grep -q '"read_64_4_KiB"' "$TEST_TMPDIR/figures"
+if "$1" --mib=0 2> "$TEST_TMPDIR/error"; then exit 1; fi
+grep -q 'must be at least 1' "$TEST_TMPDIR/error"
