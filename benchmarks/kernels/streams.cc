@@ -1,6 +1,7 @@
 // What memory gives to one core that reads: how long a load takes that waits for the one before it,
-// and how fast loops read that go through several parts of an array side by side, as kernels over several
-// arrays do. Speed times latency is what the core has in flight (Little's law). On pages of 2 MiB and of 4 KiB.
+// and how fast loops read that go through several parts of an array side by side, as kernels over
+// several arrays do. Speed times latency is what the core has in flight (Little's law). On pages of
+// 2 MiB and of 4 KiB.
 
 #include <sys/mman.h>
 
@@ -50,9 +51,9 @@ class Pages {
     madvise(data, mapped, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     const auto begin = reinterpret_cast<uintptr_t>(data);
     Pages pages(data, mapped);
-    pages.words_ = absl::MakeSpan(
-        reinterpret_cast<uint64_t*>((begin + kHugePage - 1) / kHugePage * kHugePage),
-        static_cast<size_t>(bytes) / sizeof(uint64_t));
+    pages.words_ =
+        absl::MakeSpan(reinterpret_cast<uint64_t*>((begin + kHugePage - 1) / kHugePage * kHugePage),
+                       static_cast<size_t>(bytes) / sizeof(uint64_t));
     return pages;
   }
 
@@ -96,8 +97,8 @@ Work Chase(absl::Span<const uint64_t> words) {
   };
 }
 
-// The words of each of `streams` parts. Parts begin a line further on than pages do, each, so that they don't
-// share the sets of a cache.
+// The words of each of `streams` parts: a line less than their share, so that parts do not lie alike
+// in the sets of a cache.
 int64_t PartOf(absl::Span<const uint64_t> words, int streams) {
   return (static_cast<int64_t>(words.size()) / kWords / streams - 1) * kWords;
 }
@@ -129,8 +130,8 @@ absl::Status Main() {
     return absl::InvalidArgumentError("--mib and --rounds must be at least 1");
   }
   const int64_t bytes = mib << 20;
-  BRIGADE_ASSIGN_OR_RETURN(const auto context,
-                           device::Context::Create({.device = device::Cpu(), .compute_threads = 1}));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const auto context, device::Context::Create({.device = device::Cpu(), .compute_threads = 1}));
   BRIGADE_ASSIGN_OR_RETURN(const auto stream, context->CreateStream("compute"));
   BRIGADE_ASSIGN_OR_RETURN(const Pages huge, Pages::Create(bytes, true));
   BRIGADE_ASSIGN_OR_RETURN(const Pages small, Pages::Create(bytes, false));
@@ -173,5 +174,6 @@ absl::Status Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  return brigade::benchmarks::RunMain(argc, argv, "loads that wait, and loops that read several parts of an array side by side", brigade::benchmarks::Main);
+  return brigade::benchmarks::RunMain(argc, argv, "loads, and loops over several parts of an array",
+                                      brigade::benchmarks::Main);
 }

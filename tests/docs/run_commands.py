@@ -27,6 +27,7 @@ SHORTER = {
     "examples/gpt/train": ["--steps=2", "--evaluate_every=0"],
     "benchmarks/kernels/adam": ["--rounds=1", "--operations=1", "--benchmark_filter=/elements:4096/"],
     "benchmarks/kernels/cast": ["--rounds=1", "--operations=1", "--benchmark_filter=/elements:4096/"],
+    "benchmarks/kernels/streams": ["--mib=4", "--rounds=1"],
     "benchmarks/collectives/all_reduce": ["-b", "8", "-e", "4K", "-f", "16", "-n", "1", "--rounds=1"],
     "benchmarks/zero/step": ["--units=2", "--unit_elements=4096", "--rounds=1", "--steps=1", "--overlap=false"],
     "benchmarks/checkpoint/save_load": ["--units=3", "--unit_elements=12288", "--rounds=1"],
