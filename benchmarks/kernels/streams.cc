@@ -97,8 +97,8 @@ Work Chase(absl::Span<const uint64_t> words) {
   };
 }
 
-// The words of each of `streams` parts: a line less than their share, so that parts do not lie alike
-// in the sets of a cache.
+// The words of each of `streams` parts: a line less than their share, so that parts do not lie
+// alike in the sets of a cache.
 int64_t PartOf(absl::Span<const uint64_t> words, int streams) {
   return (static_cast<int64_t>(words.size()) / kWords / streams - 1) * kWords;
 }
