@@ -5,7 +5,8 @@ model is that of pytorch_gpt.py, the batch of each step that of examples/gpt: sa
 
 --sharding
 ddp    DistributedDataParallel
-fsdp2  fully_shard of each block and of the rest
+fsdp2  fully_shard of each block and of the rest; with --shard_ranks=N in groups of N ranks, which have a whole model
+       each (hybrid sharding)
 
 --write_weights=FILE writes the weights of the beginning as examples/gpt reads them (--weights), and trains nothing.
 
@@ -100,6 +101,7 @@ def bytes_of(tensors):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sharding", choices=["ddp", "fsdp2"], default="ddp")
+    parser.add_argument("--shard_ranks", type=int, default=0, help="of fsdp2; 0: all")
     parser.add_argument("--operators", choices=["public", "best"], default="public", help="as pytorch_gpt.py has them")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=128)
@@ -112,6 +114,8 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write_weights", type=pathlib.Path)
     arguments = parser.parse_args()
+    if arguments.shard_ranks < 0 or (arguments.shard_ranks and arguments.sharding != "fsdp2"):
+        parser.error(f"--shard_ranks={arguments.shard_ranks} is not a number of ranks of fsdp2")
     if arguments.width % arguments.heads != 0:
         parser.error(f"--width={arguments.width} is no multiple of --heads={arguments.heads}")
     return arguments
@@ -135,7 +139,12 @@ def main():
     if arguments.sharding == "ddp":
         loss_of = DistributedDataParallel(model)
     else:
-        mesh = init_device_mesh("cpu", (ranks,))
+        shard_ranks = arguments.shard_ranks or ranks
+        if ranks % shard_ranks != 0:
+            sys.exit(f"pytorch_data_parallel: --shard_ranks={shard_ranks} does not divide {ranks} ranks")
+        shape, names = ((ranks,), ("shard",)) if shard_ranks == ranks else \
+            ((ranks // shard_ranks, shard_ranks), ("replicate", "shard"))
+        mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
         loss_of = fully_shard(model, mesh=mesh)
@@ -168,6 +177,7 @@ def main():
             "bytes": sizes,
             "parameters": sum(parameter.numel() for parameter in parameters),
             "sharding": arguments.sharding,
+            "shard_ranks": arguments.shard_ranks,
             "operators": arguments.operators,
             "ranks": ranks,
             "threads": torch.get_num_threads(),
