@@ -1,6 +1,6 @@
 // An all-reduce between processes, on one host or many: over Gloo on CPUs, over NCCL on GPUs.
 //
-//   mpirun -n 4 bazel-bin/examples/all_reduce_processes
+//   mpirun --allow-run-as-root --oversubscribe -n 4 bazel-bin/examples/all_reduce_processes
 //   torchrun --nproc-per-node=4 --no-python bazel-bin/examples/all_reduce_processes
 //
 // srun does as well, and so does anything that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.

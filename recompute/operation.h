@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "brigade/device/device.h"  // says so without C++20
+
 namespace brigade::recompute {
 
 enum class Action {

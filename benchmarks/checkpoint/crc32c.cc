@@ -4,15 +4,15 @@
 #include <time.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/device/byte_count.h"
@@ -104,18 +104,15 @@ absl::Status Main() {
   }
   std::cout << absl::StrFormat("# CRC-32C of %d bytes (%08x)\n%-32s %12s %9s\n", bytes, sum, "",
                                "bytes/cycle", "GB/s");
-  std::vector<std::string> lines;
+  Figures figures;
   for (size_t c = 0; c < contestants.size(); ++c) {
     const double each = static_cast<double>(bytes) / Median(cycles[c]);
     const double speed = static_cast<double>(bytes) * 1e-9 / Median(seconds[c]);
     std::cout << absl::StrFormat("%-32s %12.2f %9.2f\n", contestants[c].name, each, speed);
-    lines.push_back(absl::StrFormat(R"(  "%s": %.6g, "%s_gbs": %.6g)", contestants[c].figure, each,
-                                    contestants[c].figure, speed));
+    figures.Add(contestants[c].figure, each);
+    figures.Add(absl::StrCat(contestants[c].figure, "_gbs"), speed);
   }
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n" << absl::StrJoin(lines, ",\n") << "\n}\n";
-  }
-  return absl::OkStatus();
+  return figures.Write(absl::GetFlag(FLAGS_json));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <time.h>
 
-#include <fstream>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -12,7 +11,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/checkpoint/fields.h"
@@ -145,10 +144,9 @@ absl::Status Main() {
     std::cout << absl::StrFormat("%-32s %9.1f ms\n", parts[p].first, Median(seconds[p]) * 1e3);
   }
   std::cout << absl::StrFormat("%-32s %9.1f ms\n", "sum", sum * 1e3);
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json)) << absl::StrFormat("{\"seconds\": %.6g}\n", sum);
-  }
-  return absl::OkStatus();
+  Figures figures;
+  figures.Add("seconds", sum);
+  return figures.Write(absl::GetFlag(FLAGS_json));
 }
 
 }  // namespace

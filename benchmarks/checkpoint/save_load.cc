@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -15,9 +14,9 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "brigade/benchmarks/checkpoint/plain_files.h"
 #include "brigade/benchmarks/checkpoint/trainings.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
@@ -209,11 +208,7 @@ class Readers {
   uint32_t sum_ = 0;
 };
 
-std::vector<std::string> json_lines;
-
-void WriteFigure(const std::string& name, double value) {
-  json_lines.push_back(absl::StrFormat(R"(  "%s": %.6g)", name, value));
-}
+Figures figures;
 
 void PrintRow(const std::string& name, const TurnTimes& times, const TurnTimes& of, double bytes) {
   std::cout << absl::StrFormat("%-28s %9.1f %9.3f %9.3f %12.1f\n", name, Median(times.wall) * 1e3,
@@ -251,20 +246,20 @@ absl::Status Measure(const std::string& folder) {
   PrintRow("write: piece files", w[Writers::kPieces], plain, bytes);
   PrintRow("two copies alone", w[Writers::kCopies], plain, bytes);
   PrintRow("the same with sums", w[Writers::kSums], plain, bytes);
-  WriteFigure("in_place_seconds", Median(in_place.wall));
-  WriteFigure("in_place_of_plain", MedianRatio(plain.wall, in_place.wall));
-  WriteFigure("pieces_of_plain", MedianRatio(plain.wall, w[Writers::kPieces].wall));
+  figures.Add("in_place_seconds", Median(in_place.wall));
+  figures.Add("in_place_of_plain", MedianRatio(plain.wall, in_place.wall));
+  figures.Add("pieces_of_plain", MedianRatio(plain.wall, w[Writers::kPieces].wall));
   // Of a rank's thread.
   const double both = MedianRatio(w[Writers::kSums].processor, in_place.wall) / ranks;
   const double copies = MedianRatio(w[Writers::kCopies].processor, in_place.wall) / ranks;
-  WriteFigure("sums_of_write", both - copies);
+  figures.Add("sums_of_write", both - copies);
   Seconds stall;
   for (size_t i = 0; i < plain.wall.size(); ++i) {
     stall.push_back(w[Writers::kStalled].wall[i] - w[Writers::kStep].wall[i]);
   }
   std::cout << absl::StrFormat("a step: %.1f ms; with a save begun before it %.1f ms longer\n",
                                Median(w[Writers::kStep].wall) * 1e3, Median(stall) * 1e3);
-  WriteFigure("stall_seconds", Median(stall));
+  figures.Add("stall_seconds", Median(stall));
 
   BRIGADE_ASSIGN_OR_RETURN(const auto r, TakeTurns(ranks, model, rounds, [&](Training& training) {
                              return CreateTurns<Readers>(training, folder);
@@ -280,10 +275,10 @@ absl::Status Measure(const std::string& folder) {
     PrintRow("read, " + how + ": plain, summed", summed, read, bytes);
     PrintRow("load, " + how + ": in place", load, read, bytes);
     PrintRow("load, " + how + ": piece files", pieces, read, bytes);
-    WriteFigure("read_" + how + "_summed_of_plain", MedianRatio(read.wall, summed.wall));
-    WriteFigure("load_" + how + "_of_plain", MedianRatio(read.wall, load.wall));
-    WriteFigure("load_pieces_" + how + "_of_plain", MedianRatio(read.wall, pieces.wall));
-    WriteFigure("load_" + how + "_of_summed", MedianRatio(summed.wall, load.wall));
+    figures.Add("read_" + how + "_summed_of_plain", MedianRatio(read.wall, summed.wall));
+    figures.Add("load_" + how + "_of_plain", MedianRatio(read.wall, load.wall));
+    figures.Add("load_pieces_" + how + "_of_plain", MedianRatio(read.wall, pieces.wall));
+    figures.Add("load_" + how + "_of_summed", MedianRatio(summed.wall, load.wall));
   }
   return absl::OkStatus();
 }
@@ -297,11 +292,7 @@ absl::Status Main() {
   std::error_code none;
   std::filesystem::remove_all(folder, none);
   BRIGADE_RETURN_IF_ERROR(status);
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n"
-                                             << absl::StrJoin(json_lines, ",\n") << "\n}\n";
-  }
-  return absl::OkStatus();
+  return figures.Write(absl::GetFlag(FLAGS_json));
 }
 
 }  // namespace

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,11 +11,11 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "brigade/benchmarks/collectives/arrays.h"
 #include "brigade/benchmarks/collectives/contestants.h"
 #include "brigade/benchmarks/collectives/sizes.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/device/context.h"
@@ -35,7 +33,8 @@ ABSL_FLAG(
     "<auto|direct|ring|bidirectional_ring|halving_doubling|hierarchical|double_tree|fp16_wire>, "
     "Gloo's own gloo::allreduce, MPI_Allreduce");
 ABSL_FLAG(int, rounds, 9, "each contestant's turns for a size; the median counts");
-ABSL_FLAG(std::string, dtype, "fp32", "fp32, fp16 or bf16, of those who can");
+ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kFloat32,
+          "fp32, fp16 or bf16, of those who can");
 ABSL_FLAG(std::string, json, "", "also write all rows to this file");
 
 namespace brigade::benchmarks {
@@ -156,7 +155,7 @@ absl::StatusOr<std::unique_ptr<Contestant>> CreateContestant(const std::string& 
   return CreateBrigade(parts.first, parts.second, ranks, elements);
 }
 
-void WriteJson(absl::Span<const Row> rows, const std::string& path) {
+absl::Status WriteJson(absl::Span<const Row> rows) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   std::vector<std::string> lines;
   for (const Row& row : rows) {
@@ -164,27 +163,18 @@ void WriteJson(absl::Span<const Row> rows, const std::string& path) {
         R"(  {"operation": "%s", "contestant": "%s", "ranks": %d, "bytes": %d, "type": "%s", )"
         R"("seconds": [%.9g, %.9g], "wrong": [%d, %d], "copy_bytes_per_second": %.6g, )"
         R"("of_copy": [%.6g, %.6g]})",
-        collectives::Name(kKind), row.name, ranks, row.bytes, absl::GetFlag(FLAGS_dtype),
-        row.seconds[0], row.seconds[1], row.wrong[0], row.wrong[1], row.copy, row.of_copy[0],
-        row.of_copy[1]));
+        collectives::Name(kKind), row.name, ranks, row.bytes,
+        precision::ShortName(absl::GetFlag(FLAGS_dtype)), row.seconds[0], row.seconds[1],
+        row.wrong[0], row.wrong[1], row.copy, row.of_copy[0], row.of_copy[1]));
   }
-  std::ofstream(path) << "[\n" << absl::StrJoin(lines, ",\n") << "\n]\n";
+  return WriteRows(lines, absl::GetFlag(FLAGS_json));
 }
 
 absl::Status Main() {
   const int ranks = absl::GetFlag(FLAGS_ranks);
-  if (ranks < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
-  }
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SizesOfFlags());
   BRIGADE_ASSIGN_OR_RETURN(const int iterations, IterationsOfFlags());
-  const std::string type = absl::GetFlag(FLAGS_dtype);
-  const std::optional<precision::DType> dtype = precision::ParseTrainingFormat(type);
-  if (!dtype.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype is \"", type, "\"; it must be fp32, fp16 or bf16"));
-  }
+  const precision::DType dtype = absl::GetFlag(FLAGS_dtype);
   std::vector<std::unique_ptr<Contestant>> contestants;
   for (const std::string& name : absl::GetFlag(FLAGS_contestants)) {
     auto contestant = CreateContestant(name, sizes.back());
@@ -195,13 +185,15 @@ absl::Status Main() {
     BRIGADE_RETURN_IF_ERROR(contestant.status());
     contestants.push_back(*std::move(contestant));
   }
+  if (contestants.empty()) return absl::InvalidArgumentError("--contestants names none");
   // Copies are measured on at least 64 MiB, whatever the sizes.
   const int64_t bytes_of_array = std::max(sizes.back(), int64_t{64} << 20);
   BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create({}));
   BRIGADE_ASSIGN_OR_RETURN(auto arrays, Arrays::Create(ranks, bytes_of_array, *context));
-  arrays.Fill(arrays.bytes() / precision::SizeOf(*dtype), *dtype);
+  arrays.Fill(arrays.bytes() / precision::SizeOf(dtype), dtype);
   std::cout << absl::StrFormat("# %s of %s between %d ranks; times are medians of %d rounds\n",
-                               collectives::Name(kKind), type, ranks, absl::GetFlag(FLAGS_rounds));
+                               collectives::Name(kKind), precision::ShortName(dtype), ranks,
+                               absl::GetFlag(FLAGS_rounds));
   std::cout << "#                                               out of place"
                "                             in place\n";
   std::cout << absl::StrFormat("%12s  %-15s %-18s %8s %7s %7s %7s %6s  %8s %7s %7s %7s %6s\n",
@@ -209,11 +201,11 @@ absl::Status Main() {
                                "#wrong", "us", "algbw", "busbw", "of_copy", "#wrong");
   std::vector<Row> rows;
   int64_t wrong = 0;
-  const int64_t step = precision::SizeOf(*dtype) * ranks;
+  const int64_t step = precision::SizeOf(dtype) * ranks;
   for (const int64_t bytes : sizes) {
     const size_t before = rows.size();
     BRIGADE_RETURN_IF_ERROR(MeasureSize(std::max(step, bytes / step * step), contestants,
-                                        iterations, *dtype, arrays, rows));
+                                        iterations, dtype, arrays, rows));
     for (size_t i = before; i < rows.size(); ++i) {
       const Row& row = rows[i];
       // A rival has its own.
@@ -229,7 +221,7 @@ absl::Status Main() {
       std::cout << std::endl;
     }
   }
-  if (!absl::GetFlag(FLAGS_json).empty()) WriteJson(rows, absl::GetFlag(FLAGS_json));
+  BRIGADE_RETURN_IF_ERROR(WriteJson(rows));
   return wrong == 0 ? absl::OkStatus()
                     : absl::DataLossError(absl::StrCat(wrong, " elements wrong"));
 }

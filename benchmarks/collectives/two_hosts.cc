@@ -6,7 +6,6 @@
 #include <bit>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -16,8 +15,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "brigade/benchmarks/collectives/sizes.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/collectives/communicator.h"
@@ -221,7 +220,7 @@ absl::Status Benchmark::Run(int host) {
     if (prints) std::for_each(rows_.begin() + static_cast<int64_t>(before), rows_.end(), Print);
     std::cout << std::flush;
   }
-  if (!prints || absl::GetFlag(FLAGS_json).empty()) return absl::OkStatus();
+  if (!prints) return absl::OkStatus();
   std::vector<std::string> lines;
   for (const Row& row : rows_) {
     lines.push_back(
@@ -230,8 +229,7 @@ absl::Status Benchmark::Run(int host) {
                         row.bytes, row.name, row.seconds, row.predicted, row.of_interleaved,
                         row.of_best, row.chosen ? "true" : "false"));
   }
-  std::ofstream(absl::GetFlag(FLAGS_json)) << "[\n" << absl::StrJoin(lines, ",\n") << "\n]\n";
-  return absl::OkStatus();
+  return WriteRows(lines, absl::GetFlag(FLAGS_json));
 }
 
 absl::Status RunRank(const TwoHosts& hosts, int rank) {

@@ -13,12 +13,16 @@ class Figures {
  public:
   void Add(const std::string& name, double value);
 
-  // Nothing for a path that is empty.
+  // As an object; otherwise as WriteRows.
   absl::Status Write(const std::string& path) const;
 
  private:
   std::vector<std::string> lines_;
 };
+
+// Writes a JSON array of these objects; nothing for a path that is empty. Unavailable for a file
+// that cannot be written.
+absl::Status WriteRows(const std::vector<std::string>& rows, const std::string& path);
 
 }  // namespace brigade::benchmarks
 

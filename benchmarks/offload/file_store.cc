@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -17,7 +16,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/benchmarks/offload/plain_loops.h"
@@ -220,7 +219,7 @@ absl::Status Main() {
       absl::GetFlag(FLAGS_chunks), chunk_bytes);
   std::cout << absl::StrFormat("%-14s %8s %8s %8s %12s\n", "", "read", "write", "both",
                                "both of plain");
-  std::vector<std::string> json_lines;
+  Figures figures;
   const auto both = [&](size_t i) { return Median(entries[i].seconds[2]); };
   const Entry& ceiling = entries[both(0) <= both(1) ? 0 : 1];
   for (const Entry& entry : entries) {
@@ -230,7 +229,7 @@ absl::Status Main() {
                                  bytes * 1e-9 / Median(entry.seconds[1]),
                                  2 * bytes * 1e-9 / Median(entry.seconds[2]), of_plain);
     if (&entry - entries.data() >= 2) {
-      json_lines.push_back(absl::StrFormat(R"(  "%s_of_plain": %.6g)", entry.name, of_plain));
+      figures.Add(absl::StrCat(entry.name, "_of_plain"), of_plain);
     }
   }
   for (const auto safety :
@@ -239,11 +238,7 @@ absl::Status Main() {
     std::cout << absl::StrFormat("a commit, crash safety %s: %.3f ms\n", ToString(safety),
                                  seconds * 1e3);
   }
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n"
-                                             << absl::StrJoin(json_lines, ",\n") << "\n}\n";
-  }
-  return absl::OkStatus();
+  return figures.Write(absl::GetFlag(FLAGS_json));
 }
 
 }  // namespace

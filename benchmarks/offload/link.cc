@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -14,7 +13,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/benchmarks/offload/one_rank.h"
@@ -102,10 +101,7 @@ constexpr Setting kSettings[] = {{"slow_link", 0.5, 3},
                                  {"long_update", 0.5, 0.25},
                                  {"all_alike", 1, 1}};
 
-std::vector<std::string> json_lines;
-void WriteFigure(const std::string& name, double value) {
-  json_lines.push_back(absl::StrFormat("  \"%s\": %.6g", name, value));
-}
+Figures figures;
 
 // All of a setting take turns.
 absl::Status Measure(const Setting& setting, double update_seconds, int64_t* host_waits) {
@@ -154,8 +150,8 @@ absl::Status Measure(const Setting& setting, double update_seconds, int64_t* hos
     std::cout << absl::StrFormat(" %9.1f", Median(*seconds) * 1e3);
   }
   std::cout << absl::StrFormat(" %10.3f %10.3f\n", of_longest, late_of_longest);
-  WriteFigure(absl::StrCat(setting.name, "_of_longest"), of_longest);
-  WriteFigure(absl::StrCat(setting.name, "_late_of_longest"), late_of_longest);
+  figures.Add(absl::StrCat(setting.name, "_of_longest"), of_longest);
+  figures.Add(absl::StrCat(setting.name, "_late_of_longest"), late_of_longest);
   return absl::OkStatus();
 }
 
@@ -184,12 +180,8 @@ absl::Status Main() {
     BRIGADE_RETURN_IF_ERROR(Measure(setting, Median(update), &host_waits));
   }
   std::cout << "host waits in all steps: " << host_waits << "\n";
-  WriteFigure("host_waits", static_cast<double>(host_waits));
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json))
-        << absl::StrCat("{\n", absl::StrJoin(json_lines, ",\n"), "\n}\n");
-  }
-  return absl::OkStatus();
+  figures.Add("host_waits", static_cast<double>(host_waits));
+  return figures.Write(absl::GetFlag(FLAGS_json));
 }
 
 }  // namespace

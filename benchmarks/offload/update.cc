@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <iterator>
@@ -13,6 +12,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/benchmarks/offload/one_rank.h"
@@ -118,12 +118,10 @@ absl::Status Main() {
       "in a file: %.3f of the longer of the plain loop and the update on the host\n"
       "on the host: %.3f of the update on the device\n",
       of_longest, host_of_device);
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json))
-        << absl::StrFormat("{\n  \"file_of_longest\": %.6g,\n  \"host_of_device\": %.6g\n}\n",
-                           of_longest, host_of_device);
-  }
-  return absl::OkStatus();
+  Figures figures;
+  figures.Add("file_of_longest", of_longest);
+  figures.Add("host_of_device", host_of_device);
+  return figures.Write(absl::GetFlag(FLAGS_json));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // how to read it.
 
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <string>
@@ -12,7 +11,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/benchmarks/zero/ranks.h"
@@ -34,11 +33,7 @@ namespace {
 // Of a weight, or a gradient.
 constexpr double kBytes = sizeof(precision::BFloat16);
 
-std::vector<std::string> json_lines;
-
-void WriteFigure(const std::string& name, double value) {
-  json_lines.push_back(absl::StrFormat(R"(  "%s": %.6g)", name, value));
-}
+Figures figures;
 
 absl::Status MeasureSteps(const SyntheticModel& model) {
   const int ranks = absl::GetFlag(FLAGS_ranks);
@@ -101,10 +96,10 @@ absl::Status MeasureSteps(const SyntheticModel& model) {
                                  of_sum, of_stage0, Median(host) * 100, memory * 1e-6,
                                  sent_bytes * 1e-6);
     const std::string prefix = absl::StrCat("stage_", stage, "_");
-    WriteFigure(prefix + "ms", ms(stage));
-    WriteFigure(prefix + "of_sum", of_sum);
-    WriteFigure(prefix + "of_stage_0", of_stage0);
-    WriteFigure(prefix + "host_share", Median(host));
+    figures.Add(prefix + "ms", ms(stage));
+    figures.Add(prefix + "of_sum", of_sum);
+    figures.Add(prefix + "of_stage_0", of_stage0);
+    figures.Add(prefix + "host_share", Median(host));
   }
   return absl::OkStatus();
 }
@@ -149,7 +144,7 @@ absl::Status MeasureOverlap(SyntheticModel model) {
         "what fits is hidden\n",
         stage, Median(times[2].wall) * 1e3, Median(times[1].wall) * 1e3,
         Median(times[0].wall) * 1e3, share * 100);
-    WriteFigure(absl::StrCat("overlap_stage_", stage), share);
+    figures.Add(absl::StrCat("overlap_stage_", stage), share);
   }
   return absl::OkStatus();
 }
@@ -161,11 +156,7 @@ absl::Status Main() {
   model.unit_elements = absl::GetFlag(FLAGS_unit_elements);
   BRIGADE_RETURN_IF_ERROR(MeasureSteps(model));
   if (absl::GetFlag(FLAGS_overlap)) BRIGADE_RETURN_IF_ERROR(MeasureOverlap(model));
-  if (!absl::GetFlag(FLAGS_json).empty()) {
-    std::ofstream(absl::GetFlag(FLAGS_json)) << "{\n"
-                                             << absl::StrJoin(json_lines, ",\n") << "\n}\n";
-  }
-  return absl::OkStatus();
+  return figures.Write(absl::GetFlag(FLAGS_json));
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ brigade_library(
   parallel_pipeline_schedule_kind
   HEADERS parallel/pipeline/schedule_kind.h
   SOURCES parallel/pipeline/schedule_kind.cc
+  DEPS device_id
   PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
 )
 

@@ -52,8 +52,8 @@ inline AdamParameters MakeAdamParameters(const AdamGroup* groups, int64_t count,
 // more, without rates, or a step below 1, launcher and loop refuse the parameters.
 inline AdamParameters MakeAdamParameters(const AdamGroup* groups, int64_t count,
                                          WeightDecayMode mode, const OneStep& step) {
+  if (count > kMaxOneStepGroups || step.lr == nullptr) return {};
   AdamParameters parameters = MakeAdamParameters(groups, count, mode, nullptr, nullptr);
-  if (count > kMaxOneStepGroups || step.lr == nullptr) return parameters;
   parameters.step = step.step;
   parameters.grad_multiplier = step.grad_multiplier;
   for (int64_t i = 0; i < count; ++i) {

@@ -48,8 +48,8 @@ inline SgdParameters MakeSgdParameters(const SgdGroup* groups, int64_t count, We
 // loop refuse the parameters.
 inline SgdParameters MakeSgdParameters(const SgdGroup* groups, int64_t count, WeightDecayMode mode,
                                        const OneStep& step) {
+  if (count > kMaxOneStepGroups || step.lr == nullptr) return {};
   SgdParameters parameters = MakeSgdParameters(groups, count, mode, nullptr, nullptr);
-  if (count > kMaxOneStepGroups || step.lr == nullptr) return parameters;
   parameters.step = step.step;
   parameters.grad_multiplier = step.grad_multiplier;
   parameters.one_step_groups = static_cast<int32_t>(count);

@@ -168,13 +168,13 @@ TEST(OneStepTest, RefusesParametersThatNameNoStep) {
   EXPECT_EQ(sgd(SgdParameters()), StepError::kNoStep);
   EXPECT_EQ(adam(MakeAdamParameters(kAdamGroups.data(), 2, mode, step0)), StepError::kNoStep);
   EXPECT_EQ(sgd(MakeSgdParameters(kSgdGroups.data(), 2, mode, step0)), StepError::kNoStep);
-  const std::vector<AdamGroup> many_adam(kMaxOneStepGroups + 1);
-  const std::vector<SgdGroup> many_sgd(kMaxOneStepGroups + 1);
-  const std::vector<float> rates(kMaxOneStepGroups + 1, 0.1f);
+  const std::vector<AdamGroup> many_adam(kMaxAdamGroups + 1);
+  const std::vector<SgdGroup> many_sgd(kMaxSgdGroups + 1);
+  const std::vector<float> rates(kMaxAdamGroups + 1, 0.1f);
   const OneStep step1 = {1, rates.data(), 1.0f};
-  EXPECT_EQ(adam(MakeAdamParameters(many_adam.data(), kMaxOneStepGroups + 1, mode, step1)),
+  EXPECT_EQ(adam(MakeAdamParameters(many_adam.data(), kMaxAdamGroups + 1, mode, step1)),
             StepError::kNoStep);
-  EXPECT_EQ(sgd(MakeSgdParameters(many_sgd.data(), kMaxOneStepGroups + 1, mode, step1)),
+  EXPECT_EQ(sgd(MakeSgdParameters(many_sgd.data(), kMaxSgdGroups + 1, mode, step1)),
             StepError::kNoStep);
   // The segment's group is none of the parameters'.
   EXPECT_EQ(adam(MakeAdamParameters(many_adam.data(), 1, mode, step1)),

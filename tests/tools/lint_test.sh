@@ -89,6 +89,10 @@ printf '%s\n"""A cc_library, and CcInfo."""\ncc_library(name = "a")\n' "$load_li
 expect 1 "$bzl:2: CcInfo without a load"
 printf '%s\n"""A cc_library."""\ncc_library(name = "a")\n' "$load_library" >$bzl
 expect 0 ""
+printf 'f(providers = [PyInfo])\nproto_library (name = "a")\nnative.bind(name = "b")\n' >$bzl
+expect 1 "$bzl:1: PyInfo without a load"
+expect 1 "$bzl:2: proto_library without a load"
+expect 1 "$bzl:3: Bazel 9 has no native rules of this kind"
 printf 'f(providers = [CcInfo])\n' >$bzl
 expect 1 "$bzl:1: CcInfo without a load"
 printf 'load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")\nf([CcInfo])\ncc_common.f()\n' >$bzl
