@@ -17,7 +17,8 @@ namespace {
 std::optional<double> ValueOf(const absl::CommandLineFlag& flag) {
   if (const auto value = flag.TryGet<int>()) return *value;
   if (const auto value = flag.TryGet<int64_t>()) return static_cast<double>(*value);
-  return flag.TryGet<double>();
+  if (const auto value = flag.TryGet<double>()) return *value;
+  return std::nullopt;
 }
 
 // The numbers of benchmarks count things and measure sizes. One that is 0 by default is chosen
