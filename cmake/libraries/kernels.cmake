@@ -305,6 +305,45 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_lion_math
+  HEADERS kernels/lion/lion_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_lion_parameters
+  HEADERS kernels/lion/lion_parameters.h
+  DEPS kernels_lion_math kernels_weight_decay
+)
+
+brigade_library(
+  kernels_lion_cpu
+  HEADERS kernels/lion/lion_cpu.h
+  SOURCES kernels/lion/lion_cpu.cc
+  DEPS kernels_lion_math kernels_nontemporal_store kernels_simd kernels_internal_update_range
+)
+
+brigade_library(
+  kernels_lion_cuda CUDA_ONLY
+  HEADERS kernels/lion/lion_cuda.h
+  CUDA_SOURCES kernels/lion/lion_cuda.cu
+  DEPS kernels_lion_math kernels_launch_kernel kernels_internal_update_tile
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_lion
+  HEADERS kernels/lion/lion.h
+  SOURCES kernels/lion/lion.cc
+  DEPS kernels_lion_math kernels_lion_parameters kernels_lion_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
+    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_lion_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
   kernels_sgd_math
   HEADERS kernels/sgd/sgd_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -632,6 +671,6 @@ brigade_library(
 brigade_library(
   kernels
   DEPS kernels_adam kernels_amax kernels_block_quant kernels_cast kernels_dequant_reduce
-    kernels_fill kernels_flatten kernels_grad_check kernels_reduce kernels_sgd kernels_sign_pack
-    kernels_step_control
+    kernels_fill kernels_flatten kernels_grad_check kernels_lion kernels_reduce kernels_sgd
+    kernels_sign_pack kernels_step_control
 )

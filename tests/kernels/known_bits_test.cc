@@ -21,6 +21,8 @@
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
+#include "brigade/kernels/lion/lion_cpu.h"
+#include "brigade/kernels/lion/lion_parameters.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/sgd/sgd_parameters.h"
@@ -254,6 +256,32 @@ TEST(KnownBitsTest, Sgd) {
   ExpectSgd<Grad, Copy>(known, plain, WeightDecayMode::kDecoupled, "");          \
   ExpectSgd<Grad, Copy>(known, damped, WeightDecayMode::kCoupled, ", momentum"); \
   ExpectSgd<Grad, Copy>(known, nesterov, WeightDecayMode::kDecoupled, ", Nesterov");
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
+template <typename Grad, typename Copy>
+void ExpectLion(const Known& known) {
+  ExpectKnown(known, Pair(kName<Grad>, kName<Copy>), [&](Digest& digest) {
+    const LionGroup group = {.beta1 = 0.9, .beta2 = 0.98, .weight_decay = 0.1};
+    AddUpdates<Grad, Copy>(digest, [&](float* param, float* first, float*, const void* grad,
+                                       void* copy, int64_t step) {
+      const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+      const LionSegment segment = {param, first, grad, copy, kSize, 0};
+      return LionRange<Grad, Copy>(segment, MakeLionParameters(&group, 1, one), 0, kSize);
+    });
+  });
+}
+
+TEST(KnownBitsTest, Lion) {
+  const Known known = {
+      {"fp32 to none", 0x5edf67fe22709fb3}, {"fp32 to fp16", 0xeea55bc6d745444e},
+      {"fp32 to bf16", 0x0e61cdb753819c9f}, {"fp16 to none", 0xd70eb4cf213846a1},
+      {"fp16 to fp16", 0xa83a6f316b013d1a}, {"fp16 to bf16", 0x1549fd4060af1e2a},
+      {"bf16 to none", 0x84bbc0613077a91e}, {"bf16 to fp16", 0x67c9a444dec678c7},
+      {"bf16 to bf16", 0x526eda752b78409c},
+  };
+#define BRIGADE_EXPECT(Grad, Copy) ExpectLion<Grad, Copy>(known);
   BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
 #undef BRIGADE_EXPECT
 }

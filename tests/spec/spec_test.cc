@@ -152,6 +152,51 @@ TEST(SgdSpecTest, FollowsTheDocumentedFormulaWithinTheRoundingOfFloat) {
   }
 }
 
+// Chen et al., algorithm 2, in double.
+TEST(LionSpecTest, FollowsThePapersFormulaWithinTheRoundingOfFloat) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  constexpr int kSteps = 50;
+  for (int trial = 0; trial < 200; ++trial) {
+    const LionRule rule{.beta1 = 0.9, .beta2 = 0.98, .weight_decay = trial % 2 == 0 ? 0.1 : 0.0};
+    const float lr = 0.01f;
+    LionElement x{normal(random), 0.0f};
+    double theta = x.param;
+    double m = 0;
+    int near_zero = 0;
+    for (int t = 1; t <= kSteps; ++t) {
+      const float gradient = normal(random);
+      x = LionUpdate(x, gradient, 0.5f, rule, lr);
+      const double g = 0.5 * gradient;
+      const double c = rule.beta1 * m + (1 - rule.beta1) * g;
+      // A sign that rounding can change.
+      near_zero += std::fabs(c) < 1e-6 ? 1 : 0;
+      theta -= lr * (static_cast<double>((c > 0) - (c < 0)) + rule.weight_decay * theta);
+      m = rule.beta2 * m + (1 - rule.beta2) * g;
+    }
+    EXPECT_NEAR(x.m, m, RoundingError<float>(4 * kSteps, 1));
+    EXPECT_NEAR(x.param, theta, RoundingError<float>(3 * kSteps, 4) + near_zero * 2 * lr);
+  }
+}
+
+// Rate 1/4, betas 1/2 and 3/4, no decay, from 1: gradients 4, -2, 0, 0.
+TEST(LionSpecTest, GivesTheAnswerWorkedOutByHand) {
+  LionElement x{1.0f, 0.0f};
+  const LionRule rule{.beta1 = 0.5, .beta2 = 0.75};
+  // directions 2, -1/2, 1/8, 3/32
+  const float gradients[] = {4, -2, 0, 0};
+  const float params[] = {0.75f, 1.0f, 0.75f, 0.5f};
+  const float moments[] = {1.0f, 0.25f, 0.1875f, 0.140625f};
+  for (int t = 0; t < 4; ++t) {
+    x = LionUpdate(x, gradients[t], 1.0f, rule, 0.25f);
+    EXPECT_EQ(x.param, params[t]) << t;
+    EXPECT_EQ(x.m, moments[t]) << t;
+  }
+  const LionElement still = LionUpdate({2.0f, 0.0f}, 0.0f, 1.0f, {.weight_decay = 1.0}, 0.25f);
+  EXPECT_EQ(still.param, 1.5f);
+  EXPECT_TRUE(std::isnan(LionUpdate({2.0f, 0.0f}, NAN, 1.0f, rule, 0.25f).param));
+}
+
 TEST(SumSpecTest, AddsTheSquaresOfAListWithinTheRoundingOfDouble) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -295,7 +340,10 @@ TEST(WireSpecTest, AddsWithinTheRoundingsOfTheWire) {
 TEST(StagesSpecTest, GivesTheKnownAnswersForMeanAndSum) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (const bool mean : {true, false}) {
-      TrainingRule rule{.stage = stage, .ranks = 2, .format = Format::kFloat32, .adam = false};
+      TrainingRule rule{.stage = stage,
+                        .ranks = 2,
+                        .format = Format::kFloat32,
+                        .optimizer = TrainingRule::Optimizer::kSgd};
       rule.step.divisor = mean ? 2.0 : 1.0;
       rule.learning_rates = {1.0f};
       Training training(rule, {{0.0f, 0.0f}});
@@ -312,7 +360,10 @@ TEST(StagesSpecTest, GivesTheKnownAnswersForMeanAndSum) {
 TEST(StagesSpecTest, DelaysTheUpdateAsTheKnownAnswerSays) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (const int64_t delay_from : {-1, 0, 2}) {
-      TrainingRule rule{.stage = stage, .ranks = 1, .format = Format::kFloat32, .adam = false};
+      TrainingRule rule{.stage = stage,
+                        .ranks = 1,
+                        .format = Format::kFloat32,
+                        .optimizer = TrainingRule::Optimizer::kSgd};
       rule.learning_rates = {0.5f};
       rule.delay_from = delay_from;
       Training training(rule, {{1.0f}});
@@ -336,17 +387,20 @@ TEST(StagesSpecTest, DelaysTheUpdateAsTheKnownAnswerSays) {
 
 struct StageCase {
   Format format;
-  bool adam;
+  TrainingRule::Optimizer optimizer;
   int micro_batches;
   bool at_boundary;
   int stages;  // 0 to this one
 };
 
 TEST(StagesSpecTest, GivesTheSameBitsInEveryStage) {
-  for (const StageCase& c : std::vector<StageCase>{{Format::kBFloat16, true, 1, false, 3},
-                                                   {Format::kFloat16, true, 3, false, 3},
-                                                   {Format::kFloat32, false, 3, false, 3},
-                                                   {Format::kBFloat16, true, 3, true, 1}}) {
+  using Optimizer = TrainingRule::Optimizer;
+  for (const StageCase& c :
+       std::vector<StageCase>{{Format::kBFloat16, Optimizer::kAdam, 1, false, 3},
+                              {Format::kFloat16, Optimizer::kAdam, 3, false, 3},
+                              {Format::kFloat32, Optimizer::kSgd, 3, false, 3},
+                              {Format::kBFloat16, Optimizer::kLion, 2, false, 3},
+                              {Format::kBFloat16, Optimizer::kAdam, 3, true, 1}}) {
     Buckets expected;
     for (int stage = 0; stage <= c.stages; ++stage) {
       TrainingRule rule{.stage = stage,
@@ -354,7 +408,7 @@ TEST(StagesSpecTest, GivesTheSameBitsInEveryStage) {
                         .micro_batches = c.micro_batches,
                         .reduce_at_boundary = c.at_boundary,
                         .format = c.format,
-                        .adam = c.adam};
+                        .optimizer = c.optimizer};
       rule.step.divisor = 3.0 * c.micro_batches;
       rule.step.clip = 1.0;
       rule.learning_rates = {1e-2f, 2e-2f};
@@ -552,7 +606,7 @@ TEST(StagesSpecTest, PartsOfAGradientAreSummedByThemselvesAndThenAdded) {
        {std::tuple(1, 2, 256.0f, 1.0f, -256.0f), std::tuple(4, 1, 64.0f, 0.5f, -258.0f)}) {
     TrainingRule rule{.micro_batches = micro_batches,
                       .accumulator = Format::kBFloat16,
-                      .adam = false,
+                      .optimizer = TrainingRule::Optimizer::kSgd,
                       .learning_rates = {1.0f}};
     rule.parts.assign(static_cast<size_t>(parts), 0);
     Training training(rule, {{0.0f}});

@@ -112,6 +112,14 @@ TEST(CompilerReportsTest, SgdKeepsToItsRegistersAndMoves16BytesAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, LionKeepsToItsRegistersAndMoves16BytesAtOnce) {
+  ExpectNoSpillsAnd64Registers("lion", 18);
+  for (const auto& [name, ptx] : PtxOf("lion", 18)) {
+    EXPECT_GE(Loads16(ptx), 4) << name;
+    EXPECT_GE(Count(ptx, "st.global.v4."), 4) << name;
+  }
+}
+
 TEST(CompilerReportsTest, GradCheckKeepsToItsRegistersAndLoads16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("grad_check", 8);
   for (const auto& [name, ptx] : PtxOf("grad_check", 8)) {
@@ -178,8 +186,8 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
     }
   };
   for (const std::string kernel :
-       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "reduce",
-        "step_control", "cast", "fill"}) {
+       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "lion",
+        "reduce", "step_control", "cast", "fill"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

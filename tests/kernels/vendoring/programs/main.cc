@@ -9,6 +9,7 @@ void RunCast();
 void RunDequantReduce();
 void RunFill();
 void RunGradCheck();
+void RunLion();
 void RunReduce();
 void RunSgd();
 void RunSignPack();
@@ -25,6 +26,7 @@ int main() {
   RunDequantReduce();
   RunFill();
   RunGradCheck();
+  RunLion();
   RunReduce();
   RunSgd();
   RunSignPack();
