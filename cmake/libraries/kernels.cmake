@@ -627,6 +627,47 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_orthogonalize_math
+  HEADERS kernels/orthogonalize/orthogonalize_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_row_lanes
+  HEADERS kernels/orthogonalize/row_lanes.h
+  DEPS kernels_orthogonalize_math kernels_simd kernels_internal_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_cpu
+  HEADERS kernels/orthogonalize/orthogonalize_cpu.h
+  SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
+  DEPS kernels_orthogonalize_math kernels_nontemporal_store kernels_simd
+    kernels_orthogonalize_row_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_cuda CUDA_ONLY
+  HEADERS kernels/orthogonalize/orthogonalize_cuda.h
+  CUDA_SOURCES kernels/orthogonalize/orthogonalize_cuda.cu
+  DEPS kernels_orthogonalize_math kernels_launch_kernel kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_orthogonalize
+  HEADERS kernels/orthogonalize/orthogonalize.h
+  SOURCES kernels/orthogonalize/orthogonalize.cc
+  DEPS kernels_orthogonalize_math kernels_orthogonalize_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_value_range kernels_internal_enqueue_list
+  CUDA_DEPS kernels_orthogonalize_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_sign_pack_math
   HEADERS kernels/sign_pack/sign_pack_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -671,6 +712,6 @@ brigade_library(
 brigade_library(
   kernels
   DEPS kernels_adam kernels_amax kernels_block_quant kernels_cast kernels_dequant_reduce
-    kernels_fill kernels_flatten kernels_grad_check kernels_lion kernels_reduce kernels_sgd
-    kernels_sign_pack kernels_step_control
+    kernels_fill kernels_flatten kernels_grad_check kernels_lion kernels_orthogonalize
+    kernels_reduce kernels_sgd kernels_sign_pack kernels_step_control
 )

@@ -10,9 +10,9 @@
 
 namespace brigade::kernels {
 
-// Lion on `stream`, without checks of the arguments: what Lion (lion.h) does once it has checked them.
-// One launch for each 536 non-empty segments. `segments` and `parameters` may go when the call
-// returns; everything they point to is device memory. lion_parameters.h fills `parameters`.
+// Lion on `stream`, without checks of the arguments: what Lion (lion.h) does once it has checked
+// them. One launch for each 536 non-empty segments. `segments` and `parameters` may go when the
+// call returns; everything they point to is device memory. lion_parameters.h fills `parameters`.
 //
 // Errors  cudaErrorInvalidValue, with nothing launched, if the parameters name no step: one of
 //         state and group_steps is null, or both are and step is below 1, or there are no numbers

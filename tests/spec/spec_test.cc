@@ -10,6 +10,7 @@
 
 #include "brigade/tests/spec/codecs.h"
 #include "brigade/tests/spec/formats.h"
+#include "brigade/tests/spec/low_rank.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/parallel.h"
 #include "brigade/tests/spec/stages.h"
@@ -195,6 +196,82 @@ TEST(LionSpecTest, GivesTheAnswerWorkedOutByHand) {
   const LionElement still = LionUpdate({2.0f, 0.0f}, 0.0f, 1.0f, {.weight_decay = 1.0}, 0.25f);
   EXPECT_EQ(still.param, 1.5f);
   EXPECT_TRUE(std::isnan(LionUpdate({2.0f, 0.0f}, NAN, 1.0f, rule, 0.25f).param));
+}
+
+// M = diag(3, 1), Q = (1, 1) / sqrt 2: P = (3, 1) / sqrt 10, Q = (9, 1) / sqrt 10.
+TEST(LowRankSpecTest, GivesTheAnswerWorkedOutByHand) {
+  Matrix m = {2, 2, {3, 0, 0, 1}};
+  const float half = std::sqrt(0.5f);
+  Columns p = TimesColumns(m, {{half, half}});
+  Orthogonalize(p, 1e-8);
+  const Columns q = TransposedTimesColumns(m, p);
+  const Matrix product = Restore(m, p, q);
+  const double products[] = {2.7, 0.3, 0.9, 0.1};
+  const double errors[] = {0.3, -0.3, -0.9, 0.9};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(product.values[i], products[i], RoundingError<float>(8, 3));
+    EXPECT_NEAR(m.values[i], errors[i], RoundingError<float>(8, 3));
+  }
+}
+
+// Columns of length 1 that are orthogonal, in the space of those before: in double.
+TEST(LowRankSpecTest, OrthogonalizesWithinTheRoundingOfFloat) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (const size_t rows : {1u, 3u, 700u, 2000u}) {
+    const size_t rank = std::min<size_t>(rows, 6);
+    Columns columns(rank, std::vector<float>(rows));
+    for (auto& column : columns) {
+      for (float& x : column) x = normal(random);
+    }
+    const Columns before = columns;
+    Orthogonalize(columns, 1e-8);
+    const auto dot = [](const std::vector<float>& a, const std::vector<float>& b) {
+      double sum = 0;
+      for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+      return sum;
+    };
+    for (size_t k = 0; k < rank; ++k) {
+      // Square ones may have a last column that is nearly in the space of the others.
+      const double tolerance = rows > rank ? 1e-6 : 1e-4;
+      EXPECT_NEAR(dot(columns[k], columns[k]), 1.0, 1e-6);
+      for (size_t l = 0; l < k; ++l) EXPECT_NEAR(dot(columns[k], columns[l]), 0.0, tolerance);
+      std::vector<double> rest(before[k].begin(), before[k].end());
+      for (size_t l = 0; l <= k; ++l) {
+        double along = 0;
+        for (size_t i = 0; i < rows; ++i) along += rest[i] * columns[l][i];
+        for (size_t i = 0; i < rows; ++i) rest[i] -= along * columns[l][i];
+      }
+      for (const double x : rest) EXPECT_NEAR(x, 0.0, tolerance * 10);
+    }
+  }
+}
+
+// A matrix of rank 2 comes back from factors of rank 2, and what is left out and what is not are M.
+TEST(LowRankSpecTest, KeepsAMatrixOfTheRankOfItsFactors) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  Columns left(2, std::vector<float>(300)), right(2, std::vector<float>(140)), q = right;
+  for (Columns* columns : {&left, &right, &q}) {
+    for (auto& column : *columns) {
+      for (float& x : column) x = normal(random);
+    }
+  }
+  Matrix m = {300, 140, std::vector<float>(300 * 140)};
+  for (size_t i = 0; i < m.rows; ++i) {
+    for (size_t j = 0; j < m.columns; ++j) {
+      m.at(i, j) = left[0][i] * right[0][j] + left[1][i] * right[1][j];
+    }
+  }
+  const Matrix before = m;
+  Columns p = TimesColumns(m, q);
+  Orthogonalize(p, 1e-8);
+  q = TransposedTimesColumns(m, p);
+  const Matrix product = Restore(m, p, q);
+  for (size_t i = 0; i < m.values.size(); ++i) {
+    EXPECT_NEAR(m.values[i], 0.0f, 1e-4f);
+    EXPECT_NEAR(product.values[i] + m.values[i], before.values[i], 1e-6f);
+  }
 }
 
 TEST(SumSpecTest, AddsTheSquaresOfAListWithinTheRoundingOfDouble) {

@@ -177,6 +177,10 @@ TEST(CompilerReportsTest, SignPackMoves16BytesOfFloatsAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, OrthogonalizeKeepsToItsRegisters) {
+  ExpectNoSpillsAnd64Registers("orthogonalize", 10);
+}
+
 TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
   const auto expect_none = [](const std::string& folder, const std::string& kernel) {
     const std::string ptx = ReadIn(folder, kernel, ".ptx");
@@ -187,7 +191,7 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
   };
   for (const std::string kernel :
        {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "lion",
-        "reduce", "step_control", "cast", "fill"}) {
+        "orthogonalize", "reduce", "step_control", "cast", "fill"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

@@ -10,6 +10,7 @@ void RunDequantReduce();
 void RunFill();
 void RunGradCheck();
 void RunLion();
+void RunOrthogonalize();
 void RunReduce();
 void RunSgd();
 void RunSignPack();
@@ -27,6 +28,7 @@ int main() {
   RunFill();
   RunGradCheck();
   RunLion();
+  RunOrthogonalize();
   RunReduce();
   RunSgd();
   RunSignPack();
