@@ -87,6 +87,9 @@ LIBRARIES = {
         "//kernels/step_control:step_control_math",
         "//kernels/step_control:step_control_parameters",
         "//kernels/step_control:step_state",
+        "//kernels/top_k:top_k",
+        "//kernels/top_k:top_k_cpu",
+        "//kernels/top_k:top_k_math",
         "//kernels:kernels",
         "//kernels:list_arguments",
         "//kernels:nontemporal_store",
@@ -269,6 +272,7 @@ CUDA_LIBRARIES = {
         "//kernels/sgd:sgd_cuda",
         "//kernels/sign_pack:sign_pack_cuda",
         "//kernels/step_control:step_control_cuda",
+        "//kernels/top_k:top_k_cuda",
         "//kernels:launch_kernel",
     ],
     "collectives": [

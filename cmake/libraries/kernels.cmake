@@ -710,8 +710,49 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_top_k_math
+  HEADERS kernels/top_k/top_k_math.h
+  DEPS precision_host_device precision_rounding precision_float16
+)
+
+brigade_library(
+  kernels_top_k_key_lanes
+  HEADERS kernels/top_k/key_lanes.h
+  DEPS kernels_top_k_math kernels_simd kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_top_k_cpu
+  HEADERS kernels/top_k/top_k_cpu.h
+  SOURCES kernels/top_k/top_k_cpu.cc
+  DEPS kernels_top_k_math kernels_nontemporal_store kernels_simd kernels_top_k_key_lanes
+    kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_top_k_cuda CUDA_ONLY
+  HEADERS kernels/top_k/top_k_cuda.h
+  CUDA_SOURCES kernels/top_k/top_k_cuda.cu
+  DEPS kernels_top_k_math kernels_launch_kernel kernels_internal_gpu_tile kernels_internal_segments
+    precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_top_k
+  HEADERS kernels/top_k/top_k.h
+  SOURCES kernels/top_k/top_k.cc
+  DEPS kernels_top_k_math kernels_top_k_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_top_k_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels
   DEPS kernels_adam kernels_amax kernels_block_quant kernels_cast kernels_dequant_reduce
     kernels_fill kernels_flatten kernels_grad_check kernels_lion kernels_orthogonalize
-    kernels_reduce kernels_sgd kernels_sign_pack kernels_step_control
+    kernels_reduce kernels_sgd kernels_sign_pack kernels_step_control kernels_top_k
 )

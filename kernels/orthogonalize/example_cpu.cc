@@ -10,7 +10,8 @@
 int main() {
   namespace bk = brigade::kernels;
   float matrix[4] = {3, 0, 0, 1}, p[2], q[2] = {0.5f, 0.5f}, product[4];
-  const bk::LowRankSegment segment = {matrix, p, q, product, /*workspace=*/nullptr, /*rows=*/2,
+  const bk::LowRankSegment segment = {matrix,        p,         q, product, /*workspace=*/nullptr,
+                                      /*rows=*/2,
                                       /*columns=*/2, /*rank=*/1};
   // Any threads may take any rows.
   bk::LowRankRowsRange(segment, 0, 2);

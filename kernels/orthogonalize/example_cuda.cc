@@ -30,8 +30,13 @@ int main() {
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
 
-  const bk::LowRankSegment segment = {device->matrix, device->p, device->q, device->product,
-                                      /*workspace=*/nullptr, /*rows=*/2, /*columns=*/2,
+  const bk::LowRankSegment segment = {device->matrix,
+                                      device->p,
+                                      device->q,
+                                      device->product,
+                                      /*workspace=*/nullptr,
+                                      /*rows=*/2,
+                                      /*columns=*/2,
                                       /*rank=*/1};
   const bk::OrthogonalizeSegment columns = {device->p, /*rows=*/2, /*columns=*/1};
   const cudaStream_t stream = nullptr;

@@ -47,8 +47,8 @@ absl::Status CheckShape(const char* operation, int64_t index, const LowRankSegme
   BRIGADE_RETURN_IF_ERROR(CheckExtent(operation, "columns", index, s.columns, kMaxExtent));
   BRIGADE_RETURN_IF_ERROR(CheckExtent(operation, "rank", index, s.rank, kMaxLowRank));
   if (s.columns != 0 && s.rows > kMaxExtent / s.columns) {
-    return absl::InvalidArgumentError(absl::StrCat(operation, ": segment ", index, " is a matrix of ",
-                                                   s.rows, " x ", s.columns,
+    return absl::InvalidArgumentError(absl::StrCat(operation, ": segment ", index,
+                                                   " is a matrix of ", s.rows, " x ", s.columns,
                                                    ", larger than any memory"));
   }
   return absl::OkStatus();
@@ -103,8 +103,7 @@ using LowRankPlan = absl::Span<const PlannedSegment<Work<LowRankSegment>>>;
 
 absl::Status Orthogonalize(absl::Span<const OrthogonalizeSegment> segments,
                            const OrthogonalizeOptions& options, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(
-      CheckInRange(kOrthogonalize, "epsilon", -1, options.epsilon, kPositive));
+  BRIGADE_RETURN_IF_ERROR(CheckInRange(kOrthogonalize, "epsilon", -1, options.epsilon, kPositive));
   ListArguments arguments(kOrthogonalize, {{"matrix", sizeof(float), true}}, stream);
   for (size_t i = 0; i < segments.size(); ++i) {
     const OrthogonalizeSegment& s = segments[i];
@@ -135,10 +134,9 @@ absl::Status LowRankRows(absl::Span<const LowRankSegment> segments, device::Stre
   return EnqueueLowRank(
       "low_rank_rows", {.writes_p = true}, segments, kTile, stream,
       [](LowRankPlan plan, device::ThreadPool& pool) {
-        ForEachRange(plan, kTile, pool,
-                     [](const auto& work, int64_t begin, int64_t end, int64_t) {
-                       LowRankRowsRange(work.matrix, begin, end);
-                     });
+        ForEachRange(plan, kTile, pool, [](const auto& work, int64_t begin, int64_t end, int64_t) {
+          LowRankRowsRange(work.matrix, begin, end);
+        });
       },
       [&](auto cuda_stream) {
         return LaunchLowRankRows(segments.data(), segments.size(), cuda_stream);

@@ -269,8 +269,8 @@ __global__ void __launch_bounds__(kThreads, 6)
 
 bool IsEmpty(const LowRankSegment& s) { return s.rows == 0 || s.columns == 0 || s.rank == 0; }
 
-// Calls launch(capacity, blocks, arguments) for each launch of the list; blocks_of(segment) says how
-// many blocks one that is not empty has.
+// Calls launch(capacity, blocks, arguments) for each launch of the list; blocks_of(segment) says
+// how many blocks one that is not empty has.
 template <typename BlocksOf, typename Launch>
 cudaError_t ForLowRankBlocks(const LowRankSegment* segments, int64_t count,
                              const BlocksOf& blocks_of, const Launch& launch) {
@@ -279,7 +279,8 @@ cudaError_t ForLowRankBlocks(const LowRankSegment* segments, int64_t count,
     return ForEachBatch(
         segments, count, kMaxGridBlocks,
         [&](const LowRankSegment& s) { return IsEmpty(s) ? int64_t{0} : blocks_of(s); },
-        arguments.batch, cudaSuccess, [&](int64_t) {
+        arguments.batch, cudaSuccess,
+        [&](int64_t) {
           return launch(capacity, static_cast<unsigned>(arguments.batch.tiles()), arguments);
         });
   });
@@ -297,7 +298,8 @@ cudaError_t LaunchOrthogonalize(const OrthogonalizeSegment* segments, int64_t co
         [](const OrthogonalizeSegment& s) {
           return int64_t{s.rows == 0 || s.columns == 0 ? 0 : 1};
         },
-        arguments.batch, cudaSuccess, [&](int64_t) {
+        arguments.batch, cudaSuccess,
+        [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
           return LaunchKernel<OrthogonalizeKernel<capacity>>(blocks, kDotLanes, stream, arguments);
         });

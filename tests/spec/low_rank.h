@@ -75,8 +75,8 @@ inline Columns TimesColumns(const Matrix& m, const Columns& q) {
   Columns p(q.size(), std::vector<float>(m.rows));
   for (size_t k = 0; k < q.size(); ++k) {
     for (size_t i = 0; i < m.rows; ++i) {
-      p[k][i] = LaneSum<float>(m.columns, 16,
-                               [&](size_t j) { return std::pair(m.at(i, j), q[k][j]); });
+      p[k][i] =
+          LaneSum<float>(m.columns, 16, [&](size_t j) { return std::pair(m.at(i, j), q[k][j]); });
     }
   }
   return p;

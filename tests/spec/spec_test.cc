@@ -16,6 +16,7 @@
 #include "brigade/tests/spec/stages.h"
 #include "brigade/tests/spec/step_control.h"
 #include "brigade/tests/spec/sums.h"
+#include "brigade/tests/spec/top_k.h"
 #include "brigade/tests/spec/wire.h"
 #include "brigade/tests/testing/tolerance.h"
 #include "gtest/gtest.h"
@@ -272,6 +273,18 @@ TEST(LowRankSpecTest, KeepsAMatrixOfTheRankOfItsFactors) {
     EXPECT_NEAR(m.values[i], 0.0f, 1e-4f);
     EXPECT_NEAR(product.values[i] + m.values[i], before.values[i], 1e-6f);
   }
+}
+
+// Top-1 with memory: of [3, -4, 1] -4 is sent; then with [1, 1, 1] added to what is left, 4 at 0.
+TEST(TopKSpecTest, GivesTheAnswersWorkedOutByHand) {
+  EXPECT_EQ(TopK({3, -4, 1}, 1), std::vector<int32_t>({1}));
+  EXPECT_EQ(TopK({4, 1, 2}, 1), std::vector<int32_t>({0}));
+  EXPECT_EQ(TopK({1, -2, 2, -2, 2}, 3), std::vector<int32_t>({1, 2, 3}));
+  EXPECT_EQ(TopK({0, -0.0f, 0}, 2), std::vector<int32_t>({0, 1}));
+  EXPECT_EQ(TopK({1, INFINITY, NAN, -NAN, 5}, 2), std::vector<int32_t>({2, 3}));
+  EXPECT_EQ(TopK({1, -INFINITY, NAN, 5}, 2), std::vector<int32_t>({1, 2}));
+  EXPECT_EQ(TopK({1, 2}, 0), std::vector<int32_t>());
+  EXPECT_EQ(TopK({1, 2}, 2), std::vector<int32_t>({0, 1}));
 }
 
 TEST(SumSpecTest, AddsTheSquaresOfAListWithinTheRoundingOfDouble) {

@@ -181,6 +181,15 @@ TEST(CompilerReportsTest, OrthogonalizeKeepsToItsRegisters) {
   ExpectNoSpillsAnd64Registers("orthogonalize", 10);
 }
 
+TEST(CompilerReportsTest, TopKKeepsToItsRegistersAndAddsIntegersAlone) {
+  ExpectNoSpillsAnd64Registers("top_k", 24);
+  for (const auto& [name, ptx] : PtxOf("top_k", 24)) {
+    for (const char* forbidden : {"add.f32", "add.f64", "ld.local", "st.local"}) {
+      EXPECT_EQ(Count(ptx, forbidden), 0) << name << " has " << forbidden;
+    }
+  }
+}
+
 TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
   const auto expect_none = [](const std::string& folder, const std::string& kernel) {
     const std::string ptx = ReadIn(folder, kernel, ".ptx");

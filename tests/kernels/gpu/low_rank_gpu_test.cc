@@ -72,26 +72,23 @@ TEST(LowRankGpuTest, OrthogonalizeGivesTheCpusBits) {
 }
 
 TEST(LowRankGpuTest, RowsGiveTheCpusBits) {
-  const BeforeAndAfter memory =
-      ExpectSameOnBoth("rows", Prepare, [](char* base, device::Stream& stream) {
-        return LowRankRows(Lay(base).factors, stream);
-      });
+  const BeforeAndAfter memory = ExpectSameOnBoth(
+      "rows", Prepare,
+      [](char* base, device::Stream& stream) { return LowRankRows(Lay(base).factors, stream); });
   EXPECT_FALSE(memory.after == memory.before);
 }
 
 TEST(LowRankGpuTest, ColumnsGiveTheCpusBits) {
-  const BeforeAndAfter memory =
-      ExpectSameOnBoth("columns", Prepare, [](char* base, device::Stream& stream) {
-        return LowRankColumns(Lay(base).factors, stream);
-      });
+  const BeforeAndAfter memory = ExpectSameOnBoth(
+      "columns", Prepare,
+      [](char* base, device::Stream& stream) { return LowRankColumns(Lay(base).factors, stream); });
   EXPECT_FALSE(memory.after == memory.before);
 }
 
 TEST(LowRankGpuTest, RestoreGivesTheCpusBits) {
-  const BeforeAndAfter memory =
-      ExpectSameOnBoth("restore", Prepare, [](char* base, device::Stream& stream) {
-        return LowRankRestore(Lay(base).factors, stream);
-      });
+  const BeforeAndAfter memory = ExpectSameOnBoth(
+      "restore", Prepare,
+      [](char* base, device::Stream& stream) { return LowRankRestore(Lay(base).factors, stream); });
   EXPECT_FALSE(memory.after == memory.before);
 }
 

@@ -15,6 +15,7 @@ void RunReduce();
 void RunSgd();
 void RunSignPack();
 void RunStepControl();
+void RunTopK();
 
 }  // namespace brigade::vendored
 
@@ -33,4 +34,5 @@ int main() {
   RunSgd();
   RunSignPack();
   RunStepControl();
+  RunTopK();
 }

@@ -15,8 +15,7 @@ void RunOrthogonalize() {
   Array<float> p(std::vector<float>(kRows * kRank));
   Array<float> q(Values<float>(kColumns * kRank, 2));
   Array<float> product(std::vector<float>(kRows * kColumns));
-  Array<float> workspace(
-      std::vector<float>(kernels::LowRankWorkspaceSize(kRows, kColumns, kRank)));
+  Array<float> workspace(std::vector<float>(kernels::LowRankWorkspaceSize(kRows, kColumns, kRank)));
   kernels::LowRankSegment segment = {};
   segment.matrix = matrix.data();
   segment.p = p.data();
