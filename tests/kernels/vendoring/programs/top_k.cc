@@ -11,8 +11,8 @@ namespace brigade::vendored {
 void RunTopK() {
   constexpr int64_t kCount = 123;
   Array<float> array(Values<float>(kSize, 1));
-  Array<float> values(std::vector<float>(kCount));
-  Array<int32_t> indices(std::vector<int32_t>(kCount));
+  Array<float> values(std::vector<float>(kCount, 0.0f));
+  Array<int32_t> indices(std::vector<int32_t>(kCount, 0));
   Array<uint32_t> workspace(std::vector<uint32_t>(kernels::TopKWorkspaceSize(kSize)));
   kernels::TopKSegment segment = {};
   segment.array = array.data();
