@@ -10,6 +10,7 @@
 
 #include "brigade/tests/spec/codecs.h"
 #include "brigade/tests/spec/formats.h"
+#include "brigade/tests/spec/lamb.h"
 #include "brigade/tests/spec/low_rank.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/parallel.h"
@@ -285,6 +286,61 @@ TEST(TopKSpecTest, GivesTheAnswersWorkedOutByHand) {
   EXPECT_EQ(TopK({1, -INFINITY, NAN, 5}, 2), std::vector<int32_t>({1, 2}));
   EXPECT_EQ(TopK({1, 2}, 0), std::vector<int32_t>());
   EXPECT_EQ(TopK({1, 2}, 2), std::vector<int32_t>({0, 1}));
+}
+
+// You et al., algorithm 2 with the identity for phi, in double.
+TEST(LambSpecTest, FollowsThePapersFormulaWithinTheRoundingOfFloat) {
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal;
+  constexpr size_t kSize = 9000;
+  constexpr int kSteps = 10;
+  for (const double decay : {0.0, 0.1}) {
+    const LambRule rule{
+        .beta2 = 0.99, .eps = 1e-2, .weight_decay = decay, .min_trust = 0.0, .max_trust = 3e38};
+    const double lr = 0.01;
+    LambTensor x = {std::vector<float>(kSize), std::vector<float>(kSize),
+                    std::vector<float>(kSize)};
+    for (float& p : x.param) p = normal(random);
+    std::vector<double> theta(x.param.begin(), x.param.end()), m(kSize), v(kSize), r(kSize);
+    for (int t = 1; t <= kSteps; ++t) {
+      std::vector<float> gradients(kSize);
+      for (float& g : gradients) g = 1.0f + 0.5f * std::tanh(normal(random));
+      LambStep(x, gradients, 0.125f, rule,
+               MakeGroupStep(rule.beta1, rule.beta2, static_cast<float>(lr), t));
+      double of_theta = 0, of_r = 0;
+      for (size_t i = 0; i < kSize; ++i) {
+        const double g = 0.125 * static_cast<double>(gradients[i]);
+        m[i] = rule.beta1 * m[i] + (1 - rule.beta1) * g;
+        v[i] = rule.beta2 * v[i] + (1 - rule.beta2) * g * g;
+        const double m_hat = m[i] / (1 - std::pow(rule.beta1, t));
+        const double v_hat = v[i] / (1 - std::pow(rule.beta2, t));
+        r[i] = m_hat / (std::sqrt(v_hat) + rule.eps) + decay * theta[i];
+        of_theta += theta[i] * theta[i];
+        of_r += r[i] * r[i];
+      }
+      const double trust = std::sqrt(of_theta) / std::sqrt(of_r);
+      for (size_t i = 0; i < kSize; ++i) theta[i] -= lr * trust * r[i];
+    }
+    for (size_t i = 0; i < kSize; ++i) {
+      const double size = std::max(std::fabs(theta[i]), 1.0);
+      EXPECT_NEAR(x.param[i], theta[i], RoundingError<float>(kSteps, 8 * size));
+    }
+  }
+}
+
+// First step: the update is the sign of the gradient. Norms 1 and 2; beyond both bounds; zeros.
+TEST(LambSpecTest, GivesTheAnswersWorkedOutByHand) {
+  const auto trust = [](std::vector<float> param, float gradient, const LambRule& rule) {
+    LambTensor x = {param, std::vector<float>(param.size()), std::vector<float>(param.size())};
+    return LambStep(x, std::vector<float>(param.size(), gradient), 1.0f, rule,
+                    MakeGroupStep(rule.beta1, rule.beta2, 0.1f, 1));
+  };
+  const LambRule rule{.eps = 1e-12};
+  EXPECT_NEAR(trust({0.5f, 0.5f, -0.5f, -0.5f}, 8, rule), 0.5f, 1e-6f);
+  EXPECT_EQ(trust({300, 400}, 8, rule), 10.0f);
+  EXPECT_EQ(trust({3e-5f, 4e-5f}, 8, rule), 0.01f);
+  EXPECT_EQ(trust({0, -0.0f}, 8, rule), 1.0f);
+  EXPECT_EQ(trust({3, 4}, 0, rule), 1.0f);
 }
 
 TEST(SumSpecTest, AddsTheSquaresOfAListWithinTheRoundingOfDouble) {

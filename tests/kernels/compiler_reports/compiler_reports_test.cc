@@ -181,6 +181,8 @@ TEST(CompilerReportsTest, OrthogonalizeKeepsToItsRegisters) {
   ExpectNoSpillsAnd64Registers("orthogonalize", 10);
 }
 
+TEST(CompilerReportsTest, LambKeepsToItsRegisters) { ExpectNoSpillsAnd64Registers("lamb", 14); }
+
 TEST(CompilerReportsTest, TopKKeepsToItsRegistersAndAddsIntegersAlone) {
   ExpectNoSpillsAnd64Registers("top_k", 24);
   for (const auto& [name, ptx] : PtxOf("top_k", 24)) {
@@ -199,8 +201,8 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
     }
   };
   for (const std::string kernel :
-       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "lion",
-        "orthogonalize", "reduce", "step_control", "cast", "fill"}) {
+       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "lamb",
+        "lion", "orthogonalize", "reduce", "step_control", "cast", "fill"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

@@ -9,6 +9,7 @@ void RunCast();
 void RunDequantReduce();
 void RunFill();
 void RunGradCheck();
+void RunLamb();
 void RunLion();
 void RunOrthogonalize();
 void RunReduce();
@@ -28,6 +29,7 @@ int main() {
   RunDequantReduce();
   RunFill();
   RunGradCheck();
+  RunLamb();
   RunLion();
   RunOrthogonalize();
   RunReduce();
