@@ -31,7 +31,8 @@ struct Word {
 constexpr Word<bool> kBools[] = {{"false", false}, {"true", true}};
 constexpr Word<optim::OptimizerKind> kOptimizers[] = {{"AdamW", optim::OptimizerKind::kAdamW},
                                                       {"Adam", optim::OptimizerKind::kAdam},
-                                                      {"SGD", optim::OptimizerKind::kSgd}};
+                                                      {"SGD", optim::OptimizerKind::kSgd},
+                                                      {"Lion", optim::OptimizerKind::kLion}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},

@@ -11,11 +11,19 @@ FusedUpdate::FusedUpdate(const OptimizerOptions& options,
   for (const ParameterGroup& group : options.groups) {
     adam_groups_.push_back({group.beta1, group.beta2, group.eps, group.weight_decay});
     sgd_groups_.push_back({group.momentum, group.dampening, group.weight_decay, group.nesterov});
+    lion_groups_.push_back({group.beta1, group.beta2, group.weight_decay});
   }
-  if (options.kind != OptimizerKind::kSgd) {
+  if (IsAdam(options.kind)) {
     auto& list = segments_.emplace<std::vector<kernels::AdamSegment>>();
     for (const UpdateSegment& s : segments) {
       list.push_back({s.param, s.first_moment, s.second_moment, s.grad, s.copy, s.size, s.group});
+    }
+    return;
+  }
+  if (options.kind == OptimizerKind::kLion) {
+    auto& list = segments_.emplace<std::vector<kernels::LionSegment>>();
+    for (const UpdateSegment& s : segments) {
+      list.push_back({s.param, s.first_moment, s.grad, s.copy, s.size, s.group});
     }
     return;
   }
@@ -32,7 +40,10 @@ absl::Status FusedUpdate::Enqueue(const StepDecision& decision, device::Stream& 
   const auto enqueue = [&](const auto& list, auto options, const auto& groups, auto kernel) {
     options.grad_dtype = types_.grad;
     options.copy_dtype = types_.copy;
-    options.weight_decay_mode = weight_decay_mode_;
+    // Lion has one way.
+    if constexpr (requires { options.weight_decay_mode; }) {
+      options.weight_decay_mode = weight_decay_mode_;
+    }
     options.groups = groups;
     options.state = decision.state;
     options.group_steps = decision.group_steps;
@@ -40,6 +51,9 @@ absl::Status FusedUpdate::Enqueue(const StepDecision& decision, device::Stream& 
   };
   if (const auto* adam = std::get_if<std::vector<kernels::AdamSegment>>(&segments_)) {
     return enqueue(*adam, kernels::AdamOptions(), adam_groups_, kernels::Adam);
+  }
+  if (const auto* lion = std::get_if<std::vector<kernels::LionSegment>>(&segments_)) {
+    return enqueue(*lion, kernels::LionOptions(), lion_groups_, kernels::Lion);
   }
   return enqueue(std::get<std::vector<kernels::SgdSegment>>(segments_), kernels::SgdOptions(),
                  sgd_groups_, kernels::Sgd);

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/lion/lion.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/step_controller.h"
@@ -22,9 +23,9 @@ namespace brigade::optim {
 struct UpdateSegment {
   // The fp32 master.
   float* param = nullptr;
-  // Adam: m. SGD: momentum, unused in a group without it.
+  // Adam and Lion: m. SGD: momentum, unused in a group without it.
   float* first_moment = nullptr;
-  // Adam: v. SGD: null.
+  // Adam: v. SGD and Lion: null.
   float* second_moment = nullptr;
   // Of UpdateTypes::grad.
   const void* grad = nullptr;
@@ -43,8 +44,8 @@ struct UpdateTypes {
 // The second pass of a step over memory: the optimizer's update of a fixed list of segments, as the
 // StepController has decided.
 //
-// Traffic      kernels/adam/adam.h, kernels/sgd/sgd.h: 30 bytes per element with AdamW, fp32
-//              gradients and a copy, 28 with 16-bit gradients and a copy.
+// Traffic      kernels/adam/adam.h, kernels/sgd/sgd.h, kernels/lion/lion.h: 30 bytes per element
+//              with AdamW, fp32 gradients and a copy, 28 with 16-bit gradients and a copy.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits.
 // Errors       Those of the kernels, when enqueued.
 class FusedUpdate {
@@ -60,7 +61,10 @@ class FusedUpdate {
   kernels::WeightDecayMode weight_decay_mode_;
   std::vector<kernels::AdamGroup> adam_groups_;
   std::vector<kernels::SgdGroup> sgd_groups_;
-  std::variant<std::vector<kernels::AdamSegment>, std::vector<kernels::SgdSegment>> segments_;
+  std::vector<kernels::LionGroup> lion_groups_;
+  std::variant<std::vector<kernels::AdamSegment>, std::vector<kernels::SgdSegment>,
+               std::vector<kernels::LionSegment>>
+      segments_;
 };
 
 }  // namespace brigade::optim

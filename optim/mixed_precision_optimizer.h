@@ -74,7 +74,7 @@ struct MixedPrecisionState {
 //   Step
 //
 // Precision    Gradients are rounded as they come and once an addition, the update as in
-//              kernels/adam and sgd.
+//              kernels/adam, sgd and lion.
 // Traffic      Step: two passes. grad_check reads the gradients; the update reads them again and
 //              moves the state. AccumulateGradients: what kernels/cast says; nothing with one
 //              micro-batch.

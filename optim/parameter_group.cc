@@ -12,11 +12,15 @@ namespace {
 
 constexpr char kName[] = "optimizer";
 
-absl::Status CheckAdam(int64_t index, const ParameterGroup& group) {
+absl::Status CheckLion(int64_t index, const ParameterGroup& group) {
   using kernels::CheckInRange;
   BRIGADE_RETURN_IF_ERROR(CheckInRange(kName, "beta1", index, group.beta1, kernels::kBelowOne));
-  BRIGADE_RETURN_IF_ERROR(CheckInRange(kName, "beta2", index, group.beta2, kernels::kBelowOne));
-  return CheckInRange(kName, "eps", index, group.eps, kernels::kPositive);
+  return CheckInRange(kName, "beta2", index, group.beta2, kernels::kBelowOne);
+}
+
+absl::Status CheckAdam(int64_t index, const ParameterGroup& group) {
+  BRIGADE_RETURN_IF_ERROR(CheckLion(index, group));
+  return kernels::CheckInRange(kName, "eps", index, group.eps, kernels::kPositive);
 }
 
 absl::Status CheckSgd(int64_t index, const ParameterGroup& group) {
@@ -32,6 +36,20 @@ absl::Status CheckSgd(int64_t index, const ParameterGroup& group) {
   return absl::OkStatus();
 }
 
+absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& group) {
+  switch (kind) {
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kAdam:
+      return CheckAdam(index, group);
+    case OptimizerKind::kSgd:
+      return CheckSgd(index, group);
+    case OptimizerKind::kLion:
+      return CheckLion(index, group);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(kName, ": kind is ", static_cast<int>(kind), ", which is no OptimizerKind"));
+}
+
 }  // namespace
 
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule) {
@@ -44,11 +62,6 @@ absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule) {
 }
 
 absl::Status Validate(const OptimizerOptions& options) {
-  if (options.kind != OptimizerKind::kAdamW && options.kind != OptimizerKind::kAdam &&
-      options.kind != OptimizerKind::kSgd) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        kName, ": kind is ", static_cast<int>(options.kind), ", which is no OptimizerKind"));
-  }
   if (options.groups.empty() || options.groups.size() > kernels::kMaxStepGroups) {
     return absl::InvalidArgumentError(absl::StrCat(
         kName, ": ", options.groups.size(), " groups, must be 1 to ", kernels::kMaxStepGroups));
@@ -59,14 +72,14 @@ absl::Status Validate(const OptimizerOptions& options) {
     BRIGADE_RETURN_IF_ERROR(ValidateRate(index, group.lr, group.schedule));
     BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(kName, "weight_decay", index, group.weight_decay,
                                                   kernels::kNonNegative));
-    BRIGADE_RETURN_IF_ERROR(options.kind == OptimizerKind::kSgd ? CheckSgd(index, group)
-                                                                : CheckAdam(index, group));
+    BRIGADE_RETURN_IF_ERROR(CheckKind(options.kind, index, group));
   }
   return absl::OkStatus();
 }
 
 int Moments(const OptimizerOptions& options) {
-  if (options.kind != OptimizerKind::kSgd) return 2;
+  if (IsAdam(options.kind)) return 2;
+  if (options.kind == OptimizerKind::kLion) return 1;
   return std::any_of(options.groups.begin(), options.groups.end(),
                      [](const ParameterGroup& group) { return group.momentum > 0.0; })
              ? 1

@@ -16,18 +16,27 @@ enum class OptimizerKind : uint8_t {
   kAdam,
   // With momentum; Sutskever et al. 2013.
   kSgd,
+  // The sign of a momentum, decoupled weight decay; Chen et al. 2023.
+  kLion,
 };
 
-// The settings of a group of parameters. Ranges: kernels/adam/adam.h and kernels/sgd/sgd.h.
+// Whether it is Adam, with either decay.
+constexpr bool IsAdam(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam;
+}
+
+// The settings of a group of parameters. Ranges: kernels/adam/adam.h, kernels/sgd/sgd.h and
+// kernels/lion/lion.h.
 struct ParameterGroup {
   // >= 0: the rate that `schedule` refers to.
   double lr = 1e-3;
   // Of the learning rate; constant by default.
   Schedule schedule = {};
   double weight_decay = 0.0;
-  // Of Adam and AdamW:
+  // Of Adam and AdamW, and of Lion, whose paper has 0.9 and 0.99:
   double beta1 = 0.9;
   double beta2 = 0.999;
+  // Of Adam and AdamW:
   double eps = 1e-8;
   // Of SGD:
   double momentum = 0.0;
@@ -48,7 +57,7 @@ absl::Status Validate(const OptimizerOptions& options);
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
 // How many fp32 arrays of state each element has beside its parameter: 2 (Adam: m and v), 1 (SGD:
-// momentum), or 0 (SGD if no group has momentum).
+// momentum; Lion: m), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
 }  // namespace brigade::optim

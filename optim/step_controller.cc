@@ -106,9 +106,9 @@ StepController::StepController(const OptimizerOptions& optimizer,
                                const StepControllerOptions& options)
     : optimizer_(optimizer), ranks_(options.ranks) {
   for (const ParameterGroup& group : optimizer.groups) {
-    const bool adam = optimizer.kind != OptimizerKind::kSgd;
-    betas_.push_back(adam ? kernels::StepBetas{group.beta1, group.beta2}
-                          : kernels::StepBetas{0.0, 0.0});
+    // The others correct no bias.
+    betas_.push_back(IsAdam(optimizer.kind) ? kernels::StepBetas{group.beta1, group.beta2}
+                                            : kernels::StepBetas{0.0, 0.0});
   }
   control_.loss_scale = options.loss_scaler.ToKernelOptions();
   control_.grad_divisor = options.grad_divisor;

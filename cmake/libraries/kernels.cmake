@@ -305,6 +305,45 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_lion_math
+  HEADERS kernels/lion/lion_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_lion_parameters
+  HEADERS kernels/lion/lion_parameters.h
+  DEPS kernels_lion_math kernels_weight_decay
+)
+
+brigade_library(
+  kernels_lion_cpu
+  HEADERS kernels/lion/lion_cpu.h
+  SOURCES kernels/lion/lion_cpu.cc
+  DEPS kernels_lion_math kernels_nontemporal_store kernels_simd kernels_internal_update_range
+)
+
+brigade_library(
+  kernels_lion_cuda CUDA_ONLY
+  HEADERS kernels/lion/lion_cuda.h
+  CUDA_SOURCES kernels/lion/lion_cuda.cu
+  DEPS kernels_lion_math kernels_launch_kernel kernels_internal_update_tile
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_lion
+  HEADERS kernels/lion/lion.h
+  SOURCES kernels/lion/lion.cc
+  DEPS kernels_lion_math kernels_lion_parameters kernels_lion_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
+    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_lion_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
   kernels_sgd_math
   HEADERS kernels/sgd/sgd_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -588,6 +627,89 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_lamb_math
+  HEADERS kernels/lamb/lamb_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_lamb_parameters
+  HEADERS kernels/lamb/lamb_parameters.h
+  DEPS kernels_lamb_math kernels_weight_decay kernels_step_control_math
+)
+
+brigade_library(
+  kernels_lamb_cpu
+  HEADERS kernels/lamb/lamb_cpu.h
+  SOURCES kernels/lamb/lamb_cpu.cc
+  DEPS kernels_lamb_math kernels_nontemporal_store kernels_simd kernels_update_types
+    kernels_cast_elements kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_lamb_cuda CUDA_ONLY
+  HEADERS kernels/lamb/lamb_cuda.h
+  CUDA_SOURCES kernels/lamb/lamb_cuda.cu
+  DEPS kernels_lamb_math kernels_launch_kernel kernels_update_types kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_update_tile kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_lamb
+  HEADERS kernels/lamb/lamb.h
+  SOURCES kernels/lamb/lamb.cc
+  DEPS kernels_lamb_math kernels_lamb_parameters kernels_lamb_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
+    kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_lamb_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_orthogonalize_math
+  HEADERS kernels/orthogonalize/orthogonalize_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_row_lanes
+  HEADERS kernels/orthogonalize/row_lanes.h
+  DEPS kernels_orthogonalize_math kernels_simd kernels_internal_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_cpu
+  HEADERS kernels/orthogonalize/orthogonalize_cpu.h
+  SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
+  DEPS kernels_orthogonalize_math kernels_nontemporal_store kernels_simd
+    kernels_orthogonalize_row_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_cuda CUDA_ONLY
+  HEADERS kernels/orthogonalize/orthogonalize_cuda.h
+  CUDA_SOURCES kernels/orthogonalize/orthogonalize_cuda.cu
+  DEPS kernels_orthogonalize_math kernels_launch_kernel kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_orthogonalize
+  HEADERS kernels/orthogonalize/orthogonalize.h
+  SOURCES kernels/orthogonalize/orthogonalize.cc
+  DEPS kernels_orthogonalize_math kernels_orthogonalize_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_value_range kernels_internal_enqueue_list
+  CUDA_DEPS kernels_orthogonalize_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_sign_pack_math
   HEADERS kernels/sign_pack/sign_pack_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -630,8 +752,49 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_top_k_math
+  HEADERS kernels/top_k/top_k_math.h
+  DEPS precision_host_device precision_rounding precision_float16
+)
+
+brigade_library(
+  kernels_top_k_key_lanes
+  HEADERS kernels/top_k/key_lanes.h
+  DEPS kernels_top_k_math kernels_simd kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_top_k_cpu
+  HEADERS kernels/top_k/top_k_cpu.h
+  SOURCES kernels/top_k/top_k_cpu.cc
+  DEPS kernels_top_k_math kernels_nontemporal_store kernels_simd kernels_top_k_key_lanes
+    kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_top_k_cuda CUDA_ONLY
+  HEADERS kernels/top_k/top_k_cuda.h
+  CUDA_SOURCES kernels/top_k/top_k_cuda.cu
+  DEPS kernels_top_k_math kernels_launch_kernel kernels_internal_gpu_tile kernels_internal_segments
+    precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_top_k
+  HEADERS kernels/top_k/top_k.h
+  SOURCES kernels/top_k/top_k.cc
+  DEPS kernels_top_k_math kernels_top_k_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_top_k_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels
   DEPS kernels_adam kernels_amax kernels_block_quant kernels_cast kernels_dequant_reduce
-    kernels_fill kernels_flatten kernels_grad_check kernels_reduce kernels_sgd kernels_sign_pack
-    kernels_step_control
+    kernels_fill kernels_flatten kernels_grad_check kernels_lamb kernels_lion kernels_orthogonalize
+    kernels_reduce kernels_sgd kernels_sign_pack kernels_step_control kernels_top_k
 )

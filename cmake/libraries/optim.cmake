@@ -43,7 +43,7 @@ brigade_library(
   HEADERS optim/fused_update.h
   SOURCES optim/fused_update.cc
   DEPS optim_parameter_group optim_step_controller device_stream kernels_weight_decay kernels_adam
-    kernels_sgd precision_dtype
+    kernels_lion kernels_sgd precision_dtype
   PUBLIC_LIBRARIES absl::status absl::statusor
 )
 

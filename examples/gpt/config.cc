@@ -149,6 +149,7 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
   optim::OptimizerOptions options = {adam_w ? optim::OptimizerKind::kAdamW : s.optimizer,
                                      {s.group}};
   options.groups[0].schedule = s.schedules[s.schedule];
+  if (options.kind == optim::OptimizerKind::kLion) options.groups[0].beta2 = s.lion_beta2;
   return options;
 }
 

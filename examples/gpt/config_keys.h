@@ -41,6 +41,8 @@ struct Settings {
   optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
   bool adam_w_mode = true;
   optim::ParameterGroup group;
+  // Takes the place of the group's.
+  double lion_beta2 = 0.99;
   // The index in `schedules` of the chosen one.
   int schedule = 0;
   std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),

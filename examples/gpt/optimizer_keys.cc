@@ -123,7 +123,8 @@ Keys OneCycleKeys(optim::OneCycle& cycle) {
 }  // namespace
 
 // Types and defaults as in DeepSpeed's documentation of "optimizer" (deepspeed.ai, "DeepSpeed
-// Configuration JSON") and deepspeed/ops/adam/fused_adam.py; SGD is PyTorch's.
+// Configuration JSON") and deepspeed/ops/adam/fused_adam.py and
+// deepspeed/ops/lion/fused_lion.py; SGD is PyTorch's.
 Key OptimizerKey(Settings& s) {
   using Kind = optim::OptimizerKind;
   optim::ParameterGroup& group = s.group;
@@ -145,9 +146,19 @@ Key OptimizerKey(Settings& s) {
            {"nesterov", Flag(&group.nesterov), "true: the momentum of the next step"},
            {"maximize", Only(false, "losses are minimised")},
        }},
+      {"Lion",
+       Set(&s.optimizer, Kind::kLion),
+       "the sign of a momentum: each weight moves by the rate",
+       {
+           LearningRate(s),
+           {"betas", Pair(&group.beta1, &s.lion_beta2, kBelowOne),
+            "of the momentum in the direction, and of the one that stays"},
+           {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
+           {"fp32_optimizer_states", Only(true, "the momentum is fp32")},
+       }},
   };
-  for (const char* name : {"Adagrad", "Lamb", "Lion", "MuAdam", "MuAdamW", "Muon", "MuSGD",
-                           "OneBitAdam", "OneBitLamb", "ZeroOneAdam"}) {
+  for (const char* name : {"Adagrad", "Lamb", "MuAdam", "MuAdamW", "Muon", "MuSGD", "OneBitAdam",
+                           "OneBitLamb", "ZeroOneAdam"}) {
     types.push_back({name, NotSupported()});
   }
   static constexpr char kNeeded[] =

@@ -40,7 +40,7 @@ double StateBytes(const Job& job, double parameters) {
   const int64_t replicas = int64_t{job.config.grid.data} * job.config.grid.context;
   const auto bytes = static_cast<double>(precision::SizeOf(zero.dtype));
   if (zero.offload.parameters != device::Tier::kDevice) return 0;
-  const bool is_papers = bytes == 2 && zero.optimizer.kind != optim::OptimizerKind::kSgd;
+  const bool is_papers = bytes == 2 && optim::IsAdam(zero.optimizer.kind);
   if (is_papers && !zero.offload.enabled()) {
     return zero::PaperBytes(parameters, replicas, zero.stage);
   }

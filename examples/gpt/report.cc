@@ -33,9 +33,11 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
     case optim::OptimizerKind::kAdam:
       return "Adam";
     case optim::OptimizerKind::kSgd:
+      return "SGD";
+    case optim::OptimizerKind::kLion:
       break;
   }
-  return "SGD";
+  return "Lion";
 }
 
 std::string TimeTable(absl::Span<const RankSummary> ranks) {
@@ -125,8 +127,7 @@ std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
   std::string text =
       MemoryOfTier("Memory", ranks, &RankSummary::memory, &RankSummary::memory_model);
   const zero::ZeroOptions& options = job.config.zero;
-  if (precision::SizeOf(options.dtype) == 2 &&
-      options.optimizer.kind != optim::OptimizerKind::kSgd) {
+  if (precision::SizeOf(options.dtype) == 2 && optim::IsAdam(options.optimizer.kind)) {
     constexpr const char* kFormulas[] = {"16 Y", "4 Y + 12 Y / N", "2 Y + 14 Y / N", "16 Y / N"};
     // Of rank 0's part of the model.
     const auto parameters = static_cast<double>(ranks[0].parameters);

@@ -57,6 +57,12 @@ ZeroOptions Sgd(double momentum) {
   return options;
 }
 
+ZeroOptions Lion() {
+  ZeroOptions options = WithDtype(DType::kBFloat16);
+  options.optimizer.kind = optim::OptimizerKind::kLion;
+  return options;
+}
+
 std::vector<Case> Cases() {
   ModelSpec mixed = zero::ToyModel();
   mixed[1].parameters[2].dtype = DType::kFloat16;
@@ -73,6 +79,7 @@ std::vector<Case> Cases() {
           {"types of their own", mixed, WithDtype(DType::kBFloat16), 3},
           {"SGD", toy, Sgd(0), 1},
           {"SGD with momentum", toy, Sgd(0.5), 2},
+          {"Lion", toy, Lion(), 2},
           {"frozen", frozen, WithDtype(DType::kBFloat16), 3},
           {"empty parameters", {{"a", {{"a.w", 0}, {"a.v", 0}}}}, WithDtype(DType::kBFloat16), 3},
           {"no parameters", {{"a", {}}}, WithDtype(DType::kBFloat16), 3}};

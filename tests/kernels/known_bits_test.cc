@@ -21,12 +21,18 @@
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
+#include "brigade/kernels/lamb/lamb_cpu.h"
+#include "brigade/kernels/lamb/lamb_parameters.h"
+#include "brigade/kernels/lion/lion_cpu.h"
+#include "brigade/kernels/lion/lion_parameters.h"
+#include "brigade/kernels/orthogonalize/orthogonalize_cpu.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/sgd/sgd_parameters.h"
 #include "brigade/kernels/sign_pack/sign_pack_cpu.h"
 #include "brigade/kernels/step_control/step_control_math.h"
 #include "brigade/kernels/step_control/step_control_parameters.h"
+#include "brigade/kernels/top_k/top_k_cpu.h"
 #include "brigade/kernels/update_types.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/kernels/testing.h"
@@ -256,6 +262,108 @@ TEST(KnownBitsTest, Sgd) {
   ExpectSgd<Grad, Copy>(known, nesterov, WeightDecayMode::kDecoupled, ", Nesterov");
   BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
 #undef BRIGADE_EXPECT
+}
+
+template <typename Grad, typename Copy>
+void ExpectLion(const Known& known) {
+  ExpectKnown(known, Pair(kName<Grad>, kName<Copy>), [&](Digest& digest) {
+    const LionGroup group = {.beta1 = 0.9, .beta2 = 0.98, .weight_decay = 0.1};
+    AddUpdates<Grad, Copy>(digest, [&](float* param, float* first, float*, const void* grad,
+                                       void* copy, int64_t step) {
+      const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+      const LionSegment segment = {param, first, grad, copy, kSize, 0};
+      return LionRange<Grad, Copy>(segment, MakeLionParameters(&group, 1, one), 0, kSize);
+    });
+  });
+}
+
+TEST(KnownBitsTest, Lion) {
+  const Known known = {
+      {"fp32 to none", 0x5edf67fe22709fb3}, {"fp32 to fp16", 0xeea55bc6d745444e},
+      {"fp32 to bf16", 0x0e61cdb753819c9f}, {"fp16 to none", 0xd70eb4cf213846a1},
+      {"fp16 to fp16", 0xa83a6f316b013d1a}, {"fp16 to bf16", 0x1549fd4060af1e2a},
+      {"bf16 to none", 0x84bbc0613077a91e}, {"bf16 to fp16", 0x67c9a444dec678c7},
+      {"bf16 to bf16", 0x526eda752b78409c},
+  };
+#define BRIGADE_EXPECT(Grad, Copy) ExpectLion<Grad, Copy>(known);
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
+template <typename Grad, typename Copy>
+void ExpectLamb(const Known& known) {
+  ExpectKnown(known, "lamb " + Pair(kName<Grad>, kName<Copy>), [&](Digest& digest) {
+    const LambGroup group = {.weight_decay = 0.1, .max_trust = 0.5};
+    std::vector<LambSums> tiles((kSize + kLambTile - 1) / kLambTile);
+    AddUpdates<Grad, Copy>(digest, [&](float* param, float* first, float* second, const void* grad,
+                                       void* copy, int64_t step) {
+      const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+      const LambSegment segment = {param, first, second, grad, copy, kSize, 0};
+      const LambParameters parameters = MakeLambParameters(&group, 1, one);
+      const StepError error = LambMomentsRange<Grad>(segment, parameters, 0, kSize, tiles.data());
+      if (error != StepError::kNone) return error;
+      const float trust = LambTrustOf(segment, parameters, tiles.data());
+      digest.Add(trust);
+      return LambParamRange<Copy>(segment, parameters, trust, 0, kSize);
+    });
+  });
+}
+
+// The steps of PowerSGD on a matrix, after each other.
+void ExpectLowRank(const Known& known, int32_t rank) {
+  ExpectKnown(known, "low rank " + std::to_string(rank), [&](Digest& digest) {
+    constexpr int64_t kRows = 301, kColumns = 67;
+    Inputs inputs;
+    const std::vector<float> source = inputs.Array<float>();
+    std::vector<float> matrix(source.begin(), source.begin() + kRows * kColumns);
+    std::vector<float> q(source.end() - kColumns * rank, source.end());
+    std::vector<float> p(kRows * rank), product(kRows * kColumns);
+    std::vector<float> workspace(LowRankWorkspaceSize(kRows, kColumns, rank));
+    const LowRankSegment segment = {matrix.data(),    p.data(), q.data(), product.data(),
+                                    workspace.data(), kRows,    kColumns, rank};
+    LowRankRowsRange(segment, 0, kRows);
+    OrthogonalizeMatrix({p.data(), kRows, rank}, 1e-8);
+    LowRankTilesRange(segment, 0, kRows);
+    LowRankColumnsFinish(segment);
+    LowRankRestoreRange(segment, false, 0, kRows);
+    for (const auto* array : {&p, &q, &product, &matrix}) digest.Add(*array);
+  });
+}
+
+template <typename T>
+void ExpectTopK(const Known& known) {
+  ExpectKnown(known, std::string("top ") + kName<T>, [&](Digest& digest) {
+    Inputs inputs;
+    auto array = inputs.Array<T>();
+    std::vector<T> values(1000);
+    std::vector<int32_t> indices(1000);
+    std::vector<uint32_t> workspace(TopKWorkspaceSize(kSize));
+    TopKArray<T>({array.data(), values.data(), indices.data(), workspace.data(), kSize, 1000},
+                 true);
+    digest.Add(array);
+    digest.Add(values);
+    digest.Add(indices);
+  });
+}
+
+TEST(KnownBitsTest, LambLowRankAndTopK) {
+  const Known known = {
+      {"lamb fp32 to none", 0xe6b7250fd2ca7572}, {"lamb fp32 to fp16", 0x1d5f0f5815efc4fb},
+      {"lamb fp32 to bf16", 0xe28f043db68a24b3}, {"lamb fp16 to none", 0x013816404e28b1d1},
+      {"lamb fp16 to fp16", 0x77322fb068e3b6c7}, {"lamb fp16 to bf16", 0x77322fb068e3b6c7},
+      {"lamb bf16 to none", 0xcbf87bdf30664c22}, {"lamb bf16 to fp16", 0x195caab4dbc5e349},
+      {"lamb bf16 to bf16", 0xfa2bf83890ce2c3b}, {"low rank 3", 0x2ec5a127b812fdf7},
+      {"low rank 8", 0xd0cc451026d183e5},        {"top fp32", 0x9b89e7d546edd0b3},
+      {"top fp16", 0xd06b621bb09bf3b0},          {"top bf16", 0xbe3fc4804bbd330e},
+  };
+#define BRIGADE_EXPECT(Grad, Copy) ExpectLamb<Grad, Copy>(known);
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+  ExpectLowRank(known, 3);
+  ExpectLowRank(known, 8);
+  ExpectTopK<float>(known);
+  ExpectTopK<Half>(known);
+  ExpectTopK<BFloat16>(known);
 }
 
 template <typename Source, typename Target>

@@ -21,6 +21,8 @@
 #include "brigade/kernels/fill/fill_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
+#include "brigade/kernels/lion/lion.h"
+#include "brigade/kernels/lion/lion_cpu.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/reduce/reduce.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
@@ -139,6 +141,32 @@ TEST(RangesTest, SgdGivesTheSameBitsForAnyCut) {
     const SgdParameters parameters = MakeSgdParameters(options);
     for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
       EXPECT_EQ((SgdRange<BFloat16, Half>(segment(cut), parameters, begin, end)), StepError::kNone);
+    }
+    ExpectSame(whole, cut, how);
+  });
+}
+
+TEST(RangesTest, LionGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    Update whole(random);
+    Update cut = whole;
+    const LionGroup group = {.weight_decay = 0.1};
+    LionOptions options;
+    options.grad_dtype = precision::DType::kBFloat16;
+    options.copy_dtype = precision::DType::kFloat16;
+    options.groups = {&group, 1};
+    options.state = &kState;
+    options.group_steps = &kGroupStep;
+    const auto segment = [](Update& u) -> LionSegment {
+      return {u.param.data(), u.first.data(), u.grad.data(), u.copy.data(), kSize, 0};
+    };
+    const LionSegment all = segment(whole);
+    ASSERT_OK(Lion({&all, 1}, options, stream));
+    ASSERT_OK(stream.Synchronize());
+    const LionParameters parameters = MakeLionParameters(options);
+    for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+      EXPECT_EQ((LionRange<BFloat16, Half>(segment(cut), parameters, begin, end)),
+                StepError::kNone);
     }
     ExpectSame(whole, cut, how);
   });

@@ -20,7 +20,7 @@ TEST(MixedPrecisionGpuTest, GivesTheSpecificationsBitsAndReadsStatesWithoutWaiti
                                          {200000, 1, DType::kFloat16, DType::kFloat16},
                                          {8193, 1, DType::kFloat32, DType::kBFloat16}};
   for (const OptimizerKind kind :
-       {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd}) {
+       {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
     for (const int micro_batches : {1, 3}) {
       const Training training(
           types,

@@ -60,7 +60,8 @@ TEST_P(MixedPrecisionGraphGpuTest, ReplaysOfACapturedStepGiveTheSpecificationsBi
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, MixedPrecisionGraphGpuTest,
-                         ::testing::Values(OptimizerKind::kAdamW, OptimizerKind::kSgd));
+                         ::testing::Values(OptimizerKind::kAdamW, OptimizerKind::kSgd,
+                                           OptimizerKind::kLion));
 
 }  // namespace
 }  // namespace brigade::optim

@@ -40,7 +40,8 @@ MixedPrecisionOptions Options(int micro_batches, OptimizerKind kind = OptimizerK
 TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
   // 100 and 16385 elements, rounded up to 64, have a master; 9000 have not.
   const int64_t masters = 128 + 16448, all = masters + 9024;
-  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion}) {
     for (const int micro_batches : {1, 2}) {
       MixedPrecisionOptions options = Options(micro_batches, kind);
       options.accumulator_dtype = DType::kBFloat16;
@@ -48,7 +49,7 @@ TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
       Trainer trainer(training, device::CpuOptions());
       const device::MemoryStats& stats = trainer.context->memory_stats();
       EXPECT_EQ(stats.current_bytes(device::Purpose::kOptimizerState),
-                4 * masters + 4 * all * (kind == OptimizerKind::kSgd ? 1 : 2));
+                4 * masters + 4 * all * (kind == OptimizerKind::kAdamW ? 2 : 1));
       EXPECT_EQ(stats.current_bytes(device::Purpose::kGradients), micro_batches == 2 ? 2 * all : 0);
       // Tiles: 1 and 3 of fp16, 2 of fp32. Tables of 7 rates in 2 groups.
       const int64_t controller = 2 * 16 + 56 + 2 * 12 + 2 * 7 * 4;
@@ -61,7 +62,8 @@ TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
 }
 
 TEST(MixedPrecisionStateTest, ACheckpointGoesOnWithTheSameBits) {
-  for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kSgd}) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
     const Training training(kTypes, Options(2, kind), 16);
     Specified wanted(training);
     Trainer first(training, device::CpuOptions());

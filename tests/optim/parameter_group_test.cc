@@ -17,7 +17,8 @@ OptimizerOptions Options(OptimizerKind kind, const ParameterGroup& group) {
 }
 
 TEST(ParameterGroupTest, TheDefaultsAreValid) {
-  for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd}) {
+  for (const auto kind :
+       {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
     EXPECT_OK(Validate({.kind = kind}));
   }
 }
@@ -25,6 +26,7 @@ TEST(ParameterGroupTest, TheDefaultsAreValid) {
 TEST(ParameterGroupTest, MomentsAreThoseThatSomeGroupNeeds) {
   EXPECT_EQ(Moments({.kind = OptimizerKind::kAdamW}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kAdam}), 2);
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kLion}), 1);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kSgd}), 0);
   EXPECT_EQ(Moments(Options(OptimizerKind::kSgd, {.momentum = 0.9})), 1);
 }
@@ -46,6 +48,9 @@ TEST(ParameterGroupTest, BadInputNamesGroupFieldAndValue) {
       {Options(OptimizerKind::kAdam, {.beta1 = 1.0}), "beta1 of group 1 is 1"},
       {Options(OptimizerKind::kAdamW, {.beta2 = -0.1}), "beta2 of group 1 is -0.1"},
       {Options(OptimizerKind::kAdamW, {.eps = 0.0}), "eps of group 1 is 0"},
+      {Options(OptimizerKind::kLion, {.beta1 = -1}), "beta1 of group 1 is -1"},
+      {Options(OptimizerKind::kLion, {.beta2 = 1.0}), "beta2 of group 1 is 1"},
+      {Options(OptimizerKind::kLion, {.weight_decay = nan}), "weight_decay of group 1 is nan"},
       {Options(OptimizerKind::kSgd, {.momentum = 1.0}), "momentum of group 1 is 1"},
       {Options(OptimizerKind::kSgd, {.dampening = 2.0}), "dampening of group 1 is 2"},
       {Options(OptimizerKind::kSgd, {.nesterov = true}), "nesterov of group 1 needs momentum > 0"},
@@ -60,6 +65,7 @@ TEST(ParameterGroupTest, BadInputNamesGroupFieldAndValue) {
 
 TEST(ParameterGroupTest, FieldsOfAnotherOptimizerDoNotCount) {
   EXPECT_OK(Validate(Options(OptimizerKind::kAdamW, {.momentum = 7.0})));
+  EXPECT_OK(Validate(Options(OptimizerKind::kLion, {.eps = 0.0, .momentum = 7.0})));
   EXPECT_OK(Validate(Options(OptimizerKind::kSgd, {.beta1 = 7.0, .eps = 0.0})));
 }
 

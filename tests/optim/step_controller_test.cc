@@ -123,9 +123,11 @@ TEST_F(StepControllerTest, BiasCorrectionsAreTheGroupsOwn) {
   EXPECT_EQ(controller_->group_steps()[0].step_size, 2.0f);
   EXPECT_EQ(controller_->group_steps()[0].inv_sqrt_correction, 2.0f);
   EXPECT_EQ(controller_->group_steps()[1].step_size, 4.0f);
-  Create({.kind = OptimizerKind::kSgd, .groups = {{.lr = 1.0, .beta1 = 0.5}}}, {});
-  Decide(1.0);
-  EXPECT_EQ(controller_->group_steps()[0].step_size, 1.0f);
+  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kLion}) {
+    Create({.kind = kind, .groups = {{.lr = 1.0, .beta1 = 0.5}}}, {});
+    Decide(1.0);
+    EXPECT_EQ(controller_->group_steps()[0].step_size, 1.0f);
+  }
 }
 
 TEST_F(StepControllerTest, LearningRatesChangeFromTheNextStepOn) {

@@ -265,6 +265,11 @@ class Specified {
             {p, first}, grads[i], state.multiplier,
             {group.momentum, group.dampening, group.weight_decay, group.nesterov}, lr, state.step);
         p = x.param, first = x.momentum;
+      } else if (optimizer.kind == OptimizerKind::kLion) {
+        const spec::LionElement x =
+            spec::LionUpdate({p, first}, grads[i], state.multiplier,
+                             {group.beta1, group.beta2, group.weight_decay}, lr);
+        p = x.param, first = x.m;
       } else {
         const spec::AdamElement x =
             spec::AdamUpdate({p, first, second}, grads[i], state.multiplier,

@@ -6,7 +6,8 @@
 // Every line is one rounding to float, std::fma included; a compiler must not fuse anything else.
 // Sources: Adam, Kingma and Ba 2015, algorithm 1 (with epsilon outside the corrected square root);
 // AdamW, Loshchilov and Hutter 2019, algorithm 2; SGD with momentum, Sutskever et al. 2013 in the
-// form with dampening that PyTorch documents.
+// form with dampening that PyTorch documents; Lion, Chen et al. 2023 (arXiv 2302.06675), algorithm
+// 2.
 
 #include <cmath>
 #include <cstdint>
@@ -29,6 +30,12 @@ struct SgdRule {
   double weight_decay = 0.0;
   bool nesterov = false;
   bool decoupled = false;
+};
+
+struct LionRule {
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0.0;
 };
 
 // What a step fixes for every element of a group; made by step_control.h.
@@ -97,6 +104,29 @@ inline SgdElement SgdUpdate(SgdElement x, float raw_gradient, float multiplier, 
     x.param = x.param * decay_factor;
   }
   x.param = std::fma(-lr, g, x.param);
+  return x;
+}
+
+struct LionElement {
+  float param;
+  float m;
+};
+
+inline LionElement LionUpdate(LionElement x, float raw_gradient, float multiplier,
+                              const LionRule& rule, float lr) {
+  const float g = raw_gradient * multiplier;
+
+  const float g1 = static_cast<float>(1.0 - rule.beta1) * g;
+  const float direction = std::fma(static_cast<float>(rule.beta1), x.m, g1);
+  const float g2 = static_cast<float>(1.0 - rule.beta2) * g;
+  x.m = std::fma(static_cast<float>(rule.beta2), x.m, g2);
+
+  const float decay_factor = std::fma(-lr, static_cast<float>(rule.weight_decay), 1.0f);
+  x.param = x.param * decay_factor;
+  // 0 and NaN are signs of their own.
+  const bool has_sign = direction > 0.0f || direction < 0.0f;
+  const float sign = has_sign ? std::copysign(1.0f, direction) : direction;
+  x.param = std::fma(-lr, sign, x.param);
   return x;
 }
 

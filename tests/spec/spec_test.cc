@@ -10,11 +10,14 @@
 
 #include "brigade/tests/spec/codecs.h"
 #include "brigade/tests/spec/formats.h"
+#include "brigade/tests/spec/lamb.h"
+#include "brigade/tests/spec/low_rank.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/parallel.h"
 #include "brigade/tests/spec/stages.h"
 #include "brigade/tests/spec/step_control.h"
 #include "brigade/tests/spec/sums.h"
+#include "brigade/tests/spec/top_k.h"
 #include "brigade/tests/spec/wire.h"
 #include "brigade/tests/testing/tolerance.h"
 #include "gtest/gtest.h"
@@ -150,6 +153,194 @@ TEST(SgdSpecTest, FollowsTheDocumentedFormulaWithinTheRoundingOfFloat) {
     EXPECT_NEAR(x.momentum, buffer, RoundingError<float>(4 * kSteps, 10)) << variant;
     EXPECT_NEAR(x.param, theta, RoundingError<float>(6 * kSteps, 10)) << variant;
   }
+}
+
+// Chen et al., algorithm 2, in double.
+TEST(LionSpecTest, FollowsThePapersFormulaWithinTheRoundingOfFloat) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  constexpr int kSteps = 50;
+  for (int trial = 0; trial < 200; ++trial) {
+    const LionRule rule{.beta1 = 0.9, .beta2 = 0.98, .weight_decay = trial % 2 == 0 ? 0.1 : 0.0};
+    const float lr = 0.01f;
+    LionElement x{normal(random), 0.0f};
+    double theta = x.param;
+    double m = 0;
+    int near_zero = 0;
+    for (int t = 1; t <= kSteps; ++t) {
+      const float gradient = normal(random);
+      x = LionUpdate(x, gradient, 0.5f, rule, lr);
+      const double g = 0.5 * gradient;
+      const double c = rule.beta1 * m + (1 - rule.beta1) * g;
+      // A sign that rounding can change.
+      near_zero += std::fabs(c) < 1e-6 ? 1 : 0;
+      theta -= lr * (static_cast<double>((c > 0) - (c < 0)) + rule.weight_decay * theta);
+      m = rule.beta2 * m + (1 - rule.beta2) * g;
+    }
+    EXPECT_NEAR(x.m, m, RoundingError<float>(4 * kSteps, 1));
+    EXPECT_NEAR(x.param, theta, RoundingError<float>(3 * kSteps, 4) + near_zero * 2 * lr);
+  }
+}
+
+// Rate 1/4, betas 1/2 and 3/4, no decay, from 1: gradients 4, -2, 0, 0.
+TEST(LionSpecTest, GivesTheAnswerWorkedOutByHand) {
+  LionElement x{1.0f, 0.0f};
+  const LionRule rule{.beta1 = 0.5, .beta2 = 0.75};
+  // directions 2, -1/2, 1/8, 3/32
+  const float gradients[] = {4, -2, 0, 0};
+  const float params[] = {0.75f, 1.0f, 0.75f, 0.5f};
+  const float moments[] = {1.0f, 0.25f, 0.1875f, 0.140625f};
+  for (int t = 0; t < 4; ++t) {
+    x = LionUpdate(x, gradients[t], 1.0f, rule, 0.25f);
+    EXPECT_EQ(x.param, params[t]) << t;
+    EXPECT_EQ(x.m, moments[t]) << t;
+  }
+  const LionElement still = LionUpdate({2.0f, 0.0f}, 0.0f, 1.0f, {.weight_decay = 1.0}, 0.25f);
+  EXPECT_EQ(still.param, 1.5f);
+  EXPECT_TRUE(std::isnan(LionUpdate({2.0f, 0.0f}, NAN, 1.0f, rule, 0.25f).param));
+}
+
+// M = diag(3, 1), Q = (1, 1) / sqrt 2: P = (3, 1) / sqrt 10, Q = (9, 1) / sqrt 10.
+TEST(LowRankSpecTest, GivesTheAnswerWorkedOutByHand) {
+  Matrix m = {2, 2, {3, 0, 0, 1}};
+  const float half = std::sqrt(0.5f);
+  Columns p = TimesColumns(m, {{half, half}});
+  Orthogonalize(p, 1e-8);
+  const Columns q = TransposedTimesColumns(m, p);
+  const Matrix product = Restore(m, p, q);
+  const double products[] = {2.7, 0.3, 0.9, 0.1};
+  const double errors[] = {0.3, -0.3, -0.9, 0.9};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(product.values[i], products[i], RoundingError<float>(8, 3));
+    EXPECT_NEAR(m.values[i], errors[i], RoundingError<float>(8, 3));
+  }
+}
+
+// Columns of length 1 that are orthogonal, in the space of those before: in double.
+TEST(LowRankSpecTest, OrthogonalizesWithinTheRoundingOfFloat) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (const size_t rows : {1u, 3u, 700u, 2000u}) {
+    const size_t rank = std::min<size_t>(rows, 6);
+    Columns columns(rank, std::vector<float>(rows));
+    for (auto& column : columns) {
+      for (float& x : column) x = normal(random);
+    }
+    const Columns before = columns;
+    Orthogonalize(columns, 1e-8);
+    const auto dot = [](const std::vector<float>& a, const std::vector<float>& b) {
+      double sum = 0;
+      for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+      return sum;
+    };
+    for (size_t k = 0; k < rank; ++k) {
+      // Square ones may have a last column that is nearly in the space of the others.
+      const double tolerance = rows > rank ? 1e-6 : 1e-4;
+      EXPECT_NEAR(dot(columns[k], columns[k]), 1.0, 1e-6);
+      for (size_t l = 0; l < k; ++l) EXPECT_NEAR(dot(columns[k], columns[l]), 0.0, tolerance);
+      std::vector<double> rest(before[k].begin(), before[k].end());
+      for (size_t l = 0; l <= k; ++l) {
+        double along = 0;
+        for (size_t i = 0; i < rows; ++i) along += rest[i] * columns[l][i];
+        for (size_t i = 0; i < rows; ++i) rest[i] -= along * columns[l][i];
+      }
+      for (const double x : rest) EXPECT_NEAR(x, 0.0, tolerance * 10);
+    }
+  }
+}
+
+// A matrix of rank 2 comes back from factors of rank 2, and what is left out and what is not are M.
+TEST(LowRankSpecTest, KeepsAMatrixOfTheRankOfItsFactors) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  Columns left(2, std::vector<float>(300)), right(2, std::vector<float>(140)), q = right;
+  for (Columns* columns : {&left, &right, &q}) {
+    for (auto& column : *columns) {
+      for (float& x : column) x = normal(random);
+    }
+  }
+  Matrix m = {300, 140, std::vector<float>(300 * 140)};
+  for (size_t i = 0; i < m.rows; ++i) {
+    for (size_t j = 0; j < m.columns; ++j) {
+      m.at(i, j) = left[0][i] * right[0][j] + left[1][i] * right[1][j];
+    }
+  }
+  const Matrix before = m;
+  Columns p = TimesColumns(m, q);
+  Orthogonalize(p, 1e-8);
+  q = TransposedTimesColumns(m, p);
+  const Matrix product = Restore(m, p, q);
+  for (size_t i = 0; i < m.values.size(); ++i) {
+    EXPECT_NEAR(m.values[i], 0.0f, 1e-4f);
+    EXPECT_NEAR(product.values[i] + m.values[i], before.values[i], 1e-6f);
+  }
+}
+
+// Top-1 with memory: of [3, -4, 1] -4 is sent; then with [1, 1, 1] added to what is left, 4 at 0.
+TEST(TopKSpecTest, GivesTheAnswersWorkedOutByHand) {
+  EXPECT_EQ(TopK({3, -4, 1}, 1), std::vector<int32_t>({1}));
+  EXPECT_EQ(TopK({4, 1, 2}, 1), std::vector<int32_t>({0}));
+  EXPECT_EQ(TopK({1, -2, 2, -2, 2}, 3), std::vector<int32_t>({1, 2, 3}));
+  EXPECT_EQ(TopK({0, -0.0f, 0}, 2), std::vector<int32_t>({0, 1}));
+  EXPECT_EQ(TopK({1, INFINITY, NAN, -NAN, 5}, 2), std::vector<int32_t>({2, 3}));
+  EXPECT_EQ(TopK({1, -INFINITY, NAN, 5}, 2), std::vector<int32_t>({1, 2}));
+  EXPECT_EQ(TopK({1, 2}, 0), std::vector<int32_t>());
+  EXPECT_EQ(TopK({1, 2}, 2), std::vector<int32_t>({0, 1}));
+}
+
+// You et al., algorithm 2 with the identity for phi, in double.
+TEST(LambSpecTest, FollowsThePapersFormulaWithinTheRoundingOfFloat) {
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal;
+  constexpr size_t kSize = 9000;
+  constexpr int kSteps = 10;
+  for (const double decay : {0.0, 0.1}) {
+    const LambRule rule{
+        .beta2 = 0.99, .eps = 1e-2, .weight_decay = decay, .min_trust = 0.0, .max_trust = 3e38};
+    const double lr = 0.01;
+    LambTensor x = {std::vector<float>(kSize), std::vector<float>(kSize),
+                    std::vector<float>(kSize)};
+    for (float& p : x.param) p = normal(random);
+    std::vector<double> theta(x.param.begin(), x.param.end()), m(kSize), v(kSize), r(kSize);
+    for (int t = 1; t <= kSteps; ++t) {
+      std::vector<float> gradients(kSize);
+      for (float& g : gradients) g = 1.0f + 0.5f * std::tanh(normal(random));
+      LambStep(x, gradients, 0.125f, rule,
+               MakeGroupStep(rule.beta1, rule.beta2, static_cast<float>(lr), t));
+      double of_theta = 0, of_r = 0;
+      for (size_t i = 0; i < kSize; ++i) {
+        const double g = 0.125 * static_cast<double>(gradients[i]);
+        m[i] = rule.beta1 * m[i] + (1 - rule.beta1) * g;
+        v[i] = rule.beta2 * v[i] + (1 - rule.beta2) * g * g;
+        const double m_hat = m[i] / (1 - std::pow(rule.beta1, t));
+        const double v_hat = v[i] / (1 - std::pow(rule.beta2, t));
+        r[i] = m_hat / (std::sqrt(v_hat) + rule.eps) + decay * theta[i];
+        of_theta += theta[i] * theta[i];
+        of_r += r[i] * r[i];
+      }
+      const double trust = std::sqrt(of_theta) / std::sqrt(of_r);
+      for (size_t i = 0; i < kSize; ++i) theta[i] -= lr * trust * r[i];
+    }
+    for (size_t i = 0; i < kSize; ++i) {
+      const double size = std::max(std::fabs(theta[i]), 1.0);
+      EXPECT_NEAR(x.param[i], theta[i], RoundingError<float>(kSteps, 8 * size));
+    }
+  }
+}
+
+// First step: the update is the sign of the gradient. Norms 1 and 2; beyond both bounds; zeros.
+TEST(LambSpecTest, GivesTheAnswersWorkedOutByHand) {
+  const auto trust = [](std::vector<float> param, float gradient, const LambRule& rule) {
+    LambTensor x = {param, std::vector<float>(param.size()), std::vector<float>(param.size())};
+    return LambStep(x, std::vector<float>(param.size(), gradient), 1.0f, rule,
+                    MakeGroupStep(rule.beta1, rule.beta2, 0.1f, 1));
+  };
+  const LambRule rule{.eps = 1e-12};
+  EXPECT_NEAR(trust({0.5f, 0.5f, -0.5f, -0.5f}, 8, rule), 0.5f, 1e-6f);
+  EXPECT_EQ(trust({300, 400}, 8, rule), 10.0f);
+  EXPECT_EQ(trust({3e-5f, 4e-5f}, 8, rule), 0.01f);
+  EXPECT_EQ(trust({0, -0.0f}, 8, rule), 1.0f);
+  EXPECT_EQ(trust({3, 4}, 0, rule), 1.0f);
 }
 
 TEST(SumSpecTest, AddsTheSquaresOfAListWithinTheRoundingOfDouble) {
@@ -295,7 +486,10 @@ TEST(WireSpecTest, AddsWithinTheRoundingsOfTheWire) {
 TEST(StagesSpecTest, GivesTheKnownAnswersForMeanAndSum) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (const bool mean : {true, false}) {
-      TrainingRule rule{.stage = stage, .ranks = 2, .format = Format::kFloat32, .adam = false};
+      TrainingRule rule{.stage = stage,
+                        .ranks = 2,
+                        .format = Format::kFloat32,
+                        .optimizer = TrainingRule::Optimizer::kSgd};
       rule.step.divisor = mean ? 2.0 : 1.0;
       rule.learning_rates = {1.0f};
       Training training(rule, {{0.0f, 0.0f}});
@@ -312,7 +506,10 @@ TEST(StagesSpecTest, GivesTheKnownAnswersForMeanAndSum) {
 TEST(StagesSpecTest, DelaysTheUpdateAsTheKnownAnswerSays) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (const int64_t delay_from : {-1, 0, 2}) {
-      TrainingRule rule{.stage = stage, .ranks = 1, .format = Format::kFloat32, .adam = false};
+      TrainingRule rule{.stage = stage,
+                        .ranks = 1,
+                        .format = Format::kFloat32,
+                        .optimizer = TrainingRule::Optimizer::kSgd};
       rule.learning_rates = {0.5f};
       rule.delay_from = delay_from;
       Training training(rule, {{1.0f}});
@@ -336,17 +533,20 @@ TEST(StagesSpecTest, DelaysTheUpdateAsTheKnownAnswerSays) {
 
 struct StageCase {
   Format format;
-  bool adam;
+  TrainingRule::Optimizer optimizer;
   int micro_batches;
   bool at_boundary;
   int stages;  // 0 to this one
 };
 
 TEST(StagesSpecTest, GivesTheSameBitsInEveryStage) {
-  for (const StageCase& c : std::vector<StageCase>{{Format::kBFloat16, true, 1, false, 3},
-                                                   {Format::kFloat16, true, 3, false, 3},
-                                                   {Format::kFloat32, false, 3, false, 3},
-                                                   {Format::kBFloat16, true, 3, true, 1}}) {
+  using Optimizer = TrainingRule::Optimizer;
+  for (const StageCase& c :
+       std::vector<StageCase>{{Format::kBFloat16, Optimizer::kAdam, 1, false, 3},
+                              {Format::kFloat16, Optimizer::kAdam, 3, false, 3},
+                              {Format::kFloat32, Optimizer::kSgd, 3, false, 3},
+                              {Format::kBFloat16, Optimizer::kLion, 2, false, 3},
+                              {Format::kBFloat16, Optimizer::kAdam, 3, true, 1}}) {
     Buckets expected;
     for (int stage = 0; stage <= c.stages; ++stage) {
       TrainingRule rule{.stage = stage,
@@ -354,7 +554,7 @@ TEST(StagesSpecTest, GivesTheSameBitsInEveryStage) {
                         .micro_batches = c.micro_batches,
                         .reduce_at_boundary = c.at_boundary,
                         .format = c.format,
-                        .adam = c.adam};
+                        .optimizer = c.optimizer};
       rule.step.divisor = 3.0 * c.micro_batches;
       rule.step.clip = 1.0;
       rule.learning_rates = {1e-2f, 2e-2f};
@@ -552,7 +752,7 @@ TEST(StagesSpecTest, PartsOfAGradientAreSummedByThemselvesAndThenAdded) {
        {std::tuple(1, 2, 256.0f, 1.0f, -256.0f), std::tuple(4, 1, 64.0f, 0.5f, -258.0f)}) {
     TrainingRule rule{.micro_batches = micro_batches,
                       .accumulator = Format::kBFloat16,
-                      .adam = false,
+                      .optimizer = TrainingRule::Optimizer::kSgd,
                       .learning_rates = {1.0f}};
     rule.parts.assign(static_cast<size_t>(parts), 0);
     Training training(rule, {{0.0f}});

@@ -37,9 +37,11 @@ struct TrainingRule {
   // Of gradients between ranks; none: their own. wire.h has the sum.
   std::optional<Format> wire = {};
   SumOrder sum_order = {};
-  bool adam = true;  // else SGD
+  enum class Optimizer : uint8_t { kAdam, kSgd, kLion };
+  Optimizer optimizer = Optimizer::kAdam;
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
+  LionRule lion_rule = {};
   StepRule step = {};
   std::vector<float> learning_rates = {1e-3f};
   // Gradients may have more arrays than there are buckets: parts of the gradients of these buckets,
@@ -258,7 +260,11 @@ class Training {
         const float gradient = gradients[b][i];
         float& p = rank.master[b][i];
         float& m = rank.m[b][i];
-        if (rule_.adam) {
+        if (rule_.optimizer == TrainingRule::Optimizer::kLion) {
+          const LionElement x =
+              LionUpdate({p, m}, gradient, state_.multiplier, rule_.lion_rule, lr);
+          p = x.param, m = x.m;
+        } else if (rule_.optimizer == TrainingRule::Optimizer::kAdam) {
           float& v = rank.v[b][i];
           const AdamElement x =
               AdamUpdate({p, m, v}, gradient, state_.multiplier, rule_.adam_rule, group);

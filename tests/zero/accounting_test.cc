@@ -134,6 +134,9 @@ std::vector<Setting> Settings() {
       options.dtype = DType::kFloat32;
       options.optimizer.kind = optim::OptimizerKind::kSgd;
       settings.push_back({"float32, SGD", model, options});
+      ZeroOptions lion = options;
+      lion.optimizer.kind = optim::OptimizerKind::kLion;
+      settings.push_back({"float32, Lion", model, lion});
       ZeroOptions narrow = options;
       narrow.communication_dtype = DType::kFloat16;
       settings.push_back({"float32 over float16", model, narrow});

@@ -40,9 +40,13 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
     rule.sum_order = {static_cast<size_t>(c.ranks_per_node),
                       c.reduction == collectives::Reduction::kRoundedPerHop};
   }
-  rule.adam = c.optimizer != optim::OptimizerKind::kSgd;
+  using Optimizer = spec::TrainingRule::Optimizer;
+  rule.optimizer = optim::IsAdam(c.optimizer)                   ? Optimizer::kAdam
+                   : c.optimizer == optim::OptimizerKind::kLion ? Optimizer::kLion
+                                                                : Optimizer::kSgd;
   rule.adam_rule.weight_decay = 0.01;
   rule.adam_rule.decoupled = c.optimizer == optim::OptimizerKind::kAdamW;
+  rule.lion_rule = {.beta2 = 0.999, .weight_decay = 0.01};
   rule.sgd_rule = {.momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01};
   rule.step.loss_scale = {.window = 6, .hysteresis = 1};
   rule.step.divisor = c.ranks * c.micro_batches;
@@ -60,7 +64,8 @@ std::vector<GoldenCase> GoldenCases() {
   std::vector<GoldenCase> cases;
   for (const int ranks : {1, 2, 3, 4}) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-      for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+      for (const OptimizerKind kind :
+           {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion}) {
         cases.push_back({ranks, dtype, kind, 1, Accumulation::kEveryMicroBatch});
         cases.push_back({ranks, dtype, kind, 3, Accumulation::kEveryMicroBatch});
         cases.push_back({ranks, dtype, kind, 3, Accumulation::kAtBoundary});

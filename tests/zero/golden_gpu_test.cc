@@ -30,6 +30,7 @@ INSTANTIATE_TEST_SUITE_P(
                       GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW, 3,
                                  Accumulation::kAtBoundary},
                       GoldenCase{kRanks, DType::kFloat32, OptimizerKind::kSgd},
+                      GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kLion},
                       GoldenCase{.ranks = kRanks,
                                  .dtype = DType::kBFloat16,
                                  .micro_batches = 3,

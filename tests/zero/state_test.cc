@@ -95,6 +95,7 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
     optim::OptimizerKind kind;
     double momentum;
   } optimizers[] = {{optim::OptimizerKind::kAdamW, 0.0},
+                    {optim::OptimizerKind::kLion, 0.0},
                     {optim::OptimizerKind::kSgd, 0.9},
                     {optim::OptimizerKind::kSgd, 0.0}};
   for (const auto& [kind, momentum] : optimizers) {

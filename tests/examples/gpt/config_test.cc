@@ -103,6 +103,24 @@ TEST(ConfigTest, HasDeepSpeedsDefaultsAndZeroOptionsForMemoryAndSpeed) {
   EXPECT_EQ(config.zero.optimizer.groups[0].weight_decay, 0.0);
 }
 
+TEST(ConfigTest, ReadsLionWithItsOwnBetas) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig lion,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Lion",
+                      "params": {"lr": 0.0001, "weight_decay": 0.5}}})",
+                                   1));
+  EXPECT_EQ(lion.zero.optimizer.kind, OptimizerKind::kLion);
+  EXPECT_EQ(lion.zero.optimizer.groups[0].lr, 0.0001);
+  EXPECT_EQ(lion.zero.optimizer.groups[0].beta1, 0.9);
+  EXPECT_EQ(lion.zero.optimizer.groups[0].beta2, 0.99);
+  EXPECT_EQ(lion.zero.optimizer.groups[0].weight_decay, 0.5);
+  ASSERT_OK_AND_ASSIGN(const TrainConfig own,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Lion",
+                      "params": {"betas": [0.95, 0.98]}}})",
+                                   1));
+  EXPECT_EQ(own.zero.optimizer.groups[0].beta1, 0.95);
+  EXPECT_EQ(own.zero.optimizer.groups[0].beta2, 0.98);
+}
+
 TEST(ConfigTest, ReadsSgdAndTheOtherWayOfAdam) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig sgd,
                        ParseConfig(R"({"train_batch_size": 4, "zero_allow_untested_optimizer": true,

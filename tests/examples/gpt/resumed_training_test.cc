@@ -50,6 +50,8 @@ constexpr Setting kSettings[] = {
     {"partials", R"("bf16": {"enabled": true}, "brigade": {"reduction": "fp32_partials"},)"},
     {"persistent", R"("bf16": {"enabled": true},)", kAdamW, 100},
     {"momentum", "", R"({"type": "SGD", "params": {"lr": 0.01, "momentum": 0.9}})"},
+    {"lion", R"("bf16": {"enabled": true},)",
+     R"({"type": "Lion", "params": {"lr": 0.001, "weight_decay": 0.1}})"},
     {"plain_sgd", R"("bf16": {"enabled": true},)", R"({"type": "SGD", "params": {"lr": 0.01}})"},
     {"schedule",
      R"("scheduler": {"type": "WarmupCosineLR",

@@ -37,7 +37,7 @@ TEST(TimeSplitTest, KnowsOperationsByTheirNames) {
   EXPECT_EQ(ActivityOf(Wait("collective", 0, 1)), Activity::kCommunication);
   EXPECT_EQ(ActivityOf(Wait("adam", 0, 1)), Activity::kIdle);
   EXPECT_EQ(ActivityOf(Wait("gemm", 0, 1)), Activity::kIdle);
-  for (const char* const name : {"grad_check", "step_control", "adam", "sgd"}) {
+  for (const char* const name : {"grad_check", "step_control", "adam", "sgd", "lion"}) {
     EXPECT_EQ(ActivityOf(Work(name, 0, 1)), Activity::kOptimizer) << name;
   }
   using collectives::CollectiveKind;

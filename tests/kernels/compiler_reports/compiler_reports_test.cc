@@ -112,6 +112,14 @@ TEST(CompilerReportsTest, SgdKeepsToItsRegistersAndMoves16BytesAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, LionKeepsToItsRegistersAndMoves16BytesAtOnce) {
+  ExpectNoSpillsAnd64Registers("lion", 18);
+  for (const auto& [name, ptx] : PtxOf("lion", 18)) {
+    EXPECT_GE(Loads16(ptx), 4) << name;
+    EXPECT_GE(Count(ptx, "st.global.v4."), 4) << name;
+  }
+}
+
 TEST(CompilerReportsTest, GradCheckKeepsToItsRegistersAndLoads16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("grad_check", 8);
   for (const auto& [name, ptx] : PtxOf("grad_check", 8)) {
@@ -169,6 +177,21 @@ TEST(CompilerReportsTest, SignPackMoves16BytesOfFloatsAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, OrthogonalizeKeepsToItsRegisters) {
+  ExpectNoSpillsAnd64Registers("orthogonalize", 10);
+}
+
+TEST(CompilerReportsTest, LambKeepsToItsRegisters) { ExpectNoSpillsAnd64Registers("lamb", 14); }
+
+TEST(CompilerReportsTest, TopKKeepsToItsRegistersAndAddsIntegersAlone) {
+  ExpectNoSpillsAnd64Registers("top_k", 24);
+  for (const auto& [name, ptx] : PtxOf("top_k", 24)) {
+    for (const char* forbidden : {"add.f32", "add.f64", "ld.local", "st.local"}) {
+      EXPECT_EQ(Count(ptx, forbidden), 0) << name << " has " << forbidden;
+    }
+  }
+}
+
 TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
   const auto expect_none = [](const std::string& folder, const std::string& kernel) {
     const std::string ptx = ReadIn(folder, kernel, ".ptx");
@@ -178,8 +201,8 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
     }
   };
   for (const std::string kernel :
-       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "reduce",
-        "step_control", "cast", "fill"}) {
+       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "lamb",
+        "lion", "orthogonalize", "reduce", "step_control", "cast", "fill"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

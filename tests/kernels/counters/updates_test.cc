@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/adam/adam.h"
 #include "brigade/kernels/internal/update_tile.h"
+#include "brigade/kernels/lion/lion.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/tests/kernels/counters/counted_launch.h"
 #include "brigade/tests/kernels/counters/expect_goals.h"
@@ -85,6 +86,34 @@ struct SgdCase {
 
   SgdGroup group;
   SgdOptions options;
+};
+
+template <typename Grad, typename Copy>
+struct LionCase {
+  using Policy = LionPolicy;
+  static constexpr const char* kName = "lion";
+  static constexpr const char* kKernel = "LionKernel";
+
+  LionCase(bool, const StepState* state, const GroupStep* steps) {
+    group.weight_decay = 0.1;
+    options.grad_dtype = precision::kDType<Grad>;
+    if constexpr (!std::is_same_v<Copy, NoCopy>) options.copy_dtype = precision::kDType<Copy>;
+    options.groups = {&group, 1};
+    options.state = state;
+    options.group_steps = steps;
+  }
+  LionCase(const LionCase&) = delete;
+
+  static LionSegment Segment(float* param, float* const* states, const void* grad, void* copy) {
+    return {param, states[0], grad, copy, kSize, 0};
+  }
+  LionParameters Parameters() const { return MakeLionParameters(options); }
+  absl::Status Run(const LionSegment& segment, device::Stream& stream) const {
+    return Lion({&segment, 1}, options, stream);
+  }
+
+  LionGroup group;
+  LionOptions options;
 };
 
 // One step on the emulator and on the CPU.
@@ -188,6 +217,12 @@ TEST(UpdateCountersTest, AdamMovesWholeSectors) {
 
 TEST(UpdateCountersTest, SgdMovesWholeSectors) {
 #define BRIGADE_COUNT(Grad, Copy) CountMix<SgdCase, Grad, Copy>();
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_COUNT)
+#undef BRIGADE_COUNT
+}
+
+TEST(UpdateCountersTest, LionMovesWholeSectors) {
+#define BRIGADE_COUNT(Grad, Copy) CountMix<LionCase, Grad, Copy>();
   BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_COUNT)
 #undef BRIGADE_COUNT
 }

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/lamb/lamb.h"
+#include "brigade/kernels/lion/lion.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/tests/kernels/gpu/both_devices.h"
 #include "gtest/gtest.h"
@@ -143,6 +145,128 @@ TEST(OptimizersGpuTest, SgdGivesTheCpusBits) {
     for (const std::optional<DType> copy_dtype : kCopies) {
       for (const SgdCase& variant : kSgdCases) {
         ExpectSameSgdOnBoth(grad_dtype, copy_dtype, variant);
+      }
+    }
+  }
+}
+
+TEST(OptimizersGpuTest, LambGivesTheCpusBits) {
+  for (const DType grad_dtype : kFloats) {
+    for (const std::optional<DType> copy_dtype : kCopies) {
+      for (const bool skip : {false, true}) {
+        if (skip && grad_dtype != DType::kFloat32) continue;
+        struct List {
+          std::vector<LambSegment> segments;
+          double* workspace;
+        };
+        const auto lay = [&](Layout& layout) {
+          List list;
+          for (const int64_t n : Sizes()) {
+            const int64_t o = list.segments.size() % 9;
+            LambSegment s = {layout.Take<float>(n, o),
+                             layout.Take<float>(n, o),
+                             layout.Take<float>(n, o),
+                             nullptr,
+                             nullptr,
+                             n,
+                             static_cast<int32_t>(list.segments.size() % 2)};
+            s.grad = layout.Take<char>(n, o, precision::SizeOf(grad_dtype));
+            if (copy_dtype.has_value()) s.param_copy = layout.Take<char>(n, o, 2);
+            list.segments.push_back(s);
+          }
+          list.workspace = layout.Take<double>(LambWorkspaceSize(list.segments));
+          return list;
+        };
+        const std::vector<LambGroup> groups = {{.weight_decay = 0.1},
+                                               {.beta1 = 0.5, .min_trust = 0, .max_trust = 3e38}};
+        const std::string what = absl::StrCat("lamb ", precision::Name(grad_dtype));
+        const BeforeAndAfter memory = ExpectSameOnBoth(
+            what,
+            [&](char* base) {
+              Layout layout(base);
+              StepMemory(layout).Prepare(skip);
+              for (const LambSegment& s : lay(layout).segments) {
+                FillFloats(s.param, DType::kFloat32, s.size, 1);
+                FillFloats(s.m, DType::kFloat32, s.size, 2);
+                FillFloats(s.v, DType::kFloat32, s.size, 3);
+                for (int64_t i = 0; i < s.size; ++i) s.v[i] = std::fabs(s.v[i]);
+                FillFloats(const_cast<void*>(s.grad), grad_dtype, s.size, 4, 10.0f);
+              }
+            },
+            [&](char* base, device::Stream& stream) {
+              Layout layout(base);
+              const StepMemory step(layout);
+              LambOptions options;
+              options.grad_dtype = grad_dtype;
+              options.copy_dtype = copy_dtype;
+              options.groups = groups;
+              options.state = step.state;
+              options.group_steps = step.group_steps;
+              const List list = lay(layout);
+              const int64_t doubles = LambWorkspaceSize(list.segments);
+              absl::Status status = Lamb(list.segments, options,
+                                         {list.workspace, static_cast<size_t>(doubles)}, stream);
+              // No result: it differs between devices.
+              if (skip) return status;
+              const std::vector<double> zeros(static_cast<size_t>(doubles));
+              status.Update(stream.Copy(list.workspace, zeros.data(), doubles * 8));
+              status.Update(stream.Synchronize());
+              return status;
+            });
+        EXPECT_EQ(memory.after == memory.before, skip) << what;
+      }
+    }
+  }
+}
+
+TEST(OptimizersGpuTest, LionGivesTheCpusBits) {
+  for (const DType grad_dtype : kFloats) {
+    for (const std::optional<DType> copy_dtype : kCopies) {
+      for (int variant = 0; variant < 4; ++variant) {
+        const bool skip = variant % 2 == 1;
+        const int64_t spread = variant / 2;  // 1: arrays disagree, single elements
+        const auto lay = [&](Layout& layout) {
+          std::vector<LionSegment> segments;
+          for (const int64_t n : Sizes()) {
+            const int64_t o = segments.size() % 9;
+            LionSegment s = {layout.Take<float>(n, o),
+                             layout.Take<float>(n, o + spread),
+                             nullptr,
+                             nullptr,
+                             n,
+                             static_cast<int32_t>(segments.size() % 2)};
+            s.grad = layout.Take<char>(n, o, precision::SizeOf(grad_dtype));
+            if (copy_dtype.has_value()) s.param_copy = layout.Take<char>(n, o, 2);
+            segments.push_back(s);
+          }
+          return segments;
+        };
+        const std::vector<LionGroup> groups = {{.weight_decay = 0.1}, {.beta1 = 0.5}};
+        const std::string what =
+            absl::StrCat("lion ", precision::Name(grad_dtype), " variant ", variant);
+        const BeforeAndAfter memory = ExpectSameOnBoth(
+            what,
+            [&](char* base) {
+              Layout layout(base);
+              StepMemory(layout).Prepare(skip);
+              for (const LionSegment& s : lay(layout)) {
+                FillFloats(s.param, DType::kFloat32, s.size, 1);
+                FillFloats(s.m, DType::kFloat32, s.size, 2);
+                FillFloats(const_cast<void*>(s.grad), grad_dtype, s.size, 4, 10.0f);
+              }
+            },
+            [&](char* base, device::Stream& stream) {
+              Layout layout(base);
+              const StepMemory step(layout);
+              LionOptions options;
+              options.grad_dtype = grad_dtype;
+              options.copy_dtype = copy_dtype;
+              options.groups = groups;
+              options.state = step.state;
+              options.group_steps = step.group_steps;
+              return Lion(lay(layout), options, stream);
+            });
+        EXPECT_EQ(memory.after == memory.before, skip) << what;
       }
     }
   }

@@ -20,7 +20,7 @@ grep -Eq '^ +1 +3 +[0-9.]+ +[0-9.]+ +28.00[0-9] +2.000 +4.000 +16.000 +14.000$' 
 expect_refused=$("$1" --params=1e9 --ranks=8 --shard_ranks=3 2>&1 || true)
 [[ $expect_refused == *'--shard_ranks is 3, which does not divide 8 ranks'* ]]
 diff <("$1" --params=1.3B --dtype=bf16) <("$1" --params=1.3e9 --dtype=bfloat16)
-for flag in --offload=some --offload_to=tape --params=0 --params=7GB --ranks=0 --ranks=x --units=0 --dtype=int8 --optimizer=lion --micro_batches=0 --live_units=0; do
+for flag in --offload=some --offload_to=tape --params=0 --params=7GB --ranks=0 --ranks=x --units=0 --dtype=int8 --optimizer=tiger --micro_batches=0 --live_units=0; do
   if "$1" "$flag" 2>"$TEST_TMPDIR/error" >/dev/null; then
     echo "$flag is accepted"
     exit 1
@@ -37,7 +37,7 @@ expect() {
 }
 program=$1
 expect 'it must be fp32, fp16 or bf16, not "int8"' --dtype=int8
-expect 'it must be adam or sgd' --optimizer=lion
+expect 'it must be adam, lion or sgd' --optimizer=tiger
 expect 'it must be none, optimizer or all' --offload=some
 expect 'it must be host or file' --offload_to=tape
 expect '"stray" is no flag; see --help' stray

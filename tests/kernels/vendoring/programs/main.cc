@@ -9,10 +9,14 @@ void RunCast();
 void RunDequantReduce();
 void RunFill();
 void RunGradCheck();
+void RunLamb();
+void RunLion();
+void RunOrthogonalize();
 void RunReduce();
 void RunSgd();
 void RunSignPack();
 void RunStepControl();
+void RunTopK();
 
 }  // namespace brigade::vendored
 
@@ -25,8 +29,12 @@ int main() {
   RunDequantReduce();
   RunFill();
   RunGradCheck();
+  RunLamb();
+  RunLion();
+  RunOrthogonalize();
   RunReduce();
   RunSgd();
   RunSignPack();
   RunStepControl();
+  RunTopK();
 }

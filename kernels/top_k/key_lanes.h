@@ -1,0 +1,91 @@
+#ifndef BRIGADE_KERNELS_TOP_K_KEY_LANES_H_
+#define BRIGADE_KERNELS_TOP_K_KEY_LANES_H_
+
+// Which elements of an array have a magnitude from some on, by x86-64's registers: compilers count
+// them, but do not find that none of 32 has.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "brigade/kernels/internal/lanes.h"
+#include "brigade/kernels/simd.h"
+#include "brigade/kernels/top_k/top_k_math.h"
+#include "brigade/precision/float16.h"
+
+namespace brigade::kernels {
+
+// Elements that are looked at together.
+inline constexpr int64_t kTopKTogether = 32;
+
+template <typename T, typename Found>
+BRIGADE_INLINE void ForEachKeyFrom(const T* array, uint32_t least, int64_t begin, int64_t end,
+                                   const Found& found) {
+  for (int64_t i = begin; i < end; ++i) {
+    const uint32_t key = TopKKey(array[i]);
+    if (key >= least) found(i, key);
+  }
+}
+
+// Calls found(i, key) for the elements of [begin, end) with keys from `least` on, in ascending
+// order. For targets without lanes: the compiler's vectors.
+template <typename T, typename Found>
+BRIGADE_INLINE void ForKeysFrom(NoLanes, const T* array, uint32_t least, int64_t begin, int64_t end,
+                                const Found& found) {
+  for (int64_t i = begin; i < end; i += kTopKTogether) {
+    const int64_t to = std::min(end, i + kTopKTogether);
+    int count = to - i == kTopKTogether ? 0 : 1;
+    if (count == 0) {
+      BRIGADE_SIMD_LOOP
+      for (int64_t j = 0; j < kTopKTogether; ++j) count += TopKKey(array[i + j]) >= least ? 1 : 0;
+    }
+    if (count != 0) ForEachKeyFrom(array, least, i, to, found);
+  }
+}
+
+#ifdef __x86_64__
+
+#define BRIGADE_LANES_FUNCTION BRIGADE_TARGET_AVX512_LANES __attribute__((always_inline)) inline
+// A bit for each of 32 elements.
+template <typename T>
+BRIGADE_LANES_FUNCTION uint32_t KeysFrom(const T* array, uint32_t least) {
+  const __m512i bound = _mm512_set1_epi32(static_cast<int32_t>(least));
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  const __m512i low = _mm512_castps_si512(Avx512Lanes::Load(array));
+  const __m512i high = _mm512_castps_si512(Avx512Lanes::Load(array + Avx512Lanes::kSize));
+  // Of NaN whose payloads differ all are from the key of a NaN on.
+  const uint32_t first = _mm512_cmpge_epu32_mask(_mm512_and_si512(low, magnitude), bound);
+  const uint32_t second = _mm512_cmpge_epu32_mask(_mm512_and_si512(high, magnitude), bound);
+  return first | second << 16;
+}
+// Keys of bfloat16 are its bits, with zeros below; that of NaN rounds up to its least bits.
+BRIGADE_LANES_FUNCTION uint32_t KeysFrom(const precision::BFloat16* array, uint32_t least) {
+  const __m512i bound = _mm512_set1_epi16(static_cast<int16_t>((least + 0xffffu) >> 16));
+  const __m512i bits = _mm512_loadu_si512(array);
+  return _mm512_cmpge_epu16_mask(_mm512_and_si512(bits, _mm512_set1_epi16(0x7fff)), bound);
+}
+#undef BRIGADE_LANES_FUNCTION
+
+template <typename T, typename Found>
+BRIGADE_TARGET_AVX512_LANES void ForKeysFrom(Avx512Lanes, const T* array, uint32_t least,
+                                             int64_t begin, int64_t end, const Found& found) {
+  int64_t i = begin;
+  for (; i + kTopKTogether <= end; i += kTopKTogether) {
+    for (uint32_t bits = KeysFrom(array + i, least); bits != 0; bits &= bits - 1) {
+      const int64_t at = i + __builtin_ctz(bits);
+      found(at, TopKKey(array[at]));
+    }
+  }
+  ForEachKeyFrom(array, least, i, end, found);
+}
+
+template <typename T, typename Found>
+BRIGADE_INLINE void ForKeysFrom(Avx2Lanes, const T* array, uint32_t least, int64_t begin,
+                                int64_t end, const Found& found) {
+  ForKeysFrom(NoLanes(), array, least, begin, end, found);
+}
+
+#endif  // __x86_64__
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_TOP_K_KEY_LANES_H_
