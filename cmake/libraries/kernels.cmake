@@ -469,6 +469,61 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_sign_pack_math
+  HEADERS kernels/sign_pack/sign_pack_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_sign_pack_sign_lanes
+  HEADERS kernels/sign_pack/sign_lanes.h
+  DEPS kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_sign_pack_cpu
+  HEADERS kernels/sign_pack/sign_pack_cpu.h
+  SOURCES kernels/sign_pack/sign_pack_cpu.cc
+  DEPS kernels_sign_pack_math kernels_nontemporal_store kernels_simd kernels_sign_pack_sign_lanes
+    kernels_grad_check_cpu kernels_grad_check_math kernels_internal_cache_line precision_float16
+    precision_rounding
+)
+
+brigade_library(
+  kernels_internal_contributions
+  HEADERS kernels/internal/contributions.h
+  DEPS device_status_macros kernels_list_arguments
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
+  kernels_internal_gpu_blocks
+  HEADERS kernels/internal/gpu_blocks.h
+  DEPS kernels_internal_gpu_tile kernels_internal_segments precision_host_device
+)
+
+brigade_library(
+  kernels_sign_pack_cuda CUDA_ONLY
+  HEADERS kernels/sign_pack/sign_pack_cuda.h
+  CUDA_SOURCES kernels/sign_pack/sign_pack_cuda.cu
+  DEPS kernels_sign_pack_math kernels_launch_kernel kernels_grad_check_cuda kernels_grad_check_tile
+    kernels_internal_gpu_blocks kernels_internal_warp precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_sign_pack
+  HEADERS kernels/sign_pack/sign_pack.h
+  SOURCES kernels/sign_pack/sign_pack.cc
+  DEPS kernels_sign_pack_math kernels_sign_pack_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_grad_check_cpu kernels_internal_contributions kernels_internal_enqueue_list
+  CUDA_DEPS kernels_sign_pack_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_block_quant_math
   HEADERS kernels/block_quant/block_quant_math.h
   DEPS precision_host_device precision_rounding
@@ -487,12 +542,6 @@ brigade_library(
   SOURCES kernels/block_quant/block_quant_cpu.cc
   DEPS kernels_block_quant_math kernels_nontemporal_store kernels_simd
     kernels_block_quant_quant_blocks precision_float16
-)
-
-brigade_library(
-  kernels_internal_gpu_blocks
-  HEADERS kernels/internal/gpu_blocks.h
-  DEPS kernels_internal_gpu_tile kernels_internal_segments precision_host_device
 )
 
 brigade_library(
@@ -543,13 +592,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_internal_contributions
-  HEADERS kernels/internal/contributions.h
-  DEPS device_status_macros kernels_list_arguments
-  PUBLIC_LIBRARIES absl::span absl::status absl::strings
-)
-
-brigade_library(
   kernels_dequant_reduce_tile
   HEADERS kernels/dequant_reduce/dequant_reduce_tile.h
   DEPS kernels_dequant_reduce_math kernels_internal_gpu_tile kernels_internal_segments
@@ -583,48 +625,6 @@ brigade_library(
   SOURCES kernels/flatten/flatten.cc
   DEPS device_stream device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
     kernels_list_arguments precision_dtype kernels_cast
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_sign_pack_math
-  HEADERS kernels/sign_pack/sign_pack_math.h
-  DEPS precision_host_device precision_rounding kernels_step_control_step_state
-)
-
-brigade_library(
-  kernels_sign_pack_sign_lanes
-  HEADERS kernels/sign_pack/sign_lanes.h
-  DEPS kernels_internal_lanes
-)
-
-brigade_library(
-  kernels_sign_pack_cpu
-  HEADERS kernels/sign_pack/sign_pack_cpu.h
-  SOURCES kernels/sign_pack/sign_pack_cpu.cc
-  DEPS kernels_sign_pack_math kernels_nontemporal_store kernels_simd kernels_sign_pack_sign_lanes
-    kernels_grad_check_cpu kernels_grad_check_math kernels_internal_cache_line precision_float16
-    precision_rounding
-)
-
-brigade_library(
-  kernels_sign_pack_cuda CUDA_ONLY
-  HEADERS kernels/sign_pack/sign_pack_cuda.h
-  CUDA_SOURCES kernels/sign_pack/sign_pack_cuda.cu
-  DEPS kernels_sign_pack_math kernels_launch_kernel kernels_grad_check_cuda kernels_grad_check_tile
-    kernels_internal_gpu_blocks kernels_internal_warp precision_float16
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_sign_pack
-  HEADERS kernels/sign_pack/sign_pack.h
-  SOURCES kernels/sign_pack/sign_pack.cc
-  DEPS kernels_sign_pack_math kernels_sign_pack_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_grad_check_cpu kernels_internal_contributions kernels_internal_enqueue_list
-  CUDA_DEPS kernels_sign_pack_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
 )
