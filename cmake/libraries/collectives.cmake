@@ -135,6 +135,15 @@ brigade_library(
 )
 
 brigade_library(
+  collectives_compressed_node_groups
+  HEADERS collectives/compressed/node_groups.h
+  SOURCES collectives/compressed/node_groups.cc
+  DEPS collectives_collective collectives_communicator device_status_macros
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   collectives_algorithms_wire_elements
   HEADERS collectives/algorithms/wire_elements.h
   SOURCES collectives/algorithms/wire_elements.cc
@@ -179,6 +188,38 @@ brigade_library(
     kernels_cast kernels_fill kernels_reduce_math precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::span absl::strings
+)
+
+brigade_library(
+  collectives_compressed_codec_call
+  HEADERS collectives/compressed/codec_call.h
+  SOURCES collectives/compressed/codec_call.cc
+  DEPS collectives_collective collectives_communicator collectives_engines_registration
+    device_buffer device_context device_status_macros device_stream kernels_list_arguments
+    precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+)
+
+brigade_library(
+  collectives_compressed_quantized_reduce_scatter
+  HEADERS collectives/compressed/quantized_reduce_scatter.h
+  SOURCES collectives/compressed/quantized_reduce_scatter.cc
+  DEPS collectives_compressed_codec_call collectives_compressed_node_groups collectives_collective
+    collectives_communicator collectives_engines_call_order device_context device_status_macros
+    device_stream kernels_value_range kernels_block_quant kernels_block_quant_math
+    kernels_dequant_reduce kernels_dequant_reduce_math precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::span
+)
+
+brigade_library(
+  collectives_compressed_quantized_all_gather
+  HEADERS collectives/compressed/quantized_all_gather.h
+  SOURCES collectives/compressed/quantized_all_gather.cc
+  DEPS collectives_compressed_codec_call collectives_collective collectives_communicator
+    collectives_options collectives_engines_call_order device_context device_status_macros
+    device_stream kernels_block_quant kernels_block_quant_math precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
 )
 
 brigade_library(
@@ -233,25 +274,6 @@ brigade_library(
 )
 
 brigade_library(
-  collectives_compressed_node_groups
-  HEADERS collectives/compressed/node_groups.h
-  SOURCES collectives/compressed/node_groups.cc
-  DEPS collectives_collective collectives_communicator device_status_macros
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  collectives_compressed_codec_call
-  HEADERS collectives/compressed/codec_call.h
-  SOURCES collectives/compressed/codec_call.cc
-  DEPS collectives_collective collectives_communicator collectives_engines_registration
-    device_buffer device_context device_status_macros device_stream kernels_list_arguments
-    precision_dtype
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
-)
-
-brigade_library(
   collectives_compressed_restore_errors_math
   HEADERS collectives/compressed/restore_errors_math.h
   DEPS kernels_sign_pack_math precision_host_device
@@ -285,28 +307,6 @@ brigade_library(
     kernels_list_arguments kernels_sign_pack kernels_sign_pack_math kernels_step_control_step_state
     precision_dtype
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
-)
-
-brigade_library(
-  collectives_compressed_quantized_all_gather
-  HEADERS collectives/compressed/quantized_all_gather.h
-  SOURCES collectives/compressed/quantized_all_gather.cc
-  DEPS collectives_compressed_codec_call collectives_collective collectives_communicator
-    collectives_options collectives_engines_call_order device_context device_status_macros
-    device_stream kernels_block_quant kernels_block_quant_math precision_dtype
-  PUBLIC_LIBRARIES absl::status absl::statusor
-)
-
-brigade_library(
-  collectives_compressed_quantized_reduce_scatter
-  HEADERS collectives/compressed/quantized_reduce_scatter.h
-  SOURCES collectives/compressed/quantized_reduce_scatter.cc
-  DEPS collectives_compressed_codec_call collectives_compressed_node_groups collectives_collective
-    collectives_communicator collectives_engines_call_order device_context device_status_macros
-    device_stream kernels_value_range kernels_block_quant kernels_block_quant_math
-    kernels_dequant_reduce kernels_dequant_reduce_math precision_dtype
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::span
 )
 
 brigade_library(

@@ -34,6 +34,7 @@ QuantizedAllGather::QuantizedAllGather(Communicator& communicator, device::Conte
       format_(format),
       messages_(std::move(messages)),
       order_(std::move(order)),
+      sources_(static_cast<size_t>(communicator.size())),
       parts_(static_cast<size_t>(communicator.size())) {}
 
 absl::Status QuantizedAllGather::AllGather(const void* input, void* output, int64_t count,
@@ -53,15 +54,37 @@ absl::Status QuantizedAllGather::AllGather(const void* input, void* output, int6
 
   BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
   uint8_t* const mine = messages_.at(rank * call.count);
-  const kernels::BlockQuantOptions codes = {dtype, format_};
-  BRIGADE_RETURN_IF_ERROR(kernels::BlockQuantize({{input, mine, count}}, codes, stream));
+  BRIGADE_RETURN_IF_ERROR(kernels::BlockQuantize({{input, mine, count}}, {dtype, format_}, stream));
   BRIGADE_RETURN_IF_ERROR(
       communicator_.AllGather(mine, messages_.at(0), call.count, call.dtype, options, stream));
-  for (int r = 0; r < size; ++r) {
-    parts_[static_cast<size_t>(r)] = {messages_.at(r * call.count), whole + r * part_bytes, count};
-  }
-  BRIGADE_RETURN_IF_ERROR(kernels::BlockDequantize(parts_, codes, stream));
+  BRIGADE_RETURN_IF_ERROR(Dequantize(output, count, dtype, stream));
   return order_.End(stream);
+}
+
+absl::Status QuantizedAllGather::KeepCodes(void* whole, int64_t count, precision::DType dtype,
+                                           device::Stream& stream) {
+  const int size = communicator_.size();
+  const CodecArrays arrays = {whole, size * count, whole, 0, dtype, /*in_place=*/true};
+  BRIGADE_RETURN_IF_ERROR(CheckCodecCall(kName, count, max_count_, arrays, context_, stream));
+  BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
+  for (int r = 0; r < size; ++r) {
+    sources_[static_cast<size_t>(r)] = {
+        static_cast<const char*>(whole) + r * count * precision::SizeOf(dtype),
+        messages_.at(r * kernels::QuantBytes(count, format_)), count};
+  }
+  BRIGADE_RETURN_IF_ERROR(kernels::BlockQuantize(sources_, {dtype, format_}, stream));
+  BRIGADE_RETURN_IF_ERROR(Dequantize(whole, count, dtype, stream));
+  return order_.End(stream);
+}
+
+absl::Status QuantizedAllGather::Dequantize(void* whole, int64_t count, precision::DType dtype,
+                                            device::Stream& stream) {
+  for (int r = 0; r < communicator_.size(); ++r) {
+    parts_[static_cast<size_t>(r)] = {
+        messages_.at(r * kernels::QuantBytes(count, format_)),
+        static_cast<char*>(whole) + r * count * precision::SizeOf(dtype), count};
+  }
+  return kernels::BlockDequantize(parts_, {dtype, format_}, stream);
 }
 
 }  // namespace brigade::collectives

@@ -68,9 +68,19 @@ class QuantizedAllGather {
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
                          const GatherOptions& options, device::Stream& stream);
 
+  // What a gather would leave of parts that this rank has all: replaces each of `whole`,
+  // [size * count], by what codes keep of it. Values that a gather has left stay as they are. No
+  // rank waits for another one.
+  absl::Status KeepCodes(void* whole, int64_t count, precision::DType dtype,
+                         device::Stream& stream);
+
  private:
   QuantizedAllGather(Communicator& communicator, device::Context& context, int64_t max_count,
                      kernels::QuantFormat format, MessageBuffer messages, CallOrder order);
+
+  // From all messages.
+  absl::Status Dequantize(void* whole, int64_t count, precision::DType dtype,
+                          device::Stream& stream);
 
   Communicator& communicator_;
   device::Context& context_;
@@ -79,6 +89,8 @@ class QuantizedAllGather {
   // [size] messages, by rank.
   const MessageBuffer messages_;
   CallOrder order_;
+  // Of each rank.
+  std::vector<kernels::QuantizeSegment> sources_;
   std::vector<kernels::DequantizeSegment> parts_;
 };
 

@@ -18,8 +18,8 @@ namespace brigade::collectives {
 // As what an array crosses the wire.
 //
 // kNone          As it is.
-// kInt8, kInt4   As codes, in a reduce-scatter (QuantizedReduceScatter; in two hops where nodes have
-//                several ranks and one size) or an all-gather (QuantizedAllGather).
+// kInt8, kInt4   As codes, in a reduce-scatter (QuantizedReduceScatter; in two hops where nodes
+//                have several ranks and one size) or an all-gather (QuantizedAllGather).
 // kOneBit        As signs, in an all-reduce (OneBitAllReduce).
 enum class Codec : uint8_t { kNone, kInt8, kInt4, kOneBit };
 inline constexpr Codec kCodecs[] = {Codec::kNone, Codec::kInt8, Codec::kInt4, Codec::kOneBit};
@@ -61,8 +61,8 @@ struct CodecChoice {
 // for an all-reduce and else 1. All ranks must choose alike: with one topology they do. What is
 // lost of the values is not looked at: that is for the caller to allow.
 //
-// Errors       Those of CodecCostOf, but for codecs that do not exist here; FailedPrecondition, with
-//              every codec's reason, if none does.
+// Errors       Those of CodecCostOf, but for codecs that do not exist here; FailedPrecondition,
+//              with every codec's reason, if none does.
 // Source       Agarwal et al., On the utility of gradient compression (arXiv 2103.00543), for where
 //              compression lost.
 absl::StatusOr<CodecChoice> SelectCodec(const Topology& topology, CollectiveKind operation,
