@@ -187,6 +187,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   Reading reading = ReadObject(config, ConfigKeys(s));
   if (step.batch != 0) s.batch.train_batch_size = step.batch;
   if (step.lr.has_value()) s.group.lr = *step.lr;
+  s.quantized_weights = s.quantized_weights || step.quantized_weights;
+  s.quantized_gradients = s.quantized_gradients || step.quantized_gradients;
   if (s.zero.stage < 3) s.zero.offload.parameters = device::Tier::kDevice;
   const Said said = {config, FlagsOf(flags, step)};
   const Sharing sharing = Merged(s, flags);

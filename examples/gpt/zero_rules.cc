@@ -163,8 +163,8 @@ Rules GroupRules(const Together& together) {
        absl::StrCat("brigade.shard_ranks is ", s.zero.shard_ranks), kBrigade},
       {"zero_optimization.zero_hpz_partition_size", s.zero.stage == 3 || s.hpz_partition_size == 1,
        KeepsParameters(s.zero), "", kHarmless},
-      {"zero_optimization.zero_quantized_weights", s.zero.stage > 0 || !s.quantized_weights,
-       "stage 0 gathers no weights", "", kHarmless},
+      {together.said.Name("--quantized_weights", "zero_optimization.zero_quantized_weights"),
+       s.zero.stage > 0 || !s.quantized_weights, "stage 0 gathers no weights", "", kHarmless},
       {"zero_optimization.zero_quantized_nontrainable_weights",
        s.zero.stage == 3 || !s.quantized_frozen_weights, KeepsParameters(s.zero), "", kHarmless},
   };

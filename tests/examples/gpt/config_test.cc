@@ -667,6 +667,17 @@ TEST(ConfigTest, ReadsWhatCrossesTheWireAsCodes) {
     EXPECT_EQ(zero.quantized_frozen_weights.has_value(), stage == 3);
     EXPECT_EQ(zero.node_ranks, 0);
   }
+  // The flags say the same.
+  const auto by_flags = [](int stage) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"},
+                                        "zero_optimization": {"stage": )",
+                                    stage, "}}"),
+                       8, "", {}, {.quantized_weights = true, .quantized_gradients = true})
+        .value();
+  };
+  EXPECT_EQ(by_flags(1).zero.quantized_weights, QuantFormat::kInt8);
+  EXPECT_EQ(by_flags(0).zero.quantized_weights, std::nullopt);
+  EXPECT_EQ(by_flags(0).zero.quantized_gradients, QuantFormat::kInt4);
   const auto nodes_of = [&](const std::string& others) {
     return zero_of(staged(3), others).node_ranks;
   };
