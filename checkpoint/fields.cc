@@ -311,12 +311,14 @@ absl::Status CheckSame(const Fields& in_checkpoint, const Fields& here,
 Fields OptionFields(const zero::ZeroOptions& options) {
   // As above: a new option is written here, or left out as one of stage, memory and traffic. The
   // number of micro-batches is left out too: fewer ranks have more of them, of the same batch, and
-  // both change the order of sums (loader.h).
+  // both change the order of sums (loader.h). So does node_ranks.
   [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm, model_ranks,
                                 shard_ranks, hpz_ranks, average_gradients, micro_batches,
-                                accumulation, accumulator, communication_dtype, bucket_elements,
-                                overlap_comm, live_units, backward_units, chunks, runs, tied_apart,
-                                persistence_threshold, offload, reduction, algorithm] = options;
+                                accumulation, accumulator, communication_dtype, quantized_weights,
+                                quantized_frozen_weights, quantized_gradients, node_ranks,
+                                bucket_elements, overlap_comm, live_units, backward_units, chunks,
+                                runs, tied_apart, persistence_threshold, offload, reduction,
+                                algorithm] = options;
   [[maybe_unused]] const auto& [kind, groups] = options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
@@ -331,6 +333,13 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   if (options.offload.delay_update) {
     fields["delay_warm_up"] = TextOf(options.offload.delay_warm_up);
   }
+  const auto write_codes = [&fields](const char* name, const auto& codes) {
+    if (!codes.has_value()) return;
+    fields[name] = *codes == kernels::QuantFormat::kInt8 ? "int8" : "int4";
+  };
+  write_codes("quantized_weights", quantized_weights);
+  write_codes("quantized_frozen_weights", quantized_frozen_weights);
+  write_codes("quantized_gradients", quantized_gradients);
   if (options.tied_apart) fields["tied_apart"] = TextOf(options.tied_apart);
   // Sums that are rounded once are the same whatever way they go.
   if (options.reduction != collectives::Reduction::kRoundedOnce) {

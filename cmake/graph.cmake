@@ -44,8 +44,8 @@ set(BRIGADE_PKG_CONFIG_nn openblas absl_status absl_statusor absl_strings)
 set(BRIGADE_NEEDS_zero device precision kernels collectives optim)
 set(BRIGADE_PACKAGES_zero absl)
 set(BRIGADE_BUILD_PACKAGES_zero)
-set(BRIGADE_PKG_CONFIG_zero absl_algorithm_container absl_core_headers absl_function_ref absl_span
-  absl_status absl_statusor absl_str_format absl_strings)
+set(BRIGADE_PKG_CONFIG_zero absl_algorithm_container absl_core_headers absl_function_ref
+  absl_inlined_vector absl_span absl_status absl_statusor absl_str_format absl_strings)
 set(BRIGADE_NEEDS_parallel device precision kernels collectives nn optim zero)
 set(BRIGADE_PACKAGES_parallel absl)
 set(BRIGADE_BUILD_PACKAGES_parallel)

@@ -1,11 +1,13 @@
 #include "brigade/zero/options.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/block_quant/block_quant.h"
 #include "brigade/precision/dtype_names.h"
 
 namespace brigade::zero {
@@ -42,6 +44,28 @@ absl::Status ValidateChunks(const ZeroOptions& options) {
   return Invalid("backward_units has ", options.backward_units.size(), " uses, but there are ",
                  count, " chunks and ", runs.size(),
                  " runs; an order of uses is for one chunk without runs");
+}
+
+absl::Status ValidateCodes(const ZeroOptions& options) {
+  for (const auto& [name, codes] :
+       {std::pair("quantized_weights", options.quantized_weights),
+        std::pair("quantized_frozen_weights", options.quantized_frozen_weights),
+        std::pair("quantized_gradients", options.quantized_gradients)}) {
+    if (!codes.has_value()) continue;
+    BRIGADE_RETURN_IF_ERROR(kernels::CheckQuantFormat("ZeRO", name, *codes));
+  }
+  if (options.quantized_weights.has_value() && options.traits().whole_optimizer_state) {
+    return Invalid("quantized_weights is given, but stage ", options.stage, " gathers no weights");
+  }
+  if (options.quantized_frozen_weights.has_value() && options.traits().whole_parameters) {
+    return Invalid("quantized_frozen_weights is given, but stage ", options.stage,
+                   " keeps all parameters; stage 3 does not");
+  }
+  if (options.node_ranks < 0) return Invalid("node_ranks is ", options.node_ranks);
+  if (options.node_ranks > 0 && !options.quantized_gradients.has_value()) {
+    return Invalid("node_ranks is ", options.node_ranks, ", but quantized_gradients is not given");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValidateFile(const OffloadOptions& offload) {
@@ -152,6 +176,7 @@ absl::Status Validate(const ZeroOptions& options) {
     return Invalid("hpz_ranks is ", options.hpz_ranks, ", but stage ", options.stage,
                    " keeps all parameters; stage 3 does not");
   }
+  BRIGADE_RETURN_IF_ERROR(ValidateCodes(options));
   if (options.live_units < 1) return Invalid("live_units is ", options.live_units);
   if (options.persistence_threshold < 0) {
     return Invalid("persistence_threshold is ", options.persistence_threshold);

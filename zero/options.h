@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "brigade/collectives/options.h"
+#include "brigade/kernels/block_quant/block_quant_math.h"
 #include "brigade/optim/loss_scaler.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/precision/dtype.h"
@@ -87,6 +88,23 @@ struct ZeroOptions {
   // float16 gradients have the loss scale. Weights are not affected.
   std::optional<precision::DType> communication_dtype = {};
 
+  // Weights of 16 bits cross the wire of gathers as int8 or int4 codes of blocks of 256 (qwZ of
+  // ZeRO++; collectives/compressed). All ranks use what codes keep of them, a rank of its own slice
+  // too, from the first step on and behind a load: the same bits in stages 1 to 3. Updates go on
+  // from the master. Weights of fp32 cross as they are. None: all do.
+  std::optional<kernels::QuantFormat> quantized_weights = {};
+  // The same of weights that are not trained: stage 3, which alone gathers them.
+  std::optional<kernels::QuantFormat> quantized_frozen_weights = {};
+  // Gradients, or sums over micro-batches, are summed inside a group as codes (qgZ of ZeRO++): what
+  // codes keep of each rank's is added in fp32 in the order of ranks, and rounded once to the type
+  // that they have there, the same bits in every stage. A block that is not finite skips the step.
+  // communication_dtype is then that of sums between groups alone. None: as they are.
+  std::optional<kernels::QuantFormat> quantized_gradients = {};
+  // Of quantized_gradients: so many of the ranks that share a state, one after another, are a node,
+  // and the sum goes in two hops, inside nodes and as codes of these sums between them
+  // (OuterGroups::node and nodes). 0, 1 and all of them: one hop.
+  int node_ranks = 0;
+
   int64_t bucket_elements = int64_t{16} << 20;
   // Communication on a stream of its own, beside compute. Same bits either way.
   bool overlap_comm = true;
@@ -143,9 +161,14 @@ enum class StepGroup : uint8_t {
   kTied,
   // The ranks that have second slices of all weights between them.
   kNear,
+  // Of the ranks that share a state those of this one's node, and those that have its place in each
+  // node.
+  kNode,
+  kNodes,
 };
-inline constexpr StepGroup kStepGroups[] = {StepGroup::kShards, StepGroup::kBetween,
-                                            StepGroup::kWorld, StepGroup::kTied, StepGroup::kNear};
+inline constexpr StepGroup kStepGroups[] = {
+    StepGroup::kShards, StepGroup::kBetween, StepGroup::kWorld, StepGroup::kTied,
+    StepGroup::kNear,   StepGroup::kNode,    StepGroup::kNodes};
 
 // The communicators beside that of ZeRO's own group; they outlive the optimizer.
 struct OuterGroups {
@@ -160,6 +183,10 @@ struct OuterGroups {
   collectives::Communicator* between = nullptr;
   // With ZeroOptions::hpz_ranks so many ranks of this one's group that follow each other.
   collectives::Communicator* near = nullptr;
+  // With ZeroOptions::node_ranks, of this one's group, those of its node, and those that have its
+  // place in each node.
+  collectives::Communicator* node = nullptr;
+  collectives::Communicator* nodes = nullptr;
 };
 
 // InvalidArgument naming the option, its value, and what it contradicts.

@@ -17,20 +17,30 @@ absl::Status Check(const char* name, int number, int ranks, const char* what) {
 }  // namespace
 
 absl::StatusOr<ShardGroups> ShardGroups::Create(collectives::Communicator& ranks, int shard_ranks,
-                                                int hpz_ranks) {
+                                                int hpz_ranks, int node_ranks) {
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(
-      {absl::StrCat("shard_ranks ", shard_ranks), absl::StrCat("hpz_ranks ", hpz_ranks)}, ranks));
+      {absl::StrCat("shard_ranks ", shard_ranks), absl::StrCat("hpz_ranks ", hpz_ranks),
+       absl::StrCat("node_ranks ", node_ranks)},
+      ranks));
   if (shard_ranks == 0) shard_ranks = ranks.size();
   BRIGADE_RETURN_IF_ERROR(Check("shard_ranks", shard_ranks, ranks.size(), "have the same weights"));
   if (hpz_ranks != 0) {
     BRIGADE_RETURN_IF_ERROR(Check("hpz_ranks", hpz_ranks, shard_ranks, "share a state"));
   }
+  if (node_ranks != 0) {
+    BRIGADE_RETURN_IF_ERROR(Check("node_ranks", node_ranks, shard_ranks, "share a state"));
+  }
   const int rank = ranks.rank();
   ShardGroups groups;
   BRIGADE_ASSIGN_OR_RETURN(groups.shards, ranks.Split(rank / shard_ranks, 0));
   BRIGADE_ASSIGN_OR_RETURN(groups.between, ranks.Split(rank % shard_ranks, 0));
-  if (hpz_ranks == 0) return groups;
-  BRIGADE_ASSIGN_OR_RETURN(groups.near, ranks.Split(rank / hpz_ranks, 0));
+  if (hpz_ranks != 0) {
+    BRIGADE_ASSIGN_OR_RETURN(groups.near, ranks.Split(rank / hpz_ranks, 0));
+  }
+  if (node_ranks == 0) return groups;
+  BRIGADE_ASSIGN_OR_RETURN(groups.node, ranks.Split(rank / node_ranks, 0));
+  const int group = rank / shard_ranks;
+  BRIGADE_ASSIGN_OR_RETURN(groups.nodes, ranks.Split(group * node_ranks + rank % node_ranks, 0));
   return groups;
 }
 

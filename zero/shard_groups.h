@@ -12,7 +12,7 @@ namespace brigade::zero {
 // Ranks that have the same weights, in groups that share a state each (ZeroOptions::shard_ranks):
 // the first `shard_ranks` of them are group 0, and so on, so that with ranks in the order of nodes
 // a group lies in a node where it fits one. Likewise, in a group, those near each other
-// (ZeroOptions::hpz_ranks).
+// (ZeroOptions::hpz_ranks), and nodes (ZeroOptions::node_ranks).
 //
 //   auto groups = ShardGroups::Create(ranks, options.shard_ranks);
 //   ZeroOptimizer::Create(model, options, *groups->shards, context, compute,
@@ -25,15 +25,22 @@ struct ShardGroups {
   std::unique_ptr<collectives::Communicator> shards, between;
   // Of its group those near it; null without them.
   std::unique_ptr<collectives::Communicator> near;
+  // Of its group those of its node, and those that have its place in each; null without them.
+  std::unique_ptr<collectives::Communicator> node, nodes;
 
-  // A call of all `ranks`, on the host. 0 shard_ranks: all; 0 hpz_ranks: none. InvalidArgument, on
-  // all, for a number that does not divide the ranks that it is of, and if they give several.
+  // A call of all `ranks`, on the host. 0 shard_ranks: all; 0 hpz_ranks, node_ranks: none.
+  // InvalidArgument, on all, for a number that does not divide the ranks that it is of, and if they
+  // give several.
   static absl::StatusOr<ShardGroups> Create(collectives::Communicator& ranks, int shard_ranks,
-                                            int hpz_ranks = 0);
+                                            int hpz_ranks = 0, int node_ranks = 0);
 
   // For ZeroOptimizer::Create, where the model is not shared (ZeroOptions::model_ranks).
   OuterGroups Outer(collectives::Communicator& ranks) const {
-    return {.world = &ranks, .between = between.get(), .near = near.get()};
+    return {.world = &ranks,
+            .between = between.get(),
+            .near = near.get(),
+            .node = node.get(),
+            .nodes = nodes.get()};
   }
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/compressed/node_groups.h"
 #include "brigade/collectives/host_threads.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
@@ -69,6 +70,22 @@ absl::Status CheckNear(const ZeroOptions& options, const collectives::Communicat
                                                  " ranks that share a state"));
 }
 
+absl::Status CheckNodes(const ZeroOptions& options, const collectives::Communicator& group,
+                        const OuterGroups& outer) {
+  if (options.node_ranks > 0 && group.size() % options.node_ranks != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("ZeRO: node_ranks is ", options.node_ranks,
+                                                   ", which does not divide the ", group.size(),
+                                                   " ranks that share a state"));
+  }
+  const bool has_two_hops = options.node_ranks > 1 && options.node_ranks < group.size();
+  const int node = outer.node == nullptr ? 0 : outer.node->size();
+  if (node != options.node_ranks && (has_two_hops || node != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("ZeRO: node_ranks is ", options.node_ranks,
+                                                   ", but OuterGroups::node has ", node, " ranks"));
+  }
+  return collectives::CheckNodes("ZeRO", group, {outer.node, outer.nodes});
+}
+
 // That those near this rank follow each other in its group, each at its place.
 absl::Status AgreeOnNear(const collectives::Communicator& group, int shard_group,
                          collectives::Communicator& near) {
@@ -104,6 +121,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   const int shard_groups = outer.between == nullptr ? 1 : outer.between->size();
   if (mine.ok()) mine = CheckWorld(options, communicator, shard_groups, all);
   if (mine.ok()) mine = CheckNear(options, communicator, outer);
+  if (mine.ok()) mine = CheckNodes(options, communicator, outer);
   absl::StatusOr<Plan> plan =
       Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements,
                            options.tied_apart, shard_groups});

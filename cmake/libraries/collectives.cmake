@@ -135,6 +135,15 @@ brigade_library(
 )
 
 brigade_library(
+  collectives_compressed_node_groups
+  HEADERS collectives/compressed/node_groups.h
+  SOURCES collectives/compressed/node_groups.cc
+  DEPS collectives_collective collectives_communicator device_status_macros
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   collectives_algorithms_wire_elements
   HEADERS collectives/algorithms/wire_elements.h
   SOURCES collectives/algorithms/wire_elements.cc
@@ -179,6 +188,38 @@ brigade_library(
     kernels_cast kernels_fill kernels_reduce_math precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::span absl::strings
+)
+
+brigade_library(
+  collectives_compressed_codec_call
+  HEADERS collectives/compressed/codec_call.h
+  SOURCES collectives/compressed/codec_call.cc
+  DEPS collectives_collective collectives_communicator collectives_engines_registration
+    device_buffer device_context device_status_macros device_stream kernels_list_arguments
+    precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+)
+
+brigade_library(
+  collectives_compressed_quantized_reduce_scatter
+  HEADERS collectives/compressed/quantized_reduce_scatter.h
+  SOURCES collectives/compressed/quantized_reduce_scatter.cc
+  DEPS collectives_compressed_codec_call collectives_compressed_node_groups collectives_collective
+    collectives_communicator collectives_engines_call_order device_context device_status_macros
+    device_stream kernels_value_range kernels_block_quant kernels_block_quant_math
+    kernels_dequant_reduce kernels_dequant_reduce_math precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::span
+)
+
+brigade_library(
+  collectives_compressed_quantized_all_gather
+  HEADERS collectives/compressed/quantized_all_gather.h
+  SOURCES collectives/compressed/quantized_all_gather.cc
+  DEPS collectives_compressed_codec_call collectives_collective collectives_communicator
+    collectives_options collectives_engines_call_order device_context device_status_macros
+    device_stream kernels_block_quant kernels_block_quant_math precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
 )
 
 brigade_library(
@@ -230,6 +271,42 @@ brigade_library(
   DEPS collectives_bootstrap_fields collectives_bootstrap_job collectives_internal_connections
     device_files device_printable device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor absl::strings absl::time
+)
+
+brigade_library(
+  collectives_compressed_restore_errors_math
+  HEADERS collectives/compressed/restore_errors_math.h
+  DEPS kernels_sign_pack_math precision_host_device
+)
+
+brigade_library(
+  collectives_compressed_restore_errors_cuda CUDA_ONLY
+  HEADERS collectives/compressed/restore_errors_cuda.h
+  CUDA_SOURCES collectives/compressed/restore_errors_cuda.cu
+  DEPS collectives_compressed_restore_errors_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  collectives_compressed_restore_errors
+  HEADERS collectives/compressed/restore_errors.h
+  SOURCES collectives/compressed/restore_errors.cc
+  DEPS collectives_compressed_restore_errors_math device_stream kernels_list_arguments
+  CUDA_DEPS collectives_compressed_restore_errors_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives_compressed_one_bit_all_reduce
+  HEADERS collectives/compressed/one_bit_all_reduce.h
+  SOURCES collectives/compressed/one_bit_all_reduce.cc
+  DEPS collectives_compressed_codec_call collectives_compressed_restore_errors
+    collectives_collective collectives_communicator collectives_options
+    collectives_engines_call_order device_buffer device_context device_status_macros device_stream
+    kernels_list_arguments kernels_sign_pack kernels_sign_pack_math kernels_step_control_step_state
+    precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
 )
 
 brigade_library(
@@ -340,4 +417,15 @@ brigade_library(
     kernels_reduce
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives_tuning_codec_cost
+  HEADERS collectives/tuning/codec_cost.h
+  SOURCES collectives/tuning/codec_cost.cc
+  DEPS collectives_tuning_cost_model collectives_tuning_select collectives_tuning_topology
+    collectives_collective device_status_macros kernels_block_quant_math kernels_sign_pack_math
+    precision_dtype precision_dtype_names
+  PUBLIC_LIBRARIES absl::span absl::statusor absl::strings
+  PRIVATE_LIBRARIES absl::status
 )

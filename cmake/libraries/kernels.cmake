@@ -126,15 +126,96 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_cast_math
-  HEADERS kernels/cast/cast_math.h
-  DEPS precision_host_device precision_rounding precision_float16
+  kernels_block_quant_math
+  HEADERS kernels/block_quant/block_quant_math.h
+  DEPS precision_host_device precision_rounding
 )
 
 brigade_library(
   kernels_internal_lanes
   HEADERS kernels/internal/lanes.h
   DEPS kernels_simd precision_float16
+)
+
+brigade_library(
+  kernels_block_quant_quant_blocks
+  HEADERS kernels/block_quant/quant_blocks.h kernels/block_quant/quant_lanes.h
+  DEPS kernels_block_quant_math kernels_simd kernels_internal_cache_line kernels_internal_lanes
+    precision_float16
+)
+
+brigade_library(
+  kernels_block_quant_cpu
+  HEADERS kernels/block_quant/block_quant_cpu.h
+  SOURCES kernels/block_quant/block_quant_cpu.cc
+  DEPS kernels_block_quant_math kernels_nontemporal_store kernels_simd
+    kernels_block_quant_quant_blocks precision_float16
+)
+
+brigade_library(
+  kernels_internal_enqueue_list
+  HEADERS kernels/internal/enqueue_list.h
+  DEPS kernels_internal_cpu_list device_stream
+  CUDA_DEPS device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  CUDA_LIBRARIES CUDA::toolkit
+)
+
+brigade_library(
+  kernels_internal_gpu_tile
+  HEADERS kernels/internal/gpu_tile.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  kernels_internal_gpu_blocks
+  HEADERS kernels/internal/gpu_blocks.h
+  DEPS kernels_internal_gpu_tile kernels_internal_segments precision_host_device
+)
+
+brigade_library(
+  kernels_block_quant_quant_pack
+  HEADERS kernels/block_quant/quant_pack.h
+  DEPS kernels_block_quant_math kernels_internal_gpu_blocks kernels_internal_gpu_tile
+)
+
+brigade_library(
+  kernels_block_quant_tile
+  HEADERS kernels/block_quant/block_quant_tile.h
+  DEPS kernels_block_quant_math kernels_internal_gpu_tile kernels_internal_segments
+    kernels_block_quant_quant_pack kernels_internal_gpu_blocks
+)
+
+brigade_library(
+  kernels_internal_warp CUDA_ONLY
+  HEADERS kernels/internal/warp.h
+  DEPS kernels_internal_gpu_tile precision_rounding
+)
+
+brigade_library(
+  kernels_block_quant_cuda CUDA_ONLY
+  HEADERS kernels/block_quant/block_quant_cuda.h
+  CUDA_SOURCES kernels/block_quant/block_quant_cuda.cu
+  DEPS kernels_block_quant_math kernels_block_quant_tile kernels_launch_kernel kernels_internal_warp
+    precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_block_quant
+  HEADERS kernels/block_quant/block_quant.h
+  SOURCES kernels/block_quant/block_quant.cc
+  DEPS kernels_block_quant_math kernels_block_quant_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_block_quant_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
+  kernels_cast_math
+  HEADERS kernels/cast/cast_math.h
+  DEPS precision_host_device precision_rounding precision_float16
 )
 
 brigade_library(
@@ -158,12 +239,6 @@ brigade_library(
   DEPS kernels_reduce_math kernels_reduce_cpu device_threads_thread_pool kernels_nontemporal_store
     kernels_internal_cpu_list precision_dtype
   PUBLIC_LIBRARIES absl::span
-)
-
-brigade_library(
-  kernels_internal_gpu_tile
-  HEADERS kernels/internal/gpu_tile.h
-  DEPS precision_host_device
 )
 
 brigade_library(
@@ -206,15 +281,6 @@ brigade_library(
   DEPS kernels_cast_math kernels_cast_cpu device_threads_thread_pool kernels_nontemporal_store
     kernels_internal_cpu_list
   PUBLIC_LIBRARIES absl::span
-)
-
-brigade_library(
-  kernels_internal_enqueue_list
-  HEADERS kernels/internal/enqueue_list.h
-  DEPS kernels_internal_cpu_list device_stream
-  CUDA_DEPS device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  CUDA_LIBRARIES CUDA::toolkit
 )
 
 brigade_library(
@@ -405,12 +471,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_internal_warp CUDA_ONLY
-  HEADERS kernels/internal/warp.h
-  DEPS kernels_internal_gpu_tile precision_rounding
-)
-
-brigade_library(
   kernels_grad_check_cuda CUDA_ONLY
   HEADERS kernels/grad_check/grad_check_cuda.h
   CUDA_SOURCES kernels/grad_check/grad_check_cuda.cu
@@ -508,66 +568,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_block_quant_math
-  HEADERS kernels/block_quant/block_quant_math.h
-  DEPS precision_host_device precision_rounding
-)
-
-brigade_library(
-  kernels_block_quant_quant_blocks
-  HEADERS kernels/block_quant/quant_blocks.h kernels/block_quant/quant_lanes.h
-  DEPS kernels_block_quant_math kernels_simd kernels_internal_cache_line kernels_internal_lanes
-    precision_float16
-)
-
-brigade_library(
-  kernels_block_quant_cpu
-  HEADERS kernels/block_quant/block_quant_cpu.h
-  SOURCES kernels/block_quant/block_quant_cpu.cc
-  DEPS kernels_block_quant_math kernels_nontemporal_store kernels_simd
-    kernels_block_quant_quant_blocks precision_float16
-)
-
-brigade_library(
-  kernels_internal_gpu_blocks
-  HEADERS kernels/internal/gpu_blocks.h
-  DEPS kernels_internal_gpu_tile kernels_internal_segments precision_host_device
-)
-
-brigade_library(
-  kernels_block_quant_quant_pack
-  HEADERS kernels/block_quant/quant_pack.h
-  DEPS kernels_block_quant_math kernels_internal_gpu_blocks kernels_internal_gpu_tile
-)
-
-brigade_library(
-  kernels_block_quant_tile
-  HEADERS kernels/block_quant/block_quant_tile.h
-  DEPS kernels_block_quant_math kernels_internal_gpu_tile kernels_internal_segments
-    kernels_block_quant_quant_pack kernels_internal_gpu_blocks
-)
-
-brigade_library(
-  kernels_block_quant_cuda CUDA_ONLY
-  HEADERS kernels/block_quant/block_quant_cuda.h
-  CUDA_SOURCES kernels/block_quant/block_quant_cuda.cu
-  DEPS kernels_block_quant_math kernels_block_quant_tile kernels_launch_kernel kernels_internal_warp
-    precision_float16
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_block_quant
-  HEADERS kernels/block_quant/block_quant.h
-  SOURCES kernels/block_quant/block_quant.cc
-  DEPS kernels_block_quant_math kernels_block_quant_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_internal_enqueue_list
-  CUDA_DEPS kernels_block_quant_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status absl::strings
-)
-
-brigade_library(
   kernels_dequant_reduce_math
   HEADERS kernels/dequant_reduce/dequant_reduce_math.h
   DEPS precision_host_device precision_rounding kernels_block_quant_math precision_float16
@@ -614,6 +614,48 @@ brigade_library(
     kernels_internal_enqueue_list
   CUDA_DEPS kernels_dequant_reduce_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
+  kernels_sign_pack_math
+  HEADERS kernels/sign_pack/sign_pack_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_sign_pack_sign_lanes
+  HEADERS kernels/sign_pack/sign_lanes.h
+  DEPS kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_sign_pack_cpu
+  HEADERS kernels/sign_pack/sign_pack_cpu.h
+  SOURCES kernels/sign_pack/sign_pack_cpu.cc
+  DEPS kernels_sign_pack_math kernels_nontemporal_store kernels_simd kernels_sign_pack_sign_lanes
+    kernels_grad_check_cpu kernels_grad_check_math kernels_internal_cache_line precision_float16
+    precision_rounding
+)
+
+brigade_library(
+  kernels_sign_pack_cuda CUDA_ONLY
+  HEADERS kernels/sign_pack/sign_pack_cuda.h
+  CUDA_SOURCES kernels/sign_pack/sign_pack_cuda.cu
+  DEPS kernels_sign_pack_math kernels_launch_kernel kernels_grad_check_cuda kernels_grad_check_tile
+    kernels_internal_gpu_blocks kernels_internal_warp precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_sign_pack
+  HEADERS kernels/sign_pack/sign_pack.h
+  SOURCES kernels/sign_pack/sign_pack.cc
+  DEPS kernels_sign_pack_math kernels_sign_pack_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_grad_check_cpu kernels_internal_contributions kernels_internal_enqueue_list
+  CUDA_DEPS kernels_sign_pack_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
@@ -705,48 +747,6 @@ brigade_library(
     kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
     kernels_value_range kernels_internal_enqueue_list
   CUDA_DEPS kernels_orthogonalize_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_sign_pack_math
-  HEADERS kernels/sign_pack/sign_pack_math.h
-  DEPS precision_host_device precision_rounding kernels_step_control_step_state
-)
-
-brigade_library(
-  kernels_sign_pack_sign_lanes
-  HEADERS kernels/sign_pack/sign_lanes.h
-  DEPS kernels_internal_lanes
-)
-
-brigade_library(
-  kernels_sign_pack_cpu
-  HEADERS kernels/sign_pack/sign_pack_cpu.h
-  SOURCES kernels/sign_pack/sign_pack_cpu.cc
-  DEPS kernels_sign_pack_math kernels_nontemporal_store kernels_simd kernels_sign_pack_sign_lanes
-    kernels_grad_check_cpu kernels_grad_check_math kernels_internal_cache_line precision_float16
-    precision_rounding
-)
-
-brigade_library(
-  kernels_sign_pack_cuda CUDA_ONLY
-  HEADERS kernels/sign_pack/sign_pack_cuda.h
-  CUDA_SOURCES kernels/sign_pack/sign_pack_cuda.cu
-  DEPS kernels_sign_pack_math kernels_launch_kernel kernels_grad_check_cuda kernels_grad_check_tile
-    kernels_internal_gpu_blocks kernels_internal_warp precision_float16
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_sign_pack
-  HEADERS kernels/sign_pack/sign_pack.h
-  SOURCES kernels/sign_pack/sign_pack.cc
-  DEPS kernels_sign_pack_math kernels_sign_pack_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_grad_check_cpu kernels_internal_contributions kernels_internal_enqueue_list
-  CUDA_DEPS kernels_sign_pack_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
 )

@@ -19,8 +19,9 @@ brigade_library(
   zero_options
   HEADERS zero/options.h
   SOURCES zero/options.cc
-  DEPS zero_offload collectives_options device_memory_stats device_status_macros optim_loss_scaler
-    optim_parameter_group precision_dtype precision_dtype_names
+  DEPS zero_offload collectives_options device_memory_stats device_status_macros kernels_block_quant
+    kernels_block_quant_math optim_loss_scaler optim_parameter_group precision_dtype
+    precision_dtype_names
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )
@@ -37,8 +38,8 @@ brigade_library(
 brigade_library(
   zero_plan_layout
   HEADERS zero/plan/layout.h
-  DEPS zero_plan kernels_step_control_step_state optim_step_controller optim_step_executor
-    precision_dtype zero_options
+  DEPS zero_plan kernels_block_quant_math kernels_step_control_step_state optim_step_controller
+    optim_step_executor precision_dtype zero_options
 )
 
 brigade_library(
@@ -74,9 +75,10 @@ brigade_library(
   HEADERS zero/plan/step_collectives.h zero/plan/traffic.h
   SOURCES zero/plan/step_collectives.cc zero/plan/traffic.cc
   DEPS zero_plan_layout zero_plan collectives_collective collectives_communicator
-    collectives_algorithms_wire_elements collectives_compressed_reduction device_status_macros
+    collectives_algorithms_wire_elements collectives_compressed_reduction
+    collectives_compressed_quantized_reduce_scatter device_status_macros
     kernels_step_control_step_state precision_dtype zero_options
-  PUBLIC_LIBRARIES absl::statusor
+  PUBLIC_LIBRARIES absl::inlined_vector absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container
 )
 
@@ -94,9 +96,9 @@ brigade_library(
   HEADERS zero/internal/step_streams.h
   SOURCES zero/internal/step_streams.cc
   DEPS collectives_agree collectives_collective collectives_communicator
-    collectives_algorithms_wire_elements collectives_engines_registration device_buffer
-    device_context device_event device_status_macros device_stream precision_dtype zero_options
-    zero_plan_movement zero_plan_traffic
+    collectives_algorithms_wire_elements collectives_compressed_node_groups
+    collectives_engines_registration device_buffer device_context device_event device_status_macros
+    device_stream precision_dtype zero_options zero_plan_movement zero_plan_traffic
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container
 )
@@ -106,9 +108,10 @@ brigade_library(
   HEADERS zero/internal/gradient_store.h
   SOURCES zero/internal/gradient_store.cc
   DEPS zero_internal_buffer_pool zero_internal_step_streams collectives_collective
-    collectives_compressed_reduction collectives_engines_registration device_buffer device_event
-    device_status_macros kernels_cast kernels_fill kernels_fill_math zero_options zero_step
-    zero_plan zero_plan_layout zero_plan_traffic
+    collectives_compressed_reduction collectives_compressed_quantized_reduce_scatter
+    collectives_engines_registration device_buffer device_event device_status_macros kernels_cast
+    kernels_fill kernels_fill_math zero_options zero_step zero_plan zero_plan_layout
+    zero_plan_traffic
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -129,8 +132,9 @@ brigade_library(
   HEADERS zero/internal/parameter_store.h
   SOURCES zero/internal/parameter_store.cc
   DEPS zero_internal_buffer_pool zero_internal_rank_file zero_internal_step_streams
-    collectives_engines_registration device_buffer device_event device_status_macros zero_options
-    zero_step zero_plan zero_plan_layout
+    collectives_compressed_quantized_all_gather collectives_engines_registration device_buffer
+    device_event device_status_macros zero_options zero_step zero_plan zero_plan_layout
+    zero_plan_traffic
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -184,9 +188,10 @@ brigade_library(
   HEADERS zero/plan/memory_model.h
   SOURCES zero/plan/memory_model.cc
   DEPS zero_plan_file_layout zero_plan_layout zero_plan zero_plan_traffic collectives_communicator
-    collectives_algorithms_workspace collectives_compressed_reduction device_memory_stats
-    device_file_options device_status_macros optim_parameter_group optim_step_controller
-    optim_step_executor zero_options
+    collectives_algorithms_workspace collectives_compressed_reduction
+    collectives_compressed_quantized_all_gather collectives_compressed_quantized_reduce_scatter
+    device_memory_stats device_status_macros device_file_options optim_parameter_group
+    optim_step_controller optim_step_executor zero_options
   PUBLIC_LIBRARIES absl::statusor
 )
 
@@ -195,12 +200,12 @@ brigade_library(
   HEADERS zero/zero_optimizer.h
   SOURCES zero/zero_optimizer.cc
   DEPS zero_options zero_step collectives_agree collectives_communicator collectives_host_threads
-    device_context device_event device_memory_stats device_status_macros device_stream
-    kernels_step_control_step_state optim_step_controller precision_dtype
-    zero_internal_consistency_check zero_internal_gradient_store zero_internal_parameter_store
-    zero_internal_rank_file zero_internal_sharded_update zero_internal_state_loan
-    zero_internal_state_transfer zero_internal_step_streams zero_plan zero_plan_memory_model_lib
-    zero_plan_movement zero_plan_traffic
+    collectives_compressed_node_groups device_context device_event device_memory_stats
+    device_status_macros device_stream kernels_step_control_step_state optim_step_controller
+    precision_dtype zero_internal_consistency_check zero_internal_gradient_store
+    zero_internal_parameter_store zero_internal_rank_file zero_internal_sharded_update
+    zero_internal_state_loan zero_internal_state_transfer zero_internal_step_streams zero_plan
+    zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
   PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

@@ -15,18 +15,23 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/collectives/tuning/codec_cost.h"
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/select.h"
 #include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/precision/dtype_names.h"
 
 ABSL_FLAG(std::string, topology, "",
           "a JSON file as collectives/tuning/topology.h describes it; without, nodes of 8 H100");
 ABSL_FLAG(int, ranks, 0, "without, the file's ranks_of_node");
 ABSL_FLAG(int, ranks_per_node, 8, "with --ranks; the last node has those that are left");
 ABSL_FLAG(std::string, operation, "all_reduce", "all_reduce, reduce_scatter or all_gather");
+ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kBFloat16,
+          "of the array, for codecs: fp32, fp16 or bf16");
 ABSL_FLAG(bool, tsv, false, "one line for each size and algorithm, to be read by programs");
 
 namespace brigade::collectives {
@@ -112,6 +117,33 @@ void PrintTable(const char* title, const std::vector<Prediction>& predictions, c
   std::printf("\n\n");
 }
 
+// A row for each size, with what each codec of the operation takes, and the one that pays.
+absl::Status PrintCodecs(const Topology& topology, CollectiveKind operation) {
+  const precision::DType dtype = absl::GetFlag(FLAGS_dtype);
+  std::vector<Codec> codecs;
+  for (const Codec codec : kCodecs) {
+    if (CodecCostOf(topology, codec, operation, 1, dtype).ok()) codecs.push_back(codec);
+  }
+  if (codecs.size() < 2) return absl::OkStatus();
+  std::printf("\nPredicted time of an array of %s as codes (* the shortest)\n%8s",
+              std::string(precision::ShortName(dtype)).c_str(), "");
+  for (const Codec codec : codecs) std::printf(" %9s ", std::string(Name(codec)).c_str());
+  for (int64_t bytes = kMinBytes; bytes <= kMaxBytes; bytes *= 4) {
+    const int64_t elements = bytes / precision::SizeOf(dtype);
+    BRIGADE_ASSIGN_OR_RETURN(const CodecChoice best,
+                             SelectCodec(topology, operation, elements, dtype));
+    std::printf("\n%8s", ShowBytes(bytes).c_str());
+    for (const Codec codec : codecs) {
+      BRIGADE_ASSIGN_OR_RETURN(const CodecCost cost,
+                               CodecCostOf(topology, codec, operation, elements, dtype));
+      std::printf(" %9s%c", ShowSeconds(SecondsOf(topology, cost)).c_str(),
+                  codec == best.codec ? '*' : ' ');
+    }
+  }
+  std::printf("\n");
+  return absl::OkStatus();
+}
+
 absl::Status Main() {
   BRIGADE_ASSIGN_OR_RETURN(auto topology, TopologyOfFlags());
   BRIGADE_ASSIGN_OR_RETURN(auto operation, OperationOfFlags());
@@ -145,7 +177,7 @@ absl::Status Main() {
     BRIGADE_ASSIGN_OR_RETURN(auto choice, Select(topology, operation, each.bytes));
     std::printf("%s\n", choice.reason.c_str());
   }
-  return absl::OkStatus();
+  return PrintCodecs(topology, operation);
 }
 
 }  // namespace

@@ -156,6 +156,7 @@ absl::StatusOr<Topology> TopologyFromJson(absl::string_view text) {
                   {"inside", later},
                   {"between", later},
                   {"reduced_gigabytes_per_s", Number(&topology.reduced_bytes_per_s, 1e9)},
+                  {"memory_gigabytes_per_s", Number(&topology.memory_bytes_per_s, 1e9)},
                   {"message_us", Number(&topology.message_s, 1e-6)},
                   {"call_us", Number(&topology.call_s, 1e-6)},
                   {"ranks_of_node", nodes}}));
@@ -177,6 +178,10 @@ absl::Status Validate(const Topology& topology) {
   if (!(topology.reduced_bytes_per_s > 0)) {
     return Invalid("a rank reduces ", topology.reduced_bytes_per_s,
                    " bytes/s; it must be more than 0");
+  }
+  if (!(topology.memory_bytes_per_s >= 0 && std::isfinite(topology.memory_bytes_per_s))) {
+    return Invalid("a rank's memory has ", topology.memory_bytes_per_s,
+                   " bytes/s; it must be finite and not negative");
   }
   for (const auto& [what, seconds] :
        {std::pair("message", topology.message_s), std::pair("call", topology.call_s)}) {

@@ -34,6 +34,9 @@ struct Topology {
   Level between;
   // By a rank.
   double reduced_bytes_per_s = std::numeric_limits<double>::infinity();
+  // That a rank's codecs (kernels/block_quant, sign_pack) read and write: its memory's, or less
+  // where their arithmetic takes longer. 0: not known.
+  double memory_bytes_per_s = 0;
   // Of a rank, for each message but the first that it sends in one step.
   double message_s = 0;
   // Of a call of all ranks: until data can go.
@@ -66,12 +69,14 @@ std::optional<Topology> SubsetOf(const Topology& topology, absl::Span<const int>
 //    "inside": {"latency_us": 3.4, "gigabytes_per_s": 370},
 //    "between": {"latency_us": 14, "gigabytes_per_s": 48, "ports": 8},
 //    "reduced_gigabytes_per_s": 1500,
+//    "memory_gigabytes_per_s": 3350,
 //    "message_us": 1,
 //    "call_us": 8,
 //    "ranks_of_node": [8, 8]}
 //
 // GB is 1e9 bytes. Optional are source, ports (1), message_us, call_us (0), reduced_gigabytes_per_s
-// (without it a sum costs nothing), and ranks_of_node (none: for the caller to set).
+// (without it a sum costs nothing), memory_gigabytes_per_s (without it nothing is said of codecs),
+// and ranks_of_node (none: for the caller to set).
 //
 // Errors       InvalidArgument naming the key and what it must be, or the key that does not exist.
 absl::StatusOr<Topology> TopologyFromJson(absl::string_view text);

@@ -144,6 +144,24 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   }
 }
 
+// What crosses the wire as codes. Gradients go in two hops where the ranks that share a state lie
+// node by node: they have no part in a model that others share.
+void SetCodes(const Settings& s, const Sharing& sharing, const parallel::GridShape& grid,
+              zero::ZeroOptions& zero) {
+  using kernels::QuantFormat;
+  if (s.quantized_weights && zero.stage > 0) zero.quantized_weights = QuantFormat::kInt8;
+  if (s.quantized_frozen_weights && zero.stage == 3) {
+    zero.quantized_frozen_weights = QuantFormat::kInt8;
+  }
+  if (!s.quantized_gradients) return;
+  zero.quantized_gradients = QuantFormat::kInt4;
+  const int of_node = s.ranks_per_node.value_or(0);
+  const int sharers = sharing.shard_ranks == 0 ? grid.data * grid.context : sharing.shard_ranks;
+  const bool has_whole_models = grid.tensor == 1 && grid.pipeline == 1;
+  const bool has_nodes = of_node > 1 && of_node < sharers && sharers % of_node == 0;
+  if (has_whole_models && has_nodes) zero.node_ranks = of_node;
+}
+
 optim::OptimizerOptions Optimizer(const Settings& s) {
   const bool adam_w = s.optimizer == optim::OptimizerKind::kAdam && s.adam_w_mode;
   optim::OptimizerOptions options = {adam_w ? optim::OptimizerKind::kAdamW : s.optimizer,
@@ -170,6 +188,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   Reading reading = ReadObject(config, ConfigKeys(s));
   if (step.batch != 0) s.batch.train_batch_size = step.batch;
   if (step.lr.has_value()) s.group.lr = *step.lr;
+  s.quantized_weights = s.quantized_weights || step.quantized_weights;
+  s.quantized_gradients = s.quantized_gradients || step.quantized_gradients;
   if (s.zero.stage < 3) s.zero.offload.parameters = device::Tier::kDevice;
   const Said said = {config, FlagsOf(flags, step)};
   const Sharing sharing = Merged(s, flags);
@@ -184,6 +204,7 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   zero.model_ranks = all.grid.tensor * all.grid.pipeline;
   zero.shard_ranks = sharing.shard_ranks;
   zero.hpz_ranks = sharing.hpz_ranks;
+  SetCodes(s, sharing, all.grid, zero);
   zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;

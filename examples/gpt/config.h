@@ -65,6 +65,9 @@ struct StepFlags {
   std::optional<double> lr = {};
   // How many there are, for total_num_steps; 0: not given.
   int64_t steps = 0;
+  // zero_quantized_weights and zero_quantized_gradients; false: not given.
+  bool quantized_weights = false;
+  bool quantized_gradients = false;
   // What fp16.enabled and bf16.enabled must say together.
   std::optional<precision::DType> dtype = {};
 };

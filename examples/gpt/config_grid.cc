@@ -59,6 +59,8 @@ Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   if (model.schedule.has_value()) flags["--schedule"] = parallel::ToString(*model.schedule);
   if (model.partition.has_value()) flags["--partition"] = parallel::ToString(*model.partition);
   if (step.batch > 0) flags["--batch"] = step.batch;
+  if (step.quantized_weights) flags["--quantized_weights"] = true;
+  if (step.quantized_gradients) flags["--quantized_gradients"] = true;
   if (step.dtype.has_value()) {
     flags["--precision"] = std::string(precision::ShortName(*step.dtype));
   }

@@ -56,6 +56,8 @@ struct Settings {
   int mics_shard_size = -1;
   // DeepSpeed's number of near ranks; 1: there are none.
   int hpz_partition_size = 1;
+  // DeepSpeed's wishes for codes on the wire.
+  bool quantized_weights = false, quantized_frozen_weights = false, quantized_gradients = false;
 
   std::optional<int64_t> steps_per_print;
 

@@ -44,6 +44,14 @@ ABSL_FLAG(
     std::string, precision, "",
     "fp32, fp16 or bf16; without --config fp16 by default. With it for \"auto\" in fp16.enabled "
     "and bf16.enabled, and else as these have it");
+ABSL_FLAG(
+    bool, quantized_weights, false,
+    "weights of 16 bits are gathered as int8 codes, in stages 1 to 3: zero_quantized_weights. "
+    "Also where the config says so");
+ABSL_FLAG(
+    bool, quantized_gradients, false,
+    "gradients are summed as int4 codes: zero_quantized_gradients. Also where the config says "
+    "so");
 ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
           "the share that is dropped of the embedding's output and of what attention and MLP of "
           "each block add to it, 0 to below 1. Before the config's; default 0");
@@ -148,7 +156,9 @@ ModelParallelism ParallelismOfFlags(Refusals& refusals) {
 StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
   StepFlags step = {.batch = absl::GetFlag(FLAGS_batch).value_or(0),
                     .lr = absl::GetFlag(FLAGS_lr),
-                    .steps = steps};
+                    .steps = steps,
+                    .quantized_weights = absl::GetFlag(FLAGS_quantized_weights),
+                    .quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients)};
   constexpr int64_t kMostTexts = int64_t{1} << 53;
   if (absl::GetFlag(FLAGS_batch).has_value() && (step.batch < 1 || step.batch > kMostTexts)) {
     refusals.Add("batch", " is ", step.batch, "; it must be 1 to 2^53");

@@ -65,6 +65,7 @@ void RankBooks::Stop() {
   summary_.traffic.tied += now.tied - traffic_before_.tied;
   summary_.traffic.between += now.between - traffic_before_.between;
   summary_.traffic.near += now.near - traffic_before_.near;
+  summary_.traffic.nodes += now.nodes - traffic_before_.nodes;
   AddSince(movement_before_, of_.zero.movement(), summary_.movement);
   AddSince(stash_before_, of_.transformer.stashed(), summary_.stashed);
   const GroupBytes sent = SentInGroups();
@@ -81,7 +82,8 @@ void RankBooks::ForEachOwnGroup(absl::FunctionRef<void(size_t, Communicator&)> v
     if (group != &of_.grid.replica()) continue;
     const ZeroGroups& of_zero = of_.zero_groups;
     if (&of_zero.shards != group) visit(static_cast<size_t>(each), of_zero.shards);
-    for (Communicator* const made : {of_zero.outer.between, of_zero.outer.near}) {
+    const zero::OuterGroups& outer = of_zero.outer;
+    for (Communicator* const made : {outer.between, outer.near, outer.node, outer.nodes}) {
       if (made != nullptr) visit(static_cast<size_t>(each), *made);
     }
   }
@@ -108,7 +110,13 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
   ForEachOwnGroup([&](size_t g, const Communicator& group) {
     if (&group == of_.groups.tensor) sent[g] += micro_batches * of_tensor;
     if (&group == of_.groups.context) sent[g] += micro_batches * of_context;
-    if (&group == &of_.zero_groups.shards) sent[g] += traffic.gradients + traffic.parameters;
+    // What codes send inside a node counts as gradients.
+    const bool in_nodes = of_.zero_groups.outer.node != nullptr;
+    if (&group == &of_.zero_groups.shards) {
+      sent[g] += traffic.parameters + (in_nodes ? 0 : traffic.gradients);
+    }
+    if (&group == of_.zero_groups.outer.node) sent[g] += traffic.gradients;
+    if (&group == of_.zero_groups.outer.nodes) sent[g] += traffic.nodes;
     if (&group == of_.zero_groups.outer.between) sent[g] += traffic.between;
     if (&group == of_.zero_groups.outer.near) sent[g] += traffic.near;
     if (&group == of_.zero_groups.outer.tied) sent[g] += traffic.tied;
@@ -139,6 +147,8 @@ absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
         {&of_.zero_groups.shards, zero::StepGroup::kShards},
         {outer.between, zero::StepGroup::kBetween},
         {outer.near, zero::StepGroup::kNear},
+        {outer.node, zero::StepGroup::kNode},
+        {outer.nodes, zero::StepGroup::kNodes},
         {outer.world, zero::StepGroup::kWorld},
         {outer.tied, zero::StepGroup::kTied}};
     for (const auto& [its, role] : roles) {

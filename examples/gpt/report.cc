@@ -191,11 +191,13 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   };
   const int groups = ShardGroups(job);
   const bool has_near = job.config.zero.hpz_ranks > 0;
+  const bool has_nodes = job.config.zero.node_ranks > 0;
   std::string text = absl::StrFormat(
-      "\nSent in each step, in MB; Y is %s of weights with padding\n%8s %12s %12s %12s %14s%s%s\n",
+      "\nSent in each step, in MB; Y is %s of weights with padding\n"
+      "%8s %12s %12s %12s %14s%s%s%s\n",
       one_size ? absl::StrFormat("%.3f MB", padded_of(ranks[0]) / kMega) : "a rank's part", "rank",
       "gradients", "weights", "scalars", "in units of Y", groups > 1 ? " between groups" : "",
-      has_near ? "     near ranks" : "");
+      has_near ? "     near ranks" : "", has_nodes ? "  between nodes" : "");
   const auto line = [&](const std::string& name, const zero::Traffic& sent, int64_t steps,
                         double padded) {
     const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
@@ -210,6 +212,9 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
     }
     if (has_near) {
       absl::StrAppend(&text, absl::StrFormat(" %14.6f", static_cast<double>(sent.near) / unit));
+    }
+    if (has_nodes) {
+      absl::StrAppend(&text, absl::StrFormat(" %14.6f", static_cast<double>(sent.nodes) / unit));
     }
     absl::StrAppend(&text, "\n");
   };

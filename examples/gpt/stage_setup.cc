@@ -47,6 +47,11 @@ absl::StatusOr<ZeroGroups> CreateZeroGroups(const zero::ZeroOptions& options, pa
   if (options.hpz_ranks > 0) {
     BRIGADE_ASSIGN_OR_RETURN(outer.near, grid.Split(kReplica, rank / options.hpz_ranks));
   }
+  if (const int of_node = options.node_ranks; of_node > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(outer.node, grid.Split(kReplica, rank / of_node));
+    const int group = of_group == 0 ? 0 : rank / of_group;
+    BRIGADE_ASSIGN_OR_RETURN(outer.nodes, grid.Split(kReplica, group * of_node + rank % of_node));
+  }
   if (of_group == 0 || of_group == grid.replica().size()) return ZeroGroups{grid.replica(), outer};
   BRIGADE_ASSIGN_OR_RETURN(collectives::Communicator* const shards,
                            grid.Split(kReplica, rank / of_group));

@@ -11,7 +11,6 @@ namespace brigade::gpt {
 namespace {
 
 constexpr char kPinned[] = "for a GPU host memory is page-locked, always";
-constexpr char kNotQuantized[] = "nothing is quantized";
 
 // "device" of two sections.
 Value TierOf(device::Tier* target) {
@@ -161,10 +160,15 @@ Keys ZeroKeys(Settings& s) {
       {"zero_hpz_partition_size", Whole(&s.hpz_partition_size, kRanks),
        "of stage 3: ranks, one after another, that have a second slice of each weight, from which "
        "the backward pass gathers; 1: there are none"},
-      {"zero_quantized_weights", Only(false, kNotQuantized)},
-      {"zero_quantized_nontrainable_weights", Only(false, kNotQuantized)},
-      {"zero_quantized_gradients", Only(false, kNotQuantized)},
-      {"zeropp_loco_param", Only(nullptr, kNotQuantized)},
+      {"zero_quantized_weights", Flag(&s.quantized_weights),
+       "of stages 1 to 3: weights of 16 bits are gathered as int8 codes, and all ranks use what "
+       "these keep of them (`docs/compression.md`)"},
+      {"zero_quantized_nontrainable_weights", Flag(&s.quantized_frozen_weights),
+       "the same of weights that are not trained, in stage 3"},
+      {"zero_quantized_gradients", Flag(&s.quantized_gradients),
+       "gradients are summed as int4 codes; in two hops, inside nodes and between them, with "
+       "`brigade.ranks_per_node`"},
+      {"zeropp_loco_param", Only(nullptr, "codes of gradients have no error feedback")},
   };
   for (Key& key : GatheringKeys(s)) keys.push_back(std::move(key));
   return keys;

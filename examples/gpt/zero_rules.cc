@@ -144,7 +144,8 @@ Rules ExchangeRules(const Together& together) {
        absl::StrCat("it has no reduction ", std::string(collectives::Name(zero.reduction))), ""},
       {"brigade.algorithm", has_nodes || zero.algorithm != Algorithm::kHierarchical,
        "it needs brigade.ranks_per_node or brigade.topology", ""},
-      {"brigade.ranks_per_node", s.topology.has_value() || KnowsOfNodes(zero.algorithm),
+      {"brigade.ranks_per_node",
+       s.topology.has_value() || KnowsOfNodes(zero.algorithm) || s.quantized_gradients,
        absl::StrCat("without brigade.topology algorithm ", algorithm, " asks for no nodes"), ""},
       {"brigade.topology", zero.algorithm == Algorithm::kAuto || KnowsOfNodes(zero.algorithm),
        absl::StrCat("algorithm ", algorithm, " asks for no topology"), ""},
@@ -162,6 +163,10 @@ Rules GroupRules(const Together& together) {
        absl::StrCat("brigade.shard_ranks is ", s.zero.shard_ranks), kBrigade},
       {"zero_optimization.zero_hpz_partition_size", s.zero.stage == 3 || s.hpz_partition_size == 1,
        KeepsParameters(s.zero), "", kHarmless},
+      {together.said.Name("--quantized_weights", "zero_optimization.zero_quantized_weights"),
+       s.zero.stage > 0 || !s.quantized_weights, "stage 0 gathers no weights", "", kHarmless},
+      {"zero_optimization.zero_quantized_nontrainable_weights",
+       s.zero.stage == 3 || !s.quantized_frozen_weights, KeepsParameters(s.zero), "", kHarmless},
   };
 }
 

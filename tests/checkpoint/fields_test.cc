@@ -269,6 +269,23 @@ TEST(OptionFieldsTest, LeaveOutStageMemoryAndTraffic) {
           "reduction is rounded_per_hop by auto in the checkpoint, rounded_per_hop by ring here"));
 }
 
+// A checkpoint that was made before there were codes says nothing of them.
+TEST(OptionFieldsTest, NameTheCodesThatCrossTheWireWhereThereAreSome) {
+  using O = zero::ZeroOptions;
+  for (auto O::*const codes :
+       {&O::quantized_weights, &O::quantized_frozen_weights, &O::quantized_gradients}) {
+    O other = Options(), another = Options();
+    EXPECT_EQ(OptionFields(other).size(), OptionFields(Options()).size());
+    other.*codes = kernels::QuantFormat::kInt8;
+    another.*codes = kernels::QuantFormat::kInt4;
+    EXPECT_EQ(OptionFields(other).size(), OptionFields(Options()).size() + 1);
+    EXPECT_THAT(CheckSame(OptionFields(other), OptionFields(another)),
+                StatusIs(kInvalid, HasSubstr(" is int8 in the checkpoint, int4 here")));
+    EXPECT_THAT(CheckSame(OptionFields(Options()), OptionFields(other)),
+                StatusIs(kInvalid, HasSubstr("not in the checkpoint")));
+  }
+}
+
 // Changes of every field of a schedule, from its defaults.
 template <typename Schedule>
 void ExpectScheduleIsSeen(std::vector<Change<Schedule>> changes) {

@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "brigade/collectives/compressed/compressed_reduction.h"
+#include "brigade/collectives/compressed/one_bit_all_reduce.h"
+#include "brigade/collectives/compressed/quantized_all_gather.h"
+#include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/device/testing.h"
 #include "gtest/gtest.h"
@@ -33,6 +36,11 @@ inline void RunSteadyState(int size, const CreateEngineFn& create_engine,
     constexpr int64_t kCount = 1000;
     std::vector<float> small(kCount), large(size * kCount), other(size * kCount);
     auto compressed = CompressedReduction::Create(group, *context, 2 * size * kCount).value();
+    constexpr auto kInt4 = kernels::QuantFormat::kInt4;
+    auto gather = QuantizedAllGather::Create(group, *context, kCount, kInt4).value();
+    auto scatter = QuantizedReduceScatter::Create(group, {}, *context, kCount, kInt4).value();
+    auto mean = OneBitAllReduce::Create(group, *context, kCount).value();
+    std::vector<float> local(kCount), sum(kCount);
     bool ok = true;
     const auto step = [&] {
       for (const Algorithm algorithm : kAlgorithms) {
@@ -53,6 +61,12 @@ inline void RunSteadyState(int size, const CreateEngineFn& create_engine,
                               *stream)
                   .ok();
       }
+      ok &= gather->AllGather(small.data(), large.data(), kCount, kFloat32, {}, *stream).ok();
+      ok &=
+          scatter->ReduceScatter(large.data(), small.data(), kCount, kFloat32, 1.0f, *stream).ok();
+      ok &= mean->AllReduce(small.data(), small.data(), kCount, kFloat32,
+                            {local.data(), sum.data()}, nullptr, {}, *stream)
+                .ok();
       if (rank == 0) ok &= group.Send(small.data(), kCount, kFloat32, 1, *stream).ok();
       if (rank == 1) ok &= group.Receive(small.data(), kCount, kFloat32, 0, *stream).ok();
       ok &= group.Barrier(*stream).ok();

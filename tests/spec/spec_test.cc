@@ -585,6 +585,41 @@ TEST(StagesSpecTest, GivesTheSameBitsInEveryStage) {
   }
 }
 
+// Weights and gradients as codes: stages 1 to 3 have one trajectory, and with gradients alone all
+// have.
+TEST(StagesSpecTest, CodesGiveTheSameBitsInEveryStage) {
+  for (const int weight_bits : {0, 4}) {
+    Buckets expected;
+    for (int stage = weight_bits > 0 ? 1 : 0; stage < 4; ++stage) {
+      TrainingRule rule{.stage = stage, .ranks = 4, .weight_bits = weight_bits, .gradient_bits = 8};
+      rule.node_ranks = 2;
+      rule.step.divisor = 4;
+      rule.learning_rates = {1e-2f};
+      Buckets master = {std::vector<float>(8), std::vector<float>(1200)};
+      std::mt19937 random(11);
+      std::normal_distribution<float> normal;
+      for (auto& bucket : master) {
+        for (float& x : bucket) x = normal(random);
+      }
+      Training training(rule, master);
+      for (int step = 0; step < 5; ++step) {
+        training.Step([&](size_t rank, int, const Buckets& parameters, float loss_scale) {
+          Buckets gradients = parameters;
+          for (auto& bucket : gradients) {
+            for (float& x : bucket) x = (x + rank + normal(random)) * loss_scale;
+          }
+          // Of a block: the step is skipped, and what codes keep of weights is kept again.
+          if (step == 2 && rank == 1) gradients[1][700] = kInfinity;
+          return gradients;
+        });
+        EXPECT_EQ(training.state().skip, step == 2) << step;
+      }
+      if (expected.empty()) expected = training.FullParameters();
+      EXPECT_EQ(training.FullParameters(), expected) << "stage " << stage;
+    }
+  }
+}
+
 // Scores 0 and ln 3, values 1 and 5.
 TEST(RingSpecTest, TwoPartsMergeToTheKnownAnswer) {
   const AttentionPart both = Merge({0, 1}, {std::log(3.0), 5});

@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "brigade/tests/spec/exchanges.h"
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/step_control.h"
@@ -39,6 +40,11 @@ struct TrainingRule {
   SumOrder sum_order = {};
   enum class Optimizer : uint8_t { kAdam, kSgd, kLion };
   Optimizer optimizer = Optimizer::kAdam;
+  // Of the codes (exchanges.h) as which weights of 16 bits are gathered, in stages 1 to 3, and
+  // gradients summed in a group: 8, 4, or 0, not at all. A rank alone has none of either.
+  int weight_bits = 0, gradient_bits = 0;
+  // Of a node, in two hops of gradient_bits; 0, 1 and all of a group: one hop.
+  size_t node_ranks = 0;
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   LionRule lion_rule = {};
@@ -69,6 +75,7 @@ class Training {
       ranks_[r].m = ranks_[r].v = Zeros(ranks_[r].master);
       ranks_[r].parameters = rule.stage == 3 ? Slice(master, r) : master;
       for (auto& bucket : ranks_[r].parameters) RoundAll(rule.format, bucket);
+      if (rule.stage == 1 || rule.stage == 2) KeepCodes(ranks_[r].parameters, Sharers());
     }
   }
 
@@ -130,6 +137,7 @@ class Training {
       const bool gathers = rule_.stage == 1 || rule_.stage == 2;
       ranks_[r].parameters = gathers ? Gather(InGroup(updated, r)) : ranks_[r].master;
       for (auto& bucket : ranks_[r].parameters) RoundAll(rule_.format, bucket);
+      if (gathers) KeepCodes(ranks_[r].parameters, Sharers());
     }
   }
 
@@ -191,7 +199,19 @@ class Training {
     if (!sharded) return ranks_[rank].*member;
     std::vector<Buckets> slices;
     for (const Rank& other : ranks_) slices.push_back(other.*member);
-    return Gather(InGroup(slices, rank));
+    Buckets all = Gather(InGroup(slices, rank));
+    if (member == &Rank::parameters) KeepCodes(all, Sharers());
+    return all;
+  }
+
+  // What codes of each of so many parts keep of them.
+  void KeepCodes(Buckets& buckets, size_t parts) const {
+    if (rule_.weight_bits == 0 || parts == 1 || rule_.format == Format::kFloat32) return;
+    for (std::vector<float>& bucket : buckets) {
+      std::vector<std::vector<float>> slices;
+      for (size_t i = 0; i < parts; ++i) slices.push_back(Cut({bucket}, i, parts)[0]);
+      bucket = QuantizedGather(slices, rule_.weight_bits, rule_.format);
+    }
   }
 
   // The rank's slice of its group's sum. A single rank beside other groups sends nothing, and
@@ -200,7 +220,23 @@ class Training {
                         Format format) const {
     const std::vector<Buckets> mine = InGroup(contributions, rank);
     if (Sharers() == 1 && Groups() > 1) return mine[0];
+    if (rule_.gradient_bits > 0 && Sharers() > 1) {
+      return ReduceAsCodes(mine, ranks_[rank].place, format);
+    }
     return ReduceSlice(mine, ranks_[rank].place, Sharers(), format);
+  }
+
+  Buckets ReduceAsCodes(const std::vector<Buckets>& contributions, size_t place,
+                        Format format) const {
+    const bool two_hops = rule_.node_ranks > 1 && rule_.node_ranks < Sharers();
+    Buckets sum;
+    for (size_t b = 0; b < contributions[0].size(); ++b) {
+      std::vector<std::vector<float>> of_rank;
+      for (const Buckets& buckets : contributions) of_rank.push_back(buckets[b]);
+      sum.push_back(QuantizedReduce(of_rank, place, rule_.gradient_bits, 1.0f, format,
+                                    two_hops ? rule_.node_ranks : 0));
+    }
+    return sum;
   }
 
   // The sum of what the groups have of a slice.

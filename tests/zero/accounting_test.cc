@@ -302,6 +302,7 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
       TrafficOfStep((*zero)->plan(), setting.options, groups.shards, groups.outer).value();
   EXPECT_EQ(after.between - before.between, kSteps * wanted.between);
   EXPECT_EQ(after.near - before.near, kSteps * wanted.near);
+  EXPECT_EQ(after.nodes - before.nodes, kSteps * wanted.nodes);
   EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
   EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
   EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
@@ -440,6 +441,65 @@ TEST(AccountingTest, SecondSlicesAreTheFormula) {
       EXPECT_EQ(second, padded / 3);
       self.AwaitOthers();
     });
+  }
+}
+
+// Weights and gradients as codes: memory and traffic of the model, and these by hand.
+TEST(AccountingTest, CodesTakeWhatTheModelSays) {
+  using kernels::QuantFormat;
+  for (const ModelSpec& model : {PlainModel(), ToyModel()}) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      for (const int micro_batches : {1, 2}) {
+        for (const int node_ranks : {0, 2}) {
+          Setting setting = {"codes", model, {}};
+          ZeroOptions& options = setting.options;
+          options.stage = stage;
+          options.micro_batches = micro_batches;
+          options.bucket_elements = 1000;
+          options.quantized_gradients = QuantFormat::kInt4;
+          options.node_ranks = node_ranks;
+          if (stage > 0) options.quantized_weights = QuantFormat::kInt8;
+          if (stage == 3) options.quantized_frozen_weights = QuantFormat::kInt4;
+          SCOPED_TRACE(absl::StrCat("stage ", stage, ", nodes of ", node_ranks));
+          OnThreads({.size = 4}, [&](Rank& self) {
+            ExpectMemoryOfTheModel(setting, self);
+            self.AwaitOthers();
+            ExpectTrafficOfTheModel(setting, self);
+            self.AwaitOthers();
+          });
+          if (model.size() != PlainModel().size()) continue;
+          const Plan plan = Plan::Create(model, {4, options.dtype, 1000}).value();
+          int64_t int4 = 0, int8 = 0, largest = 0;
+          for (const Bucket& bucket : plan.buckets()) {
+            const int64_t slice = bucket.size / 4, blocks = (slice + 255) / 256;
+            const int64_t maxima = (blocks + 15) / 16 * 64;
+            int4 += maxima + 128 * blocks, int8 += maxima + 256 * blocks;
+            largest = std::max(largest, slice);
+          }
+          OnThreads({.size = 4}, [&](Rank& self) {
+            auto zero = CreateZero(model, options, self).value();
+            const ZeroGroups groups = GroupsOf(options, self);
+            const Traffic traffic =
+                TrafficOfStep(zero->plan(), options, groups.shards, groups.outer).value();
+            if (stage > 0) {
+              EXPECT_EQ(traffic.gradients, micro_batches * (node_ranks == 0 ? 3 : 2) * int4);
+              EXPECT_EQ(traffic.parameters, (stage == 3 ? 2 * micro_batches : 1) * 3 * int8);
+            }
+            EXPECT_EQ(traffic.nodes, node_ranks == 0 ? 0 : micro_batches * int4);
+            self.AwaitOthers();
+          });
+          int64_t messages = 0;
+          for (const MemoryTerm& term : MemoryOf(plan, options)) {
+            messages += term.name == "messages of gradients" || term.name == "messages of weights"
+                            ? term.bytes
+                            : 0;
+          }
+          const int64_t blocks = (largest + 255) / 256, maxima = (blocks + 15) / 16 * 64;
+          EXPECT_EQ(messages,
+                    8 * (maxima + 128 * blocks) + (stage == 0 ? 0 : 4 * (maxima + 256 * blocks)));
+        }
+      }
+    }
   }
 }
 

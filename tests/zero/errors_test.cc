@@ -44,6 +44,16 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     refuses([](ZeroOptions& o) { o.dtype = precision::DType::kInt32; }, "dtype is int32");
     refuses([](ZeroOptions& o) { o.communication_dtype = precision::DType::kInt32; },
             "communication_dtype is int32; it must be fp32, fp16 or bf16");
+    using kernels::QuantFormat;
+    refuses([](ZeroOptions& o) { o.stage = 0, o.quantized_weights = QuantFormat::kInt8; },
+            "quantized_weights is given, but stage 0 gathers no weights");
+    refuses(
+        [](ZeroOptions& o) { o.stage = 2, o.quantized_frozen_weights = QuantFormat::kInt8; },
+        "quantized_frozen_weights is given, but stage 2 keeps all parameters; stage 3 does not");
+    refuses([](ZeroOptions& o) { o.quantized_gradients = static_cast<QuantFormat>(9); },
+            "ZeRO: quantized_gradients is 9, must be int8 or int4");
+    refuses([](ZeroOptions& o) { o.node_ranks = 2; },
+            "node_ranks is 2, but quantized_gradients is not given");
     refuses([](ZeroOptions& o) { o.micro_batches = 0; }, "micro_batches is 0");
     for (const int stage : {2, 3}) {
       refuses([&](ZeroOptions& o) { o.stage = stage, o.accumulation = Accumulation::kAtBoundary; },

@@ -26,6 +26,12 @@ spec::Format FormatOf(precision::DType dtype) {
                                                 : spec::Format::kFloat32;
 }
 
+// 0: none.
+int BitsOf(const std::optional<kernels::QuantFormat>& codes) {
+  if (!codes.has_value()) return 0;
+  return *codes == kernels::QuantFormat::kInt8 ? 8 : 4;
+}
+
 spec::TrainingRule RuleOf(const GoldenCase& c) {
   spec::TrainingRule rule;
   rule.ranks = static_cast<size_t>(c.ranks);
@@ -36,6 +42,11 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   // One micro-batch is not added to anything.
   rule.accumulator = c.micro_batches > 1 ? spec::Format::kFloat32 : rule.format;
   if (c.communication_dtype.has_value()) rule.wire = FormatOf(*c.communication_dtype);
+  rule.weight_bits = BitsOf(c.quantized_weights);
+  // Those that gather weights have one trajectory, stage 0 another one.
+  if (rule.weight_bits > 0) rule.stage = 3;
+  rule.gradient_bits = BitsOf(c.quantized_gradients);
+  rule.node_ranks = static_cast<size_t>(c.node_ranks);
   if (c.algorithm == collectives::Algorithm::kHierarchical) {
     rule.sum_order = {static_cast<size_t>(c.ranks_per_node),
                       c.reduction == collectives::Reduction::kRoundedPerHop};
@@ -125,7 +136,14 @@ std::string ToString(const GoldenCase& c) {
       c.chunks.empty() ? "" : absl::StrCat("_chunks_", absl::StrJoin(c.chunks, "_")),
       c.has_runs ? "_in_runs" : "",
       c.shard_ranks > 0 ? absl::StrCat("_shards_of_", c.shard_ranks) : "",
-      c.hpz_ranks > 0 ? absl::StrCat("_near_", c.hpz_ranks) : "");
+      c.hpz_ranks > 0 ? absl::StrCat("_near_", c.hpz_ranks) : "",
+      BitsOf(c.quantized_weights) > 0 ? absl::StrCat("_weights_", BitsOf(c.quantized_weights)) : "",
+      BitsOf(c.quantized_gradients) > 0 ? absl::StrCat("_gradients_", BitsOf(c.quantized_gradients))
+                                        : "",
+      BitsOf(c.quantized_frozen_weights) > 0
+          ? absl::StrCat("_frozen_", BitsOf(c.quantized_frozen_weights))
+          : "",
+      c.node_ranks > 0 ? absl::StrCat("_in_nodes_of_", c.node_ranks) : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -155,6 +173,10 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.chunks = c.chunks;
   options.shard_ranks = c.shard_ranks;
   if (stage == 3) options.hpz_ranks = c.hpz_ranks;
+  options.quantized_weights = c.quantized_weights;
+  options.quantized_gradients = c.quantized_gradients;
+  options.quantized_frozen_weights = c.quantized_frozen_weights;
+  options.node_ranks = c.node_ranks;
   if (c.has_runs) {
     const int chunks = static_cast<int>(c.chunks.size());
     options.runs = RunsOf(InterleavedPasses(chunks, c.micro_batches));
@@ -194,6 +216,28 @@ Trajectory Specified(const GoldenCase& c) {
       rule.parts.push_back(static_cast<size_t>(number[static_cast<size_t>(of.bucket)]));
     }
   }
+  // What is not trained, as passes see it: by bucket.
+  std::map<int, std::vector<float>> frozen;
+  const int64_t sharers = c.shard_ranks == 0 ? c.ranks : c.shard_ranks;
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    if (bucket.trainable) continue;
+    std::vector<float>& values = frozen[static_cast<int>(b)];
+    values.resize(static_cast<size_t>(bucket.size));
+    for (const BucketEntry& entry : bucket.entries) {
+      for (int64_t i = 0; i < entry.range.size; ++i) {
+        values[static_cast<size_t>(entry.range.begin + i)] =
+            spec::Round(rule.format, InitialWeight(entry.parameter, i));
+      }
+    }
+    if (!c.quantized_frozen_weights.has_value() || sharers == 1) continue;
+    std::vector<std::vector<float>> slices;
+    for (int64_t s = 0; s < sharers; ++s) {
+      const auto slice = static_cast<std::ptrdiff_t>(bucket.size / sharers);
+      slices.emplace_back(values.begin() + s * slice, values.begin() + (s + 1) * slice);
+    }
+    values = spec::QuantizedGather(slices, BitsOf(c.quantized_frozen_weights), rule.format);
+  }
   const auto element = [&](auto& buckets, int parameter, int64_t i) -> auto& {
     const Parameter& p = plan.parameter(parameter);
     return buckets[static_cast<size_t>(number[static_cast<size_t>(p.bucket)])]
@@ -206,7 +250,8 @@ Trajectory Specified(const GoldenCase& c) {
     const auto weight = [&](int parameter, int64_t i) {
       return plan.parameter(parameter).spec.trainable
                  ? element(weights, parameter, i)
-                 : spec::Round(rule.format, InitialWeight(parameter, i));
+                 : frozen.at(plan.parameter(parameter)
+                                 .bucket)[static_cast<size_t>(plan.parameter(parameter).begin + i)];
     };
     spec::Buckets gradients = weights;
     for (const size_t whole : rule.parts) gradients.push_back(gradients[whole]);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "brigade/kernels/block_quant/block_quant_math.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/zero/toy_model.h"
@@ -43,6 +44,11 @@ struct GoldenCase {
   int shard_ranks = 0;
   // ZeroOptions::hpz_ranks, in stage 3.
   int hpz_ranks = 0;
+  // As codes: weights in stages that gather them, and gradients, in two hops with nodes of so many.
+  std::optional<kernels::QuantFormat> quantized_weights = {}, quantized_gradients = {};
+  int node_ranks = 0;
+  // Weights that are not trained: then of stage 3 alone.
+  std::optional<kernels::QuantFormat> quantized_frozen_weights = {};
 };
 
 std::string ToString(const GoldenCase& golden_case);

@@ -36,7 +36,12 @@ INSTANTIATE_TEST_SUITE_P(
                                  .micro_batches = 3,
                                  .communication_dtype = DType::kFloat16,
                                  .shard_ranks = 2,
-                                 .hpz_ranks = 1}),
+                                 .hpz_ranks = 1},
+                      GoldenCase{.ranks = 4,
+                                 .dtype = DType::kBFloat16,
+                                 .quantized_weights = kernels::QuantFormat::kInt8,
+                                 .quantized_gradients = kernels::QuantFormat::kInt4,
+                                 .node_ranks = 2}),
     [](const auto& info) { return ToString(info.param); });
 
 // With the host's lane, beside streams of the GPU: each case has one way of its own.

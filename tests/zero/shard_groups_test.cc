@@ -312,6 +312,27 @@ TEST(SecondSlicesTest, RanksThatDoNotFitAreAnErrorOnAll) {
     EXPECT_THAT(create(3, knows ? 2 : 0, knows ? groups.near.get() : nullptr),
                 StatusIs(kInvalid, HasSubstr("rank 1 has hpz_ranks 0")));
     EXPECT_OK(create(3, 2, groups.near.get()));
+    const auto create_nodes = [&](int node_ranks, const OuterGroups& outer) {
+      ZeroOptions options;
+      options.quantized_gradients = kernels::QuantFormat::kInt4;
+      options.node_ranks = node_ranks;
+      return ZeroOptimizer::Create(ToyModel(), options, *self.communicator, *self.context,
+                                   *self.stream, outer)
+          .status();
+    };
+    EXPECT_THAT(create_nodes(3, {}),
+                StatusIs(kInvalid,
+                         "ZeRO: node_ranks is 3, which does not divide the 4 ranks that share a "
+                         "state"));
+    EXPECT_THAT(create_nodes(1, {.node = groups.near.get()}),
+                StatusIs(kInvalid, "ZeRO: node_ranks is 1, but OuterGroups::node has 2 ranks"));
+    EXPECT_THAT(
+        create_nodes(2, {.node = groups.near.get()}),
+        StatusIs(kInvalid, "ZeRO: there is a communicator inside nodes, but none between them"));
+    EXPECT_THAT(create_nodes(-2, {}), StatusIs(kInvalid, "ZeRO: node_ranks is -2"));
+    EXPECT_THAT(create_nodes(2, {}),
+                StatusIs(kInvalid, "ZeRO: node_ranks is 2, but OuterGroups::node has 0 ranks"));
+    EXPECT_OK(create_nodes(4, {}));
   });
 }
 

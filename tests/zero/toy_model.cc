@@ -313,16 +313,19 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> CreateZero(const ModelSpec& model
                                                           const ZeroOptions& options,
                                                           collectives::Rank& self) {
   collectives::Communicator& all = *self.communicator;
-  if (options.shard_ranks == 0 && options.hpz_ranks == 0) {
+  if (options.shard_ranks == 0 && options.hpz_ranks == 0 && options.node_ranks == 0) {
     return ZeroOptimizer::Create(model, options, all, *self.context, *self.stream);
   }
-  BRIGADE_ASSIGN_OR_RETURN(ShardGroups groups,
-                           ShardGroups::Create(all, options.shard_ranks, options.hpz_ranks));
+  BRIGADE_ASSIGN_OR_RETURN(
+      ShardGroups groups,
+      ShardGroups::Create(all, options.shard_ranks, options.hpz_ranks, options.node_ranks));
   const OuterGroups outer = groups.Outer(all);
   collectives::Communicator& shards = *groups.shards;
   self.groups.push_back(std::move(groups.shards));
   self.groups.push_back(std::move(groups.between));
   self.groups.push_back(std::move(groups.near));
+  self.groups.push_back(std::move(groups.node));
+  self.groups.push_back(std::move(groups.nodes));
   return ZeroOptimizer::Create(model, options, shards, *self.context, *self.stream, outer);
 }
 

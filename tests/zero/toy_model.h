@@ -126,7 +126,7 @@ class ToyTrainer {
   float* activations_;
 };
 
-// A rank's optimizer on its compute stream; with options.shard_ranks or hpz_ranks in groups, which
+// A rank's optimizer on its compute stream; with options.shard_ranks and the like in groups, which
 // stay with the rank: the last ones are those of its ShardGroups.
 absl::StatusOr<std::unique_ptr<ZeroOptimizer>> CreateZero(const ModelSpec& model,
                                                           const ZeroOptions& options,
@@ -138,12 +138,16 @@ struct ZeroGroups {
   OuterGroups outer;
 };
 inline ZeroGroups GroupsOf(const ZeroOptions& options, collectives::Rank& self) {
-  if (options.shard_ranks == 0 && options.hpz_ranks == 0) return {*self.communicator, {}};
+  if (options.shard_ranks == 0 && options.hpz_ranks == 0 && options.node_ranks == 0) {
+    return {*self.communicator, {}};
+  }
   const size_t made = self.groups.size();
-  return {*self.groups[made - 3],
+  return {*self.groups[made - 5],
           {.world = self.communicator.get(),
-           .between = self.groups[made - 2].get(),
-           .near = self.groups[made - 1].get()}};
+           .between = self.groups[made - 4].get(),
+           .near = self.groups[made - 3].get(),
+           .node = self.groups[made - 2].get(),
+           .nodes = self.groups[made - 1].get()}};
 }
 
 // The toy's initial weights on rank 0.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,11 @@ void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines)
                                " rates (", absl::Hex(collectives::Fnv1a(bytes)), ")"));
 }
 
+const char* CodesText(const std::optional<kernels::QuantFormat>& codes) {
+  if (!codes.has_value()) return "none";
+  return *codes == kernels::QuantFormat::kInt8 ? "int8" : "int4";
+}
+
 Lines OptionLines(const ZeroOptions& options) {
   const optim::LossScaler& scaler = options.loss_scaler;
   Lines lines = {
@@ -63,6 +69,9 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("communication_dtype ", options.communication_dtype.has_value()
                                                ? precision::ShortName(*options.communication_dtype)
                                                : "none"),
+      absl::StrCat("codes: weights ", CodesText(options.quantized_weights), ", frozen weights ",
+                   CodesText(options.quantized_frozen_weights), ", gradients ",
+                   CodesText(options.quantized_gradients), " on nodes of ", options.node_ranks),
       absl::StrCat("offload: optimizer state on the ",
                    device::ToString(options.offload.optimizer_state), ", host_share ",
                    Number(options.offload.host_share), ", parameters on the ",

@@ -89,6 +89,13 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     BRIGADE_ASSIGN_OR_RETURN(store->compressed_, collectives::CompressedReduction::Create(
                                                      streams.communicator(), context, bytes));
   }
+  if (const int64_t largest = LargestGradientOfCodes(plan, options); largest > 0) {
+    const collectives::NodeCommunicators nodes =
+        HasTwoHops(plan, options) ? streams.nodes() : collectives::NodeCommunicators();
+    BRIGADE_ASSIGN_OR_RETURN(store->quantized_, collectives::QuantizedReduceScatter::Create(
+                                                    streams.communicator(), nodes, context, largest,
+                                                    *options.quantized_gradients));
+  }
   BRIGADE_ASSIGN_OR_RETURN(
       store->pool_, BufferPool::Create(GradientBuffers(plan, options), "gradient buffer", context));
   BRIGADE_ASSIGN_OR_RETURN(store->slices_, BufferPool::Create(SlicesOnTheirWay(plan, options),
@@ -390,6 +397,17 @@ absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, vo
                                                                    void* slice) {
   const Bucket& self = bucket(index);
   const precision::DType dtype = ReducedType(options_, self);
+  if (quantized_ != nullptr) {
+    for (const StepCollective& each : GradientExchangesOf(plan_, options_, self)) {
+      int64_t& sent = streams_.traffic.*each.traffic;
+      BRIGADE_RETURN_IF_ERROR(streams_.Count(each.signature, sent, each.group).status());
+    }
+    BRIGADE_RETURN_IF_ERROR(quantized_->ReduceScatter(whole, slice, plan_.slice(self), dtype,
+                                                      /*factor=*/1.0f, streams_.comm()));
+    // Where a block is not finite, neither is the padding that it holds, if the sum is in place.
+    state(index).buffer->bucket = -1;
+    return Reduced{slice, whole, dtype};
+  }
   const collectives::CollectiveSignature sum = GradientSumOf(plan_, options_, self);
   const bool everywhere = sum.kind == collectives::CollectiveKind::kAllReduce;
   if (!IsConverted(plan_, options_, self)) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
+#include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
@@ -150,8 +151,8 @@ class GradientStore {
     // Device memory; null means 1.
     const float* unscale = nullptr;
   };
-  // Reduces a whole bucket, a reduce-scatter into `slice`; or, where the wire has another type than
-  // the bucket, on the wire.
+  // Reduces a whole bucket, a reduce-scatter into `slice`, also as codes; or, where the wire has
+  // another type than the bucket, on the wire.
   absl::StatusOr<Reduced> SumOverRanks(int bucket, void* whole, void* slice);
   // Puts a sum that is complete where the update reads it: the slice, or in stage 0 all slices.
   absl::Status StoreFinal(int bucket, const Reduced& reduced);
@@ -169,7 +170,9 @@ class GradientStore {
   // Holds one bucket at a time, in the order of the communication stream. Null where all gradients
   // cross the wire in their own type.
   std::unique_ptr<collectives::CompressedReduction> compressed_;
-  // The same of sums between groups, on their stream.
+  // Null where gradients are no codes.
+  std::unique_ptr<collectives::QuantizedReduceScatter> quantized_;
+  // As compressed_, of sums between groups, on their stream.
   std::unique_ptr<collectives::CompressedReduction> compressed_between_;
   // Recorded on the communication stream: a slice is the sum of this group. Null with one group.
   std::unique_ptr<device::Event> summed_inside_;

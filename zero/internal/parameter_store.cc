@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/zero/plan/layout.h"
+#include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero::internal {
 
@@ -56,6 +57,15 @@ absl::StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(const Pla
                            device::Purpose::kParameters, absl::StrCat("second slice of ", name)));
     }
     BRIGADE_ASSIGN_OR_RETURN(state.gathered, context.CreateEvent(absl::StrCat(name, " gathered")));
+  }
+  for (const bool trainable : {true, false}) {
+    const int64_t largest = LargestWeightsOfCodes(plan, options, trainable);
+    if (largest == 0) continue;
+    auto& codes = trainable ? store->codes_ : store->frozen_codes_;
+    BRIGADE_ASSIGN_OR_RETURN(
+        codes, collectives::QuantizedAllGather::Create(
+                   streams.communicator(), context, largest,
+                   trainable ? *options.quantized_weights : *options.quantized_frozen_weights));
   }
   for (size_t b = 0; b < store->states_.size(); ++b) {
     BRIGADE_RETURN_IF_ERROR(store->Zero(static_cast<int>(b)));
@@ -339,12 +349,26 @@ absl::Status ParameterStore::GatherIntoBuffer(int index, From from) {
     BRIGADE_RETURN_IF_ERROR(
         streams_.Wait(WaitPoint::kWeightsOnDevice, *at.written, streams_.comm()));
   }
-  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(slice, buffer.memory.data(),
-                                             plan_.slice(bucket(index)), bucket(index).dtype,
-                                             streams_.traffic.parameters));
+  BRIGADE_RETURN_IF_ERROR(GatherSlices(index, slice, buffer.memory.data()));
   BRIGADE_RETURN_IF_ERROR(KeepSecondSlice(index));
   at.fresh = true;
   return streams_.comm().Record(*at.gathered);
+}
+
+collectives::QuantizedAllGather* ParameterStore::CodesOf(int index) const {
+  if (!WeightCodes(plan_, options_, bucket(index)).has_value()) return nullptr;
+  return bucket(index).trainable ? codes_.get() : frozen_codes_.get();
+}
+
+absl::Status ParameterStore::GatherSlices(int index, const void* slice, void* whole) {
+  const int64_t count = plan_.slice(bucket(index));
+  const precision::DType dtype = bucket(index).dtype;
+  int64_t& sent = streams_.traffic.parameters;
+  collectives::QuantizedAllGather* const codes = CodesOf(index);
+  if (codes == nullptr) return streams_.AllGather(slice, whole, count, dtype, sent);
+  BRIGADE_ASSIGN_OR_RETURN(const collectives::Algorithm algorithm,
+                           streams_.Count(WeightGatherOf(plan_, options_, bucket(index)), sent));
+  return codes->AllGather(slice, whole, count, dtype, {algorithm}, streams_.comm());
 }
 
 absl::Status ParameterStore::KeepSecondSlice(int index) {
@@ -413,6 +437,12 @@ absl::Status ParameterStore::MarkWritten(int index) {
   BucketState& at = state(index);
   at.fresh = at.own != nullptr && options_.traits().whole_parameters;
   at.second_updates = -1;
+  // Where weights stay whole, what a gather after an update would leave.
+  collectives::QuantizedAllGather* const codes = at.fresh ? CodesOf(index) : nullptr;
+  if (codes != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(codes->KeepCodes(at.own->memory.data(), plan_.slice(bucket(index)),
+                                             bucket(index).dtype, streams_.comm()));
+  }
   return streams_.comm().Record(*at.gathered);
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/collectives/compressed/quantized_all_gather.h"
 #include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
@@ -124,6 +125,10 @@ class ParameterStore {
   From FromOfRun(size_t run) const;
   absl::StatusOr<PooledBuffer*> TakeBuffer(int bucket, bool ahead);
   absl::Status GatherIntoBuffer(int bucket, From from);
+  // The gather from all that share a state, as they are or as codes.
+  absl::Status GatherSlices(int bucket, const void* slice, void* whole);
+  // Of a bucket that is gathered as codes: what does it; null: it is not.
+  collectives::QuantizedAllGather* CodesOf(int bucket) const;
   absl::Status KeepSecondSlice(int bucket);
   // Copies a slice that is not on the device to its place in the buffer.
   absl::Status RaiseSlice(int bucket, PooledBuffer& buffer);
@@ -136,6 +141,8 @@ class ParameterStore {
   RankFile* const file_;
   StepStreams& streams_;
   BufferPool pool_;
+  // Of weights that are trained, and of others; null where they are no codes.
+  std::unique_ptr<collectives::QuantizedAllGather> codes_, frozen_codes_;
   // How often weights were changed since Create.
   int64_t updates_ = 0;
   // By bucket.

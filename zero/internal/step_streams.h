@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/compressed/node_groups.h"
 #include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
@@ -115,6 +116,8 @@ class StepStreams {
   collectives::Communicator& communicator() { return communicator_; }
   // This rank's place among those near it.
   int near_rank() const { return outer_.near == nullptr ? 0 : outer_.near->rank(); }
+  // Those in whose two hops gradients are summed as codes, if they are.
+  collectives::NodeCommunicators nodes() const { return {outer_.node, outer_.nodes}; }
   // Of the ranks with the same slices, where there are several groups.
   collectives::Communicator& groups() { return group(StepGroup::kBetween); }
   // Of the statistics; it may be `communicator`.

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <vector>
 
+#include "brigade/kernels/block_quant/block_quant_math.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
@@ -136,11 +138,48 @@ inline precision::DType ReducedType(const ZeroOptions& options, const Bucket& bu
   return sums ? options.accumulator : bucket.dtype;
 }
 
-// The type in which they cross the wire inside a group. In one of a single rank, beside others,
-// nothing does.
+// Whether they are summed inside a group as codes, and how often these are added on the way: by
+// those of a node, and by counterparts. A rank alone sends nothing.
+inline bool HasGradientCodes(const Plan& plan, const ZeroOptions& options) {
+  return options.quantized_gradients.has_value() && plan.ranks() > 1;
+}
+inline bool HasTwoHops(const Plan& plan, const ZeroOptions& options) {
+  return HasGradientCodes(plan, options) && options.node_ranks > 1 &&
+         options.node_ranks < plan.ranks();
+}
+// The elements of the largest slice that is summed so; 0: there is none.
+inline int64_t LargestGradientOfCodes(const Plan& plan, const ZeroOptions& options) {
+  int64_t largest = 0;
+  for (const Bucket& gradient : plan.gradients()) {
+    const bool has_codes = gradient.trainable && HasGradientCodes(plan, options);
+    if (has_codes) largest = std::max(largest, plan.slice(gradient));
+  }
+  return largest;
+}
+
+// As which codes the bucket's weights are gathered; none: as they are.
+inline std::optional<kernels::QuantFormat> WeightCodes(const Plan& plan, const ZeroOptions& options,
+                                                       const Bucket& bucket) {
+  if (!IsRounded(bucket) || plan.ranks() == 1) return std::nullopt;
+  return bucket.trainable ? options.quantized_weights : options.quantized_frozen_weights;
+}
+// The elements of the largest slice of weights, trained or not, that is gathered so; 0: there is
+// none.
+inline int64_t LargestWeightsOfCodes(const Plan& plan, const ZeroOptions& options, bool trainable) {
+  int64_t largest = 0;
+  for (const Bucket& bucket : plan.buckets()) {
+    if (bucket.trainable != trainable || !WeightCodes(plan, options, bucket).has_value()) continue;
+    largest = std::max(largest, plan.slice(bucket));
+  }
+  return largest;
+}
+
+// The type in which they cross the wire inside a group, where they are no codes. In one of a single
+// rank, beside others, nothing does.
 inline precision::DType WireType(const Plan& plan, const ZeroOptions& options,
                                  const Bucket& bucket) {
   const precision::DType own = ReducedType(options, bucket);
+  if (HasGradientCodes(plan, options)) return own;
   if (plan.ranks() == 1 && plan.shard_groups() > 1) return own;
   return options.communication_dtype.value_or(own);
 }

@@ -5,6 +5,8 @@
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
+#include "brigade/collectives/compressed/quantized_all_gather.h"
+#include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/device/file/file_options.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/step_control/step_state.h"
@@ -129,6 +131,16 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const int64_t wire_bytes = internal::WireBufferBytes(plan, options);
   add_buffers("gradients in communication_dtype",
               wire_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(wire_bytes));
+  const auto add_messages = [&](const char* name, int64_t slice, const auto& codes, auto bytes) {
+    if (slice > 0) add_buffers(name, bytes(plan.ranks(), slice, *codes));
+  };
+  add_messages("messages of gradients", internal::LargestGradientOfCodes(plan, options),
+               options.quantized_gradients, collectives::QuantizedReduceScatter::Bytes);
+  for (const bool trainable : {true, false}) {
+    add_messages("messages of weights", internal::LargestWeightsOfCodes(plan, options, trainable),
+                 trainable ? options.quantized_weights : options.quantized_frozen_weights,
+                 collectives::QuantizedAllGather::Bytes);
+  }
   const int64_t between_bytes = internal::WireBufferBytesBetween(plan, options);
   add_buffers("sums of groups in communication_dtype",
               between_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(between_bytes));

@@ -1,6 +1,7 @@
 #include "brigade/zero/plan/step_collectives.h"
 
 #include "absl/algorithm/container.h"
+#include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/plan/layout.h"
 
@@ -24,6 +25,18 @@ collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptio
           .dtype = WireType(plan, options, bucket),
           .count = whole ? bucket.size : plan.slice(bucket),
           .reduction = options.reduction};
+}
+
+absl::InlinedVector<StepCollective, 2> GradientExchangesOf(const Plan& plan,
+                                                           const ZeroOptions& options,
+                                                           const Bucket& bucket) {
+  const bool two_hops = HasTwoHops(plan, options);
+  const int nodes = two_hops ? plan.ranks() / options.node_ranks : 1;
+  const collectives::QuantizedScatterCalls calls =
+      collectives::QuantizedScatterCallsOf(plan.slice(bucket), *options.quantized_gradients, nodes);
+  if (!two_hops) return {{calls.inside, 1, &Traffic::gradients, StepGroup::kShards}};
+  return {{calls.inside, 1, &Traffic::gradients, StepGroup::kNode},
+          {calls.between, 1, &Traffic::nodes, StepGroup::kNodes}};
 }
 
 collectives::CollectiveSignature BetweenSumOf(const Plan& plan, const ZeroOptions& options,
@@ -58,6 +71,7 @@ std::optional<precision::DType> GatheredGradientType(const Plan& plan, const Zer
   const precision::DType final = FinalGradientType(options, bucket);
   if (plan.shard_groups() > 1) return final;
   if (options.accumulates() && options.accumulation == Accumulation::kEveryMicroBatch) return final;
+  if (HasGradientCodes(plan, options)) return final;
   if (HasAllReduceAlone(options)) return std::nullopt;
   const precision::DType wire = WireType(plan, options, bucket);
   return precision::SizeOf(wire) < precision::SizeOf(final) ? wire : final;
@@ -70,6 +84,15 @@ collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t
       .algorithm = HasAllReduceAlone(options) ? collectives::Algorithm::kAuto : options.algorithm,
       .dtype = dtype,
       .count = count};
+}
+
+collectives::CollectiveSignature WeightGatherOf(const Plan& plan, const ZeroOptions& options,
+                                                const Bucket& bucket) {
+  const int64_t slice = plan.slice(bucket);
+  const auto codes = WeightCodes(plan, options, bucket);
+  return codes.has_value()
+             ? AllGatherOf(options, kernels::QuantBytes(slice, *codes), precision::DType::kUint8)
+             : AllGatherOf(options, slice, bucket.dtype);
 }
 
 int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
@@ -114,7 +137,14 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
   for (const Bucket& gradient : plan.gradients()) {
     if (!gradient.trainable) continue;
     const int64_t times = once ? 1 : options.micro_batches;
-    all.push_back({GradientSumOf(plan, options, gradient), times, &Traffic::gradients});
+    if (!HasGradientCodes(plan, options)) {
+      all.push_back({GradientSumOf(plan, options, gradient), times, &Traffic::gradients});
+    } else {
+      for (StepCollective exchange : GradientExchangesOf(plan, options, gradient)) {
+        exchange.times = times;
+        all.push_back(exchange);
+      }
+    }
     if (IsConverted(plan, options, gradient) && is_scaled(WireType(plan, options, gradient))) {
       all.push_back({collectives::kAmaxExchange, times, &Traffic::gradients});
     }
@@ -136,7 +166,7 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
     }
     const int64_t near = NearGathersOf(plan, options, bucket);
     if (const int64_t times = WeightGathersOf(plan, options, bucket) - near; times > 0) {
-      gathers(bucket, bucket.dtype, times, &Traffic::parameters);
+      all.push_back({WeightGatherOf(plan, options, bucket), times, &Traffic::parameters});
     }
     if (near > 0) {
       all.push_back({AllGatherOf(options, SecondSlice(options, bucket), bucket.dtype), near,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/precision/dtype.h"
@@ -33,6 +34,8 @@ inline collectives::Communicator& GroupOf(StepGroup group, collectives::Communic
   if (group == StepGroup::kTied && outer.tied != nullptr) return *outer.tied;
   if (group == StepGroup::kBetween && outer.between != nullptr) return *outer.between;
   if (group == StepGroup::kNear && outer.near != nullptr) return *outer.near;
+  if (group == StepGroup::kNode && outer.node != nullptr) return *outer.node;
+  if (group == StepGroup::kNodes && outer.nodes != nullptr) return *outer.nodes;
   return own;
 }
 
@@ -40,6 +43,11 @@ inline collectives::Communicator& GroupOf(StepGroup group, collectives::Communic
 // algorithm that has no other sum an all-reduce, of which a rank uses its slice.
 collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
                                                const Bucket& bucket);
+
+// The same as codes: the exchange of each hop, once.
+absl::InlinedVector<StepCollective, 2> GradientExchangesOf(const Plan& plan,
+                                                           const ZeroOptions& options,
+                                                           const Bucket& bucket);
 
 // The sum of a bucket's final gradients over groups, in the wire's type: an all-reduce of this
 // rank's slice. Where it is rounded once, each group's sum, which is rounded too, is added in fp32
@@ -65,6 +73,11 @@ std::optional<precision::DType> GatheredGradientType(const Plan& plan, const Zer
 // The all-gather of parts of `count` elements: by kAuto if the algorithm has none.
 collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t count,
                                              precision::DType dtype);
+
+// That of a bucket's weights from the slices of all ranks that share a state: as they are, or as
+// codes.
+collectives::CollectiveSignature WeightGatherOf(const Plan& plan, const ZeroOptions& options,
+                                                const Bucket& bucket);
 
 // How often a bucket's weights are gathered in a step: for each use, or each run, or after the
 // update, or never.

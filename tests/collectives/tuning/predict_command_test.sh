@@ -18,6 +18,15 @@ done
 [ "$(grep -c ' for all_reduce of ' "$out")" = 12 ] || wrong "there are not 12 choices"
 grep -Fxq 'all_reduce between 16384 ranks, nodes: 2048; machine: hgx_h100' "$out" ||
   wrong "no operation, ranks and machine in: $(cat "$out")"
+# Between nodes signs pay for an all-reduce of much, and never for little.
+grep -Fxq 'Predicted time of an array of bf16 as codes (* the shortest)' "$out" ||
+  wrong "no table of codecs in: $(cat "$out")"
+"$predict" --ranks=16 >"$out.codecs" || wrong "16 ranks fail"
+sed -n '/ as codes /,$p' "$out.codecs" >"$out.table"
+grep -Eq '^ *1 KiB +[0-9.]+ us\* +[0-9.]+ us *$' "$out.table" || wrong "signs for little: $(cat "$out.table")"
+grep -Eq '^ *4 GiB +[0-9.]+ ms +[0-9.]+ ms\*$' "$out.table" || wrong "no signs for much: $(cat "$out.table")"
+"$predict" --ranks=16 --operation=reduce_scatter | grep -Eq '^ +none +int8 +int4 *$' ||
+  wrong "no codes in a reduce-scatter"
 # From any folder, with the file beside the program.
 mkdir -p "$TEST_TMPDIR/bin" "$TEST_TMPDIR/elsewhere"
 cp -L "$predict" "$TEST_TMPDIR/bin/predict"
@@ -54,6 +63,8 @@ refuses 'INVALID_ARGUMENT: --ranks is 1048577; it must be 1 to 1048576' --ranks=
 refuses 'INVALID_ARGUMENT: --ranks_per_node is 0; it must be at least 1' --ranks=8 --ranks_per_node=0
 refuses 'INVALID_ARGUMENT: --operation is "broadcast"; it must be all_reduce, reduce_scatter or all_gather' \
   --operation=broadcast
+grep -q ' as codes ' <("$predict" --topology="$TEST_TMPDIR/from/machine.json") &&
+  wrong "codecs on a machine of whose memory nothing is known"
 refuses 'INVALID_ARGUMENT: "all_gather" is no flag; see --help' --ranks=8 all_gather
 refuses 'NOT_FOUND: cannot open /nowhere.json: No such file or directory' --topology=/nowhere.json
 echo '{}' >"$TEST_TMPDIR/empty.json"

@@ -20,7 +20,7 @@ TEST(TopologyTest, ReadsEveryKeyInItsUnit) {
       "source": "a test",
       "inside": {"latency_us": 2, "gigabytes_per_s": 300, "ports": 4},
       "between": {"latency_us": 15, "gigabytes_per_s": 12.5, "ports": 2},
-      "reduced_gigabytes_per_s": 500,
+      "reduced_gigabytes_per_s": 500, "memory_gigabytes_per_s": 3350,
       "message_us": 0.25,
       "call_us": 3,
       "ranks_of_node": [4, 4, 3]})"));
@@ -34,6 +34,7 @@ TEST(TopologyTest, ReadsEveryKeyInItsUnit) {
   EXPECT_DOUBLE_EQ(topology.message_s, 0.25e-6);
   EXPECT_DOUBLE_EQ(topology.call_s, 3e-6);
   EXPECT_DOUBLE_EQ(topology.reduced_bytes_per_s, 500e9);
+  EXPECT_DOUBLE_EQ(topology.memory_bytes_per_s, 3350e9);
   EXPECT_THAT(topology.ranks_of_node, ElementsAre(4, 4, 3));
   EXPECT_EQ(topology.ranks(), 11);
   EXPECT_EQ(topology.nodes(), 3);
@@ -48,6 +49,7 @@ TEST(TopologyTest, NeedsOnlyLatencyAndBandwidthOfBothLevels) {
   EXPECT_EQ(topology.message_s, 0);
   EXPECT_EQ(topology.call_s, 0);
   EXPECT_TRUE(std::isinf(topology.reduced_bytes_per_s));
+  EXPECT_EQ(topology.memory_bytes_per_s, 0);
   EXPECT_THAT(Validate(topology),
               StatusIs(absl::StatusCode::kInvalidArgument, "the topology has no nodes"));
   topology.ranks_of_node = RanksOfNodes(8, 4);
@@ -136,6 +138,8 @@ TEST(TopologyTest, RefusesFiguresThatNoLinkHas) {
   expect([](Topology& t) { t.call_s = -1; }, "the time of a call is -1; it must be 0 to 1 s");
   expect([](Topology& t) { t.reduced_bytes_per_s = 0; },
          "a rank reduces 0 bytes/s; it must be more than 0");
+  expect([](Topology& t) { t.memory_bytes_per_s = -1; },
+         "a rank's memory has -1 bytes/s; it must be finite and not negative");
 }
 
 TEST(TopologyTest, ASubsetKeepsItsNodesIfItsRanksAreStillNodeByNode) {

@@ -662,6 +662,51 @@ TEST(ConfigTest, ReadsTheNearRanks) {
   EXPECT_EQ(near_of(R"("stage": 2, "zero_hpz_partition_size": 4)"), 0);
 }
 
+TEST(ConfigTest, ReadsWhatCrossesTheWireAsCodes) {
+  using kernels::QuantFormat;
+  const auto zero_of = [](const std::string& keys, const std::string& others = "") {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, )",
+                                    others, R"("zero_optimization": {)", keys, "}}"),
+                       8)
+        .value()
+        .zero;
+  };
+  const zero::ZeroOptions none = zero_of(R"("stage": 3)");
+  EXPECT_EQ(none.quantized_weights, std::nullopt);
+  EXPECT_EQ(none.quantized_frozen_weights, std::nullopt);
+  EXPECT_EQ(none.quantized_gradients, std::nullopt);
+  const char* const all = R"("zero_quantized_weights": true, "zero_quantized_gradients": true,
+                             "zero_quantized_nontrainable_weights": true)";
+  const auto staged = [&](int stage) { return absl::StrCat("\"stage\": ", stage, ", ", all); };
+  for (int stage = 0; stage < zero::kStages; ++stage) {
+    const zero::ZeroOptions zero = zero_of(staged(stage));
+    EXPECT_EQ(zero.quantized_gradients, QuantFormat::kInt4);
+    EXPECT_EQ(zero.quantized_weights.has_value(), stage > 0);
+    EXPECT_EQ(zero.quantized_frozen_weights.has_value(), stage == 3);
+    EXPECT_EQ(zero.node_ranks, 0);
+  }
+  // The flags say the same.
+  const auto by_flags = [](int stage) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"},
+                                        "zero_optimization": {"stage": )",
+                                    stage, "}}"),
+                       8, "", {}, {.quantized_weights = true, .quantized_gradients = true})
+        .value();
+  };
+  EXPECT_EQ(by_flags(1).zero.quantized_weights, QuantFormat::kInt8);
+  EXPECT_EQ(by_flags(0).zero.quantized_weights, std::nullopt);
+  EXPECT_EQ(by_flags(0).zero.quantized_gradients, QuantFormat::kInt4);
+  const auto nodes_of = [&](const std::string& others) {
+    return zero_of(staged(3), others).node_ranks;
+  };
+  EXPECT_EQ(nodes_of(R"("brigade": {"ranks_per_node": 4}, )"), 4);
+  EXPECT_EQ(nodes_of(R"("brigade": {"ranks_per_node": 8}, )"), 0);
+  EXPECT_EQ(nodes_of(R"("brigade": {"ranks_per_node": 2, "shard_ranks": 4}, )"), 2);
+  EXPECT_EQ(nodes_of(R"("brigade": {"ranks_per_node": 2, "shard_ranks": 2}, )"), 0);
+  EXPECT_EQ(
+      nodes_of(R"("brigade": {"ranks_per_node": 2}, "tensor_parallel": {"autotp_size": 2}, )"), 0);
+}
+
 // Ranks, the batch and the pipeline of a config with these keys, for 8 ranks.
 absl::StatusOr<TrainConfig> OfPipeline(const std::string& keys,
                                        const ModelParallelism& flags = {}) {

@@ -105,5 +105,33 @@ TEST(ShardGroupsTrainingTest, SecondSlicesChangeNoBit) {
   }
 }
 
+// Weights and gradients as codes: the same bits in stages 1 to 3, also where the training evaluates
+// between its steps, and fewer bytes.
+TEST(ShardGroupsTrainingTest, CodesGiveTheSameBitsInEveryStage) {
+  using kernels::QuantFormat;
+  const GridCase grid = {.data = 4, .micro_batches = 2};
+  for (const int node_ranks : {0, 2}) {
+    std::optional<Trained> wanted;
+    for (const int stage : {1, 2, 3}) {
+      SCOPED_TRACE(absl::StrCat("stage ", stage, ", nodes of ", node_ranks));
+      Job job = JobOf(grid, 1, stage, "bf16", kAdamW);
+      job.evaluate_every = 5;
+      const Trained plain = Train(job, 4);
+      job.config.zero.quantized_weights = QuantFormat::kInt8;
+      job.config.zero.quantized_gradients = QuantFormat::kInt4;
+      job.config.zero.node_ranks = node_ranks;
+      const Trained run = Train(job, 4);
+      if (wanted.has_value()) ExpectTheSame(run, *wanted);
+      wanted = run;
+      ExpectModelledMemoryAndTraffic(run, kGridSteps);
+      const zero::Traffic &with = run.outcome.ranks[0].traffic,
+                          &without = plain.outcome.ranks[0].traffic;
+      // Slices of some hundred elements are little more than a block.
+      EXPECT_LT(with.gradients + with.nodes, without.gradients / 2);
+      EXPECT_LT(with.parameters, without.parameters);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace brigade::gpt

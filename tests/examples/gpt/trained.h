@@ -79,6 +79,7 @@ inline void ExpectModelledMemoryAndTraffic(const Trained& run, int64_t steps = k
     EXPECT_EQ(rank.traffic.scalars, steps * rank.traffic_of_step.scalars);
     EXPECT_EQ(rank.traffic.between, steps * rank.traffic_of_step.between);
     EXPECT_EQ(rank.traffic.near, steps * rank.traffic_of_step.near);
+    EXPECT_EQ(rank.traffic.nodes, steps * rank.traffic_of_step.nodes);
     for (size_t group = 0; group < rank.sent.size(); ++group) {
       EXPECT_EQ(rank.sent[group], steps * rank.sent_of_step[group])
           << parallel::Name(parallel::kGridGroups[group]);

@@ -1,0 +1,184 @@
+#include "brigade/collectives/tuning/codec_cost.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "brigade/collectives/tuning/select.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/kernels/block_quant/block_quant_math.h"
+#include "brigade/kernels/sign_pack/sign_pack_math.h"
+#include "brigade/precision/dtype_names.h"
+
+namespace brigade::collectives {
+namespace {
+
+template <typename... Why>
+absl::Status Refuse(Codec codec, const Why&... why) {
+  return absl::FailedPreconditionError(absl::StrCat(Name(codec), " ", why...));
+}
+
+// What an array and its parts are.
+struct Sizes {
+  // Elements, of the array and of a rank's part; bytes of an element; ranks.
+  double whole, part, element;
+  int64_t part_elements;
+  int ranks;
+};
+
+absl::StatusOr<std::vector<Phase>> BestPhases(const Topology& topology, CollectiveKind operation,
+                                              int64_t bytes) {
+  BRIGADE_ASSIGN_OR_RETURN(const Choice choice, Select(topology, operation, bytes));
+  return PhasesOf(topology, choice.algorithm, operation, bytes);
+}
+
+// An all-to-all of messages of that size: the exchange of a direct reduce-scatter, without sums; or
+// that of a hierarchical one, with a call on each level and all that goes to a rank in one message.
+absl::StatusOr<std::vector<Phase>> Exchange(const Topology& topology, int64_t message_bytes,
+                                            bool two_hops) {
+  const Algorithm algorithm = two_hops ? Algorithm::kHierarchical : Algorithm::kDirect;
+  BRIGADE_ASSIGN_OR_RETURN(std::vector<Phase> phases,
+                           PhasesOf(topology, algorithm, CollectiveKind::kReduceScatter,
+                                    topology.ranks() * message_bytes));
+  for (Phase& phase : phases) {
+    phase.reduced_bytes = 0;
+    phase.call_s = topology.call_s;
+  }
+  if (two_hops) phases.front().queued = topology.ranks_of_node.front() - 2;
+  return phases;
+}
+
+absl::StatusOr<CodecCost> CostOfScatter(const Topology& topology, kernels::QuantFormat format,
+                                        const Sizes& sizes) {
+  const int nodes = topology.nodes(), ranks_per_node = topology.ranks_of_node.front();
+  const bool two_hops = nodes > 1 && ranks_per_node > 1 && topology.Even();
+  const int64_t message = kernels::QuantBytes(sizes.part_elements, format);
+  const double codes = static_cast<double>(message) * sizes.ranks;
+  CodecCost cost;
+  BRIGADE_ASSIGN_OR_RETURN(cost.phases, Exchange(topology, message, two_hops));
+  // To codes, and these added up; in two hops the sums of a node become codes too.
+  cost.memory_bytes = sizes.whole * sizes.element + 2 * codes + sizes.part * sizes.element +
+                      (two_hops ? 2 * codes / ranks_per_node : 0);
+  return cost;
+}
+
+absl::StatusOr<CodecCost> CostOfGather(const Topology& topology, kernels::QuantFormat format,
+                                       const Sizes& sizes) {
+  const int64_t message = kernels::QuantBytes(sizes.part_elements, format);
+  CodecCost cost;
+  BRIGADE_ASSIGN_OR_RETURN(cost.phases,
+                           BestPhases(topology, CollectiveKind::kAllGather, sizes.ranks * message));
+  cost.memory_bytes =
+      (sizes.part + sizes.whole) * sizes.element + static_cast<double>(message) * (1 + sizes.ranks);
+  return cost;
+}
+
+absl::StatusOr<CodecCost> CostOfOneBit(const Topology& topology, const Sizes& sizes) {
+  const int64_t message = kernels::SignBytes(sizes.part_elements);
+  CodecCost cost;
+  BRIGADE_ASSIGN_OR_RETURN(cost.phases, Exchange(topology, message, /*two_hops=*/false));
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<Phase> gather,
+                           BestPhases(topology, CollectiveKind::kAllGather, sizes.ranks * message));
+  cost.phases.insert(cost.phases.end(), gather.begin(), gather.end());
+  // Errors are saved, and array and errors read twice and errors written once; so of the sum, which
+  // is written before; signs of all are written once and read twice; and the result is written.
+  const auto signs = static_cast<double>(message);
+  cost.memory_bytes = sizes.whole * (8 + 2 * (sizes.element + 4) + 4 + sizes.element) +
+                      sizes.part * (8 + 4 + 20) + signs * (3 * sizes.ranks + 1);
+  return cost;
+}
+
+}  // namespace
+
+absl::string_view Name(Codec codec) {
+  switch (codec) {
+    case Codec::kNone:
+      return "none";
+    case Codec::kInt8:
+      return "int8";
+    case Codec::kInt4:
+      return "int4";
+    case Codec::kOneBit:
+      return "one_bit";
+  }
+  return "?";
+}
+
+absl::StatusOr<CodecCost> CodecCostOf(const Topology& topology, Codec codec,
+                                      CollectiveKind operation, int64_t elements,
+                                      precision::DType dtype) {
+  BRIGADE_RETURN_IF_ERROR(Validate(topology));
+  if (elements < 0 || elements > kMaxCollectiveBytes / 4) {
+    return absl::InvalidArgumentError(absl::StrCat("there are ", elements, " elements"));
+  }
+  if (!precision::IsTrainingFormat(dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the array is ", precision::ShortName(dtype), ", must be fp32, fp16 or bf16"));
+  }
+  const int64_t bytes = precision::SizeOf(dtype);
+  if (codec == Codec::kNone) {
+    CodecCost cost;
+    BRIGADE_ASSIGN_OR_RETURN(cost.phases, BestPhases(topology, operation, elements * bytes));
+    return cost;
+  }
+  const bool scatters = operation == CollectiveKind::kReduceScatter;
+  const bool gathers = operation == CollectiveKind::kAllGather;
+  const bool exists =
+      codec == Codec::kOneBit ? operation == CollectiveKind::kAllReduce : scatters || gathers;
+  if (!exists) return Refuse(codec, "has no ", Name(operation));
+  if (topology.memory_bytes_per_s == 0) {
+    return Refuse(codec, "takes a rank's memory, whose bandwidth the topology does not know");
+  }
+  const int ranks = topology.ranks();
+  const int64_t part = (elements + ranks - 1) / ranks;
+  const Sizes sizes = {static_cast<double>(elements), static_cast<double>(part),
+                       static_cast<double>(bytes), part, ranks};
+  if (codec == Codec::kOneBit) return CostOfOneBit(topology, sizes);
+  const kernels::QuantFormat format =
+      codec == Codec::kInt8 ? kernels::QuantFormat::kInt8 : kernels::QuantFormat::kInt4;
+  return scatters ? CostOfScatter(topology, format, sizes) : CostOfGather(topology, format, sizes);
+}
+
+double SecondsOf(const Topology& topology, const CodecCost& cost) {
+  const double memory =
+      cost.memory_bytes == 0 ? 0 : cost.memory_bytes / topology.memory_bytes_per_s;
+  return SecondsOf(topology, cost.phases) + memory;
+}
+
+absl::StatusOr<CodecChoice> SelectCodec(const Topology& topology, CollectiveKind operation,
+                                        int64_t elements, precision::DType dtype,
+                                        absl::Span<const Codec> codecs) {
+  std::vector<CodecChoice> choices;
+  std::vector<std::string> refused;
+  for (const Codec codec : codecs) {
+    const auto cost = CodecCostOf(topology, codec, operation, elements, dtype);
+    if (absl::IsFailedPrecondition(cost.status())) {
+      refused.emplace_back(cost.status().message());
+      continue;
+    }
+    if (!cost.ok()) return cost.status();
+    choices.push_back({codec, SecondsOf(topology, *cost), ""});
+  }
+  const std::string what =
+      absl::StrCat(Name(operation), " of ", ShowBytes(elements * precision::SizeOf(dtype)), " in ",
+                   precision::ShortName(dtype));
+  if (choices.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no codec in ", what, ": ",
+                     refused.empty() ? "none was given" : absl::StrJoin(refused, "; ")));
+  }
+  const auto faster = [](const CodecChoice& a, const CodecChoice& b) {
+    return a.seconds < b.seconds;
+  };
+  std::stable_sort(choices.begin(), choices.end(), faster);
+  CodecChoice& best = choices.front();
+  best.reason = absl::StrCat(Name(best.codec), " in ", what, ": ", ShowSeconds(best.seconds));
+  if (choices.size() > 1) {
+    absl::StrAppend(&best.reason, ", before ", Name(choices[1].codec), " with ",
+                    ShowSeconds(choices[1].seconds));
+  }
+  return best;
+}
+
+}  // namespace brigade::collectives

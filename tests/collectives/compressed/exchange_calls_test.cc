@@ -1,0 +1,250 @@
+// What collectives of codes do beside their results: errors, order, waits, memory.
+
+#include <functional>
+#include <vector>
+
+#include "brigade/collectives/compressed/restore_errors.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/tests/collectives/compressed/exchanges.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::collectives {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+auto Invalid(const char* text) {
+  return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+}
+
+TEST(ExchangeCallsTest, BadArgumentsAreNamedAndNothingHappens) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    Communicator& group = *self.communicator;
+    device::Context& context = *self.context;
+    device::Stream& stream = *self.stream;
+    constexpr QuantFormat kInt4 = QuantFormat::kInt4;
+    constexpr auto kNoFormat = static_cast<QuantFormat>(7);
+    auto gather = QuantizedAllGather::Create(group, context, 64, kInt4).value();
+    auto scatter = QuantizedReduceScatter::Create(group, {}, context, 64, kInt4).value();
+    auto mean = OneBitAllReduce::Create(group, context, 64).value();
+    std::vector<float> a(200, 1.0f), b(200), local(64), sum(64);
+    float* const in = a.data();
+    float* const out = b.data();
+
+    EXPECT_THAT(QuantizedAllGather::Create(group, context, -1, kInt4),
+                Invalid("quantized_all_gather: max_count is -1"));
+    EXPECT_THAT(QuantizedReduceScatter::Create(group, {}, context, int64_t{1} << 60, kInt4),
+                Invalid("quantized_reduce_scatter: max_count is 1152921504606846976"));
+    EXPECT_THAT(OneBitAllReduce::Create(group, context, -5),
+                Invalid("one_bit_all_reduce: max_count is -5"));
+    EXPECT_THAT(QuantizedAllGather::Create(group, context, 1, kNoFormat),
+                Invalid("quantized_all_gather: format is 7, must be int8 or int4"));
+    EXPECT_THAT(QuantizedReduceScatter::Create(group, {}, context, 1, kNoFormat),
+                Invalid("quantized_reduce_scatter: format is 7, must be int8 or int4"));
+    EXPECT_THAT(QuantizedReduceScatter::Create(group, {&group, nullptr}, context, 1, kInt4),
+                Invalid("a communicator inside nodes, but none between them"));
+    EXPECT_THAT(QuantizedReduceScatter::Create(group, {&group, &group}, context, 1, kInt4),
+                Invalid("of 2 in node"));
+
+    const auto gathers = [&](const float* input, float* output, int64_t count, DType dtype,
+                             Algorithm algorithm) {
+      return gather->AllGather(input, output, count, dtype, {algorithm}, stream);
+    };
+    constexpr auto kAuto = Algorithm::kAuto;
+    EXPECT_THAT(gathers(in, out, 65, kFloat32, kAuto),
+                Invalid("quantized_all_gather: count is 65, must be 0 to the capacity, 64"));
+    EXPECT_THAT(gathers(in, out, -1, kFloat32, kAuto), Invalid("count is -1"));
+    EXPECT_THAT(gathers(in, out, 8, DType::kInt32, kAuto), Invalid("int32"));
+    EXPECT_THAT(gathers(nullptr, out, 8, kFloat32, kAuto), Invalid("input is null"));
+    EXPECT_THAT(gathers(in, nullptr, 8, kFloat32, kAuto), Invalid("output is null"));
+    EXPECT_THAT(gathers(in + 4, in, 8, kFloat32, kAuto), Invalid("overlap in 32 bytes"));
+    EXPECT_THAT(gathers(in, out, 8, kFloat32, Algorithm::kHierarchical),
+                Invalid("hierarchical needs a topology"));
+
+    const auto scatters = [&](const float* input, float* output, int64_t count, float factor) {
+      return scatter->ReduceScatter(input, output, count, kFloat32, factor, stream);
+    };
+    EXPECT_THAT(scatters(in, out, 65, 1.0f), Invalid("must be 0 to the capacity, 64"));
+    EXPECT_THAT(scatters(nullptr, out, 8, 1.0f), Invalid("input is null"));
+    EXPECT_THAT(scatters(in, nullptr, 8, 1.0f), Invalid("output is null"));
+    EXPECT_THAT(scatters(in, in + 3, 8, 1.0f), Invalid("input and output overlap"));
+    EXPECT_THAT(scatters(in, out, 8, INFINITY), Invalid("factor"));
+
+    const auto means = [&](const float* input, float* output, int64_t count,
+                           const OneBitErrors& errors) {
+      return mean->AllReduce(input, output, count, kFloat32, errors, nullptr, {}, stream);
+    };
+    const OneBitErrors errors = {local.data(), sum.data()};
+    EXPECT_THAT(means(in, out, 65, errors), Invalid("must be 0 to the capacity, 64"));
+    EXPECT_THAT(means(nullptr, out, 8, errors), Invalid("input is null"));
+    EXPECT_THAT(means(in, nullptr, 8, errors), Invalid("output is null"));
+    EXPECT_THAT(means(in, in + 3, 8, errors), Invalid("input and output overlap"));
+    EXPECT_THAT(means(in, out, 8, {nullptr, sum.data()}), Invalid("local error is null"));
+    EXPECT_THAT(means(in, out, 8, {local.data(), nullptr}), Invalid("error of the sum is null"));
+    EXPECT_THAT(means(in, out, 8, {out, sum.data()}), Invalid("overlap"));
+    EXPECT_THAT(means(in, out, 8, {in, sum.data()}), Invalid("overlap"));
+
+    // None of them was a call: the ranks are still in step.
+    ASSERT_OK(gathers(in, out, 64, kFloat32, kAuto));
+    ASSERT_OK(gathers(nullptr, nullptr, 0, kFloat32, kAuto));
+    ASSERT_OK(stream.Synchronize());
+    EXPECT_EQ(out[127], 1.0f);
+    EXPECT_EQ(out[128], 0.0f);
+    ASSERT_OK(scatters(in, out, 64, 1.0f));
+    ASSERT_OK(scatters(nullptr, nullptr, 0, 1.0f));
+    ASSERT_OK(stream.Synchronize());
+    EXPECT_EQ(out[63], 2.0f);
+    ASSERT_OK(means(in, out, 64, errors));
+    ASSERT_OK(means(nullptr, nullptr, 0, {}));
+    ASSERT_OK(stream.Synchronize());
+    EXPECT_EQ(out[63], 1.0f);
+    EXPECT_EQ(local[63], 0.0f);
+  });
+}
+
+TEST(ExchangeCallsTest, RanksWhoseCountsDifferAreTold) {
+  OnThreads({.size = 2}, [](Rank& self) {
+    auto scatter = QuantizedReduceScatter::Create(*self.communicator, {}, *self.context, 600,
+                                                  QuantFormat::kInt8)
+                       .value();
+    std::vector<float> x(1200), y(600);
+    absl::Status status = scatter->ReduceScatter(x.data(), y.data(), self.rank == 0 ? 100 : 600,
+                                                 kFloat32, 1.0f, *self.stream);
+    status.Update(self.stream->Synchronize());
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 AllOf(HasSubstr("all_to_all(320 uint8)"),
+                                       HasSubstr("all_to_all(832 uint8)"))));
+    self.communicator.reset();
+  });
+}
+
+TEST(ExchangeCallsTest, AllocateWhatBytesSaysAndNeverWait) {
+  OnThreads({.size = 4, .ranks_of_node = {2, 2}}, [](Rank& self) {
+    auto nodes = NodeGroups::Create(*self.communicator).value();
+    const auto used = [&] {
+      return self.context->memory_stats().current_bytes(device::Purpose::kCommunication);
+    };
+    constexpr int64_t kCount = 3000;
+    int64_t before = used();
+    const auto expect = [&](const char* what, int64_t bytes) {
+      EXPECT_EQ(used() - before, bytes) << what;
+      before = used();
+    };
+    auto gather =
+        QuantizedAllGather::Create(*self.communicator, *self.context, kCount, QuantFormat::kInt8);
+    ASSERT_OK(gather);
+    expect("gather", QuantizedAllGather::Bytes(4, kCount, QuantFormat::kInt8));
+    auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
+                                                  *self.context, kCount, QuantFormat::kInt4);
+    ASSERT_OK(scatter);
+    expect("scatter", QuantizedReduceScatter::Bytes(4, kCount, QuantFormat::kInt4));
+    auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, kCount);
+    ASSERT_OK(mean);
+    expect("mean", OneBitAllReduce::Bytes(4, kCount));
+    // Four bytes an element for its errors, and for a quarter of them twice as many.
+    EXPECT_LE(OneBitAllReduce::Bytes(4, kCount), kCount * 6 + kCount / 4 + 2000);
+
+    std::vector<float> whole(4 * kCount, 1.0f), part(kCount, 1.0f), local(kCount), sum(kCount);
+    const int64_t waits = self.context->host_waits();
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_OK(
+          (*gather)->AllGather(part.data(), whole.data(), kCount, kFloat32, {}, *self.stream));
+      ASSERT_OK((*scatter)->ReduceScatter(whole.data(), part.data(), kCount, kFloat32, 0.25f,
+                                          *self.stream));
+      ASSERT_OK((*mean)->AllReduce(part.data(), part.data(), kCount, kFloat32,
+                                   {local.data(), sum.data()}, nullptr, {}, *self.stream));
+    }
+    EXPECT_EQ(self.context->host_waits(), waits);
+    ASSERT_OK(self.stream->Synchronize());
+    EXPECT_EQ(part[kCount - 1], 1.0f);
+  });
+}
+
+// Calls on two streams, with ranks held up at random: the bits stay, and nothing races for the
+// messages or the errors.
+TEST(ExchangeCallsTest, OrderThemselvesAcrossStreamsWhateverTheDelays) {
+  device::RaceChecker checker;
+  constexpr int64_t kCount = 300;
+  const auto trajectory = [&](uint64_t seed) {
+    const RanksOptions options = {
+        .size = 4,
+        .random_delay = {.seed = seed, .max_delay_us = seed == 0 ? 0 : 150},
+        .race_checker = &checker,
+        .ranks_of_node = {2, 2}};
+    std::vector<Values> results(4);
+    OnThreads(options, [&](Rank& self) {
+      auto other = self.context->CreateStream("other").value();
+      auto nodes = NodeGroups::Create(*self.communicator).value();
+      auto gather =
+          QuantizedAllGather::Create(*self.communicator, *self.context, kCount, QuantFormat::kInt8)
+              .value();
+      auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
+                                                    *self.context, kCount, QuantFormat::kInt4)
+                         .value();
+      auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, kCount).value();
+      const auto rank = static_cast<size_t>(self.rank);
+      const Values input = MakeValues(4, 4 * kCount, kFloat32)[rank];
+      // Each round has outputs of its own, so that only what calls share orders them.
+      constexpr int64_t kOutputs = 6 * kCount;
+      Values& result = results[rank];
+      result.resize(4 * kOutputs);
+      Values local(kCount), sum(kCount);
+      for (int64_t round = 0; round < 4; ++round) {
+        device::Stream& stream = round % 2 == 0 ? *self.stream : *other;
+        const int64_t count = kCount - round;
+        float* const output = result.data() + round * kOutputs;
+        ASSERT_OK(gather->AllGather(input.data(), output, count, kFloat32, {}, stream));
+        ASSERT_OK(scatter->ReduceScatter(input.data(), output + 4 * kCount, count, kFloat32, 1.0f,
+                                         stream));
+        ASSERT_OK(mean->AllReduce(input.data(), output + 5 * kCount, kCount, kFloat32,
+                                  {local.data(), sum.data()}, nullptr, {}, stream));
+      }
+      ASSERT_OK(self.stream->Synchronize());
+      ASSERT_OK(other->Synchronize());
+    });
+    return results;
+  };
+  const std::vector<Values> wanted = trajectory(0);
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    const std::vector<Values> actual = trajectory(seed);
+    for (size_t rank = 0; rank < 4; ++rank) {
+      ASSERT_TRUE(AreSame(actual[rank], wanted[rank])) << "seed " << seed << ", rank " << rank;
+    }
+  }
+  EXPECT_THAT(checker.reports(), IsEmpty());
+}
+
+TEST(RestoreErrorsTest, RestoresIfAScaleIsNotANumberOrTheStepIsSkipped) {
+  OnThreads({.size = 1}, [](Rank& self) {
+    alignas(64) float messages[48] = {};
+    const auto run = [&](const SignExchange& exchange) {
+      Values saved = {1, 2, 3}, error = {4, 5, 6};
+      EXPECT_OK(RestoreErrors(exchange, saved.data(), error.data(), 3, *self.stream));
+      EXPECT_OK(self.stream->Synchronize());
+      return error;
+    };
+    const Values kept = {4, 5, 6}, restored = {1, 2, 3};
+    const int32_t no = 0, yes = 1;
+    EXPECT_EQ(run({messages, 3, 64, nullptr}), kept);
+    EXPECT_EQ(run({messages, 3, 64, &no}), kept);
+    EXPECT_EQ(run({messages, 3, 64, &yes}), restored);
+    EXPECT_EQ(run({}), kept);
+    messages[32] = std::nanf("");  // the scale of the third
+    EXPECT_EQ(run({messages, 3, 64, &no}), restored);
+    EXPECT_EQ(run({messages, 2, 64, nullptr}), kept);
+    Values x(3);
+    EXPECT_THAT(RestoreErrors({messages, 3, 60, nullptr}, x.data(), x.data(), 3, *self.stream),
+                Invalid("restore_errors: 3 messages at distances of 60 bytes"));
+    EXPECT_THAT(RestoreErrors({messages, 3, 64, nullptr}, x.data(), x.data(), 3, *self.stream),
+                Invalid("saved and error overlap"));
+    EXPECT_THAT(RestoreErrors({nullptr, 3, 64, nullptr}, x.data(), x.data(), 0, *self.stream),
+                Invalid("messages is null"));
+  });
+}
+
+}  // namespace
+}  // namespace brigade::collectives

@@ -1,0 +1,319 @@
+#ifndef BRIGADE_TESTS_COLLECTIVES_COMPRESSED_EXCHANGE_SUITE_H_
+#define BRIGADE_TESTS_COLLECTIVES_COMPRESSED_EXCHANGE_SUITE_H_
+
+// What collectives of codes must do over every engine and on every device: the bits of the
+// specification, the identity of error feedback, and the bytes of the formulas. For one test file
+// of a program, which says for which groups.
+
+#include <algorithm>
+#include <limits>
+
+#include "brigade/tests/collectives/compressed/exchanges.h"
+#include "brigade/tests/testing/emulated.h"
+
+namespace brigade::collectives {
+
+class ExchangesTest : public ::testing::TestWithParam<Group> {
+ protected:
+  static int size() { return GetParam().size; }
+
+  // Of a part: none, odd ones, around a block, several blocks. Emulated instructions are slow.
+  static std::vector<int64_t> Counts() {
+    if (brigade::testing::IsEmulated()) return {0, 33, 257};
+    return {0, 1, 31, 255, 256, 257, 1000, 4099};
+  }
+  // Of an array that is cut into parts: with parts of no elements, and the last one shorter.
+  static std::vector<int64_t> WholeCounts() {
+    if (brigade::testing::IsEmulated()) return {1, 520};
+    return {0, 1, 2, size() - 1, size(), size() + 1, 33, 1000, 4099, 8192 * 3 + 5};
+  }
+};
+
+TEST_P(ExchangesTest, AGatherGivesAllRanksWhatCodesKeepOfEachPart) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    bool in_place = false;
+    for (const QuantFormat format : kFormats) {
+      auto gather = QuantizedAllGather::Create(*self.communicator, *self.context, 4099, format);
+      ASSERT_OK(gather);
+      for (const int64_t count : Counts()) {
+        for (const DType dtype : kTypes) {
+          const ValuesOfRanks parts = MakeValues(self.size, count, dtype);
+          in_place = !in_place;
+          EXPECT_TRUE(AreSame(Gather(self, **gather, parts, dtype, in_place),
+                              spec::QuantizedGather(parts, BitsOf(format), FormatOf(dtype))))
+              << count << " of " << precision::Name(dtype) << ", " << BitsOf(format) << " bits";
+        }
+      }
+    }
+  });
+}
+
+// What a gather has left is what codes keep of it: a second gather of the same changes nothing,
+// also not of 16 bits whose blocks are tiny.
+TEST_P(ExchangesTest, WhatAGatherHasLeftStays) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    constexpr int64_t kCount = 600;
+    for (const QuantFormat format : kFormats) {
+      auto gather =
+          QuantizedAllGather::Create(*self.communicator, *self.context, kCount, format).value();
+      for (const DType dtype : kTypes) {
+        for (const float magnitude : {1.0f, 3e-5f, 2e-6f, 4e-7f, 1e-7f}) {
+          ValuesOfRanks parts = MakeValues(self.size, kCount, dtype);
+          for (Values& values : parts) {
+            for (float& x : values) x = spec::Round(FormatOf(dtype), x * magnitude);
+          }
+          const Values once = Gather(self, *gather, parts, dtype, true);
+          TypedArray whole(self, self.size * kCount, dtype);
+          Values all;
+          for (const Values& values : parts) all.insert(all.end(), values.begin(), values.end());
+          whole.Put(all);
+          ASSERT_OK(gather->KeepCodes(whole.data(), kCount, dtype, *self.stream));
+          EXPECT_TRUE(AreSame(whole.Get(), once));
+          ASSERT_OK(gather->KeepCodes(whole.data(), kCount, dtype, *self.stream));
+          EXPECT_TRUE(AreSame(whole.Get(), once)) << precision::Name(dtype) << ", " << magnitude;
+          for (size_t r = 0; r < parts.size(); ++r) {
+            const auto begin = once.begin() + static_cast<int64_t>(r) * kCount;
+            parts[r] = {begin, begin + kCount};
+          }
+          EXPECT_TRUE(AreSame(Gather(self, *gather, parts, dtype, true), once));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(ExchangesTest, AReduceScatterAddsWhatCodesKeepInTheOrderOfRanks) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    auto nodes = NodeGroups::Create(*self.communicator);
+    ASSERT_OK(nodes);
+    EXPECT_EQ(nodes->communicators().present(), GetParam().ranks_per_node() > 0);
+    bool in_place = false;
+    for (const QuantFormat format : kFormats) {
+      auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes->communicators(),
+                                                    *self.context, 4099, format);
+      ASSERT_OK(scatter);
+      for (const int64_t count : Counts()) {
+        for (const DType dtype : kTypes) {
+          for (const float factor : {1.0f, 1.0f / static_cast<float>(self.size)}) {
+            const ValuesOfRanks inputs = MakeValues(self.size, self.size * count, dtype);
+            in_place = !in_place;
+            EXPECT_TRUE(AreSame(
+                Scatter(self, **scatter, inputs, dtype, factor, in_place),
+                spec::QuantizedReduce(inputs, static_cast<size_t>(self.rank), BitsOf(format),
+                                      factor, FormatOf(dtype), GetParam().ranks_per_node())))
+                << count << " of " << precision::Name(dtype) << ", " << BitsOf(format) << " bits";
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(ExchangesTest, ABlockThatIsNotFiniteOnOneRankIsNaNOnAll) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    constexpr int64_t kCount = 700, kBad = 300;  // in the second block
+    auto nodes = NodeGroups::Create(*self.communicator).value();
+    for (const QuantFormat format : kFormats) {
+      auto gather =
+          QuantizedAllGather::Create(*self.communicator, *self.context, kCount, format).value();
+      auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
+                                                    *self.context, kCount, format)
+                         .value();
+      for (const float bad : {INFINITY, -INFINITY, std::nanf("")}) {
+        ValuesOfRanks parts = MakeValues(self.size, kCount, kFloat32);
+        parts.back()[kBad] = bad;
+        const Values all = Gather(self, *gather, parts, kFloat32, false);
+        for (int64_t i = 0; i < self.size * kCount; ++i) {
+          const bool is_bad = i / kCount == self.size - 1 && i % kCount / 256 == 1;
+          ASSERT_EQ(std::isnan(all[static_cast<size_t>(i)]), is_bad) << i;
+        }
+        ValuesOfRanks inputs = MakeValues(self.size, self.size * kCount, kFloat32);
+        inputs.back()[kBad] = bad;  // in the part of rank 0
+        const Values sum = Scatter(self, *scatter, inputs, kFloat32, 1.0f, false);
+        for (int64_t i = 0; i < kCount; ++i) {
+          ASSERT_EQ(std::isnan(sum[static_cast<size_t>(i)]), self.rank == 0 && i / 256 == 1) << i;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(ExchangesTest, AOneBitMeanHasTheSpecificationsBitsAndLosesNothing) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    const auto rank = static_cast<size_t>(self.rank);
+    const auto ranks = static_cast<size_t>(self.size);
+    auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, 8192 * 3 + 5);
+    ASSERT_OK(mean);
+    bool in_place = false;
+    for (const int64_t count : WholeCounts()) {
+      for (const DType dtype : kTypes) {
+        const auto n = static_cast<size_t>(count);
+        Errors errors(self, count);
+        spec::OneBitState state(ranks, n);
+        std::vector<double> given(n), wanted(n);
+        double largest = 0;
+        for (uint32_t step = 0; step < 3; ++step) {
+          const ValuesOfRanks inputs = MakeValues(self.size, count, dtype, step);
+          in_place = !in_place;
+          const Values output =
+              OneBit(self, **mean, inputs, dtype, errors,
+                     step == 0 ? std::nullopt : std::optional<bool>(false), in_place);
+          ASSERT_TRUE(AreSame(output, spec::OneBitMean(inputs, false, FormatOf(dtype), state)))
+              << count << " of " << precision::Name(dtype) << ", step " << step;
+          ASSERT_TRUE(AreSame(errors.local.Get(), state.local[rank]));
+          ASSERT_TRUE(AreSame(errors.sum.Get(), state.sum[rank]));
+          // What was given and what is left out is what came in. Outputs of 16 bits are rounded,
+          // and what that loses is nowhere.
+          if (dtype != DType::kFloat32) continue;
+          const size_t part = (n + ranks - 1) / ranks;
+          for (size_t i = 0; i < n; ++i) {
+            double left = state.sum[i / part][i % part];
+            for (size_t r = 0; r < ranks; ++r) {
+              left += static_cast<double>(state.local[r][i]) / static_cast<double>(ranks);
+              wanted[i] += static_cast<double>(inputs[r][i]) / static_cast<double>(ranks);
+              largest = std::max(largest, std::fabs(static_cast<double>(state.local[r][i])));
+            }
+            given[i] += output[i];
+            ASSERT_NEAR(given[i] + left, wanted[i], 1e-5 * (1 + largest)) << "step " << step;
+          }
+        }
+      }
+    }
+  });
+}
+
+// Of the facts: two ranks with four elements, twice the same.
+TEST_P(ExchangesTest, AOneBitMeanGivesTheKnownAnswers) {
+  if (size() != 2) GTEST_SKIP() << "they are of two ranks";
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, 4).value();
+    const ValuesOfRanks inputs = {{4, 28, -4, 28}, {3, -21, 3, 21}};
+    Errors errors(self, 4);
+    const auto call = [&] {
+      return OneBit(self, *mean, inputs, kFloat32, errors, std::nullopt, false);
+    };
+    EXPECT_EQ(call(), (Values{12.5, 12.5, -12.5, 12.5}));
+    EXPECT_EQ(errors.local.Get(),
+              self.rank == 0 ? (Values{-16, 8, 16, 8}) : (Values{-12, -6, -12, 6}));
+    EXPECT_EQ(errors.sum.Get(), self.rank == 0 ? (Values{5, -10}) : (Values{10, 5}));
+    call();
+    // c was [-12, 36, 12, 36] and [-9, -27, -9, 27]: scales of 12 and 9 times the root of 5.
+    const float scale = self.rank == 0 ? 26.8328157f : 20.1246118f;
+    const Values left = errors.local.Get();
+    EXPECT_FLOAT_EQ(left[0], self.rank == 0 ? -12 + scale : -9 + scale);
+    EXPECT_FLOAT_EQ(left[1], self.rank == 0 ? 36 - scale : -27 + scale);
+  });
+}
+
+TEST_P(ExchangesTest, AStepThatIsSkippedOrNotFiniteKeepsEveryBitOfTheErrors) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    const int64_t count = brigade::testing::IsEmulated() ? 40 : 1003;
+    const auto rank = static_cast<size_t>(self.rank);
+    auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, count).value();
+    Errors errors(self, count);
+    spec::OneBitState state(static_cast<size_t>(self.size), static_cast<size_t>(count));
+    const auto expect = [&](const ValuesOfRanks& inputs, bool skip, const char* what) {
+      const Values output = OneBit(self, *mean, inputs, kFloat32, errors, skip, false);
+      const Values wanted = spec::OneBitMean(inputs, skip, spec::Format::kFloat32, state);
+      if (!skip) {
+        EXPECT_TRUE(AreSame(output, wanted)) << what;
+      }
+      EXPECT_TRUE(AreSame(errors.local.Get(), state.local[rank])) << what;
+      EXPECT_TRUE(AreSame(errors.sum.Get(), state.sum[rank])) << what;
+      return output;
+    };
+    const ValuesOfRanks good = MakeValues(self.size, count, kFloat32);
+    expect(good, false, "first");
+    const Values local = errors.local.Get(), sum = errors.sum.Get();
+    const auto expect_kept = [&](const char* what) {
+      EXPECT_TRUE(AreSame(errors.local.Get(), local)) << what;
+      EXPECT_TRUE(AreSame(errors.sum.Get(), sum)) << what;
+    };
+    expect(good, true, "skipped");
+    expect_kept("skipped");
+    for (const float bad : {INFINITY, std::nanf(""), 0x1p65f}) {
+      ValuesOfRanks inputs = good;
+      inputs.back()[3] = bad;  // of one rank alone
+      for (const float x : expect(inputs, false, "not finite")) EXPECT_TRUE(std::isnan(x));
+      expect_kept("not finite");
+    }
+    expect(good, false, "after these");
+    EXPECT_FALSE(AreSame(errors.local.Get(), local));
+  });
+}
+
+// Bytes to each rank, of one call.
+inline std::vector<int64_t> SentBy(Rank& self, Communicator& communicator,
+                                   const std::function<void()>& call) {
+  std::vector<int64_t> bytes;
+  const auto add = [&](int64_t sign) {
+    EXPECT_OK(self.communicator->Barrier(*self.stream));
+    EXPECT_OK(self.communicator->Synchronize(*self.stream));
+    bytes.resize(static_cast<size_t>(communicator.size()));
+    for (int to = 0; to < communicator.size(); ++to) {
+      bytes[static_cast<size_t>(to)] += sign * communicator.sent_bytes(to);
+    }
+  };
+  add(-1);
+  call();
+  add(1);
+  return bytes;
+}
+
+TEST_P(ExchangesTest, SendsTheBytesOfTheFormulas) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    auto nodes = NodeGroups::Create(*self.communicator).value();
+    const bool two_hops = nodes.communicators().present();
+    const auto expect_to_others = [&](Communicator& over, int64_t each,
+                                      const std::function<void()>& call) {
+      const std::vector<int64_t> sent = SentBy(self, over, call);
+      for (int to = 0; to < over.size(); ++to) {
+        EXPECT_EQ(sent[static_cast<size_t>(to)], to == over.rank() ? 0 : each) << "to " << to;
+      }
+    };
+    for (const int64_t count : {int64_t{1}, int64_t{257}, int64_t{1000}}) {
+      const int64_t blocks = (count + 255) / 256, maxima = (blocks + 15) / 16 * 64;
+      for (const QuantFormat format : kFormats) {
+        const int64_t message = maxima + blocks * (format == QuantFormat::kInt8 ? 256 : 128);
+        auto gather =
+            QuantizedAllGather::Create(*self.communicator, *self.context, count, format).value();
+        // The one algorithm in which every rank sends its own message to all.
+        const ValuesOfRanks parts = MakeValues(self.size, count, kFloat32);
+        expect_to_others(*self.communicator, message, [&] {
+          TypedArray array(self, self.size * count, kFloat32);
+          array.Put(parts[static_cast<size_t>(self.rank)], self.rank * count);
+          EXPECT_OK(gather->AllGather(array.at(self.rank * count), array.data(), count, kFloat32,
+                                      {Algorithm::kDirect}, *self.stream));
+          EXPECT_OK(self.stream->Synchronize());
+        });
+        auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
+                                                      *self.context, count, format)
+                           .value();
+        const ValuesOfRanks inputs = MakeValues(self.size, self.size * count, kFloat32);
+        const auto call = [&] { Scatter(self, *scatter, inputs, kFloat32, 1.0f, true); };
+        if (!two_hops) {
+          expect_to_others(*self.communicator, message, call);
+        } else {
+          expect_to_others(*nodes.inside, nodes.between->size() * message, call);
+          expect_to_others(*nodes.between, message, call);
+          expect_to_others(*self.communicator, 0, call);
+        }
+      }
+      auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, count).value();
+      Errors errors(self, count);
+      const ValuesOfRanks inputs = MakeValues(self.size, count, kFloat32);
+      const int64_t part = (count + self.size - 1) / self.size;
+      expect_to_others(*self.communicator, 2 * (64 + (part + 511) / 512 * 64), [&] {
+        TypedArray array(self, count, kFloat32);
+        array.Put(inputs[static_cast<size_t>(self.rank)]);
+        EXPECT_OK(mean->AllReduce(array.data(), array.data(), count, kFloat32, errors.pointers(),
+                                  nullptr, {Algorithm::kDirect}, *self.stream));
+        EXPECT_OK(self.stream->Synchronize());
+      });
+    }
+  });
+}
+
+}  // namespace brigade::collectives
+
+#endif  // BRIGADE_TESTS_COLLECTIVES_COMPRESSED_EXCHANGE_SUITE_H_

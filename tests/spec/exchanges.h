@@ -1,0 +1,132 @@
+#ifndef BRIGADE_TESTS_SPEC_EXCHANGES_H_
+#define BRIGADE_TESTS_SPEC_EXCHANGES_H_
+
+// The executable specification of collectives whose messages are codes (codecs.h).
+//
+// A gather gives all ranks what the codes of each rank's array keep of it, also to that rank.
+//
+// A reduce-scatter gives rank r what the ranks' codes keep of their part r, added in float in
+// ascending order of ranks, times a factor. In two hops a node's ranks add up first, and codes of
+// these sums cross between nodes and are added in ascending order of nodes.
+//
+// A 1-bit all-reduce gives the mean: each rank sends the signs of its array with one scale, and
+// keeps what they leave out; the owner of a part adds the mean of what it got to what it had left
+// out, sends the signs of that with one scale, and keeps what these leave out. Rank r owns the
+// elements r * ceil(count / ranks) to (r + 1) * ceil(count / ranks) - 1 that there are. Where a
+// scale is not a number, or the step is skipped, all that was left out stays as it was.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "brigade/tests/spec/codecs.h"
+#include "brigade/tests/spec/formats.h"
+
+namespace brigade::spec {
+
+inline std::vector<float> KeptByCodes(const std::vector<float>& values, int bits) {
+  return Dequantize(Quantize(values, bits), values.size(), bits);
+}
+
+inline std::vector<float> QuantizedGather(const std::vector<std::vector<float>>& of_rank, int bits,
+                                          Format format) {
+  std::vector<float> all;
+  for (const std::vector<float>& values : of_rank) {
+    for (const float x : KeptByCodes(values, bits)) all.push_back(Round(format, x));
+  }
+  return all;
+}
+
+inline std::vector<float> QuantizedSum(const std::vector<std::vector<float>>& of_rank, int bits,
+                                       float factor) {
+  std::vector<std::vector<uint8_t>> messages;
+  for (const auto& values : of_rank) messages.push_back(Quantize(values, bits));
+  return DequantReduce(messages, of_rank[0].size(), bits, factor);
+}
+
+// Part `rank` of the sum of arrays that have a part for each rank. `ranks_per_node` 0: one hop.
+inline std::vector<float> QuantizedReduce(const std::vector<std::vector<float>>& of_rank,
+                                          size_t rank, int bits, float factor, Format format,
+                                          size_t ranks_per_node = 0) {
+  const size_t size = of_rank[0].size() / of_rank.size();
+  std::vector<std::vector<float>> parts;
+  for (const std::vector<float>& values : of_rank) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(rank * size);
+    parts.emplace_back(first, first + static_cast<std::ptrdiff_t>(size));
+  }
+  if (ranks_per_node > 0) {
+    std::vector<std::vector<float>> of_nodes;
+    for (size_t first = 0; first < parts.size(); first += ranks_per_node) {
+      const auto begin = parts.begin() + static_cast<std::ptrdiff_t>(first);
+      of_nodes.push_back(
+          QuantizedSum({begin, begin + static_cast<std::ptrdiff_t>(ranks_per_node)}, bits, 1.0f));
+    }
+    parts = of_nodes;
+  }
+  std::vector<float> sum = QuantizedSum(parts, bits, factor);
+  for (float& x : sum) x = Round(format, x);
+  return sum;
+}
+
+// What is left out, of all ranks.
+struct OneBitState {
+  OneBitState(size_t ranks, size_t count)
+      : local(ranks, std::vector<float>(count)),
+        sum(ranks, std::vector<float>((count + ranks - 1) / ranks)) {}
+
+  std::vector<std::vector<float>> local;
+  // Of the part that a rank owns.
+  std::vector<std::vector<float>> sum;
+};
+
+inline std::vector<float> OneBitMean(const std::vector<std::vector<float>>& of_rank, bool skip,
+                                     Format format, OneBitState& state) {
+  using Lists = std::vector<std::vector<float>>;
+  const OneBitState before = state;
+  const size_t ranks = of_rank.size(), count = of_rank[0].size();
+  const size_t part = (count + ranks - 1) / ranks;
+  const auto parts_of = [&](const std::vector<float>& values) {
+    Lists parts;
+    for (size_t owner = 0; owner < ranks; ++owner) {
+      const size_t begin = std::min(count, owner * part), end = std::min(count, begin + part);
+      parts.emplace_back(values.begin() + static_cast<std::ptrdiff_t>(begin),
+                         values.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+    return parts;
+  };
+  std::vector<Signs> sent;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    Lists errors = parts_of(state.local[rank]);
+    sent.push_back(PackSigns(parts_of(of_rank[rank]), errors));
+    state.local[rank].clear();
+    for (const auto& each : errors) {
+      state.local[rank].insert(state.local[rank].end(), each.begin(), each.end());
+    }
+  }
+  bool counts = !skip;
+  std::vector<float> output;
+  for (size_t owner = 0; owner < ranks; ++owner) {
+    const size_t size = parts_of(of_rank[0])[owner].size();
+    if (size == 0) continue;
+    std::vector<std::vector<uint8_t>> messages;
+    for (const Signs& signs : sent) messages.push_back(signs.messages[owner]);
+    const auto mean =
+        UnpackSigns(messages, size, static_cast<float>(1.0 / static_cast<double>(ranks)));
+    const auto end = state.sum[owner].begin() + static_cast<std::ptrdiff_t>(size);
+    Lists error = {{state.sum[owner].begin(), end}};
+    const Signs signs = PackSigns({mean}, error);
+    std::copy(error[0].begin(), error[0].end(), state.sum[owner].begin());
+    counts = counts && !std::isnan(signs.scale);
+    for (const float x : UnpackSigns(signs.messages, size, 1.0f)) {
+      output.push_back(Round(format, x));
+    }
+  }
+  if (!counts) state = before;
+  return output;
+}
+
+}  // namespace brigade::spec
+
+#endif  // BRIGADE_TESTS_SPEC_EXCHANGES_H_
