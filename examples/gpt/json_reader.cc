@@ -34,6 +34,8 @@ int EditDistance(absl::string_view a, absl::string_view b) {
 
 bool IsSupported(const Key& key) { return key.value.is_supported; }
 
+constexpr absl::string_view kSwitch = "enabled";
+
 // The member, unless it is null.
 const Json* Member(const Json& object, absl::string_view name) {
   const auto found = object.find(std::string(name));
@@ -43,6 +45,16 @@ const Json* Member(const Json& object, absl::string_view name) {
 bool IsGiven(const Json& object, const Key& key) {
   return Member(object, key.name) != nullptr ||
          (key.also != nullptr && Member(object, key.also) != nullptr);
+}
+
+// Whether its switch says so, in the file or by a flag in place of "auto".
+bool IsOff(const Json& object, const Key& section) {
+  if (!section.has_switch || !object.is_object()) return false;
+  const auto key = std::find_if(section.keys.begin(), section.keys.end(),
+                                [](const Key& each) { return each.name == kSwitch; });
+  const Json* const said = Member(object, kSwitch);
+  if (key == section.keys.end() || said == nullptr) return false;
+  return (*said == Json("auto") ? key->automatic.value.value_or(*said) : *said) == Json(false);
 }
 
 // Of what is left unread, because another key has said what is wrong.
@@ -131,7 +143,7 @@ class Reader {
 
   void ReadValue(absl::string_view path, const Json& value, const Key& key) {
     if (!key.types.empty()) return Typed(path, value, key);
-    if (!key.keys.empty()) return Object(path, value, key.keys);
+    if (!key.keys.empty()) return IsOff(value, key) ? void() : Object(path, value, key.keys);
     if (value == Json("auto") && key.automatic.value.has_value()) return Filled(path, key);
     const Verdict verdict = key.value.read(value);
     switch (verdict.kind) {
@@ -181,12 +193,14 @@ class Reader {
     if (!value.is_object()) return Wrong(path, value, "an object");
     Key type = {.name = "type", .value = Anything()};
     Key params = {.name = "params", .value = Anything()};
-    if (const Key* found = TypeOf(path, value, key.types)) {
+    const Json* const given = Member(value, "params");
+    const bool is_none = key.required == nullptr && Member(value, "type") == nullptr &&
+                         (given == nullptr || given->empty());
+    if (const Key* found = is_none ? nullptr : TypeOf(path, value, key.types)) {
       type.value = found->value;
       params.keys = found->keys;
       // Without params those that are required are missing as well.
-      if (Member(value, "params") == nullptr)
-        ReadValue(PathOf(path, "params"), Json::object(), params);
+      if (given == nullptr) ReadValue(PathOf(path, "params"), Json::object(), params);
     }
     Keys keys = key.keys;
     keys.insert(keys.end(), {type, params});

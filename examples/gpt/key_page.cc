@@ -60,8 +60,10 @@ std::string Meaning(const Key& key) {
 
 // Of a section.
 std::string About(const Key& key) {
-  return key.also == nullptr ? key.meaning
-                             : absl::StrCat(key.meaning, " Its other name is `", key.also, "`.");
+  std::string text = key.meaning;
+  if (key.has_switch) absl::StrAppend(&text, " Where `enabled` is false nothing else is read.");
+  if (key.also != nullptr) absl::StrAppend(&text, " Its other name is `", key.also, "`.");
+  return text;
 }
 
 class Page {

@@ -76,8 +76,10 @@ TEST(ConfigErrorsTest, NameValuesThatAKeyCannotHave) {
               StatusIs(kInvalid,
                        "gradient_clipping is -1; it must be a number, 0 or more, and "
                        "finite as a float"));
-  EXPECT_THAT(Error(R"("fp16": {})"),
-              StatusIs(kInvalid, "fp16.enabled is not given; write true or false"));
+  EXPECT_THAT(Error(R"("fp16": {"loss_scale": "x"})"),
+              StatusIs(kInvalid, StartsWith("fp16.loss_scale is \"x\", a string; it must be")));
+  EXPECT_THAT(Error(R"("scheduler": {"params": {"warmup_num_steps": 3}})"),
+              StatusIs(kInvalid, StartsWith("scheduler.type is not given; it must be one of ")));
   EXPECT_THAT(
       Error(R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": -1}})"),
       StatusIs(kInvalid,

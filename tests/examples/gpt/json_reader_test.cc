@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/strict_json.h"
 #include "brigade/examples/gpt/json_values.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -95,7 +96,7 @@ TEST(ReadObjectTest, NamesPathValueAndWhatItMustBe) {
   expect(R"({"word": "three"})", R"(word is "three", a string; it must be "one" or "two")");
   expect(R"({"fixed": false})", "fixed is false; it must be true: it is always so");
   expect(R"({"choice": 1})", "choice is 1; it must be an object");
-  expect(R"({"choice": {"params": {}}})",
+  expect(R"({"choice": {"params": {"side": 1}}})",
          "choice.type is not given; it must be one of Round, Square");
   expect(R"({"choice": {"type": 1}})", "choice.type is 1; it must be a string");
   expect(R"({"choice": {"type": "Rond"}})",
@@ -139,8 +140,9 @@ TEST(ReadObjectTest, TakesNullAsNothing) {
                      v));
   EXPECT_THAT(ReadText(R"({"choice": {"type": "Round", "params": null}})", v),
               StatusIs(kInvalid, "choice.params.radius is not given; no circle"));
-  EXPECT_THAT(ReadText(R"({"choice": {"type": null}})", v),
-              StatusIs(kInvalid, "choice.type is not given; it must be one of Round, Square"));
+  for (const char* none : {"{}", R"({"type": null})", R"({"type": null, "params": {}})"}) {
+    EXPECT_OK(ReadText(absl::StrCat("{\"choice\": ", none, "}"), v)) << none;
+  }
   // But a key that there is not is one.
   EXPECT_THAT(ReadText(R"({"flags": null})", v),
               StatusIs(kInvalid, "flags is null; there is no such key, the nearest is flag"));
@@ -149,6 +151,28 @@ TEST(ReadObjectTest, TakesNullAsNothing) {
   EXPECT_EQ(Find(json, "d.e"), nullptr);
   EXPECT_EQ(Find(json, "a.c.d"), nullptr);
   EXPECT_EQ(*Find(json, "a.c"), Json(1));
+}
+
+TEST(ReadObjectTest, ReadsNothingElseWhereTheSwitchIsOff) {
+  bool enabled = true;
+  const auto read = [&enabled](absl::string_view text, std::optional<Json> of_flag = {}) {
+    const Keys keys = {
+        {.name = "section",
+         .keys = {{.name = "enabled",
+                   .value = Flag(&enabled),
+                   .automatic = FromFlag("--on", of_flag.has_value(), of_flag.value_or(nullptr))},
+                  {"side", Flag(&enabled)}},
+         .has_switch = true}};
+    return StatusOf(ReadObject(*checkpoint::ParseJson(text), keys).refusals);
+  };
+  EXPECT_OK(read(R"({"section": {"enabled": false, "side": 1, "sides": 2}})"));
+  EXPECT_OK(read(R"({"section": {"enabled": "auto", "side": 1}})", false));
+  for (const char* on : {"true", "null", "\"auto\""}) {
+    EXPECT_THAT(read(absl::StrCat("{\"section\": {\"enabled\": ", on, ", \"side\": 1}}"), true),
+                StatusIs(kInvalid, "section.side is 1; it must be true or false"));
+  }
+  EXPECT_THAT(read(R"({"section": {"side": 1}})"),
+              StatusIs(kInvalid, "section.side is 1; it must be true or false"));
 }
 
 TEST(ReadObjectTest, TellsWhetherAPathIsRefused) {
