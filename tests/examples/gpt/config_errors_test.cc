@@ -60,6 +60,24 @@ TEST(ConfigErrorsTest, NameTheNearestKeyWhereverItIs) {
               StatusIs(kInvalid,
                        "optimizer.type is \"AdamX\", a string; there is no such type, the "
                        "nearest is Adam"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adm"})"), StatusIs(kInvalid, HasSubstr("is Adam")));
+}
+
+TEST(ConfigErrorsTest, NameNoKeyThatIsNotNear) {
+  EXPECT_THAT(
+      ErrorOfOptimizer(R"({"type": "FusedAdam"})"),
+      StatusIs(kInvalid, StartsWith("optimizer.type is \"FusedAdam\", a string; there is no such "
+                                    "type: it must be one of Adam")));
+  for (const auto& [section, key] :
+       {std::pair("fp16", "type"), std::pair("amp_of_nvidia", ""), std::pair("fp16_opt_level", ""),
+        std::pair("pipe-parallel-size", ""), std::pair("_comment", "")}) {
+    const bool is_inside = key[0] != '\0';
+    const std::string json =
+        is_inside ? absl::StrCat("\"", section, "\": {\"enabled\": true, \"", key, "\": 1}")
+                  : absl::StrCat("\"", section, "\": 1");
+    EXPECT_THAT(Error(json), StatusIs(kInvalid, absl::StrCat(section, is_inside ? "." : "", key,
+                                                             " is 1; there is no such key")));
+  }
 }
 
 TEST(ConfigErrorsTest, NameValuesThatAKeyCannotHave) {

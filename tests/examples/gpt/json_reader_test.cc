@@ -206,7 +206,7 @@ TEST(ReadObjectTest, ListsAllRefusalsWithTheirPaths) {
                        "6 keys are refused:\n"
                        "  choice.type is \"Triangle\", a string; DeepSpeed knows it, but it is not "
                        "supported yet\n"
-                       "  choice.sort is 1; there is no such key, the nearest is word\n"
+                       "  choice.sort is 1; there is no such key\n"
                        "  flags is 1; there is no such key, the nearest is flag\n"
                        "  later is 2; DeepSpeed knows it, but it is not supported yet\n"
                        "  numbers.pair is 3; it must be an array of two numbers, 0 to 10\n"
@@ -368,10 +368,15 @@ TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {
          "type Square");
   expect(R"({"latr": 1})",
          "latr is 1; there is no such key, the nearest is later, which is not supported yet");
-  expect("{\"flag\\n\\u001b[\": {}}",
-         "flag\\x0a\\x1b[ is {}, an object; there is no such key, the nearest is flag");
+  expect("{\"flag\\n\\u001b[\": {}}", "flag\\x0a\\x1b[ is {}, an object; there is no such key");
   EXPECT_THAT(ReadText("{\"" + std::string(1000, 'x') + "\": 1}", v),
               StatusIs(kInvalid, HasSubstr(std::string(160, 'x') + "... is 1; there is no")));
+  // Beside it more may be wrong than elsewhere, and the same name elsewhere is as good.
+  expect(R"({"numbers": {"wrd": "x"}})", "numbers.wrd is \"x\", a string; there is no such key");
+  expect(R"({"wrd": "x"})", "wrd is \"x\", a string; there is no such key, the nearest is word");
+  expect(R"({"choice": {"type": "Oval"}})",
+         "choice.type is \"Oval\", a string; there is no such type: it must be one of Round, "
+         "Square");
 }
 
 TEST(ReadObjectTest, CountsAReplacedLetterAsOneEdit) {
