@@ -22,6 +22,8 @@
 
 namespace brigade::gpt {
 
+struct Refusal;
+
 // By what a plan of recomputation counts the time of passes.
 enum class RecomputeTimes : uint8_t {
   // By operations.
@@ -138,10 +140,21 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
                                         const ModelParallelism& flags = {},
                                         const StepFlags& step = {});
 
+// The same beside flags of which `refusals` has those that are refused by themselves: what goes by
+// these is not looked at. Adds all else that is refused, and gives a config if that is nothing.
+std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::string_view folder,
+                                       const ModelParallelism& flags, const StepFlags& step,
+                                       std::vector<Refusal>& refusals);
+
 // The same of a file, whose path begins every error; NotFound and others as the system says.
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,
                                        const ModelParallelism& flags = {},
                                        const StepFlags& step = {});
+// The errors are those of the system alone; refusals do not name the file.
+absl::StatusOr<std::optional<TrainConfig>> ReadConfig(const std::string& path, int ranks,
+                                                      const ModelParallelism& flags,
+                                                      const StepFlags& step,
+                                                      std::vector<Refusal>& refusals);
 
 }  // namespace brigade::gpt
 
