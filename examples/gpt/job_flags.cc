@@ -1,10 +1,15 @@
 #include "brigade/examples/gpt/job_flags.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -203,6 +208,18 @@ std::optional<TrainConfig> DefaultConfig(int ranks, int stage, const ModelParall
                      ranks, ".", parallelism, step, refusals.all());
 }
 
+// Why there can be no such folder, as far as that is seen without making it; empty: it may be made,
+// or is there.
+std::string WhyNoFolder(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path there = path;
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  if (there.empty()) there = ".";
+  if (!fs::is_directory(there, error)) return absl::StrCat(there.string(), " is no folder");
+  return access(there.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
+}
+
 Checkpoints CheckpointsOfFlags(Refusals& refusals) {
   Checkpoints checkpoints = {.save = FolderOfUser(absl::GetFlag(FLAGS_save)),
                              .save_every = absl::GetFlag(FLAGS_save_every),
@@ -212,6 +229,15 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
                              .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
+  if (const std::string why = checkpoints.save.empty() ? "" : WhyNoFolder(checkpoints.save);
+      !why.empty()) {
+    refusals.Add("save", ": cannot make ", checkpoints.save, ": ", why);
+  }
+  // A training that goes on does not ask for them.
+  if (std::error_code error; !checkpoints.weights.empty() && resume.empty() &&
+                             !std::filesystem::exists(checkpoints.weights, error)) {
+    refusals.Add("weights", ": there is no ", checkpoints.weights);
+  }
   constexpr char kNotNegative[] = "; it must be at least 0";
   if (checkpoints.save_every < 0) {
     refusals.Add("save_every", " is ", checkpoints.save_every, kNotNegative);

@@ -21,6 +21,7 @@
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
 #include "brigade/device/command_line.h"
+#include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/console.h"
@@ -206,6 +207,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }
+  // Before anything is said: whether there is such a device.
+  BRIGADE_RETURN_IF_ERROR(device::Context::Create({.device = job.device}).status());
 
   const bool speaks = launch_info.rank == 0;
   std::unique_ptr<ChromeTrace> trace;

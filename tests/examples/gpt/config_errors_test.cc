@@ -512,7 +512,8 @@ TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {
   EXPECT_THAT(error("3", R"("offload_param": {"device": "cpu"})"),
               StatusIs(kInvalid,
                        "zero_optimization.offload_param.device is \"cpu\", but "
-                       "offload_optimizer.device is \"none\""));
+                       "offload_optimizer.device is \"none\": weights go where the optimizer's "
+                       "state is; write \"offload_optimizer\": {\"device\": \"cpu\"} as well"));
   EXPECT_THAT(error("0", R"("offload_optimizer": {"device": "cpu"})"),
               StatusIs(kInvalid, HasSubstr("in stage 0 every rank updates everything")));
   EXPECT_THAT(error("3", R"("offload_optimizer": {"device": "cpu", "ratio": 0.5},

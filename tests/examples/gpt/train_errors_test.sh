@@ -136,6 +136,14 @@ refuses '3 flags are refused:
   --lr is given, but empty
   --timeout is 0; it must be 1ms to 8760h' --config= --lr '' --timeout=0
 refuses '--resume is given, but empty' --resume=
+refuses '2 flags are refused:
+  --save: cannot make short/a/b: short is no folder
+  --weights: there is no /nonexistent' --save=short/a/b --weights=/nonexistent
+refuses '--save: cannot make short: short is no folder' --save=short
+CUDA_VISIBLE_DEVICES='' timeout 60 "$train" "${tiny[@]}" --steps=1 --device=cuda >out 2>error &&
+  fail 'it trains without a GPU'
+[ -s out ] && fail "it says \"$(cat out)\" before the error $(cat error)"
+expect_line error 'train: cuda.*'
 refuses '--may_differ is for --resume' --may_differ=seed
 refuses '--evaluate_every is -1; it must be at least 0' --evaluate_every=-1
 refuses '2 flags are refused:
