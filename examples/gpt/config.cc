@@ -197,7 +197,8 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   TrainConfig all;
   SetWhatFollows(said, s, sharing, ranks, folder, reading, all);
   refusals = std::move(reading.refusals);
-  if (refusals.size() > refused_flags) return std::nullopt;
+  // Of a flag that is refused the batch does not follow.
+  if (refusals.size() > refused_flags || all.batch.train_batch_size == 0) return std::nullopt;
 
   zero::ZeroOptions& zero = s.zero;
   zero.model_ranks = all.grid.tensor * all.grid.pipeline;

@@ -141,7 +141,8 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
                                         const StepFlags& step = {});
 
 // The same beside flags of which `refusals` has those that are refused by themselves: what goes by
-// these is not looked at. Adds all else that is refused, and gives a config if that is nothing.
+// these is not looked at. Adds all else that is refused, and gives a config if that is nothing and
+// all that it needs is known.
 std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::string_view folder,
                                        const ModelParallelism& flags, const StepFlags& step,
                                        std::vector<Refusal>& refusals);

@@ -308,14 +308,15 @@ absl::StatusOr<Job> JobOfFlags(int ranks, Refusals refusals) {
   if (config.empty()) {
     read = DefaultConfig(ranks, stage.value_or(2), parallelism, step, refusals);
   } else {
+    refused = refusals.size();
     auto of_file = ReadConfig(config, ranks, parallelism, step, refusals.all());
-    is_of_file = of_file.ok() && !of_file->has_value();
+    is_of_file = refusals.size() > refused;
     if (refusals.Check(of_file.status())) read = *std::move(of_file);
   }
 
   // And beside the model, where that is right.
   if (read.has_value()) {
-    job.config = *std::move(read);
+    job.config = *read;
     job.model.tensor_shards = job.config.tensor_shards;
     job.model.sequence_parallel = job.config.sequence_parallel;
     job.model.tensor_pieces = job.config.tensor_pieces;
