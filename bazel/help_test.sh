@@ -1,6 +1,7 @@
 #!/bin/bash
-# help_test.sh PROGRAM...: --help prints how a program is called on the standard output and does
-# nothing else: the programs end with 0, complain about nothing, and make no file.
+# help_test.sh PROGRAM...: --help prints how a program is called in its first lines on the standard
+# output, and does nothing else: the programs end with 0, complain about nothing, and make no file.
+# "usage: " says how; in the help of a script so does a line that begins with its name.
 set -u
 root=$PWD
 empty=$TEST_TMPDIR/empty
@@ -9,8 +10,9 @@ status=0
 for program in "$@"; do
   HOME=$empty "$root/$program" --help >../out 2>../err </dev/null
   code=$?
-  name=$(basename "$program" .sh)
-  if [ $code -ne 0 ] || [ -s ../err ] || ! grep -Eq "usage|$name|--benchmark_" ../out || [ -n "$(ls -A)" ]; then
+  call='^(.* )?usage: '
+  [ "$(head -c 2 "$root/$program")" != '#!' ] || call+="|^ *([^ ]*/)?$(basename "$program" .sh)(\.sh)?([ :]|\$)"
+  if [ $code -ne 0 ] || [ -s ../err ] || ! head -n 6 ../out | grep -Eq "$call" || [ -n "$(ls -A)" ]; then
     printf '%s --help ended with %d, made the files "%s", and printed:\n' "$program" $code "$(ls -A)"
     cat ../out ../err
     status=1

@@ -1,11 +1,14 @@
 #include "brigade/checkpoint/strict_json.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/device/printable.h"
@@ -39,6 +42,31 @@ bool IsTooSmall(const std::string& number) {
   return digits.find_first_of("123456789") != std::string::npos;
 }
 
+// Walks over the text, and says how far it is.
+class Cursor {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Cursor(const char* at, size_t* read) : at_(at), read_(read) {}
+
+  reference operator*() const { return *at_; }
+  Cursor& operator++() {
+    ++at_;
+    ++*read_;
+    return *this;
+  }
+  bool operator==(const Cursor& other) const { return at_ == other.at_; }
+  bool operator!=(const Cursor& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  size_t* read_;
+};
+
 // Builds a value as it is read and ends at the first thing that is wrong, so that what is refused
 // is never kept. (Json::parse with a callback goes on, and searches an array again after each
 // object in it.)
@@ -55,7 +83,7 @@ class StrictReader : public JsonHandler {
   bool number_float(number_float_t value, const string_t& text) override {
     if (value == 0 && IsTooSmall(text)) {
       return Fail(Path(), " is ", Printable(text),
-                  "; it is too close to 0 for a number of 64 bits");
+                  "; it is too close to 0 for a number of 64 bits, at ", PlaceOfNumber());
     }
     return Put(value);
   }
@@ -71,7 +99,19 @@ class StrictReader : public JsonHandler {
     const auto [member, is_new] = level.json->emplace(text, nullptr);
     level.key = std::move(text);
     level.member = &*member;
-    return is_new || Fail(Path(), " is given twice");
+    if (!is_new && twice_++ < kMostNamed) {
+      named_.push_back(absl::StrCat(Path(), " is given twice, again at ", Place()));
+    }
+    return true;
+  }
+
+  // Of the keys that come twice, after the rest is right.
+  absl::Status status_of_keys() const {
+    if (twice_ == 0) return absl::OkStatus();
+    if (twice_ == 1) return Invalid(named_[0]);
+    const size_t others = twice_ - named_.size();
+    return Invalid(twice_, " keys are given twice:\n  ", absl::StrJoin(named_, "\n  "),
+                   others == 0 ? "" : absl::StrCat("\n  and ", others, " more"));
   }
 
  private:
@@ -96,7 +136,7 @@ class StrictReader : public JsonHandler {
   }
   bool Open(Json empty) {
     if (levels_.size() >= depth_) {
-      return Fail("more than ", depth_, " objects and arrays within each other");
+      return Fail("more than ", depth_, " objects and arrays within each other, at ", Place());
     }
     // It stays where it is: what holds it gets nothing more before it is closed.
     levels_.push_back({.json = &Place(std::move(empty))});
@@ -112,7 +152,11 @@ class StrictReader : public JsonHandler {
     return Printable(absl::StrJoin(levels_, ".", name));
   }
 
+  static constexpr size_t kMostNamed = 64;
+
   const size_t depth_;
+  size_t twice_ = 0;
+  std::vector<std::string> named_;
   Json root_;
   std::vector<Level> levels_;
 };
@@ -120,14 +164,39 @@ class StrictReader : public JsonHandler {
 }  // namespace
 
 bool JsonHandler::parse_error(std::size_t, const std::string&, const Json::exception& error) {
-  return Fail("not valid JSON: ", PlainWords(error));
+  // Of numbers alone the library says no place.
+  constexpr int kOverflow = 406;
+  return Fail("not valid JSON: ", PlainWords(error),
+              error.id == kOverflow ? absl::StrCat(", at ", PlaceOfNumber()) : "");
+}
+
+std::string JsonHandler::Place() const { return PlaceOfByte(read_); }
+
+std::string JsonHandler::PlaceOfNumber() const {
+  // The parser has looked at the byte behind it, unless there is none.
+  const bool is_end =
+      read_ == 0 || absl::ascii_isdigit(static_cast<unsigned char>(text_[read_ - 1]));
+  return PlaceOfByte(is_end ? read_ : read_ - 1);
+}
+
+std::string JsonHandler::PlaceOfByte(size_t end) const {
+  const absl::string_view before = text_.substr(0, end == 0 ? 0 : end - 1);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const size_t newline = before.rfind('\n');
+  const size_t begin = newline == absl::string_view::npos ? 0 : newline + 1;
+  return absl::StrCat("line ", line, ", column ", end - begin);
 }
 
 absl::Status ReadJson(absl::string_view text, JsonHandler& handler) {
+  handler.text_ = text;
+  handler.read_ = 0;
   // The parser would end there.
   const size_t nul = text.find('\0');
-  if (nul != absl::string_view::npos) return Invalid("not valid JSON: byte ", nul, " is a NUL");
-  nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
+  if (nul != absl::string_view::npos) {
+    return Invalid("not valid JSON: byte ", nul, " is a NUL, at ", handler.PlaceOfByte(nul + 1));
+  }
+  nlohmann::json::sax_parse(Cursor(text.data(), &handler.read_),
+                            Cursor(text.data() + text.size(), &handler.read_), &handler);
   return handler.status();
 }
 
@@ -137,6 +206,7 @@ absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, const JsonLimit
   }
   StrictReader reader(limits.depth);
   BRIGADE_RETURN_IF_ERROR(ReadJson(text, reader));
+  BRIGADE_RETURN_IF_ERROR(reader.status_of_keys());
   return reader.Take();
 }
 

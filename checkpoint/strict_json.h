@@ -22,8 +22,9 @@ struct JsonLimits {
 // Strict JSON: no comments, no key twice in an object, no number that a double cannot hold.
 //
 // Memory       Up to 48 times the text: objects without members take most.
-// Errors       InvalidArgument with line and column, or the path of the key that comes twice; for
-//              more than the limits as well.
+// Errors       InvalidArgument with line and column, of text that is too long without: the first
+//              thing that is wrong, or the paths of all keys that come twice. Of what has several
+//              bytes the place is that of the last.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, const JsonLimits& limits = {});
 
 // Takes JSON as it is read, and refuses the first thing that is wrong, so that nothing of it takes
@@ -39,6 +40,10 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
                    const nlohmann::json::exception& error) final;
 
  protected:
+  // "line 3, column 9": of the last byte that was read; of a number, which ends before it, its last.
+  std::string Place() const;
+  std::string PlaceOfNumber() const;
+
   // Each ends the reading.
   bool Fail(const absl::Status& status) {
     status_ = status;
@@ -50,7 +55,14 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  friend absl::Status ReadJson(absl::string_view text, JsonHandler& handler);
+
+  std::string PlaceOfByte(size_t end) const;
+
   absl::Status status_;
+  absl::string_view text_;
+  // How many bytes of it.
+  size_t read_ = 0;
 };
 
 // Gives `handler` what `text` has; its status, or InvalidArgument for what is no JSON.

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "brigade/device/printable.h"
 
 namespace brigade::device {
@@ -92,6 +93,21 @@ int RunProgram(int argc, char** argv, absl::string_view about,
   if (status.ok()) status = run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
+}
+
+std::vector<std::string> EmptyFlags(int argc, char** argv) {
+  std::vector<std::string> names;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view name = argv[i];
+    if (name == "--") break;
+    if (!absl::ConsumePrefix(&name, "--") && !absl::ConsumePrefix(&name, "-")) continue;
+    const bool is_next = i + 1 < argc && *argv[i + 1] == '\0';
+    if ((absl::ConsumeSuffix(&name, "=") || is_next) &&
+        absl::FindCommandLineFlag(name) != nullptr) {
+      names.emplace_back(name);
+    }
+  }
+  return names;
 }
 
 std::string FromUsersFolder(const std::string& path) {

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The build graph as data: which files make a library, and what it needs.
 
+  build_graph.py LABEL...    prints these libraries and all that they need
+
 For tools that write it down for those who build without Bazel. A library is what a BUILD file
 declares: the helpers that the macros of bazel/ add to it (<name>_hdrs, <name>_private_hdrs,
 <name>_cu) are part of it again.
@@ -8,8 +10,6 @@ declares: the helpers that the macros of bazel/ add to it (<name>_hdrs, <name>_p
   graph = build_graph.read(workspace)
   graph.closure(["//kernels/adam"])        {label: Library}, what is depended on first
   graph.public(["//kernels", "//optim"])   the labels of all public libraries below these folders
-
-`tools/build_graph.py LABEL...` prints the closure.
 
 The answer is the same on every machine, with a CUDA toolkit and without: Bazel is asked twice, as
 if there were a toolkit and as if there were none, which takes about 10 s. It is asked in an output

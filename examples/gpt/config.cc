@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -132,11 +133,12 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   }
   const bool has_batch =
       has_grid &&
-      are_known("train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps") &&
+      are_known(
+          "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps --batch") &&
       take(batch_name, Complete(s.batch, all.grid.data, batch_name), all.batch);
   all.schedule = sharing.schedule.value_or(parallel::ScheduleChoice());
   all.partition = sharing.partition.value_or(parallel::PartitionChoice());
-  if (has_batch && are_known("brigade.schedule")) {
+  if (has_batch && are_known("brigade.schedule --schedule")) {
     check(said.Name("--schedule", "brigade.schedule"), CheckPipeline(said, all.pipeline_shape()));
   }
   if (are_known("brigade.topology brigade.ranks_per_node brigade.algorithm")) {
@@ -182,10 +184,27 @@ absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text) {
 
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::string_view folder,
                                         const ModelParallelism& flags, const StepFlags& step) {
-  BRIGADE_ASSIGN_OR_RETURN(auto config, checkpoint::ParseJson(json));
+  std::vector<Refusal> refusals;
+  std::optional<TrainConfig> config = ParseConfig(json, ranks, folder, flags, step, refusals);
+  if (!config.has_value()) return StatusOf(refusals);
+  return *std::move(config);
+}
+
+std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::string_view folder,
+                                       const ModelParallelism& flags, const StepFlags& step,
+                                       std::vector<Refusal>& refusals) {
+  const auto refuse = [&refusals](const absl::Status& status) {
+    if (!status.ok()) refusals.push_back({"", std::string(status.message())});
+    return !status.ok();
+  };
+  const absl::StatusOr<Json> parsed = checkpoint::ParseJson(json);
+  if (refuse(parsed.status())) return std::nullopt;
+  const Json& config = *parsed;
   Settings s;
   s.flags = step;
   Reading reading = ReadObject(config, ConfigKeys(s));
+  const size_t refused_flags = refusals.size();
+  reading.refusals.insert(reading.refusals.begin(), refusals.begin(), refusals.end());
   if (step.batch != 0) s.batch.train_batch_size = step.batch;
   if (step.lr.has_value()) s.group.lr = *step.lr;
   s.quantized_weights = s.quantized_weights || step.quantized_weights;
@@ -198,7 +217,9 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
 
   TrainConfig all;
   SetWhatFollows(said, s, sharing, ranks, folder, reading, all);
-  BRIGADE_RETURN_IF_ERROR(StatusOf(reading.refusals));
+  refusals = std::move(reading.refusals);
+  // Of a flag that is refused the batch does not follow.
+  if (refusals.size() > refused_flags || all.batch.train_batch_size == 0) return std::nullopt;
 
   zero::ZeroOptions& zero = s.zero;
   zero.model_ranks = all.grid.tensor * all.grid.pipeline;
@@ -223,9 +244,9 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   if (s.fp16) zero.loss_scaler = s.loss_scaler;
   if (s.bf16) zero.loss_scaler.check_overflow = s.check_grad_overflow;
   // The rules have words for all of it; this is for what they have not.
-  BRIGADE_RETURN_IF_ERROR(zero::Validate(zero));
-  if (policy.stash == recompute::StashTier::kFile) {
-    BRIGADE_RETURN_IF_ERROR(zero.offload.file.Validate());
+  if (refuse(zero::Validate(zero))) return std::nullopt;
+  if (policy.stash == recompute::StashTier::kFile && refuse(zero.offload.file.Validate())) {
+    return std::nullopt;
   }
   all.zero = zero;
   all.recompute = policy;
@@ -245,15 +266,25 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl:
   return all;
 }
 
-absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,
-                                       const ModelParallelism& flags, const StepFlags& step) {
+absl::StatusOr<std::optional<TrainConfig>> ReadConfig(const std::string& path, int ranks,
+                                                      const ModelParallelism& flags,
+                                                      const StepFlags& step,
+                                                      std::vector<Refusal>& refusals) {
   BRIGADE_ASSIGN_OR_RETURN(const std::string text,
                            device::ReadFile(path, checkpoint::JsonLimits().bytes));
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash);
-  absl::StatusOr<TrainConfig> config = ParseConfig(text, ranks, folder, flags, step);
-  if (config.ok()) return config;
-  return absl::Status(config.status().code(), absl::StrCat(path, ": ", config.status().message()));
+  return ParseConfig(text, ranks, folder, flags, step, refusals);
+}
+
+absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,
+                                       const ModelParallelism& flags, const StepFlags& step) {
+  std::vector<Refusal> refusals;
+  BRIGADE_ASSIGN_OR_RETURN(std::optional<TrainConfig> config,
+                           ReadConfig(path, ranks, flags, step, refusals));
+  if (config.has_value()) return *std::move(config);
+  const absl::Status status = StatusOf(refusals);
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
 }
 
 }  // namespace brigade::gpt

@@ -22,6 +22,8 @@
 
 namespace brigade::gpt {
 
+struct Refusal;
+
 // By what a plan of recomputation counts the time of passes.
 enum class RecomputeTimes : uint8_t {
   // By operations.
@@ -124,7 +126,8 @@ struct TrainConfig {
 // is needed, from the file or by StepFlags::lr.
 //
 // No key is ignored, except those in sections of what is not supported, where these are off, and of
-// fp16 or bf16 where these say "enabled": false. What changes no result is accepted, and named in
+// fp16 or bf16 where these say "enabled": false, or "auto" beside a flag of another type; without
+// that word they are off too, but their keys are read. What changes no result is accepted, and named in
 // `without_effect`, where nothing follows from it. Any other value without effect is an error, as
 // is one that asks for what is not so. null is as good as nothing.
 //
@@ -140,10 +143,22 @@ absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
                                         const ModelParallelism& flags = {},
                                         const StepFlags& step = {});
 
+// The same beside flags of which `refusals` has those that are refused by themselves: what goes by
+// these is not looked at. Adds all else that is refused, and gives a config if that is nothing and
+// all that it needs is known.
+std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::string_view folder,
+                                       const ModelParallelism& flags, const StepFlags& step,
+                                       std::vector<Refusal>& refusals);
+
 // The same of a file, whose path begins every error; NotFound and others as the system says.
 absl::StatusOr<TrainConfig> ReadConfig(const std::string& path, int ranks,
                                        const ModelParallelism& flags = {},
                                        const StepFlags& step = {});
+// The errors are those of the system alone; refusals do not name the file.
+absl::StatusOr<std::optional<TrainConfig>> ReadConfig(const std::string& path, int ranks,
+                                                      const ModelParallelism& flags,
+                                                      const StepFlags& step,
+                                                      std::vector<Refusal>& refusals);
 
 }  // namespace brigade::gpt
 

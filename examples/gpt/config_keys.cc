@@ -49,7 +49,6 @@ Keys Fp16Keys(Settings& s) {
       {.name = "enabled",
        .value = Flag(&s.fp16),
        .meaning = "true: weights, activations and gradients are fp16, masters fp32",
-       .required = "write true or false",
        .automatic = ByPrecision(s, precision::DType::kFloat16)},
       {"loss_scale", Number(&scaler.loss_scale, {0.0, 0x1p126, "0 (dynamic) or 2^-60 to 2^126"}),
        "0: it follows overflows"},
@@ -69,11 +68,10 @@ Keys Fp16Keys(Settings& s) {
 }
 
 Keys Bf16Keys(Settings& s) {
-  return {
+  Keys keys = {
       {.name = "enabled",
        .value = Flag(&s.bf16),
        .meaning = "true: weights, activations and gradients are bf16, masters fp32",
-       .required = "write true or false",
        .automatic = ByPrecision(s, precision::DType::kBFloat16)},
       {"check_grad_overflow", Flag(&s.check_grad_overflow),
        "true: steps with infinite gradients are skipped"},
@@ -84,6 +82,13 @@ Keys Bf16Keys(Settings& s) {
       {"bf16_optimizer_states", Flag(&s.bf16_states),
        "must be false where bf16 is enabled: optimizer states are fp32"},
   };
+  // Of the section beside it, from which they are copied.
+  for (const char* const name :
+       {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",
+        "consecutive_hysteresis", "min_loss_scale", "auto_cast"}) {
+    keys.push_back({name, Tuning(nullptr, "it is of fp16; bf16 has no loss scale")});
+  }
+  return keys;
 }
 
 template <typename T>
@@ -109,6 +114,12 @@ Keys DataTypeKeys(Settings& s) {
       {"buffer_dtype", Only(nullptr, "the model has no buffers")}};
 }
 
+// The same with false for 0.
+Value NoneIfFalse(Value value) {
+  return Rewritten(std::move(value),
+                   [](const Json& json) { return json == Json(false) ? Json(0) : json; });
+}
+
 Keys ActivationKeys(Settings& s) {
   constexpr char kOnePiece[] = "activations lie in one piece, always";
   return {
@@ -116,7 +127,7 @@ Keys ActivationKeys(Settings& s) {
        "must say what `brigade.sequence_parallel` does; without effect with one tensor rank"},
       {"cpu_checkpointing", Flag(&s.cpu_checkpointing), "true: as `brigade.stash` \"host\""},
       {"contiguous_memory_optimization", Tuning(false, kOnePiece)},
-      {"number_checkpoints", Otherwise(Tuning(0, kOnePiece), "")},
+      {"number_checkpoints", NoneIfFalse(Otherwise(Tuning(0, kOnePiece), ""))},
       {"synchronize_checkpoint_boundary", Tuning(false, "a step does not wait on the host")},
       {"profile", Tuning(false, "a trace has the times of operations (--trace)")},
   };
@@ -235,19 +246,23 @@ Keys ConfigKeys(Settings& s) {
            "and was none before"},
           {"communication_data_type", CommunicationType(s),
            "in which gradients are sent; by default their own. \"bfp16\" is bf16 too"},
-          {"steps_per_print", Whole(&s.steps_per_print, kCount),
-           "a line of progress every so many steps; by default every 5 s"},
+          {.name = "steps_per_print",
+           .value = Whole(&s.steps_per_print, kCount),
+           .meaning = "a line of progress every so many steps; by default every 5 s",
+           .automatic = OurDefault()},
           {"sequence_parallel_size", Otherwise(Whole(&s.sequence_parallel_size, kRanks), "1"),
            "ranks that share each text (`--context_parallel`)"},
           OptimizerKey(s),
           SchedulerKey(s),
           {.name = "fp16",
            .meaning = "Without fp16 and bf16 everything is fp32.",
-           .keys = Fp16Keys(s)},
+           .keys = Fp16Keys(s),
+           .has_switch = true},
           {.name = "bf16",
            .meaning = "Of fp16 and bf16 one at most is enabled.",
            .keys = Bf16Keys(s),
-           .also = "bfloat16"},
+           .also = "bfloat16",
+           .has_switch = true},
           {.name = "data_types", .meaning = "Types beside those.", .keys = DataTypeKeys(s)},
           {.name = "zero_optimization",
            .meaning = "What ranks that share the batch keep of weights, gradients and state.",

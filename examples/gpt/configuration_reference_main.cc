@@ -2,9 +2,16 @@
 
 #include <cstdio>
 
+#include "absl/status/status.h"
+#include "brigade/device/command_line.h"
 #include "brigade/examples/gpt/key_page.h"
 
-int main() {
-  std::fputs(brigade::gpt::ConfigurationPage().c_str(), stdout);
-  return std::fflush(stdout) == 0 ? 0 : 1;
+int main(int argc, char** argv) {
+  return brigade::device::RunProgram(
+      argc, argv,
+      "Prints docs/configuration.md: all keys that a training's configuration may have.", [] {
+        std::fputs(brigade::gpt::ConfigurationPage().c_str(), stdout);
+        return std::fflush(stdout) == 0 ? absl::OkStatus()
+                                        : absl::UnavailableError("cannot write the page");
+      });
 }

@@ -1,6 +1,7 @@
 #ifndef BRIGADE_EXAMPLES_GPT_FLAG_REFUSALS_H_
 #define BRIGADE_EXAMPLES_GPT_FLAG_REFUSALS_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,7 +30,15 @@ class Refusals {
     return status.ok();
   }
 
-  absl::Status status() const { return StatusOf(refusals_); }
+  // Of `file`, if it is not empty, and flags beside it.
+  absl::Status status(absl::string_view file = "") const {
+    const absl::Status status = StatusOf(refusals_);
+    if (status.ok() || file.empty()) return status;
+    return absl::Status(status.code(), absl::StrCat(file, ": ", status.message()));
+  }
+
+  size_t size() const { return refusals_.size(); }
+  std::vector<Refusal>& all() { return refusals_; }
 
  private:
   std::vector<Refusal> refusals_;

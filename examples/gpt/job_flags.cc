@@ -1,10 +1,15 @@
 #include "brigade/examples/gpt/job_flags.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -91,7 +96,7 @@ ABSL_FLAG(std::string, partition, "",
           "tried before the first step), or the first layer of each part and their number, as "
           "0,3,6; embedding and head are layers too. Before the config's; default parameters");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
-ABSL_FLAG(int64_t, evaluate_every, -1,
+ABSL_FLAG(std::optional<int64_t>, evaluate_every, std::nullopt,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
           "Default: a fifth of all steps");
 ABSL_FLAG(uint64_t, seed, 1, "of weights and batches");
@@ -153,6 +158,7 @@ ModelParallelism ParallelismOfFlags(Refusals& refusals) {
                               refusals)};
 }
 
+// Of what is refused one that is right, as if it were given.
 StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
   StepFlags step = {.batch = absl::GetFlag(FLAGS_batch).value_or(0),
                     .lr = absl::GetFlag(FLAGS_lr),
@@ -162,23 +168,26 @@ StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
   constexpr int64_t kMostTexts = int64_t{1} << 53;
   if (absl::GetFlag(FLAGS_batch).has_value() && (step.batch < 1 || step.batch > kMostTexts)) {
     refusals.Add("batch", " is ", step.batch, "; it must be 1 to 2^53");
+    step.batch = 1;
   }
   constexpr double kLargestRate = 3.0e38;
   if (step.lr.has_value() && !(*step.lr >= 0 && *step.lr <= kLargestRate)) {
     refusals.Add("lr", " is ", *step.lr, "; it must be a number, 0 or more, and finite as a float");
+    step.lr = kDefaultRate;
   }
   if (const std::string precision = absl::GetFlag(FLAGS_precision); !precision.empty()) {
     step.dtype = precision::ParseTrainingFormat(precision);
     if (!step.dtype.has_value()) {
       refusals.Add("precision", " is \"", precision, "\"; it must be fp32, fp16 or bf16");
+      step.dtype = precision::DType::kFloat32;
     }
   }
   return step;
 }
 
 // The stage is of --stage. What it says of its own is right: what is refused is of flags.
-absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int stage, const ModelParallelism& parallelism,
-                                          StepFlags step) {
+std::optional<TrainConfig> DefaultConfig(int ranks, int stage, const ModelParallelism& parallelism,
+                                         StepFlags step, Refusals& refusals) {
   if (!step.dtype.has_value()) step.dtype = precision::DType::kFloat16;
   // Of ranks that share texts, or a model, one is as many as all. Stages of a pipeline work at the
   // same time on as many micro-batches: these are of one text then, and as many for each stage.
@@ -206,7 +215,19 @@ absl::StatusOr<TrainConfig> DefaultConfig(int ranks, int stage, const ModelParal
                                        "warmup_type": "linear", "cos_min_ratio": 0.05}},
               "zero_optimization": {"stage": %d}})",
                          micro_batch, warm_up, stage),
-                     ranks, ".", parallelism, step);
+                     ranks, ".", parallelism, step, refusals.all());
+}
+
+// Why there can be no such folder, as far as that is seen without making it; empty: it may be made,
+// or is there.
+std::string WhyNoFolder(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path there = path;
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  if (there.empty()) there = ".";
+  if (!fs::is_directory(there, error)) return absl::StrCat(there.string(), " is no folder");
+  return access(there.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
 }
 
 Checkpoints CheckpointsOfFlags(Refusals& refusals) {
@@ -218,8 +239,20 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
                              .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
-  if (checkpoints.save_every < 0) refusals.Add("save_every", " is ", checkpoints.save_every);
-  if (checkpoints.keep < 0) refusals.Add("keep", " is ", checkpoints.keep);
+  if (const std::string why = checkpoints.save.empty() ? "" : WhyNoFolder(checkpoints.save);
+      !why.empty()) {
+    refusals.Add("save", ": cannot make ", checkpoints.save, ": ", why);
+  }
+  // A training that goes on does not ask for them.
+  if (std::error_code error; !checkpoints.weights.empty() && resume.empty() &&
+                             !std::filesystem::exists(checkpoints.weights, error)) {
+    refusals.Add("weights", ": there is no ", checkpoints.weights);
+  }
+  constexpr char kNotNegative[] = "; it must be at least 0";
+  if (checkpoints.save_every < 0) {
+    refusals.Add("save_every", " is ", checkpoints.save_every, kNotNegative);
+  }
+  if (checkpoints.keep < 0) refusals.Add("keep", " is ", checkpoints.keep, kNotNegative);
   if (checkpoints.save_every > 0 && checkpoints.save.empty()) {
     refusals.Add("save_every", " is ", checkpoints.save_every, ", but --save names no folder");
   }
@@ -231,14 +264,16 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
     refusals.Add("weights", " are of a new training, --resume names one that goes on");
   }
   if (checkpoints.fall_back && resume.empty()) refusals.Add("fall_back", " is for --resume");
+  if (!checkpoints.may_differ.empty() && resume.empty()) {
+    refusals.Add("may_differ", " is for --resume");
+  }
   return checkpoints;
 }
 
 }  // namespace
 
-absl::StatusOr<Job> JobOfFlags(int ranks) {
-  // Of each flag by itself.
-  Refusals refusals;
+absl::StatusOr<Job> JobOfFlags(int ranks, Refusals refusals) {
+  // Of each flag by itself. What is refused does not refuse others: these go by one that is right.
   Job job;
   job.model = {.layers = absl::GetFlag(FLAGS_layers),
                .heads = absl::GetFlag(FLAGS_heads),
@@ -246,8 +281,10 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
                .context = absl::GetFlag(FLAGS_context)};
   job.steps = absl::GetFlag(FLAGS_steps);
   if (job.steps < 1) refusals.Add("steps", " is ", job.steps, "; it must be at least 1");
-  job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
-  if (job.evaluate_every < 0) job.evaluate_every = (job.steps + 4) / 5;
+  job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every).value_or((job.steps + 4) / 5);
+  if (job.steps >= 1 && job.evaluate_every < 0) {
+    refusals.Add("evaluate_every", " is ", job.evaluate_every, "; it must be at least 0");
+  }
   job.seed = absl::GetFlag(FLAGS_seed);
   const std::string device = absl::GetFlag(FLAGS_device);
   if (device != "cpu" && device != "cuda") {
@@ -255,38 +292,52 @@ absl::StatusOr<Job> JobOfFlags(int ranks) {
   }
   job.device = device == "cuda" ? device::Cuda() : device::Cpu();
   const std::string config = device::FromUsersFolder(absl::GetFlag(FLAGS_config));
-  const std::optional<int> stage = absl::GetFlag(FLAGS_stage);
+  std::optional<int> stage = absl::GetFlag(FLAGS_stage);
   if (stage.has_value() && !config.empty()) {
     refusals.Add("stage", " is in the file that --config names, not beside it");
   } else if (stage.has_value() && (*stage < 0 || *stage >= zero::kStages)) {
     refusals.Add("stage", " is ", *stage, "; it must be 0 to ", zero::kStages - 1);
+    stage = zero::kStages - 1;
   }
   job.checkpoints = CheckpointsOfFlags(refusals);
+  size_t refused = refusals.size();
   const ModelParallelism parallelism = ParallelismOfFlags(refusals);
-  const StepFlags step = StepOfFlags(job.steps, refusals);
+  const bool can_be_shared = refusals.size() == refused;
+  const StepFlags step = StepOfFlags(std::max<int64_t>(job.steps, 1), refusals);
   const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout);
   if (dropout.has_value() && !(*dropout >= 0 && *dropout < 1)) {
     refusals.Add("dropout", " is ", *dropout, "; it must be at least 0 and below 1");
   }
+  refused = refusals.size();
   const MemoryFlags memory = MemoryOfFlags(refusals);
-  BRIGADE_RETURN_IF_ERROR(refusals.status());
+  const bool has_memory = refusals.size() == refused;
 
-  // Of flags and keys together.
-  BRIGADE_ASSIGN_OR_RETURN(
-      job.config, config.empty() ? DefaultConfig(ranks, stage.value_or(2), parallelism, step)
-                                 : ReadConfig(config, ranks, parallelism, step));
+  // Of flags and keys together. A file that has refused something is named.
+  std::optional<TrainConfig> read;
+  bool is_of_file = false;
+  if (config.empty()) {
+    read = DefaultConfig(ranks, stage.value_or(2), parallelism, step, refusals);
+  } else {
+    refused = refusals.size();
+    auto of_file = ReadConfig(config, ranks, parallelism, step, refusals.all());
+    is_of_file = refusals.size() > refused;
+    if (refusals.Check(of_file.status())) read = *std::move(of_file);
+  }
 
   // And beside the model, where that is right.
-  job.model.tensor_shards = job.config.tensor_shards;
-  job.model.sequence_parallel = job.config.sequence_parallel;
-  job.model.tensor_pieces = job.config.tensor_pieces;
-  job.config.dropout = dropout.value_or(job.config.dropout);
-  SetMemory(memory, job, refusals);
-  if (refusals.Check(Validate(job.model))) {
+  if (read.has_value()) {
+    job.config = *read;
+    job.model.tensor_shards = job.config.tensor_shards;
+    job.model.sequence_parallel = job.config.sequence_parallel;
+    job.model.tensor_pieces = job.config.tensor_pieces;
+    job.config.dropout = dropout.value_or(job.config.dropout);
+    if (has_memory) SetMemory(memory, job, refusals);
+  }
+  if (refusals.Check(Validate(job.model)) && read.has_value() && can_be_shared) {
     refusals.Check(CheckParts(job.model, job.config));
     refusals.Check(Validate(ShapeOf(job)));
   }
-  BRIGADE_RETURN_IF_ERROR(refusals.status());
+  BRIGADE_RETURN_IF_ERROR(refusals.status(is_of_file ? config : ""));
 
   const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
   BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));

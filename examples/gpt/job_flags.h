@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "brigade/examples/gpt/flag_refusals.h"
 #include "brigade/examples/gpt/job.h"
 
 namespace brigade::gpt {
@@ -14,9 +15,10 @@ namespace brigade::gpt {
 inline constexpr char kFromSave[] = "\n";
 
 // For so many ranks, with the text. Its device has no number yet. Errors name the flag, or the key
-// of the config, and what it must be: all flags that are wrong by themselves; if none is, all keys,
-// and flags beside them (ParseConfig); if none is, all that does not fit the model.
-absl::StatusOr<Job> JobOfFlags(int ranks);
+// of the config, and what it must be: `refusals`, of other flags; all flags that are wrong by
+// themselves; all keys, and flags beside them (ParseConfig); and what the model cannot be, where
+// keys and flags are right also together with them.
+absl::StatusOr<Job> JobOfFlags(int ranks, Refusals refusals);
 
 }  // namespace brigade::gpt
 

@@ -34,6 +34,8 @@ int EditDistance(absl::string_view a, absl::string_view b) {
 
 bool IsSupported(const Key& key) { return key.value.is_supported; }
 
+constexpr absl::string_view kSwitch = "enabled";
+
 // The member, unless it is null.
 const Json* Member(const Json& object, absl::string_view name) {
   const auto found = object.find(std::string(name));
@@ -45,39 +47,58 @@ bool IsGiven(const Json& object, const Key& key) {
          (key.also != nullptr && Member(object, key.also) != nullptr);
 }
 
+// Whether its switch says so, in the file or by a flag in place of "auto".
+bool IsOff(const Json& object, const Key& section) {
+  if (!section.has_switch || !object.is_object()) return false;
+  const auto key = std::find_if(section.keys.begin(), section.keys.end(),
+                                [](const Key& each) { return each.name == kSwitch; });
+  const Json* const said = Member(object, kSwitch);
+  if (key == section.keys.end() || said == nullptr) return false;
+  return (*said == Json("auto") ? key->automatic.value.value_or(*said) : *said) == Json(false);
+}
+
 // Of what is left unread, because another key has said what is wrong.
 Value Anything() {
   return {[](const Json&) { return Verdict(); }};
 }
 
-// Of all names shown to it, the one nearest to `name`; the first of equals, supported ones before
-// others.
+// Of all names shown to it, the one nearest to `name`, if any is so near that it is most likely
+// meant: the first of equals, supported ones before others, and those beside it before others.
 class Nearest {
  public:
   explicit Nearest(absl::string_view name) : name_(name) {}
 
   void Add(absl::string_view name, absl::string_view path, absl::string_view type,
-           bool is_supported) {
-    const int distance = 2 * EditDistance(name_, name) + !is_supported;
-    if (distance >= distance_) return;
+           bool is_supported, bool is_beside) {
+    // Of as many letters one may be wrong.
+    const int length = static_cast<int>(name_.size());
+    const int limit = is_beside ? (length + 1) / 4 : length / 8;
+    const int edits = EditDistance(name_, name);
+    const int distance = 2 * (edits + !is_beside) + !is_supported;
+    if (edits > limit || distance >= distance_) return;
     distance_ = distance;
     nearest_ =
         absl::StrCat(PathOf(path, name), type, is_supported ? "" : ", which is not supported yet");
   }
 
-  void Add(const Keys& keys, absl::string_view path, absl::string_view type = "") {
+  // Keys inside others are not beside it.
+  void Add(const Keys& keys, absl::string_view path, bool is_beside, absl::string_view type = "") {
     for (const Key& key : keys) {
-      Add(key.name, path, type, IsSupported(key));
-      if (key.also != nullptr) Add(key.also, path, type, IsSupported(key));
-      if (!key.keys.empty()) Add(key.keys, PathOf(path, key.name), type);
+      Add(key.name, path, type, IsSupported(key), is_beside);
+      if (key.also != nullptr) Add(key.also, path, type, IsSupported(key), is_beside);
+      if (!key.keys.empty()) Add(key.keys, PathOf(path, key.name), false, type);
       for (const Key& each : key.types) {
-        Add(each.keys, PathOf(PathOf(path, key.name), "params"),
+        Add(each.keys, PathOf(PathOf(path, key.name), "params"), false,
             absl::StrCat(" of type ", each.name));
       }
     }
   }
 
+  // Empty: none.
   const std::string& nearest() const { return nearest_; }
+  std::string Advice(absl::string_view otherwise = "") const {
+    return nearest_.empty() ? std::string(otherwise) : absl::StrCat(", the nearest is ", nearest_);
+  }
 
  private:
   const absl::string_view name_;
@@ -131,7 +152,7 @@ class Reader {
 
   void ReadValue(absl::string_view path, const Json& value, const Key& key) {
     if (!key.types.empty()) return Typed(path, value, key);
-    if (!key.keys.empty()) return Object(path, value, key.keys);
+    if (!key.keys.empty()) return IsOff(value, key) ? void() : Object(path, value, key.keys);
     if (value == Json("auto") && key.automatic.value.has_value()) return Filled(path, key);
     const Verdict verdict = key.value.read(value);
     switch (verdict.kind) {
@@ -181,12 +202,14 @@ class Reader {
     if (!value.is_object()) return Wrong(path, value, "an object");
     Key type = {.name = "type", .value = Anything()};
     Key params = {.name = "params", .value = Anything()};
-    if (const Key* found = TypeOf(path, value, key.types)) {
+    const Json* const given = Member(value, "params");
+    const bool is_none = key.required == nullptr && Member(value, "type") == nullptr &&
+                         (given == nullptr || given->empty());
+    if (const Key* found = is_none ? nullptr : TypeOf(path, value, key.types)) {
       type.value = found->value;
       params.keys = found->keys;
       // Without params those that are required are missing as well.
-      if (Member(value, "params") == nullptr)
-        ReadValue(PathOf(path, "params"), Json::object(), params);
+      if (given == nullptr) ReadValue(PathOf(path, "params"), Json::object(), params);
     }
     Keys keys = key.keys;
     keys.insert(keys.end(), {type, params});
@@ -197,12 +220,13 @@ class Reader {
   const Key* TypeOf(absl::string_view path, const Json& value, const Keys& types) {
     const std::string place = PathOf(path, "type");
     const Json* const given = Member(value, "type");
+    std::string valid = "it must be one of ";
+    for (const Key& each : types) {
+      if (!IsSupported(each)) continue;
+      absl::StrAppend(&valid, absl::EndsWith(valid, " of ") ? "" : ", ", each.name);
+    }
     if (given == nullptr) {
-      std::string valid;
-      for (const Key& each : types) {
-        if (IsSupported(each)) absl::StrAppend(&valid, valid.empty() ? "" : ", ", each.name);
-      }
-      Refuse(place, absl::StrCat(place, " is not given; it must be one of ", valid));
+      Refuse(place, absl::StrCat(place, " is not given; ", valid));
       return nullptr;
     }
     if (!given->is_string()) {
@@ -215,9 +239,9 @@ class Reader {
     });
     if (type == types.end()) {
       Nearest nearest(name);
-      for (const Key& each : types) nearest.Add(each.name, "", "", IsSupported(each));
-      Refuse(place, absl::StrCat(place, " is ", ShortJson(*given),
-                                 "; there is no such type, the nearest is ", nearest.nearest()));
+      for (const Key& each : types) nearest.Add(each.name, "", "", IsSupported(each), true);
+      Refuse(place, absl::StrCat(place, " is ", ShortJson(*given), "; there is no such type",
+                                 nearest.Advice(absl::StrCat(": ", valid))));
       return nullptr;
     }
     if (IsSupported(*type)) return &*type;
@@ -225,17 +249,17 @@ class Reader {
     return nullptr;
   }
 
-  // The key that is nearest.
+  // The key that is nearest, if any is near.
   std::string Unknown(absl::string_view path, const std::string& name, const Json& value,
                       const Keys& keys) {
     Nearest nearest(name);
-    nearest.Add(keys, path);
-    nearest.Add(root_, "");
+    nearest.Add(keys, path, true);
+    nearest.Add(root_, "", false);
     const std::string place = PathOf(path, name);
-    Refuse(place,
-           absl::StrCat(place, " is ", ShortJson(value), "; there is no such key, the nearest is ",
-                        nearest.nearest()),
-           /*not_supported=*/false, nearest.nearest());
+    Refuse(
+        place,
+        absl::StrCat(place, " is ", ShortJson(value), "; there is no such key", nearest.Advice()),
+        /*not_supported=*/false, nearest.nearest());
     return nearest.nearest();
   }
 

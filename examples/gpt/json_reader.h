@@ -63,13 +63,16 @@ struct Key {
   std::string meaning = {};
   // The keys of the object that it holds.
   std::vector<Key> keys = {};
-  // It holds {"type": the name of one, "params": {that one's keys}}, and `keys` beside these.
+  // It holds {"type": the name of one, "params": {that one's keys}}, and `keys` beside these. Without
+  // both it is as good as not given, unless it is required.
   std::vector<Key> types = {};
   // The advice of the error where the key is missing; null: the key is optional.
   const char* required = nullptr;
   // Another name of the key; null: it has one.
   const char* also = nullptr;
   Auto automatic = {};
+  // Of an object: where its "enabled" is false nothing else in it is read.
+  bool has_switch = false;
 };
 using Keys = std::vector<Key>;
 

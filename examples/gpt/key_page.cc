@@ -16,7 +16,7 @@ constexpr char kIntroduction[] = R"(# Keys of a training's configuration
 reads them (`bazel run //examples/gpt:configuration_reference > docs/configuration.md`).
 
 - **No key is ignored.** All that is refused is listed at once, each with its path, its value and
-  the reason; of a key that there is not, with the nearest that there is.
+  the reason; of a key that there is not, with the nearest, if one is near.
 - **What is off is accepted**: sections that say `"enabled": false`, devices that are `none`,
   false and neutral values.
 - **What changes no result is accepted**: memory, speed and printing. Where nothing follows from
@@ -60,8 +60,10 @@ std::string Meaning(const Key& key) {
 
 // Of a section.
 std::string About(const Key& key) {
-  return key.also == nullptr ? key.meaning
-                             : absl::StrCat(key.meaning, " Its other name is `", key.also, "`.");
+  std::string text = key.meaning;
+  if (key.has_switch) absl::StrAppend(&text, " Where `enabled` is false nothing else is read.");
+  if (key.also != nullptr) absl::StrAppend(&text, " Its other name is `", key.also, "`.");
+  return text;
 }
 
 class Page {

@@ -5,8 +5,11 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -18,10 +21,12 @@
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
 #include "brigade/device/command_line.h"
+#include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/console.h"
 #include "brigade/examples/gpt/counted.h"
+#include "brigade/examples/gpt/flag_refusals.h"
 #include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/interrupt.h"
 #include "brigade/examples/gpt/job_flags.h"
@@ -152,7 +157,16 @@ absl::Status CheckBackend(collectives::Backend backend, bool processes, int rank
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Main() {
+// Whether both are one file, there already or not.
+bool SameFile(const std::string& one, const std::string& other) {
+  const std::filesystem::path a = one, b = other;
+  std::error_code error;
+  return !one.empty() &&
+         (a.lexically_normal() == b.lexically_normal() || std::filesystem::equivalent(a, b, error));
+}
+
+// `empty`: the flags that are given without a value.
+absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
   BRIGADE_ASSIGN_OR_RETURN(const auto backend,
                            collectives::ParseBackend(absl::GetFlag(FLAGS_backend)));
@@ -169,40 +183,45 @@ absl::StatusOr<int> Main() {
     return absl::InvalidArgumentError(
         absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
   }
+  Refusals refusals;
+  for (const std::string& flag : empty) refusals.Add(flag, " is given, but empty");
+  const auto check = [&refusals](absl::string_view flag, absl::Duration value, absl::Duration least,
+                                 absl::Duration most, absl::string_view range) {
+    if (value >= least && value <= most) return;
+    refusals.Add(flag, " is ", absl::FormatDuration(value), "; it must be ", range);
+  };
   const absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
-  if (timeout < absl::Milliseconds(1) || timeout > absl::Hours(24 * 365)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--timeout is ", absl::FormatDuration(timeout), "; it must be 1ms to 8760h"));
-  }
   const absl::Duration grace_period = absl::GetFlag(FLAGS_grace_period);
-  if (grace_period < absl::ZeroDuration() || grace_period > absl::Hours(24)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--grace_period is ", absl::FormatDuration(grace_period), "; it must be 0 to 24h"));
-  }
   const absl::Duration save_grace = absl::GetFlag(FLAGS_save_grace_period);
-  if (save_grace < absl::ZeroDuration() || save_grace > absl::Hours(24)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--save_grace_period is ", absl::FormatDuration(save_grace), "; it must be 0 to 24h"));
+  const absl::Duration none = absl::ZeroDuration(), day = absl::Hours(24);
+  check("timeout", timeout, absl::Milliseconds(1), 365 * day, "1ms to 8760h");
+  check("grace_period", grace_period, none, day, "0 to 24h");
+  check("save_grace_period", save_grace, none, day, "0 to 24h");
+  const std::string trace_path = device::FromUsersFolder(absl::GetFlag(FLAGS_trace));
+  const std::string metrics_path = device::FromUsersFolder(absl::GetFlag(FLAGS_metrics));
+  if (SameFile(trace_path, metrics_path)) {
+    refusals.Add("trace", " and --metrics name the same file, ", trace_path);
   }
-  BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks));
+  BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
   BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, ranks, job));
   if (processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }
+  // Before anything is said: whether there is such a device.
+  BRIGADE_RETURN_IF_ERROR(device::Context::Create({.device = job.device}).status());
 
   const bool speaks = launch_info.rank == 0;
   std::unique_ptr<ChromeTrace> trace;
-  if (const std::string path = device::FromUsersFolder(absl::GetFlag(FLAGS_trace)); !path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(trace, ChromeTrace::Create(TracePath(path, launch_info.rank),
+  if (!trace_path.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(trace, ChromeTrace::Create(TracePath(trace_path, launch_info.rank),
                                                         !job.checkpoints.resume.empty()));
   }
   Observers observers;
   History history;
   observers.Add(history);
   std::unique_ptr<MetricsFile> metrics;
-  if (const std::string path = device::FromUsersFolder(absl::GetFlag(FLAGS_metrics));
-      speaks && !path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(metrics, MetricsFile::Create(path));
+  if (speaks && !metrics_path.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(metrics, MetricsFile::Create(metrics_path));
     observers.Add(*metrics);
   }
   // mpirun gives its processes terminals, wherever what they write goes.
@@ -275,7 +294,8 @@ int main(int argc, char** argv) {
   }
   const absl::Status parsed = brigade::device::ParseFlags(
       argc, argv, "Trains a GPT on text, with every ZeRO stage and precision.");
-  const absl::StatusOr<int> exit_code = parsed.ok() ? brigade::gpt::Main() : parsed;
+  const absl::StatusOr<int> exit_code =
+      parsed.ok() ? brigade::gpt::Main(brigade::device::EmptyFlags(argc, argv)) : parsed;
   if (exit_code.ok()) return *exit_code;
   std::fprintf(stderr, "train: %s\n", std::string(exit_code.status().message()).c_str());
   const absl::Status told = brigade::collectives::WriteErrorFile(exit_code.status());

@@ -52,7 +52,11 @@ Rules OffloadRules(const Together& together) {
        ""},
       {"zero_optimization.offload_param.device", cuts_parameters || says_none,
        KeepsParameters(s.zero), "", kHarmless},
-      {"zero_optimization.offload_param.device", !parameters || offload.enabled(), optimizer_device,
+      {"zero_optimization.offload_param.device", !parameters || offload.enabled(),
+       absl::StrCat(optimizer_device,
+                    ": weights go where the optimizer's state is; write \"offload_optimizer\": "
+                    "{\"device\": ",
+                    said == nullptr ? "" : said->dump(), "} as well"),
        ""},
       {"zero_optimization.offload_param.device", !offload.file_parameters() || offload.file_state(),
        absl::StrCat(optimizer_device,

@@ -42,20 +42,26 @@ TEST(ParseJsonTest, SaysLineAndColumnOfWhatIsNotJson) {
   expect("{\"a\": \"\xff\"}", "ill-formed UTF-8 byte");
   // Where the parser would end.
   EXPECT_THAT(ParseJson(absl::string_view("{}\0garbage", 10)).status(),
-              StatusIs(kInvalid, "not valid JSON: byte 2 is a NUL"));
+              StatusIs(kInvalid, "not valid JSON: byte 2 is a NUL, at line 1, column 3"));
 }
 
 TEST(ParseJsonTest, RefusesNumbersThatADoubleCannotHold) {
-  EXPECT_THAT(ParseJson("{\"a\": 1e999}"),
-              StatusIs(kInvalid, "not valid JSON: number overflow parsing '1e999'"));
-  EXPECT_THAT(ParseJson("[-1e309]"),
-              StatusIs(kInvalid, "not valid JSON: number overflow parsing '-1e309'"));
+  EXPECT_THAT(
+      ParseJson("{\"a\": 1e999}"),
+      StatusIs(kInvalid, "not valid JSON: number overflow parsing '1e999', at line 1, column 11"));
+  EXPECT_THAT(
+      ParseJson("[-1e309]"),
+      StatusIs(kInvalid, "not valid JSON: number overflow parsing '-1e309', at line 1, column 7"));
+  EXPECT_THAT(ParseJson("[1,\n 1e999"),
+              StatusIs(kInvalid, HasSubstr("parsing '1e999', at line 2, column 6")));
 }
 
 TEST(ParseJsonTest, RefusesNumbersThatBecomeZero) {
   EXPECT_THAT(
       ParseJson(R"({"a": [0, {"b\"1e-999": 2, "lr": 1e-400}]})"),
-      StatusIs(kInvalid, "a.[].lr is 1e-400; it is too close to 0 for a number of 64 bits"));
+      StatusIs(
+          kInvalid,
+          "a.[].lr is 1e-400; it is too close to 0 for a number of 64 bits, at line 1, column 39"));
   EXPECT_THAT(ParseJson("{\"lr\": -0.00000001e-330, \"b\": 1}"),
               StatusIs(kInvalid, HasSubstr("lr is -0.00000001e-330; it is too close to 0")));
   // Zeros, and the smallest number.
@@ -66,20 +72,30 @@ TEST(ParseJsonTest, RefusesNumbersThatBecomeZero) {
 
 TEST(ParseJsonTest, RefusesAKeyThatComesTwice) {
   EXPECT_THAT(ParseJson(R"({"a": {"b": 1, "c": {}, "b": 1}})"),
-              StatusIs(kInvalid, "a.b is given twice"));
+              StatusIs(kInvalid, "a.b is given twice, again at line 1, column 27"));
   EXPECT_THAT(ParseJson(R"({"a": 1, "b": {"a": 2}, "a": 1})"),
-              StatusIs(kInvalid, "a is given twice"));
+              StatusIs(kInvalid, "a is given twice, again at line 1, column 27"));
   EXPECT_THAT(ParseJson(R"({"a": [1, {"b": 1, "b": 2}]})"),
-              StatusIs(kInvalid, "a.[].b is given twice"));
+              StatusIs(kInvalid, "a.[].b is given twice, again at line 1, column 22"));
+  EXPECT_THAT(ParseJson("{\"a\": {\"b\": 1,\n  \"b\": {\"c\": 1, \"c\": 2}},\n\n \"a\": 3}"),
+              StatusIs(kInvalid,
+                       "3 keys are given twice:\n"
+                       "  a.b is given twice, again at line 2, column 5\n"
+                       "  a.b.c is given twice, again at line 2, column 19\n"
+                       "  a is given twice, again at line 4, column 4"));
+  EXPECT_THAT(ParseJson("{" + Repeated(100, "\"a\": 1, ") + "\"a\": 1}"),
+              StatusIs(kInvalid, AllOf(HasSubstr("100 keys are given twice:\n  a is"),
+                                       HasSubstr("\n  and 36 more"))));
   EXPECT_OK(ParseJson(R"({"a": {"a": 1}, "b": {"a": 1}, "c": [{"a": 1}, {"a": 1}]})"));
 }
 
 TEST(ParseJsonTest, RefusesTextThatIsTooDeepOrTooLong) {
   EXPECT_OK(ParseJson(Repeated(32, "[") + Repeated(32, "]")));
-  EXPECT_THAT(ParseJson(Repeated(33, "[") + Repeated(33, "]")),
-              StatusIs(kInvalid, "more than 32 objects and arrays within each other"));
+  EXPECT_THAT(ParseJson("\n" + Repeated(33, "[") + Repeated(33, "]")),
+              StatusIs(kInvalid,
+                       "more than 32 objects and arrays within each other, at line 2, column 33"));
   EXPECT_THAT(ParseJson(Repeated(1 << 17, "{\"a\":") + "1" + Repeated(1 << 17, "}")),
-              StatusIs(kInvalid, "more than 32 objects and arrays within each other"));
+              StatusIs(kInvalid, HasSubstr("objects and arrays within each other, at line 1, ")));
   const std::string longest = "\"" + std::string(JsonLimits().bytes - 2, 'x') + "\"";
   EXPECT_OK(ParseJson(longest));
   EXPECT_THAT(ParseJson(longest + " "),

@@ -44,6 +44,18 @@ TEST(CommandLineTest, HelpListsTheFlagsOfTheProgramAlone) {
   EXPECT_THAT(help, Not(HasSubstr("flagfile")));
 }
 
+TEST(CommandLineTest, FlagsWithoutAValueAreEmpty) {
+  const auto empty = [](std::vector<std::string> words) {
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    return EmptyFlags(static_cast<int>(argv.size()), argv.data());
+  };
+  EXPECT_THAT(empty({"program", "--things=", "-without_default", "", "--no_flag="}),
+              ::testing::ElementsAre("things", "without_default"));
+  EXPECT_THAT(empty({"program", "--things=1", "--without_default==", "-", "", "--", "--things="}),
+              ::testing::IsEmpty());
+}
+
 // A process parses once.
 TEST(CommandLineDeathTest, AWordThatIsNoFlagIsAnErrorNamingIt) {
   EXPECT_EXIT(std::exit(RunMain({"--things=2", "stray\x1b"})), ExitedWithCode(1),

@@ -60,6 +60,24 @@ TEST(ConfigErrorsTest, NameTheNearestKeyWhereverItIs) {
               StatusIs(kInvalid,
                        "optimizer.type is \"AdamX\", a string; there is no such type, the "
                        "nearest is Adam"));
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adm"})"), StatusIs(kInvalid, HasSubstr("is Adam")));
+}
+
+TEST(ConfigErrorsTest, NameNoKeyThatIsNotNear) {
+  EXPECT_THAT(
+      ErrorOfOptimizer(R"({"type": "FusedAdam"})"),
+      StatusIs(kInvalid, StartsWith("optimizer.type is \"FusedAdam\", a string; there is no such "
+                                    "type: it must be one of Adam")));
+  for (const auto& [section, key] :
+       {std::pair("fp16", "type"), std::pair("amp_of_nvidia", ""), std::pair("fp16_opt_level", ""),
+        std::pair("pipe-parallel-size", ""), std::pair("_comment", "")}) {
+    const bool is_inside = key[0] != '\0';
+    const std::string json =
+        is_inside ? absl::StrCat("\"", section, "\": {\"enabled\": true, \"", key, "\": 1}")
+                  : absl::StrCat("\"", section, "\": 1");
+    EXPECT_THAT(Error(json), StatusIs(kInvalid, absl::StrCat(section, is_inside ? "." : "", key,
+                                                             " is 1; there is no such key")));
+  }
 }
 
 TEST(ConfigErrorsTest, NameValuesThatAKeyCannotHave) {
@@ -76,8 +94,10 @@ TEST(ConfigErrorsTest, NameValuesThatAKeyCannotHave) {
               StatusIs(kInvalid,
                        "gradient_clipping is -1; it must be a number, 0 or more, and "
                        "finite as a float"));
-  EXPECT_THAT(Error(R"("fp16": {})"),
-              StatusIs(kInvalid, "fp16.enabled is not given; write true or false"));
+  EXPECT_THAT(Error(R"("fp16": {"loss_scale": "x"})"),
+              StatusIs(kInvalid, StartsWith("fp16.loss_scale is \"x\", a string; it must be")));
+  EXPECT_THAT(Error(R"("scheduler": {"params": {"warmup_num_steps": 3}})"),
+              StatusIs(kInvalid, StartsWith("scheduler.type is not given; it must be one of ")));
   EXPECT_THAT(
       Error(R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": -1}})"),
       StatusIs(kInvalid,
@@ -492,7 +512,8 @@ TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {
   EXPECT_THAT(error("3", R"("offload_param": {"device": "cpu"})"),
               StatusIs(kInvalid,
                        "zero_optimization.offload_param.device is \"cpu\", but "
-                       "offload_optimizer.device is \"none\""));
+                       "offload_optimizer.device is \"none\": weights go where the optimizer's "
+                       "state is; write \"offload_optimizer\": {\"device\": \"cpu\"} as well"));
   EXPECT_THAT(error("0", R"("offload_optimizer": {"device": "cpu"})"),
               StatusIs(kInvalid, HasSubstr("in stage 0 every rank updates everything")));
   EXPECT_THAT(error("3", R"("offload_optimizer": {"device": "cpu", "ratio": 0.5},

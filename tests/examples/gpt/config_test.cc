@@ -164,6 +164,35 @@ TEST(ConfigTest, ReadsAllThatLossScalingHas) {
   EXPECT_FALSE(off.zero.loss_scaler.check_overflow);
 }
 
+TEST(ConfigTest, TakesSectionsOfPrecisionThatAreOff) {
+  for (const char* const off :
+       {R"("fp16": {})", R"("bf16": {})", R"("fp16": {"loss_scale": 0})", R"("scheduler": {})",
+        R"("fp16": {"enabled": false, "loss_scale": "x", "unknown": 1})",
+        R"("bfloat16": {"enabled": false, "min_loss_scale": []})",
+        R"("scheduler": {"type": null})"}) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(absl::StrCat(", ", off))) << off;
+    EXPECT_EQ(config.zero.dtype, DType::kFloat32);
+    EXPECT_TRUE(
+        std::holds_alternative<optim::ConstantLR>(config.zero.optimizer.groups[0].schedule));
+    EXPECT_THAT(config.without_effect, ::testing::IsEmpty());
+  }
+  const std::string copied = R"("loss_scale": 0, "initial_scale_power": 16, "hysteresis": 2,
+      "loss_scale_window": 1000, "min_loss_scale": "auto", "auto_cast": true)";
+  ASSERT_OK_AND_ASSIGN(const TrainConfig on,
+                       With(absl::StrCat(R"(, "bf16": {"enabled": true, )", copied, "}")));
+  EXPECT_EQ(on.zero.dtype, DType::kBFloat16);
+  EXPECT_EQ(on.zero.loss_scaler.loss_scale, 1.0f);
+  EXPECT_EQ(on.without_effect.size(), 6u);
+  EXPECT_EQ(on.without_effect[1], "bf16.hysteresis is 2: it is of fp16; bf16 has no loss scale");
+  const std::string both = absl::StrCat(
+      R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, "fp16": {"enabled": "auto", )",
+      copied, R"(}, "bf16": {"enabled": "auto", )", copied, "}}");
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, ParseConfig(both, 4, ".", {}, {.dtype = dtype}));
+    EXPECT_EQ(config.zero.dtype, dtype);
+  }
+}
+
 TEST(ConfigTest, ReadsEverySchedule) {
   const auto schedule = [](const std::string& text) {
     const auto config = With(absl::StrCat(R"(, "scheduler": )", text));
@@ -459,6 +488,7 @@ TEST(ConfigTest, TheShortestWarmUpHasTwoSteps) {
 TEST(ConfigTest, ReadsStepsPerPrint) {
   EXPECT_EQ(With("")->steps_per_print, 0);
   EXPECT_EQ(With(R"(, "steps_per_print": null)")->steps_per_print, 0);
+  EXPECT_EQ(With(R"(, "steps_per_print": "auto")")->steps_per_print, 0);
   EXPECT_EQ(With(R"(, "steps_per_print": 2000)")->steps_per_print, 2000);
 }
 
@@ -534,10 +564,10 @@ TEST(ConfigTest, ReadsEveryPolicyOfRecomputation) {
 }
 
 TEST(ConfigTest, TakesWhatChangesNothingOfActivationCheckpointing) {
-  for (const char* key :
-       {R"("partition_activations": false)", R"("cpu_checkpointing": false)",
-        R"("contiguous_memory_optimization": false)", R"("number_checkpoints": null)",
-        R"("synchronize_checkpoint_boundary": false)", R"("profile": false)"}) {
+  for (const char* key : {R"("partition_activations": false)", R"("cpu_checkpointing": false)",
+                          R"("contiguous_memory_optimization": false)",
+                          R"("number_checkpoints": null)", R"("number_checkpoints": false)",
+                          R"("synchronize_checkpoint_boundary": false)", R"("profile": false)"}) {
     SCOPED_TRACE(key);
     ASSERT_OK_AND_ASSIGN(const TrainConfig config,
                          With(absl::StrCat(R"(, "activation_checkpointing": {)", key, "}")));

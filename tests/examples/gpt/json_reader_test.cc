@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/strict_json.h"
 #include "brigade/examples/gpt/json_values.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -95,7 +96,7 @@ TEST(ReadObjectTest, NamesPathValueAndWhatItMustBe) {
   expect(R"({"word": "three"})", R"(word is "three", a string; it must be "one" or "two")");
   expect(R"({"fixed": false})", "fixed is false; it must be true: it is always so");
   expect(R"({"choice": 1})", "choice is 1; it must be an object");
-  expect(R"({"choice": {"params": {}}})",
+  expect(R"({"choice": {"params": {"side": 1}}})",
          "choice.type is not given; it must be one of Round, Square");
   expect(R"({"choice": {"type": 1}})", "choice.type is 1; it must be a string");
   expect(R"({"choice": {"type": "Rond"}})",
@@ -139,8 +140,9 @@ TEST(ReadObjectTest, TakesNullAsNothing) {
                      v));
   EXPECT_THAT(ReadText(R"({"choice": {"type": "Round", "params": null}})", v),
               StatusIs(kInvalid, "choice.params.radius is not given; no circle"));
-  EXPECT_THAT(ReadText(R"({"choice": {"type": null}})", v),
-              StatusIs(kInvalid, "choice.type is not given; it must be one of Round, Square"));
+  for (const char* none : {"{}", R"({"type": null})", R"({"type": null, "params": {}})"}) {
+    EXPECT_OK(ReadText(absl::StrCat("{\"choice\": ", none, "}"), v)) << none;
+  }
   // But a key that there is not is one.
   EXPECT_THAT(ReadText(R"({"flags": null})", v),
               StatusIs(kInvalid, "flags is null; there is no such key, the nearest is flag"));
@@ -149,6 +151,28 @@ TEST(ReadObjectTest, TakesNullAsNothing) {
   EXPECT_EQ(Find(json, "d.e"), nullptr);
   EXPECT_EQ(Find(json, "a.c.d"), nullptr);
   EXPECT_EQ(*Find(json, "a.c"), Json(1));
+}
+
+TEST(ReadObjectTest, ReadsNothingElseWhereTheSwitchIsOff) {
+  bool enabled = true;
+  const auto read = [&enabled](absl::string_view text, std::optional<Json> of_flag = {}) {
+    const Keys keys = {
+        {.name = "section",
+         .keys = {{.name = "enabled",
+                   .value = Flag(&enabled),
+                   .automatic = FromFlag("--on", of_flag.has_value(), of_flag.value_or(nullptr))},
+                  {"side", Flag(&enabled)}},
+         .has_switch = true}};
+    return StatusOf(ReadObject(*checkpoint::ParseJson(text), keys).refusals);
+  };
+  EXPECT_OK(read(R"({"section": {"enabled": false, "side": 1, "sides": 2}})"));
+  EXPECT_OK(read(R"({"section": {"enabled": "auto", "side": 1}})", false));
+  for (const char* on : {"true", "null", "\"auto\""}) {
+    EXPECT_THAT(read(absl::StrCat("{\"section\": {\"enabled\": ", on, ", \"side\": 1}}"), true),
+                StatusIs(kInvalid, "section.side is 1; it must be true or false"));
+  }
+  EXPECT_THAT(read(R"({"section": {"side": 1}})"),
+              StatusIs(kInvalid, "section.side is 1; it must be true or false"));
 }
 
 TEST(ReadObjectTest, TellsWhetherAPathIsRefused) {
@@ -182,7 +206,7 @@ TEST(ReadObjectTest, ListsAllRefusalsWithTheirPaths) {
                        "6 keys are refused:\n"
                        "  choice.type is \"Triangle\", a string; DeepSpeed knows it, but it is not "
                        "supported yet\n"
-                       "  choice.sort is 1; there is no such key, the nearest is word\n"
+                       "  choice.sort is 1; there is no such key\n"
                        "  flags is 1; there is no such key, the nearest is flag\n"
                        "  later is 2; DeepSpeed knows it, but it is not supported yet\n"
                        "  numbers.pair is 3; it must be an array of two numbers, 0 to 10\n"
@@ -344,10 +368,15 @@ TEST(ReadObjectTest, NamesTheNearestOfAllKeys) {
          "type Square");
   expect(R"({"latr": 1})",
          "latr is 1; there is no such key, the nearest is later, which is not supported yet");
-  expect("{\"flag\\n\\u001b[\": {}}",
-         "flag\\x0a\\x1b[ is {}, an object; there is no such key, the nearest is flag");
+  expect("{\"flag\\n\\u001b[\": {}}", "flag\\x0a\\x1b[ is {}, an object; there is no such key");
   EXPECT_THAT(ReadText("{\"" + std::string(1000, 'x') + "\": 1}", v),
               StatusIs(kInvalid, HasSubstr(std::string(160, 'x') + "... is 1; there is no")));
+  // Beside it more may be wrong than elsewhere, and the same name elsewhere is as good.
+  expect(R"({"numbers": {"wrd": "x"}})", "numbers.wrd is \"x\", a string; there is no such key");
+  expect(R"({"wrd": "x"})", "wrd is \"x\", a string; there is no such key, the nearest is word");
+  expect(R"({"choice": {"type": "Oval"}})",
+         "choice.type is \"Oval\", a string; there is no such type: it must be one of Round, "
+         "Square");
 }
 
 TEST(ReadObjectTest, CountsAReplacedLetterAsOneEdit) {

@@ -112,8 +112,44 @@ refuses "2 keys and flags are refused:
   the model's width is 17; it must be a multiple of its 2 heads" \
   --offload=optimizer --offload_to=file --offload_dir=/no/folder --width=17
 
-refuses '--stage is in the file that --config names, not beside it' \
+# Whatever refuses them: flags by themselves, the file, flags beside it, the model.
+refuses 'no_json.json: 2 keys and flags are refused:
+  --stage is in the file that --config names, not beside it
+  not valid JSON: parse error at line 2, column 1: syntax error while parsing object key - unexpected end of input; expected string literal' \
   --config=no_json.json --stage=1
+refuses "unknown_key.json: 3 keys and flags are refused:
+  --lr is -1; it must be a number, 0 or more, and finite as a float
+  optimizr is {\"type\":\"Adam\"}, an object; there is no such key, the nearest is optimizer
+  the model's number of heads is 0; it must be 1 to 1000" \
+  --config=unknown_key.json --lr=-1 --heads=0
+refuses '2 keys and flags are refused:
+  --batch is 0; it must be 1 to 2^53
+  cannot open missing.json: No such file or directory' --config=missing.json --batch=0
+echo '{"train_batch_size": "auto", "optimizer": {"type": "SGD", "params": {"lr": "auto"}}, "fp16": {"enabled": "auto"}}' >auto.json
+refuses '3 flags are refused:
+  --batch is 0; it must be 1 to 2^53
+  --lr is -1; it must be a number, 0 or more, and finite as a float
+  --precision is "fp8"; it must be fp32, fp16 or bf16' \
+  --config=auto.json --batch=0 --lr=-1 --precision=fp8
+refuses '3 flags are refused:
+  --config is given, but empty
+  --lr is given, but empty
+  --timeout is 0; it must be 1ms to 8760h' --config= --lr '' --timeout=0
+refuses '--resume is given, but empty' --resume=
+refuses '2 flags are refused:
+  --save: cannot make short/a/b: short is no folder
+  --weights: there is no /nonexistent' --save=short/a/b --weights=/nonexistent
+refuses '--save: cannot make short: short is no folder' --save=short
+CUDA_VISIBLE_DEVICES='' timeout 60 "$train" "${tiny[@]}" --steps=1 --device=cuda >out 2>error &&
+  fail 'it trains without a GPU'
+[ -s out ] && fail "it says \"$(cat out)\" before the error $(cat error)"
+expect_line error 'train: cuda.*'
+refuses '--may_differ is for --resume' --may_differ=seed
+refuses '--evaluate_every is -1; it must be at least 0' --evaluate_every=-1
+refuses '2 flags are refused:
+  --save_every is -1; it must be at least 0
+  --keep is -1; it must be at least 0' --save_every=-1 --keep=-1
+refuses '--trace and --metrics name the same file, ./m.jsonl' --trace=./m.jsonl --metrics=m.jsonl
 
 refuses '/dev/full is a device, not a file' --metrics=/dev/full
 refuses 'cannot write missing/m.jsonl: No such file or directory' --metrics=missing/m.jsonl
