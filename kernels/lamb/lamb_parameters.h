@@ -54,8 +54,8 @@ inline LambParameters MakeLambParameters(const LambGroup* groups, int64_t count,
 // more, without rates, or a step below 1, launcher and loops refuse the parameters.
 inline LambParameters MakeLambParameters(const LambGroup* groups, int64_t count,
                                          const OneStep& step) {
+  if (count > kMaxOneStepGroups || step.lr == nullptr) return {};
   LambParameters parameters = MakeLambParameters(groups, count, nullptr, nullptr);
-  if (count > kMaxOneStepGroups || step.lr == nullptr) return parameters;
   parameters.step = step.step;
   parameters.grad_multiplier = step.grad_multiplier;
   for (int64_t i = 0; i < count; ++i) {

@@ -45,8 +45,8 @@ inline LionParameters MakeLionParameters(const LionGroup* groups, int64_t count,
 // loop refuse the parameters.
 inline LionParameters MakeLionParameters(const LionGroup* groups, int64_t count,
                                          const OneStep& step) {
+  if (count > kMaxOneStepGroups || step.lr == nullptr) return {};
   LionParameters parameters = MakeLionParameters(groups, count, nullptr, nullptr);
-  if (count > kMaxOneStepGroups || step.lr == nullptr) return parameters;
   parameters.step = step.step;
   parameters.grad_multiplier = step.grad_multiplier;
   parameters.one_step_groups = static_cast<int32_t>(count);

@@ -7,6 +7,8 @@
 #include "brigade/kernels/adam/adam.h"
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/internal/update_tile.h"
+#include "brigade/kernels/lamb/lamb_parameters.h"
+#include "brigade/kernels/lion/lion_parameters.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/step_control/step_control.h"
@@ -176,6 +178,10 @@ TEST(OneStepTest, RefusesParametersThatNameNoStep) {
             StepError::kNoStep);
   EXPECT_EQ(sgd(MakeSgdParameters(many_sgd.data(), kMaxSgdGroups + 1, mode, step1)),
             StepError::kNoStep);
+  const std::vector<LionGroup> many_lion(kMaxLionGroups + 1);
+  const std::vector<LambGroup> many_lamb(kMaxLambGroups + 1);
+  EXPECT_FALSE(NamesStep(MakeLionParameters(many_lion.data(), kMaxLionGroups + 1, step1)));
+  EXPECT_FALSE(NamesStep(MakeLambParameters(many_lamb.data(), kMaxLambGroups + 1, step1)));
   // The segment's group is none of the parameters'.
   EXPECT_EQ(adam(MakeAdamParameters(many_adam.data(), 1, mode, step1)),
             StepError::kGroupStepNotFilled);
