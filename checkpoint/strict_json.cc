@@ -83,7 +83,7 @@ class StrictReader : public JsonHandler {
   bool number_float(number_float_t value, const string_t& text) override {
     if (value == 0 && IsTooSmall(text)) {
       return Fail(Path(), " is ", Printable(text),
-                  "; it is too close to 0 for a number of 64 bits, at ", PlaceOfNumber());
+                  "; it is too close to 0 for a number of 64 bits, at ", LineOfNumber());
     }
     return Put(value);
   }
@@ -100,7 +100,7 @@ class StrictReader : public JsonHandler {
     level.key = std::move(text);
     level.member = &*member;
     if (!is_new && twice_++ < kMostNamed) {
-      named_.push_back(absl::StrCat(Path(), " is given twice, again at ", Place()));
+      named_.push_back(absl::StrCat(Path(), " is given twice, again at ", Line()));
     }
     return true;
   }
@@ -136,7 +136,7 @@ class StrictReader : public JsonHandler {
   }
   bool Open(Json empty) {
     if (levels_.size() >= depth_) {
-      return Fail("more than ", depth_, " objects and arrays within each other, at ", Place());
+      return Fail("more than ", depth_, " objects and arrays within each other, at ", Line());
     }
     // It stays where it is: what holds it gets nothing more before it is closed.
     levels_.push_back({.json = &Place(std::move(empty))});
@@ -167,19 +167,19 @@ bool JsonHandler::parse_error(std::size_t, const std::string&, const Json::excep
   // Of numbers alone the library says no place.
   constexpr int kOverflow = 406;
   return Fail("not valid JSON: ", PlainWords(error),
-              error.id == kOverflow ? absl::StrCat(", at ", PlaceOfNumber()) : "");
+              error.id == kOverflow ? absl::StrCat(", at ", LineOfNumber()) : "");
 }
 
-std::string JsonHandler::Place() const { return PlaceOfByte(read_); }
+std::string JsonHandler::Line() const { return LineOfByte(read_); }
 
-std::string JsonHandler::PlaceOfNumber() const {
+std::string JsonHandler::LineOfNumber() const {
   // The parser has looked at the byte behind it, unless there is none.
   const bool is_end =
       read_ == 0 || absl::ascii_isdigit(static_cast<unsigned char>(text_[read_ - 1]));
-  return PlaceOfByte(is_end ? read_ : read_ - 1);
+  return LineOfByte(is_end ? read_ : read_ - 1);
 }
 
-std::string JsonHandler::PlaceOfByte(size_t end) const {
+std::string JsonHandler::LineOfByte(size_t end) const {
   const absl::string_view before = text_.substr(0, end == 0 ? 0 : end - 1);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const size_t newline = before.rfind('\n');
@@ -193,7 +193,7 @@ absl::Status ReadJson(absl::string_view text, JsonHandler& handler) {
   // The parser would end there.
   const size_t nul = text.find('\0');
   if (nul != absl::string_view::npos) {
-    return Invalid("not valid JSON: byte ", nul, " is a NUL, at ", handler.PlaceOfByte(nul + 1));
+    return Invalid("not valid JSON: byte ", nul, " is a NUL, at ", handler.LineOfByte(nul + 1));
   }
   nlohmann::json::sax_parse(Cursor(text.data(), &handler.read_),
                             Cursor(text.data() + text.size(), &handler.read_), &handler);

@@ -41,8 +41,8 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
 
  protected:
   // "line 3, column 9": of the last byte that was read; of a number, which ends before it, its last.
-  std::string Place() const;
-  std::string PlaceOfNumber() const;
+  std::string Line() const;
+  std::string LineOfNumber() const;
 
   // Each ends the reading.
   bool Fail(const absl::Status& status) {
@@ -57,7 +57,7 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
  private:
   friend absl::Status ReadJson(absl::string_view text, JsonHandler& handler);
 
-  std::string PlaceOfByte(size_t end) const;
+  std::string LineOfByte(size_t end) const;
 
   absl::Status status_;
   absl::string_view text_;
