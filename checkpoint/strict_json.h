@@ -40,7 +40,8 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
                    const nlohmann::json::exception& error) final;
 
  protected:
-  // "line 3, column 9": of the last byte that was read; of a number, which ends before it, its last.
+  // "line 3, column 9": of the last byte that was read; of a number, which ends before it, its last
+  // one.
   std::string Line() const;
   std::string LineOfNumber() const;
 

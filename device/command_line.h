@@ -27,7 +27,7 @@ std::string HelpText(absl::string_view program, absl::string_view about);
 // Parses; ends the process with 0 after AsksForHelp, with 1 for a flag that is unknown or wrong.
 absl::Status ParseFlags(int argc, char** argv, absl::string_view about);
 
-// The flags that are given without a value, as in --config=$FILE where FILE is not set: their names.
+// The names of flags that are given without a value, as in --config=$FILE where FILE is not set.
 std::vector<std::string> EmptyFlags(int argc, char** argv);
 
 // A path of the user's, from where the user stands, although `bazel run` moves the process.

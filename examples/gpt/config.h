@@ -127,8 +127,8 @@ struct TrainConfig {
 //
 // No key is ignored, except those in sections of what is not supported, where these are off, and of
 // fp16 or bf16 where these say "enabled": false, or "auto" beside a flag of another type; without
-// that word they are off too, but their keys are read. What changes no result is accepted, and named in
-// `without_effect`, where nothing follows from it. Any other value without effect is an error, as
+// that word they are off too, but their keys are read. What changes no result is accepted, and named
+// in `without_effect`, where nothing follows from it. Any other value without effect is an error, as
 // is one that asks for what is not so. null is as good as nothing.
 //
 // Errors       InvalidArgument, and Unimplemented for what DeepSpeed knows and Brigade does not

@@ -63,8 +63,8 @@ struct Key {
   std::string meaning = {};
   // The keys of the object that it holds.
   std::vector<Key> keys = {};
-  // It holds {"type": the name of one, "params": {that one's keys}}, and `keys` beside these. Without
-  // both it is as good as not given, unless it is required.
+  // It holds {"type": the name of one, "params": {that one's keys}}, and `keys` beside these.
+  // Without both it is as good as not given, unless it is required.
   std::vector<Key> types = {};
   // The advice of the error where the key is missing; null: the key is optional.
   const char* required = nullptr;

@@ -1,8 +1,8 @@
 #ifndef BRIGADE_TESTS_SPEC_LAMB_H_
 #define BRIGADE_TESTS_SPEC_LAMB_H_
 
-// The executable specification of LAMB, You et al. 2020 (arXiv 1904.00962), algorithm 2: a step of a
-// whole tensor. Epsilon stands outside the bias-corrected root, as for Adam in optimizers.h; the
+// The executable specification of LAMB, You et al. 2020 (arXiv 1904.00962), algorithm 2: a step of
+// a whole tensor. Epsilon stands outside the bias-corrected root, as for Adam in optimizers.h; the
 // bounds are those of the ratio.
 //
 // Every line is one rounding, std::fma included. Sums of squares are of double: element i of each
