@@ -125,16 +125,18 @@ struct TrainConfig {
 // data_types.grad_accum_dtype is fp32, where DeepSpeed's default is the model's type. An optimizer
 // is needed, from the file or by StepFlags::lr.
 //
-// No key is ignored, except those in sections of what is not supported, where these are off, and
-// of fp16 or bf16 where these say "enabled": false, or "auto" beside a flag of another type;
-// without that word they are off too, but their keys are read. What changes no result is
-// accepted, and named in `without_effect`, where nothing follows from it. Any other value
-// without effect is an error, as is one that asks for what is not so. null is as good as
-// nothing.  Errors       InvalidArgument, and Unimplemented for what DeepSpeed knows and Brigade
-// does not support yet: of each key and each flag that is refused, a line each where they are
-// several, its path or name, its value, and what it must be, what it contradicts, or the nearest
-// key. What goes by another key that is refused is found once that one is right. Of text that is
-// not JSON line and column. No exceptions, whatever the text. Paths in it begin at `folder`.
+// No key is ignored, except those in sections of what is not supported, where these are off, and of
+// fp16 or bf16 where these say "enabled": false, or "auto" beside a flag of another type; without
+// that word they are off too, but their keys are read. What changes no result is accepted, and
+// named in `without_effect`, where nothing follows from it. Any other value without effect is an
+// error, as is one that asks for what is not so. null is as good as nothing.
+//
+// Errors       InvalidArgument, and Unimplemented for what DeepSpeed knows and Brigade does not
+//              support yet: of each key and each flag that is refused, a line each where they are
+//              several, its path or name, its value, and what it must be, what it contradicts, or
+//              the nearest key. What goes by another key that is refused is found once that one is
+//              right. Of text that is not JSON line and column. No exceptions, whatever the text.
+// Paths in it begin at `folder`.
 // `flags`, `step`: what is given there comes before what the file says.
 absl::StatusOr<TrainConfig> ParseConfig(absl::string_view json, int ranks,
                                         absl::string_view folder = ".",
