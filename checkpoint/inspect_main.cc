@@ -10,7 +10,7 @@
 namespace {
 
 constexpr char kHelp[] =
-    R"(inspect FOLDER|FILE
+    R"(usage: inspect FOLDER|FILE
 
 Shows what is in a checkpoint: step, rates, options, parameters and files, as its manifest says;
 of a folder of checkpoints a line each; of weights of other tools (a safetensors file, a folder

@@ -14,7 +14,7 @@
 namespace {
 
 constexpr char kHelp[] =
-    R"(verify FOLDER
+    R"(usage: verify FOLDER
 
 Reads all of a checkpoint: whether each file is there, whole, with its checksum and those of its
 tensors, and nothing else. Names on stderr what is damaged, and then ends with 1.

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 
 #include "benchmark/benchmark.h"
+#include "brigade/device/command_line.h"
 #include "brigade/recompute/chain.h"
 #include "brigade/recompute/planner.h"
 
@@ -48,3 +50,17 @@ BENCHMARK(Plan)
 
 }  // namespace
 }  // namespace brigade::recompute
+
+int main(int argc, char** argv) {
+  if (brigade::device::AsksForHelp(argc, argv)) {
+    std::puts("usage: planner [--benchmark_...]\n\nTimes plans of which activations to keep.\n");
+    std::fflush(stdout);
+    benchmark::PrintDefaultHelp();
+    return 0;
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  const size_t run = benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return run == 0 ? 1 : 0;
+}

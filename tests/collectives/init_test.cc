@@ -63,13 +63,13 @@ TEST(InitTest, ProcessesFindEachOtherInAFolder) {
 TEST(InitTest, ProcessesOfAFolderConnectByTheirSecretUntilTheOneDeadline) {
   InitOptions options;
   options.rendezvous_folder = ::testing::TempDir() + "/init_test_secrets";
-  options.connect_timeout = 4 * testing::kDeadline;
+  options.connect_timeout = 8 * testing::kDeadline;
   const auto reports = testing::RunRanks(2, [&](int rank, testing::Fault& fault) -> absl::Status {
     SetEnvironment(rank, 1);
     setenv("WORLD_SIZE", "2", 1);
     setenv("BRIGADE_JOB_SECRET", std::string(64, static_cast<char>('1' + rank)).c_str(), 1);
     if (rank == 0) fault.Begin();
-    if (rank == 1) absl::SleepFor(0.7 * options.connect_timeout);
+    if (rank == 1) absl::SleepFor(0.5 * options.connect_timeout);
     return SumOnes(rank, options);
   });
   EXPECT_THAT(reports[0].status,
