@@ -11,8 +11,8 @@
 namespace {
 
 constexpr char kHelp[] =
-    R"(export FOLDER OUT.safetensors [--dtype=fp32|fp16|bf16] [--force]
-export FOLDER --folder=OUT
+    R"(usage: export FOLDER OUT.safetensors [--dtype=fp32|fp16|bf16] [--force]
+       export FOLDER --folder=OUT
 
 Writes one safetensors file of a checkpoint's parameters: in fp32, frozen ones in their own type, or
 all in the type that is named. --force replaces a file that is there. With --folder: the checkpoint
