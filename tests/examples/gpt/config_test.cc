@@ -170,7 +170,8 @@ TEST(ConfigTest, TakesSectionsOfPrecisionThatAreOff) {
         R"("fp16": {"enabled": false, "loss_scale": "x", "unknown": 1})",
         R"("bfloat16": {"enabled": false, "min_loss_scale": []})",
         R"("scheduler": {"type": null})"}) {
-    ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(absl::StrCat(", ", off))) << off;
+    SCOPED_TRACE(off);
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(absl::StrCat(", ", off)));
     EXPECT_EQ(config.zero.dtype, DType::kFloat32);
     EXPECT_TRUE(
         std::holds_alternative<optim::ConstantLR>(config.zero.optimizer.groups[0].schedule));
