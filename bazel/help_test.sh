@@ -1,7 +1,8 @@
 #!/bin/bash
 # help_test.sh PROGRAM...: --help prints how a program is called in its first lines on the standard
 # output, and does nothing else: the programs end with 0, complain about nothing, and make no file.
-# "usage: " says how; in the help of a script so does a line that begins with its name.
+# "usage: " says how; in the help of a script so does a line that begins with its name, and Google Benchmark's
+# main() says "benchmark [--".
 set -u
 root=$PWD
 empty=$TEST_TMPDIR/empty
@@ -10,7 +11,7 @@ status=0
 for program in "$@"; do
   HOME=$empty "$root/$program" --help >../out 2>../err </dev/null
   code=$?
-  call='^(.* )?usage: '
+  call='^(.* )?usage: |^benchmark \[--'
   [ "$(head -c 2 "$root/$program")" != '#!' ] || call+="|^ *([^ ]*/)?$(basename "$program" .sh)(\.sh)?([ :]|\$)"
   if [ $code -ne 0 ] || [ -s ../err ] || ! head -n 6 ../out | grep -Eq "$call" || [ -n "$(ls -A)" ]; then
     printf '%s --help ended with %d, made the files "%s", and printed:\n' "$program" $code "$(ls -A)"

@@ -657,9 +657,8 @@ TEST(ConfigErrorsTest, SayWhatToDoForAuto) {
       StatusIs(
           kInvalid,
           "8 keys are refused:\n"
-          "  bf16.enabled is \"auto\", which nothing fills in here: give --precision, or write "
-          "true or "
-          "false\n"
+          "  bf16.enabled is \"auto\", which nothing fills in here: give --precision, leave "
+          "the key out for false, or write true or false\n"
           "  gradient_accumulation_steps is \"auto\", which nothing fills in here: give --batch, "
           "leave the key out for what follows from the others, or write a whole number, 1 to 2^20\n"
           "  gradient_clipping is \"auto\", which nothing fills in here: leave the key out for "

@@ -83,7 +83,7 @@ cat >many.json <<'END'
  "tensorboard": {"enabled": false}, "wandb": {"enabled": true}, "stage": 2}
 END
 refuses 'many.json: 5 keys are refused:
-  fp16.enabled is "auto", which nothing fills in here: give --precision, or write true or false
+  fp16.enabled is "auto", which nothing fills in here: give --precision, leave the key out for false, or write true or false
   optimizer.type is "Lamb", a string; DeepSpeed knows it, but it is not supported yet
   stage is 2; there is no such key, the nearest is zero_optimization.stage
   train_batch_size is "auto", which nothing fills in here: give --batch, leave the key out for what follows from the others, or write a whole number, 1 or more
