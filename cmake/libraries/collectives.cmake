@@ -178,19 +178,6 @@ brigade_library(
 )
 
 brigade_library(
-  collectives_compressed_reduction
-  HEADERS collectives/compressed/compressed_reduction.h
-  SOURCES collectives/compressed/compressed_reduction.cc
-  DEPS collectives_compressed_amax_scale collectives_compressed_amax_scale_math
-    collectives_collective collectives_communicator collectives_engines_call_order
-    collectives_engines_registration device_buffer device_context device_event device_status_macros
-    device_stream kernels_list_arguments kernels_value_range kernels_amax kernels_amax_math
-    kernels_cast kernels_fill kernels_reduce_math precision_dtype precision_dtype_names
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::span absl::strings
-)
-
-brigade_library(
   collectives_compressed_codec_call
   HEADERS collectives/compressed/codec_call.h
   SOURCES collectives/compressed/codec_call.cc
@@ -198,6 +185,19 @@ brigade_library(
     device_buffer device_context device_status_macros device_stream kernels_list_arguments
     precision_dtype
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+)
+
+brigade_library(
+  collectives_compressed_reduction
+  HEADERS collectives/compressed/compressed_reduction.h
+  SOURCES collectives/compressed/compressed_reduction.cc
+  DEPS collectives_compressed_amax_scale collectives_compressed_amax_scale_math
+    collectives_compressed_codec_call collectives_collective collectives_communicator
+    collectives_engines_call_order device_buffer device_context device_event device_status_macros
+    device_stream kernels_list_arguments kernels_value_range kernels_amax kernels_amax_math
+    kernels_cast kernels_fill kernels_reduce_math precision_dtype precision_dtype_names
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::span absl::strings
 )
 
 brigade_library(

@@ -338,8 +338,17 @@ brigade_library(
 brigade_library(
   kernels_internal_update_cpu
   HEADERS kernels/internal/update_cpu.h
-  DEPS kernels_internal_cpu_list device_threads_thread_pool kernels_step_control_step_state
+  DEPS kernels_internal_cpu_list device_status_macros device_threads_thread_pool
+    kernels_step_control_step_state
   PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
+  kernels_internal_enqueue_update
+  HEADERS kernels/internal/enqueue_update.h
+  DEPS kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
+    device_stream kernels_list_arguments
+  PUBLIC_LIBRARIES absl::span absl::status
 )
 
 brigade_library(
@@ -364,8 +373,7 @@ brigade_library(
   DEPS kernels_adam_math kernels_adam_parameters kernels_adam_cpu device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
     kernels_list_arguments precision_dtype kernels_value_range kernels_weight_decay
-    kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
-    kernels_step_control_step_state
+    kernels_internal_enqueue_update kernels_internal_update_dispatch kernels_step_control_step_state
   CUDA_DEPS kernels_adam_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
 )
@@ -403,8 +411,8 @@ brigade_library(
   SOURCES kernels/lion/lion.cc
   DEPS kernels_lion_math kernels_lion_parameters kernels_lion_cpu device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
-    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
-    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
+    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_update
+    kernels_internal_update_dispatch kernels_step_control_step_state
   CUDA_DEPS kernels_lion_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
 )
@@ -443,8 +451,7 @@ brigade_library(
   DEPS kernels_sgd_math kernels_sgd_parameters kernels_sgd_cpu device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
     kernels_list_arguments precision_dtype kernels_value_range kernels_weight_decay
-    kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
-    kernels_step_control_step_state
+    kernels_internal_enqueue_update kernels_internal_update_dispatch kernels_step_control_step_state
   CUDA_DEPS kernels_sgd_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -681,11 +688,17 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_internal_halve_lanes
+  HEADERS kernels/internal/halve_lanes.h
+  DEPS kernels_simd precision_rounding
+)
+
+brigade_library(
   kernels_lamb_cpu
   HEADERS kernels/lamb/lamb_cpu.h
   SOURCES kernels/lamb/lamb_cpu.cc
   DEPS kernels_lamb_math kernels_nontemporal_store kernels_simd kernels_update_types
-    kernels_cast_elements kernels_internal_lanes precision_float16
+    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes precision_float16
 )
 
 brigade_library(
@@ -704,7 +717,7 @@ brigade_library(
   DEPS kernels_lamb_math kernels_lamb_parameters kernels_lamb_cpu device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
     kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
-    kernels_internal_update_dispatch kernels_step_control_step_state
+    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
   CUDA_DEPS kernels_lamb_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -727,7 +740,7 @@ brigade_library(
   HEADERS kernels/orthogonalize/orthogonalize_cpu.h
   SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
   DEPS kernels_orthogonalize_math kernels_nontemporal_store kernels_simd
-    kernels_orthogonalize_row_lanes precision_rounding
+    kernels_orthogonalize_row_lanes kernels_internal_halve_lanes precision_rounding
 )
 
 brigade_library(

@@ -1,8 +1,7 @@
 #include "brigade/kernels/adam/adam.h"
 
 #include "brigade/kernels/adam/adam_cpu.h"
-#include "brigade/kernels/internal/enqueue_list.h"
-#include "brigade/kernels/internal/update_cpu.h"
+#include "brigade/kernels/internal/enqueue_update.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/value_range.h"
@@ -63,22 +62,12 @@ absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& opt
                                   options.groups.size(), arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
-  const device::Operation operation = {"adam", arguments.accesses()};
-  const AdamParameters parameters = MakeAdamParameters(options);
-  absl::Status status;
-  VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
-    using Grad = decltype(grad);
-    using Copy = decltype(copy);
-    status = EnqueueList(
-        operation, segments, kCpuTile, stream,
-        [parameters](auto plan, auto& pool) {
-          return UpdateCpu<AdamPolicy>("adam", plan, parameters, pool, AdamRange<Grad, Copy>);
-        },
-        [&](auto cuda_stream) {
-          return LaunchAdam<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
-        });
-  });
-  return status;
+  return EnqueueUpdate<AdamPolicy>(
+      "adam", arguments, segments, options, MakeAdamParameters(options), stream,
+      [](auto grad, auto copy) { return AdamRange<decltype(grad), decltype(copy)>; },
+      [](auto grad, auto copy, auto... launch) {
+        return LaunchAdam<decltype(grad), decltype(copy)>(launch...);
+      });
 }
 
 }  // namespace brigade::kernels

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/lamb/lamb_cpu.h"
 #include "brigade/kernels/list_arguments.h"
@@ -37,21 +38,13 @@ absl::Status CheckOptions(const LambOptions& options) {
   return absl::OkStatus();
 }
 
-// As UpdateCpu (kernels/internal/update_cpu.h), but for the sums between two passes.
+// As UpdateCpu, but for the sums between two passes.
 template <typename Grad, typename Copy>
 absl::Status LambOnPool(absl::Span<const PlannedSegment<LambSegment>> plan,
                         const LambParameters& parameters, LambSums* sums,
                         device::ThreadPool& pool) {
   if (SkipsStep(parameters)) return absl::OkStatus();
-  for (const auto& planned : plan) {
-    const int32_t group = planned.segment.group;
-    const StepError error = FindStepError<LambPolicy>(parameters, group);
-    if (error == StepError::kNone) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "lamb: ",
-        error == StepError::kStateNotFilled ? "state" : absl::StrCat("group_steps[", group, "]"),
-        " ", Describe(error), "; StepControl writes it"));
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckStep<LambPolicy>("lamb", plan, parameters));
   ForEachRange(plan, kLambTile, pool,
                [&](const LambSegment& s, int64_t begin, int64_t end, int64_t first_tile) {
                  LambSums* const tiles = sums + first_tile - begin / kLambTile;

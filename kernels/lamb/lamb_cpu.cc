@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "brigade/kernels/cast/cast_elements.h"
+#include "brigade/kernels/internal/halve_lanes.h"
 #include "brigade/kernels/internal/lanes.h"
 #include "brigade/kernels/simd.h"
 #include "brigade/precision/float16.h"
@@ -19,17 +20,6 @@ StepError Check(const LambParameters& parameters, int32_t group) {
   if (!NamesStep(parameters)) return StepError::kNoStep;
   if (SkipsStep(parameters)) return StepError::kNone;
   return FindStepError<LambPolicy>(parameters, group);
-}
-
-template <int kHalf>
-BRIGADE_INLINE double HalveFrom(double* lanes) {
-  BRIGADE_SIMD_LOOP
-  for (int l = 0; l < kHalf; ++l) lanes[l] = precision::Add(lanes[l], lanes[l + kHalf]);
-  if constexpr (kHalf > 1) {
-    return HalveFrom<kHalf / 2>(lanes);
-  } else {
-    return lanes[0];
-  }
 }
 
 }  // namespace
@@ -68,8 +58,7 @@ StepError LambMomentsRange(const LambSegment& s, const LambParameters& parameter
           of_update[l] = AddLambSquare(of_update[l], LambUpdate(c, m, v, p));
         }
       }
-      tiles[tile / kLambTile] = {HalveFrom<kLambLanes / 2>(of_param),
-                                 HalveFrom<kLambLanes / 2>(of_update)};
+      tiles[tile / kLambTile] = {Halve(of_param), Halve(of_update)};
     }
   });
   return StepError::kNone;
@@ -83,9 +72,8 @@ float LambTrustOf(const LambSegment& s, const LambParameters& parameters, const 
     of_param[l] = precision::Add(of_param[l], tiles[t].param);
     of_update[l] = precision::Add(of_update[l], tiles[t].update);
   }
-  return LambTrust(
-      LambPolicy::MakeCoefficients(parameters, s),
-      {HalveFrom<kLambTileLanes / 2>(of_param), HalveFrom<kLambTileLanes / 2>(of_update)});
+  return LambTrust(LambPolicy::MakeCoefficients(parameters, s),
+                   {Halve(of_param), Halve(of_update)});
 }
 
 template <typename Copy>

@@ -1,7 +1,6 @@
 #include "brigade/kernels/lion/lion.h"
 
-#include "brigade/kernels/internal/enqueue_list.h"
-#include "brigade/kernels/internal/update_cpu.h"
+#include "brigade/kernels/internal/enqueue_update.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/lion/lion_cpu.h"
 #include "brigade/kernels/list_arguments.h"
@@ -59,22 +58,12 @@ absl::Status Lion(absl::Span<const LionSegment> segments, const LionOptions& opt
                                   options.groups.size(), arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
-  const device::Operation operation = {"lion", arguments.accesses()};
-  const LionParameters parameters = MakeLionParameters(options);
-  absl::Status status;
-  VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
-    using Grad = decltype(grad);
-    using Copy = decltype(copy);
-    status = EnqueueList(
-        operation, segments, kCpuTile, stream,
-        [parameters](auto plan, auto& pool) {
-          return UpdateCpu<LionPolicy>("lion", plan, parameters, pool, LionRange<Grad, Copy>);
-        },
-        [&](auto cuda_stream) {
-          return LaunchLion<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
-        });
-  });
-  return status;
+  return EnqueueUpdate<LionPolicy>(
+      "lion", arguments, segments, options, MakeLionParameters(options), stream,
+      [](auto grad, auto copy) { return LionRange<decltype(grad), decltype(copy)>; },
+      [](auto grad, auto copy, auto... launch) {
+        return LaunchLion<decltype(grad), decltype(copy)>(launch...);
+      });
 }
 
 }  // namespace brigade::kernels

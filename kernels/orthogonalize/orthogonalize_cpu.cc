@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "brigade/kernels/internal/halve_lanes.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/orthogonalize/row_lanes.h"
 #include "brigade/kernels/simd.h"
@@ -47,23 +48,6 @@ BRIGADE_INLINE void ForColumns(int rank, const Run& run) {
   if (rank - k == 3) run(std::integral_constant<int, 3>(), k);
   if (rank - k == 2) run(std::integral_constant<int, 2>(), k);
   if (rank - k == 1) run(std::integral_constant<int, 1>(), k);
-}
-
-// The first of `lanes` becomes their sum. Of constant lengths, which take a fifth of the time of
-// lengths that vary.
-template <int kHalf, typename T>
-BRIGADE_INLINE T HalveFrom(T* lanes) {
-  BRIGADE_SIMD_LOOP
-  for (int l = 0; l < kHalf; ++l) lanes[l] = precision::Add(lanes[l], lanes[l + kHalf]);
-  if constexpr (kHalf > 1) {
-    return HalveFrom<kHalf / 2>(lanes);
-  } else {
-    return lanes[0];
-  }
-}
-template <typename T, int kLanes>
-BRIGADE_INLINE T Halve(T (&lanes)[kLanes]) {
-  return HalveFrom<kLanes / 2>(lanes);
 }
 
 template <int kBlocks>

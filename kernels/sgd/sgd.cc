@@ -1,8 +1,7 @@
 #include "brigade/kernels/sgd/sgd.h"
 
 #include "absl/strings/str_cat.h"
-#include "brigade/kernels/internal/enqueue_list.h"
-#include "brigade/kernels/internal/update_cpu.h"
+#include "brigade/kernels/internal/enqueue_update.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
@@ -82,22 +81,12 @@ absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& option
                                   options.groups.size(), arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
-  const device::Operation operation = {"sgd", arguments.accesses()};
-  const SgdParameters parameters = MakeSgdParameters(options);
-  absl::Status status;
-  VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
-    using Grad = decltype(grad);
-    using Copy = decltype(copy);
-    status = EnqueueList(
-        operation, segments, kCpuTile, stream,
-        [parameters](auto plan, auto& pool) {
-          return UpdateCpu<SgdPolicy>("sgd", plan, parameters, pool, SgdRange<Grad, Copy>);
-        },
-        [&](auto cuda_stream) {
-          return LaunchSgd<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
-        });
-  });
-  return status;
+  return EnqueueUpdate<SgdPolicy>(
+      "sgd", arguments, segments, options, MakeSgdParameters(options), stream,
+      [](auto grad, auto copy) { return SgdRange<decltype(grad), decltype(copy)>; },
+      [](auto grad, auto copy, auto... launch) {
+        return LaunchSgd<decltype(grad), decltype(copy)>(launch...);
+      });
 }
 
 }  // namespace brigade::kernels

@@ -3,10 +3,10 @@
 #include <limits>
 #include <vector>
 
-#include "brigade/kernels/internal/update_tile.h"
 #include "brigade/tests/kernels/adam/adam_list.h"
 #include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/testing.h"
+#include "brigade/tests/kernels/update_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -50,23 +50,9 @@ class AdamTypedTest : public ::testing::Test {
     setting_.options.copy_dtype = CopyType<typename Kind::Copy>();
   }
 
-  // What the CUDA kernel's launches do, thread by thread.
-  void RunGpuBodies(List& list) {
-    auto arguments = std::make_unique<UpdateArguments<AdamPolicy>>();
-    arguments->parameters = MakeAdamParameters(setting_.options);
-    using Grad = typename Kind::Grad;
-    using Copy = typename Kind::Copy;
-    const auto tiles_of = [](const AdamSegment& s) {
-      return UpdateLayout<AdamPolicy, Grad, Copy>(s).Tiles(s.size);
-    };
-    ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, tiles_of,
-                 arguments->batch, true, [&](int64_t) {
-                   ForEachGpuThread(
-                       arguments->batch.tiles(), kTileThreads, [&](int64_t tile, int thread) {
-                         UpdateThread<AdamPolicy, Grad, Copy>(*arguments, tile, thread);
-                       });
-                   return true;
-                 });
+  void RunGpuBodies(const List& list) {
+    RunUpdateThreads<AdamPolicy, typename Kind::Grad, typename Kind::Copy>(
+        MakeAdamParameters(setting_.options), list.segments);
   }
 
   AdamSetting setting_;

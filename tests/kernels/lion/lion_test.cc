@@ -1,13 +1,12 @@
 #include "brigade/kernels/lion/lion.h"
 
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <vector>
 
-#include "brigade/kernels/internal/update_tile.h"
 #include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/testing.h"
+#include "brigade/tests/kernels/update_testing.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -22,68 +21,19 @@ using precision::Half;
 using ::testing::HasSubstr;
 
 template <typename Grad, typename Copy>
-class LionList {
+class LionList : public MomentList<LionSegment, Grad, Copy> {
  public:
-  static constexpr bool kHasCopy = !std::is_same_v<Copy, NoCopy>;
-  using CopyArray = std::conditional_t<kHasCopy, Copy, float>;
-  struct Arrays {
-    GuardedArray<float> param, m;
-    GuardedArray<Grad> grad;
-    GuardedArray<CopyArray> copy;
-    std::vector<float> wanted_param, wanted_m, wanted_copy;
-  };
-
-  LionList(const std::vector<int64_t>& sizes, uint32_t seed, int spread) {
-    std::mt19937 random(seed);
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      const int64_t n = sizes[i];
-      const int64_t offset = i % 9;
-      arrays.push_back({GuardedArray<float>(n, offset),
-                        GuardedArray<float>(n, offset + spread),
-                        GuardedArray<Grad>(n, offset + 2 * spread),
-                        GuardedArray<CopyArray>(kHasCopy ? n : 0, offset + 5 * spread),
-                        {},
-                        {},
-                        {}});
-      Arrays& a = arrays.back();
-      FillTypical(a.param, random);
-      FillTypical(a.m, random);
-      FillTypical(a.grad, random, 10.0f);
-      a.wanted_param = Values(a.param);
-      a.wanted_m = Values(a.m);
-      a.wanted_copy = Values(a.copy);
-      const int32_t group = i % 2;
-      segments.push_back({a.param.data(), a.m.data(), a.grad.data(),
-                          kHasCopy ? static_cast<void*>(a.copy.data()) : nullptr, n, group});
-    }
-  }
+  using MomentList<LionSegment, Grad, Copy>::MomentList;
 
   void Specify(const std::vector<spec::LionRule>& rules, const std::vector<GroupStep>& steps,
                const StepState& state) {
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      Arrays& a = arrays[i];
-      const int32_t group = segments[i].group;
-      for (int64_t j = 0; j < a.param.size(); ++j) {
-        const spec::LionElement x =
-            spec::LionUpdate({a.wanted_param[j], a.wanted_m[j]}, static_cast<float>(a.grad[j]),
-                             state.grad_multiplier, rules[group], steps[group].lr);
-        a.wanted_param[j] = x.param;
-        a.wanted_m[j] = x.m;
-        if (kHasCopy) a.wanted_copy[j] = spec::Round(kFormat<CopyArray>, x.param);
-      }
-    }
+    this->SpecifyEach([&](int32_t group, float grad, float& param, float& m) {
+      const spec::LionElement x =
+          spec::LionUpdate({param, m}, grad, state.grad_multiplier, rules[group], steps[group].lr);
+      param = x.param;
+      m = x.m;
+    });
   }
-
-  void ExpectMatch(const std::string& how) const {
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      EXPECT_TRUE(Matches(arrays[i].param, arrays[i].wanted_param)) << how << ", param " << i;
-      EXPECT_TRUE(Matches(arrays[i].m, arrays[i].wanted_m)) << how << ", m " << i;
-      EXPECT_TRUE(Matches(arrays[i].copy, arrays[i].wanted_copy)) << how << ", copy " << i;
-    }
-  }
-
-  std::deque<Arrays> arrays;
-  std::vector<LionSegment> segments;
 };
 
 struct LionSetting {
@@ -108,20 +58,8 @@ struct LionSetting {
 };
 
 template <typename Grad, typename Copy>
-void RunGpuBodies(const LionSetting& setting, LionList<Grad, Copy>& list) {
-  auto arguments = std::make_unique<UpdateArguments<LionPolicy>>();
-  arguments->parameters = MakeLionParameters(setting.options);
-  const auto tiles_of = [](const LionSegment& s) {
-    return UpdateLayout<LionPolicy, Grad, Copy>(s).Tiles(s.size);
-  };
-  ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, tiles_of,
-               arguments->batch, true, [&](int64_t) {
-                 ForEachGpuThread(arguments->batch.tiles(), kTileThreads,
-                                  [&](int64_t tile, int thread) {
-                                    UpdateThread<LionPolicy, Grad, Copy>(*arguments, tile, thread);
-                                  });
-                 return true;
-               });
+void RunGpuBodies(const LionSetting& setting, const LionList<Grad, Copy>& list) {
+  RunUpdateThreads<LionPolicy, Grad, Copy>(MakeLionParameters(setting.options), list.segments);
 }
 
 template <typename Types>
@@ -140,12 +78,7 @@ class LionTypedTest : public ::testing::Test {
   LionSetting setting;
 };
 
-using TypePairs =
-    ::testing::Types<std::pair<float, NoCopy>, std::pair<float, BFloat16>, std::pair<float, Half>,
-                     std::pair<Half, NoCopy>, std::pair<Half, Half>, std::pair<Half, BFloat16>,
-                     std::pair<BFloat16, NoCopy>, std::pair<BFloat16, Half>,
-                     std::pair<BFloat16, BFloat16>>;
-TYPED_TEST_SUITE(LionTypedTest, TypePairs);
+TYPED_TEST_SUITE(LionTypedTest, UpdateTypePairs);
 
 TYPED_TEST(LionTypedTest, GivesTheSpecificationsBitsOnEveryCpu) {
   LionSetting& setting = this->setting;

@@ -1,12 +1,11 @@
 #include "brigade/kernels/sgd/sgd.h"
 
-#include <deque>
 #include <limits>
 #include <vector>
 
-#include "brigade/kernels/internal/update_tile.h"
 #include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/testing.h"
+#include "brigade/tests/kernels/update_testing.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,68 +22,20 @@ using ::testing::HasSubstr;
 
 // Group 0 has momentum, group 1 none.
 template <typename Grad, typename Copy>
-class SgdList {
+class SgdList : public MomentList<SgdSegment, Grad, Copy> {
  public:
-  static constexpr bool kHasCopy = !std::is_same_v<Copy, NoCopy>;
-  using CopyArray = std::conditional_t<kHasCopy, Copy, float>;
-  struct Arrays {
-    GuardedArray<float> param, momentum;
-    GuardedArray<Grad> grad;
-    GuardedArray<CopyArray> copy;
-    std::vector<float> wanted_param, wanted_momentum, wanted_copy;
-  };
-
-  SgdList(const std::vector<int64_t>& sizes, uint32_t seed, int spread) {
-    std::mt19937 random(seed);
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      const int64_t n = sizes[i];
-      const int64_t offset = i % 9;
-      arrays.push_back({GuardedArray<float>(n, offset),
-                        GuardedArray<float>(n, offset + spread),
-                        GuardedArray<Grad>(n, offset + 2 * spread),
-                        GuardedArray<CopyArray>(kHasCopy ? n : 0, offset + 5 * spread),
-                        {},
-                        {},
-                        {}});
-      Arrays& a = arrays.back();
-      FillTypical(a.param, random);
-      FillTypical(a.momentum, random);
-      FillTypical(a.grad, random, 10.0f);
-      a.wanted_param = Values(a.param);
-      a.wanted_momentum = Values(a.momentum);
-      a.wanted_copy = Values(a.copy);
-      const int32_t group = i % 2;
-      segments.push_back({a.param.data(), group == 0 ? a.momentum.data() : nullptr, a.grad.data(),
-                          kHasCopy ? static_cast<void*>(a.copy.data()) : nullptr, n, group});
-    }
-  }
+  SgdList(const std::vector<int64_t>& sizes, uint32_t seed, int spread)
+      : MomentList<SgdSegment, Grad, Copy>(sizes, seed, spread, /*groups_with_moments=*/1) {}
 
   void Specify(const std::vector<spec::SgdRule>& rules, const std::vector<GroupStep>& steps,
                const StepState& state) {
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      Arrays& a = arrays[i];
-      const int32_t group = segments[i].group;
-      for (int64_t j = 0; j < a.param.size(); ++j) {
-        const spec::SgdElement x = spec::SgdUpdate(
-            {a.wanted_param[j], a.wanted_momentum[j]}, static_cast<float>(a.grad[j]),
-            state.grad_multiplier, rules[group], steps[group].lr, state.step);
-        a.wanted_param[j] = x.param;
-        a.wanted_momentum[j] = x.momentum;
-        if (kHasCopy) a.wanted_copy[j] = spec::Round(kFormat<CopyArray>, x.param);
-      }
-    }
+    this->SpecifyEach([&](int32_t group, float grad, float& param, float& momentum) {
+      const spec::SgdElement x = spec::SgdUpdate({param, momentum}, grad, state.grad_multiplier,
+                                                 rules[group], steps[group].lr, state.step);
+      param = x.param;
+      momentum = x.momentum;
+    });
   }
-
-  void ExpectMatch(const std::string& how) const {
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      EXPECT_TRUE(Matches(arrays[i].param, arrays[i].wanted_param)) << how << ", param " << i;
-      EXPECT_TRUE(Matches(arrays[i].momentum, arrays[i].wanted_momentum)) << how << ", m " << i;
-      EXPECT_TRUE(Matches(arrays[i].copy, arrays[i].wanted_copy)) << how << ", copy " << i;
-    }
-  }
-
-  std::deque<Arrays> arrays;
-  std::vector<SgdSegment> segments;
 };
 
 struct SgdSetting {
@@ -119,20 +70,8 @@ struct SgdSetting {
 };
 
 template <typename Grad, typename Copy>
-void RunGpuBodies(const SgdSetting& setting, SgdList<Grad, Copy>& list) {
-  auto arguments = std::make_unique<UpdateArguments<SgdPolicy>>();
-  arguments->parameters = MakeSgdParameters(setting.options);
-  const auto tiles_of = [](const SgdSegment& s) {
-    return UpdateLayout<SgdPolicy, Grad, Copy>(s).Tiles(s.size);
-  };
-  ForEachBatch(list.segments.data(), list.segments.size(), kMaxGridBlocks, tiles_of,
-               arguments->batch, true, [&](int64_t) {
-                 ForEachGpuThread(arguments->batch.tiles(), kTileThreads,
-                                  [&](int64_t tile, int thread) {
-                                    UpdateThread<SgdPolicy, Grad, Copy>(*arguments, tile, thread);
-                                  });
-                 return true;
-               });
+void RunGpuBodies(const SgdSetting& setting, const SgdList<Grad, Copy>& list) {
+  RunUpdateThreads<SgdPolicy, Grad, Copy>(MakeSgdParameters(setting.options), list.segments);
 }
 
 template <typename Types>
@@ -157,12 +96,7 @@ class SgdTypedTest : public ::testing::Test {
   }
 };
 
-using TypePairs =
-    ::testing::Types<std::pair<float, NoCopy>, std::pair<float, BFloat16>, std::pair<float, Half>,
-                     std::pair<Half, NoCopy>, std::pair<Half, Half>, std::pair<Half, BFloat16>,
-                     std::pair<BFloat16, NoCopy>, std::pair<BFloat16, Half>,
-                     std::pair<BFloat16, BFloat16>>;
-TYPED_TEST_SUITE(SgdTypedTest, TypePairs);
+TYPED_TEST_SUITE(SgdTypedTest, UpdateTypePairs);
 
 TYPED_TEST(SgdTypedTest, GivesTheSpecificationsBitsOnEveryCpu) {
   this->ForEachRule([](SgdSetting& setting) {
@@ -231,8 +165,8 @@ TEST_F(SgdTest, RejectsAMomentumBufferThatDoesNotFitTheGroup) {
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
                               AllOf(HasSubstr("momentum of segment 0 is null with 10 elements"),
                                     HasSubstr("group 0 has momentum 0.9"))));
-  list_.segments[0].momentum = list_.arrays[0].momentum.data();
-  list_.segments[1].momentum = list_.arrays[1].momentum.data();
+  list_.segments[0].momentum = list_.arrays[0].moment.data();
+  list_.segments[1].momentum = list_.arrays[1].moment.data();
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
                               HasSubstr("momentum of segment 1 is given")));
   ExpectNothingHappened();
