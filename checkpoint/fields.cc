@@ -334,8 +334,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["delay_warm_up"] = TextOf(options.offload.delay_warm_up);
   }
   const auto write_codes = [&fields](const char* name, const auto& codes) {
-    if (!codes.has_value()) return;
-    fields[name] = *codes == kernels::QuantFormat::kInt8 ? "int8" : "int4";
+    if (codes.has_value()) fields[name] = kernels::Name(*codes);
   };
   write_codes("quantized_weights", quantized_weights);
   write_codes("quantized_frozen_weights", quantized_frozen_weights);

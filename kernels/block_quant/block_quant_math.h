@@ -32,6 +32,10 @@ namespace brigade::kernels {
 
 enum class QuantFormat : uint8_t { kInt8, kInt4 };
 
+constexpr const char* Name(QuantFormat format) {
+  return format == QuantFormat::kInt8 ? "int8" : "int4";
+}
+
 // The elements that share a maximum.
 inline constexpr int64_t kQuantBlock = 256;
 // Of a message and of its parts, in bytes.

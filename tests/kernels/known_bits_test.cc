@@ -398,8 +398,7 @@ TEST(KnownBitsTest, Cast) {
 template <typename T>
 void ExpectBlockQuant(const Known& known) {
   for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
-    const std::string name =
-        Pair(kName<T>, format == QuantFormat::kInt8 ? "int8" : "int4") + " and back";
+    const std::string name = Pair(kName<T>, Name(format)) + " and back";
     ExpectKnown(known, name, [&](Digest& digest) {
       Inputs inputs;
       auto array = inputs.Array<T>();

@@ -40,8 +40,7 @@ void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines)
 }
 
 const char* CodesText(const std::optional<kernels::QuantFormat>& codes) {
-  if (!codes.has_value()) return "none";
-  return *codes == kernels::QuantFormat::kInt8 ? "int8" : "int4";
+  return codes.has_value() ? kernels::Name(*codes) : "none";
 }
 
 Lines OptionLines(const ZeroOptions& options) {
