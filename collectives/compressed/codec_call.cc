@@ -23,17 +23,21 @@ absl::Status CheckCapacity(const char* operation, int64_t max_count, int ranks) 
   return Invalid(operation, "max_count is ", max_count, ", must be 0 to what memory can hold");
 }
 
+absl::Status CheckCountAndStream(const char* operation, int64_t count, int64_t capacity,
+                                 const device::Context& context, const device::Stream& stream) {
+  if (count < 0 || count > capacity) {
+    return Invalid(operation, "count is ", count, ", must be 0 to the capacity, ", capacity);
+  }
+  if (stream.device() == context.device()) return absl::OkStatus();
+  return Invalid(operation, "the stream is on ", stream.device().ToString(),
+                 ", the communicator on ", context.device().ToString());
+}
+
 absl::Status CheckCodecCall(const char* operation, int64_t count, int64_t capacity,
                             const CodecArrays& arrays, const device::Context& context,
                             const device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(kernels::CheckFloatType(operation, "input", arrays.dtype));
-  if (count < 0 || count > capacity) {
-    return Invalid(operation, "count is ", count, ", must be 0 to the capacity, ", capacity);
-  }
-  if (stream.device() != context.device()) {
-    return Invalid(operation, "the stream is on ", stream.device().ToString(),
-                   ", the communicator on ", context.device().ToString());
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckCountAndStream(operation, count, capacity, context, stream));
   kernels::ListArguments arguments(operation, {}, stream);
   const int64_t bytes = precision::SizeOf(arrays.dtype);
   BRIGADE_RETURN_IF_ERROR(

@@ -1,7 +1,7 @@
 #ifndef BRIGADE_COLLECTIVES_COMPRESSED_CODEC_CALL_H_
 #define BRIGADE_COLLECTIVES_COMPRESSED_CODEC_CALL_H_
 
-// What collectives of messages of codes have in common: checks, and memory for messages.
+// What collectives in fewer bytes have in common: checks, and memory for what crosses the wire.
 
 #include <cstdint>
 #include <vector>
@@ -22,6 +22,11 @@ namespace brigade::collectives {
 // A capacity, in elements of one rank's array of a group of `ranks`: InvalidArgument unless what
 // all ranks have fits in memory.
 absl::Status CheckCapacity(const char* operation, int64_t max_count, int ranks);
+
+// InvalidArgument for a count that is not 0 to the capacity, and for a stream on another device
+// than the communicator's context.
+absl::Status CheckCountAndStream(const char* operation, int64_t count, int64_t capacity,
+                                 const device::Context& context, const device::Stream& stream);
 
 // An input and an output of a call, in elements of one type.
 struct CodecArrays {
@@ -48,6 +53,7 @@ class MessageBuffer {
                                               absl::Span<Communicator* const> communicators);
 
   uint8_t* at(int64_t offset) const { return memory_.as<uint8_t>().data() + offset; }
+  int64_t bytes() const { return memory_.bytes(); }
 
  private:
   device::Buffer memory_;

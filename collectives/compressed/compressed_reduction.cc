@@ -49,25 +49,22 @@ absl::StatusOr<std::unique_ptr<CompressedReduction>> CompressedReduction::Create
     return Invalid("wire_bytes is ", wire_bytes, ", must be 0 to what memory can hold");
   }
   BRIGADE_ASSIGN_OR_RETURN(const auto amax, communicator.Resolve(kAmaxExchange));
-  constexpr auto kPurpose = device::Purpose::kCommunication;
-  BRIGADE_ASSIGN_OR_RETURN(auto wire, context.Allocate(wire_bytes, kPurpose, "wire"));
-  BRIGADE_ASSIGN_OR_RETURN(auto registration, communicator.Register(wire.data(), wire_bytes));
-  BRIGADE_ASSIGN_OR_RETURN(auto state, context.Allocate(sizeof(State), kPurpose, "wire state"));
+  BRIGADE_ASSIGN_OR_RETURN(auto wire,
+                           MessageBuffer::Create(context, wire_bytes, "wire", {&communicator}));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto state, context.Allocate(sizeof(State), device::Purpose::kCommunication, "wire state"));
   BRIGADE_ASSIGN_OR_RETURN(CallOrder order, CallOrder::Create(context, kName));
-  return std::unique_ptr<CompressedReduction>(
-      new CompressedReduction(communicator, context, amax.algorithm, std::move(wire),
-                              std::move(registration), std::move(state), std::move(order)));
+  return std::unique_ptr<CompressedReduction>(new CompressedReduction(
+      communicator, context, amax.algorithm, std::move(wire), std::move(state), std::move(order)));
 }
 
 CompressedReduction::CompressedReduction(Communicator& communicator, device::Context& context,
-                                         Algorithm amax_algorithm, device::Buffer wire,
-                                         Registration registration, device::Buffer state,
-                                         CallOrder order)
+                                         Algorithm amax_algorithm, MessageBuffer wire,
+                                         device::Buffer state, CallOrder order)
     : communicator_(communicator),
       context_(context),
       amax_algorithm_(amax_algorithm),
       wire_(std::move(wire)),
-      registration_(std::move(registration)),
       state_(std::move(state)),
       order_(std::move(order)) {}
 
@@ -101,14 +98,7 @@ absl::Status CompressedReduction::Check(CollectiveKind kind, int64_t count, DTyp
         kName, "scale", -1, options.scale, {kMinAmaxScale, kMaxAmaxScale, "in [2^-126, 2^126]"}));
   }
   const int64_t capacity = wire_.bytes() / precision::SizeOf(options.wire) / Parts(kind);
-  if (count < 0 || count > capacity) {
-    return Invalid("count is ", count, ", must be 0 to the capacity, ", capacity);
-  }
-  if (stream.device() != context_.device()) {
-    return Invalid("the stream is on ", stream.device().ToString(), ", the communicator on ",
-                   context_.device().ToString());
-  }
-  return absl::OkStatus();
+  return CheckCountAndStream(kName, count, capacity, context_, stream);
 }
 
 absl::Status CompressedReduction::ChooseScale(const Input& input, const WireOptions& options,
@@ -134,8 +124,7 @@ absl::StatusOr<WireSum> CompressedReduction::Sum(CollectiveKind kind, int64_t co
   BRIGADE_RETURN_IF_ERROR(ChooseScale(input, options, stream));
   const bool scaled = options.scaling != WireScaling::kNone;
   const float* const scale = scaled ? &state().scale.scale : nullptr;
-  WireSum sum = {wire_.data(), wire_.data(), options.wire,
-                 scaled ? &state().scale.unscale : nullptr};
+  WireSum sum = {wire_.at(0), wire_.at(0), options.wire, scaled ? &state().scale.unscale : nullptr};
   BRIGADE_RETURN_IF_ERROR(
       CastArray(input.data, sum.whole, input.elements, {input.dtype, options.wire, scale}, stream));
   const ReduceOptions reduce = {.reduction = options.reduction, .algorithm = options.algorithm};

@@ -9,8 +9,8 @@
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/compressed/amax_scale_math.h"
+#include "brigade/collectives/compressed/codec_call.h"
 #include "brigade/collectives/engines/call_order.h"
-#include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
@@ -139,8 +139,8 @@ class CompressedReduction {
   };
 
   CompressedReduction(Communicator& communicator, device::Context& context,
-                      Algorithm amax_algorithm, device::Buffer wire, Registration registration,
-                      device::Buffer state, CallOrder order);
+                      Algorithm amax_algorithm, MessageBuffer wire, device::Buffer state,
+                      CallOrder order);
 
   // The number of parts of `count` elements that an input consists of.
   int64_t Parts(CollectiveKind kind) const {
@@ -158,8 +158,7 @@ class CompressedReduction {
   device::Context& context_;
   // That kAmaxExchange takes, whatever the communicator is told later.
   const Algorithm amax_algorithm_;
-  const device::Buffer wire_;
-  const Registration registration_;  // of wire_
+  const MessageBuffer wire_;
   const device::Buffer state_;
   CallOrder order_;
 };
