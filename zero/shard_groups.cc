@@ -30,18 +30,28 @@ absl::StatusOr<ShardGroups> ShardGroups::Create(collectives::Communicator& ranks
   if (node_ranks != 0) {
     BRIGADE_RETURN_IF_ERROR(Check("node_ranks", node_ranks, shard_ranks, "share a state"));
   }
-  const int rank = ranks.rank();
+  const Colors colors = ColorsOf(ranks.rank(), shard_ranks, hpz_ranks, node_ranks);
   ShardGroups groups;
-  BRIGADE_ASSIGN_OR_RETURN(groups.shards, ranks.Split(rank / shard_ranks, 0));
-  BRIGADE_ASSIGN_OR_RETURN(groups.between, ranks.Split(rank % shard_ranks, 0));
+  BRIGADE_ASSIGN_OR_RETURN(groups.shards, ranks.Split(colors.shards, 0));
+  BRIGADE_ASSIGN_OR_RETURN(groups.between, ranks.Split(colors.between, 0));
   if (hpz_ranks != 0) {
-    BRIGADE_ASSIGN_OR_RETURN(groups.near, ranks.Split(rank / hpz_ranks, 0));
+    BRIGADE_ASSIGN_OR_RETURN(groups.near, ranks.Split(colors.near, 0));
   }
   if (node_ranks == 0) return groups;
-  BRIGADE_ASSIGN_OR_RETURN(groups.node, ranks.Split(rank / node_ranks, 0));
-  const int group = rank / shard_ranks;
-  BRIGADE_ASSIGN_OR_RETURN(groups.nodes, ranks.Split(group * node_ranks + rank % node_ranks, 0));
+  BRIGADE_ASSIGN_OR_RETURN(groups.node, ranks.Split(colors.node, 0));
+  BRIGADE_ASSIGN_OR_RETURN(groups.nodes, ranks.Split(colors.nodes, 0));
   return groups;
+}
+
+ShardGroups::Colors ShardGroups::ColorsOf(int rank, int shard_ranks, int hpz_ranks,
+                                          int node_ranks) {
+  Colors colors = {.shards = rank / shard_ranks, .between = rank % shard_ranks};
+  if (hpz_ranks != 0) colors.near = rank / hpz_ranks;
+  if (node_ranks != 0) {
+    colors.node = rank / node_ranks;
+    colors.nodes = colors.shards * node_ranks + rank % node_ranks;
+  }
+  return colors;
 }
 
 }  // namespace brigade::zero

@@ -21,6 +21,14 @@ namespace brigade::zero {
 // Errors       A communicator's error ends that one alone. Who gets it ends the others too
 //              (Abort), so that no rank waits in one of them.
 struct ShardGroups {
+  // What each rank gives to Communicator::Split for these groups, for those who split otherwise;
+  // `near` where hpz_ranks, `node` and `nodes` where node_ranks are not 0.
+  struct Colors {
+    int shards, between;
+    int near = 0, node = 0, nodes = 0;
+  };
+  static Colors ColorsOf(int rank, int shard_ranks, int hpz_ranks, int node_ranks);
+
   // The ranks of this rank's group; and of all groups those with this one's place, by group.
   std::unique_ptr<collectives::Communicator> shards, between;
   // Of its group those near it; null without them.

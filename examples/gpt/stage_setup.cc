@@ -4,6 +4,7 @@
 
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/pipeline/schedule.h"
+#include "brigade/zero/shard_groups.h"
 
 namespace brigade::gpt {
 
@@ -43,20 +44,22 @@ absl::StatusOr<ZeroGroups> CreateZeroGroups(const zero::ZeroOptions& options, pa
   zero::OuterGroups outer = {
       .world = &grid.world(),
       .tied = is_tied_outside ? grid.group(parallel::GridGroup::kTied) : nullptr};
-  const int rank = grid.replica().rank(), of_group = options.shard_ranks;
+  const int ranks = grid.replica().size();
+  const int of_group = options.shard_ranks == 0 ? ranks : options.shard_ranks;
+  const auto colors = zero::ShardGroups::ColorsOf(grid.replica().rank(), of_group,
+                                                  options.hpz_ranks, options.node_ranks);
   if (options.hpz_ranks > 0) {
-    BRIGADE_ASSIGN_OR_RETURN(outer.near, grid.Split(kReplica, rank / options.hpz_ranks));
+    BRIGADE_ASSIGN_OR_RETURN(outer.near, grid.Split(kReplica, colors.near));
   }
-  if (const int of_node = options.node_ranks; of_node > 0) {
-    BRIGADE_ASSIGN_OR_RETURN(outer.node, grid.Split(kReplica, rank / of_node));
-    const int group = of_group == 0 ? 0 : rank / of_group;
-    BRIGADE_ASSIGN_OR_RETURN(outer.nodes, grid.Split(kReplica, group * of_node + rank % of_node));
+  if (options.node_ranks > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(outer.node, grid.Split(kReplica, colors.node));
+    BRIGADE_ASSIGN_OR_RETURN(outer.nodes, grid.Split(kReplica, colors.nodes));
   }
-  if (of_group == 0 || of_group == grid.replica().size()) return ZeroGroups{grid.replica(), outer};
+  if (of_group == ranks) return ZeroGroups{grid.replica(), outer};
   BRIGADE_ASSIGN_OR_RETURN(collectives::Communicator* const shards,
-                           grid.Split(kReplica, rank / of_group));
+                           grid.Split(kReplica, colors.shards));
   ZeroGroups groups = {*shards, outer};
-  BRIGADE_ASSIGN_OR_RETURN(groups.outer.between, grid.Split(kReplica, rank % of_group));
+  BRIGADE_ASSIGN_OR_RETURN(groups.outer.between, grid.Split(kReplica, colors.between));
   return groups;
 }
 
