@@ -32,7 +32,7 @@ struct Rule {
   bool is_right;
   std::string why_not;
   // The keys and objects by which it goes beside the section of its own key, with blanks between.
-  const char* others;
+  std::string others;
   Kind kind = Kind::kRefused;
 };
 using Rules = std::vector<Rule>;

@@ -27,7 +27,7 @@ Rules PrecisionRules(const Together& together) {
   const std::string constant = "fp16.loss_scale is not 0, so the scale never changes";
   const bool is_above_minimum =
       !s.fp16 || scaler.min_loss_scale <= std::ldexp(1.0, scaler.initial_scale_power);
-  static constexpr char kTypes[] = "fp16 bf16 bfloat16 --precision";
+  constexpr char kTypes[] = "fp16 bf16 bfloat16 --precision";
   const std::string type(precision::ShortName(TypeOf(s)));
   const std::string by_file = absl::StrCat("fp16.enabled and bf16.enabled of the file say ", type);
   const std::string masters = "master weights are fp32";
@@ -80,7 +80,7 @@ Rules OptimizerRules(const Together& together) {
   const double rate = s.flags.lr.value_or(group.lr);
   const double highest = OwnHighestRate(schedule).value_or(rate);
   const std::string own_rates = absl::StrCat("the schedule has rates of its own, up to ", highest);
-  static constexpr char kRates[] = "optimizer scheduler --lr";
+  constexpr char kRates[] = "optimizer scheduler --lr";
   const Rules rules = {
       {"optimizer.params.weight_decay", !torch_adam_w,
        "with torch_adam DeepSpeed takes PyTorch's AdamW, whose default is 0.01, and else its own, "

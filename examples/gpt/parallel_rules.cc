@@ -12,10 +12,9 @@ Rules TensorRules(const Together& together) {
   const Said& said = together.said;
   const Settings& s = together.settings;
   const Sharing& sharing = together.sharing;
-  static constexpr char kTensor[] = "tensor_parallel --tensor --tensor_shards";
-  static constexpr char kModel[] = "brigade tensor_parallel --tensor";
-  static constexpr char kShards[] =
-      "tensor_parallel brigade.tensor_shards --tensor --tensor_shards";
+  constexpr char kTensor[] = "tensor_parallel --tensor --tensor_shards";
+  constexpr char kModel[] = "brigade tensor_parallel --tensor";
+  constexpr char kShards[] = "tensor_parallel brigade.tensor_shards --tensor --tensor_shards";
   const absl::Status shards = parallel::Validate(
       parallel::TensorShards{.count = sharing.tensor_shards, .ranks = sharing.tensor});
   const std::string no_shards(absl::StripPrefix(shards.message(), "tensor shards: "));
@@ -46,7 +45,7 @@ Rules TensorRules(const Together& together) {
 }
 
 Rules ContextRules(const Together& together) {
-  static constexpr char kContext[] = "sequence_parallel_size --context_parallel";
+  constexpr char kContext[] = "sequence_parallel_size --context_parallel";
   const bool has_context = together.sharing.context > 1;
   return {{"brigade.context_exchange", has_context,
            "no ranks share texts: sequence_parallel_size (--context_parallel) is not above 1",
@@ -58,9 +57,9 @@ Rules ContextRules(const Together& together) {
 Rules PipelineRules(const Together& together) {
   const Settings& s = together.settings;
   const Sharing& sharing = together.sharing;
-  static constexpr char kPipeline[] = "pipeline --pipeline";
-  static constexpr char kModel[] = "brigade tensor_parallel --tensor --pipeline";
-  static constexpr char kBrigade[] = "brigade";
+  constexpr char kPipeline[] = "pipeline --pipeline";
+  constexpr char kModel[] = "brigade tensor_parallel --tensor --pipeline";
+  constexpr char kBrigade[] = "brigade";
   const bool has_pipeline = sharing.pipeline > 1;
   const std::string no_pipeline =
       "no ranks share the model's layers: pipeline.stages (--pipeline) is not above 1";

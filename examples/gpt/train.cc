@@ -208,7 +208,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     job.device = device::Cuda(launch_info.local_rank);
   }
   // Before anything is said: whether there is such a device.
-  BRIGADE_RETURN_IF_ERROR(device::Context::Create({.device = job.device}).status());
+  BRIGADE_RETURN_IF_ERROR(
+      device::Context::Create({.device = job.device, .compute_threads = 1}).status());
 
   const bool speaks = launch_info.rank == 0;
   std::unique_ptr<ChromeTrace> trace;

@@ -73,7 +73,7 @@ Rules OffloadRules(const Together& together) {
 }
 
 Rules FileRules(const Together& together) {
-  static constexpr char kFiles[] = "zero_optimization brigade activation_checkpointing";
+  constexpr char kFiles[] = "zero_optimization brigade activation_checkpointing";
   const Settings& s = together.settings;
   const zero::OffloadOptions& offload = s.zero.offload;
   const bool has_file = offload.file_state();
@@ -111,7 +111,7 @@ Rules FileRules(const Together& together) {
 
 // What is made again in the backward pass, and what is stashed.
 Rules ActivationRules(const Together& together) {
-  static constexpr char kStash[] = "activation_checkpointing brigade pipeline";
+  constexpr char kStash[] = "activation_checkpointing brigade pipeline";
   const Settings& s = together.settings;
   const recompute::Policy& policy = together.policy;
   const std::string unstashable(recompute::Validate(policy).message());
