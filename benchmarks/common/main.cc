@@ -10,6 +10,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "benchmark/benchmark.h"
+#include "brigade/benchmarks/common/numbers.h"
 #include "brigade/device/command_line.h"
 
 ABSL_FLAG(int64_t, rounds, 11, "how often each contestant is timed; medians are reported");
@@ -48,13 +49,8 @@ int Main(int argc, char** argv) {
     absl::FPrintF(stderr, "%s\n", status.ToString());
     return 1;
   }
-  if (absl::GetFlag(FLAGS_rounds) < 1) {
-    absl::FPrintF(stderr, "--rounds is %d, must be at least 1\n", absl::GetFlag(FLAGS_rounds));
-    return 1;
-  }
-  if (absl::GetFlag(FLAGS_operations) < 0) {
-    absl::FPrintF(stderr, "--operations is %d, must be at least 0\n",
-                  absl::GetFlag(FLAGS_operations));
+  if (const absl::Status status = CheckNumbers(); !status.ok()) {
+    absl::FPrintF(stderr, "%s\n", status.ToString());
     return 1;
   }
   if (const std::string device = absl::GetFlag(FLAGS_device); device != "cpu" && device != "cuda") {

@@ -14,11 +14,12 @@
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "brigade/benchmarks/common/numbers.h"
 #include "brigade/device/command_line.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/kernels/nontemporal_store.h"
 
 ABSL_FLAG(int, threads, 1, "how many threads copy");
@@ -48,11 +49,7 @@ absl::Status Main() {
   const int threads = absl::GetFlag(FLAGS_threads);
   const int mib = absl::GetFlag(FLAGS_mib);
   const double seconds = absl::GetFlag(FLAGS_seconds);
-  if (threads < 1 || mib < 1 || !(seconds >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("--threads is ", threads, ", --mib ", mib,
-                                                   ", --seconds ", seconds,
-                                                   "; must be at least 1, 1 and 0"));
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckNumbers());
   // Not outlive who started it, however that ends.
   const pid_t parent = getppid();
   for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, [](int) { ending = true; });

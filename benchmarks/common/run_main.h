@@ -7,9 +7,8 @@
 
 namespace brigade::benchmarks {
 
-// The main() of a benchmark that prints a table of its own: device::RunProgram. `what` ends the
-// sentence "Times ..." of --help. InvalidArgument, naming the flag, for a number below 1, or below
-// 0 where it is 0 by default or a double.
+// The main() of a benchmark that prints a table of its own: device::RunProgram, behind CheckNumbers
+// (numbers.h). `what` ends the sentence "Times ..." of --help.
 int RunMain(int argc, char** argv, absl::string_view what, absl::FunctionRef<absl::Status()> run);
 
 }  // namespace brigade::benchmarks

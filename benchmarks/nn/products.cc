@@ -173,9 +173,6 @@ absl::Status Main() {
       const auto context, device::Context::Create({.device = device::Cpu(), .compute_threads = 1}));
   BRIGADE_ASSIGN_OR_RETURN(const auto stream, context->CreateStream("compute"));
   const int64_t rows = absl::GetFlag(FLAGS_rows);
-  if (rows < 1 || absl::GetFlag(FLAGS_rounds) < 1) {
-    return absl::InvalidArgumentError("--rows and --rounds must be at least 1");
-  }
   std::cout << absl::StrFormat(
       "# %d rows, 1 thread, GFLOP/s: ours in fp32 and bf16, OpenBLAS's in fp32, multiply-adds of "
       "both types on registers; and ours, times OpenBLAS's\n%-20s %9s %9s %9s %9s %9s %9s %9s\n",
