@@ -3,12 +3,10 @@
 // namespaces of this machine; needs root.
 
 #include <algorithm>
-#include <bit>
-#include <chrono>
-#include <cstdio>
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,22 +14,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/benchmarks/collectives/sizes.h"
+#include "brigade/benchmarks/collectives/two_host_ranks.h"
 #include "brigade/benchmarks/common/figures.h"
 #include "brigade/benchmarks/common/interleave.h"
 #include "brigade/benchmarks/common/run_main.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/init.h"
 #include "brigade/collectives/measurement/measure.h"
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/select.h"
-#include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/tests/collectives/engines/gloo/processes.h"
-#include "brigade/tests/collectives/engines/gloo/two_hosts.h"
 
-// So slow that the link decides, not the cores that all four ranks share.
-ABSL_FLAG(int, megabits, 20, "per second of the link");
-ABSL_FLAG(int, packet_bytes, 296, "of an IP packet at most; one is free after a pause");
 ABSL_FLAG(int, rounds, 7, "each contestant's turns for a size; medians count");
 ABSL_FLAG(std::string, json, "", "also write all rows to this file");
 
@@ -43,10 +35,6 @@ using collectives::CollectiveKind;
 using collectives::Communicator;
 using collectives::ReduceOptions;
 using collectives::Topology;
-using collectives::testing::TwoHosts;
-
-constexpr int kRanks = 4, kHosts = 2;
-constexpr double kTurnSeconds = 30e-3;
 
 struct Contestant {
   std::string name;
@@ -85,56 +73,39 @@ struct Row {
 // One rank's part.
 class Benchmark {
  public:
-  Benchmark(Communicator& world, device::Context& context, device::Stream& stream)
-      : world_(world), context_(context), stream_(stream) {}
+  explicit Benchmark(const HostRank& self) : self_(self) {}
 
-  absl::Status Run(int host);
+  absl::Status Run();
 
  private:
   absl::StatusOr<double> Turn(const Contestant& contestant, int64_t count, int calls);
   absl::Status MeasureSize(const std::vector<Contestant>& contestants, const Topology& topology,
                            int64_t bytes);
 
-  Communicator& world_;
-  device::Context& context_;
-  device::Stream& stream_;
+  const HostRank& self_;
   std::vector<float> input_, output_;
   std::vector<Row> rows_;
 };
 
-// Seconds of a call, of the slowest rank.
 absl::StatusOr<double> Benchmark::Turn(const Contestant& contestant, int64_t count, int calls) {
   std::fill_n(output_.begin(), count, 0.0f);
-  BRIGADE_RETURN_IF_ERROR(world_.AllGatherHost({0}).status());
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) {
-    BRIGADE_RETURN_IF_ERROR(contestant.run(input_.data(), output_.data(), count));
-  }
-  BRIGADE_RETURN_IF_ERROR(stream_.Synchronize());
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  BRIGADE_ASSIGN_OR_RETURN(const double seconds, self_.SecondsOf(calls, [&] {
+    return contestant.run(input_.data(), output_.data(), count);
+  }));
   const bool right = std::all_of(output_.begin(), output_.begin() + count,
                                  [](float sum) { return sum == kRanks; });
   if (!right) return absl::DataLossError(absl::StrCat("wrong sums by ", contestant.name));
-  BRIGADE_ASSIGN_OR_RETURN(auto all,
-                           world_.AllGatherHost({std::bit_cast<int64_t>(elapsed.count())}));
-  double slowest = 0;
-  for (const int64_t each : all) slowest = std::max(slowest, std::bit_cast<double>(each));
-  return slowest / calls;
+  return seconds;
 }
 
 absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
                                     const Topology& topology, int64_t bytes) {
   const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
-  BRIGADE_ASSIGN_OR_RETURN(const int iterations, IterationsOfFlags());
   std::vector<int> calls;
   for (const Contestant& contestant : contestants) {
-    double seconds = 0;
-    for (int i = 0; i < 2; ++i) {
-      BRIGADE_ASSIGN_OR_RETURN(auto turn, Turn(contestant, count, 1));
-      seconds = turn;
-    }
-    calls.push_back(iterations > 0 ? iterations
-                                   : std::clamp(static_cast<int>(kTurnSeconds / seconds), 1, 200));
+    BRIGADE_ASSIGN_OR_RETURN(calls.emplace_back(), self_.CallsOfTurn([&] {
+      return contestant.run(input_.data(), output_.data(), count);
+    }));
   }
   std::vector<Seconds> seconds(contestants.size());
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
@@ -162,11 +133,6 @@ absl::Status Benchmark::MeasureSize(const std::vector<Contestant>& contestants,
   return absl::OkStatus();
 }
 
-std::string Describe(const char* name, const collectives::Level& level) {
-  return absl::StrFormat("# %s: a step %.1f us, ports %d of %.1f MB/s\n", name,
-                         level.latency_s * 1e6, level.ports, level.bytes_per_s * 1e-6);
-}
-
 void Print(const Row& row) {
   std::cout << absl::StrFormat("%9d  %-18s %10.1f %10.1f %9.2f %14.2f %8.2f%s\n", row.bytes,
                                row.name, row.seconds * 1e6, row.predicted * 1e6,
@@ -174,13 +140,12 @@ void Print(const Row& row) {
                                row.chosen ? "  *" : "");
 }
 
-absl::Status Benchmark::Run(int host) {
-  const auto begin = std::chrono::steady_clock::now();
-  BRIGADE_ASSIGN_OR_RETURN(auto topology, MeasureTopology(world_, host, context_, stream_));
-  const std::chrono::duration<double> measured = std::chrono::steady_clock::now() - begin;
-  const int place = world_.rank() % (kRanks / kHosts);
-  BRIGADE_ASSIGN_OR_RETURN(auto dealt, world_.Split(0, place * kHosts + host));
-  BRIGADE_RETURN_IF_ERROR(world_.SetTopology(topology));
+absl::Status Benchmark::Run() {
+  BRIGADE_ASSIGN_OR_RETURN(auto topology,
+                           MeasureTopology(self_.world, self_.host, self_.context, self_.stream));
+  const int place = self_.world.rank() % (kRanks / kHosts);
+  BRIGADE_ASSIGN_OR_RETURN(auto dealt, self_.world.Split(0, place * kHosts + self_.host));
+  BRIGADE_RETURN_IF_ERROR(self_.world.SetTopology(topology));
 
   std::vector<Contestant> contestants;
   const auto add = [&](std::string name, std::optional<Algorithm> algorithm, Communicator& group) {
@@ -189,25 +154,17 @@ absl::Status Benchmark::Run(int host) {
         {std::move(name), algorithm,
          [&group, options, this](const float* input, float* output, int64_t count) {
            return group.AllReduce(input, output, count, precision::DType::kFloat32, options,
-                                  stream_);
+                                  self_.stream);
          }});
   };
   for (const Algorithm algorithm : collectives::kModelledAlgorithms) {
-    add(std::string(Name(algorithm)), algorithm, world_);
+    add(std::string(Name(algorithm)), algorithm, self_.world);
   }
   add("interleaved_ring", std::nullopt, *dealt);
 
-  const bool prints = world_.rank() == 0;
+  const bool prints = self_.prints();
   if (prints) {
-    std::cout << "# all_reduce of fp32, 2 hosts of 2 ranks, a link of "
-              << absl::GetFlag(FLAGS_megabits) << " Mbit/s in packets of "
-              << absl::GetFlag(FLAGS_packet_bytes) << " bytes\n"
-              << Describe("inside ", topology.inside) << Describe("between", topology.between)
-              << absl::StrFormat(
-                     "# a call of all %.1f us, a queued message %.1f us, sums %.2f GB/s; "
-                     "measured in %.3f s\n",
-                     topology.call_s * 1e6, topology.message_s * 1e6,
-                     topology.reduced_bytes_per_s * 1e-9, measured.count())
+    std::cout << DescribeTwoHosts("all_reduce of fp32", topology)
               << "#   bytes  algorithm                  us  predicted  of model  "
                  "of interleaved  of best  * chosen\n";
   }
@@ -232,38 +189,6 @@ absl::Status Benchmark::Run(int host) {
   return WriteRows(lines, absl::GetFlag(FLAGS_json));
 }
 
-absl::Status RunRank(const TwoHosts& hosts, int rank) {
-  const int host = rank / (kRanks / kHosts);
-  hosts.Enter(host);
-  device::ContextOptions options;
-  options.compute_threads = 1;
-  options.checks = false;
-  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(options));
-  BRIGADE_ASSIGN_OR_RETURN(auto stream, context->CreateStream("collectives"));
-  collectives::LaunchInfo launch_info;
-  launch_info.rank = rank;
-  launch_info.size = kRanks;
-  launch_info.master_addr = TwoHosts::kAddress[0];
-  collectives::InitOptions world_options;
-  world_options.interface = TwoHosts::kDevice[host];
-  BRIGADE_ASSIGN_OR_RETURN(auto world, collectives::Init(launch_info, world_options, *context));
-  return Benchmark(*world, *context, *stream).Run(host);
-}
-
-absl::Status Main() {
-  BRIGADE_RETURN_IF_ERROR(SizesOfFlags().status());
-  BRIGADE_RETURN_IF_ERROR(IterationsOfFlags().status());
-  TwoHosts hosts;
-  const std::string obstacle =
-      hosts.Create(absl::GetFlag(FLAGS_megabits), absl::GetFlag(FLAGS_packet_bytes));
-  if (!obstacle.empty()) return absl::UnavailableError(absl::StrCat("no two hosts: ", obstacle));
-  if (!hosts.slow()) return absl::UnavailableError("there is no `tc` that slows a link");
-  const auto reports = collectives::testing::RunRanks(
-      kRanks, [&](int rank, collectives::testing::Fault&) { return RunRank(hosts, rank); });
-  for (const auto& report : reports) BRIGADE_RETURN_IF_ERROR(report.status);
-  return absl::OkStatus();
-}
-
 }  // namespace
 }  // namespace brigade::benchmarks
 
@@ -271,5 +196,7 @@ int main(int argc, char** argv) {
   using namespace brigade::benchmarks;
   NcclTestsArguments arguments(argc, argv);
   SetDefaultSizes(1 << 10, 512 << 10, 2);
-  return RunMain(arguments.argc(), arguments.argv(), "all-reduces between two hosts", Main);
+  return RunMain(arguments.argc(), arguments.argv(), "all-reduces between two hosts", [] {
+    return RunOnTwoHosts([](const HostRank& self) { return Benchmark(self).Run(); });
+  });
 }

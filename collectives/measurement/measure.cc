@@ -13,6 +13,7 @@
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/block_quant/block_quant.h"
 #include "brigade/kernels/reduce/reduce.h"
 
 namespace brigade::collectives {
@@ -73,6 +74,7 @@ class Measurement {
   absl::StatusOr<std::vector<double>> Seconds(Sample sample, const std::vector<Call>& calls);
   absl::StatusOr<Rates> BytesPerSecond(Communicator& group, int members, bool sends_alone);
   absl::StatusOr<double> ReducedBytesPerSecond();
+  absl::StatusOr<double> CodecBytesPerSecond();
   absl::StatusOr<Level> MeasureLevel(Communicator& group, int members, bool is_first, int ranks);
   absl::Status MeasureCalls(Topology& topology);
 
@@ -149,6 +151,26 @@ absl::StatusOr<double> Measurement::ReducedBytesPerSecond() {
   return static_cast<double>(kCount * kElementBytes) / std::max(seconds[0], kLeastSeconds);
 }
 
+// Of an array that becomes int8 codes, and of codes that become an array.
+absl::StatusOr<double> Measurement::CodecBytesPerSecond() {
+  constexpr int64_t kCount = kMostElements / 2;
+  constexpr auto kFormat = kernels::QuantFormat::kInt8;
+  float* const array = array_.as<float>().data();
+  void* const codes = array + kCount;
+  const kernels::BlockQuantOptions options = {.format = kFormat};
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto seconds,
+      Seconds(kLarge,
+              {[&] {
+                 return kernels::BlockQuantize({{array, codes, kCount}}, options, stream_);
+               },
+               [&] {
+                 return kernels::BlockDequantize({{codes, array, kCount}}, options, stream_);
+               }}));
+  const int64_t bytes = kCount * kElementBytes + kernels::QuantBytes(kCount, kFormat);
+  return 2 * static_cast<double>(bytes) / std::max(seconds[0] + seconds[1], kLeastSeconds);
+}
+
 // A step is what a ring has beyond a barrier. A port is as fast as a rank alone: if all together
 // are faster, there are several. `ranks` is how many a node has at most.
 absl::StatusOr<Level> Measurement::MeasureLevel(Communicator& group, int members, bool is_first,
@@ -187,6 +209,7 @@ absl::StatusOr<Topology> Measurement::Run(const Nodes& nodes) {
   BRIGADE_RETURN_IF_ERROR(stream_.FillBytes(array_.data(), 0, array_.bytes()));
   BRIGADE_ASSIGN_OR_RETURN(auto reduced_bytes_per_s, ReducedBytesPerSecond());
   topology.reduced_bytes_per_s = reduced_bytes_per_s;
+  BRIGADE_ASSIGN_OR_RETURN(topology.memory_bytes_per_s, CodecBytesPerSecond());
   topology.inside.bytes_per_s = reduced_bytes_per_s;  // of a rank alone: there is no link
   BRIGADE_ASSIGN_OR_RETURN(auto inside, world_.Split(nodes.node, nodes.place));
   BRIGADE_ASSIGN_OR_RETURN(auto between, world_.Split(nodes.place, nodes.node));

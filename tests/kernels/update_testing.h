@@ -40,14 +40,12 @@ void RunUpdateThreads(const typename Policy::Parameters& parameters,
 }
 
 // All types of gradients with all of copies.
-using UpdateTypePairs =
-    ::testing::Types<std::pair<float, NoCopy>, std::pair<float, precision::BFloat16>,
-                     std::pair<float, precision::Half>, std::pair<precision::Half, NoCopy>,
-                     std::pair<precision::Half, precision::Half>,
-                     std::pair<precision::Half, precision::BFloat16>,
-                     std::pair<precision::BFloat16, NoCopy>,
-                     std::pair<precision::BFloat16, precision::Half>,
-                     std::pair<precision::BFloat16, precision::BFloat16>>;
+using UpdateTypePairs = ::testing::Types<
+    std::pair<float, NoCopy>, std::pair<float, precision::BFloat16>,
+    std::pair<float, precision::Half>, std::pair<precision::Half, NoCopy>,
+    std::pair<precision::Half, precision::Half>, std::pair<precision::Half, precision::BFloat16>,
+    std::pair<precision::BFloat16, NoCopy>, std::pair<precision::BFloat16, precision::Half>,
+    std::pair<precision::BFloat16, precision::BFloat16>>;
 
 // A list of segments of an optimizer with one moment, in groups 0 and 1 by turns, and what the
 // specification says becomes of it.

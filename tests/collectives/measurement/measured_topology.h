@@ -29,6 +29,8 @@ inline void ExpectMeasuredTopology(Rank& self, const std::vector<int64_t>& nodes
   EXPECT_EQ(topology.ranks_of_node, ranks_of_node);
   EXPECT_TRUE(std::isfinite(topology.reduced_bytes_per_s));
   EXPECT_GT(topology.reduced_bytes_per_s, 0);
+  EXPECT_TRUE(std::isfinite(topology.memory_bytes_per_s));
+  EXPECT_GT(topology.memory_bytes_per_s, 0);
   EXPECT_GT(topology.call_s, 0);
   EXPECT_EQ(topology.inside.ports, 1);
   for (const Level& level : {topology.inside, topology.between}) {
@@ -38,9 +40,10 @@ inline void ExpectMeasuredTopology(Rank& self, const std::vector<int64_t>& nodes
     EXPECT_LE(level.ports, *std::max_element(ranks_of_node.begin(), ranks_of_node.end()));
   }
   std::vector<int64_t> bits = {topology.inside.ports, topology.between.ports};
-  for (const double each : {topology.inside.latency_s, topology.inside.bytes_per_s,
-                            topology.between.latency_s, topology.between.bytes_per_s,
-                            topology.reduced_bytes_per_s, topology.message_s, topology.call_s}) {
+  for (const double each :
+       {topology.inside.latency_s, topology.inside.bytes_per_s, topology.between.latency_s,
+        topology.between.bytes_per_s, topology.reduced_bytes_per_s, topology.memory_bytes_per_s,
+        topology.message_s, topology.call_s}) {
     bits.push_back(std::bit_cast<int64_t>(each));
   }
   const auto all = self.communicator->AllGatherHost(bits);
