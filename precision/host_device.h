@@ -7,6 +7,11 @@
 #include <the error above says why>
 #endif
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "this code needs compute capability 8.0 or newer: -arch=sm_80 (CMAKE_CUDA_ARCHITECTURES)"
+#include <the error above says why>
+#endif
+
 // Marks a function that nvcc compiles for the GPU as well; nothing under a host compiler.
 #ifdef __CUDACC__
 #define BRIGADE_HOST_DEVICE __host__ __device__

@@ -87,12 +87,12 @@ class Compressed {
     const auto elements = static_cast<int64_t>(arrays.input.size());
     made->ranks_ = group.size();
     BRIGADE_ASSIGN_OR_RETURN(
-        made->one_bit_, collectives::OneBitAllReduce::Create(group, self.context, elements));
+        made->one_bit_, collectives::OneBitAllReduce::Create(group, self.context, elements, nodes));
     for (size_t f = 0; f < std::size(kFormats); ++f) {
       const int64_t part = elements / group.size();
-      BRIGADE_ASSIGN_OR_RETURN(made->gathers_[f],
-                               collectives::QuantizedAllGather::Create(group, self.context, part,
-                                                                       kFormats[f].second));
+      BRIGADE_ASSIGN_OR_RETURN(
+          made->gathers_[f],
+          collectives::QuantizedAllGather::Create(group, self.context, part, kFormats[f].second));
       BRIGADE_ASSIGN_OR_RETURN(made->scatters_[f],
                                collectives::QuantizedReduceScatter::Create(
                                    group, nodes, self.context, part, kFormats[f].second));
@@ -127,8 +127,7 @@ class Compressed {
 
 std::vector<Contestant> ListContestants(const HostRank& self, Arrays& arrays, Compressed& wire,
                                         Compressed& alone) {
-  const collectives::ReduceOptions per_hop = {.reduction =
-                                                  collectives::Reduction::kRoundedPerHop};
+  const collectives::ReduceOptions per_hop = {.reduction = collectives::Reduction::kRoundedPerHop};
   std::vector<Contestant> list = {
       {CollectiveKind::kAllReduce, Codec::kNone, kRanks,
        [&self, &arrays, per_hop](int64_t elements) {
@@ -178,11 +177,11 @@ class Benchmark {
 
 absl::StatusOr<double> Benchmark::Turn(const Contestant& contestant, int64_t elements, int calls) {
   const bool is_part = contestant.operation == CollectiveKind::kReduceScatter;
-  const auto begin = arrays_->output.begin(), end = begin + (is_part ? elements / kRanks : elements);
+  const auto begin = arrays_->output.begin(),
+             end = begin + (is_part ? elements / kRanks : elements);
   std::fill(begin, end, Half(0.0f));
-  BRIGADE_ASSIGN_OR_RETURN(const double seconds, self_.SecondsOf(calls, [&] {
-    return contestant.run(elements);
-  }));
+  BRIGADE_ASSIGN_OR_RETURN(const double seconds,
+                           self_.SecondsOf(calls, [&] { return contestant.run(elements); }));
   const bool right = std::all_of(
       begin, end, [&](Half each) { return static_cast<float>(each) == contestant.result; });
   if (right) return seconds;
@@ -216,9 +215,8 @@ absl::Status Benchmark::Measure(CollectiveKind operation, int64_t bytes) {
   const auto faster = [](const Seconds& a, const Seconds& b) { return Median(a) < Median(b); };
   const Seconds& best = *std::min_element(seconds.begin(), seconds.end(), faster);
   for (size_t i = 0; i < rivals.size(); ++i) {
-    BRIGADE_ASSIGN_OR_RETURN(
-        const auto cost,
-        collectives::CodecCostOf(topology_, rivals[i]->codec, operation, elements, kType));
+    BRIGADE_ASSIGN_OR_RETURN(const auto cost, collectives::CodecCostOf(topology_, rivals[i]->codec,
+                                                                       operation, elements, kType));
     rows_.push_back({bytes, rivals[i], Median(seconds[i]), SecondsOf(topology_, cost),
                      alone[i].empty() ? 0 : Median(alone[i]), MedianRatio(seconds[0], seconds[i]),
                      MedianRatio(seconds[i], best), rivals[i]->codec == choice.codec});
@@ -227,23 +225,23 @@ absl::Status Benchmark::Measure(CollectiveKind operation, int64_t bytes) {
 }
 
 void Print(const Row& row) {
-  std::cout << absl::StrFormat(
-      "%9d  %-14s %-8s %10.1f %10.1f %9.2f %12.1f %13.2f %8.2f%s\n", row.bytes,
-      Name(row.contestant->operation), Name(row.contestant->codec), row.seconds * 1e6,
-      row.predicted * 1e6, row.seconds / row.predicted, row.alone * 1e6, row.times_as_fast,
-      row.of_best, row.chosen ? "  *" : "");
+  std::cout << absl::StrFormat("%9d  %-14s %-8s %10.1f %10.1f %9.2f %12.1f %13.2f %8.2f%s\n",
+                               row.bytes, Name(row.contestant->operation),
+                               Name(row.contestant->codec), row.seconds * 1e6, row.predicted * 1e6,
+                               row.seconds / row.predicted, row.alone * 1e6, row.times_as_fast,
+                               row.of_best, row.chosen ? "  *" : "");
 }
 
 absl::Status Benchmark::Run() {
-  BRIGADE_ASSIGN_OR_RETURN(
-      topology_, MeasureTopology(self_.world, self_.host, self_.context, self_.stream));
+  BRIGADE_ASSIGN_OR_RETURN(topology_,
+                           MeasureTopology(self_.world, self_.host, self_.context, self_.stream));
   BRIGADE_RETURN_IF_ERROR(self_.world.SetTopology(topology_));
   BRIGADE_ASSIGN_OR_RETURN(const auto nodes, collectives::NodeGroups::Create(self_.world));
   BRIGADE_ASSIGN_OR_RETURN(const auto single, self_.world.Split(self_.world.rank(), 0));
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, SizesOfFlags());
   arrays_ = std::make_unique<Arrays>(sizes.back() / static_cast<int64_t>(sizeof(Half)));
-  BRIGADE_ASSIGN_OR_RETURN(
-      const auto wire, Compressed::Create(self_.world, nodes.communicators(), self_, *arrays_));
+  BRIGADE_ASSIGN_OR_RETURN(const auto wire,
+                           Compressed::Create(self_.world, nodes.communicators(), self_, *arrays_));
   BRIGADE_ASSIGN_OR_RETURN(const auto alone, Compressed::Create(*single, {}, self_, *arrays_));
   contestants_ = ListContestants(self_, *arrays_, *wire, *alone);
 

@@ -82,8 +82,7 @@ absl::Status RunOnTwoHosts(const std::function<absl::Status(const HostRank&)>& r
   if (!obstacle.empty()) return absl::UnavailableError(absl::StrCat("no two hosts: ", obstacle));
   if (!hosts.slow()) return absl::UnavailableError("there is no `tc` that slows a link");
   const auto reports = collectives::testing::RunRanks(
-      kRanks,
-      [&](int rank, collectives::testing::Fault&) { return RunRank(hosts, rank, role); });
+      kRanks, [&](int rank, collectives::testing::Fault&) { return RunRank(hosts, rank, role); });
   for (const auto& report : reports) BRIGADE_RETURN_IF_ERROR(report.status);
   return absl::OkStatus();
 }

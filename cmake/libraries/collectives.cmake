@@ -301,11 +301,11 @@ brigade_library(
   collectives_compressed_one_bit_all_reduce
   HEADERS collectives/compressed/one_bit_all_reduce.h
   SOURCES collectives/compressed/one_bit_all_reduce.cc
-  DEPS collectives_compressed_codec_call collectives_compressed_restore_errors
-    collectives_collective collectives_communicator collectives_options
-    collectives_engines_call_order device_buffer device_context device_status_macros device_stream
-    kernels_list_arguments kernels_sign_pack kernels_sign_pack_math kernels_step_control_step_state
-    precision_dtype
+  DEPS collectives_compressed_codec_call collectives_compressed_node_groups
+    collectives_compressed_restore_errors collectives_collective collectives_communicator
+    collectives_options collectives_engines_call_order device_buffer device_context
+    device_status_macros device_stream kernels_list_arguments kernels_sign_pack
+    kernels_sign_pack_math kernels_step_control_step_state precision_dtype
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
 )
 
@@ -414,7 +414,7 @@ brigade_library(
   SOURCES collectives/measurement/measure.cc
   DEPS collectives_measurement_nodes collectives_communicator collectives_tuning_cost_model
     collectives_tuning_topology device_buffer device_context device_status_macros device_stream
-    kernels_reduce
+    kernels_block_quant kernels_reduce
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

@@ -33,8 +33,13 @@ absl::StatusOr<std::vector<Phase>> BestPhases(const Topology& topology, Collecti
   return PhasesOf(topology, choice.algorithm, operation, bytes);
 }
 
+bool HasTwoHops(const Topology& topology) {
+  return topology.nodes() > 1 && topology.ranks_of_node.front() > 1 && topology.Even();
+}
+
 // An all-to-all of messages of that size: the exchange of a direct reduce-scatter, without sums; or
-// that of a hierarchical one, with a call on each level and all that goes to a rank in one message.
+// that of a hierarchical one, with all that goes to a rank of the node in one message. What a call
+// costs is between nodes, where there are several; those inside are a step.
 absl::StatusOr<std::vector<Phase>> Exchange(const Topology& topology, int64_t message_bytes,
                                             bool two_hops) {
   const Algorithm algorithm = two_hops ? Algorithm::kHierarchical : Algorithm::kDirect;
@@ -43,16 +48,17 @@ absl::StatusOr<std::vector<Phase>> Exchange(const Topology& topology, int64_t me
                                     topology.ranks() * message_bytes));
   for (Phase& phase : phases) {
     phase.reduced_bytes = 0;
-    phase.call_s = topology.call_s;
+    phase.call_s = 0;
   }
+  phases.back().call_s = topology.call_s;
   if (two_hops) phases.front().queued = topology.ranks_of_node.front() - 2;
   return phases;
 }
 
 absl::StatusOr<CodecCost> CostOfScatter(const Topology& topology, kernels::QuantFormat format,
                                         const Sizes& sizes) {
-  const int nodes = topology.nodes(), ranks_per_node = topology.ranks_of_node.front();
-  const bool two_hops = nodes > 1 && ranks_per_node > 1 && topology.Even();
+  const int ranks_per_node = topology.ranks_of_node.front();
+  const bool two_hops = HasTwoHops(topology);
   const int64_t message = kernels::QuantBytes(sizes.part_elements, format);
   const double codes = static_cast<double>(message) * sizes.ranks;
   CodecCost cost;
@@ -74,6 +80,7 @@ absl::StatusOr<CodecCost> CostOfGather(const Topology& topology, kernels::QuantF
   return cost;
 }
 
+// Between nodes of one rank; or between ranks that read one memory.
 absl::StatusOr<CodecCost> CostOfOneBit(const Topology& topology, const Sizes& sizes) {
   const int64_t message = kernels::SignBytes(sizes.part_elements);
   CodecCost cost;
@@ -86,6 +93,35 @@ absl::StatusOr<CodecCost> CostOfOneBit(const Topology& topology, const Sizes& si
   const auto signs = static_cast<double>(message);
   cost.memory_bytes = sizes.whole * (8 + 2 * (sizes.element + 4) + 4 + sizes.element) +
                       sizes.part * (8 + 4 + 20) + signs * (3 * sizes.ranks + 1);
+  return cost;
+}
+
+// Sums inside nodes, and in each place signs of a part of them between nodes, at once.
+absl::StatusOr<CodecCost> CostOfOneBitInTwoHops(const Topology& topology, const Sizes& sizes) {
+  const int ranks_per_node = topology.ranks_of_node.front(), nodes = topology.nodes();
+  const int64_t local = (static_cast<int64_t>(sizes.whole) + ranks_per_node - 1) / ranks_per_node;
+  const int64_t part = (local + nodes - 1) / nodes;
+  Topology inside = topology;
+  inside.ranks_of_node = {ranks_per_node};
+  inside.call_s = 0;
+  const int64_t bytes = ranks_per_node * local * static_cast<int64_t>(sizes.element);
+  CodecCost cost;
+  BRIGADE_ASSIGN_OR_RETURN(
+      cost.phases, PhasesOf(inside, Algorithm::kDirect, CollectiveKind::kReduceScatter, bytes));
+  // Those of one place have one rank on each node, and share its ports with the other places.
+  Topology between = topology;
+  between.ranks_of_node.assign(static_cast<size_t>(nodes), 1);
+  const int sharing = (ranks_per_node + topology.between.ports - 1) / topology.between.ports;
+  between.between.bytes_per_s /= sharing;
+  between.between.ports = 1;
+  const Sizes of_place = {static_cast<double>(local), static_cast<double>(part), sizes.element,
+                          part, nodes};
+  BRIGADE_ASSIGN_OR_RETURN(const CodecCost signs, CostOfOneBit(between, of_place));
+  cost.phases.insert(cost.phases.end(), signs.phases.begin(), signs.phases.end());
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<Phase> gather,
+                           PhasesOf(inside, Algorithm::kDirect, CollectiveKind::kAllGather, bytes));
+  cost.phases.insert(cost.phases.end(), gather.begin(), gather.end());
+  cost.memory_bytes = signs.memory_bytes;
   return cost;
 }
 
@@ -134,7 +170,10 @@ absl::StatusOr<CodecCost> CodecCostOf(const Topology& topology, Codec codec,
   const int64_t part = (elements + ranks - 1) / ranks;
   const Sizes sizes = {static_cast<double>(elements), static_cast<double>(part),
                        static_cast<double>(bytes), part, ranks};
-  if (codec == Codec::kOneBit) return CostOfOneBit(topology, sizes);
+  if (codec == Codec::kOneBit) {
+    return HasTwoHops(topology) ? CostOfOneBitInTwoHops(topology, sizes)
+                                : CostOfOneBit(topology, sizes);
+  }
   const kernels::QuantFormat format =
       codec == Codec::kInt8 ? kernels::QuantFormat::kInt8 : kernels::QuantFormat::kInt4;
   return scatters ? CostOfScatter(topology, format, sizes) : CostOfGather(topology, format, sizes);

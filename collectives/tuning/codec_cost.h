@@ -18,9 +18,11 @@ namespace brigade::collectives {
 // As what an array crosses the wire.
 //
 // kNone          As it is.
-// kInt8, kInt4   As codes, in a reduce-scatter (QuantizedReduceScatter; in two hops where nodes
-//                have several ranks and one size) or an all-gather (QuantizedAllGather).
+// kInt8, kInt4   As codes, in a reduce-scatter (QuantizedReduceScatter) or an all-gather
+//                (QuantizedAllGather).
 // kOneBit        As signs, in an all-reduce (OneBitAllReduce).
+//
+// Sums are in two hops where nodes have several ranks and one size.
 enum class Codec : uint8_t { kNone, kInt8, kInt4, kOneBit };
 inline constexpr Codec kCodecs[] = {Codec::kNone, Codec::kInt8, Codec::kInt4, Codec::kOneBit};
 

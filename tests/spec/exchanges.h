@@ -81,8 +81,9 @@ struct OneBitState {
   std::vector<std::vector<float>> sum;
 };
 
+// `total`: the ranks that what each has is the sum of, in all; 0: one each.
 inline std::vector<float> OneBitMean(const std::vector<std::vector<float>>& of_rank, bool skip,
-                                     Format format, OneBitState& state) {
+                                     Format format, OneBitState& state, size_t total = 0) {
   using Lists = std::vector<std::vector<float>>;
   const OneBitState before = state;
   const size_t ranks = of_rank.size(), count = of_rank[0].size();
@@ -112,8 +113,8 @@ inline std::vector<float> OneBitMean(const std::vector<std::vector<float>>& of_r
     if (size == 0) continue;
     std::vector<std::vector<uint8_t>> messages;
     for (const Signs& signs : sent) messages.push_back(signs.messages[owner]);
-    const auto mean =
-        UnpackSigns(messages, size, static_cast<float>(1.0 / static_cast<double>(ranks)));
+    const auto mean = UnpackSigns(
+        messages, size, static_cast<float>(1.0 / static_cast<double>(total == 0 ? ranks : total)));
     const auto end = state.sum[owner].begin() + static_cast<std::ptrdiff_t>(size);
     Lists error = {{state.sum[owner].begin(), end}};
     const Signs signs = PackSigns({mean}, error);
@@ -124,6 +125,46 @@ inline std::vector<float> OneBitMean(const std::vector<std::vector<float>>& of_r
     }
   }
   if (!counts) state = before;
+  return output;
+}
+
+// In two hops: places in nodes of so many ranks, with a state each between the nodes. The sum of a
+// node is fp32, in the order of ranks, and rounded once.
+inline std::vector<OneBitState> OneBitPlaces(size_t ranks, size_t count, size_t ranks_per_node) {
+  const size_t part = (count + ranks_per_node - 1) / ranks_per_node;
+  return {ranks_per_node, OneBitState(ranks / ranks_per_node, part)};
+}
+inline std::vector<float> OneBitMeanOfNodes(const std::vector<std::vector<float>>& of_rank,
+                                            bool skip, Format format,
+                                            std::vector<OneBitState>& places) {
+  const size_t ranks = of_rank.size(), count = of_rank[0].size(), per_node = places.size();
+  const size_t part = (count + per_node - 1) / per_node;
+  std::vector<float> output;
+  for (size_t place = 0; place < per_node; ++place) {
+    const size_t begin = std::min(count, place * part), end = std::min(count, begin + part);
+    std::vector<std::vector<float>> sums;
+    for (size_t first = 0; first < ranks; first += per_node) {
+      std::vector<float>& sum = sums.emplace_back();
+      for (size_t i = begin; i < end; ++i) {
+        sum.push_back(of_rank[first][i]);
+        for (size_t r = first + 1; r < first + per_node; ++r) sum.back() += of_rank[r][i];
+        sum.back() = Round(format, sum.back());
+      }
+    }
+    OneBitState state(ranks / per_node, end - begin);
+    const auto copy = [&](std::vector<float>& to, const std::vector<float>& from) {
+      std::copy_n(from.begin(), std::min(to.size(), from.size()), to.begin());
+    };
+    for (size_t node = 0; node < ranks / per_node; ++node) {
+      copy(state.local[node], places[place].local[node]);
+      copy(state.sum[node], places[place].sum[node]);
+    }
+    for (const float x : OneBitMean(sums, skip, format, state, ranks)) output.push_back(x);
+    for (size_t node = 0; node < ranks / per_node; ++node) {
+      copy(places[place].local[node], state.local[node]);
+      copy(places[place].sum[node], state.sum[node]);
+    }
+  }
   return output;
 }
 

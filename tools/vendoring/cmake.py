@@ -21,6 +21,9 @@ else()
   option({option} "The CUDA half of {library}" OFF)
 endif()
 if({option})
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80)  # and newer ones; nvcc's own choice is too old
+  endif()
   enable_language(CUDA)
 endif()
 """

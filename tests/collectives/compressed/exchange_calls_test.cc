@@ -50,6 +50,8 @@ TEST(ExchangeCallsTest, BadArgumentsAreNamedAndNothingHappens) {
                 Invalid("a communicator inside nodes, but none between them"));
     EXPECT_THAT(QuantizedReduceScatter::Create(group, {&group, &group}, context, 1, kInt4),
                 Invalid("of 2 in node"));
+    EXPECT_THAT(OneBitAllReduce::Create(group, context, 1, {&group, &group}),
+                Invalid("one_bit_all_reduce: rank"));
 
     const auto gathers = [&](const float* input, float* output, int64_t count, DType dtype,
                              Algorithm algorithm) {
@@ -148,6 +150,10 @@ TEST(ExchangeCallsTest, AllocateWhatBytesSaysAndNeverWait) {
     expect("mean", OneBitAllReduce::Bytes(4, kCount));
     // Four bytes an element for its errors, and for a quarter of them twice as many.
     EXPECT_LE(OneBitAllReduce::Bytes(4, kCount), kCount * 6 + kCount / 4 + 2000);
+    auto in_two =
+        OneBitAllReduce::Create(*self.communicator, *self.context, kCount, nodes.communicators());
+    ASSERT_OK(in_two);
+    expect("mean in two hops", OneBitAllReduce::Bytes(4, kCount, 2));
 
     std::vector<float> whole(4 * kCount, 1.0f), part(kCount, 1.0f), local(kCount), sum(kCount);
     const int64_t waits = self.context->host_waits();
@@ -156,8 +162,10 @@ TEST(ExchangeCallsTest, AllocateWhatBytesSaysAndNeverWait) {
           (*gather)->AllGather(part.data(), whole.data(), kCount, kFloat32, {}, *self.stream));
       ASSERT_OK((*scatter)->ReduceScatter(whole.data(), part.data(), kCount, kFloat32, 0.25f,
                                           *self.stream));
-      ASSERT_OK((*mean)->AllReduce(part.data(), part.data(), kCount, kFloat32,
-                                   {local.data(), sum.data()}, nullptr, {}, *self.stream));
+      for (auto& each : {mean->get(), in_two->get()}) {
+        ASSERT_OK(each->AllReduce(part.data(), part.data(), kCount, kFloat32,
+                                  {local.data(), sum.data()}, nullptr, {}, *self.stream));
+      }
     }
     EXPECT_EQ(self.context->host_waits(), waits);
     ASSERT_OK(self.stream->Synchronize());

@@ -182,6 +182,76 @@ TEST_P(ExchangesTest, AOneBitMeanHasTheSpecificationsBitsAndLosesNothing) {
   });
 }
 
+TEST_P(ExchangesTest, AOneBitMeanInTwoHopsHasTheSpecificationsBitsAndLosesNothing) {
+  const size_t per_node = GetParam().ranks_per_node();
+  if (per_node == 0) GTEST_SKIP() << "there are no two hops";
+  OnGroup(GetParam(), {}, [per_node](Rank& self) {
+    const auto ranks = static_cast<size_t>(self.size), rank = static_cast<size_t>(self.rank);
+    const size_t node_count = ranks / per_node, node = rank / per_node, place = rank % per_node;
+    auto nodes = NodeGroups::Create(*self.communicator).value();
+    auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, 8192 * 3 + 5,
+                                        nodes.communicators());
+    ASSERT_OK(mean);
+    bool in_place = false;
+    for (const int64_t count : WholeCounts()) {
+      for (const DType dtype : kTypes) {
+        const auto n = static_cast<size_t>(count);
+        Errors errors(self, count, static_cast<int>(node_count));
+        auto places = spec::OneBitPlaces(ranks, n, per_node);
+        std::vector<double> given(n), wanted(n);
+        double largest = 0;
+        for (uint32_t step = 0; step < 4; ++step) {
+          const bool skip = step == 2;
+          const ValuesOfRanks inputs = MakeValues(self.size, count, dtype, step);
+          in_place = !in_place;
+          const Values output = OneBit(self, **mean, inputs, dtype, errors, skip, in_place);
+          const Values expected = spec::OneBitMeanOfNodes(inputs, skip, FormatOf(dtype), places);
+          if (!skip) {
+            ASSERT_TRUE(AreSame(output, expected))
+                << count << " of " << precision::Name(dtype) << ", step " << step;
+          }
+          ASSERT_TRUE(AreSame(errors.local.Get(), places[place].local[node])) << "step " << step;
+          ASSERT_TRUE(AreSame(errors.sum.Get(), places[place].sum[node])) << "step " << step;
+          if (dtype != DType::kFloat32 || skip) continue;
+          const size_t part = (n + per_node - 1) / per_node;
+          for (size_t i = 0; i < n; ++i) {
+            const spec::OneBitState& state = places[i / part];
+            const size_t elements = std::min(n - i / part * part, part);
+            const size_t of_node = (elements + node_count - 1) / node_count, at = i % part;
+            double left = state.sum[at / of_node][at % of_node];
+            for (size_t m = 0; m < node_count; ++m) {
+              left += static_cast<double>(state.local[m][at]) / static_cast<double>(ranks);
+              largest = std::max(largest, std::fabs(static_cast<double>(state.local[m][at])));
+            }
+            for (size_t r = 0; r < ranks; ++r) {
+              wanted[i] += static_cast<double>(inputs[r][i]) / static_cast<double>(ranks);
+            }
+            given[i] += output[i];
+            ASSERT_NEAR(given[i] + left, wanted[i], 1e-5 * (1 + largest)) << "step " << step;
+          }
+        }
+      }
+    }
+  });
+}
+
+// Nodes whose sums are those of the facts' two ranks: scales of 20 and 15 in both places.
+TEST_P(ExchangesTest, AOneBitMeanInTwoHopsGivesTheKnownAnswers) {
+  if (size() != 4 || GetParam().ranks_per_node() != 2) GTEST_SKIP() << "they are of 2 x 2 ranks";
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    auto nodes = NodeGroups::Create(*self.communicator).value();
+    auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, 4, nodes.communicators())
+                    .value();
+    Errors errors(self, 4, 2);
+    const ValuesOfRanks inputs = {{1, 30, -4, 20}, {3, -2, 0, 8}, {3, -20, 1, 21}, {0, -1, 2, 0}};
+    EXPECT_EQ(OneBit(self, *mean, inputs, kFloat32, errors, std::nullopt, false),
+              (Values{8.75, 1.25, -1.25, 8.75}));
+    const Values left[] = {{-16, 8}, {16, 8}, {-12, -6}, {-12, 6}};
+    EXPECT_EQ(errors.local.Get(), left[self.rank]);
+    EXPECT_EQ(errors.sum.Get(), Values{0});
+  });
+}
+
 // Of the facts: two ranks with four elements, twice the same.
 TEST_P(ExchangesTest, AOneBitMeanGivesTheKnownAnswers) {
   if (size() != 2) GTEST_SKIP() << "they are of two ranks";
@@ -310,6 +380,20 @@ TEST_P(ExchangesTest, SendsTheBytesOfTheFormulas) {
                                   nullptr, {Algorithm::kDirect}, *self.stream));
         EXPECT_OK(self.stream->Synchronize());
       });
+      if (!two_hops) continue;
+      auto in_two =
+          OneBitAllReduce::Create(*self.communicator, *self.context, count, nodes.communicators())
+              .value();
+      const int node_count = nodes.between->size();
+      Errors of_node(self, count, node_count);
+      const int64_t inner = (count + nodes.inside->size() - 1) / nodes.inside->size();
+      const auto call = [&] { OneBit(self, *in_two, inputs, kFloat32, of_node, false, true); };
+      expect_to_others(*nodes.inside, 2 * 4 * inner, call);
+      // The part of the last place may be shorter.
+      const int64_t held = std::clamp<int64_t>(count - nodes.inside->rank() * inner, 0, inner);
+      const int64_t signs = (held + node_count - 1) / node_count;
+      expect_to_others(*nodes.between, signs == 0 ? 0 : 2 * (64 + (signs + 511) / 512 * 64), call);
+      expect_to_others(*self.communicator, 0, call);
     }
   });
 }

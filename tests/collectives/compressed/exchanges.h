@@ -189,10 +189,12 @@ inline Values Scatter(Rank& self, QuantizedReduceScatter& scatter, const ValuesO
 
 // A rank's errors, on its device.
 struct Errors {
-  Errors(Rank& self, int64_t count)
-      : local(self, count, DType::kFloat32), sum(self, OneBitPart(count, self.size), kFloat32) {
-    local.Put(Values(static_cast<size_t>(count)));
-    sum.Put(Values(static_cast<size_t>(OneBitPart(count, self.size))));
+  Errors(Rank& self, int64_t count, int nodes = 1)
+      : Errors(self, OneBitErrorCountsOf(count, self.size, nodes)) {}
+  Errors(Rank& self, OneBitErrorCounts counts)
+      : local(self, counts.local, DType::kFloat32), sum(self, counts.sum, kFloat32) {
+    local.Put(Values(static_cast<size_t>(counts.local)));
+    sum.Put(Values(static_cast<size_t>(counts.sum)));
   }
   OneBitErrors pointers() const {
     return {static_cast<float*>(local.data()), static_cast<float*>(sum.data())};

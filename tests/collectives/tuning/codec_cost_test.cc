@@ -67,6 +67,15 @@ TEST(CodecCostTest, WireBytesAreThoseOfTheCollectives) {
   EXPECT_EQ(Sum(hops.phases, &Phase::inside), static_cast<double>(3 * in_two.inside.count));
   EXPECT_EQ(Sum(hops.phases, &Phase::between), static_cast<double>(2 * in_two.between.count));
 
+  ASSERT_OK_AND_ASSIGN(const CodecCost signs,
+                       CodecCostOf(nodes, Codec::kOneBit, kAllReduce, kElements, DType::kFloat16));
+  const OneBitCalls of_place = OneBitCallsOf(kElements, 12, Algorithm::kAuto, 3);
+  EXPECT_EQ(Sum(signs.phases, &Phase::between),
+            static_cast<double>(2 * (of_place.exchange.count + of_place.gather.count)));
+  EXPECT_EQ(
+      Sum(signs.phases, &Phase::inside),
+      static_cast<double>(3 * 2 * (of_place.sum_inside.count + of_place.gather_inside.count)));
+
   ASSERT_OK_AND_ASSIGN(const CodecCost gather,
                        CodecCostOf(one_each, Codec::kInt8, kAllGather, kElements, DType::kFloat16));
   EXPECT_EQ(Sum(gather.phases, &Phase::between),
@@ -85,6 +94,13 @@ TEST(CodecCostTest, MemoryBytesAreThoseOfTheKernels) {
   // quarter 8 + 4 + 20 bytes.
   EXPECT_NEAR(bytes(Codec::kOneBit, kAllReduce, DType::kFloat32), 8 + 20.375 + 4 + 8.03, 0.01);
   EXPECT_NEAR(bytes(Codec::kOneBit, kAllReduce, DType::kFloat16), 8 + 16.375 + 2 + 8.03, 0.01);
+  const Topology nodes = Links({2, 2}, 1e9, 1e9);
+  // Half of it, in two parts.
+  EXPECT_NEAR(CodecCostOf(nodes, Codec::kOneBit, kAllReduce, kElements, DType::kFloat16)
+                      .value()
+                      .memory_bytes /
+                  kElements,
+              (8 + 12 + 4 + 2 + 0.125 / 2 * 7 + 32 / 2.0) / 2, 0.01);
   EXPECT_NEAR(bytes(Codec::kInt4, kReduceScatter, DType::kFloat32), 4 + 2 * 0.5156 + 1, 0.01);
   EXPECT_NEAR(bytes(Codec::kInt8, kReduceScatter, DType::kFloat16), 2 + 2 * 1.0156 + 0.5, 0.01);
   EXPECT_NEAR(bytes(Codec::kInt8, kAllGather, DType::kFloat16), 1.25 * (2 + 1.0156), 0.01);
@@ -178,7 +194,7 @@ TEST(CodecCostTest, SaysWhichCodecAndWhyNot) {
                        SelectCodec(topology, kAllReduce, 1 << 20, DType::kFloat32));
   EXPECT_THAT(choice.reason,
               ::testing::MatchesRegex(
-                  "one_bit in all_reduce of 4 MiB in fp32: .* us, before none with .* ms"));
+                  "one_bit in all_reduce of 4 MiB in fp32: .* ms, before none with .* ms"));
   const auto refused = [&](const Topology& on, Codec codec, CollectiveKind operation) {
     return CodecCostOf(on, codec, operation, 8, DType::kFloat32).status();
   };

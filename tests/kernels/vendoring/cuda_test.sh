@@ -67,7 +67,11 @@ if [ "$all" ]; then
 fi
 
 folder=$work/plain/step_control
-"$nvcc" --use_fast_math -I"$folder" -c "$folder/brigade/kernels/step_control/step_control_cuda.cu" \
+"$nvcc" -arch=sm_75 -I"$folder" -c "$folder/brigade/kernels/step_control/step_control_cuda.cu" \
+  -o "$work/old.o" >"$work/log" 2>&1 && fail "nvcc compiles for GPUs without bf16"
+grep -q 'compute capability 8.0 or newer' "$work/log" ||
+  fail "no reason against old GPUs: $(cat "$work/log")"
+"$nvcc" --use_fast_math -arch=sm_90 -I"$folder" -c "$folder/brigade/kernels/step_control/step_control_cuda.cu" \
   -o "$work/fast.o" >"$work/log" 2>&1 && fail "nvcc takes --use_fast_math"
 grep -q compile_without_use_fast_math "$work/log" ||
   fail "no reason against --use_fast_math: $(cat "$work/log")"
