@@ -113,8 +113,7 @@ precision::DType PartialType(const CollectiveSignature& signature) {
                     signature.kind == CollectiveKind::kReduceScatter;
   const bool widens = sums && signature.op == kernels::ReduceOp::kSum &&
                       signature.reduction == Reduction::kFp32Partials &&
-                      signature.algorithm != Algorithm::kDirect &&
-                      precision::SizeOf(signature.dtype) == 2;
+                      !AddsAtOnce(signature.algorithm) && precision::SizeOf(signature.dtype) == 2;
   return widens ? precision::DType::kFloat32 : signature.dtype;
 }
 

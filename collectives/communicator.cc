@@ -96,14 +96,11 @@ absl::Status Communicator::ChooseAlgorithm(CollectiveSignature& signature) {
 // Gives the algorithms that know of nodes their size.
 absl::Status Communicator::PlaceOnNodes(CollectiveSignature& signature) const {
   signature.ranks_per_node = 1;
-  const bool needs_nodes = signature.algorithm == Algorithm::kHierarchical;
-  if (signature.algorithm == Algorithm::kDoubleTree) {
-    if (signature.kind != CollectiveKind::kAllReduce) {
-      return Invalid(Name(signature.kind), ": double_tree is for all_reduce");
-    }
-  } else if (!needs_nodes) {
-    return absl::OkStatus();
+  if (HasAllReducesAlone(signature.algorithm) && signature.kind != CollectiveKind::kAllReduce) {
+    return Invalid(Name(signature.kind), ": ", Name(signature.algorithm), " is for all_reduce");
   }
+  const bool needs_nodes = signature.algorithm == Algorithm::kHierarchical;
+  if (!needs_nodes && signature.algorithm != Algorithm::kDoubleTree) return absl::OkStatus();
   if (!topology_.has_value()) {
     if (!needs_nodes) return absl::OkStatus();
     return Invalid(Name(signature.kind),

@@ -30,6 +30,8 @@ absl::string_view Name(Algorithm algorithm) {
       return "hierarchical";
     case Algorithm::kDoubleTree:
       return "double_tree";
+    case Algorithm::kParameterServer:
+      return "parameter_server";
     case Algorithm::kNative:
       return "native";
   }
@@ -49,7 +51,7 @@ absl::string_view Name(kernels::ReduceOp op) {
 }
 
 bool Exists(Reduction reduction, Algorithm algorithm) {
-  if (algorithm == Algorithm::kAuto || algorithm == Algorithm::kDirect) return true;
+  if (algorithm == Algorithm::kAuto || AddsAtOnce(algorithm)) return true;
   if (algorithm == Algorithm::kNative) return reduction == Reduction::kRoundedPerHop;
   return reduction != Reduction::kRoundedOnce;
 }

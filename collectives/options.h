@@ -44,6 +44,9 @@ enum class Reduction : uint8_t { kRoundedOnce, kRoundedPerHop, kFp32Partials };
 // kDoubleTree          All-reduces only. Over two trees, in chunks, in about 2 log2 steps of the
 //                      number of nodes, with direct exchanges inside nodes where the topology has
 //                      nodes of one size.
+// kParameterServer     All-reduces only, to compare with: rank 0 adds up all arrays and sends the sum
+//                      to all, 2 (p - 1) arrays by one rank's link. The order of kDirect, and its
+//                      reductions.
 // kNative              The engine's own collective, with the algorithm that it chooses: NCCL's.
 //                      Sums only, and minima and maxima of integers, kRoundedPerHop.
 //                      InvalidArgument on an engine that has none.
@@ -55,6 +58,7 @@ enum class Algorithm : uint8_t {
   kHalvingDoubling,
   kHierarchical,
   kDoubleTree,
+  kParameterServer,
   kNative,
 };
 
@@ -72,8 +76,17 @@ absl::string_view Name(kernels::ReduceOp op);
 inline bool IsValid(Reduction reduction) { return reduction <= Reduction::kFp32Partials; }
 inline bool IsValid(Algorithm algorithm) { return algorithm <= Algorithm::kNative; }
 
-// Whether the algorithm can give sums of that kind. kDirect can give all: with one addition in fp32
-// for all inputs it has one hop and no partial sums.
+// Whether one rank adds up all inputs of an element, by one addition in fp32 in ascending order of
+// ranks: one hop, no partial sums.
+inline bool AddsAtOnce(Algorithm algorithm) {
+  return algorithm == Algorithm::kDirect || algorithm == Algorithm::kParameterServer;
+}
+// Whether it has neither reduce-scatters nor all-gathers.
+inline bool HasAllReducesAlone(Algorithm algorithm) {
+  return algorithm == Algorithm::kDoubleTree || algorithm == Algorithm::kParameterServer;
+}
+
+// Whether the algorithm can give sums of that kind. Those that add at once can give all.
 bool Exists(Reduction reduction, Algorithm algorithm);
 
 // Of an all-reduce or a reduce-scatter.

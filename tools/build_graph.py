@@ -63,7 +63,7 @@ class Library:
     private_hdrs: list = dataclasses.field(default_factory=list)  # included in the same way
     textual_hdrs: list = dataclasses.field(default_factory=list)  # found through `includes`
     srcs: list = dataclasses.field(default_factory=list)  # .cc
-    cuda_srcs: list = dataclasses.field(default_factory=list)  # .cu
+    cuda_srcs: list = dataclasses.field(default_factory=list)  # .cu, and .cc only with a toolkit
     deps: list = dataclasses.field(default_factory=list)  # labels of libraries
     external: list = dataclasses.field(default_factory=list)  # @system//:absl, ...
     cuda_deps: list = dataclasses.field(default_factory=list)  # as deps, only with a toolkit
@@ -175,9 +175,9 @@ def _mark_cuda(library, without):
     library.cuda_only = without is None or without.cuda_only
     if library.cuda_only:
         return
-    for plain, cuda in (("deps", "cuda_deps"), ("external", "cuda_external")):
+    for plain, cuda in (("deps", "cuda_deps"), ("external", "cuda_external"), ("srcs", "cuda_srcs")):
         always = getattr(without, plain)
-        setattr(library, cuda, [dep for dep in getattr(library, plain) if dep not in always])
+        setattr(library, cuda, [each for each in getattr(library, plain) if each not in always])
         setattr(library, plain, always)
 
 

@@ -25,8 +25,8 @@ set border 3 lc "#888888"
 set grid lc "#dddddd" lt 1
 set tics nomirror out textcolor "black"
 set key outside right center Left reverse samplen 2
-algorithms = "double_tree halving_doubling hierarchical bidirectional_ring direct ring"
-colors = "#1b9e77 #7570b3 #e7298a #d95f02 #1f77b4 #000000"
-plot for [i = 1:6] word(algorithms, i) using 1:2 with lines lw 2 lc rgb word(colors, i) title word(algorithms, i)
+algorithms = "double_tree halving_doubling hierarchical bidirectional_ring direct ring parameter_server"
+colors = "#1b9e77 #7570b3 #e7298a #d95f02 #1f77b4 #000000 #999999"
+plot for [i = 1:7] word(algorithms, i) using 1:2 with lines lw 2 lc rgb word(colors, i) title word(algorithms, i)
 END
 draw "$2"

@@ -139,8 +139,9 @@ struct ZeroOptions {
 
   OffloadOptions offload = {};
 
-  // Of sums of gradients, and of all collectives that have a choice. kDoubleTree has all-reduces
-  // alone: gradients are then summed by these, in every stage, and gathers are kAuto.
+  // Of sums of gradients, and of all collectives that have a choice. kDoubleTree and
+  // kParameterServer have all-reduces alone: gradients are then summed by these, in every stage,
+  // and gathers are kAuto.
   collectives::Reduction reduction = collectives::Reduction::kRoundedOnce;
   collectives::Algorithm algorithm = collectives::Algorithm::kAuto;
 

@@ -111,7 +111,7 @@ class Brigade final : public ThreadContestant {
   const std::string& name() const override { return name_; }
   bool can(CollectiveKind kind, DType dtype) const override {
     if (way_ == Way::kFp16Wire && dtype != DType::kFloat32) return false;
-    const bool all = way_ == Way::kAlgorithm && algorithm_ != collectives::Algorithm::kDoubleTree;
+    const bool all = way_ == Way::kAlgorithm && !collectives::HasAllReducesAlone(algorithm_);
     return all || kind == CollectiveKind::kAllReduce;
   }
 
@@ -227,7 +227,8 @@ absl::StatusOr<std::unique_ptr<Contestant>> CreateBrigade(const std::string& eng
                                         Algorithm::kBidirectionalRing,
                                         Algorithm::kHalvingDoubling,
                                         Algorithm::kHierarchical,
-                                        Algorithm::kDoubleTree};
+                                        Algorithm::kDoubleTree,
+                                        Algorithm::kParameterServer};
   const auto* const known =
       std::find_if(std::begin(kContestants), std::end(kContestants),
                    [&](Algorithm each) { return collectives::Name(each) == algorithm; });

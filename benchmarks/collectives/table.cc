@@ -24,14 +24,15 @@
 #include "brigade/precision/dtype_names.h"
 
 ABSL_FLAG(int, ranks, 2, "how many ranks");
-ABSL_FLAG(
-    std::vector<std::string>, contestants,
-    (std::vector<std::string>{"threads/direct", "threads/ring", "threads/fp16_wire", "gloo/ring",
-                              "gloo/fp16_wire", "gloo::allreduce", "MPI_Allreduce"}),
-    "who takes part: "
-    "<threads|gloo>/"
-    "<auto|direct|ring|bidirectional_ring|halving_doubling|hierarchical|double_tree|fp16_wire>, "
-    "Gloo's own gloo::allreduce, MPI_Allreduce");
+ABSL_FLAG(std::vector<std::string>, contestants,
+          (std::vector<std::string>{"threads/direct", "threads/ring", "threads/fp16_wire",
+                                    "gloo/ring", "gloo/fp16_wire", "gloo::allreduce",
+                                    "MPI_Allreduce"}),
+          "who takes part: "
+          "<threads|gloo>/"
+          "<auto|direct|ring|bidirectional_ring|halving_doubling|hierarchical|double_tree|"
+          "parameter_server|fp16_wire>, "
+          "Gloo's own gloo::allreduce, MPI_Allreduce");
 ABSL_FLAG(int, rounds, 9, "each contestant's turns for a size; the median counts");
 ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kFloat32,
           "fp32, fp16 or bf16, of those who can");

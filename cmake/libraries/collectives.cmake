@@ -51,9 +51,10 @@ brigade_library(
   HEADERS collectives/algorithms/program.h collectives/algorithms/algorithms.h
     collectives/algorithms/builder.h
   SOURCES collectives/algorithms/bidirectional_ring.cc collectives/algorithms/direct.cc
-    collectives/algorithms/fp32_partials.cc collectives/algorithms/double_tree.cc
+    collectives/algorithms/double_tree.cc collectives/algorithms/fp32_partials.cc
     collectives/algorithms/halving_doubling.cc collectives/algorithms/hierarchical.cc
-    collectives/algorithms/ring.cc collectives/algorithms/program.cc
+    collectives/algorithms/parameter_server.cc collectives/algorithms/program.cc
+    collectives/algorithms/ring.cc
   DEPS collectives_collective
   PUBLIC_LIBRARIES absl::function_ref absl::inlined_vector absl::span
 )

@@ -114,7 +114,8 @@ brigade_library(
 brigade_library(
   nn_blas
   HEADERS nn/blas.h nn/blas_onednn.h nn/blas_cpu.h nn/blas_cuda.h
-  SOURCES nn/blas.cc nn/blas_cpu.cc nn/blas_onednn.cc nn/blas_cuda.cc
+  SOURCES nn/blas.cc nn/blas_cpu.cc nn/blas_onednn.cc
+  CUDA_SOURCES nn/blas_cuda.cc
   DEPS nn_arrays nn_functions device_context device_status_macros device_stream kernels_simd
     precision_dtype precision_dtype_names
   CUDA_DEPS device_cuda_device_guard

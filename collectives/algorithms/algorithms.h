@@ -26,6 +26,7 @@ extern const AlgorithmFunctions kHalvingDoublingFunctions;
 extern const AlgorithmFunctions kHierarchicalFunctions;
 // All-reduces only.
 extern const AlgorithmFunctions kDoubleTreeFunctions;
+extern const AlgorithmFunctions kParameterServerFunctions;
 
 // The same of a sum with fp32 partial sums, which is made of the program of `algorithm`;
 // fp32_partials.cc.

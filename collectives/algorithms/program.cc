@@ -24,6 +24,8 @@ const AlgorithmFunctions& FunctionsOf(const CollectiveSignature& signature, int 
       return kHierarchicalFunctions;
     case Algorithm::kDoubleTree:
       return kDoubleTreeFunctions;
+    case Algorithm::kParameterServer:
+      return kParameterServerFunctions;
   }
   return kDirectFunctions;
 }

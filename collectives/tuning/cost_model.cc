@@ -76,6 +76,17 @@ class Model {
     return AroundShares(ThereAndBack({AcrossDirectly()}), messages);
   }
 
+  // All arrays to one rank of the first node, and as many back.
+  std::vector<Phase> ParameterServer() const {
+    const int near = sizes_.front() - 1, far = p_ - sizes_.front();
+    Phase phase;
+    phase.inside = {far > 0 ? 0 : 1, CeilDivide(near, topology_.inside.ports) * n_};
+    phase.between = {far > 0 ? 1 : 0, far * n_};
+    phase.reduced_bytes = (p_ - 1) * n_;
+    phase.queued = p_ - 2;
+    return ThereAndBack({phase});
+  }
+
   // Up and down the trees, each with half the data. Of four members one has two children in one
   // tree, a parent there, and a parent in the other, and so do all of many: 2 n up and down. Two
   // have one child in all, three two.
@@ -205,6 +216,8 @@ std::vector<Phase> PhasesOf(const Model& model, Algorithm algorithm) {
       return model.Hierarchical();
     case Algorithm::kDoubleTree:
       return model.DoubleTree();
+    case Algorithm::kParameterServer:
+      return model.ParameterServer();
     case Algorithm::kAuto:
     case Algorithm::kNative:
       break;
@@ -216,7 +229,7 @@ absl::Status CheckExists(const Topology& topology, Algorithm algorithm, Collecti
   const auto refuse = [&](const auto&... why) {
     return absl::FailedPreconditionError(absl::StrCat(Name(algorithm), " ", why...));
   };
-  if (algorithm == Algorithm::kDoubleTree && operation != CollectiveKind::kAllReduce) {
+  if (HasAllReducesAlone(algorithm) && operation != CollectiveKind::kAllReduce) {
     return refuse("is for all_reduce, not for ", Name(operation));
   }
   const int p = topology.ranks();

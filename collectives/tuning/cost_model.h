@@ -13,7 +13,8 @@ namespace brigade::collectives {
 // The algorithms that the model knows: those with a program.
 inline constexpr Algorithm kModelledAlgorithms[] = {
     Algorithm::kDirect,          Algorithm::kRing,         Algorithm::kBidirectionalRing,
-    Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree};
+    Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree,
+    Algorithm::kParameterServer};
 
 // What a level has to do in a phase: on the longest path, and at the port that sends most.
 struct Load {
@@ -47,6 +48,7 @@ struct Phase {
 // kHierarchical        Nodes of one size.
 // kDoubleTree          As on nodes of one size, or on ranks where nodes differ. Chunks follow each
 //                      other so closely that steps and bytes count once.
+// kParameterServer     The server's port takes all arrays in, then sends as many: loads are its own.
 //
 // Errors       InvalidArgument for a topology that Validate refuses, negative bytes, another
 //              operation. FailedPrecondition with the reason if the algorithm does not exist here.

@@ -31,15 +31,15 @@ Keys ExchangeKeys(Settings& s) {
                                             {"halving_doubling", Algorithm::kHalvingDoubling},
                                             {"hierarchical", Algorithm::kHierarchical},
                                             {"double_tree", Algorithm::kDoubleTree},
+                                            {"parameter_server", Algorithm::kParameterServer},
                                             {"native", Algorithm::kNative}}),
        "by which ranks exchange; `native` with NCCL"},
       {"reduction",
        OneOf<Reduction>(&s.zero.reduction, {{"rounded_once", Reduction::kRoundedOnce},
                                             {"rounded_per_hop", Reduction::kRoundedPerHop},
                                             {"fp32_partials", Reduction::kFp32Partials}}),
-       "where sums are rounded; `rounded_once` of `auto` and `direct` alone, `fp32_partials` not "
-       "of "
-       "`native`"},
+       "where sums are rounded; `rounded_once` of `auto`, `direct` and `parameter_server` alone, "
+       "`fp32_partials` not of `native`"},
       {"topology", Text(&s.topology),
        "the path of a machine's figures, by which `auto` chooses; a relative one begins at the "
        "config's folder"},

@@ -119,6 +119,7 @@ void ExpectBitsOfTheAlgorithms(const RanksOptions& options, const CreateEngineFn
     std::vector<float> wanted;
   };
   Level levels[] = {{By(Algorithm::kDirect), {}},
+                    {By(Algorithm::kParameterServer), {}},
                     {By(Algorithm::kRing), {}},
                     {{{}, Reduction::kFp32Partials, Algorithm::kRing}, {}},
                     {{{}, Reduction::kRoundedPerHop, Algorithm::kDoubleTree}, {}},
@@ -126,12 +127,13 @@ void ExpectBitsOfTheAlgorithms(const RanksOptions& options, const CreateEngineFn
   int64_t differ = 0, ordered = 0;
   for (int64_t i = 0; i < count; ++i) {
     levels[0].wanted.push_back(RoundedOnce<T>(size, i));
-    levels[1].wanted.push_back(RoundedPerHop<T>(size, count, i));
-    levels[2].wanted.push_back(RoundedAtTheEnd<T>(size, count, i));
-    levels[3].wanted.push_back(RoundedInTrees<T>(size, count, i, Rounded<T>));
-    levels[4].wanted.push_back(
+    levels[1].wanted.push_back(RoundedOnce<T>(size, i));
+    levels[2].wanted.push_back(RoundedPerHop<T>(size, count, i));
+    levels[3].wanted.push_back(RoundedAtTheEnd<T>(size, count, i));
+    levels[4].wanted.push_back(RoundedInTrees<T>(size, count, i, Rounded<T>));
+    levels[5].wanted.push_back(
         Rounded<T>(RoundedInTrees<T>(size, count, i, [](float sum) { return sum; })));
-    differ += levels[0].wanted.back() != levels[1].wanted.back();
+    differ += levels[0].wanted.back() != levels[2].wanted.back();
     ordered += levels[0].wanted.back() != RoundedOnceDescending<T>(size, i);
   }
   EXPECT_TRUE(size == 2 || differ > count / 20) << "the inputs tell nothing";

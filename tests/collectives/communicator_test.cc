@@ -119,6 +119,9 @@ TEST(CommunicatorTest, ResolvesWhatAnOptionStandsFor) {
                 Invalid("hierarchical needs a topology, and the communicator has none"));
     EXPECT_THAT(resolved(group, CollectiveKind::kReduceScatter, kPerHop, Algorithm::kDoubleTree),
                 Invalid("reduce_scatter: double_tree is for all_reduce"));
+    EXPECT_THAT(
+        resolved(group, CollectiveKind::kReduceScatter, kPerHop, Algorithm::kParameterServer),
+        Invalid("reduce_scatter: parameter_server is for all_reduce"));
     EXPECT_EQ(resolved(group, CollectiveKind::kAllGather, kOnce, Algorithm::kRing)->algorithm,
               Algorithm::kRing);
     Topology topology;

@@ -56,7 +56,7 @@ void ConformReductions(Rank& self, const Memory& memory, Reduction reduction, Al
                 return group.AllReduce(in, out, count, dtype, options, stream);
               },
               [&](int64_t i) { return Reduced<T>(op, size, i); });
-      if (algorithm == Algorithm::kDoubleTree) continue;
+      if (HasAllReducesAlone(algorithm)) continue;
       Check<T>(self, memory, absl::StrCat("reduce_scatter", of_op))
           .Run(
               size * count, count, in_place, rank * count,
@@ -98,7 +98,7 @@ void ConformAlgorithms(Rank& self, const Memory& memory, const std::vector<Algor
       const std::string way = absl::StrCat(Name(algorithm), ", ", Name(reduction));
       ConformReductions<T>(self, memory, reduction, algorithm, count, Where<T>(self, way, count));
     }
-    if (algorithm == Algorithm::kDoubleTree) continue;
+    if (HasAllReducesAlone(algorithm)) continue;
     ConformGathers<T>(self, memory, algorithm, count, Where<T>(self, Name(algorithm), count));
   }
 }
@@ -208,7 +208,9 @@ void Conform(const RanksOptions& options, const CreateEngineFn& create_engine,
         if (::testing::Test::HasFatalFailure()) return;
         using T = decltype(type);
         ConformAlgorithms<T>(self, memory, {std::begin(kAlgorithms), std::end(kAlgorithms)}, count);
-        ConformAlgorithms<T>(self, memory, {Algorithm::kAuto, Algorithm::kDoubleTree}, count);
+        ConformAlgorithms<T>(
+            self, memory, {Algorithm::kAuto, Algorithm::kDoubleTree, Algorithm::kParameterServer},
+            count);
         ConformDirectCalls<T>(self, memory, count);
       });
     }
@@ -255,11 +257,10 @@ void ConformTrafficAndMemory(const RanksOptions& options, const CreateEngineFn& 
          {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
       for (const Algorithm algorithm :
            {Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
-            Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree}) {
+            Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree,
+            Algorithm::kParameterServer}) {
         const bool adds = kind_of_call != CollectiveKind::kAllGather;
-        if (kind_of_call != CollectiveKind::kAllReduce && algorithm == Algorithm::kDoubleTree) {
-          continue;
-        }
+        if (kind_of_call != CollectiveKind::kAllReduce && HasAllReducesAlone(algorithm)) continue;
         for (const Reduction reduction : kReductions) {
           if (!Exists(reduction, algorithm) && adds) continue;
           CollectiveSignature signature = {kind_of_call, algorithm, DType::kBFloat16, {}, kCount};

@@ -595,7 +595,8 @@ TEST_P(EngineTest, MemoryAndTrafficOfEveryAlgorithmAreThoseOfTheModel) {
          {Reduction::kRoundedOnce, Reduction::kRoundedPerHop, Reduction::kFp32Partials}) {
       for (const Algorithm algorithm :
            {Algorithm::kAuto, Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
-            Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree}) {
+            Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree,
+            Algorithm::kParameterServer}) {
         if (!collectives::Exists(reduction, algorithm)) continue;
         // Three ranks are on a node each, where a hierarchy is direct.
         if (ranks == 3 && algorithm == Algorithm::kHierarchical) continue;

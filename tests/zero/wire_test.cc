@@ -229,7 +229,7 @@ std::vector<WireCase> Cases() {
       cases.push_back({ranks, DType::kFloat32, wire});
       for (const Algorithm algorithm :
            {Algorithm::kRing, Algorithm::kBidirectionalRing, Algorithm::kHalvingDoubling,
-            Algorithm::kHierarchical, Algorithm::kDoubleTree}) {
+            Algorithm::kHierarchical, Algorithm::kDoubleTree, Algorithm::kParameterServer}) {
         for (const Reduction reduction : {Reduction::kRoundedPerHop, Reduction::kFp32Partials}) {
           cases.push_back({ranks, DType::kFloat32, wire, reduction, algorithm});
         }

@@ -7,7 +7,14 @@ _HEAD = """\
 #   target_link_libraries(mine PRIVATE {library})
 
 cmake_minimum_required(VERSION 3.18)
-project({library} LANGUAGES {languages})
+{architectures}project({library} LANGUAGES {languages})
+"""
+
+# nvcc's own choice is too old, and 80 runs on newer ones too.
+_ARCHITECTURES = """\
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80)
+endif()
 """
 
 _CUDA_OPTION = """
@@ -21,10 +28,7 @@ else()
   option({option} "The CUDA half of {library}" OFF)
 endif()
 if({option})
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80)  # and newer ones; nvcc's own choice is too old
-  endif()
-  enable_language(CUDA)
+{architectures}  enable_language(CUDA)
 endif()
 """
 
@@ -140,13 +144,9 @@ def _cuda(library, scope, sources, standard):
         "find_package(CUDAToolkit REQUIRED)\n"
         f"target_include_directories({library} SYSTEM {scope} ${{CUDAToolkit_INCLUDE_DIRS}})\n"
     )
-    if not any(source.endswith(".cu") for source in sources):
-        return find
-    return (
-        find
-        + _CUDA_STANDARD.format(library=library, standard=standard)
-        + _call("target_sources", f"{library} PRIVATE", sources)
-    )
+    if any(source.endswith(".cu") for source in sources):
+        find += _CUDA_STANDARD.format(library=library, standard=standard)
+    return find + _call("target_sources", f"{library} PRIVATE", sources)
 
 
 def text(selection, names, library, place, include_path, standard, refusal):
@@ -172,10 +172,16 @@ def text(selection, names, library, place, include_path, standard, refusal):
         cuda_sources = [place(s) for s in selection.sources if s.endswith(".cu")]
     kind, scope = ("STATIC", "PUBLIC") if selection.sources else ("INTERFACE", "INTERFACE")
 
-    languages = "CXX CUDA" if selection.cuda == "required" and cuda_sources else "CXX"
-    out = _HEAD.format(library=library, languages=languages)
+    needs_nvcc = selection.cuda == "required" and cuda_sources
+    out = _HEAD.format(
+        library=library,
+        languages="CXX CUDA" if needs_nvcc else "CXX",
+        architectures=_ARCHITECTURES if needs_nvcc else "",
+    )
     if selection.cuda == "optional":
-        out += _CUDA_OPTION.format(option=option, library=library)
+        out += _CUDA_OPTION.format(
+            option=option, library=library, architectures=_indented(_ARCHITECTURES)
+        )
     out += "\n" + refusal
     packages = [pair for pair in selection.externals if pair[1]]
     out += "".join(["\n", *(_find(*pair) for pair in packages), "\n"]) if packages else "\n"

@@ -144,9 +144,9 @@ def select(root, graph, target, parts):
             result.macros |= rewrite.macros(text)
             quoted, angled = rewrite.included(text)
             outside |= {h for h in quoted + angled if not h.startswith(rewrite.PREFIX + "/")}
-            if label not in plain:
+            if label not in plain or path in library.cuda_srcs:
                 result.cuda_files.add(path)
-            if own and path in library.srcs:
+            if own and path in library.srcs + library.cuda_srcs:
                 result.own_copts[path] = own
         result.includes += [folder for folder in library.includes if folder not in result.includes]
         result.linkopts += [o for o in library.linkopts if o not in result.linkopts]

@@ -9,17 +9,9 @@ namespace brigade::zero::internal {
 
 using collectives::CollectiveKind;
 
-namespace {
-
-bool HasAllReduceAlone(const ZeroOptions& options) {
-  return options.algorithm == collectives::Algorithm::kDoubleTree;
-}
-
-}  // namespace
-
 collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
                                                const Bucket& bucket) {
-  const bool whole = HasAllReduceAlone(options);
+  const bool whole = collectives::HasAllReducesAlone(options.algorithm);
   return {.kind = whole ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter,
           .algorithm = options.algorithm,
           .dtype = WireType(plan, options, bucket),
@@ -72,18 +64,19 @@ std::optional<precision::DType> GatheredGradientType(const Plan& plan, const Zer
   if (plan.shard_groups() > 1) return final;
   if (options.accumulates() && options.accumulation == Accumulation::kEveryMicroBatch) return final;
   if (HasGradientCodes(plan, options)) return final;
-  if (HasAllReduceAlone(options)) return std::nullopt;
+  if (collectives::HasAllReducesAlone(options.algorithm)) return std::nullopt;
   const precision::DType wire = WireType(plan, options, bucket);
   return precision::SizeOf(wire) < precision::SizeOf(final) ? wire : final;
 }
 
 collectives::CollectiveSignature AllGatherOf(const ZeroOptions& options, int64_t count,
                                              precision::DType dtype) {
-  return {
-      .kind = CollectiveKind::kAllGather,
-      .algorithm = HasAllReduceAlone(options) ? collectives::Algorithm::kAuto : options.algorithm,
-      .dtype = dtype,
-      .count = count};
+  return {.kind = CollectiveKind::kAllGather,
+          .algorithm = collectives::HasAllReducesAlone(options.algorithm)
+                           ? collectives::Algorithm::kAuto
+                           : options.algorithm,
+          .dtype = dtype,
+          .count = count};
 }
 
 collectives::CollectiveSignature WeightGatherOf(const Plan& plan, const ZeroOptions& options,

@@ -243,6 +243,27 @@ TEST(ProgramTest, DoubleTreeGivesItsResultBetweenOneTo33RanksAndNodes) {
   }
 }
 
+TEST(ProgramTest, AParameterServerGivesItsResultBetweenOneTo17Ranks) {
+  for (int size = 1; size <= 17; ++size) {
+    for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{40}, int64_t{16} * size + 5}) {
+      ExpectRight(CollectiveKind::kAllReduce, Algorithm::kParameterServer, size, 1, count);
+    }
+    const CollectiveSignature signature = {CollectiveKind::kAllReduce,
+                                           Algorithm::kParameterServer,
+                                           precision::DType::kFloat32,
+                                           {},
+                                           100};
+    for (int rank = 0; rank < size; ++rank) {
+      std::vector<int64_t> elements(static_cast<size_t>(size));
+      CountWireElements(signature, rank, absl::MakeSpan(elements));
+      for (int to = 0; to < size; ++to) {
+        const bool sends = rank != to && (rank == 0 || to == 0);
+        EXPECT_EQ(elements[static_cast<size_t>(to)], sends ? 100 : 0) << rank << " to " << to;
+      }
+    }
+  }
+}
+
 // Several chunks: one sum of the ranks' numbers stands for all elements of an instruction.
 TEST(ProgramTest, DoubleTreeKeepsItsChunksApart) {
   for (const int size : {2, 3, 4, 5, 8, 9, 16, 33}) {

@@ -95,6 +95,16 @@ class Planner {
     return ThereAndBack(there);
   }
 
+  // As one that sends to all, twice: the server's port carries as much in as out.
+  Schedule ParameterServer() const {
+    Messages messages;
+    for (const int to : order_) {
+      const int lane = node_[0] == node_[to] ? to : 0;
+      if (to != 0) messages.push_back({0, 0, to, n_, 0, lane});
+    }
+    return {messages, messages};
+  }
+
   bool HasLevels() const { return m_ > 1 && m_ < p_ && topology_.Even(); }
 
   // Each stage is a phase, except the trees' stages, which are one.
@@ -171,6 +181,8 @@ Schedule ScheduleOf(const Topology& topology, Algorithm algorithm, CollectiveKin
       break;
     case Algorithm::kDoubleTree:
       return planner.Program(algorithm);
+    case Algorithm::kParameterServer:
+      return planner.ParameterServer();
     default:
       break;
   }

@@ -735,7 +735,7 @@ TEST(ConfigErrorsTest, NameWhatAnAlgorithmNeedsAndLacks) {
       StatusIs(kInvalid,
                "brigade.algorithm is \"rings\", a string; it must be \"auto\" or \"direct\" "
                "or \"ring\" or \"bidirectional_ring\" or \"halving_doubling\" or "
-               "\"hierarchical\" or \"double_tree\" or \"native\""));
+               "\"hierarchical\" or \"double_tree\" or \"parameter_server\" or \"native\""));
   EXPECT_THAT(Error(R"("brigade": {"rank_per_node": 2})"),
               StatusIs(kInvalid,
                        "brigade.rank_per_node is 2; there is no such key, the nearest is "

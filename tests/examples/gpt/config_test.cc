@@ -897,7 +897,7 @@ TEST(ConfigTest, ReadsEveryAlgorithmAndReduction) {
   for (const Algorithm algorithm :
        {Algorithm::kAuto, Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
         Algorithm::kHalvingDoubling, Algorithm::kHierarchical, Algorithm::kDoubleTree,
-        Algorithm::kNative}) {
+        Algorithm::kParameterServer, Algorithm::kNative}) {
     for (const Reduction reduction :
          {Reduction::kRoundedOnce, Reduction::kFp32Partials, Reduction::kRoundedPerHop}) {
       if (!collectives::Exists(reduction, algorithm)) continue;
