@@ -316,9 +316,9 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                 shard_ranks, hpz_ranks, average_gradients, micro_batches,
                                 accumulation, accumulator, communication_dtype, quantized_weights,
                                 quantized_frozen_weights, quantized_gradients, node_ranks,
-                                bucket_elements, overlap_comm, live_units, backward_units, chunks,
-                                runs, tied_apart, persistence_threshold, offload, reduction,
-                                algorithm] = options;
+                                gradient_compression, bucket_elements, overlap_comm, live_units,
+                                backward_units, chunks, runs, tied_apart, persistence_threshold,
+                                offload, reduction, algorithm] = options;
   [[maybe_unused]] const auto& [kind, groups] = options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
@@ -339,6 +339,10 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   write_codes("quantized_weights", quantized_weights);
   write_codes("quantized_frozen_weights", quantized_frozen_weights);
   write_codes("quantized_gradients", quantized_gradients);
+  if (gradient_compression.has_value()) {
+    fields["gradient_compression"] = zero::Name(gradient_compression->method);
+    fields["gradient_compression.start_step"] = TextOf(gradient_compression->start_step);
+  }
   if (options.tied_apart) fields["tied_apart"] = TextOf(options.tied_apart);
   // Sums that are rounded once are the same whatever way they go.
   if (options.reduction != collectives::Reduction::kRoundedOnce) {

@@ -157,6 +157,26 @@ absl::Status StepController::Decide(device::Stream& stream) {
                               group_steps_.as<GroupStep>().data(), stream);
 }
 
+kernels::StepControlOptions StepController::With(const StepDivisors& divisors) const {
+  kernels::StepControlOptions control = control_;
+  control.grad_divisor = divisors.gradients;
+  control.norm_divisor = divisors.norm;
+  return control;
+}
+
+absl::Status StepController::Decide(const StepDivisors& divisors, device::Stream& stream) {
+  return kernels::StepControl(stats_.as<const GradStats>(), With(divisors),
+                              state_.as<StepState>().data(), group_steps_.as<GroupStep>().data(),
+                              stream);
+}
+
+absl::Status StepController::Foresee(const StepDivisors& divisors, StepState* state,
+                                     GroupStep* group_steps, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(stream.Copy(state, state_.data(), sizeof(StepState)));
+  return kernels::StepControl(stats_.as<const GradStats>(), With(divisors), state, group_steps,
+                              stream);
+}
+
 absl::Status StepController::ScaleLoss(const void* loss, void* scaled, int64_t count,
                                        precision::DType dtype, device::Stream& stream) {
   const kernels::CastSegment segment = {loss, scaled, count};

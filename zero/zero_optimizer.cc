@@ -130,6 +130,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
   if (mine.ok()) mine = internal::CheckChunks(*plan, options);
   if (mine.ok()) mine = internal::CheckTied(*plan, outer);
+  if (mine.ok()) mine = internal::CheckExchanges(*plan, options);
   auto streams = internal::StepStreams::Create(options, communicator, outer, context, compute);
   mine.Update(streams.status());
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
@@ -232,7 +233,13 @@ absl::Status ZeroOptimizer::Allocate() {
                            streams_->context().CreateEvent("backward finished"));
   BRIGADE_ASSIGN_OR_RETURN(step_decided_, streams_->context().CreateEvent("step decided"));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
+  SetTried(0);
   return streams_->Synchronize();
+}
+
+void ZeroOptimizer::SetTried(int64_t tried) {
+  tried_ = tried;
+  gradients_->SetPhase(internal::PhaseOf(plan_, options_, tried));
 }
 
 absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {
@@ -409,6 +416,7 @@ absl::Status ZeroOptimizer::Step() {
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
+  SetTried(tried_ + 1);
   parameters_->FinishRuns();
   return parameters_->GatherUpdated();
 }
@@ -430,11 +438,12 @@ absl::Status ZeroOptimizer::CancelStep() {
       BRIGADE_RETURN_IF_ERROR(controller().LoadState(file_->state(), streams_->comm()));
     }
   }
-  if (options_.offload.delay_update) {
-    // Whether the step was still counted decides whether the next one is delayed.
+  if (options_.offload.delay_update || update_->exchange() != nullptr) {
+    // Whether the step was still counted decides whether the next one is delayed, or exchanges.
     BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
                              controller().SaveState(streams_->comm()));
     update_->SetSteps(state.iteration);
+    SetTried(state.iteration);
   }
   return streams_->comm().Record(*step_decided_);
 }
@@ -465,6 +474,7 @@ absl::Status ZeroOptimizer::InitializeParameters(
   BRIGADE_RETURN_IF_ERROR(
       transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
   must_load_ = false;
+  SetTried(0);
   return absl::OkStatus();
 }
 
@@ -499,6 +509,7 @@ absl::Status ZeroOptimizer::LoadState(
   BRIGADE_RETURN_IF_ERROR(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
   must_load_ = false;
+  SetTried(state.iteration);
   return absl::OkStatus();
 }
 

@@ -104,6 +104,11 @@ class StepStreams;
 // Near         With ZeroOptions::hpz_ranks, h, weights of stage 3 have second slices on the device,
 //              1/h of the weights' bytes more. Then each backward use sends (N-1)/N of the weights
 //              less, and (h-1)/h to the near ranks.
+// Compressed   With ZeroOptions::gradient_compression Step exchanges gradients itself, behind the
+//              check, and keeps errors in memory of its own beside the state. A step that is
+//              skipped keeps each of their bits, whichever rank has met the overflow. After an
+//              error of the communicator they may be those of a step that was not taken, or of
+//              none.
 // Groups       With ZeroOptions::shard_ranks groups of ranks have a whole state each, and `N` above
 //              is the number of ranks of a group, but for the statistics. The sums of groups are
 //              rounded to the type of the final gradient, and added over OuterGroups::between: each
@@ -267,6 +272,9 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status CheckBetweenSteps(const char* call) const;
   absl::Status PrepareToChangeState(const char* call);
 
+  // So many steps have been tried: how the next one's gradients become those of all ranks.
+  void SetTried(int64_t tried);
+
   const Plan plan_;
   const ZeroOptions options_;
   std::unique_ptr<internal::StepStreams> streams_;
@@ -282,6 +290,8 @@ class ZeroOptimizer final : public ParameterSource {
   std::unique_ptr<device::Event> step_decided_;
   // A gradient of this micro-batch was asked for or reported.
   bool in_backward_ = false;
+  // Steps tried, as the step state counts them.
+  int64_t tried_ = 0;
   // Weights are those of a step that the file does not have.
   bool must_load_ = false;
 };

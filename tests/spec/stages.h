@@ -10,9 +10,11 @@
 // nothing is computed from what a rank does not have without a gather.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
 
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "brigade/tests/spec/exchanges.h"
@@ -25,6 +27,10 @@
 namespace brigade::spec {
 
 using Buckets = std::vector<std::vector<float>>;  // [bucket][element]
+
+struct Range {
+  size_t begin = 0, size = 0;
+};
 
 struct TrainingRule {
   int stage = 0;
@@ -45,6 +51,12 @@ struct TrainingRule {
   int weight_bits = 0, gradient_bits = 0;
   // Of a node, in two hops of gradient_bits; 0, 1 and all of a group: one hop.
   size_t node_ranks = 0;
+  // From this step tried on (-1: never) ranks keep their own gradients, which is what is checked,
+  // and a 1-bit all-reduce of each bucket's, unscaled and clipped, gives their mean. A rank alone
+  // does not. The norm is the root of the mean of the ranks' squared norms.
+  int64_t one_bit_from = -1;
+  // Where the elements of parameters are in each bucket: what is exchanged, one after another.
+  std::vector<std::vector<Range>> entries = {};
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   LionRule lion_rule = {};
@@ -86,6 +98,8 @@ class Training {
   void Step(const Backward& backward) {
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
+    const bool exchanges =
+        rule_.one_bit_from >= 0 && rule_.ranks > 1 && state_.iteration >= rule_.one_bit_from;
     for (int micro = 0; micro < rule_.micro_batches; ++micro) {
       std::vector<Buckets> fresh;
       for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -94,13 +108,14 @@ class Training {
         for (auto& bucket : fresh[r]) RoundAll(rule_.format, bucket);
       }
       for (size_t r = 0; r < rule_.ranks; ++r) {
-        if (rule_.reduce_at_boundary) {
+        if (rule_.reduce_at_boundary || exchanges) {
           Accumulate(fresh[r], local[r]);
         } else {
           Accumulate(ReduceInGroup(fresh, r, rule_.format), reduced[r]);
         }
       }
     }
+    if (exchanges) return ExchangeAndUpdate(local);
     if (rule_.reduce_at_boundary) {
       for (size_t r = 0; r < rule_.ranks; ++r) {
         reduced[r] = ReduceInGroup(local, r, rule_.accumulator);
@@ -128,6 +143,9 @@ class Training {
     if (!delays) Publish();
   }
 
+  // What exchanges of each bucket have left out.
+  const std::vector<OneBitState>& errors() const { return errors_; }
+
   // The weights become those of the master: after a step, or a step later; and where a saved state
   // is loaded.
   void Publish() {
@@ -149,6 +167,44 @@ class Training {
     // Stages 0 to 2: everything; 3: own slices.
     Buckets parameters;
   };
+
+  void ExchangeAndUpdate(std::vector<Buckets>& local) {
+    std::vector<GradStats> stats;
+    for (Buckets& gradients : local) {
+      AddParts(gradients);
+      stats.push_back(SumOfSquares(gradients));
+    }
+    StepRule rule = rule_.step;
+    const auto ranks = static_cast<double>(rule_.ranks);
+    rule.norm_divisor = rule.divisor / std::sqrt(ranks);
+    rule.divisor /= ranks;
+    ControlStep(stats, rule, state_);
+    if (state_.skip) return;
+    Buckets mean = local[0];
+    for (size_t b = 0; b < rule_.entries.size(); ++b) {
+      std::vector<std::vector<float>> of_rank;
+      for (const Buckets& gradients : local) {
+        std::vector<float>& own = of_rank.emplace_back();
+        for (const Range& entry : rule_.entries[b]) {
+          for (size_t i = 0; i < entry.size; ++i) {
+            own.push_back(gradients[b][entry.begin + i] * state_.multiplier);
+          }
+        }
+      }
+      if (errors_.size() == b) errors_.emplace_back(rule_.ranks, of_rank[0].size());
+      const auto exchanged = OneBitMean(of_rank, /*skip=*/false, Format::kFloat32, errors_[b]);
+      auto next = exchanged.begin();
+      for (const Range& entry : rule_.entries[b]) {
+        for (size_t i = 0; i < entry.size; ++i) mean[b][entry.begin + i] = *next++;
+      }
+    }
+    const float multiplier = std::exchange(state_.multiplier, 1.0f);
+    for (size_t r = 0; r < rule_.ranks; ++r) {
+      Update(rule_.stage == 0 ? mean : Slice(mean, r), ranks_[r]);
+    }
+    state_.multiplier = multiplier;
+    Publish();
+  }
 
   static void RoundAll(Format format, std::vector<float>& values) {
     for (float& value : values) value = Round(format, value);
@@ -317,6 +373,7 @@ class Training {
   TrainingRule rule_;
   std::vector<Rank> ranks_;
   StepState state_;
+  std::vector<OneBitState> errors_;  // [bucket]
 };
 
 }  // namespace brigade::spec

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/device/file/file_store.h"
+#include "brigade/kernels/sign_pack/sign_pack_math.h"
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
 #include "brigade/tests/collectives/ranks.h"
@@ -498,6 +499,70 @@ TEST(AccountingTest, CodesTakeWhatTheModelSays) {
           EXPECT_EQ(messages,
                     8 * (maxima + 128 * blocks) + (stage == 0 ? 0 : 4 * (maxima + 256 * blocks)));
         }
+      }
+    }
+  }
+}
+
+// Exchanged gradients: memory and traffic of the model, and these by hand.
+TEST(AccountingTest, ExchangesTakeWhatTheModelSays) {
+  for (const int ranks : {1, 3, 4}) {
+    for (int stage = 0; stage < 3; ++stage) {
+      for (const int micro_batches : {1, 2}) {
+        for (const ModelSpec& model : {PlainModel(), ToyModel()}) {
+          Setting setting = {"exchanges", model, {}};
+          ZeroOptions& options = setting.options;
+          options.stage = stage;
+          options.micro_batches = micro_batches;
+          options.bucket_elements = 1000;
+          options.gradient_compression = CompressionOptions();
+          SCOPED_TRACE(absl::StrCat("stage ", stage, ", ranks ", ranks));
+          OnThreads({.size = ranks}, [&](Rank& self) {
+            ExpectMemoryOfTheModel(setting, self);
+            self.AwaitOthers();
+            ExpectTrafficOfTheModel(setting, self);
+            self.AwaitOthers();
+          });
+        }
+        if (ranks == 1) continue;
+        // In this model each parameter has a bucket.
+        OnThreads({.size = ranks}, [&](Rank& self) {
+          ZeroOptions options;
+          options.stage = stage;
+          options.micro_batches = micro_batches;
+          options.bucket_elements = 1000;
+          const auto traffic = [&](int64_t tried) {
+            const Plan plan = Plan::Create(PlainModel(), {ranks, options.dtype, 1000}).value();
+            return TrafficOfStep(plan, options, *self.communicator, {}, tried).value();
+          };
+          options.accumulation = Accumulation::kAtBoundary;
+          if (stage == 2) options.accumulation = Accumulation::kEveryMicroBatch;
+          const int64_t plain = traffic(0).gradients;
+          options.gradient_compression = {.start_step = 7};
+          // In stage 2 too once for all micro-batches, in fp32.
+          if (stage < 2 || micro_batches == 1) {
+            EXPECT_EQ(traffic(6).gradients, plain);
+          } else {
+            EXPECT_EQ(traffic(6).gradients, plain / micro_batches * 2);
+          }
+          int64_t signs = 0;
+          for (const int64_t count : {4096, 700}) {
+            const int64_t part = (count + ranks - 1) / ranks;
+            signs += 4 * 2 * (ranks - 1) * kernels::SignBytes(part);
+          }
+          EXPECT_EQ(traffic(7).gradients, signs);
+          EXPECT_EQ(traffic(7).parameters, traffic(6).parameters);
+          const Plan plan = Plan::Create(PlainModel(), {ranks, options.dtype, 1000}).value();
+          int64_t errors = 0, mean = 0;
+          for (const MemoryTerm& term : MemoryOf(plan, options)) {
+            if (term.name == "errors of exchanges") errors += term.bytes;
+            if (term.name == "exchanged gradients") mean += term.bytes;
+          }
+          EXPECT_EQ(mean, 4 * 4 * 4796);
+          EXPECT_EQ(errors,
+                    mean + 4 * 4 * ((4096 + ranks - 1) / ranks + (700 + ranks - 1) / ranks));
+          self.AwaitOthers();
+        });
       }
     }
   }

@@ -215,6 +215,7 @@ absl::Status StateTransfer::InitializeParameters(
     written = SetBucket(static_cast<int>(b), static_cast<float*>(whole.data()));
   }
   update_.SetSteps(0);
+  if (update_.exchange() != nullptr && written.ok()) written = update_.exchange()->ClearErrors();
   const kernels::StepState first =
       kernels::InitialStepState(options_.loss_scaler.ToKernelOptions());
   if (written.ok() && file_ != nullptr) written = file_->FinishFilling(first);
@@ -321,6 +322,7 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.world()));
   for (int b = 0; b < buckets; ++b) BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
   update_.SetSteps(step.iteration);
+  if (update_.exchange() != nullptr) BRIGADE_RETURN_IF_ERROR(update_.exchange()->ClearErrors());
   BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(step, streams_.comm()));
   return streams_.Synchronize();
 }
