@@ -413,6 +413,7 @@ absl::Status ZeroOptimizer::Step() {
                                          *backward_finished_, streams_->comm()));
   BRIGADE_RETURN_IF_ERROR(gradients_->Complete());
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
+  if (gradients_->phase() == internal::StepPhase::kExchanged) errors_shared_ = false;
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
@@ -425,6 +426,7 @@ absl::Status ZeroOptimizer::CancelStep() {
   streams_->Reset();
   loan_->Forget();
   in_backward_ = false;
+  errors_shared_ = true;
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
   BRIGADE_RETURN_IF_ERROR(update_->Reset());
@@ -474,6 +476,7 @@ absl::Status ZeroOptimizer::InitializeParameters(
   BRIGADE_RETURN_IF_ERROR(
       transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
   must_load_ = false;
+  errors_shared_ = true;
   SetTried(0);
   return absl::OkStatus();
 }
@@ -490,10 +493,25 @@ absl::Status ZeroOptimizer::CopyState(int bucket, int array, ElementRange range,
   return transfer_->Copy(bucket, array, range, to, reader);
 }
 
-int ZeroOptimizer::state_arrays() const { return update_->arrays(); }
+int ZeroOptimizer::state_arrays() const { return update_->saved_arrays(); }
+
+absl::Status ZeroOptimizer::ShareErrors() {
+  if (update_->exchange() == nullptr) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("ShareErrors"));
+  BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
+  BRIGADE_RETURN_IF_ERROR(update_->exchange()->Share());
+  errors_shared_ = true;
+  return absl::OkStatus();
+}
 
 absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LendState"));
+  if (!errors_shared_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("stage ", options_.stage,
+                     ", LendState: a step has changed the errors of exchanges; ShareErrors comes "
+                     "first, on all ranks"));
+  }
   BRIGADE_RETURN_IF_ERROR(update_->Await());
   return loan_->Lend(reader);
 }
@@ -509,6 +527,7 @@ absl::Status ZeroOptimizer::LoadState(
   BRIGADE_RETURN_IF_ERROR(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
   must_load_ = false;
+  errors_shared_ = true;
   SetTried(state.iteration);
   return absl::OkStatus();
 }

@@ -212,8 +212,16 @@ class ZeroOptimizer final : public ParameterSource {
   // memory.
   absl::Status CopyState(int bucket, int array, ElementRange range, void* to,
                          device::Stream& reader);
-  // The master and the moments.
+  // The master and the moments, then with gradient_compression two of errors (ShareErrors).
   int state_arrays() const;
+
+  // With ZeroOptions::gradient_compression, a call of all ranks between steps, enqueued, before
+  // LendState or CopyState: each rank's own errors become the mean of all ranks' errors, which is
+  // all that their sum over time depends on, so that any number of ranks can go on from what is
+  // saved, and this run goes on as one that has loaded it. The last two arrays of state are then
+  // the mean, and the errors of sums. Sends 12 bytes an element at most, which count as setup.
+  // Without exchanges nothing happens.
+  absl::Status ShareErrors();
 
   // Lends this state, and controller().state(), to one who copies it beside the passes that follow:
   // what `reader` runs until ReturnState sees it as the updates that are enqueued now leave it. The
@@ -222,7 +230,9 @@ class ZeroOptimizer final : public ParameterSource {
   // then the step's. A second reader waits for the first. No collective calls: they work also after
   // the communicator has failed and CancelStep, when the state is that of before or after the step
   // that failed, and ranks may differ by this step.
-  // FailedPrecondition between a micro-batch and its Step, and for a state that is lent, or is not.
+  // FailedPrecondition between a micro-batch and its Step, for a state that is lent, or is not, and
+  // where a step has changed errors since ShareErrors. After CancelStep they are lent as they were
+  // shared last.
   absl::Status LendState(device::Stream& reader);
   absl::Status ReturnState();
   // How long Step has waited for ReturnState since Create, in nanoseconds.
@@ -290,6 +300,8 @@ class ZeroOptimizer final : public ParameterSource {
   std::unique_ptr<device::Event> step_decided_;
   // A gradient of this micro-batch was asked for or reported.
   bool in_backward_ = false;
+  // Errors as they are saved are those of the last step.
+  bool errors_shared_ = true;
   // Steps tried, as the step state counts them.
   int64_t tried_ = 0;
   // Weights are those of a step that the file does not have.

@@ -143,6 +143,18 @@ class Training {
     if (!delays) Publish();
   }
 
+  // Before a save: of each rank's own errors there is the mean from now on.
+  void ShareErrors() {
+    for (OneBitState& errors : errors_) {
+      std::vector<float> mean = errors.local[0];
+      for (size_t i = 0; i < mean.size(); ++i) {
+        for (size_t r = 1; r < errors.local.size(); ++r) mean[i] += errors.local[r][i];
+        mean[i] *= static_cast<float>(1.0 / static_cast<double>(errors.local.size()));
+      }
+      for (auto& local : errors.local) local = mean;
+    }
+  }
+
   // What exchanges of each bucket have left out.
   const std::vector<OneBitState>& errors() const { return errors_; }
 

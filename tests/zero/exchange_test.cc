@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "brigade/tests/collectives/ranks.h"
@@ -12,11 +13,13 @@
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "brigade/zero/plan/layout.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace brigade::zero {
 namespace {
 
+using ::brigade::testing::StatusIs;
 using collectives::OnThreads;
 using collectives::Rank;
 using precision::DType;
@@ -58,15 +61,16 @@ TEST(ExchangeTest, ASkippedStepKeepsEveryBitOfErrorsAndState) {
       // One rank alone overflows.
       ToyTrainer trainer(*zero, self, {{.step = 4, .rank = 1}});
       for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
-      CapturedState before = Capture(*zero, self).value();
+      const CapturedState before = Capture(*zero, self).value();
       const std::string errors = ErrorsOf(*zero, kRanks);
       EXPECT_NE(errors, std::string(errors.size(), '\0'));
       ASSERT_OK(trainer.Step());
-      CapturedState after = Capture(*zero, self).value();
+      ASSERT_OK(zero->step_stream().Synchronize());
+      EXPECT_EQ(ErrorsOf(*zero, kRanks), errors);
+      const CapturedState after = Capture(*zero, self).value();
       EXPECT_EQ(after.step.skip, 1);
       EXPECT_EQ(after.step.step, before.step.step);
       EXPECT_EQ(after.arrays, before.arrays);
-      EXPECT_EQ(ErrorsOf(*zero, kRanks), errors);
       // The next one counts.
       ASSERT_OK(trainer.Step());
       EXPECT_EQ(Capture(*zero, self).value().step.step, before.step.step + 1);
@@ -91,8 +95,9 @@ TEST(ExchangeTest, ExactGradientsComeBeforeTheStartWithoutErrors) {
     for (int step = 0; step < 4; ++step) {
       ASSERT_OK(trainer.Step());
       ASSERT_OK(other.Step());
-      const bool same = Capture(*zero, self).value() == Capture(*plain, self).value();
-      EXPECT_EQ(same, step < 3) << step;
+      CapturedState mine = Capture(*zero, self).value();
+      for (auto& arrays : mine.arrays) arrays.resize(std::min<size_t>(arrays.size(), 3));
+      EXPECT_EQ(mine == Capture(*plain, self).value(), step < 3) << step;
       const std::string errors = ErrorsOf(*zero, 2);
       EXPECT_EQ(errors == std::string(errors.size(), '\0'), step < 3) << step;
     }
@@ -116,7 +121,7 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
       ToyTrainer trainer(*zero, self, {{.step = 5, .rank = 1}});
       for (int step = 0; step < kSteps; ++step) {
         ASSERT_OK(trainer.Step());
-        const CapturedState state = Capture(*zero, self).value();
+        const kernels::StepState state = zero->controller().SaveState(zero->step_stream()).value();
         inputs[me].clear(), locals[me].clear(), outputs[me].clear(), sums[me].clear();
         for (size_t b = 0; b < zero->plan().buckets().size(); ++b) {
           const int index = static_cast<int>(b);
@@ -129,7 +134,7 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
           for (const BucketEntry& entry : bucket.entries) {
             for (int64_t i = 0; i < entry.range.size; ++i, ++at) {
               inputs[me].push_back(Load(own, bucket.dtype, entry.range.begin + i) *
-                                   state.step.grad_multiplier);
+                                   state.grad_multiplier);
               outputs[me].push_back(exchange.Mean(index)[at]);
               locals[me].push_back(exchange.Errors(index).local[at]);
               sums[me].push_back(at / part == self.rank ? exchange.Errors(index).sum[at % part]
@@ -144,24 +149,134 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
           for (size_t i = 0; i < in.size(); ++i) {
             double left = 0;
             for (size_t r = 0; r < kRanks; ++r) {
-              if (state.step.skip == 0) in[i] += inputs[r][i] / kRanks;
+              if (state.skip == 0) in[i] += inputs[r][i] / kRanks;
               left += locals[r][i] / kRanks + sums[r][i];
-              if (state.step.skip == 0) {
+              if (state.skip == 0) {
                 EXPECT_EQ(outputs[r][i], outputs[0][i]);
               }
               magnitude = std::max({magnitude, std::fabs(locals[r][i]), std::fabs(sums[r][i])});
             }
-            if (state.step.skip == 0) out[i] += outputs[0][i];
+            if (state.skip == 0) out[i] += outputs[0][i];
             magnitude = std::max({magnitude, std::fabs(in[i]), std::fabs(out[i])});
             // A few roundings to fp32 in each step.
             EXPECT_NEAR(out[i] + left, in[i], 16 * kSteps * magnitude * 0x1p-24)
                 << "stage " << stage << ", step " << step << ", element " << i;
           }
         }
-        EXPECT_EQ(state.step.skip, step == 5 ? 1 : 0);
+        EXPECT_EQ(state.skip, step == 5 ? 1 : 0);
         self.AwaitOthers();
       }
     });
+  }
+}
+
+TEST(ExchangeTest, ErrorsAreSharedBeforeTheStateIsLent) {
+  OnThreads({.size = 2}, [&](Rank& self) {
+    auto zero = CreateZero(ToyModel(), Options(2), self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ToyTrainer trainer(*zero, self);
+    auto reader = self.context->CreateStream("reader").value();
+    ASSERT_OK(trainer.Step());
+    EXPECT_THAT(zero->LendState(*reader),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         ::testing::HasSubstr("ShareErrors comes first")));
+    const std::string own = ErrorsOf(*zero, 2);
+    ASSERT_OK(zero->ShareErrors());
+    ASSERT_OK(zero->LendState(*reader));
+    ASSERT_OK(zero->ReturnState());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    EXPECT_NE(ErrorsOf(*zero, 2), own);
+    EXPECT_EQ(zero->state_arrays(), 5);
+    self.AwaitOthers();
+  });
+}
+
+// The elements of a parameter in one of the arrays of all ranks' captured states.
+std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& states,
+                            int parameter, size_t array) {
+  const Parameter& p = plan.parameter(parameter);
+  const int64_t slice = plan.slice(plan.bucket(p.bucket));
+  std::vector<float> values;
+  for (int64_t i = p.begin; i < p.begin + p.spec.size; ++i) {
+    const std::string& bytes =
+        states[static_cast<size_t>(i / slice)].arrays[static_cast<size_t>(p.bucket)][array];
+    float value;
+    std::memcpy(&value, bytes.data() + i % slice * sizeof(float), sizeof(float));
+    values.push_back(value);
+  }
+  return values;
+}
+
+// Another number of ranks has other buckets, parts and slices: by element each new rank's own error
+// is the mean of what there was, and the errors of sums are what they were.
+TEST(ExchangeTest, AnyNumberOfRanksGoesOnWithTheErrors) {
+  for (const auto& [from, to] : {std::pair(4, 2), std::pair(2, 3), std::pair(3, 4)}) {
+    std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
+    OnThreads({.size = from}, [&](Rank& self) {
+      auto zero = CreateZero(ToyModel(), Options(1), self).value();
+      ASSERT_OK(InitializeToy(*zero));
+      ToyTrainer trainer(*zero, self);
+      for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
+      saved[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
+      self.AwaitOthers();
+    });
+    const Plan old = Plan::Create(ToyModel(), {from, DType::kFloat16, 1000}).value();
+    const Plan plan = Plan::Create(ToyModel(), {to, DType::kFloat16, 1000}).value();
+    const int ranks = to;
+    OnThreads({.size = to}, [&, ranks](Rank& self) {
+      auto zero = CreateZero(ToyModel(), Options(2), self).value();
+      const auto read = [&](int bucket, int array, ElementRange range, void* values) {
+        const Bucket& of = plan.bucket(bucket);
+        std::vector<float> whole(static_cast<size_t>(of.size));
+        std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
+        if (!of.trainable) return absl::OkStatus();
+        for (const BucketEntry& entry : of.entries) {
+          const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
+          std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
+        }
+        std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
+                    static_cast<size_t>(range.size) * sizeof(float));
+        return absl::OkStatus();
+      };
+      ASSERT_OK(zero->LoadState(saved[0].step, read));
+      for (size_t b = 0; b < plan.buckets().size(); ++b) {
+        const int index = static_cast<int>(b);
+        const Bucket& bucket = plan.bucket(index);
+        if (!bucket.trainable) continue;
+        const auto errors = ZeroOptimizerTestPeer::Exchange(*zero).Errors(index);
+        const int64_t part = (internal::ExchangedElements(bucket) + ranks - 1) / ranks;
+        int64_t at = 0;
+        for (const BucketEntry& entry : bucket.entries) {
+          const auto local = Elements(old, saved, entry.parameter, 3);
+          const auto sum = Elements(old, saved, entry.parameter, 4);
+          for (size_t i = 0; i < local.size(); ++i, ++at) {
+            EXPECT_EQ(errors.local[at], local[i]);
+            if (at / part == self.rank) {
+              EXPECT_EQ(errors.sum[at % part], sum[i]);
+            }
+          }
+        }
+      }
+      loaded[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
+      ToyTrainer trainer(*zero, self);
+      trainer.step = 5;
+      ASSERT_OK(trainer.Step());
+      ASSERT_OK(zero->step_stream().Synchronize());
+      self.AwaitOthers();
+    });
+    // And the same again where they are saved once more, but for a rounding of the mean.
+    for (size_t p = 0; p < plan.parameters().size(); ++p) {
+      const int parameter = static_cast<int>(p);
+      if (!plan.parameter(parameter).spec.trainable) continue;
+      for (const size_t array : {0, 1, 2, 4}) {
+        EXPECT_EQ(Elements(plan, loaded, parameter, array), Elements(old, saved, parameter, array));
+      }
+      const auto before = Elements(old, saved, parameter, 3);
+      const auto after = Elements(plan, loaded, parameter, 3);
+      for (size_t i = 0; i < before.size(); ++i) {
+        EXPECT_NEAR(after[i], before[i], std::fabs(before[i]) * 0x1p-22);
+      }
+    }
   }
 }
 

@@ -296,7 +296,10 @@ Trajectory Specified(const GoldenCase& c) {
   Trajectory wanted;
   for (; step < kGoldenSteps; ++step) {
     // A loaded state's weights are those of its master.
-    if (step == c.reload_at) training.Publish();
+    if (step == c.reload_at) {
+      training.Publish();
+      training.ShareErrors();
+    }
     training.Step(backward);
     const spec::StepState& s = training.state();
     kernels::StepState state = {};

@@ -32,6 +32,9 @@ std::vector<GoldenCase> Cases() {
           GoldenCase c = {.ranks = ranks, .dtype = dtype, .micro_batches = micro_batches};
           c.gradient_compression = {.start_step = start_step};
           cases.push_back(c);
+          c.reload_at = 21;
+          cases.push_back(c);
+          c.reload_at = -1;
           if (ranks != 3) continue;
           c.optimizer = optim::OptimizerKind::kSgd;
           cases.push_back(c);

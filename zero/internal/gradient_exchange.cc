@@ -9,7 +9,6 @@
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/grad_check/grad_check.h"
-#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero::internal {
@@ -46,35 +45,40 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     };
     using device::Purpose;
     BRIGADE_ASSIGN_OR_RETURN(
-        memory.mean, allocate("exchanged gradients of bucket ", count, Purpose::kGradients));
+        memory.mean, allocate("exchanged gradients of bucket ", bucket.size, Purpose::kGradients));
+    BRIGADE_ASSIGN_OR_RETURN(
+        memory.slices, allocate("slices of errors of bucket ", kErrorArrays * plan.slice(bucket),
+                                Purpose::kOptimizerState));
     BRIGADE_ASSIGN_OR_RETURN(memory.local,
                              allocate("errors of bucket ", count, Purpose::kOptimizerState));
-    BRIGADE_ASSIGN_OR_RETURN(
-        memory.sum,
-        allocate("errors of sums of bucket ", collectives::OneBitPart(count, plan.ranks()),
-                 Purpose::kOptimizerState));
+    BRIGADE_ASSIGN_OR_RETURN(memory.sum, allocate("errors of sums of bucket ",
+                                                  collectives::OneBitPart(count, plan.ranks()),
+                                                  Purpose::kOptimizerState));
   }
-  BRIGADE_ASSIGN_OR_RETURN(
-      self->signs_, collectives::OneBitAllReduce::Create(streams.communicator(), context,
-                                                         LargestExchange(plan, options)));
+  BRIGADE_ASSIGN_OR_RETURN(self->signs_,
+                           collectives::OneBitAllReduce::Create(streams.communicator(), context,
+                                                                LargestExchange(plan, options)));
   const auto scratch = [&](int64_t bytes, const char* name) {
     return context.Allocate(bytes, device::Purpose::kScratch, name);
   };
-  BRIGADE_ASSIGN_OR_RETURN(self->tile_sums_, scratch(ExchangeTiles(plan, options) *
-                                                         static_cast<int64_t>(sizeof(double)),
-                                                     "tile sums of own gradients"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      self->tile_sums_, scratch(ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)),
+                                "tile sums of own gradients"));
   BRIGADE_ASSIGN_OR_RETURN(self->state_, scratch(sizeof(kernels::StepState), "exchange's step"));
   BRIGADE_ASSIGN_OR_RETURN(
       self->group_steps_,
       scratch(static_cast<int64_t>(options.optimizer.groups.size() * sizeof(kernels::GroupStep)),
               "exchange's group steps"));
+  BRIGADE_ASSIGN_OR_RETURN(self->inverse_ranks_, scratch(kFloatBytes, "1 / ranks"));
+  BRIGADE_RETURN_IF_ERROR(kernels::Fill({{self->inverse_ranks_.data(), 1}}, kFloat,
+                                        1.0 / plan.ranks(), streams.comm()));
   BRIGADE_RETURN_IF_ERROR(self->ClearErrors());
   return self;
 }
 
 absl::Status GradientExchange::ClearErrors() {
   for (const BucketMemory& memory : memory_) {
-    for (const device::Buffer* const errors : {&memory.local, &memory.sum}) {
+    for (const device::Buffer* const errors : {&memory.local, &memory.sum, &memory.slices}) {
       if (errors->bytes() == 0) continue;
       BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(errors->data(), 0, errors->bytes()));
     }
@@ -85,8 +89,8 @@ absl::Status GradientExchange::ClearErrors() {
 absl::Status GradientExchange::Enqueue(optim::StepController& controller) {
   device::Stream& stream = streams_.comm();
   BRIGADE_RETURN_IF_ERROR(Check(controller));
-  BRIGADE_RETURN_IF_ERROR(controller.Foresee(
-      divisors_, state(), group_steps_.as<kernels::GroupStep>().data(), stream));
+  BRIGADE_RETURN_IF_ERROR(
+      controller.Foresee(divisors_, state(), group_steps_.as<kernels::GroupStep>().data(), stream));
   for (size_t b = 0; b < memory_.size(); ++b) {
     if (!plan_.buckets()[b].trainable) continue;
     const int bucket = static_cast<int>(b);
@@ -130,8 +134,7 @@ absl::Status GradientExchange::Unscale(int index) {
     target += entry.range.size;
   }
   return kernels::Cast(
-      segments,
-      {.source_dtype = dtype, .target_dtype = kFloat, .scale = &state()->grad_multiplier},
+      segments, {.source_dtype = dtype, .target_dtype = kFloat, .scale = &state()->grad_multiplier},
       streams_.comm());
 }
 
@@ -145,6 +148,103 @@ absl::Status GradientExchange::ExchangeBucket(int index) {
   float* const mean = memory(index).mean.as<float>().data();
   return signs_->AllReduce(mean, mean, ExchangedElements(bucket), kFloat, Errors(index), state(),
                            options, streams_.comm());
+}
+
+absl::Status GradientExchange::Copy(std::vector<kernels::CastSegment> segments,
+                                    const float* scale) {
+  return kernels::Cast(segments, {.source_dtype = kFloat, .target_dtype = kFloat, .scale = scale},
+                       streams_.comm());
+}
+
+std::vector<GradientExchange::Overlap> GradientExchange::InSlice(int index) const {
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t slice = plan_.slice(bucket), first = streams_.rank() * slice;
+  std::vector<Overlap> overlaps;
+  int64_t exchanged = 0;
+  for (const BucketEntry& entry : bucket.entries) {
+    const int64_t begin = std::max(entry.range.begin, first);
+    const int64_t end = std::min(entry.range.begin + entry.range.size, first + slice);
+    if (begin < end) {
+      overlaps.push_back({begin - first, exchanged + begin - entry.range.begin, end - begin});
+    }
+    exchanged += entry.range.size;
+  }
+  return overlaps;
+}
+
+std::vector<GradientExchange::Overlap> GradientExchange::InPart(int index) const {
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t part = collectives::OneBitPart(ExchangedElements(bucket), plan_.ranks());
+  const int64_t first = streams_.rank() * part;
+  std::vector<Overlap> overlaps;
+  int64_t exchanged = 0;
+  for (const BucketEntry& entry : bucket.entries) {
+    const int64_t begin = std::max(exchanged, first);
+    const int64_t end = std::min(exchanged + entry.range.size, first + part);
+    if (begin < end) {
+      overlaps.push_back({entry.range.begin + begin - exchanged, begin - first, end - begin});
+    }
+    exchanged += entry.range.size;
+  }
+  return overlaps;
+}
+
+absl::Status GradientExchange::Share() {
+  int64_t& sent = streams_.traffic.setup;
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    const int index = static_cast<int>(b);
+    const Bucket& bucket = plan_.bucket(index);
+    if (!bucket.trainable) continue;
+    const int64_t count = ExchangedElements(bucket);
+    // Between steps nobody reads the mean of gradients.
+    float* const whole = memory(index).mean.as<float>().data();
+    const collectives::OneBitErrors errors = Errors(index);
+    const collectives::CollectiveSignature sum = {
+        .kind = collectives::CollectiveKind::kAllReduce,
+        .algorithm = collectives::Algorithm::kDirect,
+        .dtype = kFloat,
+        .count = count,
+        .reduction = collectives::Reduction::kRoundedOnce};
+    BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent).status());
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.communicator().AllReduce(errors.local, whole, count, kFloat,
+                                          {sum.op, sum.reduction, sum.algorithm}, streams_.comm()));
+    BRIGADE_RETURN_IF_ERROR(
+        Copy({{whole, errors.local, count}}, inverse_ranks_.as<float>().data()));
+    const int64_t part = collectives::OneBitPart(count, plan_.ranks());
+    BRIGADE_RETURN_IF_ERROR(streams_.AllGather(errors.sum, whole, part, kFloat, sent));
+    std::vector<kernels::CastSegment> copies;
+    for (const Overlap& each : InSlice(index)) {
+      copies.push_back(
+          {errors.local + each.in_exchange, Slice(index, 0) + each.in_bucket, each.size});
+      copies.push_back({whole + each.in_exchange, Slice(index, 1) + each.in_bucket, each.size});
+    }
+    BRIGADE_RETURN_IF_ERROR(Copy(std::move(copies)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GradientExchange::TakeShared(int index) {
+  const Bucket& bucket = plan_.bucket(index);
+  float* const whole = memory(index).mean.as<float>().data();
+  const collectives::OneBitErrors errors = Errors(index);
+  const auto gather = [&](int array) {
+    return streams_.AllGather(Slice(index, array), whole, plan_.slice(bucket), kFloat,
+                              streams_.traffic.setup);
+  };
+  BRIGADE_RETURN_IF_ERROR(gather(0));
+  std::vector<kernels::CastSegment> copies;
+  float* target = errors.local;
+  for (const BucketEntry& entry : bucket.entries) {
+    copies.push_back({whole + entry.range.begin, target, entry.range.size});
+    target += entry.range.size;
+  }
+  BRIGADE_RETURN_IF_ERROR(Copy(std::exchange(copies, {})));
+  BRIGADE_RETURN_IF_ERROR(gather(1));
+  for (const Overlap& each : InPart(index)) {
+    copies.push_back({whole + each.in_bucket, errors.sum + each.in_exchange, each.size});
+  }
+  return Copy(std::move(copies));
 }
 
 }  // namespace brigade::zero::internal

@@ -9,11 +9,13 @@
 #include "absl/status/statusor.h"
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
 #include "brigade/device/buffer.h"
+#include "brigade/kernels/cast/cast_math.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/plan.h"
 
 namespace brigade::zero::internal {
@@ -51,9 +53,21 @@ class GradientExchange {
   // As at the beginning of a run.
   absl::Status ClearErrors();
 
+  // What is saved of errors, for any number of ranks: slices of the bucket, as those of the state.
+  // Array 0 is the mean over ranks of their own errors, array 1 the errors of sums.
+  float* Slice(int bucket, int array) const {
+    const BucketMemory& of = memory(bucket);
+    return of.slices.as<float>().data() + array * of.slices.bytes() / kErrorArrays / 4;
+  }
+  // A call of all ranks, between steps: each rank's own errors become the mean of all ranks', and
+  // the slices are what they are now.
+  absl::Status Share();
+  // The other way round, from the slices of all ranks.
+  absl::Status TakeShared(int bucket);
+
  private:
   struct BucketMemory {
-    device::Buffer mean, local, sum;
+    device::Buffer mean, local, sum, slices;
   };
 
   GradientExchange(const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
@@ -64,6 +78,13 @@ class GradientExchange {
   absl::Status Check(optim::StepController& controller);
   absl::Status Unscale(int bucket);
   absl::Status ExchangeBucket(int bucket);
+  // Where an entry's elements of this rank's slice, or of its part of the sum, are.
+  struct Overlap {
+    int64_t in_bucket, in_exchange, size;
+  };
+  std::vector<Overlap> InSlice(int bucket) const;
+  std::vector<Overlap> InPart(int bucket) const;
+  absl::Status Copy(std::vector<kernels::CastSegment> segments, const float* scale = nullptr);
 
   const Plan& plan_;
   const ZeroOptions& options_;
@@ -78,6 +99,8 @@ class GradientExchange {
   device::Buffer tile_sums_;
   // The first decision, then the second one as the update reads it.
   device::Buffer state_, group_steps_;
+  // 1 / ranks.
+  device::Buffer inverse_ranks_;
 };
 
 }  // namespace brigade::zero::internal

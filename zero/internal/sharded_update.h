@@ -52,6 +52,8 @@ class ShardedUpdate {
   // One of a bucket's fp32 arrays, of the elements UpdatedRange: the master (the working weights
   // themselves where they are fp32), then the moments. Not of a state in a file.
   int arrays() const { return 1 + moments_; }
+  // With those in which an exchange's errors are saved.
+  int saved_arrays() const { return arrays() + (exchange_ == nullptr ? 0 : kErrorArrays); }
   float* Array(int bucket, int array) const;
   // The communication stream has written this rank's slice of a bucket's weights, at setup.
   absl::Status WeightsWritten(int bucket);

@@ -250,6 +250,7 @@ absl::Status StateTransfer::Copy(int index, int array, ElementRange range, void*
 void* StateTransfer::OwnState(int index, int array) const {
   const Bucket& bucket = plan_.bucket(index);
   if (!bucket.trainable) return parameters_.Slice(index);
+  if (array >= update_.arrays()) return update_.exchange()->Slice(index, array - update_.arrays());
   const bool whole = options_.traits().whole_optimizer_state;
   return update_.Array(index, array) + (whole ? streams_.rank() * plan_.slice(bucket) : 0);
 }
@@ -322,7 +323,6 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.world()));
   for (int b = 0; b < buckets; ++b) BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
   update_.SetSteps(step.iteration);
-  if (update_.exchange() != nullptr) BRIGADE_RETURN_IF_ERROR(update_.exchange()->ClearErrors());
   BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(step, streams_.comm()));
   return streams_.Synchronize();
 }
@@ -408,6 +408,9 @@ absl::Status StateTransfer::ShareBucket(int index) {
                                                  update_.Array(index, array), slice, kFloat,
                                                  streams_.traffic.setup));
     }
+  }
+  if (bucket.trainable && update_.exchange() != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(update_.exchange()->TakeShared(index));
   }
   if (bucket.trainable && update_.IsOffloaded(index)) {
     BRIGADE_RETURN_IF_ERROR(update_.WeightsFromMaster(index));

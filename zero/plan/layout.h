@@ -369,6 +369,10 @@ inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
   return controller;
 }
 
+// Arrays of state, as slices, in which errors are saved: the mean over ranks of their own, and those
+// of sums.
+inline constexpr int kErrorArrays = 2;
+
 // Device memory with which it is decided what is exchanged: sums of tiles, and what StepControl
 // writes.
 inline int64_t ExchangeTiles(const Plan& plan, const ZeroOptions& options) {
@@ -380,7 +384,7 @@ inline int64_t ExchangeTiles(const Plan& plan, const ZeroOptions& options) {
 }
 inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options) {
   return ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
-         DecisionBytes(options);
+         DecisionBytes(options) + static_cast<int64_t>(sizeof(float));
 }
 
 // The divisors of a step that exchanges its gradients' mean over ranks.

@@ -99,7 +99,9 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
               optim::Moments(options.optimizer) * kFloat);
     if (!internal::HasExchanges(plan, options)) continue;
     const int64_t exchanged = internal::ExchangedElements(bucket);
-    add(Tier::kDevice, Purpose::kGradients, "exchanged gradients", exchanged * kFloat);
+    add(Tier::kDevice, Purpose::kGradients, "exchanged gradients", bucket.size * kFloat);
+    add(Tier::kDevice, Purpose::kOptimizerState, "slices of errors",
+        internal::kErrorArrays * plan.slice(bucket) * kFloat);
     add(Tier::kDevice, Purpose::kOptimizerState, "errors of exchanges",
         (exchanged + collectives::OneBitPart(exchanged, plan.ranks())) * kFloat);
   }
