@@ -69,17 +69,23 @@ absl::Status ValidateCodes(const ZeroOptions& options) {
 }
 
 absl::Status ValidateCompression(const ZeroOptions& options) {
-  if (!options.gradient_compression.has_value()) return absl::OkStatus();
-  const CompressionOptions& compression = *options.gradient_compression;
+  if (!options.exchanges()) return absl::OkStatus();
+  const CompressionOptions compression =
+      options.gradient_compression.value_or(CompressionOptions());
   if (compression.method > GradientCompression::kOneBit) {
     return Invalid("gradient_compression.method is ", static_cast<int>(compression.method));
   }
   if (compression.start_step < 0) {
     return Invalid("gradient_compression.start_step is ", compression.start_step);
   }
-  const auto contradicts = [](const auto&... what) {
-    return Invalid("gradient_compression is given, but ", what...);
+  const auto contradicts = [&](const auto&... what) {
+    return Invalid(options.averages_moments() ? "the optimizer is OneBitAdam"
+                                              : "gradient_compression is given",
+                   ", but ", what...);
   };
+  if (options.averages_moments() && options.gradient_compression.has_value()) {
+    return contradicts("gradient_compression is given; first moments are what it exchanges");
+  }
   if (!options.traits().whole_parameters) {
     return contradicts("stage ", options.stage,
                        " has no memory for whole gradients; stages 0 to 2 ", "have");

@@ -62,6 +62,12 @@ constexpr const char* Name(GradientCompression method) {
 // The norm that is clipped, and that the step state has, is the root of the mean over ranks of the
 // squared norms of their own gradients, for it is known before the exchange. It is at least the
 // norm of the mean, and at most sqrt(ranks) times that.
+//
+// The optimizer OneBitAdam has exchanges of its own from OptimizerOptions::freeze_step on, in the
+// same way: each rank adds its own gradient to the first moment that all have, beta1 m +
+// (1 - beta1) g, and the mean of these is the new first moment, by which the update goes. A rank
+// alone takes its own. Where the second moment is 0 then, an element has never had a gradient, and
+// never moves again (optim/freeze_moment.h).
 struct CompressionOptions {
   GradientCompression method = GradientCompression::kOneBit;
   // Steps tried before are reduced as without it, at the boundary where there are several
@@ -177,7 +183,13 @@ struct ZeroOptions {
   // Whether gradients are added up in memory of their own.
   bool accumulates() const { return micro_batches > 1; }
   // Whether ranks keep their own gradients until Step, from some step on.
-  bool exchanges() const { return gradient_compression.has_value(); }
+  bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
+  // Whether what is exchanged are first moments: of 1-bit Adam.
+  bool averages_moments() const { return optimizer.kind == optim::OptimizerKind::kOneBitAdam; }
+  // The steps tried before. Of options that have exchanges.
+  int64_t exchanges_from() const {
+    return averages_moments() ? optimizer.freeze_step : gradient_compression->start_step;
+  }
   // Whether sums over micro-batches are made on each rank, and reduced once.
   bool reduces_once() const {
     return accumulates() && (accumulation == Accumulation::kAtBoundary || exchanges());

@@ -237,6 +237,11 @@ absl::Status ZeroOptimizer::Allocate() {
   return streams_->Synchronize();
 }
 
+void ZeroOptimizer::StateChanged(int64_t tried) {
+  if (update_->exchange() != nullptr) update_->exchange()->StateChanged();
+  SetTried(tried);
+}
+
 void ZeroOptimizer::SetTried(int64_t tried) {
   tried_ = tried;
   gradients_->SetPhase(internal::PhaseOf(plan_, options_, tried));
@@ -413,7 +418,10 @@ absl::Status ZeroOptimizer::Step() {
                                          *backward_finished_, streams_->comm()));
   BRIGADE_RETURN_IF_ERROR(gradients_->Complete());
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
-  if (gradients_->phase() == internal::StepPhase::kExchanged) errors_shared_ = false;
+  if (gradients_->phase() == internal::StepPhase::kExchanged) {
+    errors_shared_ = !internal::HasErrors(plan_, options_);
+    lends_old_errors_ = false;
+  }
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
@@ -426,7 +434,7 @@ absl::Status ZeroOptimizer::CancelStep() {
   streams_->Reset();
   loan_->Forget();
   in_backward_ = false;
-  errors_shared_ = true;
+  lends_old_errors_ = true;
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
   BRIGADE_RETURN_IF_ERROR(update_->Reset());
@@ -445,7 +453,7 @@ absl::Status ZeroOptimizer::CancelStep() {
     BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
                              controller().SaveState(streams_->comm()));
     update_->SetSteps(state.iteration);
-    SetTried(state.iteration);
+    StateChanged(state.iteration);
   }
   return streams_->comm().Record(*step_decided_);
 }
@@ -477,7 +485,7 @@ absl::Status ZeroOptimizer::InitializeParameters(
       transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
   must_load_ = false;
   errors_shared_ = true;
-  SetTried(0);
+  StateChanged(0);
   return absl::OkStatus();
 }
 
@@ -496,7 +504,7 @@ absl::Status ZeroOptimizer::CopyState(int bucket, int array, ElementRange range,
 int ZeroOptimizer::state_arrays() const { return update_->saved_arrays(); }
 
 absl::Status ZeroOptimizer::ShareErrors() {
-  if (update_->exchange() == nullptr) return absl::OkStatus();
+  if (errors_shared_) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("ShareErrors"));
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
   BRIGADE_RETURN_IF_ERROR(update_->exchange()->Share());
@@ -506,7 +514,7 @@ absl::Status ZeroOptimizer::ShareErrors() {
 
 absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LendState"));
-  if (!errors_shared_) {
+  if (!errors_shared_ && !lends_old_errors_) {
     return absl::FailedPreconditionError(
         absl::StrCat("stage ", options_.stage,
                      ", LendState: a step has changed the errors of exchanges; ShareErrors comes "
@@ -528,7 +536,7 @@ absl::Status ZeroOptimizer::LoadState(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
   must_load_ = false;
   errors_shared_ = true;
-  SetTried(state.iteration);
+  StateChanged(state.iteration);
   return absl::OkStatus();
 }
 

@@ -220,7 +220,7 @@ class ZeroOptimizer final : public ParameterSource {
   // all that their sum over time depends on, so that any number of ranks can go on from what is
   // saved, and this run goes on as one that has loaded it. The last two arrays of state are then
   // the mean, and the errors of sums. Sends 12 bytes an element at most, which count as setup.
-  // Without exchanges nothing happens.
+  // Without exchanges, and where no step has changed errors since, nothing happens.
   absl::Status ShareErrors();
 
   // Lends this state, and controller().state(), to one who copies it beside the passes that follow:
@@ -282,6 +282,8 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status CheckBetweenSteps(const char* call) const;
   absl::Status PrepareToChangeState(const char* call);
 
+  // The state is that of so many steps tried, and of no step of this optimizer.
+  void StateChanged(int64_t tried);
   // So many steps have been tried: how the next one's gradients become those of all ranks.
   void SetTried(int64_t tried);
 
@@ -300,8 +302,8 @@ class ZeroOptimizer final : public ParameterSource {
   std::unique_ptr<device::Event> step_decided_;
   // A gradient of this micro-batch was asked for or reported.
   bool in_backward_ = false;
-  // Errors as they are saved are those of the last step.
-  bool errors_shared_ = true;
+  // Errors as they are saved are those of the last step; or may be lent as they are.
+  bool errors_shared_ = true, lends_old_errors_ = false;
   // Steps tried, as the step state counts them.
   int64_t tried_ = 0;
   // Weights are those of a step that the file does not have.

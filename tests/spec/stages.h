@@ -57,6 +57,9 @@ struct TrainingRule {
   int64_t one_bit_from = -1;
   // Where the elements of parameters are in each bucket: what is exchanged, one after another.
   std::vector<std::vector<Range>> entries = {};
+  // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
+  // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
+  bool is_one_bit_adam = false;
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   LionRule lion_rule = {};
@@ -98,8 +101,8 @@ class Training {
   void Step(const Backward& backward) {
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
-    const bool exchanges =
-        rule_.one_bit_from >= 0 && rule_.ranks > 1 && state_.iteration >= rule_.one_bit_from;
+    const bool exchanges = rule_.one_bit_from >= 0 && (rule_.ranks > 1 || rule_.is_one_bit_adam) &&
+                           state_.iteration >= rule_.one_bit_from;
     for (int micro = 0; micro < rule_.micro_batches; ++micro) {
       std::vector<Buckets> fresh;
       for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -193,18 +196,30 @@ class Training {
     ControlStep(stats, rule, state_);
     if (state_.skip) return;
     Buckets mean = local[0];
+    const Buckets momentum = rule_.is_one_bit_adam ? GatherIfSharded(0, &Rank::m) : Buckets();
+    const auto beta1 = static_cast<float>(rule_.adam_rule.beta1);
+    const float added = static_cast<float>(1.0 - rule_.adam_rule.beta1) * state_.multiplier;
     for (size_t b = 0; b < rule_.entries.size(); ++b) {
       std::vector<std::vector<float>> of_rank;
       for (const Buckets& gradients : local) {
         std::vector<float>& own = of_rank.emplace_back();
         for (const Range& entry : rule_.entries[b]) {
           for (size_t i = 0; i < entry.size; ++i) {
-            own.push_back(gradients[b][entry.begin + i] * state_.multiplier);
+            const float gradient = gradients[b][entry.begin + i];
+            if (rule_.is_one_bit_adam) {
+              const float decayed = momentum[b][entry.begin + i] * beta1;
+              const float part = gradient * added;
+              own.push_back(decayed + part);
+            } else {
+              own.push_back(gradient * state_.multiplier);
+            }
           }
         }
       }
       if (errors_.size() == b) errors_.emplace_back(rule_.ranks, of_rank[0].size());
-      const auto exchanged = OneBitMean(of_rank, /*skip=*/false, Format::kFloat32, errors_[b]);
+      const auto exchanged =
+          rule_.ranks == 1 ? of_rank[0]
+                           : OneBitMean(of_rank, /*skip=*/false, Format::kFloat32, errors_[b]);
       auto next = exchanged.begin();
       for (const Range& entry : rule_.entries[b]) {
         for (size_t i = 0; i < entry.size; ++i) mean[b][entry.begin + i] = *next++;
@@ -212,10 +227,22 @@ class Training {
     }
     const float multiplier = std::exchange(state_.multiplier, 1.0f);
     for (size_t r = 0; r < rule_.ranks; ++r) {
-      Update(rule_.stage == 0 ? mean : Slice(mean, r), ranks_[r]);
+      const Buckets own = rule_.stage == 0 ? mean : Slice(mean, r);
+      rule_.is_one_bit_adam ? UpdateFrozen(own, ranks_[r]) : Update(own, ranks_[r]);
     }
     state_.multiplier = multiplier;
     Publish();
+  }
+
+  void UpdateFrozen(const Buckets& momentum, Rank& rank) const {
+    const float lr = LearningRate(rule_.learning_rates, state_);
+    for (size_t b = 0; b < momentum.size(); ++b) {
+      for (size_t i = 0; i < momentum[b].size(); ++i) {
+        float& p = rank.master[b][i];
+        p = FrozenAdamUpdate(p, momentum[b][i], rank.v[b][i], rule_.adam_rule, lr);
+      }
+    }
+    rank.m = momentum;
   }
 
   static void RoundAll(Format format, std::vector<float>& values) {
@@ -358,7 +385,9 @@ class Training {
   void Update(const Buckets& gradients, Rank& rank) const {
     const float lr = LearningRate(rule_.learning_rates, state_);
     const GroupStep group =
-        MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
+        rule_.is_one_bit_adam
+            ? MakeGroupStep(0.0, 0.0, lr, state_.step)
+            : MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
     for (size_t b = 0; b < gradients.size(); ++b) {
       for (size_t i = 0; i < gradients[b].size(); ++i) {
         const float gradient = gradients[b][i];

@@ -66,6 +66,13 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
                 "gradient_compression is given, but shard_ranks is 2");
     compression([](ZeroOptions& o) { o.quantized_gradients = QuantFormat::kInt4; },
                 "gradient_compression is given, but quantized_gradients is int4");
+    const auto one_bit = optim::OptimizerKind::kOneBitAdam;
+    refuses([&](ZeroOptions& o) { o.optimizer.kind = one_bit, o.stage = 3; },
+            "the optimizer is OneBitAdam, but stage 3 has no memory for whole gradients");
+    refuses([&](ZeroOptions& o) { o.optimizer.kind = one_bit, o.optimizer.freeze_step = -3; },
+            "freeze_step is -3, must be 0 or more");
+    refuses([&](ZeroOptions& o) { o.optimizer.kind = one_bit, o.gradient_compression.emplace(); },
+            "the optimizer is OneBitAdam, but gradient_compression is given");
     refuses([](ZeroOptions& o) { o.quantized_gradients = static_cast<QuantFormat>(9); },
             "ZeRO: quantized_gradients is 9, must be int8 or int4");
     refuses([](ZeroOptions& o) { o.node_ranks = 2; },

@@ -2,7 +2,7 @@
 // first step on and from a later one, over micro-batches, in chunks, with tied parameters apart,
 // over skipped steps, and over every engine.
 
-#include <tuple>
+#include <iterator>
 #include <vector>
 
 #include "brigade/device/race_checker/race_checker.h"
@@ -42,6 +42,22 @@ std::vector<GoldenCase> Cases() {
       }
     }
   }
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      for (const int micro_batches : {1, 3}) {
+        GoldenCase c = {.ranks = ranks,
+                        .dtype = dtype,
+                        .optimizer = optim::OptimizerKind::kOneBitAdam,
+                        .micro_batches = micro_batches};
+        c.freeze_step = 12;
+        cases.push_back(c);
+        for (const int reload_at : {5, 12, 31}) {
+          c.reload_at = reload_at;
+          cases.push_back(c);
+        }
+      }
+    }
+  }
   GoldenCase c = {.ranks = 2, .dtype = DType::kBFloat16, .micro_batches = 2};
   c.gradient_compression = {.start_step = 9};
   // Until then as said here.
@@ -57,6 +73,13 @@ std::vector<GoldenCase> Cases() {
   return cases;
 }
 
+GoldenCase OneBitAdamOnEngines() {
+  GoldenCase c = {.ranks = 4, .dtype = DType::kBFloat16};
+  c.optimizer = optim::OptimizerKind::kOneBitAdam;
+  c.freeze_step = 7;
+  return c;
+}
+
 GoldenCase OnEngines() {
   GoldenCase c = {.ranks = 4, .dtype = DType::kFloat16, .micro_batches = 2};
   c.gradient_compression = {.start_step = 5};
@@ -65,13 +88,15 @@ GoldenCase OnEngines() {
 
 void ExpectBits(const collectives::RanksOptions& options, int stage,
                 const collectives::CreateEngineFn& engines) {
-  const GoldenCase c = OnEngines();
-  const Trajectory wanted = Specified(c);
+  const GoldenCase cases[] = {OnEngines(), OneBitAdamOnEngines()};
+  const Trajectory wanted[] = {Specified(cases[0]), Specified(cases[1])};
   collectives::OnRanks(options, engines, [&](collectives::Rank& self) {
-    Trajectory trained;
-    EXPECT_OK(Train(self, OptionsOf(c, stage), InjectionsOf(c), trained));
-    EXPECT_OK(Compare(trained, wanted)) << "stage " << stage << ", rank " << self.rank;
-    self.AwaitOthers();
+    for (size_t i = 0; i < std::size(cases); ++i) {
+      Trajectory trained;
+      EXPECT_OK(Train(self, OptionsOf(cases[i], stage), InjectionsOf(cases[i]), trained));
+      EXPECT_OK(Compare(trained, wanted[i])) << "stage " << stage << ", rank " << self.rank;
+      self.AwaitOthers();
+    }
   });
 }
 

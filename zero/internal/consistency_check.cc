@@ -55,7 +55,8 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("stage ", options.stage),
       absl::StrCat("dtype ", precision::ShortName(options.dtype)),
       absl::StrCat("optimizer ", static_cast<int>(options.optimizer.kind), " with ",
-                   options.optimizer.groups.size(), " groups"),
+                   options.optimizer.groups.size(), " groups, freeze_step ",
+                   options.optimizer.freeze_step),
       absl::StrCat("loss_scale ", Number(scaler.loss_scale), ", initial_scale_power ",
                    scaler.initial_scale_power, ", window ", scaler.loss_scale_window,
                    ", hysteresis ", scaler.hysteresis, " ", scaler.consecutive_hysteresis,
@@ -217,7 +218,7 @@ absl::Status CheckExchanges(const Plan& plan, const ZeroOptions& options) {
   const std::vector<const Parameter*> tied = TiedOutside(plan);
   if (!options.exchanges() || tied.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("ZeRO: gradient_compression is given, but parameter \"", tied[0]->spec.name,
+      absl::StrCat("ZeRO: ranks exchange their own gradients, but parameter \"", tied[0]->spec.name,
                    "\" is tied_outside"));
 }
 

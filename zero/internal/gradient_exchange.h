@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/cast/cast_math.h"
@@ -24,6 +25,10 @@ namespace brigade::zero::internal {
 // that exchanges leave (CompressionOptions). On the communication stream, in Step: nothing waits on
 // the host.
 //
+// Of 1-bit Adam the same with first moments: from that of all ranks and each one's own gradients to
+// the mean of these sums. Where a stage has slices of moments, the whole ones lie here too, in the
+// elements' order of an exchange; the slices are those of the state.
+//
 // Two decisions are made of the same statistics, with the same result but for failures. The first
 // one says by what to multiply gradients, and whether errors move at all. The second one comes
 // behind the last exchange, so that a communicator that fails in one of them skips the step, and
@@ -35,6 +40,16 @@ class GradientExchange {
                                                                   const GradientStore& gradients,
                                                                   StepStreams& streams);
 
+  // Of 1-bit Adam: the moments of a bucket that this rank updates, UpdatedRange, before the first
+  // step.
+  void SetMoments(int bucket, float* first, float* second) {
+    BucketMemory& of = memory_[static_cast<size_t>(bucket)];
+    of.first = first, of.second = second;
+    ListCopies(bucket);
+  }
+  // The state is another one: the next exchange begins with its moments.
+  void StateChanged() { has_moments_ = false; }
+
   // Checks this rank's gradients, decides with all ranks, and exchanges each bucket.
   absl::Status Enqueue(optim::StepController& controller);
   // What the update follows then: gradients are unscaled and clipped.
@@ -42,7 +57,8 @@ class GradientExchange {
     return {state(), controller.group_steps()};
   }
 
-  // The mean of a bucket's gradients: the elements of its parameters, one after another.
+  // The mean of a bucket's gradients, or first moments: the elements of its parameters, one after
+  // another.
   const float* Mean(int bucket) const { return memory(bucket).mean.as<float>().data(); }
 
   // This rank's own errors of a bucket, [ExchangedElements], and those of the sum of its part,
@@ -57,7 +73,7 @@ class GradientExchange {
   // Array 0 is the mean over ranks of their own errors, array 1 the errors of sums.
   float* Slice(int bucket, int array) const {
     const BucketMemory& of = memory(bucket);
-    return of.slices.as<float>().data() + array * of.slices.bytes() / kErrorArrays / 4;
+    return of.slices.as<float>().data() + array * plan_.slice(plan_.bucket(bucket));
   }
   // A call of all ranks, between steps: each rank's own errors become the mean of all ranks', and
   // the slices are what they are now.
@@ -66,8 +82,21 @@ class GradientExchange {
   absl::Status TakeShared(int bucket);
 
  private:
+  // Of the entries of a group of parameters: to the sum of a rank.
+  struct Terms {
+    int group = 0;
+    std::vector<kernels::CastSegment> gradient = {};
+    std::vector<kernels::CastSegment> momentum = {};
+  };
   struct BucketMemory {
     device::Buffer mean, local, sum, slices;
+    // Null or empty where nobody exchanges moments; and in stage 0, where `first` is all of it.
+    device::Buffer momentum;
+    float* first = nullptr;
+    float* second = nullptr;
+    std::vector<Terms> terms;
+    // From errors, and the gathered ones of sums, to the slices.
+    std::vector<kernels::CastSegment> shared;
   };
 
   GradientExchange(const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
@@ -77,6 +106,10 @@ class GradientExchange {
   kernels::StepState* state() const { return state_.as<kernels::StepState>().data(); }
   absl::Status Check(optim::StepController& controller);
   absl::Status Unscale(int bucket);
+  absl::Status TakeMoments(int bucket);
+  // This rank's sum, where the mean is to be; and the mean, if the step is not skipped.
+  absl::Status AddToMomentum(int bucket);
+  absl::Status KeepMomentum(int bucket);
   absl::Status ExchangeBucket(int bucket);
   // Where an entry's elements of this rank's slice, or of its part of the sum, are.
   struct Overlap {
@@ -84,7 +117,9 @@ class GradientExchange {
   };
   std::vector<Overlap> InSlice(int bucket) const;
   std::vector<Overlap> InPart(int bucket) const;
-  absl::Status Copy(std::vector<kernels::CastSegment> segments, const float* scale = nullptr);
+  // Of what each step copies, so that it lists nothing.
+  void ListCopies(int bucket);
+  absl::Status Copy(absl::Span<const kernels::CastSegment> segments, const float* scale = nullptr);
 
   const Plan& plan_;
   const ZeroOptions& options_;
@@ -101,6 +136,9 @@ class GradientExchange {
   device::Buffer state_, group_steps_;
   // 1 / ranks.
   device::Buffer inverse_ranks_;
+  // By group: beta1, 1 - beta1, and that times what unscales and clips a step's gradients.
+  device::Buffer betas_;
+  bool has_moments_ = false;
 };
 
 }  // namespace brigade::zero::internal

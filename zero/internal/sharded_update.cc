@@ -190,6 +190,7 @@ void ShardedUpdate::ListExchangedUpdates() {
     const int index = static_cast<int>(b);
     if (!bucket.trainable) continue;
     const Place place = PlaceInMemory(index, nullptr);
+    if (options_.averages_moments()) exchange_->SetMoments(index, Array(index, 1), Array(index, 2));
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     const float* mean = exchange_->Mean(index);
     for (const BucketEntry& entry : bucket.entries) {
@@ -204,10 +205,16 @@ void ShardedUpdate::ListExchangedUpdates() {
       mean += entry.range.size;
     }
   }
+  optim::OptimizerOptions optimizer = options_.optimizer;
+  for (optim::ParameterGroup& group : optimizer.groups) {
+    if (!options_.averages_moments()) break;
+    // What is exchanged is the first moment, and the second one stays.
+    group.beta1 = 0.0, group.beta2 = 1.0;
+  }
   for (const auto& [dtype, segments] : lists) {
     optim::UpdateTypes types;
     if (dtype != precision::DType::kFloat32) types.copy = dtype;
-    exchanged_updates_.emplace_back(options_.optimizer, segments, types);
+    exchanged_updates_.emplace_back(optimizer, segments, types);
   }
 }
 

@@ -53,7 +53,7 @@ class ShardedUpdate {
   // themselves where they are fp32), then the moments. Not of a state in a file.
   int arrays() const { return 1 + moments_; }
   // With those in which an exchange's errors are saved.
-  int saved_arrays() const { return arrays() + (exchange_ == nullptr ? 0 : kErrorArrays); }
+  int saved_arrays() const { return arrays() + (HasErrors(plan_, options_) ? kErrorArrays : 0); }
   float* Array(int bucket, int array) const;
   // The communication stream has written this rank's slice of a bucket's weights, at setup.
   absl::Status WeightsWritten(int bucket);

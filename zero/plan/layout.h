@@ -190,13 +190,22 @@ enum class StepPhase : uint8_t {
 
 // Whether there are steps with exchanges.
 inline bool HasExchanges(const Plan& plan, const ZeroOptions& options) {
-  return options.exchanges() && plan.ranks() > 1;
+  return options.exchanges() && (plan.ranks() > 1 || options.averages_moments());
+}
+// Whether these send anything, and leave errors: a rank alone has what it gives.
+inline bool HasErrors(const Plan& plan, const ZeroOptions& options) {
+  return HasExchanges(plan, options) && plan.ranks() > 1;
+}
+// Whether first moments of all ranks have memory of their own, beside the slice that a rank
+// updates.
+inline bool HasWholeMoments(const Plan& plan, const ZeroOptions& options) {
+  return HasExchanges(plan, options) && options.averages_moments() &&
+         !options.traits().whole_optimizer_state;
 }
 // That of a step, by the number of those tried before.
 inline StepPhase PhaseOf(const Plan& plan, const ZeroOptions& options, int64_t tried) {
   if (!HasExchanges(plan, options)) return StepPhase::kReduced;
-  return tried < options.gradient_compression->start_step ? StepPhase::kReduced
-                                                          : StepPhase::kExchanged;
+  return tried < options.exchanges_from() ? StepPhase::kReduced : StepPhase::kExchanged;
 }
 // What is exchanged of a bucket: the elements of its parameters, one after another.
 inline int64_t ExchangedElements(const Bucket& bucket) {
@@ -208,7 +217,7 @@ inline int64_t ExchangedElements(const Bucket& bucket) {
 inline int64_t LargestExchange(const Plan& plan, const ZeroOptions& options) {
   int64_t largest = 0;
   for (const Bucket& bucket : plan.buckets()) {
-    if (!bucket.trainable || !HasExchanges(plan, options)) continue;
+    if (!bucket.trainable || !HasErrors(plan, options)) continue;
     largest = std::max(largest, ExchangedElements(bucket));
   }
   return largest;
@@ -369,8 +378,8 @@ inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
   return controller;
 }
 
-// Arrays of state, as slices, in which errors are saved: the mean over ranks of their own, and those
-// of sums.
+// Arrays of state, as slices, in which errors are saved: the mean over ranks of their own, and
+// those of sums.
 inline constexpr int kErrorArrays = 2;
 
 // Device memory with which it is decided what is exchanged: sums of tiles, and what StepControl
@@ -384,7 +393,9 @@ inline int64_t ExchangeTiles(const Plan& plan, const ZeroOptions& options) {
 }
 inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options) {
   return ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
-         DecisionBytes(options) + static_cast<int64_t>(sizeof(float));
+         DecisionBytes(options) +
+         (1 + 3 * static_cast<int64_t>(options.optimizer.groups.size())) *
+             static_cast<int64_t>(sizeof(float));
 }
 
 // The divisors of a step that exchanges its gradients' mean over ranks.

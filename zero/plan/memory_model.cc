@@ -101,9 +101,14 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     const int64_t exchanged = internal::ExchangedElements(bucket);
     add(Tier::kDevice, Purpose::kGradients, "exchanged gradients", bucket.size * kFloat);
     add(Tier::kDevice, Purpose::kOptimizerState, "slices of errors",
-        internal::kErrorArrays * plan.slice(bucket) * kFloat);
+        internal::HasErrors(plan, options) ? internal::kErrorArrays * plan.slice(bucket) * kFloat
+                                           : 0);
+    add(Tier::kDevice, Purpose::kOptimizerState, "first moments of all ranks",
+        internal::HasWholeMoments(plan, options) ? exchanged * kFloat : 0);
     add(Tier::kDevice, Purpose::kOptimizerState, "errors of exchanges",
-        (exchanged + collectives::OneBitPart(exchanged, plan.ranks())) * kFloat);
+        internal::HasErrors(plan, options)
+            ? (exchanged + collectives::OneBitPart(exchanged, plan.ranks())) * kFloat
+            : 0);
   }
   for (size_t g = offloaded.size(); g < plan.gradients().size(); ++g) {
     const Bucket& part = plan.gradients()[g];

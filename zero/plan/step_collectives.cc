@@ -154,7 +154,13 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
   };
   for (const Bucket& bucket : plan.buckets()) {
     if (phase != StepPhase::kExchanged || !bucket.trainable) continue;
-    for (const StepCollective& each : ExchangeOf(plan, options, bucket)) all.push_back(each);
+    if (HasErrors(plan, options)) {
+      for (const StepCollective& each : ExchangeOf(plan, options, bucket)) all.push_back(each);
+    }
+    // In the first such step alone.
+    if (HasWholeMoments(plan, options)) {
+      gathers(bucket, precision::DType::kFloat32, 0, &Traffic::setup);
+    }
   }
   for (const Bucket& gradient : plan.gradients()) {
     if (!gradient.trainable || phase == StepPhase::kExchanged) continue;
