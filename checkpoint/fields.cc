@@ -29,10 +29,12 @@ struct Word {
 };
 
 constexpr Word<bool> kBools[] = {{"false", false}, {"true", true}};
-constexpr Word<optim::OptimizerKind> kOptimizers[] = {{"AdamW", optim::OptimizerKind::kAdamW},
-                                                      {"Adam", optim::OptimizerKind::kAdam},
-                                                      {"SGD", optim::OptimizerKind::kSgd},
-                                                      {"Lion", optim::OptimizerKind::kLion}};
+constexpr Word<optim::OptimizerKind> kOptimizers[] = {
+    {"AdamW", optim::OptimizerKind::kAdamW},
+    {"Adam", optim::OptimizerKind::kAdam},
+    {"SGD", optim::OptimizerKind::kSgd},
+    {"Lion", optim::OptimizerKind::kLion},
+    {"OneBitAdam", optim::OptimizerKind::kOneBitAdam}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
@@ -316,10 +318,10 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                 shard_ranks, hpz_ranks, average_gradients, micro_batches,
                                 accumulation, accumulator, communication_dtype, quantized_weights,
                                 quantized_frozen_weights, quantized_gradients, node_ranks,
-                                bucket_elements, overlap_comm, live_units, backward_units, chunks,
-                                runs, tied_apart, persistence_threshold, offload, reduction,
-                                algorithm] = options;
-  [[maybe_unused]] const auto& [kind, groups] = options.optimizer;
+                                gradient_compression, bucket_elements, overlap_comm, live_units,
+                                backward_units, chunks, runs, tied_apart, persistence_threshold,
+                                offload, reduction, algorithm] = options;
+  [[maybe_unused]] const auto& [kind, groups, freeze_step] = options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
                    {"max_grad_norm", TextOf(options.max_grad_norm)},
@@ -339,6 +341,11 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   write_codes("quantized_weights", quantized_weights);
   write_codes("quantized_frozen_weights", quantized_frozen_weights);
   write_codes("quantized_gradients", quantized_gradients);
+  if (kind == optim::OptimizerKind::kOneBitAdam) fields["freeze_step"] = TextOf(freeze_step);
+  if (gradient_compression.has_value()) {
+    fields["gradient_compression"] = zero::Name(gradient_compression->method);
+    fields["gradient_compression.start_step"] = TextOf(gradient_compression->start_step);
+  }
   if (options.tied_apart) fields["tied_apart"] = TextOf(options.tied_apart);
   // Sums that are rounded once are the same whatever way they go.
   if (options.reduction != collectives::Reduction::kRoundedOnce) {

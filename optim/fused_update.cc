@@ -5,7 +5,8 @@ namespace brigade::optim {
 FusedUpdate::FusedUpdate(const OptimizerOptions& options,
                          const std::vector<UpdateSegment>& segments, const UpdateTypes& types)
     : types_(types),
-      weight_decay_mode_(options.kind == OptimizerKind::kAdamW
+      weight_decay_mode_(options.kind == OptimizerKind::kAdamW ||
+                                 options.kind == OptimizerKind::kOneBitAdam
                              ? kernels::WeightDecayMode::kDecoupled
                              : kernels::WeightDecayMode::kCoupled) {
   for (const ParameterGroup& group : options.groups) {

@@ -40,6 +40,7 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
   switch (kind) {
     case OptimizerKind::kAdamW:
     case OptimizerKind::kAdam:
+    case OptimizerKind::kOneBitAdam:
       return CheckAdam(index, group);
     case OptimizerKind::kSgd:
       return CheckSgd(index, group);
@@ -65,6 +66,10 @@ absl::Status Validate(const OptimizerOptions& options) {
   if (options.groups.empty() || options.groups.size() > kernels::kMaxStepGroups) {
     return absl::InvalidArgumentError(absl::StrCat(
         kName, ": ", options.groups.size(), " groups, must be 1 to ", kernels::kMaxStepGroups));
+  }
+  if (options.freeze_step < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kName, ": freeze_step is ", options.freeze_step, ", must be 0 or more"));
   }
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const int64_t index = static_cast<int64_t>(i);

@@ -18,10 +18,19 @@ enum class OptimizerKind : uint8_t {
   kSgd,
   // The sign of a momentum, decoupled weight decay; Chen et al. 2023.
   kLion,
+  // AdamW without bias correction until a step, from which on the second moment stays, and ranks
+  // exchange their first moments as signs, in a ZeroOptimizer alone; Tang et al. 2021 (arXiv
+  // 2102.02888).
+  kOneBitAdam,
 };
 
 // Whether it is Adam, with either decay.
 constexpr bool IsAdam(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam ||
+         kind == OptimizerKind::kOneBitAdam;
+}
+// Whether its moments' bias is corrected.
+constexpr bool CorrectsBias(OptimizerKind kind) {
   return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam;
 }
 
@@ -48,6 +57,9 @@ struct ParameterGroup {
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
   std::vector<ParameterGroup> groups = {ParameterGroup()};
+  // Of kOneBitAdam: the steps tried, skipped ones too, before the second moment stays. 15 to 25 %
+  // of a training.
+  int64_t freeze_step = 100000;
 };
 
 // InvalidArgument naming group, field and value.

@@ -107,8 +107,8 @@ StepController::StepController(const OptimizerOptions& optimizer,
     : optimizer_(optimizer), ranks_(options.ranks) {
   for (const ParameterGroup& group : optimizer.groups) {
     // The others correct no bias.
-    betas_.push_back(IsAdam(optimizer.kind) ? kernels::StepBetas{group.beta1, group.beta2}
-                                            : kernels::StepBetas{0.0, 0.0});
+    betas_.push_back(CorrectsBias(optimizer.kind) ? kernels::StepBetas{group.beta1, group.beta2}
+                                                  : kernels::StepBetas{0.0, 0.0});
   }
   control_.loss_scale = options.loss_scaler.ToKernelOptions();
   control_.grad_divisor = options.grad_divisor;
@@ -155,6 +155,26 @@ absl::Status StepController::Allocate(device::Context& context) {
 absl::Status StepController::Decide(device::Stream& stream) {
   return kernels::StepControl(stats_.as<const GradStats>(), control_, state_.as<StepState>().data(),
                               group_steps_.as<GroupStep>().data(), stream);
+}
+
+kernels::StepControlOptions StepController::With(const StepDivisors& divisors) const {
+  kernels::StepControlOptions control = control_;
+  control.grad_divisor = divisors.gradients;
+  control.norm_divisor = divisors.norm;
+  return control;
+}
+
+absl::Status StepController::Decide(const StepDivisors& divisors, device::Stream& stream) {
+  return kernels::StepControl(stats_.as<const GradStats>(), With(divisors),
+                              state_.as<StepState>().data(), group_steps_.as<GroupStep>().data(),
+                              stream);
+}
+
+absl::Status StepController::Foresee(const StepDivisors& divisors, StepState* state,
+                                     GroupStep* group_steps, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(stream.Copy(state, state_.data(), sizeof(StepState)));
+  return kernels::StepControl(stats_.as<const GradStats>(), With(divisors), state, group_steps,
+                              stream);
 }
 
 absl::Status StepController::ScaleLoss(const void* loss, void* scaled, int64_t count,

@@ -43,6 +43,13 @@ struct StepControllerOptions {
 // InvalidArgument naming the option and its value.
 absl::Status Validate(const StepControllerOptions& options);
 
+// What gradients are divided by, and what their norm is, beside the loss scale, where they are no
+// longer what the statistics are of.
+struct StepDivisors {
+  double gradients = 1.0;
+  double norm = 1.0;
+};
+
 // What an update follows: where StepController has it, or a copy of it.
 struct StepDecision {
   const kernels::StepState* state = nullptr;
@@ -80,6 +87,12 @@ class StepController {
 
   // The decision, from `stats`.
   absl::Status Decide(device::Stream& stream);
+  // The same with other divisors than StepControllerOptions::grad_divisor.
+  absl::Status Decide(const StepDivisors& divisors, device::Stream& stream);
+  // What Decide would decide now, into memory of the caller: one state and [groups]. The state here
+  // stays as it is.
+  absl::Status Foresee(const StepDivisors& divisors, kernels::StepState* state,
+                       kernels::GroupStep* group_steps, device::Stream& stream);
 
   // Device memory, valid until the next Decide; group_steps: [groups].
   const kernels::StepState* state() const { return state_.as<kernels::StepState>().data(); }
@@ -131,6 +144,7 @@ class StepController {
                                                device::Context& context);
 
   absl::Status Allocate(device::Context& context);
+  kernels::StepControlOptions With(const StepDivisors& divisors) const;
   absl::Status CheckGroup(int group) const;
   absl::Status CopyTable(int group, const ParameterGroup& rates, device::Stream& stream);
 

@@ -68,6 +68,44 @@ absl::Status ValidateCodes(const ZeroOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateCompression(const ZeroOptions& options) {
+  if (!options.exchanges()) return absl::OkStatus();
+  const CompressionOptions compression =
+      options.gradient_compression.value_or(CompressionOptions());
+  if (compression.method > GradientCompression::kOneBit) {
+    return Invalid("gradient_compression.method is ", static_cast<int>(compression.method));
+  }
+  if (compression.start_step < 0) {
+    return Invalid("gradient_compression.start_step is ", compression.start_step);
+  }
+  const auto contradicts = [&](const auto&... what) {
+    return Invalid(options.averages_moments() ? "the optimizer is OneBitAdam"
+                                              : "gradient_compression is given",
+                   ", but ", what...);
+  };
+  if (options.averages_moments() && options.gradient_compression.has_value()) {
+    return contradicts("gradient_compression is given; first moments are what it exchanges");
+  }
+  if (!options.traits().whole_parameters) {
+    return contradicts("stage ", options.stage,
+                       " has no memory for whole gradients; stages 0 to 2 ", "have");
+  }
+  if (options.offload.enabled()) {
+    return contradicts("offload.optimizer_state is ",
+                       device::ToString(options.offload.optimizer_state),
+                       "; what is exchanged goes to updates on the device alone");
+  }
+  if (options.shard_ranks > 0) {
+    return contradicts("shard_ranks is ", options.shard_ranks,
+                       "; gradients are exchanged by one group of all ranks");
+  }
+  if (options.quantized_gradients.has_value()) {
+    return contradicts("quantized_gradients is ", kernels::Name(*options.quantized_gradients),
+                       "; gradients cross the wire in one of the two ways");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateFile(const OffloadOptions& offload) {
   if (offload.host_share != 1) {
     return Invalid("offload.optimizer_state is file with host_share ", offload.host_share,
@@ -164,7 +202,8 @@ absl::Status Validate(const ZeroOptions& options) {
   if (options.accumulation > Accumulation::kAtBoundary) {
     return Invalid("accumulation is ", static_cast<int>(options.accumulation));
   }
-  if (options.accumulation == Accumulation::kAtBoundary && !options.traits().whole_gradients) {
+  if (options.accumulation == Accumulation::kAtBoundary && !options.traits().whole_gradients &&
+      !options.exchanges()) {
     return Invalid("accumulation at the boundary needs whole gradients, which stage ",
                    options.stage, " does not keep");
   }
@@ -198,6 +237,7 @@ absl::Status Validate(const ZeroOptions& options) {
     return Invalid("max_grad_norm is ", options.max_grad_norm, "; it must be positive");
   }
   BRIGADE_RETURN_IF_ERROR(ValidateOffload(options));
+  BRIGADE_RETURN_IF_ERROR(ValidateCompression(options));
   BRIGADE_RETURN_IF_ERROR(optim::Validate(options.optimizer));
   return optim::Validate(options.loss_scaler);
 }

@@ -43,6 +43,38 @@ enum class Accumulation : uint8_t {
   kAtBoundary,
 };
 
+// How the gradients of all ranks become their mean in fewer bytes, with error feedback: what a
+// message leaves out enters the next one.
+enum class GradientCompression : uint8_t {
+  // Signs with a scale for each bucket (collectives/compressed/one_bit_all_reduce.h).
+  kOneBit,
+};
+
+// "one_bit".
+constexpr const char* Name(GradientCompression method) {
+  return method == GradientCompression::kOneBit ? "one_bit" : "unknown";
+}
+
+// Stages 0 to 2. Each rank keeps its own gradients whole until Step. There it checks them, all
+// decide, and bucket by bucket the ranks exchange what unscaled and clipped gradients in fp32 have
+// become; the update reads that. Padding takes no part.
+//
+// The norm that is clipped, and that the step state has, is the root of the mean over ranks of the
+// squared norms of their own gradients, for it is known before the exchange. It is at least the
+// norm of the mean, and at most sqrt(ranks) times that.
+//
+// The optimizer OneBitAdam has exchanges of its own from OptimizerOptions::freeze_step on, in the
+// same way: each rank adds its own gradient to the first moment that all have, beta1 m +
+// (1 - beta1) g, and the mean of these is the new first moment, by which the update goes. A rank
+// alone takes its own. Where the second moment is 0 then, an element has never had a gradient, and
+// never moves again (optim/freeze_moment.h).
+struct CompressionOptions {
+  GradientCompression method = GradientCompression::kOneBit;
+  // Steps tried before are reduced as without it, at the boundary where there are several
+  // micro-batches. A run's first steps tell the moments of the optimizer what exact gradients are.
+  int64_t start_step = 0;
+};
+
 struct ZeroOptions {
   int stage = 1;
   // Of working weights and gradients whose ParameterSpec names no type: float16, bfloat16, or
@@ -105,6 +137,9 @@ struct ZeroOptions {
   // (OuterGroups::node and nodes). 0, 1 and all of them: one hop.
   int node_ranks = 0;
 
+  // None: gradients are reduced as they are. A rank alone exchanges nothing.
+  std::optional<CompressionOptions> gradient_compression = {};
+
   int64_t bucket_elements = int64_t{16} << 20;
   // Communication on a stream of its own, beside compute. Same bits either way.
   bool overlap_comm = true;
@@ -148,6 +183,18 @@ struct ZeroOptions {
   const StageTraits& traits() const { return kStageTraits[stage]; }
   // Whether gradients are added up in memory of their own.
   bool accumulates() const { return micro_batches > 1; }
+  // Whether ranks keep their own gradients until Step, from some step on.
+  bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
+  // Whether what is exchanged are first moments: of 1-bit Adam.
+  bool averages_moments() const { return optimizer.kind == optim::OptimizerKind::kOneBitAdam; }
+  // The steps tried before. Of options that have exchanges.
+  int64_t exchanges_from() const {
+    return averages_moments() ? optimizer.freeze_step : gradient_compression->start_step;
+  }
+  // Whether sums over micro-batches are made on each rank, and reduced once.
+  bool reduces_once() const {
+    return accumulates() && (accumulation == Accumulation::kAtBoundary || exchanges());
+  }
 };
 
 // The groups in which a step has collectives.

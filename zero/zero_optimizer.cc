@@ -130,6 +130,7 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
   if (mine.ok()) mine = internal::CheckChunks(*plan, options);
   if (mine.ok()) mine = internal::CheckTied(*plan, outer);
+  if (mine.ok()) mine = internal::CheckExchanges(*plan, options);
   auto streams = internal::StepStreams::Create(options, communicator, outer, context, compute);
   mine.Update(streams.status());
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, all));
@@ -232,7 +233,18 @@ absl::Status ZeroOptimizer::Allocate() {
                            streams_->context().CreateEvent("backward finished"));
   BRIGADE_ASSIGN_OR_RETURN(step_decided_, streams_->context().CreateEvent("step decided"));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
+  SetTried(0);
   return streams_->Synchronize();
+}
+
+void ZeroOptimizer::StateChanged(int64_t tried) {
+  if (update_->exchange() != nullptr) update_->exchange()->StateChanged();
+  SetTried(tried);
+}
+
+void ZeroOptimizer::SetTried(int64_t tried) {
+  tried_ = tried;
+  gradients_->SetPhase(internal::PhaseOf(plan_, options_, tried));
 }
 
 absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {
@@ -406,9 +418,14 @@ absl::Status ZeroOptimizer::Step() {
                                          *backward_finished_, streams_->comm()));
   BRIGADE_RETURN_IF_ERROR(gradients_->Complete());
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
+  if (gradients_->phase() == internal::StepPhase::kExchanged) {
+    errors_shared_ = !internal::HasErrors(plan_, options_);
+    lends_old_errors_ = false;
+  }
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
+  SetTried(tried_ + 1);
   parameters_->FinishRuns();
   return parameters_->GatherUpdated();
 }
@@ -417,6 +434,7 @@ absl::Status ZeroOptimizer::CancelStep() {
   streams_->Reset();
   loan_->Forget();
   in_backward_ = false;
+  lends_old_errors_ = true;
   gradients_->Reset();
   BRIGADE_RETURN_IF_ERROR(parameters_->Reset());
   BRIGADE_RETURN_IF_ERROR(update_->Reset());
@@ -430,11 +448,12 @@ absl::Status ZeroOptimizer::CancelStep() {
       BRIGADE_RETURN_IF_ERROR(controller().LoadState(file_->state(), streams_->comm()));
     }
   }
-  if (options_.offload.delay_update) {
-    // Whether the step was still counted decides whether the next one is delayed.
+  if (options_.offload.delay_update || update_->exchange() != nullptr) {
+    // Whether the step was still counted decides whether the next one is delayed, or exchanges.
     BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
                              controller().SaveState(streams_->comm()));
     update_->SetSteps(state.iteration);
+    StateChanged(state.iteration);
   }
   return streams_->comm().Record(*step_decided_);
 }
@@ -465,6 +484,8 @@ absl::Status ZeroOptimizer::InitializeParameters(
   BRIGADE_RETURN_IF_ERROR(
       transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
   must_load_ = false;
+  errors_shared_ = true;
+  StateChanged(0);
   return absl::OkStatus();
 }
 
@@ -480,10 +501,25 @@ absl::Status ZeroOptimizer::CopyState(int bucket, int array, ElementRange range,
   return transfer_->Copy(bucket, array, range, to, reader);
 }
 
-int ZeroOptimizer::state_arrays() const { return update_->arrays(); }
+int ZeroOptimizer::state_arrays() const { return update_->saved_arrays(); }
+
+absl::Status ZeroOptimizer::ShareErrors() {
+  if (errors_shared_) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("ShareErrors"));
+  BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
+  BRIGADE_RETURN_IF_ERROR(update_->exchange()->Share());
+  errors_shared_ = true;
+  return absl::OkStatus();
+}
 
 absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LendState"));
+  if (!errors_shared_ && !lends_old_errors_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("stage ", options_.stage,
+                     ", LendState: a step has changed the errors of exchanges; ShareErrors comes "
+                     "first, on all ranks"));
+  }
   BRIGADE_RETURN_IF_ERROR(update_->Await());
   return loan_->Lend(reader);
 }
@@ -499,6 +535,8 @@ absl::Status ZeroOptimizer::LoadState(
   BRIGADE_RETURN_IF_ERROR(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
   must_load_ = false;
+  errors_shared_ = true;
+  StateChanged(state.iteration);
   return absl::OkStatus();
 }
 

@@ -104,6 +104,11 @@ class StepStreams;
 // Near         With ZeroOptions::hpz_ranks, h, weights of stage 3 have second slices on the device,
 //              1/h of the weights' bytes more. Then each backward use sends (N-1)/N of the weights
 //              less, and (h-1)/h to the near ranks.
+// Compressed   With ZeroOptions::gradient_compression Step exchanges gradients itself, behind the
+//              check, and keeps errors in memory of its own beside the state. A step that is
+//              skipped keeps each of their bits, whichever rank has met the overflow. After an
+//              error of the communicator they may be those of a step that was not taken, or of
+//              none.
 // Groups       With ZeroOptions::shard_ranks groups of ranks have a whole state each, and `N` above
 //              is the number of ranks of a group, but for the statistics. The sums of groups are
 //              rounded to the type of the final gradient, and added over OuterGroups::between: each
@@ -207,8 +212,16 @@ class ZeroOptimizer final : public ParameterSource {
   // memory.
   absl::Status CopyState(int bucket, int array, ElementRange range, void* to,
                          device::Stream& reader);
-  // The master and the moments.
+  // The master and the moments, then with gradient_compression two of errors (ShareErrors).
   int state_arrays() const;
+
+  // With ZeroOptions::gradient_compression, a call of all ranks between steps, enqueued, before
+  // LendState or CopyState: each rank's own errors become the mean of all ranks' errors, which is
+  // all that their sum over time depends on, so that any number of ranks can go on from what is
+  // saved, and this run goes on as one that has loaded it. The last two arrays of state are then
+  // the mean, and the errors of sums. Sends 12 bytes an element at most, which count as setup.
+  // Without exchanges, and where no step has changed errors since, nothing happens.
+  absl::Status ShareErrors();
 
   // Lends this state, and controller().state(), to one who copies it beside the passes that follow:
   // what `reader` runs until ReturnState sees it as the updates that are enqueued now leave it. The
@@ -217,7 +230,9 @@ class ZeroOptimizer final : public ParameterSource {
   // then the step's. A second reader waits for the first. No collective calls: they work also after
   // the communicator has failed and CancelStep, when the state is that of before or after the step
   // that failed, and ranks may differ by this step.
-  // FailedPrecondition between a micro-batch and its Step, and for a state that is lent, or is not.
+  // FailedPrecondition between a micro-batch and its Step, for a state that is lent, or is not, and
+  // where a step has changed errors since ShareErrors. After CancelStep they are lent as they were
+  // shared last.
   absl::Status LendState(device::Stream& reader);
   absl::Status ReturnState();
   // How long Step has waited for ReturnState since Create, in nanoseconds.
@@ -267,6 +282,11 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status CheckBetweenSteps(const char* call) const;
   absl::Status PrepareToChangeState(const char* call);
 
+  // The state is that of so many steps tried, and of no step of this optimizer.
+  void StateChanged(int64_t tried);
+  // So many steps have been tried: how the next one's gradients become those of all ranks.
+  void SetTried(int64_t tried);
+
   const Plan plan_;
   const ZeroOptions options_;
   std::unique_ptr<internal::StepStreams> streams_;
@@ -282,6 +302,10 @@ class ZeroOptimizer final : public ParameterSource {
   std::unique_ptr<device::Event> step_decided_;
   // A gradient of this micro-batch was asked for or reported.
   bool in_backward_ = false;
+  // Errors as they are saved are those of the last step; or may be lent as they are.
+  bool errors_shared_ = true, lends_old_errors_ = false;
+  // Steps tried, as the step state counts them.
+  int64_t tried_ = 0;
   // Weights are those of a step that the file does not have.
   bool must_load_ = false;
 };

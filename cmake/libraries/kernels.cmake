@@ -310,6 +310,46 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_grad_check_math
+  HEADERS kernels/grad_check/grad_check_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_grad_check_cpu
+  HEADERS kernels/grad_check/grad_check_cpu.h
+  SOURCES kernels/grad_check/grad_check_cpu.cc
+  DEPS kernels_grad_check_math kernels_nontemporal_store kernels_simd precision_float16
+  PRIVATE_LIBRARIES hwy::hwy
+)
+
+brigade_library(
+  kernels_grad_check_tile
+  HEADERS kernels/grad_check/grad_check_tile.h
+  DEPS kernels_grad_check_math kernels_internal_gpu_tile kernels_internal_segments precision_float16
+)
+
+brigade_library(
+  kernels_grad_check_cuda CUDA_ONLY
+  HEADERS kernels/grad_check/grad_check_cuda.h
+  CUDA_SOURCES kernels/grad_check/grad_check_cuda.cu
+  DEPS kernels_grad_check_math kernels_grad_check_tile kernels_launch_kernel kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_grad_check
+  HEADERS kernels/grad_check/grad_check.h
+  SOURCES kernels/grad_check/grad_check.cc
+  DEPS kernels_grad_check_math kernels_grad_check_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list kernels_step_control_step_state
+  CUDA_DEPS kernels_grad_check_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_adam_math
   HEADERS kernels/adam/adam_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -458,46 +498,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_grad_check_math
-  HEADERS kernels/grad_check/grad_check_math.h
-  DEPS precision_host_device precision_rounding kernels_step_control_step_state
-)
-
-brigade_library(
-  kernels_grad_check_cpu
-  HEADERS kernels/grad_check/grad_check_cpu.h
-  SOURCES kernels/grad_check/grad_check_cpu.cc
-  DEPS kernels_grad_check_math kernels_nontemporal_store kernels_simd precision_float16
-  PRIVATE_LIBRARIES hwy::hwy
-)
-
-brigade_library(
-  kernels_grad_check_tile
-  HEADERS kernels/grad_check/grad_check_tile.h
-  DEPS kernels_grad_check_math kernels_internal_gpu_tile kernels_internal_segments precision_float16
-)
-
-brigade_library(
-  kernels_grad_check_cuda CUDA_ONLY
-  HEADERS kernels/grad_check/grad_check_cuda.h
-  CUDA_SOURCES kernels/grad_check/grad_check_cuda.cu
-  DEPS kernels_grad_check_math kernels_grad_check_tile kernels_launch_kernel kernels_internal_warp
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_grad_check
-  HEADERS kernels/grad_check/grad_check.h
-  SOURCES kernels/grad_check/grad_check.cc
-  DEPS kernels_grad_check_math kernels_grad_check_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_internal_enqueue_list kernels_step_control_step_state
-  CUDA_DEPS kernels_grad_check_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
   kernels_amax_math
   HEADERS kernels/amax/amax_math.h
   DEPS precision_host_device precision_rounding
@@ -575,6 +575,55 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_sign_pack_math
+  HEADERS kernels/sign_pack/sign_pack_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_sign_pack_sign_lanes
+  HEADERS kernels/sign_pack/sign_lanes.h
+  DEPS kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_sign_pack_cpu
+  HEADERS kernels/sign_pack/sign_pack_cpu.h
+  SOURCES kernels/sign_pack/sign_pack_cpu.cc
+  DEPS kernels_sign_pack_math kernels_nontemporal_store kernels_simd kernels_sign_pack_sign_lanes
+    kernels_grad_check_cpu kernels_grad_check_math kernels_internal_cache_line precision_float16
+    precision_rounding
+)
+
+brigade_library(
+  kernels_internal_contributions
+  HEADERS kernels/internal/contributions.h
+  DEPS device_status_macros kernels_list_arguments
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
+  kernels_sign_pack_cuda CUDA_ONLY
+  HEADERS kernels/sign_pack/sign_pack_cuda.h
+  CUDA_SOURCES kernels/sign_pack/sign_pack_cuda.cu
+  DEPS kernels_sign_pack_math kernels_launch_kernel kernels_grad_check_cuda kernels_grad_check_tile
+    kernels_internal_gpu_blocks kernels_internal_warp precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_sign_pack
+  HEADERS kernels/sign_pack/sign_pack.h
+  SOURCES kernels/sign_pack/sign_pack.cc
+  DEPS kernels_sign_pack_math kernels_sign_pack_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_grad_check_cpu kernels_internal_contributions kernels_internal_enqueue_list
+  CUDA_DEPS kernels_sign_pack_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_dequant_reduce_math
   HEADERS kernels/dequant_reduce/dequant_reduce_math.h
   DEPS precision_host_device precision_rounding kernels_block_quant_math precision_float16
@@ -586,13 +635,6 @@ brigade_library(
   SOURCES kernels/dequant_reduce/dequant_reduce_cpu.cc
   DEPS kernels_dequant_reduce_math kernels_nontemporal_store kernels_simd
     kernels_block_quant_quant_blocks
-)
-
-brigade_library(
-  kernels_internal_contributions
-  HEADERS kernels/internal/contributions.h
-  DEPS device_status_macros kernels_list_arguments
-  PUBLIC_LIBRARIES absl::span absl::status absl::strings
 )
 
 brigade_library(
@@ -621,48 +663,6 @@ brigade_library(
     kernels_internal_enqueue_list
   CUDA_DEPS kernels_dequant_reduce_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
-)
-
-brigade_library(
-  kernels_sign_pack_math
-  HEADERS kernels/sign_pack/sign_pack_math.h
-  DEPS precision_host_device precision_rounding kernels_step_control_step_state
-)
-
-brigade_library(
-  kernels_sign_pack_sign_lanes
-  HEADERS kernels/sign_pack/sign_lanes.h
-  DEPS kernels_internal_lanes
-)
-
-brigade_library(
-  kernels_sign_pack_cpu
-  HEADERS kernels/sign_pack/sign_pack_cpu.h
-  SOURCES kernels/sign_pack/sign_pack_cpu.cc
-  DEPS kernels_sign_pack_math kernels_nontemporal_store kernels_simd kernels_sign_pack_sign_lanes
-    kernels_grad_check_cpu kernels_grad_check_math kernels_internal_cache_line precision_float16
-    precision_rounding
-)
-
-brigade_library(
-  kernels_sign_pack_cuda CUDA_ONLY
-  HEADERS kernels/sign_pack/sign_pack_cuda.h
-  CUDA_SOURCES kernels/sign_pack/sign_pack_cuda.cu
-  DEPS kernels_sign_pack_math kernels_launch_kernel kernels_grad_check_cuda kernels_grad_check_tile
-    kernels_internal_gpu_blocks kernels_internal_warp precision_float16
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_sign_pack
-  HEADERS kernels/sign_pack/sign_pack.h
-  SOURCES kernels/sign_pack/sign_pack.cc
-  DEPS kernels_sign_pack_math kernels_sign_pack_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_grad_check_cpu kernels_internal_contributions kernels_internal_enqueue_list
-  CUDA_DEPS kernels_sign_pack_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(

@@ -38,8 +38,8 @@ brigade_library(
 brigade_library(
   zero_plan_layout
   HEADERS zero/plan/layout.h
-  DEPS zero_plan kernels_block_quant_math kernels_step_control_step_state optim_step_controller
-    optim_step_executor precision_dtype zero_options
+  DEPS zero_plan kernels_block_quant_math kernels_grad_check kernels_step_control_step_state
+    optim_step_controller optim_step_executor precision_dtype zero_options
 )
 
 brigade_library(
@@ -76,8 +76,8 @@ brigade_library(
   SOURCES zero/plan/step_collectives.cc zero/plan/traffic.cc
   DEPS zero_plan_layout zero_plan collectives_collective collectives_communicator
     collectives_algorithms_wire_elements collectives_compressed_reduction
-    collectives_compressed_quantized_reduce_scatter device_status_macros
-    kernels_step_control_step_state precision_dtype zero_options
+    collectives_compressed_one_bit_all_reduce collectives_compressed_quantized_reduce_scatter
+    device_status_macros kernels_step_control_step_state precision_dtype zero_options
   PUBLIC_LIBRARIES absl::inlined_vector absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container
 )
@@ -140,6 +140,18 @@ brigade_library(
 )
 
 brigade_library(
+  zero_internal_gradient_exchange
+  HEADERS zero/internal/gradient_exchange.h
+  SOURCES zero/internal/gradient_exchange.cc
+  DEPS zero_internal_gradient_store zero_internal_step_streams
+    collectives_compressed_one_bit_all_reduce device_buffer device_context device_status_macros
+    kernels_cast kernels_fill kernels_grad_check optim_step_controller optim_step_executor
+    zero_options zero_plan zero_plan_layout zero_plan_traffic
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   zero_internal_host_lane
   HEADERS zero/internal/host_lane.h
   SOURCES zero/internal/host_lane.cc
@@ -154,10 +166,11 @@ brigade_library(
   zero_internal_sharded_update
   HEADERS zero/internal/sharded_update.h
   SOURCES zero/internal/sharded_update.cc
-  DEPS zero_internal_gradient_store zero_internal_host_lane zero_internal_parameter_store
-    zero_internal_rank_file zero_internal_step_streams device_buffer device_context device_event
-    device_status_macros kernels_cast kernels_step_control_step_state optim_fused_update
-    optim_step_controller optim_step_executor zero_options zero_plan zero_plan_layout
+  DEPS zero_internal_gradient_exchange zero_internal_gradient_store zero_internal_host_lane
+    zero_internal_parameter_store zero_internal_rank_file zero_internal_step_streams device_buffer
+    device_context device_event device_status_macros kernels_cast kernels_step_control_step_state
+    optim_fused_update optim_step_controller optim_step_executor zero_options zero_plan
+    zero_plan_layout
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -189,9 +202,9 @@ brigade_library(
   SOURCES zero/plan/memory_model.cc
   DEPS zero_plan_file_layout zero_plan_layout zero_plan zero_plan_traffic collectives_communicator
     collectives_algorithms_workspace collectives_compressed_reduction
-    collectives_compressed_quantized_all_gather collectives_compressed_quantized_reduce_scatter
-    device_memory_stats device_status_macros device_file_options optim_parameter_group
-    optim_step_controller optim_step_executor zero_options
+    collectives_compressed_one_bit_all_reduce collectives_compressed_quantized_all_gather
+    collectives_compressed_quantized_reduce_scatter device_memory_stats device_status_macros
+    device_file_options optim_parameter_group optim_step_controller optim_step_executor zero_options
   PUBLIC_LIBRARIES absl::statusor
 )
 

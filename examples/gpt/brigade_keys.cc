@@ -45,6 +45,15 @@ Keys ExchangeKeys(Settings& s) {
        "config's folder"},
       {"ranks_per_node", Whole(&s.ranks_per_node, kMany),
        "nodes of so many ranks, instead of the machine's; `hierarchical` needs nodes"},
+      {"gradient_compression",
+       OneOf<std::optional<zero::GradientCompression>>(
+           &s.gradient_compression,
+           {{"none", std::nullopt}, {"one_bit", zero::GradientCompression::kOneBit}}),
+       "in stages 0 to 2 ranks exchange gradients in fewer bytes, and keep what messages leave "
+       "out: "
+       "`one_bit` as signs (`docs/compression.md`)"},
+      {"gradient_compression_start_step", Whole(&s.compression_start_step, kCountOrNone),
+       "exact steps before that"},
       {"live_units", Whole(&s.zero.live_units, kMany),
        "layers whose weights are gathered at a time, from stage 2 on"},
       {"at_minimum_loss_scale",

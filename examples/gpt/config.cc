@@ -169,6 +169,7 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
   optim::OptimizerOptions options = {adam_w ? optim::OptimizerKind::kAdamW : s.optimizer,
                                      {s.group}};
   options.groups[0].schedule = s.schedules[s.schedule];
+  options.freeze_step = s.freeze_step;
   if (options.kind == optim::OptimizerKind::kLion) options.groups[0].beta2 = s.lion_beta2;
   return options;
 }
@@ -226,6 +227,10 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   zero.shard_ranks = sharing.shard_ranks;
   zero.hpz_ranks = sharing.hpz_ranks;
   SetCodes(s, sharing, all.grid, zero);
+  if (s.gradient_compression.has_value()) {
+    zero.gradient_compression = {.method = *s.gradient_compression,
+                                 .start_step = s.compression_start_step};
+  }
   zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;

@@ -43,6 +43,8 @@ struct Settings {
   optim::ParameterGroup group;
   // Takes the place of the group's.
   double lion_beta2 = 0.99;
+  // Of OneBitAdam.
+  int64_t freeze_step = optim::OptimizerOptions().freeze_step;
   // The index in `schedules` of the chosen one.
   int schedule = 0;
   std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),
@@ -58,6 +60,10 @@ struct Settings {
   int hpz_partition_size = 1;
   // DeepSpeed's wishes for codes on the wire.
   bool quantized_weights = false, quantized_frozen_weights = false, quantized_gradients = false;
+
+  // None: gradients are reduced as they are.
+  std::optional<zero::GradientCompression> gradient_compression;
+  int64_t compression_start_step = 0;
 
   std::optional<int64_t> steps_per_print;
 

@@ -41,6 +41,27 @@ Keys AdamKeys(Settings& s, Value adam_w_mode, const char* decay) {
   };
 }
 
+// Names and defaults of deepspeed/runtime/fp16/onebit/adam.py.
+Keys OneBitAdamKeys(Settings& s) {
+  optim::ParameterGroup& group = s.group;
+  constexpr char kTransport[] = "ranks exchange over the communicator that they have";
+  return {
+      LearningRate(s),
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne), "of the moments' means"},
+      {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
+      {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
+      {"freeze_step", Whole(&s.freeze_step, kStepsOrNone),
+       "steps before second moments stay, 15 to 25 % of a training"},
+      {"bias_correction", Tuning(true, "this Adam has none, in DeepSpeed either")},
+      {"eps_inside_sqrt", Only(false, "epsilon is added to the root")},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
+      {"cuda_aware", Tuning(false, kTransport)},
+      {"comm_backend_name", Tuning("nccl", kTransport)},
+      {"exp_avg_mask", NotSupported()},
+  };
+}
+
 // Of a schedule: its own, and what all have.
 Keys ScheduleKeys(Keys keys) {
   keys.push_back({"last_batch_iteration", Only(-1, "schedules begin at the beginning")});
@@ -156,9 +177,13 @@ Key OptimizerKey(Settings& s) {
            {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
            {"fp32_optimizer_states", Only(true, "the momentum is fp32")},
        }},
+      {"OneBitAdam", Set(&s.optimizer, Kind::kOneBitAdam),
+       "AdamW without bias correction, whose ranks exchange first moments as signs once second "
+       "moments stay; stages 0 to 2",
+       OneBitAdamKeys(s)},
   };
-  for (const char* name : {"Adagrad", "Lamb", "MuAdam", "MuAdamW", "Muon", "MuSGD", "OneBitAdam",
-                           "OneBitLamb", "ZeroOneAdam"}) {
+  for (const char* name :
+       {"Adagrad", "Lamb", "MuAdam", "MuAdamW", "Muon", "MuSGD", "OneBitLamb", "ZeroOneAdam"}) {
     types.push_back({name, NotSupported()});
   }
   static constexpr char kNeeded[] =

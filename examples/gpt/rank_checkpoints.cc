@@ -185,6 +185,7 @@ absl::Status RankCheckpoints::SaveIfDue(int64_t step, Observer* observer) {
   }
   const int64_t begin = SteadyNs();
   BRIGADE_RETURN_IF_ERROR(Await(step, observer));
+  BRIGADE_RETURN_IF_ERROR(zero_.ShareErrors());
   BRIGADE_RETURN_IF_ERROR(saver_->Begin(training_));
   saved_step_ = step;
   summary_.held_up_seconds += SecondsSince(begin);
@@ -197,6 +198,7 @@ absl::Status RankCheckpoints::SaveAtEnd(int64_t step, Observer* observer) {
   BRIGADE_RETURN_IF_ERROR(Await(step, observer));
   // Once more, if it was this state that could not be saved.
   if (step != saved_step_ || !last_.ok()) {
+    BRIGADE_RETURN_IF_ERROR(zero_.ShareErrors());
     BRIGADE_RETURN_IF_ERROR(saver_->Begin(training_));
     saved_step_ = step;
     BRIGADE_RETURN_IF_ERROR(Await(step, observer));

@@ -35,9 +35,11 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
     case optim::OptimizerKind::kSgd:
       return "SGD";
     case optim::OptimizerKind::kLion:
+      return "Lion";
+    case optim::OptimizerKind::kOneBitAdam:
       break;
   }
-  return "Lion";
+  return "OneBitAdam";
 }
 
 std::string TimeTable(absl::Span<const RankSummary> ranks) {

@@ -21,7 +21,7 @@ absl::Status CheckOptions(const AdamOptions& options) {
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const AdamGroup& group = options.groups[i];
     BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta1", i, group.beta1, kBelowOne));
-    BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta2", i, group.beta2, kBelowOne));
+    BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta2", i, group.beta2, kUnit));
     BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "eps", i, group.eps, kPositive));
     BRIGADE_RETURN_IF_ERROR(
         CheckInRange("adam", "weight_decay", i, group.weight_decay, kNonNegative));

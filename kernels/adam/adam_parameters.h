@@ -18,7 +18,7 @@ namespace brigade::kernels {
 struct AdamGroup {
   // In [0, 1).
   double beta1 = 0.9;
-  // In [0, 1).
+  // In [0, 1]: with 1 the second moment stays as it is.
   double beta2 = 0.999;
   // Greater than 0, also as a float.
   double eps = 1e-8;

@@ -39,6 +39,10 @@ absl::Status CheckOptions(const StepControlOptions& options) {
   BRIGADE_RETURN_IF_ERROR(check("hysteresis", scale.hysteresis, from_one));
   BRIGADE_RETURN_IF_ERROR(
       check("grad_divisor", options.grad_divisor, {0x1p-60, 0x1p60, "in [2^-60, 2^60]"}));
+  if (options.norm_divisor != 0.0) {
+    BRIGADE_RETURN_IF_ERROR(
+        check("norm_divisor", options.norm_divisor, {0x1p-60, 0x1p60, "in [2^-60, 2^60], or 0"}));
+  }
   BRIGADE_RETURN_IF_ERROR(check("max_grad_norm", options.max_grad_norm,
                                 {0x1p-149, infinity, "positive; infinity for none"}));
   BRIGADE_RETURN_IF_ERROR(check("lr_table_size", static_cast<double>(options.lr_table_size),
@@ -79,6 +83,7 @@ absl::Status StepControl(absl::Span<const GradStats> stats, const StepControlOpt
   parameters.lr_table = options.lr_table;
   parameters.lr_table_size = options.lr_table_size;
   parameters.divisor = options.grad_divisor;
+  parameters.norm_divisor = options.norm_divisor;
   parameters.max_grad_norm = options.max_grad_norm;
   parameters.check_overflow = options.check_overflow;
 

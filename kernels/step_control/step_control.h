@@ -19,6 +19,9 @@ struct StepControlOptions {
   // Ranks times micro-batches where the loss of each is a mean and gradients are added; 1 for a
   // sum. In [2^-60, 2^60].
   double grad_divisor = 1.0;
+  // Where the sums of squares are of other arrays than the gradients that the step applies: what
+  // stands for grad_divisor in their norm. In the same range; 0: the same.
+  double norm_divisor = 0.0;
   // Greater than 0; infinity means no clipping.
   double max_grad_norm = std::numeric_limits<double>::infinity();
   // If false, a step with non-finite gradients is not skipped.
@@ -38,7 +41,7 @@ struct StepControlOptions {
 };
 
 // Decides one step from what grad_check found, for adam and sgd to read:
-//   norm = sqrt(sum of the ranks' sums of squares) / (loss_scale * grad_divisor)
+//   norm = sqrt(sum of the ranks' sums of squares) / (loss_scale * norm_divisor)
 //   grad_multiplier = min(1, max_grad_norm / (norm + 1e-6)) / (loss_scale * grad_divisor)
 // with the loss scale that was in effect during backward; then skip, the new loss scale, the step
 // count, and per group the learning rate and bias corrections.

@@ -39,6 +39,8 @@ struct StepParameters {
   int64_t lr_table_size;
   int64_t window;
   double divisor;
+  // Of the norm; 0: the same.
+  double norm_divisor;
   double max_grad_norm;
   float min_scale;
   float max_scale;
@@ -130,8 +132,10 @@ BRIGADE_INLINE void DecideStep(const StepParameters& p) {
     return;
   }
   // With the scale that was in effect during backward.
-  const double divisor = Mul(static_cast<double>(state.loss_scale), p.divisor);
-  state.grad_norm = Div(precision::Sqrt(sum), divisor);
+  const double scale = static_cast<double>(state.loss_scale);
+  const double divisor = Mul(scale, p.divisor);
+  const double norm_divisor = p.norm_divisor > 0.0 ? Mul(scale, p.norm_divisor) : divisor;
+  state.grad_norm = Div(precision::Sqrt(sum), norm_divisor);
   const double ratio = Div(p.max_grad_norm, Add(state.grad_norm, 1e-6));
   const double clip = ratio < 1.0 ? ratio : 1.0;
   const bool overflow = p.check_overflow && !finite;

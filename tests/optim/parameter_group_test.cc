@@ -27,6 +27,7 @@ TEST(ParameterGroupTest, MomentsAreThoseThatSomeGroupNeeds) {
   EXPECT_EQ(Moments({.kind = OptimizerKind::kAdamW}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kAdam}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kLion}), 1);
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kOneBitAdam}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kSgd}), 0);
   EXPECT_EQ(Moments(Options(OptimizerKind::kSgd, {.momentum = 0.9})), 1);
 }

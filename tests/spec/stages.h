@@ -10,9 +10,11 @@
 // nothing is computed from what a rank does not have without a gather.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
 
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "brigade/tests/spec/exchanges.h"
@@ -25,6 +27,10 @@
 namespace brigade::spec {
 
 using Buckets = std::vector<std::vector<float>>;  // [bucket][element]
+
+struct Range {
+  size_t begin = 0, size = 0;
+};
 
 struct TrainingRule {
   int stage = 0;
@@ -45,6 +51,15 @@ struct TrainingRule {
   int weight_bits = 0, gradient_bits = 0;
   // Of a node, in two hops of gradient_bits; 0, 1 and all of a group: one hop.
   size_t node_ranks = 0;
+  // From this step tried on (-1: never) ranks keep their own gradients, which is what is checked,
+  // and a 1-bit all-reduce of each bucket's, unscaled and clipped, gives their mean. A rank alone
+  // does not. The norm is the root of the mean of the ranks' squared norms.
+  int64_t one_bit_from = -1;
+  // Where the elements of parameters are in each bucket: what is exchanged, one after another.
+  std::vector<std::vector<Range>> entries = {};
+  // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
+  // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
+  bool is_one_bit_adam = false;
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   LionRule lion_rule = {};
@@ -86,6 +101,8 @@ class Training {
   void Step(const Backward& backward) {
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
+    const bool exchanges = rule_.one_bit_from >= 0 && (rule_.ranks > 1 || rule_.is_one_bit_adam) &&
+                           state_.iteration >= rule_.one_bit_from;
     for (int micro = 0; micro < rule_.micro_batches; ++micro) {
       std::vector<Buckets> fresh;
       for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -94,13 +111,14 @@ class Training {
         for (auto& bucket : fresh[r]) RoundAll(rule_.format, bucket);
       }
       for (size_t r = 0; r < rule_.ranks; ++r) {
-        if (rule_.reduce_at_boundary) {
+        if (rule_.reduce_at_boundary || exchanges) {
           Accumulate(fresh[r], local[r]);
         } else {
           Accumulate(ReduceInGroup(fresh, r, rule_.format), reduced[r]);
         }
       }
     }
+    if (exchanges) return ExchangeAndUpdate(local);
     if (rule_.reduce_at_boundary) {
       for (size_t r = 0; r < rule_.ranks; ++r) {
         reduced[r] = ReduceInGroup(local, r, rule_.accumulator);
@@ -128,6 +146,21 @@ class Training {
     if (!delays) Publish();
   }
 
+  // Before a save: of each rank's own errors there is the mean from now on.
+  void ShareErrors() {
+    for (OneBitState& errors : errors_) {
+      std::vector<float> mean = errors.local[0];
+      for (size_t i = 0; i < mean.size(); ++i) {
+        for (size_t r = 1; r < errors.local.size(); ++r) mean[i] += errors.local[r][i];
+        mean[i] *= static_cast<float>(1.0 / static_cast<double>(errors.local.size()));
+      }
+      for (auto& local : errors.local) local = mean;
+    }
+  }
+
+  // What exchanges of each bucket have left out.
+  const std::vector<OneBitState>& errors() const { return errors_; }
+
   // The weights become those of the master: after a step, or a step later; and where a saved state
   // is loaded.
   void Publish() {
@@ -149,6 +182,68 @@ class Training {
     // Stages 0 to 2: everything; 3: own slices.
     Buckets parameters;
   };
+
+  void ExchangeAndUpdate(std::vector<Buckets>& local) {
+    std::vector<GradStats> stats;
+    for (Buckets& gradients : local) {
+      AddParts(gradients);
+      stats.push_back(SumOfSquares(gradients));
+    }
+    StepRule rule = rule_.step;
+    const auto ranks = static_cast<double>(rule_.ranks);
+    rule.norm_divisor = rule.divisor / std::sqrt(ranks);
+    rule.divisor /= ranks;
+    ControlStep(stats, rule, state_);
+    if (state_.skip) return;
+    Buckets mean = local[0];
+    const Buckets momentum = rule_.is_one_bit_adam ? GatherIfSharded(0, &Rank::m) : Buckets();
+    const auto beta1 = static_cast<float>(rule_.adam_rule.beta1);
+    const float added = static_cast<float>(1.0 - rule_.adam_rule.beta1) * state_.multiplier;
+    for (size_t b = 0; b < rule_.entries.size(); ++b) {
+      std::vector<std::vector<float>> of_rank;
+      for (const Buckets& gradients : local) {
+        std::vector<float>& own = of_rank.emplace_back();
+        for (const Range& entry : rule_.entries[b]) {
+          for (size_t i = 0; i < entry.size; ++i) {
+            const float gradient = gradients[b][entry.begin + i];
+            if (rule_.is_one_bit_adam) {
+              const float decayed = momentum[b][entry.begin + i] * beta1;
+              const float part = gradient * added;
+              own.push_back(decayed + part);
+            } else {
+              own.push_back(gradient * state_.multiplier);
+            }
+          }
+        }
+      }
+      if (errors_.size() == b) errors_.emplace_back(rule_.ranks, of_rank[0].size());
+      const auto exchanged =
+          rule_.ranks == 1 ? of_rank[0]
+                           : OneBitMean(of_rank, /*skip=*/false, Format::kFloat32, errors_[b]);
+      auto next = exchanged.begin();
+      for (const Range& entry : rule_.entries[b]) {
+        for (size_t i = 0; i < entry.size; ++i) mean[b][entry.begin + i] = *next++;
+      }
+    }
+    const float multiplier = std::exchange(state_.multiplier, 1.0f);
+    for (size_t r = 0; r < rule_.ranks; ++r) {
+      const Buckets own = rule_.stage == 0 ? mean : Slice(mean, r);
+      rule_.is_one_bit_adam ? UpdateFrozen(own, ranks_[r]) : Update(own, ranks_[r]);
+    }
+    state_.multiplier = multiplier;
+    Publish();
+  }
+
+  void UpdateFrozen(const Buckets& momentum, Rank& rank) const {
+    const float lr = LearningRate(rule_.learning_rates, state_);
+    for (size_t b = 0; b < momentum.size(); ++b) {
+      for (size_t i = 0; i < momentum[b].size(); ++i) {
+        float& p = rank.master[b][i];
+        p = FrozenAdamUpdate(p, momentum[b][i], rank.v[b][i], rule_.adam_rule, lr);
+      }
+    }
+    rank.m = momentum;
+  }
 
   static void RoundAll(Format format, std::vector<float>& values) {
     for (float& value : values) value = Round(format, value);
@@ -290,7 +385,9 @@ class Training {
   void Update(const Buckets& gradients, Rank& rank) const {
     const float lr = LearningRate(rule_.learning_rates, state_);
     const GroupStep group =
-        MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
+        rule_.is_one_bit_adam
+            ? MakeGroupStep(0.0, 0.0, lr, state_.step)
+            : MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
     for (size_t b = 0; b < gradients.size(); ++b) {
       for (size_t i = 0; i < gradients[b].size(); ++i) {
         const float gradient = gradients[b][i];
@@ -317,6 +414,7 @@ class Training {
   TrainingRule rule_;
   std::vector<Rank> ranks_;
   StepState state_;
+  std::vector<OneBitState> errors_;  // [bucket]
 };
 
 }  // namespace brigade::spec

@@ -30,7 +30,8 @@ struct LossScaleRule {
 
 struct StepRule {
   LossScaleRule loss_scale = {};
-  double divisor = 1.0;  // ranks * micro-batches, for a mean
+  double divisor = 1.0;       // ranks * micro-batches, for a mean
+  double norm_divisor = 0.0;  // of the norm; 0: the same
   double clip = std::numeric_limits<double>::infinity();
   bool check_overflow = true;
 };
@@ -99,7 +100,9 @@ inline void ControlStep(const std::vector<GradStats>& ranks, const StepRule& rul
   }
   // With the scale that was in effect during backward.
   const double divisor = state.loss_scale * rule.divisor;
-  state.grad_norm = std::sqrt(sum) / divisor;
+  const double norm_divisor =
+      rule.norm_divisor > 0 ? state.loss_scale * rule.norm_divisor : divisor;
+  state.grad_norm = std::sqrt(sum) / norm_divisor;
   const double clipped = std::min(1.0, rule.clip / (state.grad_norm + 1e-6));
   const bool overflow = rule.check_overflow && !finite;
 

@@ -51,10 +51,11 @@ inline absl::Status EnqueueCapture(ZeroOptimizer& zero, device::Stream& reader, 
   return reader.Copy(&to.step, zero.controller().state(), sizeof(to.step));
 }
 
-// The state now; waits.
+// The state now; waits. A call of all ranks where gradients are exchanged.
 inline absl::StatusOr<CapturedState> Capture(ZeroOptimizer& zero, collectives::Rank& self) {
   CapturedState state;
   BRIGADE_ASSIGN_OR_RETURN(auto reader, self.context->CreateStream("reader"));
+  BRIGADE_RETURN_IF_ERROR(zero.ShareErrors());
   BRIGADE_RETURN_IF_ERROR(zero.LendState(*reader));
   absl::Status status = EnqueueCapture(zero, *reader, state);
   status.Update(zero.ReturnState());

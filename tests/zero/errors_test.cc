@@ -50,6 +50,29 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     refuses(
         [](ZeroOptions& o) { o.stage = 2, o.quantized_frozen_weights = QuantFormat::kInt8; },
         "quantized_frozen_weights is given, but stage 2 keeps all parameters; stage 3 does not");
+    const auto compression = [](void (*change)(ZeroOptions&), const char* why) {
+      ZeroOptions compressed;
+      compressed.gradient_compression = CompressionOptions();
+      change(compressed);
+      EXPECT_THAT(Validate(compressed), StatusIs(kInvalid, HasSubstr(why)));
+    };
+    compression([](ZeroOptions& o) { o.gradient_compression->start_step = -1; },
+                "gradient_compression.start_step is -1");
+    compression([](ZeroOptions& o) { o.stage = 3; },
+                "gradient_compression is given, but stage 3 has no memory for whole gradients");
+    compression([](ZeroOptions& o) { o.offload.optimizer_state = device::Tier::kHost; },
+                "gradient_compression is given, but offload.optimizer_state is host");
+    compression([](ZeroOptions& o) { o.shard_ranks = 2; },
+                "gradient_compression is given, but shard_ranks is 2");
+    compression([](ZeroOptions& o) { o.quantized_gradients = QuantFormat::kInt4; },
+                "gradient_compression is given, but quantized_gradients is int4");
+    const auto one_bit = optim::OptimizerKind::kOneBitAdam;
+    refuses([&](ZeroOptions& o) { o.optimizer.kind = one_bit, o.stage = 3; },
+            "the optimizer is OneBitAdam, but stage 3 has no memory for whole gradients");
+    refuses([&](ZeroOptions& o) { o.optimizer.kind = one_bit, o.optimizer.freeze_step = -3; },
+            "freeze_step is -3, must be 0 or more");
+    refuses([&](ZeroOptions& o) { o.optimizer.kind = one_bit, o.gradient_compression.emplace(); },
+            "the optimizer is OneBitAdam, but gradient_compression is given");
     refuses([](ZeroOptions& o) { o.quantized_gradients = static_cast<QuantFormat>(9); },
             "ZeRO: quantized_gradients is 9, must be int8 or int4");
     refuses([](ZeroOptions& o) { o.node_ranks = 2; },

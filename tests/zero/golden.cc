@@ -37,7 +37,13 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   rule.ranks = static_cast<size_t>(c.ranks);
   rule.shard_ranks = static_cast<size_t>(c.shard_ranks);
   rule.micro_batches = c.micro_batches;
-  rule.reduce_at_boundary = c.accumulation == Accumulation::kAtBoundary && c.micro_batches > 1;
+  rule.is_one_bit_adam = c.optimizer == optim::OptimizerKind::kOneBitAdam;
+  const bool exchanges = c.gradient_compression.has_value() || rule.is_one_bit_adam;
+  rule.reduce_at_boundary =
+      (c.accumulation == Accumulation::kAtBoundary || exchanges) && c.micro_batches > 1;
+  if (exchanges) {
+    rule.one_bit_from = rule.is_one_bit_adam ? c.freeze_step : c.gradient_compression->start_step;
+  }
   rule.format = FormatOf(c.dtype);
   // One micro-batch is not added to anything.
   rule.accumulator = c.micro_batches > 1 ? spec::Format::kFloat32 : rule.format;
@@ -56,7 +62,7 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
                    : c.optimizer == optim::OptimizerKind::kLion ? Optimizer::kLion
                                                                 : Optimizer::kSgd;
   rule.adam_rule.weight_decay = 0.01;
-  rule.adam_rule.decoupled = c.optimizer == optim::OptimizerKind::kAdamW;
+  rule.adam_rule.decoupled = c.optimizer != optim::OptimizerKind::kAdam;
   rule.lion_rule = {.beta2 = 0.999, .weight_decay = 0.01};
   rule.sgd_rule = {.momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01};
   rule.step.loss_scale = {.window = 6, .hysteresis = 1};
@@ -143,7 +149,13 @@ std::string ToString(const GoldenCase& c) {
       BitsOf(c.quantized_frozen_weights) > 0
           ? absl::StrCat("_frozen_", BitsOf(c.quantized_frozen_weights))
           : "",
-      c.node_ranks > 0 ? absl::StrCat("_in_nodes_of_", c.node_ranks) : "");
+      c.node_ranks > 0 ? absl::StrCat("_in_nodes_of_", c.node_ranks) : "",
+      c.gradient_compression.has_value()
+          ? absl::StrCat("_one_bit_from_", c.gradient_compression->start_step)
+          : "",
+      c.optimizer == optim::OptimizerKind::kOneBitAdam
+          ? absl::StrCat("_frozen_from_", c.freeze_step)
+          : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -151,6 +163,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.stage = stage;
   options.dtype = c.dtype;
   options.optimizer.kind = c.optimizer;
+  options.optimizer.freeze_step = c.freeze_step;
   optim::ParameterGroup& group = options.optimizer.groups[0];
   group.lr = kLearningRate;
   group.weight_decay = 0.01;
@@ -177,6 +190,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.quantized_gradients = c.quantized_gradients;
   options.quantized_frozen_weights = c.quantized_frozen_weights;
   options.node_ranks = c.node_ranks;
+  options.gradient_compression = c.gradient_compression;
   if (c.has_runs) {
     const int chunks = static_cast<int>(c.chunks.size());
     options.runs = RunsOf(InterleavedPasses(chunks, c.micro_batches));
@@ -205,6 +219,14 @@ Trajectory Specified(const GoldenCase& c) {
     }
   }
   spec::TrainingRule rule = RuleOf(c);
+  for (const Bucket& bucket : plan.buckets()) {
+    if (!bucket.trainable) continue;
+    std::vector<spec::Range>& entries = rule.entries.emplace_back();
+    for (const BucketEntry& entry : bucket.entries) {
+      entries.push_back(
+          {static_cast<size_t>(entry.range.begin), static_cast<size_t>(entry.range.size)});
+    }
+  }
   // With tied_apart: the part that a unit which is not the first to use a parameter has of its
   // bucket's gradient.
   std::map<std::pair<int, int>, size_t> part_of;  // [unit, bucket]
@@ -281,7 +303,10 @@ Trajectory Specified(const GoldenCase& c) {
   Trajectory wanted;
   for (; step < kGoldenSteps; ++step) {
     // A loaded state's weights are those of its master.
-    if (step == c.reload_at) training.Publish();
+    if (step == c.reload_at) {
+      training.Publish();
+      training.ShareErrors();
+    }
     training.Step(backward);
     const spec::StepState& s = training.state();
     kernels::StepState state = {};
@@ -373,7 +398,8 @@ void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, boo
   EXPECT_GE(skipped, 2);
   EXPECT_LT(skipped, kGoldenSteps / 2);
   int trained_stages = 0;
-  const int stages = c.accumulation == Accumulation::kAtBoundary ? 2 : kStages;
+  const bool once = c.accumulation == Accumulation::kAtBoundary && !OptionsOf(c, 0).exchanges();
+  const int stages = once ? 2 : kStages;
   for (int stage = c.hpz_ranks > 0 ? 3 : 0; stage < stages; ++stage) {
     for (const bool overlap : {true, false}) {
       if (!overlap && c.ranks != 2 && c.shard_ranks != 2) continue;

@@ -47,6 +47,9 @@ struct GoldenCase {
   // As codes: weights in stages that gather them, and gradients, in two hops with nodes of so many.
   std::optional<kernels::QuantFormat> quantized_weights = {}, quantized_gradients = {};
   int node_ranks = 0;
+  std::optional<CompressionOptions> gradient_compression = {};
+  // Of OneBitAdam.
+  int64_t freeze_step = 0;
   // Weights that are not trained: then of stage 3 alone.
   std::optional<kernels::QuantFormat> quantized_frozen_weights = {};
 };

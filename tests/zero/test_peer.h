@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "brigade/device/stream.h"
+#include "brigade/zero/internal/gradient_exchange.h"
+#include "brigade/zero/internal/gradient_store.h"
+#include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/zero_optimizer.h"
 
@@ -17,6 +20,13 @@ class ZeroOptimizerTestPeer {
   }
   // With offload: the host's own work.
   static device::Stream& HostStream(ZeroOptimizer& zero) { return zero.streams_->host(); }
+  // Where gradients are exchanged, and the own ones of a rank.
+  static const internal::GradientExchange& Exchange(ZeroOptimizer& zero) {
+    return *zero.update_->exchange();
+  }
+  static const void* OwnGradient(ZeroOptimizer& zero, int bucket) {
+    return zero.gradients_->FinalWhole(bucket);
+  }
   // The optimizer's streams but the compute stream.
   static std::vector<device::Stream*> Streams(ZeroOptimizer& zero) { return zero.streams_->Own(); }
 };

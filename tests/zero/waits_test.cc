@@ -31,6 +31,8 @@ struct Case {
   bool has_runs = false;
   // ZeroOptions::shard_ranks, of 4 ranks.
   int shard_ranks = 0;
+  // Whether gradients are exchanged.
+  bool exchanges = false;
 };
 
 // Of the toy's units.
@@ -79,6 +81,7 @@ size_t Races(const Case& c, bool omit) {
   options.persistence_threshold = c.persistence_threshold;
   options.offload = c.offload;
   options.shard_ranks = c.shard_ranks;
+  if (c.exchanges) options.gradient_compression = CompressionOptions();
   if (c.has_runs) {
     options.tied_apart = true;
     options.chunks = kChunks;
@@ -100,6 +103,7 @@ size_t Races(const Case& c, bool omit) {
     CapturedState seen[3];
     for (int step = 0; step < 3; ++step) {
       if (c.point == WaitPoint::kStateStaged || c.point == WaitPoint::kHostAtRest) {
+        status.Update((*zero)->ShareErrors());
         status.Update((*zero)->LendState(*reader));
         status.Update(EnqueueCapture(**zero, *reader, seen[step]));
         status.Update((*zero)->ReturnState());
@@ -223,6 +227,12 @@ const Case kCases[] = {
     {WaitPoint::kSummedBetween, "SummedBetweenOfOne1", 1, 1, 0, {}, true, false, 1},
     {WaitPoint::kSummedBetween, "HostSummedBetween2", 2, 1, 0, kHost, true, false, 2},
     {WaitPoint::kSummedBetween, "RunsSummedBetween2", 2, 2, 0, {}, true, true, 2},
+    // With exchanges.
+    {WaitPoint::kGradientsWritten, "ExchangedGradientsWritten2", 2, 2, 0, {}, true, false, 0, true},
+    {WaitPoint::kGradientMemoryFree, "ExchangedMemoryFree0", 0, 2, 0, {}, true, false, 0, true},
+    {WaitPoint::kGradientMemoryFree, "ExchangedMemoryFree2", 2, 2, 0, {}, true, false, 0, true},
+    {WaitPoint::kBackwardFinished, "ExchangedBackwardFinished1", 1, 1, 0, {}, true, false, 0, true},
+    {WaitPoint::kStateStaged, "ExchangedStateStaged2", 2, 1, 0, {}, true, false, 0, true},
     // With a file.
     {WaitPoint::kChunkFree, "ChunkFree2", 2, 1, 0, kFile},
     {WaitPoint::kChunkFree, "ChunkFreeParameters3", 3, 1, 0, kFileParameters},

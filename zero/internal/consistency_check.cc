@@ -43,13 +43,20 @@ const char* CodesText(const std::optional<kernels::QuantFormat>& codes) {
   return codes.has_value() ? kernels::Name(*codes) : "none";
 }
 
+std::string CompressionText(const std::optional<CompressionOptions>& compression) {
+  if (!compression.has_value()) return "gradient_compression none";
+  return absl::StrCat("gradient_compression ", static_cast<int>(compression->method), " from step ",
+                      compression->start_step);
+}
+
 Lines OptionLines(const ZeroOptions& options) {
   const optim::LossScaler& scaler = options.loss_scaler;
   Lines lines = {
       absl::StrCat("stage ", options.stage),
       absl::StrCat("dtype ", precision::ShortName(options.dtype)),
       absl::StrCat("optimizer ", static_cast<int>(options.optimizer.kind), " with ",
-                   options.optimizer.groups.size(), " groups"),
+                   options.optimizer.groups.size(), " groups, freeze_step ",
+                   options.optimizer.freeze_step),
       absl::StrCat("loss_scale ", Number(scaler.loss_scale), ", initial_scale_power ",
                    scaler.initial_scale_power, ", window ", scaler.loss_scale_window,
                    ", hysteresis ", scaler.hysteresis, " ", scaler.consecutive_hysteresis,
@@ -71,6 +78,7 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("codes: weights ", CodesText(options.quantized_weights), ", frozen weights ",
                    CodesText(options.quantized_frozen_weights), ", gradients ",
                    CodesText(options.quantized_gradients), " on nodes of ", options.node_ranks),
+      CompressionText(options.gradient_compression),
       absl::StrCat("offload: optimizer state on the ",
                    device::ToString(options.offload.optimizer_state), ", host_share ",
                    Number(options.offload.host_share), ", parameters on the ",
@@ -204,6 +212,14 @@ absl::Status CheckTied(const Plan& plan, const OuterGroups& outer) {
   }
   return absl::InvalidArgumentError(absl::StrCat("ZeRO: parameter \"", parameters[0]->spec.name,
                                                  "\" is tied_outside, but OuterGroups::", why));
+}
+
+absl::Status CheckExchanges(const Plan& plan, const ZeroOptions& options) {
+  const std::vector<const Parameter*> tied = TiedOutside(plan);
+  if (!options.exchanges() || tied.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("ZeRO: ranks exchange their own gradients, but parameter \"", tied[0]->spec.name,
+                   "\" is tied_outside"));
 }
 
 absl::Status AgreeOnPartners(const Plan& plan, collectives::Communicator& world) {

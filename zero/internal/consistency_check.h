@@ -45,6 +45,10 @@ absl::Status CheckTied(const Plan& plan, const OuterGroups& outer);
 // that have one tied outside count it: a rank whose partner does not have it would wait for that.
 absl::Status AgreeOnPartners(const Plan& plan, collectives::Communicator& world);
 
+// InvalidArgument naming a trainable parameter that is tied outside, where ranks exchange their own
+// gradients: the other group's part would have to be added before.
+absl::Status CheckExchanges(const Plan& plan, const ZeroOptions& options);
+
 // A call of the two ranks of `tied`: InvalidArgument on both unless their trainable parameters that
 // are tied outside are the same, and each is counted by one of the two. `rank`: in its group.
 absl::Status AgreeOnTied(const Plan& plan, int rank, collectives::Communicator& tied);

@@ -8,7 +8,6 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
-#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero::internal {
@@ -61,7 +60,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     const auto allocate = [&](const char* what, int64_t bytes) {
       return context.Allocate(bytes, device::Purpose::kGradients, absl::StrCat(what, name));
     };
-    if (options.traits().whole_gradients) {
+    if (HasWholeGradients(options)) {
       BRIGADE_ASSIGN_OR_RETURN(
           state.own,
           CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
@@ -279,7 +278,7 @@ absl::Status GradientStore::Reduce(int index) {
       streams_.Wait(WaitPoint::kGradientsWritten, *at.written, streams_.comm()));
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
-  } else {
+  } else if (phase_ == StepPhase::kReduced) {
     BRIGADE_RETURN_IF_ERROR(ProvideSlice(index));
     BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
                              SumOverRanks(index, at.buffer->memory.data(), FinalSlice(index)));
@@ -287,7 +286,7 @@ absl::Status GradientStore::Reduce(int index) {
   }
   if (IsLast(index) && streams_.has_shard_groups()) {
     BRIGADE_RETURN_IF_ERROR(SumBetween(index));
-  } else if (IsLast(index) && !plan_.IsAddedUp(bucket(index))) {
+  } else if (IsLast(index) && phase_ == StepPhase::kReduced && !plan_.IsAddedUp(bucket(index))) {
     BRIGADE_RETURN_IF_ERROR(HandOver(index));
   }
   if (at.own == nullptr) {
@@ -375,7 +374,7 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   void* const whole = at.buffer->memory.data();
   void* const sum = FinalSlice(index);
   const bool last = IsLast(index);
-  if (options_.accumulation == Accumulation::kEveryMicroBatch) {
+  if (!options_.reduces_once()) {
     BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
                              SumOverRanks(index, whole, SliceOf(whole, index, self.dtype)));
     BRIGADE_RETURN_IF_ERROR(
@@ -388,7 +387,7 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   }
   BRIGADE_RETURN_IF_ERROR(
       AddToSum(index, whole, self.dtype, nullptr, at.accumulator.data(), self.size));
-  if (!last) return absl::OkStatus();
+  if (!last || phase_ == StepPhase::kExchanged) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, SumOverRanks(index, at.accumulator.data(), sum));
   return StoreFinal(index, reduced);
 }
@@ -481,7 +480,7 @@ absl::Status GradientStore::AddTied() {
                          {.source_dtype = dtype, .target_dtype = dtype, .accumulate = true},
                          streams_.comm());
   };
-  const bool whole = options_.traits().whole_optimizer_state;
+  const bool whole = options_.traits().whole_optimizer_state || phase_ == StepPhase::kExchanged;
   const auto sum_of = [&](int index) { return whole ? FinalWhole(index) : FinalSlice(index); };
   const int buckets = static_cast<int>(plan_.buckets().size());
   for (int part = buckets; part < static_cast<int>(states_.size()); ++part) {

@@ -18,6 +18,7 @@
 #include "brigade/zero/internal/buffer_pool.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/step.h"
 
@@ -38,6 +39,11 @@ class GradientStore {
   using TakeGradient =
       std::function<absl::Status(int bucket, const void* gradient, device::Event* free)>;
   void OnFinal(TakeGradient take) { take_ = std::move(take); }
+
+  // How the gradients of the step that begins now, or has not begun, are those of all ranks: with
+  // kExchanged they stay this rank's own, FinalWhole, of FinalGradientType.
+  void SetPhase(StepPhase phase) { phase_ = phase; }
+  StepPhase phase() const { return phase_; }
 
   // Memory for the unit's part of a gradient in this micro-batch. A gradient that no unit asks for
   // is zero.
@@ -65,7 +71,8 @@ class GradientStore {
   // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket. Null
   // for one that is not there or on its way.
   void* FinalSlice(int bucket) const;
-  // The whole bucket's sum; null where a rank has only its slice.
+  // The whole bucket's sum, over micro-batches alone where it is exchanged; null where a rank has
+  // only its slice.
   void* FinalWhole(int bucket) const;
 
  private:
@@ -167,6 +174,7 @@ class GradientStore {
   StepStreams& streams_;
   BufferPool pool_, slices_;
   TakeGradient take_;
+  StepPhase phase_ = StepPhase::kReduced;
   // Holds one bucket at a time, in the order of the communication stream. Null where all gradients
   // cross the wire in their own type.
   std::unique_ptr<collectives::CompressedReduction> compressed_;

@@ -13,20 +13,22 @@
 namespace brigade::zero::internal {
 
 ShardedUpdate::ShardedUpdate(const Plan& plan, const ZeroOptions& options, RankFile* file,
-                             const ParameterStore& parameters, StepStreams& streams)
+                             const GradientStore& gradients, const ParameterStore& parameters,
+                             StepStreams& streams)
     : plan_(plan),
       options_(options),
       file_(file),
       parameters_(parameters),
       streams_(streams),
       moments_(optim::Moments(options.optimizer)),
-      states_(plan.buckets().size()) {}
+      states_(plan.buckets().size()),
+      gradients_(gradients) {}
 
 absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
     const Plan& plan, const ZeroOptions& options, RankFile* file, GradientStore& gradients,
     ParameterStore& parameters, StepStreams& streams) {
   std::unique_ptr<ShardedUpdate> update(
-      new ShardedUpdate(plan, options, file, parameters, streams));
+      new ShardedUpdate(plan, options, file, gradients, parameters, streams));
   if (options.offload.enabled()) {
     BRIGADE_ASSIGN_OR_RETURN(update->lane_, HostLane::Create(plan, options, file, streams));
   }
@@ -47,6 +49,11 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
           options.optimizer, control, streams.world().rank(),
           {GradientLists(plan, options, checked), update->ListUpdates(gradients)},
           streams.context(), streams.comm()));
+  if (HasExchanges(plan, options)) {
+    BRIGADE_ASSIGN_OR_RETURN(update->exchange_,
+                             GradientExchange::Create(plan, options, gradients, streams));
+    update->ListExchangedUpdates();
+  }
   if (update->lane_ == nullptr) return update;
   update->ListHostUpdates();
   gradients.OnFinal([update = update.get()](int bucket, const void* gradient, device::Event* free) {
@@ -151,18 +158,63 @@ void ShardedUpdate::AppendSegments(int index, const Place& place,
     const int64_t begin = std::max(bucket.entries[first].range.begin, first_element);
     const int64_t end = std::min(run_end, first_element + place.range.size);
     if (begin >= end) continue;
-    const int64_t at = begin - first_element;
-    optim::UpdateSegment segment;
-    segment.param = place.arrays[0] + at;
-    if (moments_ > 0) segment.first_moment = place.arrays[1] + at;
-    if (moments_ > 1) segment.second_moment = place.arrays[2] + at;
-    segment.grad = static_cast<const char*>(place.grad) + at * grad_bytes;
-    if (IsRounded(bucket)) {
-      segment.copy = static_cast<char*>(place.weights) + at * precision::SizeOf(bucket.dtype);
+    const char* const grad =
+        static_cast<const char*>(place.grad) + (begin - first_element) * grad_bytes;
+    segments.push_back(SegmentOf(index, place, begin, end - begin, grad));
+    segments.back().group = group_of(first);
+  }
+}
+
+optim::UpdateSegment ShardedUpdate::SegmentOf(int index, const Place& place, int64_t element,
+                                              int64_t size, const void* grad) const {
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t at =
+      element - place.range.begin - UpdatedRange(plan_, options_, bucket, streams_.rank()).begin;
+  optim::UpdateSegment segment;
+  segment.param = place.arrays[0] + at;
+  if (moments_ > 0) segment.first_moment = place.arrays[1] + at;
+  if (moments_ > 1) segment.second_moment = place.arrays[2] + at;
+  segment.grad = grad;
+  if (IsRounded(bucket)) {
+    segment.copy = static_cast<char*>(place.weights) + at * precision::SizeOf(bucket.dtype);
+  }
+  segment.size = size;
+  return segment;
+}
+
+void ShardedUpdate::ListExchangedUpdates() {
+  // By the type of the weights.
+  std::map<precision::DType, std::vector<optim::UpdateSegment>> lists;
+  for (size_t b = 0; b < states_.size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    const int index = static_cast<int>(b);
+    if (!bucket.trainable) continue;
+    const Place place = PlaceInMemory(index, nullptr);
+    if (options_.averages_moments()) exchange_->SetMoments(index, Array(index, 1), Array(index, 2));
+    const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
+    const float* mean = exchange_->Mean(index);
+    for (const BucketEntry& entry : bucket.entries) {
+      const int64_t begin = std::max(entry.range.begin, updated.begin);
+      const int64_t end =
+          std::min(entry.range.begin + entry.range.size, updated.begin + updated.size);
+      if (begin < end) {
+        lists[bucket.dtype].push_back(
+            SegmentOf(index, place, begin, end - begin, mean + begin - entry.range.begin));
+        lists[bucket.dtype].back().group = plan_.parameter(entry.parameter).spec.group;
+      }
+      mean += entry.range.size;
     }
-    segment.size = end - begin;
-    segment.group = group_of(first);
-    segments.push_back(segment);
+  }
+  optim::OptimizerOptions optimizer = options_.optimizer;
+  for (optim::ParameterGroup& group : optimizer.groups) {
+    if (!options_.averages_moments()) break;
+    // What is exchanged is the first moment, and the second one stays.
+    group.beta1 = 0.0, group.beta2 = 1.0;
+  }
+  for (const auto& [dtype, segments] : lists) {
+    optim::UpdateTypes types;
+    if (dtype != precision::DType::kFloat32) types.copy = dtype;
+    exchanged_updates_.emplace_back(optimizer, segments, types);
   }
 }
 
@@ -286,6 +338,13 @@ absl::Status ShardedUpdate::Enqueue() {
     return streams_.GatherStatistics(own.data(), all.data(),
                                      static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)));
   };
+  if (gradients_.phase() == StepPhase::kExchanged) {
+    BRIGADE_RETURN_IF_ERROR(exchange_->Enqueue(controller()));
+    for (const optim::FusedUpdate& update : exchanged_updates_) {
+      BRIGADE_RETURN_IF_ERROR(update.Enqueue(exchange_->decision(controller()), streams_.comm()));
+    }
+    return absl::OkStatus();
+  }
   if (lane_ == nullptr) return executor_->Enqueue(gather, streams_.comm());
   BRIGADE_RETURN_IF_ERROR(executor_->Decide(gather, streams_.comm()));
   BRIGADE_RETURN_IF_ERROR(lane_->Update(controller().decision()));

@@ -12,6 +12,7 @@
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
+#include "brigade/zero/internal/gradient_exchange.h"
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/host_lane.h"
 #include "brigade/zero/internal/parameter_store.h"
@@ -32,7 +33,8 @@ class ShardedUpdate {
       const Plan& plan, const ZeroOptions& options, RankFile* file, GradientStore& gradients,
       ParameterStore& parameters, StepStreams& streams);
 
-  // Checks the gradients of this rank's slices, exchanges statistics, decides, and updates.
+  // Checks the gradients of this rank's slices, exchanges statistics, decides, and updates. Where
+  // gradients are exchanged (GradientStore::phase), with that in between.
   absl::Status Enqueue();
 
   // What the communication stream does from now on comes after the update.
@@ -50,6 +52,8 @@ class ShardedUpdate {
   // One of a bucket's fp32 arrays, of the elements UpdatedRange: the master (the working weights
   // themselves where they are fp32), then the moments. Not of a state in a file.
   int arrays() const { return 1 + moments_; }
+  // With those in which an exchange's errors are saved.
+  int saved_arrays() const { return arrays() + (HasErrors(plan_, options_) ? kErrorArrays : 0); }
   float* Array(int bucket, int array) const;
   // The communication stream has written this rank's slice of a bucket's weights, at setup.
   absl::Status WeightsWritten(int bucket);
@@ -57,6 +61,8 @@ class ShardedUpdate {
   absl::Status WeightsFromMaster(int bucket);
   // The first part of it, for elements of the slice whose master the host gives.
   absl::Status RoundMaster(int bucket, ElementRange range, const float* master);
+  // Null where there are no exchanges.
+  GradientExchange* exchange() { return exchange_.get(); }
   bool IsOffloaded(int bucket) const { return lane_ != nullptr && lane_->IsOffloaded(bucket); }
   // Whether the master has memory of its own.
   bool HasMaster(int bucket) const {
@@ -65,7 +71,8 @@ class ShardedUpdate {
 
  private:
   ShardedUpdate(const Plan& plan, const ZeroOptions& options, RankFile* file,
-                const ParameterStore& parameters, StepStreams& streams);
+                const GradientStore& gradients, const ParameterStore& parameters,
+                StepStreams& streams);
 
   absl::Status AllocateState();
   // The weights that the update writes.
@@ -79,6 +86,11 @@ class ShardedUpdate {
     void* weights = nullptr;
   };
   Place PlaceInMemory(int bucket, const void* grad) const;
+  // Elements of a bucket from that one on, `size` of them, whose gradient is at `grad`.
+  optim::UpdateSegment SegmentOf(int bucket, const Place& place, int64_t element, int64_t size,
+                                 const void* grad) const;
+  // Of exchanged gradients, which have no padding.
+  void ListExchangedUpdates();
   void AppendSegments(int bucket, const Place& place,
                       std::vector<optim::UpdateSegment>& segments) const;
   // Of a slice's gradient the part that this rank checks.
@@ -102,6 +114,9 @@ class ShardedUpdate {
   // By bucket that is counted: its place in the executor's lists of gradients.
   std::vector<std::pair<size_t, size_t>> checked_;
   std::unique_ptr<optim::StepExecutor> executor_;
+  std::unique_ptr<GradientExchange> exchange_;
+  std::vector<optim::FusedUpdate> exchanged_updates_;
+  const GradientStore& gradients_;
 };
 
 }  // namespace brigade::zero::internal

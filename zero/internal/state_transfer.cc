@@ -215,6 +215,7 @@ absl::Status StateTransfer::InitializeParameters(
     written = SetBucket(static_cast<int>(b), static_cast<float*>(whole.data()));
   }
   update_.SetSteps(0);
+  if (update_.exchange() != nullptr && written.ok()) written = update_.exchange()->ClearErrors();
   const kernels::StepState first =
       kernels::InitialStepState(options_.loss_scaler.ToKernelOptions());
   if (written.ok() && file_ != nullptr) written = file_->FinishFilling(first);
@@ -249,6 +250,7 @@ absl::Status StateTransfer::Copy(int index, int array, ElementRange range, void*
 void* StateTransfer::OwnState(int index, int array) const {
   const Bucket& bucket = plan_.bucket(index);
   if (!bucket.trainable) return parameters_.Slice(index);
+  if (array >= update_.arrays()) return update_.exchange()->Slice(index, array - update_.arrays());
   const bool whole = options_.traits().whole_optimizer_state;
   return update_.Array(index, array) + (whole ? streams_.rank() * plan_.slice(bucket) : 0);
 }
@@ -406,6 +408,9 @@ absl::Status StateTransfer::ShareBucket(int index) {
                                                  update_.Array(index, array), slice, kFloat,
                                                  streams_.traffic.setup));
     }
+  }
+  if (bucket.trainable && update_.exchange() != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(update_.exchange()->TakeShared(index));
   }
   if (bucket.trainable && update_.IsOffloaded(index)) {
     BRIGADE_RETURN_IF_ERROR(update_.WeightsFromMaster(index));

@@ -70,7 +70,7 @@ class StateTransfer {
   absl::Status SetState(int bucket, const float* master);
   absl::Status ReadMaster(int bucket, float* target);
   // How many arrays the bucket's state has.
-  int ArraysOf(const Bucket& bucket) const { return bucket.trainable ? update_.arrays() : 1; }
+  int ArraysOf(const Bucket& bucket) const { return bucket.trainable ? update_.saved_arrays() : 1; }
   absl::Status AwaitState();
   absl::Status WriteSlices(int bucket, StateReader read, Chunks& chunks);
   absl::Status FillSlices(int bucket, StateReader read, int64_t chunk_bytes);

@@ -2,6 +2,7 @@
 #define BRIGADE_ZERO_PLAN_LAYOUT_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "brigade/kernels/block_quant/block_quant_math.h"
+#include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
@@ -85,13 +87,18 @@ inline std::map<int64_t, int> WeightBuffers(const Plan& plan, const ZeroOptions&
   return needed;
 }
 
+// Whether gradients, between the backward pass and the update, are whole buckets: as the stage has
+// them, or until an exchange. Sums over micro-batches may take their place.
+inline bool HasWholeGradients(const ZeroOptions& options) {
+  return options.traits().whole_gradients || (options.exchanges() && !options.accumulates());
+}
+
 // The same of gradients that the backward pass writes. Between chunks, whose micro-batches take
 // turns, a unit's gradients are reported before those of the next unit are asked for.
 inline std::map<int64_t, int> GradientBuffers(const Plan& plan, const ZeroOptions& options) {
-  return PooledBuffersNeeded(plan.gradients(), GradientUnits(plan), options.live_units,
-                             [&](const Bucket& gradient) {
-                               return gradient.trainable && !options.traits().whole_gradients;
-                             });
+  return PooledBuffersNeeded(
+      plan.gradients(), GradientUnits(plan), options.live_units,
+      [&](const Bucket& gradient) { return gradient.trainable && !HasWholeGradients(options); });
 }
 
 // Whether the weights are a rounded copy of the fp32 master.
@@ -134,8 +141,7 @@ inline precision::DType FinalGradientType(const ZeroOptions& options, const Buck
 
 // The type of the arrays that are summed over ranks: gradients, or sums over micro-batches.
 inline precision::DType ReducedType(const ZeroOptions& options, const Bucket& bucket) {
-  const bool sums = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
-  return sums ? options.accumulator : bucket.dtype;
+  return options.reduces_once() ? options.accumulator : bucket.dtype;
 }
 
 // Whether they are summed inside a group as codes, and how often these are added on the way: by
@@ -170,6 +176,49 @@ inline int64_t LargestWeightsOfCodes(const Plan& plan, const ZeroOptions& option
   for (const Bucket& bucket : plan.buckets()) {
     if (bucket.trainable != trainable || !WeightCodes(plan, options, bucket).has_value()) continue;
     largest = std::max(largest, plan.slice(bucket));
+  }
+  return largest;
+}
+
+// How the gradients of a step become those of all ranks.
+enum class StepPhase : uint8_t {
+  // Reduced, each bucket as it is complete.
+  kReduced,
+  // Exchanged in Step.
+  kExchanged,
+};
+
+// Whether there are steps with exchanges.
+inline bool HasExchanges(const Plan& plan, const ZeroOptions& options) {
+  return options.exchanges() && (plan.ranks() > 1 || options.averages_moments());
+}
+// Whether these send anything, and leave errors: a rank alone has what it gives.
+inline bool HasErrors(const Plan& plan, const ZeroOptions& options) {
+  return HasExchanges(plan, options) && plan.ranks() > 1;
+}
+// Whether first moments of all ranks have memory of their own, beside the slice that a rank
+// updates.
+inline bool HasWholeMoments(const Plan& plan, const ZeroOptions& options) {
+  return HasExchanges(plan, options) && options.averages_moments() &&
+         !options.traits().whole_optimizer_state;
+}
+// That of a step, by the number of those tried before.
+inline StepPhase PhaseOf(const Plan& plan, const ZeroOptions& options, int64_t tried) {
+  if (!HasExchanges(plan, options)) return StepPhase::kReduced;
+  return tried < options.exchanges_from() ? StepPhase::kReduced : StepPhase::kExchanged;
+}
+// What is exchanged of a bucket: the elements of its parameters, one after another.
+inline int64_t ExchangedElements(const Bucket& bucket) {
+  int64_t elements = 0;
+  for (const BucketEntry& entry : bucket.entries) elements += entry.range.size;
+  return elements;
+}
+// Of the largest bucket; 0: there are no exchanges.
+inline int64_t LargestExchange(const Plan& plan, const ZeroOptions& options) {
+  int64_t largest = 0;
+  for (const Bucket& bucket : plan.buckets()) {
+    if (!bucket.trainable || !HasErrors(plan, options)) continue;
+    largest = std::max(largest, ExchangedElements(bucket));
   }
   return largest;
 }
@@ -240,7 +289,7 @@ inline std::vector<char> OffloadedBuckets(const Plan& plan, const ZeroOptions& o
 // Whether gradients stay on the device until the update, as whole buckets, sums over micro-batches,
 // or slices. Otherwise the slices of offloaded buckets are there only on their way to the host.
 inline bool KeepsGradients(const ZeroOptions& options) {
-  return options.traits().whole_gradients || options.accumulates();
+  return HasWholeGradients(options) || options.accumulates();
 }
 
 // Whether this rank's slice of a reduced gradient has memory of its own on the device: where it is
@@ -268,7 +317,7 @@ inline std::map<int64_t, int> SlicesOnTheirWay(const Plan& plan, const ZeroOptio
 // Whether gradients over several micro-batches are added up for the whole bucket, or for this
 // rank's slice.
 inline bool AccumulatesWhole(const ZeroOptions& options) {
-  return options.accumulation == Accumulation::kAtBoundary ||
+  return options.accumulation == Accumulation::kAtBoundary || options.exchanges() ||
          options.traits().whole_optimizer_state;
 }
 
@@ -300,6 +349,24 @@ std::vector<optim::GradientList> GradientLists(const Plan& plan, const ZeroOptio
   return lists;
 }
 
+// What a rank checks of its own gradients, whole, before an exchange: by type, in the order of
+// GradientLists.
+template <typename DataOfBucket>
+std::vector<optim::GradientList> LocalGradientLists(const Plan& plan, const ZeroOptions& options,
+                                                    DataOfBucket data) {
+  std::vector<optim::GradientList> lists = GradientLists(plan, options, data);
+  for (optim::GradientList& list : lists) list.segments.clear();
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    if (!bucket.trainable || !bucket.counted) continue;
+    const precision::DType dtype = FinalGradientType(options, bucket);
+    const auto list = std::find_if(lists.begin(), lists.end(),
+                                   [&](const auto& each) { return each.dtype == dtype; });
+    list->segments.push_back({data(static_cast<int>(b)), bucket.size});
+  }
+  return lists;
+}
+
 inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
                                                       const ZeroOptions& options) {
   optim::StepControllerOptions controller;
@@ -309,6 +376,33 @@ inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
   if (options.average_gradients) controller.grad_divisor = replicas * options.micro_batches;
   controller.ranks = replicas * options.model_ranks;
   return controller;
+}
+
+// Arrays of state, as slices, in which errors are saved: the mean over ranks of their own, and
+// those of sums.
+inline constexpr int kErrorArrays = 2;
+
+// Device memory with which it is decided what is exchanged: sums of tiles, and what StepControl
+// writes.
+inline int64_t ExchangeTiles(const Plan& plan, const ZeroOptions& options) {
+  int64_t tiles = 0;
+  for (const auto& list : LocalGradientLists(plan, options, [](int) { return nullptr; })) {
+    tiles += kernels::GradCheckWorkspaceSize(list.segments);
+  }
+  return tiles;
+}
+inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options) {
+  return ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
+         DecisionBytes(options) +
+         (1 + 3 * static_cast<int64_t>(options.optimizer.groups.size())) *
+             static_cast<int64_t>(sizeof(float));
+}
+
+// The divisors of a step that exchanges its gradients' mean over ranks.
+inline optim::StepDivisors ExchangeDivisors(const Plan& plan, const ZeroOptions& options) {
+  const double all = ControllerOptions(plan, options).grad_divisor;
+  const double ranks = plan.ranks();
+  return {.gradients = all / ranks, .norm = all / std::sqrt(ranks)};
 }
 
 }  // namespace brigade::zero::internal

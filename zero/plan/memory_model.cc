@@ -5,6 +5,7 @@
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
+#include "brigade/collectives/compressed/one_bit_all_reduce.h"
 #include "brigade/collectives/compressed/quantized_all_gather.h"
 #include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/device/file/file_options.h"
@@ -54,9 +55,9 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const auto add_gradients = [&](const Bucket& gradient, const char* name, const char* sums,
                                  bool on_host) {
     constexpr auto kPurpose = Purpose::kGradients;
-    if (traits.whole_gradients || internal::HasGradientSlice(plan, options, gradient, on_host)) {
-      add_array(gradient, Tier::kDevice, kPurpose, name, traits.whole_gradients,
-                precision::SizeOf(gradient.dtype));
+    const bool whole = internal::HasWholeGradients(options);
+    if (whole || internal::HasGradientSlice(plan, options, gradient, on_host)) {
+      add_array(gradient, Tier::kDevice, kPurpose, name, whole, precision::SizeOf(gradient.dtype));
     }
     if (!options.accumulates()) return;
     add_array(gradient, Tier::kDevice, kPurpose, sums, internal::AccumulatesWhole(options),
@@ -96,6 +97,18 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     }
     add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
               optim::Moments(options.optimizer) * kFloat);
+    if (!internal::HasExchanges(plan, options)) continue;
+    const int64_t exchanged = internal::ExchangedElements(bucket);
+    add(Tier::kDevice, Purpose::kGradients, "exchanged gradients", bucket.size * kFloat);
+    add(Tier::kDevice, Purpose::kOptimizerState, "slices of errors",
+        internal::HasErrors(plan, options) ? internal::kErrorArrays * plan.slice(bucket) * kFloat
+                                           : 0);
+    add(Tier::kDevice, Purpose::kOptimizerState, "first moments of all ranks",
+        internal::HasWholeMoments(plan, options) ? exchanged * kFloat : 0);
+    add(Tier::kDevice, Purpose::kOptimizerState, "errors of exchanges",
+        internal::HasErrors(plan, options)
+            ? (exchanged + collectives::OneBitPart(exchanged, plan.ranks())) * kFloat
+            : 0);
   }
   for (size_t g = offloaded.size(); g < plan.gradients().size(); ++g) {
     const Bucket& part = plan.gradients()[g];
@@ -141,6 +154,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
                  trainable ? options.quantized_weights : options.quantized_frozen_weights,
                  collectives::QuantizedAllGather::Bytes);
   }
+  const int64_t largest_exchange = internal::LargestExchange(plan, options);
+  add_buffers("messages of signs", largest_exchange == 0 ? 0
+                                                         : collectives::OneBitAllReduce::Bytes(
+                                                               plan.ranks(), largest_exchange));
   const int64_t between_bytes = internal::WireBufferBytesBetween(plan, options);
   add_buffers("sums of groups in communication_dtype",
               between_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(between_bytes));
@@ -148,6 +165,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const optim::StepControllerOptions control = internal::ControllerOptions(plan, options);
   add(Tier::kDevice, Purpose::kScratch, "step control",
       optim::StepExecutor::Bytes(options.optimizer, control, lists));
+  if (internal::HasExchanges(plan, options)) {
+    add(Tier::kDevice, Purpose::kScratch, "step control",
+        internal::ExchangeControlBytes(plan, options));
+  }
   add(Tier::kHost, Purpose::kScratch, "step control",
       optim::StepController::HostBytes(options.optimizer, control) +
           (options.offload.enabled()

@@ -1,9 +1,9 @@
 #include "brigade/zero/plan/step_collectives.h"
 
 #include "absl/algorithm/container.h"
+#include "brigade/collectives/compressed/one_bit_all_reduce.h"
 #include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/kernels/step_control/step_state.h"
-#include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
 
@@ -62,7 +62,7 @@ std::optional<precision::DType> GatheredGradientType(const Plan& plan, const Zer
   if (!options.traits().whole_optimizer_state) return std::nullopt;
   const precision::DType final = FinalGradientType(options, bucket);
   if (plan.shard_groups() > 1) return final;
-  if (options.accumulates() && options.accumulation == Accumulation::kEveryMicroBatch) return final;
+  if (options.accumulates() && !options.reduces_once()) return final;
   if (HasGradientCodes(plan, options)) return final;
   if (collectives::HasAllReducesAlone(options.algorithm)) return std::nullopt;
   const precision::DType wire = WireType(plan, options, bucket);
@@ -117,9 +117,27 @@ int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket
   return uses * options.micro_batches;
 }
 
+absl::InlinedVector<StepCollective, 2> ExchangeOf(const Plan& plan, const ZeroOptions& options,
+                                                  const Bucket& bucket) {
+  const int64_t count = ExchangedElements(bucket);
+  const collectives::OneBitCalls calls = collectives::OneBitCallsOf(
+      count, plan.ranks(), AllGatherOf(options, 0, precision::DType::kUint8).algorithm);
+  return {{calls.exchange, 1, &Traffic::gradients}, {calls.gather, 1, &Traffic::gradients}};
+}
+
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
+  std::vector<StepCollective> all = CollectivesOfStep(plan, options, StepPhase::kReduced);
+  if (!HasExchanges(plan, options)) return all;
+  for (StepCollective& each : CollectivesOfStep(plan, options, StepPhase::kExchanged)) {
+    all.push_back(each);
+  }
+  return all;
+}
+
+std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options,
+                                              StepPhase phase) {
   std::vector<StepCollective> all;
-  const bool once = options.accumulates() && options.accumulation == Accumulation::kAtBoundary;
+  const bool once = options.reduces_once();
   const auto gathers = [&](const Bucket& bucket, precision::DType dtype, int64_t times,
                            int64_t Traffic::*traffic) {
     all.push_back({AllGatherOf(options, plan.slice(bucket), dtype), times, traffic});
@@ -127,8 +145,18 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
   const auto is_scaled = [&](precision::DType wire) {
     return WireOptionsOf(options, wire).scaling == collectives::WireScaling::kDynamic;
   };
+  for (const Bucket& bucket : plan.buckets()) {
+    if (phase != StepPhase::kExchanged || !bucket.trainable) continue;
+    if (HasErrors(plan, options)) {
+      for (const StepCollective& each : ExchangeOf(plan, options, bucket)) all.push_back(each);
+    }
+    // In the first such step alone.
+    if (HasWholeMoments(plan, options)) {
+      gathers(bucket, precision::DType::kFloat32, 0, &Traffic::setup);
+    }
+  }
   for (const Bucket& gradient : plan.gradients()) {
-    if (!gradient.trainable) continue;
+    if (!gradient.trainable || phase == StepPhase::kExchanged) continue;
     const int64_t times = once ? 1 : options.micro_batches;
     if (!HasGradientCodes(plan, options)) {
       all.push_back({GradientSumOf(plan, options, gradient), times, &Traffic::gradients});

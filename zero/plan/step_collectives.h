@@ -13,6 +13,7 @@
 #include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/plan/traffic.h"
 
@@ -86,7 +87,13 @@ int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Buck
 // How many of these come from second slices alone.
 int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
 
-// In no particular order.
+// The exchange of a bucket of gradients, its two calls; the algorithm is the gather's.
+absl::InlinedVector<StepCollective, 2> ExchangeOf(const Plan& plan, const ZeroOptions& options,
+                                                  const Bucket& bucket);
+
+// Of a step of this phase, in no particular order; and of all phases that there are, in turn.
+std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options,
+                                              StepPhase phase);
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options);
 
 }  // namespace brigade::zero::internal

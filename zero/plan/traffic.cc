@@ -9,9 +9,10 @@ namespace brigade::zero {
 
 absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
                                       collectives::Communicator& communicator,
-                                      const OuterGroups& outer) {
+                                      const OuterGroups& outer, int64_t tried) {
   Traffic traffic;
-  for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
+  const internal::StepPhase phase = internal::PhaseOf(plan, options, tried);
+  for (const auto& each : internal::CollectivesOfStep(plan, options, phase)) {
     collectives::Communicator& group = internal::GroupOf(each.group, communicator, outer);
     BRIGADE_ASSIGN_OR_RETURN(const auto signature, group.Resolve(each.signature));
     traffic.*each.traffic +=

@@ -2,6 +2,7 @@
 #define BRIGADE_ZERO_PLAN_TRAFFIC_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/statusor.h"
 #include "brigade/zero/options.h"
@@ -51,13 +52,18 @@ struct Traffic {
 // 0.26 of Y, and with quantized_gradients so does each sum of gradients, N - 1 messages of a slice
 // (QuantBytes) for each bucket; with node_ranks k of N/k nodes (k - 1) N/k messages inside a node,
 // as gradients, and N/k - 1 between nodes. What stage 0 gathers, and sums between groups, are no
-// codes. Errors of Communicator::Resolve.
+// codes. With gradient_compression a step that exchanges sends of each bucket's gradients, in each
+// direction, a message of 1/8 byte for each element of a rank's part and 64 bytes at most beside
+// (OneBitCallsOf), in place of these sums, whatever the number of micro-batches.
+// Errors of Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 //
-// `outer`: the groups that ZeroOptimizer::Create takes.
+// `outer`: the groups that ZeroOptimizer::Create takes. `tried`: the steps tried before this one,
+// where these differ; by default one of those that follow the last change.
 absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& options,
                                       collectives::Communicator& communicator,
-                                      const OuterGroups& outer = {});
+                                      const OuterGroups& outer = {},
+                                      int64_t tried = std::numeric_limits<int64_t>::max());
 
 }  // namespace brigade::zero
 

@@ -121,6 +121,33 @@ TEST(ConfigTest, ReadsLionWithItsOwnBetas) {
   EXPECT_EQ(own.zero.optimizer.groups[0].beta2, 0.98);
 }
 
+TEST(ConfigTest, ReadsWhatRanksExchangeAsSigns) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig one_bit,
+                       ParseConfig(R"({"train_batch_size": 4, "zero_optimization": {"stage": 2},
+                      "optimizer": {"type": "OneBitAdam", "params": {"lr": 0.0001,
+                      "freeze_step": 40, "weight_decay": 0.5, "cuda_aware": true,
+                      "comm_backend_name": "mpi"}}})",
+                                   4));
+  EXPECT_EQ(one_bit.zero.optimizer.kind, OptimizerKind::kOneBitAdam);
+  EXPECT_EQ(one_bit.zero.optimizer.freeze_step, 40);
+  EXPECT_EQ(one_bit.zero.optimizer.groups[0].weight_decay, 0.5);
+  EXPECT_FALSE(one_bit.zero.gradient_compression.has_value());
+  ASSERT_OK_AND_ASSIGN(const TrainConfig signs,
+                       ParseConfig(R"({"train_batch_size": 4, "zero_optimization": {"stage": 1},
+                      "optimizer": {"type": "AdamW", "params": {"lr": 0.1}},
+                      "brigade": {"gradient_compression": "one_bit",
+                                  "gradient_compression_start_step": 30}})",
+                                   4));
+  ASSERT_TRUE(signs.zero.gradient_compression.has_value());
+  EXPECT_EQ(signs.zero.gradient_compression->method, zero::GradientCompression::kOneBit);
+  EXPECT_EQ(signs.zero.gradient_compression->start_step, 30);
+  EXPECT_FALSE(ParseConfig(R"({"train_batch_size": 4, "zero_optimization": {"stage": 3},
+                      "optimizer": {"type": "AdamW", "params": {"lr": 0.1}},
+                      "brigade": {"gradient_compression": "one_bit"}})",
+                           4)
+                   .ok());
+}
+
 TEST(ConfigTest, ReadsSgdAndTheOtherWayOfAdam) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig sgd,
                        ParseConfig(R"({"train_batch_size": 4, "zero_allow_untested_optimizer": true,

@@ -1,0 +1,357 @@
+// Errors of exchanges: what they keep, and when.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/captured_state.h"
+#include "brigade/tests/zero/test_peer.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "brigade/zero/plan/layout.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using collectives::OnThreads;
+using collectives::Rank;
+using precision::DType;
+
+ZeroOptions Options(int stage, optim::OptimizerKind kind = optim::OptimizerKind::kAdamW) {
+  ZeroOptions options;
+  options.optimizer.kind = kind;
+  options.optimizer.freeze_step = 2;
+  options.stage = stage;
+  options.dtype = DType::kFloat16;
+  options.bucket_elements = 1000;
+  options.loss_scaler = optim::LossScaler::Dynamic();
+  options.loss_scaler.initial_scale_power = 10;
+  options.max_grad_norm = 2.0;
+  if (!options.averages_moments()) options.gradient_compression = CompressionOptions();
+  return options;
+}
+
+// The bytes of a rank's errors of all buckets.
+std::string ErrorsOf(ZeroOptimizer& zero, int ranks) {
+  std::string bytes;
+  const internal::GradientExchange& exchange = ZeroOptimizerTestPeer::Exchange(zero);
+  for (size_t b = 0; b < zero.plan().buckets().size(); ++b) {
+    const Bucket& bucket = zero.plan().buckets()[b];
+    if (!bucket.trainable) continue;
+    const auto errors = exchange.Errors(static_cast<int>(b));
+    const auto count = static_cast<size_t>(internal::ExchangedElements(bucket));
+    const auto part = (count + static_cast<size_t>(ranks) - 1) / static_cast<size_t>(ranks);
+    bytes.append(reinterpret_cast<const char*>(errors.local), count * sizeof(float));
+    bytes.append(reinterpret_cast<const char*>(errors.sum), part * sizeof(float));
+  }
+  return bytes;
+}
+
+TEST(ExchangeTest, ASkippedStepKeepsEveryBitOfErrorsAndState) {
+  constexpr int kRanks = 3;
+  using optim::OptimizerKind;
+  for (const auto& [stage, kind] :
+       {std::pair(0, OptimizerKind::kAdamW), std::pair(1, OptimizerKind::kAdamW),
+        std::pair(2, OptimizerKind::kAdamW), std::pair(0, OptimizerKind::kOneBitAdam),
+        std::pair(2, OptimizerKind::kOneBitAdam)}) {
+    const ZeroOptions options = Options(stage, kind);
+    OnThreads({.size = kRanks}, [&](Rank& self) {
+      auto zero = CreateZero(ToyModel(), options, self).value();
+      ASSERT_OK(InitializeToy(*zero));
+      // One rank alone overflows.
+      ToyTrainer trainer(*zero, self, {{.step = 4, .rank = 1}});
+      for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
+      const CapturedState before = Capture(*zero, self).value();
+      const std::string errors = ErrorsOf(*zero, kRanks);
+      EXPECT_TRUE(errors != std::string(errors.size(), '\0'));
+      ASSERT_OK(trainer.Step());
+      ASSERT_OK(zero->step_stream().Synchronize());
+      EXPECT_TRUE(ErrorsOf(*zero, kRanks) == errors);
+      const CapturedState after = Capture(*zero, self).value();
+      EXPECT_EQ(after.step.skip, 1);
+      EXPECT_EQ(after.step.step, before.step.step);
+      // All but the mean of errors, which has been rounded once more.
+      for (size_t b = 0; b < after.arrays.size(); ++b) {
+        for (size_t array = 0; array < after.arrays[b].size(); ++array) {
+          EXPECT_TRUE(array == 3 || after.arrays[b][array] == before.arrays[b][array])
+              << "bucket " << b << ", array " << array;
+        }
+      }
+      // The next one counts.
+      ASSERT_OK(trainer.Step());
+      EXPECT_EQ(Capture(*zero, self).value().step.step, before.step.step + 1);
+      EXPECT_TRUE(ErrorsOf(*zero, kRanks) != errors);
+      self.AwaitOthers();
+    });
+  }
+}
+
+TEST(ExchangeTest, ExactGradientsComeBeforeTheStartWithoutErrors) {
+  OnThreads({.size = 2}, [&](Rank& self) {
+    ZeroOptions options = Options(1);
+    options.gradient_compression->start_step = 3;
+    auto zero = CreateZero(ToyModel(), options, self).value();
+    options.gradient_compression.reset();
+    auto plain = CreateZero(ToyModel(), options, self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ASSERT_OK(InitializeToy(*plain));
+    // A step that is skipped counts.
+    const std::vector<Injection> injections = {{.step = 1}};
+    ToyTrainer trainer(*zero, self, injections), other(*plain, self, injections);
+    for (int step = 0; step < 4; ++step) {
+      ASSERT_OK(trainer.Step());
+      ASSERT_OK(other.Step());
+      CapturedState mine = Capture(*zero, self).value();
+      for (auto& arrays : mine.arrays) arrays.resize(std::min<size_t>(arrays.size(), 3));
+      EXPECT_EQ(mine == Capture(*plain, self).value(), step < 3) << step;
+      const std::string errors = ErrorsOf(*zero, 2);
+      EXPECT_EQ(errors == std::string(errors.size(), '\0'), step < 3) << step;
+    }
+    self.AwaitOthers();
+  });
+}
+
+// Sum over steps of what updates read + mean over ranks of local errors + errors of the sums = sum
+// over steps of the mean of what went in.
+TEST(ExchangeTest, NothingIsLostAtAnyStep) {
+  constexpr int kRanks = 3, kSteps = 12;
+  for (const int stage : {0, 1, 2}) {
+    // [rank][element of all buckets].
+    std::vector<std::vector<double>> inputs(kRanks), locals(kRanks), outputs(kRanks), sums(kRanks);
+    std::vector<double> in, out;
+    double magnitude = 0;
+    OnThreads({.size = kRanks}, [&](Rank& self) {
+      const auto me = static_cast<size_t>(self.rank);
+      auto zero = CreateZero(ToyModel(), Options(stage), self).value();
+      ASSERT_OK(InitializeToy(*zero));
+      ToyTrainer trainer(*zero, self, {{.step = 5, .rank = 1}});
+      for (int step = 0; step < kSteps; ++step) {
+        ASSERT_OK(trainer.Step());
+        const kernels::StepState state = zero->controller().SaveState(zero->step_stream()).value();
+        inputs[me].clear(), locals[me].clear(), outputs[me].clear(), sums[me].clear();
+        for (size_t b = 0; b < zero->plan().buckets().size(); ++b) {
+          const int index = static_cast<int>(b);
+          const Bucket& bucket = zero->plan().bucket(index);
+          if (!bucket.trainable) continue;
+          const auto& exchange = ZeroOptimizerTestPeer::Exchange(*zero);
+          const void* const own = ZeroOptimizerTestPeer::OwnGradient(*zero, index);
+          int64_t at = 0;
+          const int64_t part = (internal::ExchangedElements(bucket) + kRanks - 1) / kRanks;
+          for (const BucketEntry& entry : bucket.entries) {
+            for (int64_t i = 0; i < entry.range.size; ++i, ++at) {
+              inputs[me].push_back(Load(own, bucket.dtype, entry.range.begin + i) *
+                                   state.grad_multiplier);
+              outputs[me].push_back(exchange.Mean(index)[at]);
+              locals[me].push_back(exchange.Errors(index).local[at]);
+              sums[me].push_back(at / part == self.rank ? exchange.Errors(index).sum[at % part]
+                                                        : 0.0);
+            }
+          }
+        }
+        self.AwaitOthers();
+        if (self.rank == 0) {
+          in.resize(inputs[0].size());
+          out.resize(inputs[0].size());
+          for (size_t i = 0; i < in.size(); ++i) {
+            double left = 0;
+            for (size_t r = 0; r < kRanks; ++r) {
+              if (state.skip == 0) in[i] += inputs[r][i] / kRanks;
+              left += locals[r][i] / kRanks + sums[r][i];
+              if (state.skip == 0) {
+                EXPECT_EQ(outputs[r][i], outputs[0][i]);
+              }
+              magnitude = std::max({magnitude, std::fabs(locals[r][i]), std::fabs(sums[r][i])});
+            }
+            if (state.skip == 0) out[i] += outputs[0][i];
+            magnitude = std::max({magnitude, std::fabs(in[i]), std::fabs(out[i])});
+            // A few roundings to fp32 in each step.
+            EXPECT_NEAR(out[i] + left, in[i], 16 * kSteps * magnitude * 0x1p-24)
+                << "stage " << stage << ", step " << step << ", element " << i;
+          }
+        }
+        EXPECT_EQ(state.skip, step == 5 ? 1 : 0);
+        self.AwaitOthers();
+      }
+    });
+  }
+}
+
+// What has never had a gradient has a second moment of 0 when that is frozen. Signs in the first
+// moment must not move it.
+TEST(ExchangeTest, AnElementWithoutGradientsNeverMovesUnderAFrozenMoment) {
+  OnThreads({.size = 2}, [&](Rank& self) {
+    ZeroOptions options = Options(1, optim::OptimizerKind::kOneBitAdam);
+    auto zero = CreateZero(ToyModel(), options, self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    const auto before = Exported(*zero).value();
+    ToyTrainer trainer(*zero, self);
+    double largest = 0;
+    for (int step = 0; step < 60; ++step) {
+      ASSERT_OK(trainer.Step());
+      ASSERT_OK(zero->step_stream().Synchronize());
+      if (step < 2) continue;
+      for (size_t b = 0; b < zero->plan().buckets().size(); ++b) {
+        const int index = static_cast<int>(b);
+        const Bucket& bucket = zero->plan().bucket(index);
+        if (!bucket.trainable) continue;
+        const float* const local = ZeroOptimizerTestPeer::Exchange(*zero).Errors(index).local;
+        for (int64_t i = 0; i < internal::ExchangedElements(bucket); ++i) {
+          ASSERT_TRUE(std::isfinite(local[i]));
+          largest = std::max(largest, std::fabs(static_cast<double>(local[i])));
+        }
+      }
+    }
+    const auto after = Exported(*zero).value();
+    int without = 0, with = 0;
+    for (size_t p = 0; p < after.size(); ++p) {
+      const int parameter = static_cast<int>(p);
+      const Parameter& of = zero->plan().parameter(parameter);
+      if (!of.spec.trainable || of.spec.size == 0) continue;
+      bool has_gradient = false;
+      for (int unit = 0; unit < static_cast<int>(zero->plan().units().size()); ++unit) {
+        for (const int used : zero->plan().unit(unit).parameters) {
+          has_gradient =
+              has_gradient || (used == parameter && HasGradient(zero->plan(), unit, used));
+        }
+      }
+      ++(has_gradient ? with : without);
+      EXPECT_EQ(after[p] == before[p], !has_gradient) << of.spec.name;
+      for (const float weight : after[p]) EXPECT_LT(std::fabs(weight), 100) << of.spec.name;
+    }
+    EXPECT_GT(without, 0);
+    EXPECT_GT(with, 0);
+    // Gradients are clipped to a norm of 2, and so are errors of a few steps' moments.
+    EXPECT_LT(largest, 20);
+    self.AwaitOthers();
+  });
+}
+
+TEST(ExchangeTest, ErrorsAreSharedBeforeTheStateIsLent) {
+  OnThreads({.size = 2}, [&](Rank& self) {
+    auto zero = CreateZero(ToyModel(), Options(2), self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ToyTrainer trainer(*zero, self);
+    auto reader = self.context->CreateStream("reader").value();
+    ASSERT_OK(trainer.Step());
+    EXPECT_THAT(zero->LendState(*reader),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         ::testing::HasSubstr("ShareErrors comes first")));
+    const std::string own = ErrorsOf(*zero, 2);
+    ASSERT_OK(zero->ShareErrors());
+    ASSERT_OK(zero->LendState(*reader));
+    ASSERT_OK(zero->ReturnState());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    const std::string shared = ErrorsOf(*zero, 2);
+    EXPECT_TRUE(shared != own);
+    EXPECT_EQ(zero->state_arrays(), 5);
+    // Once more nothing changes.
+    ASSERT_OK(zero->ShareErrors());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    EXPECT_TRUE(ErrorsOf(*zero, 2) == shared);
+    // Where ranks may not be able to share any more, they lend what they have.
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->CancelStep());
+    ASSERT_OK(zero->LendState(*reader));
+    ASSERT_OK(zero->ReturnState());
+    self.AwaitOthers();
+  });
+}
+
+// The elements of a parameter in one of the arrays of all ranks' captured states.
+std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& states,
+                            int parameter, size_t array) {
+  const Parameter& p = plan.parameter(parameter);
+  const int64_t slice = plan.slice(plan.bucket(p.bucket));
+  std::vector<float> values;
+  for (int64_t i = p.begin; i < p.begin + p.spec.size; ++i) {
+    const std::string& bytes =
+        states[static_cast<size_t>(i / slice)].arrays[static_cast<size_t>(p.bucket)][array];
+    float value;
+    std::memcpy(&value, bytes.data() + i % slice * sizeof(float), sizeof(float));
+    values.push_back(value);
+  }
+  return values;
+}
+
+// Another number of ranks has other buckets, parts and slices: by element each new rank's own error
+// is the mean of what there was, and the errors of sums are what they were.
+TEST(ExchangeTest, AnyNumberOfRanksGoesOnWithTheErrors) {
+  for (const auto& [from, to] : {std::pair(4, 2), std::pair(2, 3), std::pair(3, 4)}) {
+    std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
+    OnThreads({.size = from}, [&](Rank& self) {
+      auto zero = CreateZero(ToyModel(), Options(1), self).value();
+      ASSERT_OK(InitializeToy(*zero));
+      ToyTrainer trainer(*zero, self);
+      for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
+      saved[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
+      self.AwaitOthers();
+    });
+    const Plan old = Plan::Create(ToyModel(), {from, DType::kFloat16, 1000}).value();
+    const Plan plan = Plan::Create(ToyModel(), {to, DType::kFloat16, 1000}).value();
+    const int ranks = to;
+    OnThreads({.size = to}, [&, ranks](Rank& self) {
+      auto zero = CreateZero(ToyModel(), Options(2), self).value();
+      const auto read = [&](int bucket, int array, ElementRange range, void* values) {
+        const Bucket& of = plan.bucket(bucket);
+        std::vector<float> whole(static_cast<size_t>(of.size));
+        std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
+        if (!of.trainable) return absl::OkStatus();
+        for (const BucketEntry& entry : of.entries) {
+          const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
+          std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
+        }
+        std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
+                    static_cast<size_t>(range.size) * sizeof(float));
+        return absl::OkStatus();
+      };
+      ASSERT_OK(zero->LoadState(saved[0].step, read));
+      for (size_t b = 0; b < plan.buckets().size(); ++b) {
+        const int index = static_cast<int>(b);
+        const Bucket& bucket = plan.bucket(index);
+        if (!bucket.trainable) continue;
+        const auto errors = ZeroOptimizerTestPeer::Exchange(*zero).Errors(index);
+        const int64_t part = (internal::ExchangedElements(bucket) + ranks - 1) / ranks;
+        int64_t at = 0;
+        for (const BucketEntry& entry : bucket.entries) {
+          const auto local = Elements(old, saved, entry.parameter, 3);
+          const auto sum = Elements(old, saved, entry.parameter, 4);
+          for (size_t i = 0; i < local.size(); ++i, ++at) {
+            EXPECT_EQ(errors.local[at], local[i]);
+            if (at / part == self.rank) {
+              EXPECT_EQ(errors.sum[at % part], sum[i]);
+            }
+          }
+        }
+      }
+      loaded[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
+      ToyTrainer trainer(*zero, self);
+      trainer.step = 5;
+      ASSERT_OK(trainer.Step());
+      ASSERT_OK(zero->step_stream().Synchronize());
+      self.AwaitOthers();
+    });
+    // And the same again where they are saved once more, but for a rounding of the mean.
+    for (size_t p = 0; p < plan.parameters().size(); ++p) {
+      const int parameter = static_cast<int>(p);
+      if (!plan.parameter(parameter).spec.trainable) continue;
+      for (const size_t array : {0, 1, 2, 4}) {
+        EXPECT_EQ(Elements(plan, loaded, parameter, array), Elements(old, saved, parameter, array));
+      }
+      const auto before = Elements(old, saved, parameter, 3);
+      const auto after = Elements(plan, loaded, parameter, 3);
+      for (size_t i = 0; i < before.size(); ++i) {
+        EXPECT_NEAR(after[i], before[i], std::fabs(before[i]) * 0x1p-22);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace brigade::zero

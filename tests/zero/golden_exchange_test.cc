@@ -1,0 +1,129 @@
+// Gradients that ranks exchange in Step give the specification's bits in stages 0 to 2: from the
+// first step on and from a later one, over micro-batches, in chunks, with tied parameters apart,
+// over skipped steps, and over every engine.
+
+#include <iterator>
+#include <vector>
+
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
+#include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/golden.h"
+#include "gtest/gtest.h"
+
+namespace brigade::zero {
+namespace {
+
+using precision::DType;
+
+class GoldenExchangeTest : public ::testing::TestWithParam<GoldenCase> {};
+
+TEST_P(GoldenExchangeTest, EveryStageGivesTheSpecificationsBits) {
+  ExpectTheSpecificationsBits(GetParam(), device::Cpu());
+}
+
+std::vector<GoldenCase> Cases() {
+  std::vector<GoldenCase> cases;
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      for (const int micro_batches : {1, 3}) {
+        for (const int64_t start_step : {0, 12}) {
+          GoldenCase c = {.ranks = ranks, .dtype = dtype, .micro_batches = micro_batches};
+          c.gradient_compression = {.start_step = start_step};
+          cases.push_back(c);
+          c.reload_at = 21;
+          cases.push_back(c);
+          c.reload_at = -1;
+          if (ranks != 3) continue;
+          c.optimizer = optim::OptimizerKind::kSgd;
+          cases.push_back(c);
+        }
+      }
+    }
+  }
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      for (const int micro_batches : {1, 3}) {
+        GoldenCase c = {.ranks = ranks,
+                        .dtype = dtype,
+                        .optimizer = optim::OptimizerKind::kOneBitAdam,
+                        .micro_batches = micro_batches};
+        c.freeze_step = 12;
+        cases.push_back(c);
+        for (const int reload_at : {5, 12, 31}) {
+          c.reload_at = reload_at;
+          cases.push_back(c);
+        }
+      }
+    }
+  }
+  GoldenCase c = {.ranks = 2, .dtype = DType::kBFloat16, .micro_batches = 2};
+  c.gradient_compression = {.start_step = 9};
+  // Until then as said here.
+  c.accumulation = Accumulation::kAtBoundary;
+  c.communication_dtype = DType::kFloat16;
+  cases.push_back(c);
+  c.tied_apart = true;
+  cases.push_back(c);
+  c.chunks = {0, 2, 4};
+  cases.push_back(c);
+  c.has_runs = true;
+  cases.push_back(c);
+  return cases;
+}
+
+GoldenCase OneBitAdamOnEngines() {
+  GoldenCase c = {.ranks = 4, .dtype = DType::kBFloat16};
+  c.optimizer = optim::OptimizerKind::kOneBitAdam;
+  c.freeze_step = 7;
+  return c;
+}
+
+GoldenCase OnEngines() {
+  GoldenCase c = {.ranks = 4, .dtype = DType::kFloat16, .micro_batches = 2};
+  c.gradient_compression = {.start_step = 5};
+  return c;
+}
+
+void ExpectBits(const collectives::RanksOptions& options, int stage,
+                const collectives::CreateEngineFn& engines) {
+  const GoldenCase cases[] = {OnEngines(), OneBitAdamOnEngines()};
+  const Trajectory wanted[] = {Specified(cases[0]), Specified(cases[1])};
+  collectives::OnRanks(options, engines, [&](collectives::Rank& self) {
+    for (size_t i = 0; i < std::size(cases); ++i) {
+      Trajectory trained;
+      EXPECT_OK(Train(self, OptionsOf(cases[i], stage), InjectionsOf(cases[i]), trained));
+      EXPECT_OK(Compare(trained, wanted[i])) << "stage " << stage << ", rank " << self.rank;
+      self.AwaitOthers();
+    }
+  });
+}
+
+TEST(ExchangeOnEnginesTest, GlooGivesTheSpecificationsBits) {
+  const collectives::RanksOptions options = {.size = 4};
+  ExpectBits(options, 2, collectives::testing::GlooEngines(options));
+}
+
+class ExchangeOnNcclTest : public collectives::NcclTest {};
+
+TEST_F(ExchangeOnNcclTest, NcclGivesTheSpecificationsBits) {
+  const collectives::RanksOptions options = {.size = 4};
+  ExpectBits(options, 1, collectives::NcclEngines(options));
+}
+
+TEST(ExchangeOnEnginesTest, DelaysChangeNoBit) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    device::RaceChecker checker;
+    const collectives::RanksOptions options = {
+        .size = 4, .random_delay = {.seed = seed, .max_delay_us = 100}, .race_checker = &checker};
+    ExpectBits(options, static_cast<int>(seed % 3), collectives::ThreadEngines(options));
+    EXPECT_TRUE(checker.reports().empty());
+  }
+}
+
+const auto name_of = [](const auto& info) { return ToString(info.param); };
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenExchangeTest, ::testing::ValuesIn(Cases()), name_of);
+
+}  // namespace
+}  // namespace brigade::zero

@@ -1,0 +1,146 @@
+#ifndef BRIGADE_ZERO_INTERNAL_GRADIENT_EXCHANGE_H_
+#define BRIGADE_ZERO_INTERNAL_GRADIENT_EXCHANGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "brigade/collectives/compressed/one_bit_all_reduce.h"
+#include "brigade/device/buffer.h"
+#include "brigade/kernels/cast/cast_math.h"
+#include "brigade/optim/step_controller.h"
+#include "brigade/optim/step_executor.h"
+#include "brigade/zero/internal/gradient_store.h"
+#include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/options.h"
+#include "brigade/zero/plan/layout.h"
+#include "brigade/zero/plan/plan.h"
+
+namespace brigade::zero::internal {
+
+// From each rank's own gradients to the mean of all ranks' in fp32, in fewer bytes, with the errors
+// that exchanges leave (CompressionOptions). On the communication stream, in Step: nothing waits on
+// the host.
+//
+// Of 1-bit Adam the same with first moments: from that of all ranks and each one's own gradients to
+// the mean of these sums. Where a stage has slices of moments, the whole ones lie here too, in the
+// elements' order of an exchange; the slices are those of the state.
+//
+// Two decisions are made of the same statistics, with the same result but for failures. The first
+// one says by what to multiply gradients, and whether errors move at all. The second one comes
+// behind the last exchange, so that a communicator that fails in one of them skips the step, and
+// leaves masters and moments as they were.
+class GradientExchange {
+ public:
+  static absl::StatusOr<std::unique_ptr<GradientExchange>> Create(const Plan& plan,
+                                                                  const ZeroOptions& options,
+                                                                  const GradientStore& gradients,
+                                                                  StepStreams& streams);
+
+  // Of 1-bit Adam: the moments of a bucket that this rank updates, UpdatedRange, before the first
+  // step.
+  void SetMoments(int bucket, float* first, float* second) {
+    BucketMemory& of = memory_[static_cast<size_t>(bucket)];
+    of.first = first, of.second = second;
+    ListCopies(bucket);
+  }
+  // The state is another one: the next exchange begins with its moments.
+  void StateChanged() { has_moments_ = false; }
+
+  // Checks this rank's gradients, decides with all ranks, and exchanges each bucket.
+  absl::Status Enqueue(optim::StepController& controller);
+  // What the update follows then: gradients are unscaled and clipped.
+  optim::StepDecision decision(const optim::StepController& controller) const {
+    return {state(), controller.group_steps()};
+  }
+
+  // The mean of a bucket's gradients, or first moments: the elements of its parameters, one after
+  // another.
+  const float* Mean(int bucket) const { return memory(bucket).mean.as<float>().data(); }
+
+  // This rank's own errors of a bucket, [ExchangedElements], and those of the sum of its part,
+  // [OneBitPart].
+  collectives::OneBitErrors Errors(int bucket) const {
+    return {memory(bucket).local.as<float>().data(), memory(bucket).sum.as<float>().data()};
+  }
+  // As at the beginning of a run.
+  absl::Status ClearErrors();
+
+  // What is saved of errors, for any number of ranks: slices of the bucket, as those of the state.
+  // Array 0 is the mean over ranks of their own errors, array 1 the errors of sums.
+  float* Slice(int bucket, int array) const {
+    const BucketMemory& of = memory(bucket);
+    return of.slices.as<float>().data() + array * plan_.slice(plan_.bucket(bucket));
+  }
+  // A call of all ranks, between steps: each rank's own errors become the mean of all ranks', and
+  // the slices are what they are now.
+  absl::Status Share();
+  // The other way round, from the slices of all ranks.
+  absl::Status TakeShared(int bucket);
+
+ private:
+  // Of the entries of a group of parameters: to the sum of a rank.
+  struct Terms {
+    int group = 0;
+    std::vector<kernels::CastSegment> gradient = {};
+    std::vector<kernels::CastSegment> momentum = {};
+  };
+  struct BucketMemory {
+    device::Buffer mean, local, sum, slices;
+    // Null or empty where nobody exchanges moments; and in stage 0, where `first` is all of it.
+    device::Buffer momentum;
+    float* first = nullptr;
+    float* second = nullptr;
+    std::vector<Terms> terms;
+    // From errors, and the gathered ones of sums, to the slices.
+    std::vector<kernels::CastSegment> shared;
+  };
+
+  GradientExchange(const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
+                   StepStreams& streams);
+
+  const BucketMemory& memory(int bucket) const { return memory_[static_cast<size_t>(bucket)]; }
+  kernels::StepState* state() const { return state_.as<kernels::StepState>().data(); }
+  absl::Status Check(optim::StepController& controller);
+  absl::Status Unscale(int bucket);
+  absl::Status TakeMoments(int bucket);
+  // This rank's sum, where the mean is to be; and the mean, if the step is not skipped.
+  absl::Status AddToMomentum(int bucket);
+  absl::Status KeepMomentum(int bucket);
+  absl::Status ExchangeBucket(int bucket);
+  // Where an entry's elements of this rank's slice, or of its part of the sum, are.
+  struct Overlap {
+    int64_t in_bucket, in_exchange, size;
+  };
+  std::vector<Overlap> InSlice(int bucket) const;
+  std::vector<Overlap> InPart(int bucket) const;
+  // Of what each step copies, so that it lists nothing.
+  void ListCopies(int bucket);
+  absl::Status Copy(absl::Span<const kernels::CastSegment> segments, const float* scale = nullptr);
+
+  const Plan& plan_;
+  const ZeroOptions& options_;
+  const GradientStore& gradients_;
+  StepStreams& streams_;
+  const optim::StepDivisors divisors_;
+  const std::vector<optim::GradientList> checked_;
+  // By bucket.
+  std::vector<BucketMemory> memory_;
+  std::unique_ptr<collectives::OneBitAllReduce> signs_;
+  // Of all lists' tiles, one after the other.
+  device::Buffer tile_sums_;
+  // The first decision, then the second one as the update reads it.
+  device::Buffer state_, group_steps_;
+  // 1 / ranks.
+  device::Buffer inverse_ranks_;
+  // By group: beta1, 1 - beta1, and that times what unscales and clips a step's gradients.
+  device::Buffer betas_;
+  bool has_moments_ = false;
+};
+
+}  // namespace brigade::zero::internal
+
+#endif  // BRIGADE_ZERO_INTERNAL_GRADIENT_EXCHANGE_H_
