@@ -133,10 +133,10 @@ absl::Status OneBitAllReduce::AllReduce(const void* input, void* output, int64_t
         sent_.at(r * bytes), static_cast<char*>(output) + begin(r) * element, elements(r)};
   }
   BRIGADE_RETURN_IF_ERROR(kernels::SignUnpack(unpacks_, {dtype, {}}, stream));
-  const SignExchange exchange = {.messages = sent_.at(0),
-                                 .count = part == 0 ? 0 : (count + part - 1) / part,
-                                 .stride = bytes,
-                                 .skip = state == nullptr ? nullptr : &state->skip};
+  const ErrorExchange exchange = {.messages = sent_.at(0),
+                                  .count = part == 0 ? 0 : (count + part - 1) / part,
+                                  .stride = bytes,
+                                  .skip = state == nullptr ? nullptr : &state->skip};
   BRIGADE_RETURN_IF_ERROR(
       RestoreErrors(exchange, At<float>(layout_.local), errors.local, count, stream));
   BRIGADE_RETURN_IF_ERROR(
