@@ -114,9 +114,13 @@ LIBRARIES = {
         "//collectives/compressed:compressed_reduction",
         "//collectives/compressed:node_groups",
         "//collectives/compressed:one_bit_all_reduce",
+        "//collectives/compressed:power_sgd_all_reduce",
         "//collectives/compressed:quantized_all_gather",
         "//collectives/compressed:quantized_reduce_scatter",
         "//collectives/compressed:restore_errors",
+        "//collectives/compressed:seed_columns",
+        "//collectives/compressed:sparse_mean",
+        "//collectives/compressed:top_k_all_reduce",
         "//collectives/engines/threads:thread_group",
         "//collectives/engines/transport:transport",
         "//collectives/engines/transport:transport_engine",
@@ -289,6 +293,8 @@ CUDA_LIBRARIES = {
     "collectives": [
         "//collectives/compressed:amax_scale_cuda",
         "//collectives/compressed:restore_errors_cuda",
+        "//collectives/compressed:seed_columns_cuda",
+        "//collectives/compressed:sparse_mean_cuda",
     ],
     "nn": [
         "//nn:attention_cuda",

@@ -311,6 +311,83 @@ brigade_library(
 )
 
 brigade_library(
+  collectives_compressed_seed_columns_math
+  HEADERS collectives/compressed/seed_columns_math.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  collectives_compressed_seed_columns_cuda CUDA_ONLY
+  HEADERS collectives/compressed/seed_columns_cuda.h
+  CUDA_SOURCES collectives/compressed/seed_columns_cuda.cu
+  DEPS collectives_compressed_seed_columns_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  collectives_compressed_seed_columns
+  HEADERS collectives/compressed/seed_columns.h
+  SOURCES collectives/compressed/seed_columns.cc
+  DEPS collectives_compressed_seed_columns_math device_status_macros device_stream
+    kernels_list_arguments
+  CUDA_DEPS collectives_compressed_seed_columns_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+)
+
+brigade_library(
+  collectives_compressed_power_sgd_all_reduce
+  HEADERS collectives/compressed/power_sgd_all_reduce.h
+  SOURCES collectives/compressed/power_sgd_all_reduce.cc
+  DEPS collectives_compressed_codec_call collectives_compressed_restore_errors
+    collectives_compressed_seed_columns collectives_collective collectives_communicator
+    collectives_options collectives_engines_call_order device_buffer device_context
+    device_status_macros device_stream kernels_list_arguments kernels_amax kernels_amax_math
+    kernels_cast kernels_cast_math kernels_orthogonalize kernels_orthogonalize_math
+    kernels_step_control_step_state precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives_compressed_sparse_mean_math
+  HEADERS collectives/compressed/sparse_mean_math.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  collectives_compressed_sparse_mean_cuda CUDA_ONLY
+  HEADERS collectives/compressed/sparse_mean_cuda.h
+  CUDA_SOURCES collectives/compressed/sparse_mean_cuda.cu
+  DEPS collectives_compressed_sparse_mean_math kernels_launch_kernel precision_float16
+    precision_rounding
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  collectives_compressed_sparse_mean
+  HEADERS collectives/compressed/sparse_mean.h
+  SOURCES collectives/compressed/sparse_mean.cc
+  DEPS collectives_compressed_sparse_mean_math device_status_macros device_stream
+    kernels_list_arguments precision_dtype precision_rounding
+  CUDA_DEPS collectives_compressed_sparse_mean_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives_compressed_top_k_all_reduce
+  HEADERS collectives/compressed/top_k_all_reduce.h
+  SOURCES collectives/compressed/top_k_all_reduce.cc
+  DEPS collectives_compressed_codec_call collectives_compressed_restore_errors
+    collectives_compressed_sparse_mean collectives_collective collectives_communicator
+    collectives_options collectives_engines_call_order device_buffer device_context
+    device_status_macros device_stream kernels_list_arguments kernels_cast kernels_fill
+    kernels_step_control_step_state kernels_top_k precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   collectives_engines_transport
   HEADERS collectives/engines/transport/transport.h
   PUBLIC_LIBRARIES absl::status
@@ -425,8 +502,8 @@ brigade_library(
   HEADERS collectives/tuning/codec_cost.h
   SOURCES collectives/tuning/codec_cost.cc
   DEPS collectives_tuning_cost_model collectives_tuning_select collectives_tuning_topology
-    collectives_collective device_status_macros kernels_block_quant_math kernels_sign_pack_math
-    precision_dtype precision_dtype_names
+    collectives_collective device_status_macros kernels_block_quant_math kernels_orthogonalize_math
+    kernels_sign_pack_math precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::span absl::statusor absl::strings
   PRIVATE_LIBRARIES absl::status
 )

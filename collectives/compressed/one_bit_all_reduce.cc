@@ -187,10 +187,10 @@ absl::Status OneBitAllReduce::Exchange(const Call& call, device::Stream& stream)
         sent_.at(r * bytes), static_cast<char*>(call.output) + begin(r) * element, elements(r)};
   }
   BRIGADE_RETURN_IF_ERROR(kernels::SignUnpack(unpacks_, {call.dtype, {}}, stream));
-  const SignExchange exchange = {.messages = sent_.at(0),
-                                 .count = part == 0 ? 0 : (count + part - 1) / part,
-                                 .stride = bytes,
-                                 .skip = call.state == nullptr ? nullptr : &call.state->skip};
+  const ErrorExchange exchange = {.messages = sent_.at(0),
+                                  .count = part == 0 ? 0 : (count + part - 1) / part,
+                                  .stride = bytes,
+                                  .skip = call.state == nullptr ? nullptr : &call.state->skip};
   BRIGADE_RETURN_IF_ERROR(
       RestoreErrors(exchange, At<float>(layout_.local), errors.local, count, stream));
   return RestoreErrors(exchange, At<float>(layout_.sum), errors.sum, mine, stream);

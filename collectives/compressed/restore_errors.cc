@@ -12,7 +12,7 @@
 
 namespace brigade::collectives {
 
-absl::Status RestoreErrors(const SignExchange& exchange, const float* saved, float* error,
+absl::Status RestoreErrors(const ErrorExchange& exchange, const float* saved, float* error,
                            int64_t size, device::Stream& stream) {
   if (exchange.count < 0 || exchange.stride < 0 || exchange.stride % kernels::kSignAlignment != 0) {
     return absl::InvalidArgumentError(absl::StrCat("restore_errors: ", exchange.count,
@@ -27,6 +27,9 @@ absl::Status RestoreErrors(const SignExchange& exchange, const float* saved, flo
       arguments.AddOperand({"messages", 1, false, true, 64}, exchange.messages, bytes));
   if (exchange.skip != nullptr) {
     BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("skip", exchange.skip, 1));
+  }
+  if (exchange.non_finite != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("non_finite", exchange.non_finite, 1));
   }
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("saved", saved, size));
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("error", error, size));

@@ -13,12 +13,12 @@ namespace brigade::collectives {
 //
 // Traffic      A scale of each message; 8 bytes an element if the exchange is void.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. Scales and
-//              skip flag are read when the work runs.
+//              flags are read when the work runs.
 // Determinism  Same bits on every device.
 // Errors       InvalidArgument naming argument and value, before anything is enqueued: null,
 //              misaligned address, negative size, overlap, memory known as another device's, a
 //              stride that is no multiple of 64.
-absl::Status RestoreErrors(const SignExchange& exchange, const float* saved, float* error,
+absl::Status RestoreErrors(const ErrorExchange& exchange, const float* saved, float* error,
                            int64_t size, device::Stream& stream);
 
 }  // namespace brigade::collectives

@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 1024;
 
 __global__ void __launch_bounds__(kThreads)
-    RestoreErrorsKernel(SignExchange exchange, const float* saved, float* error, int64_t size) {
+    RestoreErrorsKernel(ErrorExchange exchange, const float* saved, float* error, int64_t size) {
   if (!IsVoid(exchange)) return;
   const int64_t threads = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < size; i += threads) {
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-cudaError_t LaunchRestoreErrors(const SignExchange& exchange, const float* saved, float* error,
+cudaError_t LaunchRestoreErrors(const ErrorExchange& exchange, const float* saved, float* error,
                                 int64_t size, cudaStream_t stream) {
   const int64_t blocks = std::min((size + kThreads - 1) / kThreads, kMaxBlocks);
   return kernels::LaunchKernel<RestoreErrorsKernel>(static_cast<unsigned>(blocks), kThreads, stream,

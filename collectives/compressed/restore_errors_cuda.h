@@ -11,7 +11,7 @@ namespace brigade::collectives {
 
 // RestoreErrors on `stream`, without checks of the arguments: what it does (restore_errors.h) once
 // it has checked them. There are elements; the pointers are device memory.
-cudaError_t LaunchRestoreErrors(const SignExchange& exchange, const float* saved, float* error,
+cudaError_t LaunchRestoreErrors(const ErrorExchange& exchange, const float* saved, float* error,
                                 int64_t size, cudaStream_t stream);
 
 }  // namespace brigade::collectives

@@ -1,6 +1,7 @@
 #include "brigade/collectives/tuning/codec_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "brigade/collectives/tuning/select.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/block_quant/block_quant_math.h"
+#include "brigade/kernels/orthogonalize/orthogonalize_math.h"
 #include "brigade/kernels/sign_pack/sign_pack_math.h"
 #include "brigade/precision/dtype_names.h"
 
@@ -125,6 +127,59 @@ absl::StatusOr<CodecCost> CostOfOneBitInTwoHops(const Topology& topology, const 
   return cost;
 }
 
+// What both of these do with an array before and after: errors are saved, and the array is added to
+// them; where it has 16 bits, the mean is written from one in fp32.
+double BytesWithErrors(const Sizes& sizes) { return sizes.whole * (8 + sizes.element + 8); }
+
+absl::StatusOr<CodecCost> CostOfPowerSgd(const Topology& topology, const CodecSettings& settings,
+                                         const Sizes& sizes) {
+  const double side =
+      std::min(static_cast<double>(settings.matrix_side), std::floor(std::sqrt(sizes.whole)));
+  if (4 * settings.rank >= side) {
+    return Refuse(Codec::kPowerSgd, "saves nothing by rank ", settings.rank,
+                  " of matrices with sides of ", side, " elements");
+  }
+  // Of P, and so many of Q.
+  const auto factors = static_cast<int64_t>(std::ceil(settings.rank * sizes.whole / side));
+  const int64_t bytes = factors * static_cast<int64_t>(sizeof(float));
+  CodecCost cost;
+  BRIGADE_ASSIGN_OR_RETURN(
+      cost.phases, PhasesOf(topology, Algorithm::kDirect, CollectiveKind::kAllReduce, bytes));
+  const std::vector<Phase> first = cost.phases;
+  cost.phases.insert(cost.phases.end(), first.begin(), first.end());
+  // Both products read the matrix, and the product is written beside what it leaves.
+  const double narrowed = sizes.element == 4 ? 0 : 4 + sizes.element;
+  cost.memory_bytes = BytesWithErrors(sizes) + sizes.whole * (4 + 4 + 12 + narrowed);
+  return cost;
+}
+
+absl::StatusOr<CodecCost> CostOfTopK(const Topology& topology, const CodecSettings& settings,
+                                     const Sizes& sizes) {
+  constexpr double kPairBytes = sizeof(int32_t) + sizeof(float);
+  const double message = std::ceil(settings.density * sizes.whole) * kPairBytes;
+  CodecCost cost;
+  BRIGADE_ASSIGN_OR_RETURN(cost.phases, BestPhases(topology, CollectiveKind::kAllGather,
+                                                   sizes.ranks * static_cast<int64_t>(message)));
+  // Selection reads the errors five times on a GPU; the mean is written once.
+  cost.memory_bytes =
+      BytesWithErrors(sizes) + sizes.whole * (20 + sizes.element) + message * (1 + sizes.ranks);
+  return cost;
+}
+
+absl::Status CheckSettings(const CodecSettings& settings) {
+  if (settings.rank < 1 || settings.rank > kernels::kMaxLowRank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank is ", settings.rank, ", must be 1 to ", kernels::kMaxLowRank));
+  }
+  if (settings.matrix_side < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("matrix_side is ", settings.matrix_side, ", must be 1 or more"));
+  }
+  if (settings.density >= 0 && settings.density <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("density is ", settings.density, ", must be 0 to 1"));
+}
+
 }  // namespace
 
 absl::string_view Name(Codec codec) {
@@ -137,14 +192,19 @@ absl::string_view Name(Codec codec) {
       return "int4";
     case Codec::kOneBit:
       return "one_bit";
+    case Codec::kPowerSgd:
+      return "power_sgd";
+    case Codec::kTopK:
+      return "top_k";
   }
   return "?";
 }
 
 absl::StatusOr<CodecCost> CodecCostOf(const Topology& topology, Codec codec,
                                       CollectiveKind operation, int64_t elements,
-                                      precision::DType dtype) {
+                                      precision::DType dtype, const CodecSettings& settings) {
   BRIGADE_RETURN_IF_ERROR(Validate(topology));
+  BRIGADE_RETURN_IF_ERROR(CheckSettings(settings));
   if (elements < 0 || elements > kMaxCollectiveBytes / 4) {
     return absl::InvalidArgumentError(absl::StrCat("there are ", elements, " elements"));
   }
@@ -160,8 +220,8 @@ absl::StatusOr<CodecCost> CodecCostOf(const Topology& topology, Codec codec,
   }
   const bool scatters = operation == CollectiveKind::kReduceScatter;
   const bool gathers = operation == CollectiveKind::kAllGather;
-  const bool exists =
-      codec == Codec::kOneBit ? operation == CollectiveKind::kAllReduce : scatters || gathers;
+  const bool of_blocks = codec == Codec::kInt8 || codec == Codec::kInt4;
+  const bool exists = of_blocks ? scatters || gathers : operation == CollectiveKind::kAllReduce;
   if (!exists) return Refuse(codec, "has no ", Name(operation));
   if (topology.memory_bytes_per_s == 0) {
     return Refuse(codec, "takes a rank's memory, whose bandwidth the topology does not know");
@@ -174,6 +234,8 @@ absl::StatusOr<CodecCost> CodecCostOf(const Topology& topology, Codec codec,
     return HasTwoHops(topology) ? CostOfOneBitInTwoHops(topology, sizes)
                                 : CostOfOneBit(topology, sizes);
   }
+  if (codec == Codec::kPowerSgd) return CostOfPowerSgd(topology, settings, sizes);
+  if (codec == Codec::kTopK) return CostOfTopK(topology, settings, sizes);
   const kernels::QuantFormat format =
       codec == Codec::kInt8 ? kernels::QuantFormat::kInt8 : kernels::QuantFormat::kInt4;
   return scatters ? CostOfScatter(topology, format, sizes) : CostOfGather(topology, format, sizes);
@@ -187,11 +249,12 @@ double SecondsOf(const Topology& topology, const CodecCost& cost) {
 
 absl::StatusOr<CodecChoice> SelectCodec(const Topology& topology, CollectiveKind operation,
                                         int64_t elements, precision::DType dtype,
-                                        absl::Span<const Codec> codecs) {
+                                        absl::Span<const Codec> codecs,
+                                        const CodecSettings& settings) {
   std::vector<CodecChoice> choices;
   std::vector<std::string> refused;
   for (const Codec codec : codecs) {
-    const auto cost = CodecCostOf(topology, codec, operation, elements, dtype);
+    const auto cost = CodecCostOf(topology, codec, operation, elements, dtype, settings);
     if (absl::IsFailedPrecondition(cost.status())) {
       refused.emplace_back(cost.status().message());
       continue;

@@ -21,13 +21,30 @@ namespace brigade::collectives {
 // kInt8, kInt4   As codes, in a reduce-scatter (QuantizedReduceScatter) or an all-gather
 //                (QuantizedAllGather).
 // kOneBit        As signs, in an all-reduce (OneBitAllReduce).
+// kPowerSgd      As factors of matrices, in an all-reduce (PowerSgdAllReduce).
+// kTopK          As the elements of greatest magnitude, in an all-reduce (TopKAllReduce).
 //
-// Sums are in two hops where nodes have several ranks and one size.
-enum class Codec : uint8_t { kNone, kInt8, kInt4, kOneBit };
-inline constexpr Codec kCodecs[] = {Codec::kNone, Codec::kInt8, Codec::kInt4, Codec::kOneBit};
+// Codes and signs are added up in two hops where nodes have several ranks and one size.
+enum class Codec : uint8_t { kNone, kInt8, kInt4, kOneBit, kPowerSgd, kTopK };
+inline constexpr Codec kCodecs[] = {Codec::kNone,   Codec::kInt8,     Codec::kInt4,
+                                    Codec::kOneBit, Codec::kPowerSgd, Codec::kTopK};
+// Those that send something of each element in each call.
+inline constexpr Codec kElementCodecs[] = {Codec::kNone, Codec::kInt8, Codec::kInt4,
+                                           Codec::kOneBit};
 
-// "none", "int8", "int4", "one_bit".
+// "none", "int8", "int4", "one_bit", "power_sgd", "top_k".
 absl::string_view Name(Codec codec);
+
+// How much kPowerSgd and kTopK keep of an array.
+struct CodecSettings {
+  // The columns of each factor of a matrix.
+  int32_t rank = 4;
+  // The array is taken for square matrices with sides of so many elements; for one of its own size
+  // if it is smaller.
+  int64_t matrix_side = 1024;
+  // The share of the elements that each rank sends.
+  double density = 0.001;
+};
 
 // What a rank does for a collective of `elements` of the whole array.
 struct CodecCost {
@@ -39,12 +56,13 @@ struct CodecCost {
 
 // Of kNone with the algorithm that Select prefers.
 //
-// Errors       Those of Select; InvalidArgument for negative elements, or a type of no 16 or 32
-//              bits. FailedPrecondition with the reason for a codec that the operation does not
-//              have, and for every codec where the topology does not know memory_bytes_per_s.
+// Errors       Those of Select; InvalidArgument for negative elements, a type of no 16 or 32 bits,
+//              or settings out of range. FailedPrecondition with the reason for a codec that the
+//              operation does not have, for matrices whose factors save nothing, and for every
+//              codec where the topology does not know memory_bytes_per_s.
 absl::StatusOr<CodecCost> CodecCostOf(const Topology& topology, Codec codec,
                                       CollectiveKind operation, int64_t elements,
-                                      precision::DType dtype);
+                                      precision::DType dtype, const CodecSettings& settings = {});
 
 // Of the phases, and of the bytes in memory, which no exchange hides.
 double SecondsOf(const Topology& topology, const CodecCost& cost);
@@ -61,7 +79,9 @@ struct CodecChoice {
 // pays: for large arrays where the memory bytes c of an element, memory bandwidth M, link bandwidth
 // L of a rank, wire bytes b0 before and b1 after have c / M < k (p - 1) / p (b0 - b1) / L, with k 2
 // for an all-reduce and else 1. All ranks must choose alike: with one topology they do. What is
-// lost of the values is not looked at: that is for the caller to allow.
+// lost of the values is not looked at: that is for the caller to allow, who names kPowerSgd and
+// kTopK if they may be chosen. Arithmetic is not in the model: factors of rank 16 and more take
+// longer where a processor has few instructions for a byte.
 //
 // Errors       Those of CodecCostOf, but for codecs that do not exist here; FailedPrecondition,
 //              with every codec's reason, if none does.
@@ -69,7 +89,8 @@ struct CodecChoice {
 //              compression lost.
 absl::StatusOr<CodecChoice> SelectCodec(const Topology& topology, CollectiveKind operation,
                                         int64_t elements, precision::DType dtype,
-                                        absl::Span<const Codec> codecs = kCodecs);
+                                        absl::Span<const Codec> codecs = kElementCodecs,
+                                        const CodecSettings& settings = {});
 
 }  // namespace brigade::collectives
 

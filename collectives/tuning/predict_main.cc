@@ -22,6 +22,7 @@
 #include "brigade/device/command_line.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/orthogonalize/orthogonalize_math.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/precision/dtype_names.h"
 
@@ -32,6 +33,8 @@ ABSL_FLAG(int, ranks_per_node, 8, "with --ranks; the last node has those that ar
 ABSL_FLAG(std::string, operation, "all_reduce", "all_reduce, reduce_scatter or all_gather");
 ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kBFloat16,
           "of the array, for codecs: fp32, fp16 or bf16");
+ABSL_FLAG(int, low_rank, 4, "of codec power_sgd: the columns of a matrix's factors, 1 to 128");
+ABSL_FLAG(double, density, 0.001, "of codec top_k: the share of the elements that a rank sends");
 ABSL_FLAG(bool, tsv, false, "one line for each size and algorithm, to be read by programs");
 
 namespace brigade::collectives {
@@ -74,6 +77,17 @@ absl::StatusOr<CollectiveKind> OperationOfFlags() {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--operation is \"", name, "\"; it must be all_reduce, reduce_scatter or all_gather"));
+}
+
+absl::Status CheckCodecFlags() {
+  const int rank = absl::GetFlag(FLAGS_low_rank);
+  const double density = absl::GetFlag(FLAGS_density);
+  if (rank < 1 || rank > kernels::kMaxLowRank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--low_rank is ", rank, "; it must be 1 to ", kernels::kMaxLowRank));
+  }
+  if (density >= 0 && density <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--density is ", density, "; it must be 0 to 1"));
 }
 
 absl::StatusOr<std::vector<Prediction>> Predict(const Topology& topology,
@@ -120,9 +134,16 @@ void PrintTable(const char* title, const std::vector<Prediction>& predictions, c
 // A row for each size, with what each codec of the operation takes, and the one that pays.
 absl::Status PrintCodecs(const Topology& topology, CollectiveKind operation) {
   const precision::DType dtype = absl::GetFlag(FLAGS_dtype);
+  const CodecSettings settings = {.rank = absl::GetFlag(FLAGS_low_rank),
+                                  .density = absl::GetFlag(FLAGS_density)};
+  const auto cost_of = [&](Codec codec, int64_t bytes) {
+    return CodecCostOf(topology, codec, operation, bytes / precision::SizeOf(dtype), dtype,
+                       settings);
+  };
+  BRIGADE_RETURN_IF_ERROR(cost_of(Codec::kNone, kMaxBytes).status());
   std::vector<Codec> codecs;
   for (const Codec codec : kCodecs) {
-    if (CodecCostOf(topology, codec, operation, 1, dtype).ok()) codecs.push_back(codec);
+    if (cost_of(codec, kMaxBytes).ok()) codecs.push_back(codec);
   }
   if (codecs.size() < 2) return absl::OkStatus();
   std::printf("\nPredicted time of an array of %s as codes (* the shortest)\n%8s",
@@ -131,12 +152,12 @@ absl::Status PrintCodecs(const Topology& topology, CollectiveKind operation) {
   for (int64_t bytes = kMinBytes; bytes <= kMaxBytes; bytes *= 4) {
     const int64_t elements = bytes / precision::SizeOf(dtype);
     BRIGADE_ASSIGN_OR_RETURN(const CodecChoice best,
-                             SelectCodec(topology, operation, elements, dtype));
+                             SelectCodec(topology, operation, elements, dtype, codecs, settings));
     std::printf("\n%8s", ShowBytes(bytes).c_str());
     for (const Codec codec : codecs) {
-      BRIGADE_ASSIGN_OR_RETURN(const CodecCost cost,
-                               CodecCostOf(topology, codec, operation, elements, dtype));
-      std::printf(" %9s%c", ShowSeconds(SecondsOf(topology, cost)).c_str(),
+      // Small matrices have no factors.
+      const auto cost = cost_of(codec, bytes);
+      std::printf(" %9s%c", cost.ok() ? ShowSeconds(SecondsOf(topology, *cost)).c_str() : "-",
                   codec == best.codec ? '*' : ' ');
     }
   }
@@ -147,6 +168,7 @@ absl::Status PrintCodecs(const Topology& topology, CollectiveKind operation) {
 absl::Status Main() {
   BRIGADE_ASSIGN_OR_RETURN(auto topology, TopologyOfFlags());
   BRIGADE_ASSIGN_OR_RETURN(auto operation, OperationOfFlags());
+  BRIGADE_RETURN_IF_ERROR(CheckCodecFlags());
   BRIGADE_ASSIGN_OR_RETURN(auto predictions, Predict(topology, operation));
   const auto gigabytes_per_s = [&](int64_t bytes, double seconds) {
     return BusBandwidth(operation, topology.ranks(), bytes, seconds) / 1e9;

@@ -10,8 +10,10 @@
 
 #include "brigade/collectives/compressed/compressed_reduction.h"
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
+#include "brigade/collectives/compressed/power_sgd_all_reduce.h"
 #include "brigade/collectives/compressed/quantized_all_gather.h"
 #include "brigade/collectives/compressed/quantized_reduce_scatter.h"
+#include "brigade/collectives/compressed/top_k_all_reduce.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/device/testing.h"
 #include "gtest/gtest.h"
@@ -40,7 +42,10 @@ inline void RunSteadyState(int size, const CreateEngineFn& create_engine,
     auto gather = QuantizedAllGather::Create(group, *context, kCount, kInt4).value();
     auto scatter = QuantizedReduceScatter::Create(group, {}, *context, kCount, kInt4).value();
     auto mean = OneBitAllReduce::Create(group, *context, kCount).value();
-    std::vector<float> local(kCount), sum(kCount);
+    const std::vector<PowerSgdTensor> tensors = {{0, 30, 20}, {600, 1, 400}};
+    auto factors = PowerSgdAllReduce::Create(group, *context, tensors, {.rank = 2}).value();
+    auto greatest = TopKAllReduce::Create(group, *context, kCount, 50).value();
+    std::vector<float> local(kCount), sum(kCount), error(kCount), q(kCount), left(kCount);
     bool ok = true;
     const auto step = [&] {
       for (const Algorithm algorithm : kAlgorithms) {
@@ -66,6 +71,13 @@ inline void RunSteadyState(int size, const CreateEngineFn& create_engine,
           scatter->ReduceScatter(large.data(), small.data(), kCount, kFloat32, 1.0f, *stream).ok();
       ok &= mean->AllReduce(small.data(), small.data(), kCount, kFloat32,
                             {local.data(), sum.data()}, nullptr, {}, *stream)
+                .ok();
+      ok &=
+          factors->AllReduce(small.data(), small.data(), {error.data(), q.data()}, nullptr, *stream)
+              .ok();
+      ok &= greatest
+                ->AllReduce(small.data(), small.data(), kCount, 50, kFloat32, left.data(), nullptr,
+                            {}, *stream)
                 .ok();
       if (rank == 0) ok &= group.Send(small.data(), kCount, kFloat32, 1, *stream).ok();
       if (rank == 1) ok &= group.Receive(small.data(), kCount, kFloat32, 0, *stream).ok();

@@ -12,6 +12,7 @@
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/lamb.h"
 #include "brigade/tests/spec/low_rank.h"
+#include "brigade/tests/spec/one_bit_lamb.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/parallel.h"
 #include "brigade/tests/spec/stages.h"
@@ -341,6 +342,63 @@ TEST(LambSpecTest, GivesTheAnswersWorkedOutByHand) {
   EXPECT_EQ(trust({3e-5f, 4e-5f}, 8, rule), 0.01f);
   EXPECT_EQ(trust({0, -0.0f}, 8, rule), 1.0f);
   EXPECT_EQ(trust({3, 4}, 0, rule), 1.0f);
+}
+
+// Gradients of one size for all elements: their signs lose nothing.
+TEST(OneBitLambSpecTest, GivesTheAnswersWorkedOutByHand) {
+  const OneBitLambRule rule = {.lamb = {.beta1 = 0.5, .beta2 = 0.75, .eps = 1e-12},
+                               .ratio_beta = 0.9};
+  std::vector<OneBitLambTensor> tensors(1);
+  tensors[0].x = {{0.5f, 0.5f, -0.5f, -0.5f}, std::vector<float>(4), std::vector<float>(4)};
+  OneBitLambWarmUp(tensors[0], std::vector<float>(4, 8.0f), 1.0f, 0.1f, rule);
+  // m = 4 and v = 16: an update of 1, with twice the tensor's norm.
+  EXPECT_FLOAT_EQ(tensors[0].ratio, 0.05f);
+  EXPECT_FLOAT_EQ(tensors[0].x.param[0], 0.45f);
+  OneBitLambFreeze(tensors);
+  EXPECT_EQ(tensors[0].scale, 1.0f);
+  OneBitState errors(2, 4);
+  const auto step = [&](float gradient, bool skip) {
+    OneBitLambStep(tensors, {{std::vector<float>(4, gradient)}, {std::vector<float>(4, gradient)}},
+                   1.0f, 0.1f, rule, skip, errors);
+  };
+  // m = 6, over a root of 4; the fresh root is that of 28, but the ratio falls by a tenth.
+  step(8.0f, false);
+  EXPECT_EQ(tensors[0].x.m[3], 6.0f);
+  EXPECT_EQ(tensors[0].x.v[3], 16.0f);
+  EXPECT_FLOAT_EQ(tensors[0].fresh_v[3], 28.0f);
+  EXPECT_FLOAT_EQ(tensors[0].factor, 0.9f);
+  EXPECT_FLOAT_EQ(tensors[0].x.param[0], 0.45f - 0.1f * 0.045f * 1.5f);
+  // No gradient: m = 3, and of the momentum's change nothing is left. The fresh root is that of 21.
+  const float before = tensors[0].x.param[0];
+  step(0.0f, false);
+  EXPECT_EQ(tensors[0].x.m[0], 3.0f);
+  EXPECT_FLOAT_EQ(tensors[0].fresh_v[0], 21.0f);
+  EXPECT_FLOAT_EQ(tensors[0].factor, 4.0f / std::sqrt(21.0f));
+  EXPECT_FLOAT_EQ(tensors[0].x.param[0], before - 0.1f * 0.05f * tensors[0].factor * 0.75f);
+  const std::vector<float> kept = tensors[0].x.param;
+  step(8.0f, true);
+  EXPECT_EQ(tensors[0].x.param, kept);
+  EXPECT_EQ(tensors[0].x.m[0], 3.0f);
+}
+
+// Momenta of 1 and of 100: each gets a factor by which it is like their mean on the wire.
+TEST(OneBitLambSpecTest, SmallMomentaAreNotLostBesideLargeOnes) {
+  const OneBitLambRule rule = {.lamb = {.beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25}};
+  std::vector<OneBitLambTensor> tensors(2);
+  for (size_t t = 0; t < 2; ++t) {
+    tensors[t].x = {std::vector<float>(8, 2.0f), std::vector<float>(8), std::vector<float>(8)};
+    OneBitLambWarmUp(tensors[t], std::vector<float>(8, t == 0 ? 2.0f : -200.0f), 1.0f, 0.0f, rule);
+  }
+  OneBitLambFreeze(tensors);
+  EXPECT_FLOAT_EQ(tensors[0].scale, 50.5f);
+  EXPECT_FLOAT_EQ(tensors[1].scale, 0.505f);
+  OneBitState errors(1, 16);
+  OneBitLambStep(tensors, {{std::vector<float>(8, 2.0f), std::vector<float>(8, -200.0f)}}, 1.0f,
+                 0.1f, rule, false, errors);
+  EXPECT_FLOAT_EQ(tensors[0].x.m[5], 1.5f);
+  EXPECT_FLOAT_EQ(tensors[1].x.m[5], -150.0f);
+  // Of a tensor that decays, the quotient counts for its direction alone.
+  EXPECT_FLOAT_EQ(tensors[0].factor, 0.9f);
 }
 
 TEST(SumSpecTest, AddsTheSquaresOfAListWithinTheRoundingOfDouble) {

@@ -232,7 +232,7 @@ TEST(RestoreErrorsTest, RestoresIfAScaleIsNotANumberOrTheStepIsSkipped) {
     // Not of the stack, which AddressSanitizer aligns less.
     alignas(64) static float messages[48];
     std::fill_n(messages, 48, 0.0f);
-    const auto run = [&](const SignExchange& exchange) {
+    const auto run = [&](const ErrorExchange& exchange) {
       Values saved = {1, 2, 3}, error = {4, 5, 6};
       EXPECT_OK(RestoreErrors(exchange, saved.data(), error.data(), 3, *self.stream));
       EXPECT_OK(self.stream->Synchronize());
@@ -244,6 +244,8 @@ TEST(RestoreErrorsTest, RestoresIfAScaleIsNotANumberOrTheStepIsSkipped) {
     EXPECT_EQ(run({messages, 3, 64, &no}), kept);
     EXPECT_EQ(run({messages, 3, 64, &yes}), restored);
     EXPECT_EQ(run({}), kept);
+    EXPECT_EQ(run({.skip = &no, .non_finite = &no}), kept);
+    EXPECT_EQ(run({.skip = &no, .non_finite = &yes}), restored);
     messages[32] = std::nanf("");  // the scale of the third
     EXPECT_EQ(run({messages, 3, 64, &no}), restored);
     EXPECT_EQ(run({messages, 2, 64, nullptr}), kept);

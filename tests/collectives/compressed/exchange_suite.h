@@ -312,24 +312,6 @@ TEST_P(ExchangesTest, AStepThatIsSkippedOrNotFiniteKeepsEveryBitOfTheErrors) {
   });
 }
 
-// Bytes to each rank, of one call.
-inline std::vector<int64_t> SentBy(Rank& self, Communicator& communicator,
-                                   const std::function<void()>& call) {
-  std::vector<int64_t> bytes;
-  const auto add = [&](int64_t sign) {
-    EXPECT_OK(self.communicator->Barrier(*self.stream));
-    EXPECT_OK(self.communicator->Synchronize(*self.stream));
-    bytes.resize(static_cast<size_t>(communicator.size()));
-    for (int to = 0; to < communicator.size(); ++to) {
-      bytes[static_cast<size_t>(to)] += sign * communicator.sent_bytes(to);
-    }
-  };
-  add(-1);
-  call();
-  add(1);
-  return bytes;
-}
-
 TEST_P(ExchangesTest, SendsTheBytesOfTheFormulas) {
   OnGroup(GetParam(), {}, [](Rank& self) {
     auto nodes = NodeGroups::Create(*self.communicator).value();

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -17,6 +18,7 @@
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
 #include "brigade/collectives/compressed/quantized_all_gather.h"
 #include "brigade/collectives/compressed/quantized_reduce_scatter.h"
+#include "brigade/device/buffer.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/precision/float16.h"
@@ -154,6 +156,34 @@ inline void OnGroup(const Group& group, RanksOptions options,
   });
 }
 
+// Bytes to each rank, of one call.
+inline std::vector<int64_t> SentBy(Rank& self, Communicator& communicator,
+                                   const std::function<void()>& call) {
+  std::vector<int64_t> bytes;
+  const auto add = [&](int64_t sign) {
+    EXPECT_OK(self.communicator->Barrier(*self.stream));
+    EXPECT_OK(self.communicator->Synchronize(*self.stream));
+    bytes.resize(static_cast<size_t>(communicator.size()));
+    for (int to = 0; to < communicator.size(); ++to) {
+      bytes[static_cast<size_t>(to)] += sign * communicator.sent_bytes(to);
+    }
+  };
+  add(-1);
+  call();
+  add(1);
+  return bytes;
+}
+
+// The step's state on a rank's device; none: a call without one.
+inline device::Buffer StepOf(Rank& self, std::optional<bool> skip) {
+  kernels::StepState host = {};
+  host.skip = skip.value_or(false) ? 1 : 0;
+  auto state = self.context->Allocate(sizeof(host), device::Purpose::kScratch).value();
+  EXPECT_OK(self.stream->Copy(state.data(), &host, sizeof(host)));
+  EXPECT_OK(self.stream->Synchronize());
+  return state;
+}
+
 // Rank `self`'s call of a gather of `parts`.
 inline Values Gather(Rank& self, QuantizedAllGather& gather, const ValuesOfRanks& parts,
                      DType dtype, bool in_place) {
@@ -210,11 +240,7 @@ inline Values OneBit(Rank& self, OneBitAllReduce& mean, const ValuesOfRanks& inp
   const auto count = static_cast<int64_t>(mine.size());
   TypedArray input(self, count, dtype, 1), output(self, count, dtype, 3);
   input.Put(mine);
-  kernels::StepState host = {};
-  host.skip = skip.value_or(false) ? 1 : 0;
-  auto state = self.context->Allocate(sizeof(host), device::Purpose::kScratch).value();
-  EXPECT_OK(self.stream->Copy(state.data(), &host, sizeof(host)));
-  EXPECT_OK(self.stream->Synchronize());
+  const device::Buffer state = StepOf(self, skip);
   EXPECT_OK(mean.AllReduce(
       input.data(), in_place ? input.data() : output.data(), count, dtype, errors.pointers(),
       skip.has_value() ? static_cast<const kernels::StepState*>(state.data()) : nullptr, {},

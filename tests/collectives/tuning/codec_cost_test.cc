@@ -9,9 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
+#include "brigade/collectives/compressed/power_sgd_all_reduce.h"
 #include "brigade/collectives/compressed/quantized_all_gather.h"
 #include "brigade/collectives/compressed/quantized_reduce_scatter.h"
+#include "brigade/collectives/compressed/top_k_all_reduce.h"
 #include "brigade/collectives/tuning/select.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -81,6 +84,19 @@ TEST(CodecCostTest, WireBytesAreThoseOfTheCollectives) {
   EXPECT_EQ(Sum(gather.phases, &Phase::between),
             static_cast<double>(
                 3 * QuantizedGatherCall(kElements / 4, kernels::QuantFormat::kInt8).count));
+
+  // A matrix of 1024 x 1024; a direct all-reduce sends each element to all, and its sum.
+  ASSERT_OK_AND_ASSIGN(
+      const CodecCost factors,
+      CodecCostOf(one_each, Codec::kPowerSgd, kAllReduce, kElements, DType::kFloat16, {.rank = 8}));
+  const PowerSgdCalls sums = PowerSgdCallsOf(PowerSgdSizesOf({{0, 1024, 1024}}, 8));
+  EXPECT_EQ(Sum(factors.phases, &Phase::between),
+            static_cast<double>(2 * 3 * (sums.first.count + sums.second.count) * 4 / 4));
+
+  ASSERT_OK_AND_ASSIGN(const CodecCost greatest,
+                       CodecCostOf(one_each, Codec::kTopK, kAllReduce, kElements, DType::kFloat32,
+                                   {.density = 1.0 / 1024}));
+  EXPECT_EQ(Sum(greatest.phases, &Phase::between), static_cast<double>(3 * TopKCallOf(1024).count));
 }
 
 TEST(CodecCostTest, MemoryBytesAreThoseOfTheKernels) {
@@ -104,6 +120,12 @@ TEST(CodecCostTest, MemoryBytesAreThoseOfTheKernels) {
   EXPECT_NEAR(bytes(Codec::kInt4, kReduceScatter, DType::kFloat32), 4 + 2 * 0.5156 + 1, 0.01);
   EXPECT_NEAR(bytes(Codec::kInt8, kReduceScatter, DType::kFloat16), 2 + 2 * 1.0156 + 0.5, 0.01);
   EXPECT_NEAR(bytes(Codec::kInt8, kAllGather, DType::kFloat16), 1.25 * (2 + 1.0156), 0.01);
+  // Saved 8, added 8 and the array's, two products 8, restored 12; and 16 bits from a mean of fp32.
+  EXPECT_NEAR(bytes(Codec::kPowerSgd, kAllReduce, DType::kFloat32), 8 + 12 + 8 + 12, 0.01);
+  EXPECT_NEAR(bytes(Codec::kPowerSgd, kAllReduce, DType::kFloat16), 8 + 10 + 8 + 12 + 6, 0.01);
+  // Saved, added, five looks, the mean, and a thousandth of 8 bytes, of four ranks and one.
+  EXPECT_NEAR(bytes(Codec::kTopK, kAllReduce, DType::kFloat32), 8 + 12 + 20 + 4 + 0.04, 0.01);
+  EXPECT_NEAR(bytes(Codec::kTopK, kAllReduce, DType::kFloat16), 8 + 10 + 20 + 2 + 0.04, 0.01);
   ASSERT_OK_AND_ASSIGN(const CodecCost none,
                        CodecCostOf(topology, Codec::kNone, kAllGather, 100, DType::kFloat16));
   EXPECT_EQ(none.memory_bytes, 0);
@@ -127,6 +149,44 @@ TEST(CodecCostTest, OneBitPaysWhereTheRuleSaysSo) {
       }
     }
   }
+}
+
+// Top-k's messages do not merge: from a share of 1 / (2 p) on it sends more than a sum in 16 bits,
+// and with memory for nothing that decides.
+TEST(CodecCostTest, TopKLosesFromTheShareOnThatTheRuleNames) {
+  const Topology topology = Links(std::vector<int>(16, 1), 1e9, 1e15);
+  const auto choose = [&](double density) {
+    return SelectCodec(topology, kAllReduce, 1 << 28, DType::kBFloat16,
+                       {Codec::kNone, Codec::kTopK}, {.density = density})
+        .value()
+        .codec;
+  };
+  EXPECT_EQ(choose(0.97 / 32), Codec::kTopK);
+  EXPECT_EQ(choose(1.03 / 32), Codec::kNone);
+}
+
+// A matrix of 1024 x 1024 in rank 4 sends 1/64 of it in 16 bits.
+TEST(CodecCostTest, FactorsPayWhereTheyAreAskedFor) {
+  const Topology topology = Links(std::vector<int>(8, 1), 1e9, 1e13);
+  ASSERT_OK_AND_ASSIGN(const CodecChoice choice,
+                       SelectCodec(topology, kAllReduce, 1 << 26, DType::kBFloat16, kCodecs));
+  EXPECT_NE(choice.codec, Codec::kOneBit) << choice.reason;
+  ASSERT_OK_AND_ASSIGN(const CodecChoice of_all,
+                       SelectCodec(topology, kAllReduce, 1 << 26, DType::kBFloat16));
+  EXPECT_EQ(of_all.codec, Codec::kOneBit) << of_all.reason;
+  const auto refused = [&](int64_t elements, const CodecSettings& settings) {
+    return CodecCostOf(topology, Codec::kPowerSgd, kAllReduce, elements, DType::kFloat32, settings)
+        .status();
+  };
+  EXPECT_THAT(refused(1 << 20, {.rank = 16, .matrix_side = 64}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "power_sgd saves nothing by rank 16 of matrices with sides of 64 elements"));
+  EXPECT_THAT(refused(100, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("sides of 10 elements")));
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(refused(1, {.rank = 0}), StatusIs(kInvalid, "rank is 0, must be 1 to 128"));
+  EXPECT_THAT(refused(1, {.matrix_side = 0}), StatusIs(kInvalid, HasSubstr("matrix_side is 0")));
+  EXPECT_THAT(refused(1, {.density = 2}), StatusIs(kInvalid, "density is 2, must be 0 to 1"));
 }
 
 // A NIC of 50 GB/s beside 4.8 TB/s; NVLink at 450 GB/s; threads that read each other's memory.
@@ -157,7 +217,7 @@ TEST(CodecCostTest, NeverChoosesWhatIsSlowerByItsOwnModel) {
   const auto between = [&](double low, double high) {
     return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
   };
-  int chosen[4] = {};
+  int chosen[6] = {};
   for (int i = 0; i < 2000; ++i) {
     Topology topology;
     topology.ranks_of_node.assign(static_cast<size_t>(1 + random() % 4),
@@ -172,10 +232,13 @@ TEST(CodecCostTest, NeverChoosesWhatIsSlowerByItsOwnModel) {
     const auto elements = static_cast<int64_t>(between(1, 1e9));
     const DType dtype = random() % 2 == 0 ? DType::kFloat32 : DType::kBFloat16;
     for (const CollectiveKind operation : {kAllReduce, kReduceScatter, kAllGather}) {
+      // All of them, and by turns those alone that send something of each element.
+      const absl::Span<const Codec> codecs =
+          i % 2 == 0 ? absl::MakeConstSpan(kCodecs) : absl::MakeConstSpan(kElementCodecs);
       ASSERT_OK_AND_ASSIGN(const CodecChoice choice,
-                           SelectCodec(topology, operation, elements, dtype));
+                           SelectCodec(topology, operation, elements, dtype, codecs));
       ++chosen[static_cast<int>(choice.codec)];
-      for (const Codec codec : kCodecs) {
+      for (const Codec codec : codecs) {
         const auto cost = CodecCostOf(topology, codec, operation, elements, dtype);
         if (!cost.ok()) continue;
         EXPECT_GE(SecondsOf(topology, *cost), choice.seconds) << choice.reason;
@@ -185,7 +248,9 @@ TEST(CodecCostTest, NeverChoosesWhatIsSlowerByItsOwnModel) {
       EXPECT_LE(choice.seconds, plain.seconds);
     }
   }
-  for (const int times : {chosen[0], chosen[2], chosen[3]}) EXPECT_GT(times, 100);
+  for (const int times : {chosen[0], chosen[2], chosen[3], chosen[4] + chosen[5]}) {
+    EXPECT_GT(times, 100);
+  }
 }
 
 TEST(CodecCostTest, SaysWhichCodecAndWhyNot) {

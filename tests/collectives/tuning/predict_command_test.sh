@@ -23,8 +23,20 @@ grep -Fxq 'Predicted time of an array of bf16 as codes (* the shortest)' "$out" 
   wrong "no table of codecs in: $(cat "$out")"
 "$predict" --ranks=16 >"$out.codecs" || wrong "16 ranks fail"
 sed -n '/ as codes /,$p' "$out.codecs" >"$out.table"
-grep -Eq '^ *1 KiB +[0-9.]+ us\* +[0-9.]+ us *$' "$out.table" || wrong "signs for little: $(cat "$out.table")"
-grep -Eq '^ *4 GiB +[0-9.]+ ms +[0-9.]+ ms\*$' "$out.table" || wrong "no signs for much: $(cat "$out.table")"
+grep -Eq '^ +none +one_bit +power_sgd +top_k *$' "$out.table" || wrong "codecs: $(cat "$out.table")"
+# One column for each codec, and one shortest time in each row.
+time='[0-9.]+ [mu]s[* ]'
+for size in '1 KiB' '4 GiB'; do
+  grep -Eq "^ *$size +$time +$time +$time +$time\$" "$out.table" || wrong "no row of $size: $(cat "$out.table")"
+done
+[ "$(grep -c '\*' "$out.table")" = 13 ] && [ "$(tr -cd '*' <"$out.table" | wc -c)" = 13 ] ||
+  wrong "not one shortest time a size: $(cat "$out.table")"
+grep -Eq "^ *4 GiB +[0-9.]+ ms " "$out.table" || wrong "nothing pays for much: $(cat "$out.table")"
+# Factors of more columns, and more elements, take longer; small matrices have no factors.
+"$predict" --ranks=16 --low_rank=32 --density=0.5 | sed -n '/ as codes /,$p' >"$out.more"
+grep -Eq "^ *1 KiB +$time +$time +- +$time\$" "$out.more" || wrong "factors: $(cat "$out.more")"
+grep -Eq "^ *4 GiB +$time +$time +$time +[0-9]{3} ms \$" "$out.more" ||
+  wrong "half of the elements pay: $(cat "$out.more")"
 "$predict" --ranks=16 --operation=reduce_scatter | grep -Eq '^ +none +int8 +int4 *$' ||
   wrong "no codes in a reduce-scatter"
 # From any folder, with the file beside the program.
@@ -61,6 +73,8 @@ refuses() {
 refuses 'INVALID_ARGUMENT: --ranks is -1; it must be 1 to 1048576' --ranks=-1
 refuses 'INVALID_ARGUMENT: --ranks is 1048577; it must be 1 to 1048576' --ranks=1048577
 refuses 'INVALID_ARGUMENT: --ranks_per_node is 0; it must be at least 1' --ranks=8 --ranks_per_node=0
+refuses 'INVALID_ARGUMENT: --low_rank is 0; it must be 1 to 128' --low_rank=0
+refuses 'INVALID_ARGUMENT: --density is 1.5; it must be 0 to 1' --density=1.5
 refuses 'INVALID_ARGUMENT: --operation is "broadcast"; it must be all_reduce, reduce_scatter or all_gather' \
   --operation=broadcast
 grep -q ' as codes ' <("$predict" --topology="$TEST_TMPDIR/from/machine.json") &&
