@@ -261,6 +261,13 @@ LIBRARIES = {
         "//recompute:schedule",
         "//recompute:stash",
     ],
+    "replicas": [
+        "//replicas:options",
+        "//replicas:outer_optimizer",
+        "//replicas:replica_groups",
+        "//replicas:replicas",
+        "//replicas:round_plan",
+    ],
 }
 
 CUDA_LIBRARIES = {
