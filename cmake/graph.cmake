@@ -9,7 +9,7 @@ set(BRIGADE_CUDA_FLAGS --extended-lambda --expt-relaxed-constexpr)
 
 # Components, each behind those that it needs: all of them, in their order.
 set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero parallel checkpoint
-  collectives_nccl collectives_gloo recompute)
+  collectives_nccl collectives_gloo recompute replicas)
 
 # Of each component: the components that it needs, directly or not; the libraries of others that its
 # users need, and that building it takes besides, and takes if they are there; pkg-config's names of
@@ -72,6 +72,10 @@ set(BRIGADE_PACKAGES_recompute absl)
 set(BRIGADE_BUILD_PACKAGES_recompute)
 set(BRIGADE_PKG_CONFIG_recompute absl_algorithm_container absl_function_ref absl_span absl_status
   absl_statusor absl_strings)
+set(BRIGADE_NEEDS_replicas device precision kernels collectives optim zero)
+set(BRIGADE_PACKAGES_replicas absl)
+set(BRIGADE_BUILD_PACKAGES_replicas)
+set(BRIGADE_PKG_CONFIG_replicas absl_span absl_status absl_statusor absl_strings)
 
 # Those libraries: what people call it, Debian's package, the target, and how it is found: by a
 # package of CMake's, by a header and a library, or by a header, with the macro that says so.

@@ -139,6 +139,7 @@ LIBRARIES = {
         "//collectives:options",
     ],
     "optim": [
+        "//optim:freeze_moment",
         "//optim:fused_update",
         "//optim:loss_scaler",
         "//optim:mixed_precision_optimizer",
@@ -265,6 +266,13 @@ LIBRARIES = {
         "//recompute:schedule",
         "//recompute:stash",
     ],
+    "replicas": [
+        "//replicas:options",
+        "//replicas:outer_optimizer",
+        "//replicas:replica_groups",
+        "//replicas:replicas",
+        "//replicas:round_plan",
+    ],
 }
 
 CUDA_LIBRARIES = {
@@ -295,6 +303,9 @@ CUDA_LIBRARIES = {
         "//collectives/compressed:restore_errors_cuda",
         "//collectives/compressed:seed_columns_cuda",
         "//collectives/compressed:sparse_mean_cuda",
+    ],
+    "optim": [
+        "//optim:freeze_moment_cuda",
     ],
     "nn": [
         "//nn:attention_cuda",

@@ -512,6 +512,38 @@ absl::Status ZeroOptimizer::ShareErrors() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<absl::Span<float>> ZeroOptimizer::StateArray(int bucket, int array) const {
+  if (options_.offload.enabled()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("stage ", options_.stage, ": the optimizer state is on the ",
+                     device::ToString(options_.offload.optimizer_state), ", not on the device"));
+  }
+  const Bucket& of = plan_.bucket(bucket);
+  const int64_t size = internal::UpdatedRange(plan_, options_, of, streams_->rank()).size;
+  return absl::MakeSpan(update_->Array(bucket, array), static_cast<size_t>(size));
+}
+
+absl::Status ZeroOptimizer::AttachState(std::vector<std::vector<float*>> arrays) {
+  if (options_.offload.enabled()) return StateArray(0, 0).status();
+  update_->Attach(std::move(arrays));
+  return absl::OkStatus();
+}
+
+absl::Status ZeroOptimizer::BeginStateChange() {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("BeginStateChange"));
+  BRIGADE_RETURN_IF_ERROR(streams_->compute().Record(*backward_finished_));
+  BRIGADE_RETURN_IF_ERROR(streams_->Wait(internal::WaitPoint::kBackwardFinished,
+                                         *backward_finished_, streams_->comm()));
+  return loan_->AwaitReader();
+}
+
+absl::Status ZeroOptimizer::MastersChanged(absl::Span<const int> buckets) {
+  for (const int bucket : buckets) {
+    BRIGADE_RETURN_IF_ERROR(update_->RoundMasterOnDevice(bucket));
+  }
+  return parameters_->GatherUpdated(buckets);
+}
+
 absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LendState"));
   if (!errors_shared_ && !lends_old_errors_) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -252,6 +253,25 @@ class ZeroOptimizer final : public ParameterSource {
       const kernels::StepState& state,
       absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)> read,
       int64_t chunk_bytes = int64_t{4} << 20);
+
+  // For an optimizer beside this one (replicas/): one of the fp32 arrays of a trainable bucket's
+  // elements that this rank updates, its slice, in stage 0 the whole bucket. Device memory, which
+  // stays where it is. Array 0 is the master, the others up to state_arrays() are as in CopyState.
+  // FailedPrecondition for a state that is not on the device.
+  absl::StatusOr<absl::Span<float>> StateArray(int bucket, int array) const;
+  // Arrays of the caller's, [array][bucket] of the sizes above, null of frozen buckets, belong to
+  // the state from now on: CopyState and LoadState have them behind the moments, and
+  // InitializeParameters sets them to zero. They outlive the optimizer. Once, before a Saver or a
+  // reader is made; FailedPrecondition with offload.
+  absl::Status AttachState(std::vector<std::vector<float*>> arrays);
+  // What is enqueued on step_stream() from now on may change StateArrays: it comes after all passes
+  // so far and after readers of the state, for whose ReturnState this waits as Step does.
+  // FailedPrecondition in the middle of a step.
+  absl::Status BeginStateChange();
+  // Work on step_stream() has changed the masters of these buckets, which ascend: rounds the
+  // weights, and gathers them or leaves that to the next Acquire, as Step does. A call of all ranks
+  // of the group.
+  absl::Status MastersChanged(absl::Span<const int> buckets);
 
   // Loss scale, gradient norm and step, read later (RequestState, TakeState), and changes of the
   // learning rate: enqueue them on step_stream(). Work on the compute stream from a step's first

@@ -202,6 +202,42 @@ brigade_library(
 )
 
 brigade_library(
+  collectives_compressed_restore_errors_math
+  HEADERS collectives/compressed/restore_errors_math.h
+  DEPS kernels_sign_pack_math precision_host_device
+)
+
+brigade_library(
+  collectives_compressed_restore_errors_cuda CUDA_ONLY
+  HEADERS collectives/compressed/restore_errors_cuda.h
+  CUDA_SOURCES collectives/compressed/restore_errors_cuda.cu
+  DEPS collectives_compressed_restore_errors_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  collectives_compressed_restore_errors
+  HEADERS collectives/compressed/restore_errors.h
+  SOURCES collectives/compressed/restore_errors.cc
+  DEPS collectives_compressed_restore_errors_math device_stream kernels_list_arguments
+  CUDA_DEPS collectives_compressed_restore_errors_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives_compressed_one_bit_all_reduce
+  HEADERS collectives/compressed/one_bit_all_reduce.h
+  SOURCES collectives/compressed/one_bit_all_reduce.cc
+  DEPS collectives_compressed_codec_call collectives_compressed_node_groups
+    collectives_compressed_restore_errors collectives_collective collectives_communicator
+    collectives_options collectives_engines_call_order device_buffer device_context
+    device_status_macros device_stream kernels_list_arguments kernels_sign_pack
+    kernels_sign_pack_math kernels_step_control_step_state precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+)
+
+brigade_library(
   collectives_compressed_quantized_reduce_scatter
   HEADERS collectives/compressed/quantized_reduce_scatter.h
   SOURCES collectives/compressed/quantized_reduce_scatter.cc
@@ -272,42 +308,6 @@ brigade_library(
   DEPS collectives_bootstrap_fields collectives_bootstrap_job collectives_internal_connections
     device_files device_printable device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor absl::strings absl::time
-)
-
-brigade_library(
-  collectives_compressed_restore_errors_math
-  HEADERS collectives/compressed/restore_errors_math.h
-  DEPS kernels_sign_pack_math precision_host_device
-)
-
-brigade_library(
-  collectives_compressed_restore_errors_cuda CUDA_ONLY
-  HEADERS collectives/compressed/restore_errors_cuda.h
-  CUDA_SOURCES collectives/compressed/restore_errors_cuda.cu
-  DEPS collectives_compressed_restore_errors_math kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  collectives_compressed_restore_errors
-  HEADERS collectives/compressed/restore_errors.h
-  SOURCES collectives/compressed/restore_errors.cc
-  DEPS collectives_compressed_restore_errors_math device_stream kernels_list_arguments
-  CUDA_DEPS collectives_compressed_restore_errors_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  collectives_compressed_one_bit_all_reduce
-  HEADERS collectives/compressed/one_bit_all_reduce.h
-  SOURCES collectives/compressed/one_bit_all_reduce.cc
-  DEPS collectives_compressed_codec_call collectives_compressed_node_groups
-    collectives_compressed_restore_errors collectives_collective collectives_communicator
-    collectives_options collectives_engines_call_order device_buffer device_context
-    device_status_macros device_stream kernels_list_arguments kernels_sign_pack
-    kernels_sign_pack_math kernels_step_control_step_state precision_dtype
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
 )
 
 brigade_library(

@@ -58,6 +58,23 @@ brigade_library(
 )
 
 brigade_library(
+  optim_freeze_moment_cuda CUDA_ONLY
+  HEADERS optim/freeze_moment_cuda.h
+  CUDA_SOURCES optim/freeze_moment_cuda.cu
+  DEPS kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  optim_freeze_moment
+  HEADERS optim/freeze_moment.h
+  SOURCES optim/freeze_moment.cc
+  DEPS device_status_macros device_stream kernels_list_arguments
+  CUDA_DEPS optim_freeze_moment_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+)
+
+brigade_library(
   optim_mixed_precision_optimizer
   HEADERS optim/mixed_precision_optimizer.h
   SOURCES optim/mixed_precision_optimizer.cc
@@ -71,6 +88,6 @@ brigade_library(
 
 brigade_library(
   optim
-  DEPS optim_fused_update optim_loss_scaler optim_mixed_precision_optimizer optim_parameter_group
-    optim_schedule optim_step_controller optim_step_executor
+  DEPS optim_freeze_moment optim_fused_update optim_loss_scaler optim_mixed_precision_optimizer
+    optim_parameter_group optim_schedule optim_step_controller optim_step_executor
 )

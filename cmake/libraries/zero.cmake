@@ -135,7 +135,7 @@ brigade_library(
     collectives_compressed_quantized_all_gather collectives_engines_registration device_buffer
     device_event device_status_macros zero_options zero_step zero_plan zero_plan_layout
     zero_plan_traffic
-  PUBLIC_LIBRARIES absl::status absl::statusor
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 
@@ -144,10 +144,11 @@ brigade_library(
   HEADERS zero/internal/gradient_exchange.h
   SOURCES zero/internal/gradient_exchange.cc
   DEPS zero_internal_gradient_store zero_internal_step_streams
-    collectives_compressed_one_bit_all_reduce device_buffer device_context device_status_macros
-    kernels_cast kernels_fill kernels_grad_check optim_step_controller optim_step_executor
-    zero_options zero_plan zero_plan_layout zero_plan_traffic
-  PUBLIC_LIBRARIES absl::status absl::statusor
+    collectives_compressed_one_bit_all_reduce collectives_compressed_restore_errors device_buffer
+    device_context device_status_macros kernels_cast kernels_cast_math kernels_fill
+    kernels_grad_check optim_freeze_moment optim_step_controller optim_step_executor zero_options
+    zero_plan zero_plan_layout zero_plan_traffic
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 

@@ -129,6 +129,32 @@ Keys SharingKeys(Settings& s) {
   };
 }
 
+// Of copies of the training that update locally.
+Keys ReplicaKeys(Settings& s) {
+  replicas::OuterOptions& outer = s.outer;
+  return {
+      {"replicas", Otherwise(Whole(&s.replicas, kRanks), "the ranks train one"),
+       "whole copies of the training, among which the ranks are shared out; each updates locally "
+       "(`docs/replicas.md`)"},
+      {"replica_period", Whole(&outer.period, kMany), "steps between two rounds of the replicas"},
+      {"replica_fragments", Whole(&outer.fragments, kMany),
+       "parts of the weights that have their rounds at different times of the period"},
+      {"replica_delay", Whole(&outer.delay, kCountOrNone),
+       "steps until the sum of a round is used; below `replica_period` / `replica_fragments`"},
+      {"replica_mix", Number(&outer.mix, kBelowOne),
+       "the share of its own weights that a round leaves to a replica"},
+      {"replica_start_step", Whole(&outer.start_step, kCountOrNone),
+       "so many steps are followed each by a mean of all weights"},
+      {"replica_wire",
+       TypeNames(OneOf<precision::DType>(&outer.wire, {{"fp32", precision::DType::kFloat32},
+                                                       {"fp16", precision::DType::kFloat16},
+                                                       {"bf16", precision::DType::kBFloat16}})),
+       "the type in which moves go from one replica to another"},
+      {"outer_lr", Number(&outer.lr, kPositive), "the rate of a round; 1: the mean of weights"},
+      {"outer_momentum", Number(&outer.momentum, kBelowOne), "of rounds, Nesterov's; 0: none"},
+  };
+}
+
 Keys ActivationKeys(Settings& s) {
   return {
       {"dropout", Number(&s.dropout, kBelowOne),
@@ -156,7 +182,8 @@ Keys ActivationKeys(Settings& s) {
 
 Keys BrigadeKeys(Settings& s) {
   Keys keys;
-  for (const Keys& part : {ExchangeKeys(s), ActivationKeys(s), SharingKeys(s), FileKeys(s)}) {
+  for (const Keys& part :
+       {ExchangeKeys(s), ActivationKeys(s), SharingKeys(s), ReplicaKeys(s), FileKeys(s)}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

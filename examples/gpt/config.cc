@@ -131,6 +131,9 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
       check("zero_optimization.zero_hpz_partition_size", CheckNear(sharing, all.grid));
     }
   }
+  if (has_grid && are_known("brigade.replicas --replicas")) {
+    check(said.Name("--replicas", "brigade.replicas"), CheckReplicas(said, sharing, all.grid));
+  }
   const bool has_batch =
       has_grid &&
       are_known(
@@ -158,7 +161,7 @@ void SetCodes(const Settings& s, const Sharing& sharing, const parallel::GridSha
   if (!s.quantized_gradients) return;
   zero.quantized_gradients = QuantFormat::kInt4;
   const int of_node = s.ranks_per_node.value_or(0);
-  const int sharers = sharing.shard_ranks == 0 ? grid.data * grid.context : sharing.shard_ranks;
+  const int sharers = SharersOf(sharing, grid);
   const bool has_whole_models = grid.tensor == 1 && grid.pipeline == 1;
   const bool has_nodes = of_node > 1 && of_node < sharers && sharers % of_node == 0;
   if (has_whole_models && has_nodes) zero.node_ranks = of_node;
@@ -253,6 +256,9 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   if (policy.stash == recompute::StashTier::kFile && refuse(zero.offload.file.Validate())) {
     return std::nullopt;
   }
+  if (sharing.replicas > 0 && refuse(replicas::Validate(sharing.outer))) return std::nullopt;
+  all.replicas = sharing.replicas;
+  all.outer = sharing.outer;
   all.zero = zero;
   all.recompute = policy;
   all.recompute_times = s.recompute_times;

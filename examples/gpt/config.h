@@ -17,6 +17,7 @@
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/recompute/policy.h"
+#include "brigade/replicas/options.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
 
@@ -34,6 +35,20 @@ enum class RecomputeTimes : uint8_t {
 
 // "operations", "measured". InvalidArgument naming the text and what it may be.
 absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text);
+
+// Whole copies of the training that update locally, as far as flags say it: their number, and
+// replicas::OuterOptions.
+struct ReplicaFlags {
+  std::optional<int> replicas = {};
+  std::optional<int64_t> period = {};
+  std::optional<double> lr = {};
+  std::optional<double> momentum = {};
+  std::optional<int> fragments = {};
+  std::optional<int64_t> delay = {};
+  std::optional<double> mix = {};
+  std::optional<precision::DType> wire = {};
+  std::optional<int64_t> start_step = {};
+};
 
 // How ranks share a model, as far as flags say it.
 struct ModelParallelism {
@@ -55,6 +70,7 @@ struct ModelParallelism {
   // Of the pipeline.
   std::optional<parallel::ScheduleChoice> schedule = {};
   std::optional<parallel::PartitionChoice> partition = {};
+  ReplicaFlags replicas = {};
 };
 
 // What a step is, as far as flags say it. With them "auto" is right for the keys that say the same.
@@ -102,6 +118,10 @@ struct TrainConfig {
   bool tensor_overlap = false;
   parallel::SumWire sum_wire = parallel::SumWire::kFloat32;
   ContextExchange context_exchange = ContextExchange::kUlysses;
+  // Copies of the training, among which the data ranks are shared out, and how they come together;
+  // 0: the ranks train one.
+  int replicas = 0;
+  replicas::OuterOptions outer = {};
   // Of the grid's pipeline, if it has one: what its stages run, and by what the model is cut.
   parallel::ScheduleChoice schedule = {};
   parallel::PartitionChoice partition = {};

@@ -58,6 +58,17 @@ Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   }
   if (model.schedule.has_value()) flags["--schedule"] = parallel::ToString(*model.schedule);
   if (model.partition.has_value()) flags["--partition"] = parallel::ToString(*model.partition);
+  add("--replicas", model.replicas.replicas);
+  add("--replica_period", model.replicas.period);
+  add("--outer_lr", model.replicas.lr);
+  add("--outer_momentum", model.replicas.momentum);
+  add("--replica_fragments", model.replicas.fragments);
+  add("--replica_delay", model.replicas.delay);
+  add("--replica_mix", model.replicas.mix);
+  add("--replica_start_step", model.replicas.start_step);
+  if (const auto wire = model.replicas.wire; wire.has_value()) {
+    flags["--replica_wire"] = std::string(precision::ShortName(*wire));
+  }
   if (step.batch > 0) flags["--batch"] = step.batch;
   if (step.quantized_weights) flags["--quantized_weights"] = true;
   if (step.quantized_gradients) flags["--quantized_gradients"] = true;
@@ -90,6 +101,16 @@ Sharing Merged(const Settings& s, const ModelParallelism& flags) {
   if (s.zero.stage == 3 && s.hpz_partition_size > 1) merged.hpz_ranks = s.hpz_partition_size;
   merged.schedule = either(flags.schedule, s.pipeline_schedule);
   merged.partition = either(flags.partition, either(s.partition, s.deepspeed_partition));
+  const ReplicaFlags& replicas = flags.replicas;
+  merged.replicas = chosen(replicas.replicas, s.replicas, 0);
+  merged.outer = {.period = replicas.period.value_or(s.outer.period),
+                  .lr = replicas.lr.value_or(s.outer.lr),
+                  .momentum = replicas.momentum.value_or(s.outer.momentum),
+                  .fragments = replicas.fragments.value_or(s.outer.fragments),
+                  .delay = replicas.delay.value_or(s.outer.delay),
+                  .mix = replicas.mix.value_or(s.outer.mix),
+                  .wire = replicas.wire.value_or(s.outer.wire),
+                  .start_step = replicas.start_step.value_or(s.outer.start_step)};
   return merged;
 }
 
@@ -129,11 +150,24 @@ absl::Status CheckShards(const Said& said, const Sharing& sharing,
 }
 
 absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid) {
-  const int sharers = sharing.shard_ranks == 0 ? grid.data * grid.context : sharing.shard_ranks;
+  const int sharers = SharersOf(sharing, grid);
   if (sharing.hpz_ranks == 0 || sharers % sharing.hpz_ranks == 0) return absl::OkStatus();
   return Invalid("zero_optimization.zero_hpz_partition_size is ", sharing.hpz_ranks,
                  ", but so many ranks do not divide ", Counted(sharers, "rank"),
                  " that share a state");
+}
+
+absl::Status CheckReplicas(const Said& said, const Sharing& sharing,
+                           const parallel::GridShape& grid) {
+  const int ranks = grid.data * grid.context;
+  if (sharing.replicas == 0 || ranks % sharing.replicas == 0) return absl::OkStatus();
+  return Invalid(said.Name("--replicas", "brigade.replicas"), " is ", sharing.replicas,
+                 ", but so many replicas do not divide ", Counted(ranks, "rank"));
+}
+
+int SharersOf(const Sharing& sharing, const parallel::GridShape& grid) {
+  if (sharing.shard_ranks > 0) return sharing.shard_ranks;
+  return grid.data * grid.context / std::max(sharing.replicas, 1);
 }
 
 absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape) {

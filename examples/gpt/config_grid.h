@@ -14,6 +14,7 @@
 #include "brigade/examples/gpt/json_reader.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/replicas/options.h"
 
 namespace brigade::gpt {
 
@@ -50,6 +51,9 @@ struct Sharing {
   int hpz_ranks = 0;
   std::optional<parallel::ScheduleChoice> schedule = {};
   std::optional<parallel::PartitionChoice> partition = {};
+  // 0: the ranks train one.
+  int replicas = 0;
+  replicas::OuterOptions outer = {};
 };
 
 // Flags before the file, but for numbers of flags that cannot be.
@@ -65,6 +69,11 @@ std::string ShardsName(const Said& said);
 // share a state; and these into ranks near each other.
 absl::Status CheckShards(const Said& said, const Sharing& sharing, const parallel::GridShape& grid);
 absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid);
+// The same unless the ranks can be shared out among replicas.
+absl::Status CheckReplicas(const Said& said, const Sharing& sharing,
+                           const parallel::GridShape& grid);
+// The ranks that share a state.
+int SharersOf(const Sharing& sharing, const parallel::GridShape& grid);
 
 // InvalidArgument naming the numbers that do not fit.
 absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape);

@@ -11,10 +11,14 @@
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/recompute/policy.h"
+#include "brigade/replicas/options.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/batch_sizes.h"
 
 namespace brigade::gpt {
+
+// Steps between two rounds, where nobody says how many: short enough for the example's trainings.
+inline constexpr int64_t kDefaultReplicaPeriod = 20;
 
 // What the keys of a config write, before it is put together; with the values of keys that are not
 // given.
@@ -104,6 +108,10 @@ struct Settings {
   std::string no_partition;
   std::optional<int> activation_checkpoint_interval;
   bool pipe_partitioned = false, grad_partitioned = false;
+
+  // Copies that update locally; 0: not given.
+  int replicas = 0;
+  replicas::OuterOptions outer = {.period = kDefaultReplicaPeriod};
 
   // The path of a machine's figures, and how many ranks each node has.
   std::optional<std::string> topology;

@@ -161,6 +161,13 @@ struct RankSummary {
   // to stop.
   GroupBytes sent = {};
   GroupBytes sent_of_step = {};
+  // With replicas: rounds that had an end, what this rank has sent to the other replicas in
+  // training steps, and inside its own to gather what rounds have changed; and by formula.
+  int64_t rounds = 0;
+  int64_t rounds_sent = 0;
+  int64_t rounds_sent_model = 0;
+  int64_t rounds_gathered = 0;
+  int64_t rounds_gathered_model = 0;
   // Of a micro-batch's pass: its arena and gradient, in bytes, and its time by the plan, in
   // operations or seconds (TrainConfig::recompute_times); and both where nothing is made again.
   int64_t activation_bytes = 0;

@@ -87,6 +87,32 @@ ABSL_FLAG(
     "ranks that share a state, of those with the same weights: groups of so many have a whole "
     "state each, gather weights among themselves, and sum gradients with each other once a "
     "step (HSDP, MiCS). Before the config's; default: all of them, one group");
+ABSL_FLAG(std::optional<int>, replicas, std::nullopt,
+          "whole copies of the training, among which the ranks are shared out: each updates "
+          "locally, and every --replica_period steps they meet (DiLoCo, local SGD). Before the "
+          "config's; default: the ranks train one");
+ABSL_FLAG(std::optional<int64_t>, replica_period, std::nullopt,
+          "steps between two rounds of --replicas. Before the config's; default 20");
+ABSL_FLAG(std::optional<double>, outer_lr, std::nullopt,
+          "the rate of rounds: 1 without --outer_momentum is the mean of weights. Before the "
+          "config's; default 0.7");
+ABSL_FLAG(std::optional<double>, outer_momentum, std::nullopt,
+          "Nesterov's, of rounds, 0 to below 1. Before the config's; default 0.9");
+ABSL_FLAG(std::optional<int>, replica_fragments, std::nullopt,
+          "parts of the weights that have their rounds at different times of the period. Before "
+          "the config's; default 1");
+ABSL_FLAG(std::optional<int64_t>, replica_delay, std::nullopt,
+          "steps beside which the sum of a round is on its way, below --replica_period / "
+          "--replica_fragments. Before the config's; default 0");
+ABSL_FLAG(std::optional<double>, replica_mix, std::nullopt,
+          "the share of its own weights that a round leaves to a replica, 0 to below 1. Before the "
+          "config's; default 0");
+ABSL_FLAG(std::string, replica_wire, "",
+          "the type in which replicas send their moves: fp32, fp16 or bf16. Before the config's; "
+          "default fp32");
+ABSL_FLAG(std::optional<int64_t>, replica_start_step, std::nullopt,
+          "so many steps are followed each by a mean of all replicas' weights (post-local SGD). "
+          "Before the config's; default 0");
 ABSL_FLAG(std::string, schedule, "",
           "what --pipeline's stages do when: gpipe, 1f1b, interleaved:V (V parts of the model on "
           "each), zb-h1 or zb-v (backward passes in halves, two parts). It changes no bit. Before "
@@ -138,6 +164,24 @@ std::string FolderOfUser(const std::string& path) {
   return folder;
 }
 
+ReplicaFlags ReplicasOfFlags(Refusals& refusals) {
+  ReplicaFlags flags = {.replicas = absl::GetFlag(FLAGS_replicas),
+                        .period = absl::GetFlag(FLAGS_replica_period),
+                        .lr = absl::GetFlag(FLAGS_outer_lr),
+                        .momentum = absl::GetFlag(FLAGS_outer_momentum),
+                        .fragments = absl::GetFlag(FLAGS_replica_fragments),
+                        .delay = absl::GetFlag(FLAGS_replica_delay),
+                        .mix = absl::GetFlag(FLAGS_replica_mix),
+                        .start_step = absl::GetFlag(FLAGS_replica_start_step)};
+  const std::string wire = absl::GetFlag(FLAGS_replica_wire);
+  if (wire.empty()) return flags;
+  flags.wire = precision::ParseTrainingFormat(wire);
+  if (!flags.wire.has_value()) {
+    refusals.Add("replica_wire", " is \"", wire, "\"; it must be fp32, fp16 or bf16");
+  }
+  return flags;
+}
+
 ModelParallelism ParallelismOfFlags(Refusals& refusals) {
   const std::string exchange = absl::GetFlag(FLAGS_context_exchange);
   const std::optional<ContextExchange> parsed = ParseContextExchange(exchange);
@@ -155,7 +199,8 @@ ModelParallelism ParallelismOfFlags(Refusals& refusals) {
           .schedule =
               OfFlag("schedule", absl::GetFlag(FLAGS_schedule), parallel::ParseSchedule, refusals),
           .partition = OfFlag("partition", absl::GetFlag(FLAGS_partition), parallel::ParsePartition,
-                              refusals)};
+                              refusals),
+          .replicas = ReplicasOfFlags(refusals)};
 }
 
 // Of what is refused one that is right, as if it were given.

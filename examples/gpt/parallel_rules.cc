@@ -95,6 +95,50 @@ Rules PipelineRules(const Together& together) {
   };
 }
 
+// Of copies that update locally.
+Rules ReplicaRules(const Together& together) {
+  constexpr char kRanks[] =
+      "brigade.replicas --replicas tensor_parallel sequence_parallel_size pipeline --tensor "
+      "--context_parallel --pipeline";
+  constexpr char kRounds[] = "brigade --replica_period --replica_fragments --replica_delay";
+  const Settings& s = together.settings;
+  const Sharing& sharing = together.sharing;
+  const Said& said = together.said;
+  const bool has_replicas = sharing.replicas > 0;
+  const std::string replicas = said.Name("--replicas", "brigade.replicas");
+  const auto named = [&said](const char* flag, const char* key) { return said.Name(flag, key); };
+  const replicas::OuterOptions& outer = sharing.outer;
+  Rules rules = {
+      {replicas, !has_replicas || sharing.tensor * sharing.context * sharing.pipeline == 1,
+       "ranks share a model or texts; each replica needs ranks with all of it", kRanks},
+      {replicas, !has_replicas || sharing.shard_ranks == 0,
+       absl::StrCat(ShardsName(said), " is given; the ranks of a replica share one state"),
+       "brigade zero_optimization --shard_ranks"},
+      {replicas, !has_replicas || !s.zero.offload.enabled(),
+       "the optimizer state is on the host or in a file; rounds need it on the device",
+       "zero_optimization"},
+      {named("--replica_fragments", "brigade.replica_fragments"), outer.fragments <= outer.period,
+       absl::StrCat("it is above ", named("--replica_period", "brigade.replica_period"), ", ",
+                    outer.period),
+       kRounds},
+      {named("--replica_delay", "brigade.replica_delay"),
+       outer.fragments < 1 || outer.delay < outer.period / outer.fragments,
+       absl::StrCat("it must be below ",
+                    outer.fragments < 1 ? outer.period : outer.period / outer.fragments,
+                    ", the steps between two rounds"),
+       kRounds},
+  };
+  const std::string none = "there are no replicas: brigade.replicas (--replicas) is not given";
+  for (const char* const key :
+       {"replica_period", "replica_fragments", "replica_delay", "replica_mix", "replica_start_step",
+        "replica_wire", "outer_lr", "outer_momentum"}) {
+    for (const char* const prefix : {"brigade.", "--"}) {
+      rules.push_back({absl::StrCat(prefix, key), has_replicas, none, "brigade --replicas"});
+    }
+  }
+  return rules;
+}
+
 }  // namespace
 
 Rules FlagRules(const Said& said) {
@@ -103,16 +147,37 @@ Rules FlagRules(const Said& said) {
     return {flag, value == nullptr || (*value >= 1 && *value <= most),
             absl::StrCat("it must be 1 to ", most), ""};
   };
+  const auto is = [&said](const char* flag, bool (*fits)(double), const char* what) -> Rule {
+    const Json* const value = said.Find(flag);
+    return {flag, value == nullptr || fits(value->get<double>()), absl::StrCat("it must be ", what),
+            ""};
+  };
+  constexpr auto is_share = [](double value) { return value >= 0 && value < 1; };
   return {in_range("--tensor", kMostSharingRanks),
           in_range("--tensor_shards", kMostSharingRanks),
           in_range("--tensor_overlap", parallel::kMostPieces),
           in_range("--context_parallel", kMostSharingRanks),
           in_range("--pipeline", kMostSharingRanks),
-          in_range("--shard_ranks", kMostSharingRanks)};
+          in_range("--shard_ranks", kMostSharingRanks),
+          in_range("--replicas", kMostSharingRanks),
+          is(
+              "--replica_period", [](double value) { return value >= 1; }, "at least 1"),
+          is(
+              "--replica_fragments", [](double value) { return value >= 1; }, "at least 1"),
+          is(
+              "--replica_delay", [](double value) { return value >= 0; }, "at least 0"),
+          is(
+              "--replica_start_step", [](double value) { return value >= 0; }, "at least 0"),
+          is("--replica_mix", is_share, "at least 0 and below 1"),
+          is("--outer_momentum", is_share, "at least 0 and below 1"),
+          is(
+              "--outer_lr", [](double value) { return value > 0 && std::isfinite(value); },
+              "positive")};
 }
 
 Rules ParallelRules(const Together& together) {
-  return Joined({TensorRules(together), ContextRules(together), PipelineRules(together)});
+  return Joined({TensorRules(together), ContextRules(together), PipelineRules(together),
+                 ReplicaRules(together)});
 }
 
 }  // namespace brigade::gpt

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
@@ -13,6 +14,7 @@
 #include "brigade/examples/gpt/pipeline_report.h"
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/nn/blas.h"
+#include "brigade/replicas/round_plan.h"
 #include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
@@ -45,6 +47,9 @@ void RankBooks::Start() {
   movement_before_ = of_.zero.movement();
   stash_before_ = of_.transformer.stashed();
   sent_before_ = SentInGroups();
+  gathered_before_ = gathered_;
+  between_before_ = SentBetween();
+  if (outer_ != nullptr && summary_.steps == 0) outer_steps_before_ = outer_->steps();
   of_.recorder.Begin(of_.context.name());
   started_ns_ = SteadyNs();
 }
@@ -70,6 +75,58 @@ void RankBooks::Stop() {
   AddSince(stash_before_, of_.transformer.stashed(), summary_.stashed);
   const GroupBytes sent = SentInGroups();
   for (size_t g = 0; g < sent.size(); ++g) summary_.sent[g] += sent[g] - sent_before_[g];
+  if (outer_ == nullptr) return;
+  // What a round gathers is no step's.
+  const int64_t gathered = gathered_ - gathered_before_;
+  summary_.traffic.parameters -= gathered;
+  ForEachOwnGroup([&](size_t g, const Communicator& group) {
+    if (&group == &of_.zero_groups.shards) summary_.sent[g] -= gathered;
+  });
+  summary_.rounds_sent += SentBetween() - between_before_;
+  summary_.rounds_gathered += gathered;
+  summary_.rounds = outer_->rounds();
+}
+
+int64_t RankBooks::SentBetween() const {
+  int64_t sent = 0;
+  if (outer_ == nullptr) return sent;
+  const Communicator& between = *of_.zero_groups.replicas;
+  for (int to = 0; to < between.size(); ++to) sent += between.sent_bytes(to);
+  return sent;
+}
+
+// By formula; and the memory that is theirs.
+absl::Status RankBooks::AddRounds(RankSummary& summary) const {
+  if (outer_ == nullptr) return absl::OkStatus();
+  Communicator& between = *of_.zero_groups.replicas;
+  const zero::Plan& plan = of_.zero.plan();
+  const zero::ZeroOptions& options = of_.zero.options();
+  const replicas::OuterOptions& outer = outer_->options();
+  BRIGADE_ASSIGN_OR_RETURN(
+      const replicas::RoundTraffic traffic,
+      replicas::TrafficOfSteps(plan, options, outer, outer_steps_before_, summary.steps,
+                               of_.zero_groups.shards, between));
+  BRIGADE_ASSIGN_OR_RETURN(const auto sums, between.Resolve(kStepSums));
+  const int64_t of_sums = collectives::WireBytes(sums, between.rank(), between.size());
+  summary.rounds_sent_model = traffic.between;
+  for (int64_t step = outer_steps_before_ + 1; step <= outer_steps_before_ + summary.steps;
+       ++step) {
+    const bool is_round = step <= outer.start_step || replicas::DueFragment(outer, step) >= 0;
+    if (is_round) summary.rounds_sent_model += of_sums;
+  }
+  summary.rounds_gathered_model = traffic.parameters;
+  BRIGADE_ASSIGN_OR_RETURN(const auto terms, replicas::MemoryOf(plan, options, outer));
+  for (const zero::MemoryTerm& term : terms) {
+    const auto p = static_cast<size_t>(term.purpose);
+    (term.tier == device::Tier::kHost ? summary.host_memory_model : summary.memory_model)[p] +=
+        term.bytes;
+  }
+  BRIGADE_ASSIGN_OR_RETURN(auto workspace,
+                           replicas::WorkspaceOfRounds(plan, options, outer, between));
+  BRIGADE_ASSIGN_OR_RETURN(const auto of_step, between.WorkspaceFor(kStepSums));
+  workspace = collectives::Max(workspace, of_step);
+  summary.memory_model[static_cast<size_t>(Purpose::kCommunication)] += workspace.bytes();
+  return absl::OkStatus();
 }
 
 void RankBooks::ForEachOwnGroup(absl::FunctionRef<void(size_t, Communicator&)> visit) const {
@@ -104,7 +161,9 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
   BRIGADE_ASSIGN_OR_RETURN(
       const int64_t of_context,
       SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::context));
-  BRIGADE_ASSIGN_OR_RETURN(const auto sums, of_.grid.world().Resolve(kStepSums));
+  Communicator& summing =
+      of_.zero_groups.replicas == nullptr ? of_.grid.world() : of_.zero_groups.shards;
+  BRIGADE_ASSIGN_OR_RETURN(const auto sums, summing.Resolve(kStepSums));
   const int64_t micro_batches = of_.job.config.zero.micro_batches;
   GroupBytes sent = {};
   ForEachOwnGroup([&](size_t g, const Communicator& group) {
@@ -120,7 +179,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
     if (&group == of_.zero_groups.outer.between) sent[g] += traffic.between;
     if (&group == of_.zero_groups.outer.near) sent[g] += traffic.near;
     if (&group == of_.zero_groups.outer.tied) sent[g] += traffic.tied;
-    if (&group != &of_.grid.world()) return;
+    if (&group != &summing) return;
     sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
   });
   sent[static_cast<size_t>(GridGroup::kPipeline)] += of_.executor.SentInStep();
@@ -207,6 +266,7 @@ absl::StatusOr<RankSummary> RankBooks::Summary() const {
   RankSummary summary = summary_;
   BRIGADE_RETURN_IF_ERROR(AddMemory(summary));
   AddStash(summary);
+  BRIGADE_RETURN_IF_ERROR(AddRounds(summary));
   summary.chunks = ChunkSummaries(passes_, of_.transformer.plan().part.chunks(),
                                   summary.steps * of_.job.config.zero.micro_batches);
   summary.movement_of_step = zero::MovementOfStep(zero.plan(), zero.options());

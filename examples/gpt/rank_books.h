@@ -20,6 +20,7 @@
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/recompute/stash.h"
+#include "brigade/replicas/outer_optimizer.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -54,6 +55,11 @@ class RankBooks {
   int64_t counted_ns() const { return counted_ns_; }
   int64_t started_ns() const { return started_ns_; }
 
+  // With replicas, behind their Join: what brings them together. It outlives the books.
+  void SetOuter(const replicas::OuterOptimizer& outer) { outer_ = &outer; }
+  // A round has gathered so many bytes of weights inside the replica.
+  void AddGathered(int64_t bytes) { gathered_ += bytes; }
+
   // What counts beside the books, and is told with them.
   RankSummary& summary() { return summary_; }
   absl::StatusOr<RankSummary> Summary() const;
@@ -66,6 +72,9 @@ class RankBooks {
   GroupBytes SentInGroups() const;
   // By formula, of which ZeRO's part is this.
   absl::StatusOr<GroupBytes> SentInGroupsOfStep(const zero::Traffic& traffic) const;
+  // To the other replicas, by this rank.
+  int64_t SentBetween() const;
+  absl::Status AddRounds(RankSummary& summary) const;
   // The workspaces of all communicators.
   absl::StatusOr<int64_t> WorkspaceBytes() const;
   absl::Status AddMemory(RankSummary& summary) const;
@@ -80,6 +89,11 @@ class RankBooks {
   zero::Movement movement_before_;
   recompute::StashMovement stash_before_;
   GroupBytes sent_before_ = {};
+  // Of rounds, since the books began, and at the start; and how many steps the replicas had made
+  // when they began.
+  const replicas::OuterOptimizer* outer_ = nullptr;
+  int64_t gathered_ = 0, gathered_before_ = 0, between_before_ = 0;
+  int64_t outer_steps_before_ = 0;
   int64_t started_ns_ = 0;
   int64_t counted_ns_ = 0;
 };

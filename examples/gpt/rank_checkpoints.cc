@@ -1,7 +1,9 @@
 #include "brigade/examples/gpt/rank_checkpoints.h"
 
+#include <filesystem>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/clock.h"
+#include "brigade/replicas/options.h"
 
 namespace brigade::gpt {
 namespace {
@@ -43,7 +46,22 @@ checkpoint::Fields TrainingFields(const Job& job) {
   if (job.model.tensor_pieces > 1) {
     fields["tensor_pieces"] = absl::StrCat(job.model.tensor_pieces);
   }
+  if (job.config.replicas > 0) fields["replicas"] = replicas::Describe(job.config.outer);
   return fields;
+}
+
+std::string FolderOfReplica(const std::string& folder, int replica) {
+  return folder.empty() ? folder : absl::StrCat(folder, "/replica-", replica);
+}
+
+// Whose folder this replica resumes from.
+int SavedReplica(const std::string& folder, int replica) {
+  int saved = 0;
+  std::error_code error;
+  while (saved <= replica && std::filesystem::is_directory(FolderOfReplica(folder, saved), error)) {
+    ++saved;
+  }
+  return saved == 0 ? replica : replica % saved;
 }
 
 double SecondsSince(int64_t begin_ns) { return 1e-9 * static_cast<double>(SteadyNs() - begin_ns); }
@@ -52,10 +70,19 @@ double SecondsSince(int64_t begin_ns) { return 1e-9 * static_cast<double>(Steady
 
 absl::StatusOr<std::unique_ptr<RankCheckpoints>> RankCheckpoints::Create(
     const Job& job, const checkpoint::ModelPart& part, zero::ZeroOptimizer& zero,
-    collectives::Communicator& communicator, device::Context& context) {
+    collectives::Communicator& communicator, device::Context& context,
+    const std::optional<Replica>& replica) {
   std::unique_ptr<RankCheckpoints> self(new RankCheckpoints(job, part, zero, communicator));
   self->training_ = TrainingFields(job);
-  const Checkpoints& options = job.checkpoints;
+  Checkpoints& options = self->checkpoints_;
+  if (replica.has_value()) {
+    self->all_ = replica->all;
+    // Where there is no folder, nor can be one, the saver says so.
+    std::error_code error;
+    if (!options.save.empty()) std::filesystem::create_directory(options.save, error);
+    options.save = FolderOfReplica(options.save, replica->number);
+    options.resume = FolderOfReplica(options.resume, SavedReplica(options.resume, replica->number));
+  }
   if (options.save.empty()) return self;
   BRIGADE_ASSIGN_OR_RETURN(
       self->saver_, checkpoint::Saver::Create(
@@ -66,7 +93,7 @@ absl::StatusOr<std::unique_ptr<RankCheckpoints>> RankCheckpoints::Create(
 
 absl::StatusOr<Start> RankCheckpoints::Resume() {
   Start start;
-  const std::string& from = job_.checkpoints.resume;
+  const std::string& from = checkpoints_.resume;
   if (!from.empty()) {
     // A checkpoint itself, or a folder of them.
     int64_t is_checkpoint = 0;
@@ -88,9 +115,9 @@ absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
   BRIGADE_ASSIGN_OR_RETURN(
       const kernels::StepState state,
       checkpoint::Load(folder, training_, zero_, communicator_,
-                       {.may_differ = job_.checkpoints.may_differ}, SystemCalls::Real(), part_));
+                       {.may_differ = checkpoints_.may_differ}, SystemCalls::Real(), part_));
   // Elsewhere it is not saved yet.
-  if (folder == checkpoint::CheckpointPath(job_.checkpoints.save, state.iteration)) {
+  if (folder == checkpoint::CheckpointPath(checkpoints_.save, state.iteration)) {
     saved_step_ = state.iteration;
   }
   return Start{state.iteration, true,
@@ -98,20 +125,18 @@ absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
 }
 
 absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
-  const std::string& root = job_.checkpoints.resume;
+  const std::string& root = checkpoints_.resume;
   std::string damaged;
   int64_t before = std::numeric_limits<int64_t>::max();
   while (true) {
-    BRIGADE_ASSIGN_OR_RETURN(const auto newest,
-                             checkpoint::FindLatest(root, communicator_, before));
+    BRIGADE_ASSIGN_OR_RETURN(const auto newest, checkpoint::FindLatest(root, *all_, before));
     if (!newest.has_value()) break;
     absl::StatusOr<Start> start = Load(checkpoint::CheckpointPath(root, *newest));
     if (start.ok()) {
       start->resumed += damaged;
-      if (root != job_.checkpoints.save) return start;
+      if (root != checkpoints_.save) return start;
       // Out of the way of the training, which will come to these steps again.
-      BRIGADE_ASSIGN_OR_RETURN(const auto later,
-                               checkpoint::SetAsideLater(root, *newest, communicator_));
+      BRIGADE_ASSIGN_OR_RETURN(const auto later, checkpoint::SetAsideLater(root, *newest, *all_));
       if (later.has_value() && damaged.empty()) {
         absl::StrAppend(&start->resumed, "\nSet aside: step ", *later,
                         ", which not all ranks have saved");
@@ -120,9 +145,9 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
     }
     // What one rank finds damaged is damaged for all, whatever the others have found.
     const absl::Status damage = collectives::AgreeOnStatus(
-        absl::IsDataLoss(start.status()) ? start.status() : absl::OkStatus(), communicator_);
+        absl::IsDataLoss(start.status()) ? start.status() : absl::OkStatus(), *all_);
     if (!absl::IsDataLoss(damage)) return start;
-    if (!job_.checkpoints.fall_back) {
+    if (!checkpoints_.fall_back) {
       return absl::DataLossError(
           absl::StrCat(damage.message(), "; --fall_back resumes from the one before it"));
     }
@@ -132,14 +157,14 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
   if (!damaged.empty()) {
     return absl::DataLossError(absl::StrCat("no checkpoint in ", root, " is whole", damaged));
   }
-  if (root != job_.checkpoints.save) {
+  if (root != checkpoints_.save) {
     return absl::NotFoundError(absl::StrCat("no checkpoint in ", root));
   }
   return Start{0, false, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
 }
 
 absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
-  const std::string& root = job_.checkpoints.save;
+  const std::string& root = checkpoints_.save;
   if (root.empty()) return absl::OkStatus();
   const auto check = [&]() -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> found,
@@ -150,7 +175,7 @@ absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
         step, ": --resume goes on from the newest; else move it away, or save elsewhere"));
   };
   // Of hosts with disks of their own not all may have it.
-  return collectives::AgreeOnStatus(check(), communicator_);
+  return collectives::AgreeOnStatus(check(), *all_);
 }
 
 absl::Status RankCheckpoints::Tell(int64_t step, const absl::StatusOr<SaveReport>& report,
@@ -179,7 +204,7 @@ absl::Status RankCheckpoints::Await(int64_t step, Observer* observer) {
 absl::Status RankCheckpoints::SaveIfDue(int64_t step, Observer* observer) {
   if (saver_ == nullptr) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(TellIfEnded(step, observer));
-  const int64_t every = job_.checkpoints.save_every;
+  const int64_t every = checkpoints_.save_every;
   if (every == 0 || step == 0 || step % every != 0 || step == saved_step_) {
     return absl::OkStatus();
   }

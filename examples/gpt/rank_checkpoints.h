@@ -20,10 +20,19 @@ namespace brigade::gpt {
 // Saves and resumes one rank's training, as Job::checkpoints says. All are calls of all ranks.
 class RankCheckpoints {
  public:
-  // All but the part must outlive it. `communicator` is of all ranks.
+  // All but the part must outlive it. `communicator` is of all ranks. With `replica`, its ranks are
+  // those of this one's replica: each saves to a folder of its own, "replica-0" and so on in that
+  // of the job, and resumes from its own, or where the training that saved had fewer replicas, from
+  // that of its number modulo theirs; all from the same step.
+  struct Replica {
+    int number = 0;
+    // Of all replicas.
+    collectives::Communicator* all = nullptr;
+  };
   static absl::StatusOr<std::unique_ptr<RankCheckpoints>> Create(
       const Job& job, const checkpoint::ModelPart& part, zero::ZeroOptimizer& zero,
-      collectives::Communicator& communicator, device::Context& context);
+      collectives::Communicator& communicator, device::Context& context,
+      const std::optional<Replica>& replica = {});
 
   // Loads what is to be resumed; then no InitializeParameters is needed. Where there is nothing yet
   // in the folder to save to, a new training begins; NotFound for any other without a checkpoint.
@@ -44,7 +53,12 @@ class RankCheckpoints {
  private:
   RankCheckpoints(const Job& job, const checkpoint::ModelPart& part, zero::ZeroOptimizer& zero,
                   collectives::Communicator& communicator)
-      : job_(job), part_(part), zero_(zero), communicator_(communicator) {}
+      : job_(job),
+        checkpoints_(job.checkpoints),
+        part_(part),
+        zero_(zero),
+        communicator_(communicator),
+        all_(&communicator) {}
 
   absl::StatusOr<Start> ResumeNewest();
   absl::StatusOr<Start> Load(const std::string& folder);
@@ -57,9 +71,13 @@ class RankCheckpoints {
   absl::Status Await(int64_t step, Observer* observer);
 
   const Job& job_;
+  // The job's, with the folders of the replica.
+  Checkpoints checkpoints_;
   const checkpoint::ModelPart part_;
   zero::ZeroOptimizer& zero_;
   collectives::Communicator& communicator_;
+  // Of all replicas; else the same.
+  collectives::Communicator* all_;
   checkpoint::Fields training_;
   // Null: nothing is saved.
   std::unique_ptr<checkpoint::Saver> saver_;

@@ -90,11 +90,17 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
   summary.activation_bytes_without = ActivationBytes(trainer->shape_, without);
   summary.planned_time = trainer->transformer_->plan().time;
   summary.planned_time_without = without.time;
-  BRIGADE_ASSIGN_OR_RETURN(trainer->checkpoints_,
-                           RankCheckpoints::Create(job, CheckpointPartOf(trainer->shape_),
-                                                   *trainer->zero_, grid.world(), context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      trainer->checkpoints_,
+      RankCheckpoints::Create(job, CheckpointPartOf(trainer->shape_), *trainer->zero_,
+                              *trainer->inside_, context, trainer->Replica()));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
   if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
+  if (trainer->outer_ != nullptr) {
+    if (trainer->start_.is_resumed) trainer->outer_->Resume(trainer->start_.step);
+    BRIGADE_RETURN_IF_ERROR(trainer->outer_->Join(*trainer->between_));
+    trainer->books_->SetOuter(*trainer->outer_);
+  }
   if (const device::FileStore* const file = trainer->zero_->file(); file != nullptr) {
     const zero::ZeroOptions& options = trainer->zero_->options();
     const zero::Movement moved = zero::MovementOfStep(trainer->zero_->plan(), options);
@@ -139,14 +145,21 @@ absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
 
 absl::Status RankTrainer::Allocate(PartPlan plan) {
   BRIGADE_ASSIGN_OR_RETURN(const ZeroGroups groups,
-                           CreateZeroGroups(job_.config.zero, grid_, plan.part));
+                           CreateZeroGroups(job_.config, grid_, plan.part));
   BRIGADE_ASSIGN_OR_RETURN(
       zero_, zero::ZeroOptimizer::Create(SpecOf(job_.model, shape_.shards(), plan.part),
                                          ZeroOptionsOf(job_.config, plan, executor_->list()),
                                          groups.shards, context_, compute_, groups.outer));
+  between_ = groups.replicas;
+  inside_ = between_ == nullptr ? &grid_.world() : &groups.shards;
+  if (between_ != nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        outer_, replicas::OuterOptimizer::Create(*zero_, job_.config.outer, *inside_, context_));
+    BRIGADE_RETURN_IF_ERROR(between_->Reserve(kStepSums));
+  }
   BRIGADE_ASSIGN_OR_RETURN(transformer_, Transformer::Create(shape_, std::move(plan), context_,
                                                              groups_, StashFileOf(job_)));
-  BRIGADE_RETURN_IF_ERROR(grid_.world().Reserve(kStepSums));
+  BRIGADE_RETURN_IF_ERROR(inside_->Reserve(kStepSums));
   const int64_t of_micro_batch = shape_.rows() * job_.model.width;
   BRIGADE_ASSIGN_OR_RETURN(
       passes_, StagePasses::Create({.dropout = {.probability = job_.config.dropout,
@@ -179,7 +192,7 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
 
 absl::Status RankTrainer::Initialize() {
   if (const std::string& weights = job_.checkpoints.weights; !weights.empty()) {
-    return checkpoint::LoadWeights(weights, *zero_, grid_.world(), {}, device::SystemCalls::Real(),
+    return checkpoint::LoadWeights(weights, *zero_, *inside_, {}, device::SystemCalls::Real(),
                                    CheckpointPartOf(shape_));
   }
   const std::vector<int>& parameters = transformer_->plan().part.parameters();
@@ -196,7 +209,14 @@ absl::Status RankTrainer::Synchronize() {
   return grid_.status();
 }
 
+bool RankTrainer::IsRound(int64_t step) const {
+  const replicas::OuterOptions& outer = job_.config.outer;
+  return step + 1 <= outer.start_step || replicas::DueFragment(outer, step + 1) >= 0;
+}
+
 absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
+  // Replicas stop together.
+  if (outer_ != nullptr && !IsRound(step)) stop = false;
   StepBatch& batch = steps_[static_cast<size_t>(step % kInFlight)];
   // The batch's samples, micro-batch by micro-batch, each data rank's side by side: which one has
   // which depends on their number, what the batch consists of does not.
@@ -210,14 +230,26 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   BRIGADE_RETURN_IF_ERROR(executor_->Run(*passes_));
   device::Stream& stream = zero_->step_stream();
   BRIGADE_RETURN_IF_ERROR(stream.Wait(batch.computed()));
-  // The loss is in the sums of those ranks alone that count it.
-  BRIGADE_RETURN_IF_ERROR(grid_.world().AllReduce(batch.sums(), batch.sums(), kStepSums.count,
-                                                  kStepSums.dtype, {}, stream));
-  BRIGADE_RETURN_IF_ERROR(batch.CopySumsToHost(stream));
+  BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, IsRound(step), stream));
   BRIGADE_RETURN_IF_ERROR(zero_->controller().RequestState(stream));
   BRIGADE_RETURN_IF_ERROR(stream.Record(batch.done()));
   batch.step = step;
+  if (outer_ == nullptr) return absl::OkStatus();
+  const int64_t gathered = zero_->traffic().parameters;
+  BRIGADE_RETURN_IF_ERROR(outer_->Step());
+  books_->AddGathered(zero_->traffic().parameters - gathered);
   return absl::OkStatus();
+}
+
+absl::Status RankTrainer::EnqueueSums(StepBatch& batch, bool of_all, device::Stream& stream) {
+  // The loss is in the sums of those ranks alone that count it.
+  BRIGADE_RETURN_IF_ERROR(
+      inside_->AllReduce(batch.sums(), batch.sums(), kStepSums.count, kStepSums.dtype, {}, stream));
+  if (between_ != nullptr && of_all) {
+    BRIGADE_RETURN_IF_ERROR(between_->AllReduce(batch.sums(), batch.sums(), kStepSums.count,
+                                                kStepSums.dtype, {}, stream));
+  }
+  return batch.CopySumsToHost(stream);
 }
 
 absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
@@ -230,13 +262,14 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   stopped_ = stopped_ || sums.stop > 0;
 
   const int64_t now = SteadyNs();
-  const int replicas = grid_.replica().size();
-  const double tokens = static_cast<double>(batch.losses() * replicas);
+  const int ranks = grid_.replica().size();
+  const int summed = between_ == nullptr || IsRound(batch.step) ? ranks : inside_->size();
+  const double tokens = static_cast<double>(batch.losses() * ranks);
   const auto updates = static_cast<size_t>(std::max<int64_t>(state->step, 1));
   const StepMetrics metrics = {
       .step = batch.step + 1,
       .seconds = 1e-9 * static_cast<double>(books_->counted_ns() + now - books_->started_ns()),
-      .loss = static_cast<double>(sums.loss) / replicas,
+      .loss = static_cast<double>(sums.loss) / summed,
       .tokens_per_second = tokens / (1e-9 * static_cast<double>(now - collected_ns_)),
       .loss_scale = static_cast<double>(state->loss_scale),
       .grad_norm = state->grad_norm,
@@ -342,9 +375,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
     }
   }
   BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({.loss = static_cast<float>(sum)}, compute_));
-  BRIGADE_RETURN_IF_ERROR(grid_.world().AllReduce(batch.sums(), batch.sums(), kStepSums.count,
-                                                  kStepSums.dtype, {}, compute_));
-  BRIGADE_RETURN_IF_ERROR(batch.CopySumsToHost(compute_));
+  BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, /*of_all=*/true, compute_));
   BRIGADE_RETURN_IF_ERROR(Synchronize());
   return static_cast<double>(batch.host_sums().loss) / static_cast<double>(texts * context);
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,7 @@
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
+#include "brigade/replicas/outer_optimizer.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -42,6 +44,10 @@ namespace brigade::gpt {
 //              stages, its context ranks the texts, its data ranks the batch; data and context
 //              ranks are ZeRO's group. Losses are means over these, and all ranks know them.
 //              Without a pipeline a rank is one of a single stage.
+// Replicas     With TrainConfig::replicas the data ranks are shared out among copies that update
+//              locally: behind each step comes OuterOptimizer::Step. Losses between two rounds are
+//              means over the ranks of a replica, so that only rounds cross between replicas; the
+//              wish to stop waits for a round.
 class RankTrainer {
  public:
   // A call of all ranks; waits. All must outlive the trainer. Loads what job.checkpoints resumes.
@@ -73,13 +79,22 @@ class RankTrainer {
   // Of a new training.
   absl::Status Initialize();
 
+  // None: the ranks train one model.
+  std::optional<RankCheckpoints::Replica> Replica() {
+    if (between_ == nullptr) return std::nullopt;
+    return RankCheckpoints::Replica{between_->rank(), &grid_.world()};
+  }
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
   // Of the ranks that have the model's end, and with it the same losses, one counts them.
   bool counts_losses() const {
     return transformer_->plan().part.has_head() && grid_.coordinates().tensor == 0;
   }
 
+  // Whether replicas meet behind the step.
+  bool IsRound(int64_t step) const;
   absl::Status EnqueueStep(int64_t step, bool stop);
+  // Of the ranks of a replica, or of all.
+  absl::Status EnqueueSums(StepBatch& batch, bool of_all, device::Stream& stream);
   // Waits, and gives the error of a stream or of a group.
   absl::Status Synchronize();
   // Waits for the step, if there is one, and tells the observer.
@@ -99,6 +114,11 @@ class RankTrainer {
   device::Stream& compute_;
   Recorder& recorder_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
+  // Null: the ranks train one model.
+  std::unique_ptr<replicas::OuterOptimizer> outer_;
+  // Of this rank's replica, or all; and those with its place in each replica, or null.
+  collectives::Communicator* inside_ = nullptr;
+  collectives::Communicator* between_ = nullptr;
   std::unique_ptr<RankCheckpoints> checkpoints_;
   Start start_;
   std::unique_ptr<parallel::PipelineExecutor> executor_;

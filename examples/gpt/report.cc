@@ -17,6 +17,7 @@
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/precision/dtype_names.h"
 #include "brigade/recompute/policy.h"
+#include "brigade/replicas/options.h"
 #include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
@@ -87,10 +88,12 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
 
 // The ranks that share a state, and the groups that have one each.
 int ShardRanks(const Job& job) {
-  const int replicas = job.config.grid.data * job.config.grid.context;
-  return job.config.zero.shard_ranks == 0 ? replicas : job.config.zero.shard_ranks;
+  const int ranks = job.config.grid.data * job.config.grid.context;
+  if (job.config.replicas > 0) return ranks / job.config.replicas;
+  return job.config.zero.shard_ranks == 0 ? ranks : job.config.zero.shard_ranks;
 }
 int ShardGroups(const Job& job) {
+  if (job.config.replicas > 0) return 1;
   return job.config.grid.data * job.config.grid.context / ShardRanks(job);
 }
 
@@ -250,6 +253,28 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   return text;
 }
 
+// What replicas send each other, and what it would be without them.
+std::string ReplicaReport(const Job& job, absl::Span<const RankSummary> ranks) {
+  if (job.config.replicas == 0) return "";
+  const replicas::OuterOptions& outer = job.config.outer;
+  std::string text = absl::StrCat("\n", Counted(job.config.replicas, "replica"), " of ",
+                                  Counted(ShardRanks(job), "rank"), ", ", replicas::Describe(outer),
+                                  ": ", Counted(ranks[0].rounds, "round"),
+                                  "\nSent in all steps, in MB\n    rank     between      inside\n");
+  const auto line = [&](const std::string& name, int64_t between, int64_t inside) {
+    absl::StrAppend(
+        &text, absl::StrFormat("%8s %11.6f %11.6f\n", name, static_cast<double>(between) / kMega,
+                               static_cast<double>(inside) / kMega));
+  };
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    line(absl::StrCat(r), ranks[r].rounds_sent, ranks[r].rounds_gathered);
+  }
+  line("formula", ranks[0].rounds_sent_model, ranks[0].rounds_gathered_model);
+  return text +
+         "Inside a replica rounds gather weights once more. Losses between rounds are those of a "
+         "replica.\n";
+}
+
 // What ranks of a grid send in each of its groups.
 std::string GroupTable(const Job& job, absl::Span<const RankSummary> ranks) {
   const parallel::GridShape& grid = job.config.grid;
@@ -403,8 +428,8 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
 
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
   return TimeTable(ranks) + MemoryTable(job, ranks) + OffloadReport(job, ranks) +
-         TrafficTable(job, ranks) + GroupTable(job, ranks) + PipelineReport(job, ranks) +
-         RecomputationReport(job, ranks) + SavesReport(job, ranks);
+         TrafficTable(job, ranks) + ReplicaReport(job, ranks) + GroupTable(job, ranks) +
+         PipelineReport(job, ranks) + RecomputationReport(job, ranks) + SavesReport(job, ranks);
 }
 
 }  // namespace brigade::gpt

@@ -1,9 +1,11 @@
 #include "brigade/examples/gpt/stage_setup.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/pipeline/schedule.h"
+#include "brigade/replicas/replica_groups.h"
 #include "brigade/zero/shard_groups.h"
 
 namespace brigade::gpt {
@@ -37,15 +39,17 @@ zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
   return options;
 }
 
-absl::StatusOr<ZeroGroups> CreateZeroGroups(const zero::ZeroOptions& options, parallel::Grid& grid,
+absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel::Grid& grid,
                                             const ModelPart& part) {
+  const zero::ZeroOptions& options = config.zero;
   constexpr auto kReplica = parallel::GridGroup::kReplica;
   const bool is_tied_outside = part.has_embedding() != part.has_head();
   zero::OuterGroups outer = {
       .world = &grid.world(),
       .tied = is_tied_outside ? grid.group(parallel::GridGroup::kTied) : nullptr};
   const int ranks = grid.replica().size();
-  const int of_group = options.shard_ranks == 0 ? ranks : options.shard_ranks;
+  const int of_replica = ranks / std::max(config.replicas, 1);
+  const int of_group = options.shard_ranks == 0 ? of_replica : options.shard_ranks;
   const auto colors = zero::ShardGroups::ColorsOf(grid.replica().rank(), of_group,
                                                   options.hpz_ranks, options.node_ranks);
   if (options.hpz_ranks > 0) {
@@ -54,6 +58,15 @@ absl::StatusOr<ZeroGroups> CreateZeroGroups(const zero::ZeroOptions& options, pa
   if (options.node_ranks > 0) {
     BRIGADE_ASSIGN_OR_RETURN(outer.node, grid.Split(kReplica, colors.node));
     BRIGADE_ASSIGN_OR_RETURN(outer.nodes, grid.Split(kReplica, colors.nodes));
+  }
+  if (config.replicas > 0) {
+    const auto of = replicas::ReplicaGroups::ColorsOf(grid.replica().rank(), of_replica);
+    BRIGADE_ASSIGN_OR_RETURN(collectives::Communicator* const inside,
+                             grid.Split(kReplica, of.inside));
+    outer.world = inside;
+    ZeroGroups groups = {*inside, outer};
+    BRIGADE_ASSIGN_OR_RETURN(groups.replicas, grid.Split(kReplica, of.between));
+    return groups;
   }
   if (of_group == ranks) return ZeroGroups{grid.replica(), outer};
   BRIGADE_ASSIGN_OR_RETURN(collectives::Communicator* const shards,

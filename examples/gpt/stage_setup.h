@@ -34,12 +34,14 @@ zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
 struct ZeroGroups {
   collectives::Communicator& shards;
   zero::OuterGroups outer;
+  // With replicas, whose ranks `shards` are, those with this one's place in each; else null.
+  collectives::Communicator* replicas = nullptr;
 };
 
 // Where fewer ranks share a state than have the same weights (ZeroOptions::shard_ranks), and for
-// those near each other (hpz_ranks), the grid makes the groups: a call of all ranks. Beside them,
-// the one with the pipeline's other end where the model's tokens are at both.
-absl::StatusOr<ZeroGroups> CreateZeroGroups(const zero::ZeroOptions& options, parallel::Grid& grid,
+// those near each other (hpz_ranks), and for replicas, the grid makes the groups: a call of all
+// ranks. Beside them, the one with the pipeline's other end where the model's tokens are at both.
+absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel::Grid& grid,
                                             const ModelPart& part);
 
 }  // namespace brigade::gpt

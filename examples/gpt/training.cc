@@ -17,6 +17,7 @@
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/precision/dtype_names.h"
+#include "brigade/replicas/options.h"
 
 namespace brigade::gpt {
 namespace {
@@ -85,6 +86,9 @@ collectives::JobValues ValuesOf(const Job& job) {
       {"batch", absl::StrCat(job.config.batch.train_batch_size, " texts, ",
                              job.config.batch.train_micro_batch_size_per_gpu, " at once")},
       {"stage", absl::StrCat(zero.stage)},
+      {"replicas", job.config.replicas == 0 ? "none"
+                                            : absl::StrCat(job.config.replicas, " of ",
+                                                           replicas::Describe(job.config.outer))},
       {"offload",
        absl::StrCat(
            "optimizer state on the ", std::string(device::ToString(zero.offload.optimizer_state)),

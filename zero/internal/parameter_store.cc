@@ -409,17 +409,25 @@ absl::Status ParameterStore::GatherUpdated() {
   ++updates_;
   // In order of use: buckets are in the reverse order.
   for (int b = static_cast<int>(states_.size()); b-- > 0;) {
-    if (!bucket(b).trainable) continue;
-    BucketState& at = state(b);
-    if (options_.traits().whole_optimizer_state) {
-      BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.gathered));
-    } else if (options_.traits().whole_parameters) {
-      BRIGADE_RETURN_IF_ERROR(GatherIntoBuffer(b, From::kSlices));
-    } else {
-      // Also of a bucket that was gathered ahead and never used.
-      at.fresh = false;
-    }
+    if (bucket(b).trainable) BRIGADE_RETURN_IF_ERROR(GatherUpdated(b));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::GatherUpdated(absl::Span<const int> buckets) {
+  ++updates_;
+  for (size_t i = buckets.size(); i-- > 0;) {
+    BRIGADE_RETURN_IF_ERROR(GatherUpdated(buckets[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterStore::GatherUpdated(int index) {
+  BucketState& at = state(index);
+  if (options_.traits().whole_optimizer_state) return streams_.comm().Record(*at.gathered);
+  if (options_.traits().whole_parameters) return GatherIntoBuffer(index, From::kSlices);
+  // Also of a bucket that was gathered ahead and never used.
+  at.fresh = false;
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "brigade/collectives/compressed/quantized_all_gather.h"
 #include "brigade/collectives/engines/registration.h"
 #include "brigade/device/buffer.h"
@@ -69,6 +70,8 @@ class ParameterStore {
   // or, where every rank updates everything, the whole buckets. Gathers the other ranks' slices, or
   // leaves that to the next Acquire.
   absl::Status GatherUpdated();
+  // The same of these buckets alone.
+  absl::Status GatherUpdated(absl::Span<const int> buckets);
   // The communication stream has written new weights of a bucket, at setup.
   absl::Status MarkWritten(int bucket);
   // In steps another stream writes this rank's slice of a bucket, and records `written` then.
@@ -125,6 +128,8 @@ class ParameterStore {
   From FromOfRun(size_t run) const;
   absl::StatusOr<PooledBuffer*> TakeBuffer(int bucket, bool ahead);
   absl::Status GatherIntoBuffer(int bucket, From from);
+  // Of one bucket, by a caller that counts the update.
+  absl::Status GatherUpdated(int bucket);
   // The gather from all that share a state, as they are or as codes.
   absl::Status GatherSlices(int bucket, const void* slice, void* whole);
   // Of a bucket that is gathered as codes: what does it; null: it is not.

@@ -105,6 +105,9 @@ void* ShardedUpdate::Weights(int index) const {
 }
 
 float* ShardedUpdate::Array(int index, int array) const {
+  if (array > moments_) {
+    return attached_[static_cast<size_t>(array - moments_ - 1)][static_cast<size_t>(index)];
+  }
   const Bucket& bucket = plan_.bucket(index);
   const bool master = HasMaster(index);
   if (array == 0 && !master) return static_cast<float*>(Weights(index));
@@ -136,7 +139,7 @@ std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& g
 ShardedUpdate::Place ShardedUpdate::PlaceInMemory(int index, const void* grad) const {
   const ElementRange updated = UpdatedRange(plan_, options_, plan_.bucket(index), streams_.rank());
   Place place = {{0, updated.size}, {}, grad, Weights(index)};
-  for (int array = 0; array < arrays(); ++array) place.arrays.push_back(Array(index, array));
+  for (int array = 0; array <= moments_; ++array) place.arrays.push_back(Array(index, array));
   return place;
 }
 
@@ -292,6 +295,15 @@ absl::Status ShardedUpdate::WeightsWritten(int index) {
   if (!IsOffloaded(index) || lane_->Weights(index) == nullptr) return absl::OkStatus();
   return streams_.comm().Copy(lane_->Weights(index), parameters_.Slice(index),
                               plan_.bucket(index).bytes() / plan_.ranks());
+}
+
+absl::Status ShardedUpdate::RoundMasterOnDevice(int index) {
+  const Bucket& bucket = plan_.bucket(index);
+  if (!IsRounded(bucket)) return absl::OkStatus();
+  const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
+  return kernels::Cast({{Array(index, 0), Weights(index), size}},
+                       {.source_dtype = precision::DType::kFloat32, .target_dtype = bucket.dtype},
+                       streams_.comm());
 }
 
 absl::Status ShardedUpdate::RoundMaster(int index, ElementRange range, const float* master) {

@@ -50,11 +50,17 @@ class ShardedUpdate {
   const optim::StepController& controller() const { return executor_->controller(); }
 
   // One of a bucket's fp32 arrays, of the elements UpdatedRange: the master (the working weights
-  // themselves where they are fp32), then the moments. Not of a state in a file.
-  int arrays() const { return 1 + moments_; }
+  // themselves where they are fp32), then the moments, then what is attached. Not of a state in a
+  // file.
+  int arrays() const { return 1 + moments_ + static_cast<int>(attached_.size()); }
   // With those in which an exchange's errors are saved.
   int saved_arrays() const { return arrays() + (HasErrors(plan_, options_) ? kErrorArrays : 0); }
   float* Array(int bucket, int array) const;
+  // Arrays of others, [array][bucket], like the moments; without offload.
+  void Attach(std::vector<std::vector<float*>> arrays) { attached_ = std::move(arrays); }
+  // Enqueues on the communication stream the rounding of a bucket's master, which lies on the
+  // device, to its weights.
+  absl::Status RoundMasterOnDevice(int bucket);
   // The communication stream has written this rank's slice of a bucket's weights, at setup.
   absl::Status WeightsWritten(int bucket);
   // Sets the weights of an offloaded bucket, this rank's slice, by the master, at setup. Waits.
@@ -109,6 +115,7 @@ class ShardedUpdate {
   const int moments_;
   // Of buckets: [master][moments].
   std::vector<device::Buffer> states_;
+  std::vector<std::vector<float*>> attached_;
   // Null without offload.
   std::unique_ptr<HostLane> lane_;
   // By bucket that is counted: its place in the executor's lists of gradients.

@@ -21,4 +21,14 @@ absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& optio
   return traffic;
 }
 
+absl::StatusOr<int64_t> TrafficOfChangedMaster(const Plan& plan, const ZeroOptions& options,
+                                               const Bucket& bucket,
+                                               collectives::Communicator& communicator) {
+  const StageTraits& traits = options.traits();
+  if (traits.whole_optimizer_state || !traits.whole_parameters) return 0;
+  BRIGADE_ASSIGN_OR_RETURN(const auto signature,
+                           communicator.Resolve(internal::WeightGatherOf(plan, options, bucket)));
+  return collectives::WireBytes(signature, communicator.rank(), communicator.size());
+}
+
 }  // namespace brigade::zero

@@ -65,6 +65,13 @@ absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& optio
                                       const OuterGroups& outer = {},
                                       int64_t tried = std::numeric_limits<int64_t>::max());
 
+// What this rank sends at once when it has changed a bucket's master between two steps
+// (ZeroOptimizer::MastersChanged): the gather of weights that stay whole, in stages 1 and 2; else
+// 0. Errors of Communicator::Resolve.
+absl::StatusOr<int64_t> TrafficOfChangedMaster(const Plan& plan, const ZeroOptions& options,
+                                               const Bucket& bucket,
+                                               collectives::Communicator& communicator);
+
 }  // namespace brigade::zero
 
 #endif  // BRIGADE_ZERO_PLAN_TRAFFIC_H_

@@ -242,6 +242,45 @@ TEST(ConfigErrorsTest, NameGroupsThatCannotBe) {
               StatusIs(kInvalid, "--shard_ranks is 0, but it must be 1 to 32768"));
 }
 
+TEST(ConfigErrorsTest, NameReplicasThatCannotBe) {
+  const auto refused = [](const char* keys, const char* text) {
+    EXPECT_THAT(Error(keys), StatusIs(kInvalid, HasSubstr(text)));
+  };
+  refused(R"("brigade": {"replicas": 3})",
+          "brigade.replicas is 3, but so many replicas do not divide 4 ranks");
+  refused(R"("brigade": {"replica_period": 5})",
+          "brigade.replica_period is 5, but there are no replicas: brigade.replicas (--replicas) "
+          "is not given");
+  refused(R"("brigade": {"replicas": 2, "shard_ranks": 2})",
+          "brigade.replicas is 2, but brigade.shard_ranks is given; the ranks of a replica share "
+          "one state");
+  refused(R"("brigade": {"replicas": 2}, "tensor_parallel": {"autotp_size": 2})",
+          "brigade.replicas is 2, but ranks share a model or texts");
+  refused(R"("brigade": {"replicas": 2},
+             "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}})",
+          "brigade.replicas is 2, but the optimizer state is on the host or in a file");
+  refused(R"("brigade": {"replicas": 2, "replica_period": 4, "replica_fragments": 2,
+                         "replica_delay": 2})",
+          "brigade.replica_delay is 2, but it must be below 2, the steps between two rounds");
+  refused(R"("brigade": {"replicas": 2, "replica_period": 2, "replica_fragments": 3})",
+          "brigade.replica_fragments is 3, but it is above brigade.replica_period, 2");
+  const auto of_flags = [](const ReplicaFlags& flags) {
+    return ParseConfig(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}})", 4, ".",
+                       {.replicas = flags});
+  };
+  EXPECT_THAT(of_flags({.replicas = 0}).status(),
+              StatusIs(kInvalid, "--replicas is 0, but it must be 1 to 32768"));
+  EXPECT_THAT(of_flags({.replicas = 2, .momentum = 1.0}).status(),
+              StatusIs(kInvalid, HasSubstr("--outer_momentum is 1.0, but it must be at least 0")));
+  EXPECT_THAT(of_flags({.mix = 0.5}).status(),
+              StatusIs(kInvalid, HasSubstr("--replica_mix is 0.5, but there are no replicas")));
+  const auto right = of_flags({.replicas = 2, .period = 7, .fragments = 2, .delay = 1});
+  ASSERT_OK(right);
+  EXPECT_EQ(right->replicas, 2);
+  EXPECT_EQ(right->outer.period, 7);
+  EXPECT_EQ(right->outer.lr, 0.7);
+}
+
 TEST(ConfigErrorsTest, NameWhatIsNotSoOfAPipeline) {
   const auto error = [](const std::string& pipeline, const std::string& brigade = "",
                         const ModelParallelism& flags = {}) {

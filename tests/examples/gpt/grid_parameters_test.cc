@@ -54,7 +54,7 @@ class RankOfGrid {
         PartsOf(shape_, pipeline, job.config.partition, costs, nullptr).value();
     part_ = ModelPart(job.model, ChunksOf(pipeline, boundaries, executor_->stage()));
     PartPlan plan = PlanPart(shape_, costs, part_, SlotsOf(executor_->buffers()), {}).value();
-    const ZeroGroups groups = CreateZeroGroups(job.config.zero, *grid_, part_).value();
+    const ZeroGroups groups = CreateZeroGroups(job.config, *grid_, part_).value();
     zero_ = zero::ZeroOptimizer::Create(SpecOf(job.model, shape_.shards(), part_),
                                         ZeroOptionsOf(job.config, plan, executor_->list()),
                                         groups.shards, *self.context, *self.stream, groups.outer)

@@ -57,6 +57,7 @@ a_dead_rank_leaves_no_file() {
 
 mpirun_gives_the_losses_of_threads
 mpirun_gives_the_losses_of_threads --tensor=2 --sequence_parallel
+mpirun_gives_the_losses_of_threads --replicas=2 --replica_period=4 --replica_fragments=2 --replica_delay=1
 mpirun_gives_the_losses_of_threads --tensor=2 --context_parallel=2 --heads=4
 mpirun_gives_the_losses_of_threads --pipeline=4 --schedule=zb-h1
 a_dead_rank_ends_the_other_one 1

@@ -1,0 +1,225 @@
+// Rounds have the specification's bits, in every stage, on every engine, whatever the timing.
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/replicas/round_plan.h"
+#include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
+#include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/replicas/replica_job.h"
+#include "brigade/tests/spec/replicas.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::replicas {
+namespace {
+
+using collectives::Rank;
+using precision::DType;
+
+struct Case {
+  OuterOptions options;
+  DType dtype = DType::kBFloat16;
+  int replicas = 2;
+};
+
+std::string ToString(const Case& c) {
+  return absl::StrCat(c.replicas, " replicas in ", static_cast<int>(c.dtype), ": ",
+                      Describe(c.options));
+}
+
+spec::RoundRule RuleOf(const OuterOptions& options) {
+  return {
+      .period = options.period,
+      .lr = options.lr,
+      .momentum = options.momentum,
+      .nesterov = options.nesterov,
+      .fragments = options.fragments,
+      .delay = options.delay,
+      .mix = options.mix,
+      .wire = options.wire == DType::kBFloat16 ? spec::Format::kBFloat16 : spec::Format::kFloat32,
+      .start_step = options.start_step};
+}
+
+// Of each element of Masters; -1: it is frozen.
+std::vector<int> FragmentOfElements(const zero::Plan& plan, int fragments) {
+  const auto parts = FragmentsOf(plan, fragments).value();
+  std::vector<int> of_bucket(plan.buckets().size(), -1);
+  for (size_t f = 0; f < parts.size(); ++f) {
+    for (const int b : parts[f]) of_bucket[static_cast<size_t>(b)] = static_cast<int>(f);
+  }
+  std::vector<int> all;
+  for (const zero::Parameter& each : plan.parameters()) {
+    all.insert(all.end(), static_cast<size_t>(each.spec.size),
+               of_bucket[static_cast<size_t>(each.bucket)]);
+  }
+  return all;
+}
+
+// Of all replicas, from their first ranks.
+absl::StatusOr<std::vector<std::vector<float>>> MastersOfAll(Member& member, int replicas,
+                                                             Rank& self) {
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<float> mine, Masters(*member.zero));
+  std::vector<float> all(mine.size() * static_cast<size_t>(replicas));
+  BRIGADE_RETURN_IF_ERROR(member.groups.between->AllGather(mine.data(), all.data(),
+                                                           static_cast<int64_t>(mine.size()),
+                                                           DType::kFloat32, {}, *self.stream));
+  BRIGADE_RETURN_IF_ERROR(member.groups.between->Synchronize(*self.stream));
+  std::vector<std::vector<float>> by_replica;
+  for (auto it = all.begin(); it != all.end(); it += static_cast<ptrdiff_t>(mine.size())) {
+    by_replica.emplace_back(it, it + static_cast<ptrdiff_t>(mine.size()));
+  }
+  return by_replica;
+}
+
+// Ten steps of the toy, each compared with the specification.
+absl::Status MatchesTheSpecification(Rank& self, const Case& c, int stage) {
+  zero::ZeroOptions inner;
+  inner.stage = stage;
+  inner.dtype = c.dtype;
+  inner.bucket_elements = 1000;
+  BRIGADE_ASSIGN_OR_RETURN(Member member,
+                           CreateMember(zero::ToyModel(), inner, c.options, c.replicas, self));
+  BRIGADE_RETURN_IF_ERROR(zero::InitializeToy(*member.zero));
+  BRIGADE_RETURN_IF_ERROR(member.outer->Join(*member.groups.between));
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<float> initial, Masters(*member.zero));
+  spec::Replicas wanted(RuleOf(c.options),
+                        FragmentOfElements(member.zero->plan(), c.options.fragments), initial,
+                        static_cast<size_t>(c.replicas));
+  zero::ToyTrainer trainer(*member.zero, self);
+  for (int step = 0; step < 10; ++step) {
+    BRIGADE_RETURN_IF_ERROR(trainer.Step());
+    BRIGADE_ASSIGN_OR_RETURN(wanted.own, MastersOfAll(member, c.replicas, self));
+    wanted.Step();
+    BRIGADE_RETURN_IF_ERROR(member.outer->Step());
+    BRIGADE_ASSIGN_OR_RETURN(const std::vector<float> mine, Masters(*member.zero));
+    const std::vector<float>& own = wanted.own[static_cast<size_t>(member.replica)];
+    for (size_t i = 0; i < mine.size(); ++i) {
+      if (std::memcmp(&mine[i], &own[i], sizeof(float)) == 0) continue;
+      return absl::InternalError(absl::StrCat("stage ", stage, ", step ", step + 1, ", element ", i,
+                                              ": ", mine[i], ", not ", own[i]));
+    }
+  }
+  // Replicas did differ in between, or nothing would be tested.
+  if (member.outer->rounds() == 0) return absl::InternalError("there was no round");
+  return self.stream->Synchronize();
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const int fragments : {1, 2, 3}) {
+    for (const int64_t delay : {int64_t{0}, int64_t{1}}) {
+      cases.push_back(
+          {{.period = 6, .fragments = fragments, .delay = delay, .mix = delay > 0 ? 0.5 : 0.0}});
+    }
+  }
+  cases.push_back({{.period = 2, .nesterov = false}, DType::kFloat32});
+  cases.push_back({{.period = 3, .lr = 1.0, .momentum = 0, .start_step = 4}, DType::kFloat16});
+  cases.push_back({{.period = 4, .fragments = 2, .wire = DType::kBFloat16}});
+  cases.push_back({{.period = 4}, DType::kBFloat16, 4});
+  return cases;
+}
+
+class RoundsTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(RoundsTest, HaveTheSpecificationsBitsWhateverTheTiming) {
+  device::RaceChecker checker;
+  uint64_t seed = 0;
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(ToString(c));
+    const device::RandomDelay delay = {.seed = seed++, .max_delay_us = 50};
+    collectives::OnThreads({.size = 4, .random_delay = delay, .race_checker = &checker},
+                           [&](Rank& self) {
+                             EXPECT_OK(MatchesTheSpecification(self, c, GetParam()));
+                             self.AwaitOthers();
+                           });
+  }
+  EXPECT_TRUE(checker.reports().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, RoundsTest, ::testing::Range(0, zero::kStages));
+
+const Case kOnEngines = {{.period = 4, .fragments = 2, .delay = 1, .mix = 0.25}};
+
+TEST(RoundsTest, ProcessesHaveTheSpecificationsBits) {
+  using collectives::testing::Arrays;
+  using collectives::testing::Fault;
+  for (const int stage : {0, 2, 3}) {
+    collectives::testing::ExpectAllOk(collectives::testing::OnProcesses(
+        4, collectives::testing::kNever, [&](Rank& self, Arrays&, Fault&) {
+          return MatchesTheSpecification(self, kOnEngines, stage);
+        }));
+  }
+}
+
+class RoundsNcclTest : public collectives::NcclTest {};
+
+TEST_F(RoundsNcclTest, NcclHasTheSpecificationsBits) {
+  for (const DType wire : {DType::kFloat32, DType::kBFloat16}) {
+    Case c = kOnEngines;
+    c.options.wire = wire;
+    const collectives::RanksOptions options = {.size = 4};
+    collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
+      EXPECT_OK(MatchesTheSpecification(self, c, 3));
+      self.AwaitOthers();
+    });
+  }
+}
+
+// In float16, whose scale is one for each sum, deltas keep 11 digits.
+TEST(RoundsTest, AWireOfFloat16MovesWeightsByNearlyTheSame) {
+  std::vector<float> exact;
+  for (const DType wire : {DType::kFloat32, DType::kFloat16}) {
+    collectives::OnThreads({.size = 2}, [&](Rank& self) {
+      const OuterOptions options = {.period = 2, .wire = wire};
+      auto member = CreateMember(Lines(2, 300), Plain(2, 1e-7), options, 2, self);
+      ASSERT_OK(member);
+      ASSERT_OK(SetAll(*member, 0.0f));
+      ASSERT_OK(member->outer->Join(*member->groups.between));
+      for (int step = 0; step < 4; ++step) {
+        ASSERT_OK(StepAlong(*member, self, self.rank == 0 ? 1.0f : 0.3f));
+        ASSERT_OK(member->outer->Step());
+      }
+      const std::vector<float> now = Masters(*member->zero).value();
+      if (self.rank == 0 && wire == DType::kFloat32) exact = now;
+      self.AwaitOthers();
+      for (size_t i = 0; i < now.size(); ++i) {
+        EXPECT_NEAR(now[i], exact[i], 1e-3f * std::abs(exact[i]));
+      }
+    });
+  }
+}
+
+TEST(RoundsTest, AMeanThatIsNotFiniteChangesNothing) {
+  collectives::OnThreads({.size = 2}, [&](Rank& self) {
+    auto member = CreateMember(Lines(2, 300), Plain(2, 1e10), {.period = 2}, 2, self);
+    ASSERT_OK(member);
+    ASSERT_OK(SetAll(*member, 1.0f));
+    ASSERT_OK(member->outer->Join(*member->groups.between));
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_OK(StepAlong(*member, self, self.rank == 0 ? 1e-10f : 1e10f));
+      ASSERT_OK(member->outer->Step());
+    }
+    EXPECT_THAT(Masters(*member->zero).value(), ::testing::Each(1.0f));
+    EXPECT_EQ(member->outer->rounds_not_finite(), 1);
+    EXPECT_EQ(member->outer->last_round(), 0);
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_OK(StepAlong(*member, self, 1e-10f));
+      ASSERT_OK(member->outer->Step());
+    }
+    EXPECT_EQ(member->outer->rounds_not_finite(), 1);
+    EXPECT_EQ(member->outer->last_round(), 4);
+    EXPECT_THAT(Masters(*member->zero).value(), ::testing::Each(::testing::Lt(0.0f)));
+    self.AwaitOthers();
+  });
+}
+
+}  // namespace
+}  // namespace brigade::replicas
