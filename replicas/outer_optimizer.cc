@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<OuterOptimizer>> OuterOptimizer::Create(
     device::Context& context) {
   std::unique_ptr<OuterOptimizer> outer(new OuterOptimizer(zero, options, inside, context));
   absl::Status mine = Validate(options);
-  if (mine.ok() && zero.options().offload.enabled()) mine = zero.AttachState({});
+  if (mine.ok()) mine = zero.AttachState({});
   if (mine.ok()) {
     auto fragments = FragmentsOf(zero.plan(), options.fragments);
     mine = fragments.status();

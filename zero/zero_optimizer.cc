@@ -525,6 +525,11 @@ absl::StatusOr<absl::Span<float>> ZeroOptimizer::StateArray(int bucket, int arra
 
 absl::Status ZeroOptimizer::AttachState(std::vector<std::vector<float*>> arrays) {
   if (options_.offload.enabled()) return StateArray(0, 0).status();
+  if (options_.exchanges()) {
+    return absl::FailedPreconditionError(
+        "AttachState: errors of exchanges come behind the moments (gradient_compression, "
+        "OneBitAdam)");
+  }
   update_->Attach(std::move(arrays));
   return absl::OkStatus();
 }

@@ -262,7 +262,7 @@ class ZeroOptimizer final : public ParameterSource {
   // Arrays of the caller's, [array][bucket] of the sizes above, null of frozen buckets, belong to
   // the state from now on: CopyState and LoadState have them behind the moments, and
   // InitializeParameters sets them to zero. They outlive the optimizer. Once, before a Saver or a
-  // reader is made; FailedPrecondition with offload.
+  // reader is made; FailedPrecondition with offload, and with exchanges of gradients or moments.
   absl::Status AttachState(std::vector<std::vector<float*>> arrays);
   // What is enqueued on step_stream() from now on may change StateArrays: it comes after all passes
   // so far and after readers of the state, for whose ReturnState this waits as Step does.

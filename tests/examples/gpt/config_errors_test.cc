@@ -251,6 +251,8 @@ TEST(ConfigErrorsTest, NameReplicasThatCannotBe) {
   refused(R"("brigade": {"replica_period": 5})",
           "brigade.replica_period is 5, but there are no replicas: brigade.replicas (--replicas) "
           "is not given");
+  refused(R"("brigade": {"replicas": 2, "gradient_compression": "one_bit"})",
+          "brigade.replicas is 2, but ranks exchange gradients or moments with errors");
   refused(R"("brigade": {"replicas": 2, "shard_ranks": 2})",
           "brigade.replicas is 2, but brigade.shard_ranks is given; the ranks of a replica share "
           "one state");
