@@ -140,6 +140,7 @@ LIBRARIES = {
     ],
     "optim": [
         "//optim:fused_update",
+        "//optim:lamb_update",
         "//optim:loss_scaler",
         "//optim:mixed_precision_optimizer",
         "//optim:optim",

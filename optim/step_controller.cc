@@ -107,8 +107,9 @@ StepController::StepController(const OptimizerOptions& optimizer,
     : optimizer_(optimizer), ranks_(options.ranks) {
   for (const ParameterGroup& group : optimizer.groups) {
     // The others correct no bias.
-    betas_.push_back(IsAdam(optimizer.kind) ? kernels::StepBetas{group.beta1, group.beta2}
-                                            : kernels::StepBetas{0.0, 0.0});
+    const bool corrects = IsAdam(optimizer.kind) || optimizer.kind == OptimizerKind::kLamb;
+    betas_.push_back(corrects ? kernels::StepBetas{group.beta1, group.beta2}
+                              : kernels::StepBetas{0.0, 0.0});
   }
   control_.loss_scale = options.loss_scaler.ToKernelOptions();
   control_.grad_divisor = options.grad_divisor;

@@ -198,6 +198,11 @@ absl::Status Validate(const ZeroOptions& options) {
     return Invalid("max_grad_norm is ", options.max_grad_norm, "; it must be positive");
   }
   BRIGADE_RETURN_IF_ERROR(ValidateOffload(options));
+  if (options.optimizer.kind == optim::OptimizerKind::kLamb && options.offload.enabled()) {
+    return Invalid("offload.optimizer_state is ", device::ToString(options.offload.optimizer_state),
+                   ", but the optimizer is LAMB, whose update of an element needs norms of its "
+                   "whole tensor; Adam, SGD and Lion can be offloaded");
+  }
   BRIGADE_RETURN_IF_ERROR(optim::Validate(options.optimizer));
   return optim::Validate(options.loss_scaler);
 }

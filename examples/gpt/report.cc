@@ -35,9 +35,11 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
     case optim::OptimizerKind::kSgd:
       return "SGD";
     case optim::OptimizerKind::kLion:
+      return "Lion";
+    case optim::OptimizerKind::kLamb:
       break;
   }
-  return "Lion";
+  return "LAMB";
 }
 
 std::string TimeTable(absl::Span<const RankSummary> ranks) {

@@ -148,6 +148,11 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const optim::StepControllerOptions control = internal::ControllerOptions(plan, options);
   add(Tier::kDevice, Purpose::kScratch, "step control",
       optim::StepExecutor::Bytes(options.optimizer, control, lists));
+  if (options.optimizer.kind == optim::OptimizerKind::kLamb) {
+    add(Tier::kDevice, Purpose::kScratch, "sums of tensors",
+        optim::LambUpdate::Bytes(internal::LambSizesOf(plan, options),
+                                 internal::LambRanksOf(plan, options)));
+  }
   add(Tier::kHost, Purpose::kScratch, "step control",
       optim::StepController::HostBytes(options.optimizer, control) +
           (options.offload.enabled()
