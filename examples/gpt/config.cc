@@ -131,6 +131,9 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
       check("zero_optimization.zero_hpz_partition_size", CheckNear(sharing, all.grid));
     }
   }
+  if (has_grid && are_known("optimizer.type")) {
+    check("optimizer.type", CheckTensors(said, s.optimizer, all.grid));
+  }
   const bool has_batch =
       has_grid &&
       are_known(

@@ -136,6 +136,14 @@ absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid) 
                  " that share a state");
 }
 
+absl::Status CheckTensors(const Said& said, optim::OptimizerKind optimizer,
+                          const parallel::GridShape& grid) {
+  if (optimizer != optim::OptimizerKind::kLamb || grid.tensor == 1) return absl::OkStatus();
+  return Invalid("optimizer.type is \"Lamb\", whose rate goes by norms of whole tensors, but ",
+                 Counted(grid.tensor, "rank"), " have parts of them (",
+                 said.Name("--tensor", TensorKey(said)), ")");
+}
+
 absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape) {
   const std::string name = said.Name("--schedule", "brigade.schedule");
   const std::string schedule = parallel::ToString(shape.schedule);
