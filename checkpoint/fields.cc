@@ -34,7 +34,8 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
     {"Adam", optim::OptimizerKind::kAdam},
     {"SGD", optim::OptimizerKind::kSgd},
     {"Lion", optim::OptimizerKind::kLion},
-    {"OneBitAdam", optim::OptimizerKind::kOneBitAdam}};
+    {"OneBitAdam", optim::OptimizerKind::kOneBitAdam},
+    {"Lamb", optim::OptimizerKind::kLamb}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
@@ -135,10 +136,10 @@ void VisitScaler(Scaler& scaler, Visit visit) {
   visit("check_overflow", scaler.check_overflow);
 }
 
-// Without rate and schedule, which WriteRate writes.
+// Without rate and schedule, which WriteRate writes, and what is LAMB's alone.
 template <typename Group, typename Visit>
 void VisitGroup(Group& group, Visit visit) {
-  [[maybe_unused]] const auto& [lr, schedule, c, d, e, f, g, h, i] = group;
+  [[maybe_unused]] const auto& [lr, schedule, c, d, e, f, min_trust, max_trust, i, j, k] = group;
   visit("weight_decay", group.weight_decay);
   visit("beta1", group.beta1);
   visit("beta2", group.beta2);
@@ -146,6 +147,12 @@ void VisitGroup(Group& group, Visit visit) {
   visit("momentum", group.momentum);
   visit("dampening", group.dampening);
   visit("nesterov", group.nesterov);
+}
+
+template <typename Group, typename Visit>
+void VisitTrust(Group& group, Visit visit) {
+  visit("min_trust", group.min_trust);
+  visit("max_trust", group.max_trust);
 }
 
 struct ScheduleVisitor {
@@ -355,6 +362,9 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     const optim::ParameterGroup& group = options.optimizer.groups[g];
     WriteRate(g, group.lr, group.schedule, fields);
     Write(fields, GroupName(g) + ".", [&](auto visit) { VisitGroup(group, visit); });
+    // Not of the others, whose checkpoints have been without them.
+    if (options.optimizer.kind != optim::OptimizerKind::kLamb) continue;
+    Write(fields, GroupName(g) + ".", [&](auto visit) { VisitTrust(group, visit); });
   }
   Write(fields, "loss_scaler.", [&](auto visit) { VisitScaler(options.loss_scaler, visit); });
   return fields;

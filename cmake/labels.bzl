@@ -141,6 +141,7 @@ LIBRARIES = {
     "optim": [
         "//optim:freeze_moment",
         "//optim:fused_update",
+        "//optim:lamb_update",
         "//optim:loss_scaler",
         "//optim:mixed_precision_optimizer",
         "//optim:optim",

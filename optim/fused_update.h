@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/lamb/lamb_math.h"
 #include "brigade/kernels/lion/lion.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/optim/parameter_group.h"
@@ -23,9 +24,9 @@ namespace brigade::optim {
 struct UpdateSegment {
   // The fp32 master.
   float* param = nullptr;
-  // Adam and Lion: m. SGD: momentum, unused in a group without it.
+  // Adam, LAMB and Lion: m. SGD: momentum, unused in a group without it.
   float* first_moment = nullptr;
-  // Adam: v. SGD and Lion: null.
+  // Adam and LAMB: v. SGD and Lion: null.
   float* second_moment = nullptr;
   // Of UpdateTypes::grad.
   const void* grad = nullptr;
@@ -33,6 +34,8 @@ struct UpdateSegment {
   void* copy = nullptr;
   int64_t size = 0;
   int32_t group = 0;
+  // Of LAMB with several ranks: the tensor that this is a piece of (LambUpdate).
+  kernels::LambTensor tensor = {};
 };
 
 struct UpdateTypes {
@@ -41,8 +44,15 @@ struct UpdateTypes {
   std::optional<precision::DType> copy = {};
 };
 
+// Segments of one pair of types, updated in one call of the optimizer's kernel.
+struct UpdateList {
+  UpdateTypes types = {};
+  std::vector<UpdateSegment> segments = {};
+};
+
 // The second pass of a step over memory: the optimizer's update of a fixed list of segments, as the
-// StepController has decided.
+// StepController has decided. Not of LAMB, whose update of an element depends on others
+// (LambUpdate).
 //
 // Traffic      kernels/adam/adam.h, kernels/sgd/sgd.h, kernels/lion/lion.h: 30 bytes per element
 //              with AdamW, fp32 gradients and a copy, 28 with 16-bit gradients and a copy.

@@ -74,16 +74,17 @@ struct MixedPrecisionState {
 //   Step
 //
 // Precision    Gradients are rounded as they come and once an addition, the update as in
-//              kernels/adam, sgd and lion.
+//              kernels/adam, sgd, lion and lamb.
 // Traffic      Step: two passes. grad_check reads the gradients; the update reads them again and
-//              moves the state. AccumulateGradients: what kernels/cast says; nothing with one
-//              micro-batch.
+//              moves the state, which LAMB does twice. AccumulateGradients: what kernels/cast
+//              says; nothing with one micro-batch.
 // Memory       S: elements, each parameter's rounded up to 64; L: pairs of gradient and weight
 //              type. In bytes:
 //              optimizer_state  4 S of parameters with 16-bit weights + 4 S of all *
 //                               Moments(optimizer)
 //              gradients        micro_batches > 1: S * that of the accumulator's type
-//              scratch          StepExecutor::Bytes with a list for each of the L pairs
+//              scratch          StepExecutor::Bytes with a list for each of the L pairs; with LAMB
+//                               LambUpdate::Bytes too
 // Stream       Calls enqueue on the stream given, allocate nothing in steady state and never wait,
 //              but where they say so. Calls on different streams must be ordered by events.
 // Threads      One thread at a time.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/lamb/lamb_math.h"
 #include "brigade/kernels/step_control/step_control_math.h"
 #include "brigade/kernels/value_range.h"
 
@@ -11,6 +12,8 @@ namespace brigade::optim {
 namespace {
 
 constexpr char kName[] = "optimizer";
+// What kernels/lamb takes.
+constexpr size_t kMostLambGroups = kernels::kMaxLambGroups;
 
 absl::Status CheckLion(int64_t index, const ParameterGroup& group) {
   using kernels::CheckInRange;
@@ -21,6 +24,15 @@ absl::Status CheckLion(int64_t index, const ParameterGroup& group) {
 absl::Status CheckAdam(int64_t index, const ParameterGroup& group) {
   BRIGADE_RETURN_IF_ERROR(CheckLion(index, group));
   return kernels::CheckInRange(kName, "eps", index, group.eps, kernels::kPositive);
+}
+
+absl::Status CheckLamb(int64_t index, const ParameterGroup& group) {
+  using kernels::CheckInRange;
+  BRIGADE_RETURN_IF_ERROR(CheckAdam(index, group));
+  BRIGADE_RETURN_IF_ERROR(
+      CheckInRange(kName, "max_trust", index, group.max_trust, kernels::kNonNegative));
+  return CheckInRange(kName, "min_trust", index, group.min_trust,
+                      {0.0, group.max_trust, "0 to max_trust"});
 }
 
 absl::Status CheckSgd(int64_t index, const ParameterGroup& group) {
@@ -46,6 +58,8 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
       return CheckSgd(index, group);
     case OptimizerKind::kLion:
       return CheckLion(index, group);
+    case OptimizerKind::kLamb:
+      return CheckLamb(index, group);
   }
   return absl::InvalidArgumentError(
       absl::StrCat(kName, ": kind is ", static_cast<int>(kind), ", which is no OptimizerKind"));
@@ -71,6 +85,10 @@ absl::Status Validate(const OptimizerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat(kName, ": freeze_step is ", options.freeze_step, ", must be 0 or more"));
   }
+  if (options.kind == OptimizerKind::kLamb && options.groups.size() > kMostLambGroups) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kName, ": ", options.groups.size(), " groups of LAMB, must be 1 to ", kMostLambGroups));
+  }
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const int64_t index = static_cast<int64_t>(i);
     const ParameterGroup& group = options.groups[i];
@@ -82,8 +100,12 @@ absl::Status Validate(const OptimizerOptions& options) {
   return absl::OkStatus();
 }
 
+int64_t TensorTile(OptimizerKind kind) {
+  return kind == OptimizerKind::kLamb ? kernels::kLambTile : 1;
+}
+
 int Moments(const OptimizerOptions& options) {
-  if (IsAdam(options.kind)) return 2;
+  if (IsAdam(options.kind) || options.kind == OptimizerKind::kLamb) return 2;
   if (options.kind == OptimizerKind::kLion) return 1;
   return std::any_of(options.groups.begin(), options.groups.end(),
                      [](const ParameterGroup& group) { return group.momentum > 0.0; })

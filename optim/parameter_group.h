@@ -22,6 +22,8 @@ enum class OptimizerKind : uint8_t {
   // exchange their first moments as signs, in a ZeroOptimizer alone; Tang et al. 2021 (arXiv
   // 2102.02888).
   kOneBitAdam,
+  // Adam with a rate of each tensor's own, by norms; You et al. 2020.
+  kLamb,
 };
 
 // Whether it is Adam, with either decay.
@@ -31,22 +33,26 @@ constexpr bool IsAdam(OptimizerKind kind) {
 }
 // Whether its moments' bias is corrected.
 constexpr bool CorrectsBias(OptimizerKind kind) {
-  return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam;
+  return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam ||
+         kind == OptimizerKind::kLamb;
 }
 
-// The settings of a group of parameters. Ranges: kernels/adam/adam.h, kernels/sgd/sgd.h and
-// kernels/lion/lion.h.
+// The settings of a group of parameters. Ranges: kernels/adam/adam.h, kernels/sgd/sgd.h,
+// kernels/lion/lion.h and kernels/lamb/lamb_parameters.h.
 struct ParameterGroup {
   // >= 0: the rate that `schedule` refers to.
   double lr = 1e-3;
   // Of the learning rate; constant by default.
   Schedule schedule = {};
   double weight_decay = 0.0;
-  // Of Adam and AdamW, and of Lion, whose paper has 0.9 and 0.99:
+  // Of Adam, AdamW and LAMB, and of Lion, whose paper has 0.9 and 0.99:
   double beta1 = 0.9;
   double beta2 = 0.999;
-  // Of Adam and AdamW:
+  // Of Adam, AdamW and LAMB:
   double eps = 1e-8;
+  // Of LAMB: bounds of a tensor's norm over that of its update.
+  double min_trust = 0.01;
+  double max_trust = 10.0;
   // Of SGD:
   double momentum = 0.0;
   double dampening = 0.0;
@@ -65,11 +71,15 @@ struct OptimizerOptions {
 // InvalidArgument naming group, field and value.
 absl::Status Validate(const OptimizerOptions& options);
 
+// Where the update of an element depends on its whole tensor (LAMB): the elements that tensors are
+// summed by, so that parts of a tensor must begin at a multiple of them. Else 1.
+int64_t TensorTile(OptimizerKind kind);
+
 // The same for what may change in group `index` during a run.
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
-// How many fp32 arrays of state each element has beside its parameter: 2 (Adam: m and v), 1 (SGD:
-// momentum; Lion: m), or 0 (SGD if no group has momentum).
+// How many fp32 arrays of state each element has beside its parameter: 2 (Adam and LAMB: m and v),
+// 1 (SGD: momentum; Lion: m), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
 }  // namespace brigade::optim

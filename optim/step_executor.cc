@@ -61,6 +61,11 @@ absl::StatusOr<std::unique_ptr<StepExecutor>> StepExecutor::Create(
     StepLists lists, device::Context& context, device::Stream& stream) {
   std::unique_ptr<StepExecutor> executor(
       new StepExecutor(rank, OneAtLeast(std::move(lists.gradients))));
+  if (optimizer.kind == OptimizerKind::kLamb) {
+    BRIGADE_ASSIGN_OR_RETURN(executor->lamb_,
+                             LambUpdate::Create(optimizer, lists.updates, lists.lamb, context));
+    lists.updates.clear();
+  }
   for (const UpdateList& list : lists.updates) {
     executor->updates_.emplace_back(optimizer, list.segments, list.types);
   }
@@ -94,24 +99,27 @@ absl::Status StepExecutor::Decide(GatherStats gather, device::Stream& stream) {
   return controller_->Decide(stream);
 }
 
-absl::Status StepExecutor::Update(device::Stream& stream) {
+absl::Status StepExecutor::Update(GatherSums gather_sums, device::Stream& stream) {
+  if (lamb_ != nullptr) return lamb_->Enqueue(controller_->decision(), gather_sums, stream);
   for (const FusedUpdate& update : updates_) {
     BRIGADE_RETURN_IF_ERROR(update.Enqueue(controller_->decision(), stream));
   }
   return absl::OkStatus();
 }
 
-absl::Status StepExecutor::Enqueue(GatherStats gather, device::Stream& stream) {
+absl::Status StepExecutor::Enqueue(GatherStats gather, GatherSums gather_sums,
+                                   device::Stream& stream) {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     BRIGADE_RETURN_IF_ERROR(
         kernels::GradTileSums(gradients_[i].segments, gradients_[i].dtype, TileSums(i), stream));
   }
   BRIGADE_RETURN_IF_ERROR(Decide(gather, stream));
-  return Update(stream);
+  return Update(gather_sums, stream);
 }
 
 absl::Status StepExecutor::Enqueue(device::Stream& stream) {
-  return Enqueue([](auto, auto) { return absl::OkStatus(); }, stream);
+  const auto nothing = [](auto, auto) { return absl::OkStatus(); };
+  return Enqueue(nothing, nothing, stream);
 }
 
 }  // namespace brigade::optim

@@ -16,6 +16,7 @@
 #include "brigade/kernels/grad_check/grad_check_math.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/fused_update.h"
+#include "brigade/optim/lamb_update.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/precision/dtype.h"
@@ -28,25 +29,22 @@ struct GradientList {
   std::vector<kernels::GradSegment> segments = {};
 };
 
-// Segments of one pair of types, updated in one call of the optimizer's kernel.
-struct UpdateList {
-  UpdateTypes types = {};
-  std::vector<UpdateSegment> segments = {};
-};
-
 // What a rank checks and what it updates in every step. With several ranks each element of the
 // gradients is checked by one of them, and all have lists of the same types in the same order.
 struct StepLists {
   std::vector<GradientList> gradients = {};
   std::vector<UpdateList> updates = {};
+  // Of LAMB: who has the other pieces of the updates' tensors.
+  LambRanks lamb = {};
 };
 
 // An optimizer step over fixed lists: check the gradients, decide (StepController), update.
 //
-// Memory       Bytes(...), device memory of purpose scratch; host memory of StepController.
-//              Gradients may be null at Create where CheckSegment names them.
+// Memory       Bytes(...), and with LAMB LambUpdate's, device memory of purpose scratch; host
+//              memory of StepController. Gradients may be null at Create where CheckSegment names
+//              them.
 // Traffic      Two passes: grad_check reads the gradients, the update reads them again and moves
-//              the state.
+//              the state. LAMB's update takes two.
 // Stream       Enqueued on the stream given; allocates nothing in steady state and never waits.
 // Determinism  Same bits on every device, for any number of threads. The sums of squares of the
 //              lists are added by rank, and of each rank in the order of its lists.
@@ -60,7 +58,8 @@ class StepExecutor {
                                                               device::Context& context,
                                                               device::Stream& stream);
 
-  // Device memory of an executor with these gradients, whose addresses may still be null.
+  // Device memory of an executor with these gradients, whose addresses may still be null; beside
+  // LambUpdate's.
   static int64_t Bytes(const OptimizerOptions& optimizer, const StepControllerOptions& control,
                        const std::vector<GradientList>& gradients);
 
@@ -68,7 +67,9 @@ class StepExecutor {
   // in `all`. Device memory.
   using GatherStats = absl::FunctionRef<absl::Status(absl::Span<const kernels::GradStats> own,
                                                      absl::Span<kernels::GradStats> all)>;
-  absl::Status Enqueue(GatherStats gather, device::Stream& stream);
+  // `gather_sums` is of LAMB alone, between its passes.
+  using GatherSums = LambUpdate::GatherSums;
+  absl::Status Enqueue(GatherStats gather, GatherSums gather_sums, device::Stream& stream);
   // The same of a single rank, which gathers nothing.
   absl::Status Enqueue(device::Stream& stream);
 
@@ -77,7 +78,7 @@ class StepExecutor {
   // where the segment's gradient is now.
   absl::Status CheckSegment(size_t list, size_t segment, const void* grad, device::Stream& stream);
   absl::Status Decide(GatherStats gather, device::Stream& stream);
-  absl::Status Update(device::Stream& stream);
+  absl::Status Update(GatherSums gather_sums, device::Stream& stream);
 
   StepController& controller() { return *controller_; }
   const StepController& controller() const { return *controller_; }
@@ -93,6 +94,8 @@ class StepExecutor {
   // By list and segment: the tiles of the list before it.
   std::vector<std::vector<int64_t>> tiles_before_;
   std::vector<FusedUpdate> updates_;
+  // Instead of these, of LAMB.
+  std::unique_ptr<LambUpdate> lamb_;
   device::Buffer workspace_;
   std::unique_ptr<StepController> controller_;
 };

@@ -95,6 +95,10 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
                        device::ToString(options.offload.optimizer_state),
                        "; what is exchanged goes to updates on the device alone");
   }
+  if (options.optimizer.kind == optim::OptimizerKind::kLamb) {
+    return contradicts(
+        "the optimizer is LAMB, whose norms of tensors take the gradients of slices");
+  }
   if (options.shard_ranks > 0) {
     return contradicts("shard_ranks is ", options.shard_ranks,
                        "; gradients are exchanged by one group of all ranks");
@@ -238,6 +242,11 @@ absl::Status Validate(const ZeroOptions& options) {
   }
   BRIGADE_RETURN_IF_ERROR(ValidateOffload(options));
   BRIGADE_RETURN_IF_ERROR(ValidateCompression(options));
+  if (options.optimizer.kind == optim::OptimizerKind::kLamb && options.offload.enabled()) {
+    return Invalid("offload.optimizer_state is ", device::ToString(options.offload.optimizer_state),
+                   ", but the optimizer is LAMB, whose update of an element needs norms of its "
+                   "whole tensor; Adam, SGD and Lion can be offloaded");
+  }
   BRIGADE_RETURN_IF_ERROR(optim::Validate(options.optimizer));
   return optim::Validate(options.loss_scaler);
 }

@@ -122,9 +122,9 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   if (mine.ok()) mine = CheckWorld(options, communicator, shard_groups, all);
   if (mine.ok()) mine = CheckNear(options, communicator, outer);
   if (mine.ok()) mine = CheckNodes(options, communicator, outer);
-  absl::StatusOr<Plan> plan =
-      Plan::Create(model, {communicator.size(), options.dtype, options.bucket_elements,
-                           options.tied_apart, shard_groups});
+  absl::StatusOr<Plan> plan = Plan::Create(
+      model, {communicator.size(), options.dtype, options.bucket_elements, options.tied_apart,
+              shard_groups, optim::TensorTile(options.optimizer.kind)});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);

@@ -126,6 +126,12 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_lamb_math
+  HEADERS kernels/lamb/lamb_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
   kernels_block_quant_math
   HEADERS kernels/block_quant/block_quant_math.h
   DEPS precision_host_device precision_rounding
@@ -498,6 +504,48 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_lamb_parameters
+  HEADERS kernels/lamb/lamb_parameters.h
+  DEPS kernels_lamb_math kernels_weight_decay kernels_step_control_math
+)
+
+brigade_library(
+  kernels_internal_halve_lanes
+  HEADERS kernels/internal/halve_lanes.h
+  DEPS kernels_simd precision_rounding
+)
+
+brigade_library(
+  kernels_lamb_cpu
+  HEADERS kernels/lamb/lamb_cpu.h
+  SOURCES kernels/lamb/lamb_cpu.cc
+  DEPS kernels_lamb_math kernels_nontemporal_store kernels_simd kernels_update_types
+    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_lamb_cuda CUDA_ONLY
+  HEADERS kernels/lamb/lamb_cuda.h
+  CUDA_SOURCES kernels/lamb/lamb_cuda.cu
+  DEPS kernels_lamb_math kernels_launch_kernel kernels_update_types kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_update_tile kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_lamb
+  HEADERS kernels/lamb/lamb.h
+  SOURCES kernels/lamb/lamb.cc
+  DEPS kernels_lamb_math kernels_lamb_parameters kernels_lamb_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
+    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_lamb_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_amax_math
   HEADERS kernels/amax/amax_math.h
   DEPS precision_host_device precision_rounding
@@ -678,12 +726,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_internal_halve_lanes
-  HEADERS kernels/internal/halve_lanes.h
-  DEPS kernels_simd precision_rounding
-)
-
-brigade_library(
   kernels_orthogonalize_cpu
   HEADERS kernels/orthogonalize/orthogonalize_cpu.h
   SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
@@ -759,48 +801,6 @@ brigade_library(
   SOURCES kernels/flatten/flatten.cc
   DEPS device_stream device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
     kernels_list_arguments precision_dtype kernels_cast
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_lamb_math
-  HEADERS kernels/lamb/lamb_math.h
-  DEPS precision_host_device precision_rounding kernels_step_control_step_state
-)
-
-brigade_library(
-  kernels_lamb_parameters
-  HEADERS kernels/lamb/lamb_parameters.h
-  DEPS kernels_lamb_math kernels_weight_decay kernels_step_control_math
-)
-
-brigade_library(
-  kernels_lamb_cpu
-  HEADERS kernels/lamb/lamb_cpu.h
-  SOURCES kernels/lamb/lamb_cpu.cc
-  DEPS kernels_lamb_math kernels_nontemporal_store kernels_simd kernels_update_types
-    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes precision_float16
-)
-
-brigade_library(
-  kernels_lamb_cuda CUDA_ONLY
-  HEADERS kernels/lamb/lamb_cuda.h
-  CUDA_SOURCES kernels/lamb/lamb_cuda.cu
-  DEPS kernels_lamb_math kernels_launch_kernel kernels_update_types kernels_internal_gpu_tile
-    kernels_internal_segments kernels_internal_update_tile kernels_internal_warp
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_lamb
-  HEADERS kernels/lamb/lamb.h
-  SOURCES kernels/lamb/lamb.cc
-  DEPS kernels_lamb_math kernels_lamb_parameters kernels_lamb_cpu device_stream
-    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
-    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
-    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
-  CUDA_DEPS kernels_lamb_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
 )

@@ -22,7 +22,8 @@ brigade_library(
   optim_parameter_group
   HEADERS optim/parameter_group.h
   SOURCES optim/parameter_group.cc
-  DEPS optim_schedule device_status_macros kernels_value_range kernels_step_control_math
+  DEPS optim_schedule device_status_macros kernels_value_range kernels_lamb_math
+    kernels_step_control_math
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
 )
@@ -43,17 +44,26 @@ brigade_library(
   HEADERS optim/fused_update.h
   SOURCES optim/fused_update.cc
   DEPS optim_parameter_group optim_step_controller device_stream kernels_weight_decay kernels_adam
-    kernels_lion kernels_sgd precision_dtype
+    kernels_lamb_math kernels_lion kernels_sgd precision_dtype
   PUBLIC_LIBRARIES absl::status absl::statusor
+)
+
+brigade_library(
+  optim_lamb_update
+  HEADERS optim/lamb_update.h
+  SOURCES optim/lamb_update.cc
+  DEPS optim_fused_update optim_parameter_group optim_step_controller device_buffer device_context
+    device_status_macros device_stream kernels_lamb
+  PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
 )
 
 brigade_library(
   optim_step_executor
   HEADERS optim/step_executor.h
   SOURCES optim/step_executor.cc
-  DEPS optim_fused_update optim_parameter_group optim_step_controller device_buffer device_context
-    device_status_macros device_stream kernels_grad_check kernels_grad_check_math
-    kernels_step_control_step_state precision_dtype
+  DEPS optim_fused_update optim_lamb_update optim_parameter_group optim_step_controller
+    device_buffer device_context device_status_macros device_stream kernels_grad_check
+    kernels_grad_check_math kernels_step_control_step_state precision_dtype
   PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
 )
 
@@ -88,6 +98,7 @@ brigade_library(
 
 brigade_library(
   optim
-  DEPS optim_freeze_moment optim_fused_update optim_loss_scaler optim_mixed_precision_optimizer
-    optim_parameter_group optim_schedule optim_step_controller optim_step_executor
+  DEPS optim_freeze_moment optim_fused_update optim_lamb_update optim_loss_scaler
+    optim_mixed_precision_optimizer optim_parameter_group optim_schedule optim_step_controller
+    optim_step_executor
 )

@@ -39,7 +39,8 @@ brigade_library(
   zero_plan_layout
   HEADERS zero/plan/layout.h
   DEPS zero_plan kernels_block_quant_math kernels_grad_check kernels_step_control_step_state
-    optim_step_controller optim_step_executor precision_dtype zero_options
+    optim_lamb_update optim_parameter_group optim_step_controller optim_step_executor
+    precision_dtype zero_options
 )
 
 brigade_library(
@@ -170,8 +171,8 @@ brigade_library(
   DEPS zero_internal_gradient_exchange zero_internal_gradient_store zero_internal_host_lane
     zero_internal_parameter_store zero_internal_rank_file zero_internal_step_streams device_buffer
     device_context device_event device_status_macros kernels_cast kernels_step_control_step_state
-    optim_fused_update optim_step_controller optim_step_executor zero_options zero_plan
-    zero_plan_layout
+    optim_fused_update optim_lamb_update optim_parameter_group optim_step_controller
+    optim_step_executor zero_options zero_plan zero_plan_layout
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -205,7 +206,8 @@ brigade_library(
     collectives_algorithms_workspace collectives_compressed_reduction
     collectives_compressed_one_bit_all_reduce collectives_compressed_quantized_all_gather
     collectives_compressed_quantized_reduce_scatter device_memory_stats device_status_macros
-    device_file_options optim_parameter_group optim_step_controller optim_step_executor zero_options
+    device_file_options optim_lamb_update optim_parameter_group optim_step_controller
+    optim_step_executor zero_options
   PUBLIC_LIBRARIES absl::statusor
 )
 

@@ -134,6 +134,9 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   if (has_grid && are_known("brigade.replicas --replicas")) {
     check(said.Name("--replicas", "brigade.replicas"), CheckReplicas(said, sharing, all.grid));
   }
+  if (has_grid && are_known("optimizer.type")) {
+    check("optimizer.type", CheckTensors(said, s.optimizer, all.grid));
+  }
   const bool has_batch =
       has_grid &&
       are_known(

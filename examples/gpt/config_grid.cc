@@ -170,6 +170,14 @@ int SharersOf(const Sharing& sharing, const parallel::GridShape& grid) {
   return grid.data * grid.context / std::max(sharing.replicas, 1);
 }
 
+absl::Status CheckTensors(const Said& said, optim::OptimizerKind optimizer,
+                          const parallel::GridShape& grid) {
+  if (optimizer != optim::OptimizerKind::kLamb || grid.tensor == 1) return absl::OkStatus();
+  return Invalid("optimizer.type is \"Lamb\", whose rate goes by norms of whole tensors, but ",
+                 Counted(grid.tensor, "rank"), " have parts of them (",
+                 said.Name("--tensor", TensorKey(said)), ")");
+}
+
 absl::Status CheckPipeline(const Said& said, const parallel::PipelineShape& shape) {
   const std::string name = said.Name("--schedule", "brigade.schedule");
   const std::string schedule = parallel::ToString(shape.schedule);

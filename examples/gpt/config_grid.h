@@ -59,6 +59,10 @@ struct Sharing {
 // Flags before the file, but for numbers of flags that cannot be.
 Sharing Merged(const Settings& settings, const ModelParallelism& flags);
 
+// InvalidArgument where the optimizer needs whole tensors, and ranks have parts of each.
+absl::Status CheckTensors(const Said& said, optim::OptimizerKind optimizer,
+                          const parallel::GridShape& grid);
+
 // With the data ranks that are left. InvalidArgument naming the numbers that are no grid of `ranks`
 // ranks.
 absl::StatusOr<parallel::GridShape> GridOf(const Said& said, const Sharing& sharing, int ranks);

@@ -62,6 +62,24 @@ Keys OneBitAdamKeys(Settings& s) {
   };
 }
 
+Keys LambKeys(Settings& s) {
+  optim::ParameterGroup& group = s.group;
+  return {
+      LearningRate(s),
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne), "of the moments' means"},
+      {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
+      {"weight_decay", Number(&group.weight_decay, kNotNegative),
+       "of the weights, in the update whose norm counts"},
+      {"max_coeff", Number(&group.max_trust, kNotNegative),
+       "the most that a tensor's norm over that of its update counts"},
+      {"min_coeff", Number(&group.min_trust, kNotNegative), "the least"},
+      {"bias_correction", Only(true, "the moments are always corrected")},
+      {"eps_inside_sqrt", Only(false, "it is added to the root")},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
+  };
+}
+
 // Of a schedule: its own, and what all have.
 Keys ScheduleKeys(Keys keys) {
   keys.push_back({"last_batch_iteration", Only(-1, "schedules begin at the beginning")});
@@ -144,8 +162,8 @@ Keys OneCycleKeys(optim::OneCycle& cycle) {
 }  // namespace
 
 // Types and defaults as in DeepSpeed's documentation of "optimizer" (deepspeed.ai, "DeepSpeed
-// Configuration JSON") and deepspeed/ops/adam/fused_adam.py and
-// deepspeed/ops/lion/fused_lion.py; SGD is PyTorch's.
+// Configuration JSON") and deepspeed/ops/adam/fused_adam.py,
+// deepspeed/ops/lion/fused_lion.py and deepspeed/ops/lamb/fused_lamb.py; SGD is PyTorch's.
 Key OptimizerKey(Settings& s) {
   using Kind = optim::OptimizerKind;
   optim::ParameterGroup& group = s.group;
@@ -181,9 +199,11 @@ Key OptimizerKey(Settings& s) {
        "AdamW without bias correction, whose ranks exchange first moments as signs once second "
        "moments stay; stages 0 to 2",
        OneBitAdamKeys(s)},
+      {"Lamb", Set(&s.optimizer, Kind::kLamb),
+       "Adam, with a rate of each tensor's own: by its norm over that of its update", LambKeys(s)},
   };
   for (const char* name :
-       {"Adagrad", "Lamb", "MuAdam", "MuAdamW", "Muon", "MuSGD", "OneBitLamb", "ZeroOneAdam"}) {
+       {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD", "OneBitLamb", "ZeroOneAdam"}) {
     types.push_back({name, NotSupported()});
   }
   static constexpr char kNeeded[] =

@@ -38,9 +38,11 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
     case optim::OptimizerKind::kLion:
       return "Lion";
     case optim::OptimizerKind::kOneBitAdam:
+      return "OneBitAdam";
+    case optim::OptimizerKind::kLamb:
       break;
   }
-  return "OneBitAdam";
+  return "LAMB";
 }
 
 std::string TimeTable(absl::Span<const RankSummary> ranks) {

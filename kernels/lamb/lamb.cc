@@ -1,5 +1,6 @@
 #include "brigade/kernels/lamb/lamb.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,16 @@ absl::Status CheckOptions(const LambOptions& options) {
   return absl::OkStatus();
 }
 
+template <typename Grad>
+void MomentsOnPool(absl::Span<const PlannedSegment<LambSegment>> plan,
+                   const LambParameters& parameters, LambSums* sums, device::ThreadPool& pool) {
+  ForEachRange(plan, kLambTile, pool,
+               [&](const LambSegment& s, int64_t begin, int64_t end, int64_t first_tile) {
+                 LambSums* const tiles = sums + first_tile - begin / kLambTile;
+                 static_cast<void>(LambMomentsRange<Grad>(s, parameters, begin, end, tiles));
+               });
+}
+
 // As UpdateCpu, but for the sums between two passes.
 template <typename Grad, typename Copy>
 absl::Status LambOnPool(absl::Span<const PlannedSegment<LambSegment>> plan,
@@ -45,11 +56,7 @@ absl::Status LambOnPool(absl::Span<const PlannedSegment<LambSegment>> plan,
                         device::ThreadPool& pool) {
   if (SkipsStep(parameters)) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(CheckStep<LambPolicy>("lamb", plan, parameters));
-  ForEachRange(plan, kLambTile, pool,
-               [&](const LambSegment& s, int64_t begin, int64_t end, int64_t first_tile) {
-                 LambSums* const tiles = sums + first_tile - begin / kLambTile;
-                 static_cast<void>(LambMomentsRange<Grad>(s, parameters, begin, end, tiles));
-               });
+  MomentsOnPool<Grad>(plan, parameters, sums, pool);
   ForEachRange(plan, kLambTile, pool,
                [&](const LambSegment& s, int64_t begin, int64_t end, int64_t first_tile) {
                  // Each range adds the tensor's tiles again: 16 bytes for 8192 elements.
@@ -58,6 +65,29 @@ absl::Status LambOnPool(absl::Span<const PlannedSegment<LambSegment>> plan,
                  static_cast<void>(LambParamRange<Copy>(s, parameters, trust, begin, end));
                });
   return absl::OkStatus();
+}
+
+// The arrays of a list and the step, which the passes have in common.
+absl::Status AddSegments(absl::Span<const LambSegment> segments, const LambOptions& options,
+                         ListArguments& arguments) {
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const LambSegment& s = segments[i];
+    BRIGADE_RETURN_IF_ERROR(arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad, s.param_copy}));
+    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("lamb", i, s.group, options.groups.size()));
+  }
+  return AddStep("lamb", options.state, options.group_steps, options.one_step,
+                 options.groups.size(), arguments);
+}
+
+absl::Status CheckSize(const char* name, size_t size, int64_t needed) {
+  if (static_cast<int64_t>(size) >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("lamb: ", name, " has ", size, " doubles, the list needs ", needed));
+}
+
+LambSums* SumsIn(absl::Span<double> workspace) {
+  static_assert(sizeof(LambSums) == 2 * sizeof(double));
+  return reinterpret_cast<LambSums*>(workspace.data());
 }
 
 }  // namespace
@@ -88,25 +118,15 @@ absl::Status Lamb(absl::Span<const LambSegment> segments, const LambOptions& opt
        {"grad", precision::SizeOf(options.grad_dtype), false},
        {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()}},
       stream);
-  for (size_t i = 0; i < segments.size(); ++i) {
-    const LambSegment& s = segments[i];
-    BRIGADE_RETURN_IF_ERROR(arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad, s.param_copy}));
-    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("lamb", i, s.group, options.groups.size()));
-  }
-  BRIGADE_RETURN_IF_ERROR(AddStep("lamb", options.state, options.group_steps, options.one_step,
-                                  options.groups.size(), arguments));
+  BRIGADE_RETURN_IF_ERROR(AddSegments(segments, options, arguments));
   const int64_t needed = LambWorkspaceSize(segments);
-  if (static_cast<int64_t>(workspace.size()) < needed) {
-    return absl::InvalidArgumentError(absl::StrCat("lamb: workspace has ", workspace.size(),
-                                                   " doubles, the list needs ", needed));
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckSize("workspace", workspace.size(), needed));
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("workspace", workspace.data(), needed));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
 
   const device::Operation operation = {"lamb", arguments.accesses()};
   const LambParameters parameters = MakeLambParameters(options);
-  static_assert(sizeof(LambSums) == 2 * sizeof(double));
-  auto* const sums = reinterpret_cast<LambSums*>(workspace.data());
+  LambSums* const sums = SumsIn(workspace);
   absl::Status status;
   VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
     using Grad = decltype(grad);
@@ -119,6 +139,151 @@ absl::Status Lamb(absl::Span<const LambSegment> segments, const LambOptions& opt
         [&](auto cuda_stream) {
           return LaunchLamb<Grad, Copy>(segments.data(), segments.size(), parameters, sums,
                                         cuda_stream);
+        });
+  });
+  return status;
+}
+
+absl::Status LambMoments(absl::Span<const LambSegment> segments, const LambOptions& options,
+                         absl::Span<double> sums, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  ListArguments arguments("lamb_moments",
+                          {{"param", sizeof(float), false},
+                           {"m", sizeof(float), true},
+                           {"v", sizeof(float), true},
+                           {"grad", precision::SizeOf(options.grad_dtype), false}},
+                          stream);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const LambSegment& s = segments[i];
+    BRIGADE_RETURN_IF_ERROR(arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad}));
+    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("lamb_moments", i, s.group, options.groups.size()));
+  }
+  BRIGADE_RETURN_IF_ERROR(AddStep("lamb_moments", options.state, options.group_steps,
+                                  options.one_step, options.groups.size(), arguments));
+  const int64_t needed = LambWorkspaceSize(segments);
+  BRIGADE_RETURN_IF_ERROR(CheckSize("sums", sums.size(), needed));
+  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("sums", sums.data(), needed));
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+
+  const device::Operation operation = {"lamb_moments", arguments.accesses()};
+  const LambParameters parameters = MakeLambParameters(options);
+  LambSums* const tiles = SumsIn(sums);
+  absl::Status status;
+  precision::VisitFloat(options.grad_dtype, [&](auto grad) {
+    using Grad = decltype(grad);
+    status = EnqueueList(
+        operation, segments, kLambTile, stream,
+        [parameters, tiles](auto plan, auto& pool) -> absl::Status {
+          if (SkipsStep(parameters)) return absl::OkStatus();
+          BRIGADE_RETURN_IF_ERROR(CheckStep<LambPolicy>("lamb_moments", plan, parameters));
+          MomentsOnPool<Grad>(plan, parameters, tiles, pool);
+          return absl::OkStatus();
+        },
+        [&](auto cuda_stream) {
+          return LaunchLambMoments<Grad>(segments.data(), segments.size(), parameters, tiles,
+                                         cuda_stream);
+        });
+  });
+  return status;
+}
+
+absl::Status LambTrusts(absl::Span<const LambTensor> tensors, const LambOptions& options,
+                        absl::Span<const double> sums, absl::Span<float> trusts,
+                        device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  int64_t needed = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const LambTensor& t = tensors[i];
+    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("lamb_trusts", i, t.group, options.groups.size()));
+    const bool is_cut = t.first + t.count > t.part;
+    if (t.first < 0 || t.count < 0 || t.offset < 0 || t.part < 1 ||
+        (is_cut && t.stride < t.offset + t.part)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "lamb_trusts: tensor ", i, " has ", t.count, " tiles from ", t.first, " on, parts of ",
+          t.part, " from ", t.offset, " on, at distances of ", t.stride));
+    }
+    if (t.count > 0) needed = std::max(needed, 2 * LambTileAt(t, t.count - 1) + 2);
+  }
+  BRIGADE_RETURN_IF_ERROR(CheckSize("sums", sums.size(), needed));
+  const auto count = static_cast<int64_t>(tensors.size());
+  if (static_cast<int64_t>(trusts.size()) < count) {
+    return absl::InvalidArgumentError(absl::StrCat("lamb_trusts: trusts has ", trusts.size(),
+                                                   " elements, the list needs ", count));
+  }
+  ListArguments arguments("lamb_trusts", {}, stream);
+  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("sums", sums.data(), needed));
+  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("trusts", trusts.data(), count));
+  BRIGADE_RETURN_IF_ERROR(AddStep("lamb_trusts", options.state, options.group_steps,
+                                  options.one_step, options.groups.size(), arguments));
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+  if (tensors.empty()) return absl::OkStatus();
+
+  const device::Operation operation = {"lamb_trusts", arguments.accesses()};
+  const LambParameters parameters = MakeLambParameters(options);
+  const auto* const tiles = reinterpret_cast<const LambSums*>(sums.data());
+  float* const to = trusts.data();
+#if BRIGADE_CUDA
+  if (stream.device().kind == device::DeviceKind::kCuda) {
+    return stream.Launch(operation, [&](void* cuda_stream) {
+      return device::CudaStatus(LaunchLambTrusts(tensors.data(), count, parameters, tiles, to,
+                                                 static_cast<cudaStream_t>(cuda_stream)),
+                                "lamb_trusts");
+    });
+  }
+#endif
+  return stream.Enqueue(
+      operation, tensors,
+      [parameters, tiles, to](absl::Span<const LambTensor> list, device::ThreadPool&) {
+        if (SkipsStep(parameters)) return absl::OkStatus();
+        for (size_t i = 0; i < list.size(); ++i) {
+          to[i] = LambTrustOf(list[i], parameters, tiles);
+        }
+        return absl::OkStatus();
+      });
+}
+
+absl::Status LambParams(absl::Span<const LambSegment> segments, const LambOptions& options,
+                        absl::Span<const float> trusts, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
+  ListArguments arguments(
+      "lamb_params",
+      {{"param", sizeof(float), true},
+       {"m", sizeof(float), false},
+       {"v", sizeof(float), false},
+       {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()}},
+      stream);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const LambSegment& s = segments[i];
+    BRIGADE_RETURN_IF_ERROR(arguments.Add(i, s.size, {s.param, s.m, s.v, s.param_copy}));
+    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("lamb_params", i, s.group, options.groups.size()));
+    if (s.size > 0 && (s.trust < trusts.data() || s.trust >= trusts.data() + trusts.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("lamb_params: trust of segment ", i,
+                                                     " is none of the ", trusts.size(), " trusts"));
+    }
+  }
+  BRIGADE_RETURN_IF_ERROR(
+      arguments.AddOperand("trusts", trusts.data(), static_cast<int64_t>(trusts.size())));
+  BRIGADE_RETURN_IF_ERROR(AddStep("lamb_params", options.state, options.group_steps,
+                                  options.one_step, options.groups.size(), arguments));
+  BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
+
+  const device::Operation operation = {"lamb_params", arguments.accesses()};
+  const LambParameters parameters = MakeLambParameters(options);
+  absl::Status status;
+  VisitUpdateTypes(DType::kFloat32, options.copy_dtype, [&](auto, auto copy) {
+    using Copy = decltype(copy);
+    status = EnqueueList(
+        operation, segments, kCpuTile, stream,
+        [parameters](auto plan, auto& pool) {
+          return UpdateCpu<LambPolicy>(
+              "lamb_params", plan, parameters, pool,
+              [](const LambSegment& s, const LambParameters& step, int64_t begin, int64_t end) {
+                return LambParamRange<Copy>(s, step, *s.trust, begin, end);
+              });
+        },
+        [&](auto cuda_stream) {
+          return LaunchLambParams<Copy>(segments.data(), segments.size(), parameters, cuda_stream);
         });
   });
   return status;

@@ -63,6 +63,27 @@ int64_t LambWorkspaceSize(absl::Span<const LambSegment> segments);
 absl::Status Lamb(absl::Span<const LambSegment> segments, const LambOptions& options,
                   absl::Span<double> workspace, device::Stream& stream);
 
+// The passes of a step apart, for tensors of which each of several ranks has a part. In this order,
+// each behind the one before it: LambMoments of a rank's pieces; the ranks exchange their sums, so
+// that each has those of all tiles of its tensors; LambTrusts; LambParams. The bits are those of
+// Lamb on whole tensors, however these are cut.
+//
+// Pieces       A segment is a piece of one tensor that begins at a multiple of kLambTile elements
+//              of it, and ends at one or with the tensor. Zeros behind a tensor may belong to its
+//              last piece: they stay zero and change no sum.
+// Workspaces   sums: two doubles for each tile of the list, in its order (LambWorkspaceSize).
+//              LambTensor says where those of a tensor lie, `sums` are then those of all ranks.
+//              trusts: one for each tensor; LambSegment::trust points to it.
+//
+// All else is as for Lamb: in a step that is skipped nothing is written.
+absl::Status LambMoments(absl::Span<const LambSegment> segments, const LambOptions& options,
+                         absl::Span<double> sums, device::Stream& stream);
+absl::Status LambTrusts(absl::Span<const LambTensor> tensors, const LambOptions& options,
+                        absl::Span<const double> sums, absl::Span<float> trusts,
+                        device::Stream& stream);
+absl::Status LambParams(absl::Span<const LambSegment> segments, const LambOptions& options,
+                        absl::Span<const float> trusts, device::Stream& stream);
+
 // The options as the raw launcher (lamb_cuda.h) takes them; they must be valid. The same without
 // Abseil: lamb_parameters.h.
 LambParameters MakeLambParameters(const LambOptions& options);

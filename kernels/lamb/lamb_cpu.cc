@@ -29,7 +29,7 @@ StepError LambMomentsRange(const LambSegment& s, const LambParameters& parameter
                            int64_t end, LambSums* tiles) {
   const StepError error = Check(parameters, s.group);
   if (error != StepError::kNone || SkipsStep(parameters)) return error;
-  const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s);
+  const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s.group);
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Lanes = LanesOf<decltype(simd)::kValue>;
     const LambCoefficients c = coefficients;
@@ -64,16 +64,22 @@ StepError LambMomentsRange(const LambSegment& s, const LambParameters& parameter
   return StepError::kNone;
 }
 
-float LambTrustOf(const LambSegment& s, const LambParameters& parameters, const LambSums* tiles) {
+float LambTrustOf(const LambTensor& tensor, const LambParameters& parameters,
+                  const LambSums* tiles) {
   double of_param[kLambTileLanes] = {}, of_update[kLambTileLanes] = {};
-  const int64_t count = (s.size + kLambTile - 1) / kLambTile;
-  for (int64_t t = 0; t < count; ++t) {
+  for (int64_t t = 0; t < tensor.count; ++t) {
     const int64_t l = t % kLambTileLanes;
-    of_param[l] = precision::Add(of_param[l], tiles[t].param);
-    of_update[l] = precision::Add(of_update[l], tiles[t].update);
+    const LambSums& sums = tiles[LambTileAt(tensor, t)];
+    of_param[l] = precision::Add(of_param[l], sums.param);
+    of_update[l] = precision::Add(of_update[l], sums.update);
   }
-  return LambTrust(LambPolicy::MakeCoefficients(parameters, s),
-                   {Halve(of_param), Halve(of_update)});
+  return LambTrust(parameters.groups[tensor.group], {Halve(of_param), Halve(of_update)});
+}
+
+float LambTrustOf(const LambSegment& s, const LambParameters& parameters, const LambSums* tiles) {
+  const int64_t count = (s.size + kLambTile - 1) / kLambTile;
+  return LambTrustOf(LambTensor{0, count, 0, std::max<int64_t>(count, 1), 0, s.group}, parameters,
+                     tiles);
 }
 
 template <typename Copy>
@@ -81,7 +87,7 @@ StepError LambParamRange(const LambSegment& s, const LambParameters& parameters,
                          int64_t begin, int64_t end) {
   const StepError error = Check(parameters, s.group);
   if (error != StepError::kNone || SkipsStep(parameters)) return error;
-  const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s);
+  const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s.group);
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Lanes = LanesOf<decltype(simd)::kValue>;
     const LambCoefficients c = coefficients;

@@ -26,8 +26,11 @@ template <typename Grad>
                                          const LambParameters& parameters, int64_t begin,
                                          int64_t end, LambSums* tiles);
 
-// The trust ratio from the sums of all tiles of the tensor.
+// The trust ratio from the sums of all tiles of the tensor; and the same where ranks have summed
+// their tiles.
 float LambTrustOf(const LambSegment& segment, const LambParameters& parameters,
+                  const LambSums* tiles);
+float LambTrustOf(const LambTensor& tensor, const LambParameters& parameters,
                   const LambSums* tiles);
 
 // New parameters, from the moments that are new already.

@@ -15,9 +15,10 @@
 namespace brigade::kernels {
 namespace {
 
-// Segments of 56 bytes, with their first tiles and the groups' constants, fill a launch's
-// arguments.
-constexpr int kMaxSegments = 470;
+// Segments of 64 bytes, with their first tiles and the groups' constants, fill a launch's
+// arguments; and so do tensors of 48 bytes.
+constexpr int kMaxSegments = 410;
+constexpr int kMaxTensors = 560;
 constexpr int kThreads = kLambLanes;
 constexpr int kBlocksPerSm = 4;  // untuned
 // The elements of a thread that are loaded before the first is used.
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const LambSegment& s = batch.segments[index];
   // An error of the stream: the host cannot be asked, and doing nothing would pass for a step.
   if (FindStepError<LambPolicy>(arguments.parameters, s.group) != StepError::kNone) Trap();
-  const LambCoefficients c = LambPolicy::MakeCoefficients(arguments.parameters, s);
+  const LambCoefficients c = LambPolicy::MakeCoefficients(arguments.parameters, s.group);
   const Grad* const grad = static_cast<const Grad*>(s.grad);
   Grad g[kAtOnce];
   float p[kAtOnce], m[kAtOnce], v[kAtOnce];
@@ -116,9 +117,37 @@ __global__ void __launch_bounds__(kWarp)
     sums.update = precision::Add(sums.update, tiles[t].update);
   }
   sums = {HalveWarp(sums.param), HalveWarp(sums.update)};
-  const LambCoefficients c = LambPolicy::MakeCoefficients(arguments.parameters, s);
   // All threads have read the sums: HalveWarp waits for each.
-  if (threadIdx.x == 0) tiles[0].param = LambTrust(c, sums);
+  if (threadIdx.x == 0) {
+    tiles[0].param = LambTrust(arguments.parameters.groups[s.group], sums);
+  }
+}
+
+template <int kCapacity>
+struct LambTrustsArguments {
+  LambParameters parameters;
+  const LambSums* tiles;
+  float* trusts;
+  LambTensor tensors[kCapacity];
+};
+static_assert(sizeof(LambTrustsArguments<kMaxTensors>) <= kMaxLaunchArgumentBytes);
+
+// A warp a tensor, whose tiles lie where their ranks have put them.
+template <int kCapacity>
+__global__ void __launch_bounds__(kWarp)
+    LambTrustsKernel(const __grid_constant__ LambTrustsArguments<kCapacity> arguments) {
+  if (SkipsStep(arguments.parameters)) return;
+  const LambTensor& tensor = arguments.tensors[blockIdx.x];
+  LambSums sums = {0.0, 0.0};
+  for (int64_t t = threadIdx.x; t < tensor.count; t += kWarp) {
+    const LambSums tile = arguments.tiles[LambTileAt(tensor, t)];
+    sums.param = precision::Add(sums.param, tile.param);
+    sums.update = precision::Add(sums.update, tile.update);
+  }
+  sums = {HalveWarp(sums.param), HalveWarp(sums.update)};
+  if (threadIdx.x == 0) {
+    arguments.trusts[blockIdx.x] = LambTrust(arguments.parameters.groups[tensor.group], sums);
+  }
 }
 
 template <typename Copy, int kCapacity>
@@ -128,8 +157,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const auto& batch = arguments.batch;
   const int64_t index = batch.Find(blockIdx.x);
   const LambSegment& s = batch.segments[index];
-  const LambCoefficients c = LambPolicy::MakeCoefficients(arguments.parameters, s);
-  const auto trust = static_cast<float>(arguments.tiles[batch.first_tile[index]].param);
+  const LambCoefficients c = LambPolicy::MakeCoefficients(arguments.parameters, s.group);
+  const float trust = s.trust != nullptr
+                          ? *s.trust
+                          : static_cast<float>(arguments.tiles[batch.first_tile[index]].param);
   const float rate = precision::Mul(c.lr, trust);
   float p[kAtOnce], m[kAtOnce], v[kAtOnce];
   ForElements((blockIdx.x - batch.first_tile[index]) * kLambTile, s.size,
@@ -148,11 +179,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
               });
 }
 
-}  // namespace
-
-template <typename Grad, typename Copy>
-cudaError_t LaunchLamb(const LambSegment* segments, int64_t count, const LambParameters& parameters,
-                       LambSums* tiles, cudaStream_t stream) {
+// Calls launch(arguments, blocks, tensors) for each batch of segments.
+template <typename Launch>
+cudaError_t ForEachLaunch(const LambSegment* segments, int64_t count,
+                          const LambParameters& parameters, LambSums* tiles, const Launch& launch) {
   if (!NamesStep(parameters) || !HasOwnSteps<LambPolicy>(parameters, segments, count)) {
     return cudaErrorInvalidValue;
   }
@@ -164,23 +194,89 @@ cudaError_t LaunchLamb(const LambSegment* segments, int64_t count, const LambPar
         [](const LambSegment& s) { return CeilDiv(s.size, kLambTile); }, arguments.batch,
         cudaSuccess,
         [&](int64_t tiles_before) {
-          arguments.tiles = tiles + tiles_before;
-          const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-          const auto tensors = static_cast<unsigned>(arguments.batch.count);
-          cudaError_t error =
-              LaunchKernel<LambMomentsKernel<Grad, capacity>>(blocks, kThreads, stream, arguments);
-          if (error != cudaSuccess) return error;
-          error = LaunchKernel<LambTrustKernel<capacity>>(tensors, kWarp, stream, arguments);
-          if (error != cudaSuccess) return error;
-          return LaunchKernel<LambParamKernel<Copy, capacity>>(blocks, kThreads, stream, arguments);
+          arguments.tiles = tiles == nullptr ? nullptr : tiles + tiles_before;
+          return launch(capacity, arguments, static_cast<unsigned>(arguments.batch.tiles()));
         });
   });
+}
+
+}  // namespace
+
+template <typename Grad, typename Copy>
+cudaError_t LaunchLamb(const LambSegment* segments, int64_t count, const LambParameters& parameters,
+                       LambSums* tiles, cudaStream_t stream) {
+  return ForEachLaunch(
+      segments, count, parameters, tiles,
+      [&](auto capacity, const auto& arguments, unsigned blocks) {
+        const auto tensors = static_cast<unsigned>(arguments.batch.count);
+        cudaError_t error =
+            LaunchKernel<LambMomentsKernel<Grad, capacity>>(blocks, kThreads, stream, arguments);
+        if (error != cudaSuccess) return error;
+        error = LaunchKernel<LambTrustKernel<capacity>>(tensors, kWarp, stream, arguments);
+        if (error != cudaSuccess) return error;
+        return LaunchKernel<LambParamKernel<Copy, capacity>>(blocks, kThreads, stream, arguments);
+      });
+}
+
+template <typename Grad>
+cudaError_t LaunchLambMoments(const LambSegment* segments, int64_t count,
+                              const LambParameters& parameters, LambSums* tiles,
+                              cudaStream_t stream) {
+  return ForEachLaunch(segments, count, parameters, tiles,
+                       [&](auto capacity, const auto& arguments, unsigned blocks) {
+                         return LaunchKernel<LambMomentsKernel<Grad, capacity>>(blocks, kThreads,
+                                                                                stream, arguments);
+                       });
+}
+
+cudaError_t LaunchLambTrusts(const LambTensor* tensors, int64_t count,
+                             const LambParameters& parameters, const LambSums* tiles, float* trusts,
+                             cudaStream_t stream) {
+  if (!NamesStep(parameters)) return cudaErrorInvalidValue;
+  return WithCapacity<kMaxTensors>(count, [&](auto capacity) {
+    LambTrustsArguments<capacity> arguments;
+    arguments.parameters = parameters;
+    arguments.tiles = tiles;
+    for (int64_t first = 0; first < count; first += capacity) {
+      const int64_t end = first + capacity < count ? first + capacity : count;
+      for (int64_t i = first; i < end; ++i) arguments.tensors[i - first] = tensors[i];
+      arguments.trusts = trusts + first;
+      const cudaError_t error = LaunchKernel<LambTrustsKernel<capacity>>(
+          static_cast<unsigned>(end - first), kWarp, stream, arguments);
+      if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+  });
+}
+
+template <typename Copy>
+cudaError_t LaunchLambParams(const LambSegment* segments, int64_t count,
+                             const LambParameters& parameters, cudaStream_t stream) {
+  return ForEachLaunch(segments, count, parameters, nullptr,
+                       [&](auto capacity, const auto& arguments, unsigned blocks) {
+                         return LaunchKernel<LambParamKernel<Copy, capacity>>(blocks, kThreads,
+                                                                              stream, arguments);
+                       });
 }
 
 #define BRIGADE_INSTANTIATE(Grad, Copy)                                                           \
   template cudaError_t LaunchLamb<Grad, Copy>(const LambSegment*, int64_t, const LambParameters&, \
                                               LambSums*, cudaStream_t);
 BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_INSTANTIATE)
+#undef BRIGADE_INSTANTIATE
+#define BRIGADE_INSTANTIATE(T)                                                                  \
+  template cudaError_t LaunchLambMoments<T>(const LambSegment*, int64_t, const LambParameters&, \
+                                            LambSums*, cudaStream_t);
+BRIGADE_INSTANTIATE(float)
+BRIGADE_INSTANTIATE(precision::Half)
+BRIGADE_INSTANTIATE(precision::BFloat16)
+#undef BRIGADE_INSTANTIATE
+#define BRIGADE_INSTANTIATE(T)                                                                 \
+  template cudaError_t LaunchLambParams<T>(const LambSegment*, int64_t, const LambParameters&, \
+                                           cudaStream_t);
+BRIGADE_INSTANTIATE(NoCopy)
+BRIGADE_INSTANTIATE(precision::Half)
+BRIGADE_INSTANTIATE(precision::BFloat16)
 #undef BRIGADE_INSTANTIATE
 
 }  // namespace brigade::kernels

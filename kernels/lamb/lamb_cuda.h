@@ -11,7 +11,7 @@
 namespace brigade::kernels {
 
 // Lamb on `stream`, without checks of the arguments: what Lamb (lamb.h) does once it has checked
-// them. Three launches for each 470 non-empty segments. `segments` and `parameters` may go when the
+// them. Three launches for each 410 non-empty segments. `segments` and `parameters` may go when the
 // call returns; everything they point to is device memory, as are `tiles`, one for each tile of
 // each segment. lamb_parameters.h fills `parameters`.
 //
@@ -22,6 +22,19 @@ namespace brigade::kernels {
 template <typename Grad, typename Copy>
 cudaError_t LaunchLamb(const LambSegment* segments, int64_t count, const LambParameters& parameters,
                        LambSums* tiles, cudaStream_t stream);
+
+// Its passes apart: LambMoments, LambTrusts and LambParams (lamb.h). One launch for each 410
+// non-empty segments, or 560 tensors.
+template <typename Grad>
+cudaError_t LaunchLambMoments(const LambSegment* segments, int64_t count,
+                              const LambParameters& parameters, LambSums* tiles,
+                              cudaStream_t stream);
+cudaError_t LaunchLambTrusts(const LambTensor* tensors, int64_t count,
+                             const LambParameters& parameters, const LambSums* tiles, float* trusts,
+                             cudaStream_t stream);
+template <typename Copy>
+cudaError_t LaunchLambParams(const LambSegment* segments, int64_t count,
+                             const LambParameters& parameters, cudaStream_t stream);
 
 }  // namespace brigade::kernels
 

@@ -35,6 +35,8 @@ struct LambSegment {
   int64_t size;
   // The index of the parameter group.
   int32_t group;
+  // Of LambParams alone: where the tensor's trust ratio lies.
+  const float* trust = nullptr;
 };
 
 inline constexpr int kMaxLambGroups = 64;
@@ -50,6 +52,26 @@ struct LambSums {
   double param;
   double update;
 };
+
+// A tensor whose tiles several ranks sum, in an array that has the sums of each rank, one rank
+// after the other. The tensor lies in an array of `part` tiles for each rank.
+struct LambTensor {
+  // Its first tile in that array, and how many it has.
+  int64_t first;
+  int64_t count;
+  // Where a rank's sums of that array begin among its own, and of how many tiles a rank has sums.
+  int64_t offset;
+  int64_t part;
+  int64_t stride;
+  // The index of the parameter group.
+  int32_t group;
+};
+
+// Where the sums of the tensor's tile `tile` are.
+BRIGADE_HOST_DEVICE inline int64_t LambTileAt(const LambTensor& tensor, int64_t tile) {
+  const int64_t at = tensor.first + tile;
+  return at / tensor.part * tensor.stride + tensor.offset + at % tensor.part;
+}
 
 // A group's constants that do not change from step to step.
 struct LambGroupConstants {
@@ -107,12 +129,12 @@ BRIGADE_INLINE double AddLambSquare(double lane, float x) {
 }
 
 // 1 for a tensor of zeros, or without an update; else within the group's bounds.
-BRIGADE_INLINE float LambTrust(const LambCoefficients& c, const LambSums& sums) {
+BRIGADE_INLINE float LambTrust(const LambGroupConstants& group, const LambSums& sums) {
   if (sums.param == 0.0 || sums.update == 0.0) return 1.0f;
   const double quotient = precision::Div(precision::Sqrt(sums.param), precision::Sqrt(sums.update));
   const auto ratio = static_cast<float>(quotient);
-  const float raised = ratio < c.group.min_trust ? c.group.min_trust : ratio;
-  return raised > c.group.max_trust ? c.group.max_trust : raised;
+  const float raised = ratio < group.min_trust ? group.min_trust : ratio;
+  return raised > group.max_trust ? group.max_trust : raised;
 }
 
 BRIGADE_INLINE float LambParam(float rate, float update, float param) {
@@ -134,10 +156,10 @@ struct LambPolicy {
   }
 
   static BRIGADE_INLINE LambCoefficients MakeCoefficients(const LambParameters& parameters,
-                                                          const LambSegment& s) {
-    const GroupStep step = StepOf<LambPolicy>(parameters, s.group);
+                                                          int32_t group) {
+    const GroupStep step = StepOf<LambPolicy>(parameters, group);
     LambCoefficients c;
-    c.group = parameters.groups[s.group];
+    c.group = parameters.groups[group];
     c.multiplier = MultiplierOf(parameters);
     c.lr = step.lr;
     // With a rate of 0 nothing moves, whatever the correction.

@@ -19,8 +19,8 @@ TEST(MixedPrecisionGpuTest, GivesTheSpecificationsBitsAndReadsStatesWithoutWaiti
                                          {0, 0, DType::kFloat16, DType::kFloat16},
                                          {200000, 1, DType::kFloat16, DType::kFloat16},
                                          {8193, 1, DType::kFloat32, DType::kBFloat16}};
-  for (const OptimizerKind kind :
-       {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd,
+                                   OptimizerKind::kLion, OptimizerKind::kLamb}) {
     for (const int micro_batches : {1, 3}) {
       const Training training(
           types,

@@ -61,7 +61,7 @@ TEST_P(MixedPrecisionGraphGpuTest, ReplaysOfACapturedStepGiveTheSpecificationsBi
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, MixedPrecisionGraphGpuTest,
                          ::testing::Values(OptimizerKind::kAdamW, OptimizerKind::kSgd,
-                                           OptimizerKind::kLion));
+                                           OptimizerKind::kLion, OptimizerKind::kLamb));
 
 }  // namespace
 }  // namespace brigade::optim

@@ -72,7 +72,7 @@ TEST_P(BitsTest, AreTheSpecifications) {
 
 std::string RunName(const ::testing::TestParamInfo<BitsTest::ParamType>& info) {
   const auto [kind, dtype, micro_batches] = info.param;
-  const char* const kinds[] = {"AdamW", "Adam", "Sgd", "Lion"};
+  const char* const kinds[] = {"AdamW", "Adam", "Sgd", "Lion", "Lamb"};
   return std::string(kinds[static_cast<int>(kind)]) + "_" + std::string(precision::Name(dtype)) +
          "_" + std::to_string(micro_batches);
 }
@@ -80,7 +80,8 @@ std::string RunName(const ::testing::TestParamInfo<BitsTest::ParamType>& info) {
 INSTANTIATE_TEST_SUITE_P(
     OfEveryTypeAndOptimizer, BitsTest,
     ::testing::Combine(::testing::Values(OptimizerKind::kAdamW, OptimizerKind::kAdam,
-                                         OptimizerKind::kSgd, OptimizerKind::kLion),
+                                         OptimizerKind::kSgd, OptimizerKind::kLion,
+                                         OptimizerKind::kLamb),
                        ::testing::Values(DType::kFloat16, DType::kBFloat16, DType::kFloat32),
                        ::testing::Values(1, 3)),
     RunName);

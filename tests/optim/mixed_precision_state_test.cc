@@ -41,7 +41,7 @@ TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
   // 100 and 16385 elements, rounded up to 64, have a master; 9000 have not.
   const int64_t masters = 128 + 16448, all = masters + 9024;
   for (const OptimizerKind kind :
-       {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion}) {
+       {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion, OptimizerKind::kLamb}) {
     for (const int micro_batches : {1, 2}) {
       MixedPrecisionOptions options = Options(micro_batches, kind);
       options.accumulator_dtype = DType::kBFloat16;
@@ -63,7 +63,7 @@ TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
 
 TEST(MixedPrecisionStateTest, ACheckpointGoesOnWithTheSameBits) {
   for (const OptimizerKind kind :
-       {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
+       {OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion, OptimizerKind::kLamb}) {
     const Training training(kTypes, Options(2, kind), 16);
     Specified wanted(training);
     Trainer first(training, device::CpuOptions());

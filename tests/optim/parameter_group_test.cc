@@ -17,8 +17,8 @@ OptimizerOptions Options(OptimizerKind kind, const ParameterGroup& group) {
 }
 
 TEST(ParameterGroupTest, TheDefaultsAreValid) {
-  for (const auto kind :
-       {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion}) {
+  for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd,
+                          OptimizerKind::kLion, OptimizerKind::kLamb}) {
     EXPECT_OK(Validate({.kind = kind}));
   }
 }
@@ -28,6 +28,7 @@ TEST(ParameterGroupTest, MomentsAreThoseThatSomeGroupNeeds) {
   EXPECT_EQ(Moments({.kind = OptimizerKind::kAdam}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kLion}), 1);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kOneBitAdam}), 2);
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kLamb}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kSgd}), 0);
   EXPECT_EQ(Moments(Options(OptimizerKind::kSgd, {.momentum = 0.9})), 1);
 }
@@ -52,6 +53,11 @@ TEST(ParameterGroupTest, BadInputNamesGroupFieldAndValue) {
       {Options(OptimizerKind::kLion, {.beta1 = -1}), "beta1 of group 1 is -1"},
       {Options(OptimizerKind::kLion, {.beta2 = 1.0}), "beta2 of group 1 is 1"},
       {Options(OptimizerKind::kLion, {.weight_decay = nan}), "weight_decay of group 1 is nan"},
+      {Options(OptimizerKind::kLamb, {.eps = 0.0}), "eps of group 1 is 0"},
+      {Options(OptimizerKind::kLamb, {.max_trust = -1}), "max_trust of group 1 is -1"},
+      {Options(OptimizerKind::kLamb, {.min_trust = 11}), "min_trust of group 1 is 11"},
+      {{.kind = OptimizerKind::kLamb, .groups = std::vector<ParameterGroup>(65)},
+       "65 groups of LAMB, must be 1 to 64"},
       {Options(OptimizerKind::kSgd, {.momentum = 1.0}), "momentum of group 1 is 1"},
       {Options(OptimizerKind::kSgd, {.dampening = 2.0}), "dampening of group 1 is 2"},
       {Options(OptimizerKind::kSgd, {.nesterov = true}), "nesterov of group 1 needs momentum > 0"},
@@ -68,6 +74,7 @@ TEST(ParameterGroupTest, FieldsOfAnotherOptimizerDoNotCount) {
   EXPECT_OK(Validate(Options(OptimizerKind::kAdamW, {.momentum = 7.0})));
   EXPECT_OK(Validate(Options(OptimizerKind::kLion, {.eps = 0.0, .momentum = 7.0})));
   EXPECT_OK(Validate(Options(OptimizerKind::kSgd, {.beta1 = 7.0, .eps = 0.0})));
+  EXPECT_OK(Validate(Options(OptimizerKind::kAdamW, {.min_trust = 7.0, .max_trust = -1.0})));
 }
 
 }  // namespace

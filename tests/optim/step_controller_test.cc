@@ -123,6 +123,10 @@ TEST_F(StepControllerTest, BiasCorrectionsAreTheGroupsOwn) {
   EXPECT_EQ(controller_->group_steps()[0].step_size, 2.0f);
   EXPECT_EQ(controller_->group_steps()[0].inv_sqrt_correction, 2.0f);
   EXPECT_EQ(controller_->group_steps()[1].step_size, 4.0f);
+  Create({.kind = OptimizerKind::kLamb, .groups = {{.lr = 1.0, .beta1 = 0.5, .beta2 = 0.75}}}, {});
+  Decide(1.0);
+  EXPECT_EQ(controller_->group_steps()[0].step_size, 2.0f);
+  EXPECT_EQ(controller_->group_steps()[0].inv_sqrt_correction, 2.0f);
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kLion}) {
     Create({.kind = kind, .groups = {{.lr = 1.0, .beta1 = 0.5}}}, {});
     Decide(1.0);

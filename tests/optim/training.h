@@ -17,6 +17,7 @@
 #include "brigade/optim/mixed_precision_optimizer.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/spec/formats.h"
+#include "brigade/tests/spec/lamb.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/step_control.h"
 #include "brigade/tests/spec/sums.h"
@@ -256,6 +257,19 @@ class Specified {
     const ParameterGroup& group = optimizer.groups[index];
     const float lr = spec::LearningRate(learning_rates[index], state);
     const spec::GroupStep step = spec::MakeGroupStep(group.beta1, group.beta2, lr, state.step);
+    if (optimizer.kind == OptimizerKind::kLamb) {
+      spec::LambTensor x = {master[tensor], m[tensor], v[tensor]};
+      spec::LambStep(x, grads, state.multiplier,
+                     {group.beta1, group.beta2, group.eps, group.weight_decay, group.min_trust,
+                      group.max_trust},
+                     step);
+      master[tensor] = x.param, m[tensor] = x.m, v[tensor] = x.v;
+      for (size_t i = 0; i < grads.size(); ++i) {
+        weights[tensor][i] =
+            spec::Round(FormatOf(training_.types[tensor].weight_dtype), master[tensor][i]);
+      }
+      return;
+    }
     for (size_t i = 0; i < grads.size(); ++i) {
       float& p = master[tensor][i];
       float& first = m[tensor][i];

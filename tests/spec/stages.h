@@ -10,6 +10,7 @@
 // nothing is computed from what a rank does not have without a gather.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054).
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -19,6 +20,7 @@
 
 #include "brigade/tests/spec/exchanges.h"
 #include "brigade/tests/spec/formats.h"
+#include "brigade/tests/spec/lamb.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/step_control.h"
 #include "brigade/tests/spec/sums.h"
@@ -44,7 +46,7 @@ struct TrainingRule {
   // Of gradients between ranks; none: their own. wire.h has the sum.
   std::optional<Format> wire = {};
   SumOrder sum_order = {};
-  enum class Optimizer : uint8_t { kAdam, kSgd, kLion };
+  enum class Optimizer : uint8_t { kAdam, kSgd, kLion, kLamb };
   Optimizer optimizer = Optimizer::kAdam;
   // Of the codes (exchanges.h) as which weights of 16 bits are gathered, in stages 1 to 3, and
   // gradients summed in a group: 8, 4, or 0, not at all. A rank alone has none of either.
@@ -63,6 +65,8 @@ struct TrainingRule {
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   LionRule lion_rule = {};
+  // Where each rank has whole tensors: in stage 0.
+  LambRule lamb_rule = {};
   StepRule step = {};
   std::vector<float> learning_rates = {1e-3f};
   // Gradients may have more arrays than there are buckets: parts of the gradients of these buckets,
@@ -384,11 +388,16 @@ class Training {
 
   void Update(const Buckets& gradients, Rank& rank) const {
     const float lr = LearningRate(rule_.learning_rates, state_);
+    const bool is_lamb = rule_.optimizer == TrainingRule::Optimizer::kLamb;
     const GroupStep group =
-        rule_.is_one_bit_adam
-            ? MakeGroupStep(0.0, 0.0, lr, state_.step)
-            : MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
+        rule_.is_one_bit_adam ? MakeGroupStep(0.0, 0.0, lr, state_.step)
+        : is_lamb ? MakeGroupStep(rule_.lamb_rule.beta1, rule_.lamb_rule.beta2, lr, state_.step)
+                  : MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
     for (size_t b = 0; b < gradients.size(); ++b) {
+      if (rule_.optimizer == TrainingRule::Optimizer::kLamb) {
+        UpdateTensors(gradients[b], b, group, rank);
+        continue;
+      }
       for (size_t i = 0; i < gradients[b].size(); ++i) {
         const float gradient = gradients[b][i];
         float& p = rank.master[b][i];
@@ -408,6 +417,24 @@ class Training {
           p = x.param, m = x.momentum;
         }
       }
+    }
+  }
+
+  void UpdateTensors(const std::vector<float>& gradients, size_t bucket, const GroupStep& step,
+                     Rank& rank) const {
+    for (const auto& [begin, size] : rule_.entries[bucket]) {
+      const auto part = [begin = begin, size = size](const std::vector<float>& of) {
+        const auto first = of.begin() + static_cast<std::ptrdiff_t>(begin);
+        return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(size));
+      };
+      LambTensor x = {part(rank.master[bucket]), part(rank.m[bucket]), part(rank.v[bucket])};
+      LambStep(x, part(gradients), state_.multiplier, rule_.lamb_rule, step);
+      const auto put = [begin = begin](const std::vector<float>& from, std::vector<float>& to) {
+        std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(begin));
+      };
+      put(x.param, rank.master[bucket]);
+      put(x.m, rank.m[bucket]);
+      put(x.v, rank.v[bucket]);
     }
   }
 

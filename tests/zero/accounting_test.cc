@@ -138,6 +138,14 @@ std::vector<Setting> Settings() {
       ZeroOptions lion = options;
       lion.optimizer.kind = optim::OptimizerKind::kLion;
       settings.push_back({"float32, Lion", model, lion});
+      if (model.size() != 4 && !model[1].parameters[1].dtype.has_value()) {
+        // Its slices are long.
+        ZeroOptions lamb;
+        lamb.stage = stage;
+        lamb.bucket_elements = 20'000;
+        lamb.optimizer.kind = optim::OptimizerKind::kLamb;
+        settings.push_back({"bfloat16, LAMB", model, lamb});
+      }
       ZeroOptions narrow = options;
       narrow.communication_dtype = DType::kFloat16;
       settings.push_back({"float32 over float16", model, narrow});
@@ -337,9 +345,13 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
         if (setting.model.size() != 4 || setting.options.micro_batches != 1) return;
         if (setting.options.communication_dtype.has_value()) return;
         if (!setting.options.backward_units.empty() || !setting.options.runs.empty()) return;
-        const Plan plan = Plan::Create(setting.model, {ranks, setting.options.dtype,
-                                                       setting.options.bucket_elements})
-                              .value();
+        const Plan plan =
+            Plan::Create(setting.model,
+                         {.ranks = ranks,
+                          .dtype = setting.options.dtype,
+                          .bucket_elements = setting.options.bucket_elements,
+                          .tile_elements = optim::TensorTile(setting.options.optimizer.kind)})
+                .value();
         int64_t padded = 0;
         for (const Bucket& bucket : plan.buckets()) padded += bucket.bytes();
         const int64_t times = setting.options.stage < 3 ? 2 : 3;

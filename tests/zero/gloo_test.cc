@@ -74,6 +74,8 @@ INSTANTIATE_TEST_SUITE_P(AdamW, GlooTest,
                          ::testing::Values(GlooCase{DType::kFloat32, OptimizerKind::kAdamW},
                                            GlooCase{DType::kFloat16, OptimizerKind::kAdamW},
                                            GlooCase{DType::kBFloat16, OptimizerKind::kAdamW}));
+INSTANTIATE_TEST_SUITE_P(Lamb, GlooTest,
+                         ::testing::Values(GlooCase{DType::kBFloat16, OptimizerKind::kLamb}));
 INSTANTIATE_TEST_SUITE_P(Sgd, GlooTest,
                          ::testing::Values(GlooCase{DType::kFloat32, OptimizerKind::kSgd},
                                            GlooCase{DType::kFloat16, OptimizerKind::kSgd},

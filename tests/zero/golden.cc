@@ -60,9 +60,11 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   using Optimizer = spec::TrainingRule::Optimizer;
   rule.optimizer = optim::IsAdam(c.optimizer)                   ? Optimizer::kAdam
                    : c.optimizer == optim::OptimizerKind::kLion ? Optimizer::kLion
+                   : c.optimizer == optim::OptimizerKind::kLamb ? Optimizer::kLamb
                                                                 : Optimizer::kSgd;
   rule.adam_rule.weight_decay = 0.01;
   rule.adam_rule.decoupled = c.optimizer != optim::OptimizerKind::kAdam;
+  rule.lamb_rule = {.eps = 1e-8, .weight_decay = 0.01};
   rule.lion_rule = {.beta2 = 0.999, .weight_decay = 0.01};
   rule.sgd_rule = {.momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01};
   rule.step.loss_scale = {.window = 6, .hysteresis = 1};
@@ -202,8 +204,17 @@ std::vector<Injection> InjectionsOf(const GoldenCase& c) {
   return {{.step = 7, .rank = c.ranks - 1, .micro_batch = c.micro_batches - 1}, {.step = 30}};
 }
 
+ModelSpec ModelOf(optim::OptimizerKind optimizer) {
+  return optimizer == optim::OptimizerKind::kLamb ? ModelOfLargeTensors() : ToyModel();
+}
+
 Trajectory Specified(const GoldenCase& c) {
-  const Plan plan = Plan::Create(ToyModel(), {c.ranks, c.dtype, c.bucket_elements}).value();
+  const Plan plan =
+      Plan::Create(ModelOf(c.optimizer), {.ranks = c.ranks,
+                                          .dtype = c.dtype,
+                                          .bucket_elements = c.bucket_elements,
+                                          .tile_elements = optim::TensorTile(c.optimizer)})
+          .value();
   std::vector<int> number(plan.buckets().size(), -1);  // among those that are trained
   spec::Buckets master;
   for (size_t b = 0; b < plan.buckets().size(); ++b) {
@@ -333,7 +344,7 @@ Trajectory Specified(const GoldenCase& c) {
 absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
                    const std::vector<Injection>& injections, Trajectory& trained, bool on_copies,
                    int reload_at) {
-  BRIGADE_ASSIGN_OR_RETURN(auto zero, CreateZero(ToyModel(), options, self));
+  BRIGADE_ASSIGN_OR_RETURN(auto zero, CreateZero(ModelOf(options.optimizer.kind), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self, injections);
   trainer.on_copies = trainer.on_copies || on_copies;

@@ -69,6 +69,9 @@ struct Trajectory {
 ZeroOptions OptionsOf(const GoldenCase& golden_case, int stage);
 std::vector<Injection> InjectionsOf(const GoldenCase& golden_case);
 
+// The toy; where tensors count as a whole, one with tensors of several tiles.
+ModelSpec ModelOf(optim::OptimizerKind optimizer);
+
 // By tests/spec.
 Trajectory Specified(const GoldenCase& golden_case);
 

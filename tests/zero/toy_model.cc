@@ -33,6 +33,12 @@ ModelSpec ToyModel() {
           {"head", {{"ln", 65}}, {"wte"}}};
 }
 
+ModelSpec ModelOfLargeTensors() {
+  return {{"embedding", {{"wte", 20'000}, {"wpe", 37}}, {}},
+          {"h.0", {{"h.0.w", 16'384}, {"h.0.b", 3}, {"h.0.frozen", 50, {}, 0, false}}, {}},
+          {"head", {{"h.1.unused", 9}, {"h.1.empty", 0}, {"ln", 9000}}, {"wte"}}};
+}
+
 float InitialWeight(int parameter, int64_t i) {
   return 0.5f * Noise(static_cast<uint64_t>(parameter) << 40 | static_cast<uint64_t>(i));
 }

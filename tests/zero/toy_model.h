@@ -28,6 +28,10 @@ namespace brigade::zero {
 // gradient.
 ModelSpec ToyModel();
 
+// Of the same kind, with parameters that several ranks have parts of even where these are of
+// kLambTile elements (kernels/lamb).
+ModelSpec ModelOfLargeTensors();
+
 float InitialWeight(int parameter, int64_t i);
 
 // A pass of a chunk's units, of those that a stage of a pipeline makes in a step.

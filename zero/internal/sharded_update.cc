@@ -11,6 +11,17 @@
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
+namespace {
+
+// Of LAMB: the tiles of a list.
+int64_t TilesOf(const std::vector<optim::UpdateSegment>& segments) {
+  constexpr int64_t kTile = kernels::kLambTile;
+  int64_t tiles = 0;
+  for (const optim::UpdateSegment& s : segments) tiles += (s.size + kTile - 1) / kTile;
+  return tiles;
+}
+
+}  // namespace
 
 ShardedUpdate::ShardedUpdate(const Plan& plan, const ZeroOptions& options, RankFile* file,
                              const GradientStore& gradients, const ParameterStore& parameters,
@@ -47,7 +58,10 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
       update->executor_,
       optim::StepExecutor::Create(
           options.optimizer, control, streams.world().rank(),
-          {GradientLists(plan, options, checked), update->ListUpdates(gradients)},
+          {GradientLists(plan, options, checked), update->ListUpdates(gradients),
+           optim::LambRanks{.ranks = LambRanksOf(plan, options),
+                            .rank = options.traits().whole_optimizer_state ? 0 : streams.rank(),
+                            .tensors = LambSizesOf(plan, options).tensors}},
           streams.context(), streams.comm()));
   if (HasExchanges(plan, options)) {
     BRIGADE_ASSIGN_OR_RETURN(update->exchange_,
@@ -129,7 +143,14 @@ std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& g
                    lists[{FinalGradientType(options_, bucket), bucket.dtype}]);
   }
   std::vector<optim::UpdateList> updates;
+  // The sums of tiles lie in the order of the lists.
+  int64_t tiles = 0;
   for (auto& [types, segments] : lists) {
+    for (optim::UpdateSegment& segment : segments) {
+      segment.tensor.offset += tiles;
+      segment.tensor.stride = LambSizesOf(plan_, options_).tiles;
+    }
+    tiles += TilesOf(segments);
     updates.push_back({{.grad = types.first}, std::move(segments)});
     if (types.second != precision::DType::kFloat32) updates.back().types.copy = types.second;
   }
@@ -143,19 +164,24 @@ ShardedUpdate::Place ShardedUpdate::PlaceInMemory(int index, const void* grad) c
   return place;
 }
 
-// One segment for each run of entries of the same group; padding goes with the entry before it.
+// One segment for each run of entries of the same group, or for each where a tensor's norm counts;
+// padding goes with the entry before it.
 void ShardedUpdate::AppendSegments(int index, const Place& place,
                                    std::vector<optim::UpdateSegment>& segments) const {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t first_element =
       UpdatedRange(plan_, options_, bucket, streams_.rank()).begin + place.range.begin;
   const int64_t grad_bytes = precision::SizeOf(FinalGradientType(options_, bucket));
+  const int64_t tile = optim::TensorTile(options_.optimizer.kind);
+  const int64_t tiles_before = tile == 1 ? 0 : TilesOf(segments);
   for (size_t first = 0, next = 0; first < bucket.entries.size(); first = next) {
     const auto group_of = [&](size_t entry) {
       const auto parameter = static_cast<size_t>(bucket.entries[entry].parameter);
       return plan_.parameters()[parameter].spec.group;
     };
-    while (next < bucket.entries.size() && group_of(next) == group_of(first)) ++next;
+    do {
+      ++next;
+    } while (tile == 1 && next < bucket.entries.size() && group_of(next) == group_of(first));
     const int64_t run_end =
         next < bucket.entries.size() ? bucket.entries[next].range.begin : bucket.size;
     const int64_t begin = std::max(bucket.entries[first].range.begin, first_element);
@@ -165,6 +191,14 @@ void ShardedUpdate::AppendSegments(int index, const Place& place,
         static_cast<const char*>(place.grad) + (begin - first_element) * grad_bytes;
     segments.push_back(SegmentOf(index, place, begin, end - begin, grad));
     segments.back().group = group_of(first);
+    if (tile == 1) continue;
+    const ElementRange& tensor = bucket.entries[first].range;
+    segments.back().tensor = {.first = tensor.begin / tile,
+                              .count = (tensor.size + tile - 1) / tile,
+                              .offset = tiles_before,
+                              .part = std::max<int64_t>(plan_.slice(bucket) / tile, 1),
+                              .stride = 0,
+                              .group = segments.back().group};
   }
 }
 
@@ -350,6 +384,12 @@ absl::Status ShardedUpdate::Enqueue() {
     return streams_.GatherStatistics(own.data(), all.data(),
                                      static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)));
   };
+  const auto gather_sums = [this](absl::Span<const double> own, absl::Span<double> all) {
+    if (options_.traits().whole_optimizer_state) return absl::OkStatus();
+    return streams_.AllGather(own.data(), all.data(),
+                              static_cast<int64_t>(own.size() * sizeof(double)),
+                              precision::DType::kUint8, streams_.traffic.scalars);
+  };
   if (gradients_.phase() == StepPhase::kExchanged) {
     BRIGADE_RETURN_IF_ERROR(exchange_->Enqueue(controller()));
     for (const optim::FusedUpdate& update : exchanged_updates_) {
@@ -357,10 +397,10 @@ absl::Status ShardedUpdate::Enqueue() {
     }
     return absl::OkStatus();
   }
-  if (lane_ == nullptr) return executor_->Enqueue(gather, streams_.comm());
+  if (lane_ == nullptr) return executor_->Enqueue(gather, gather_sums, streams_.comm());
   BRIGADE_RETURN_IF_ERROR(executor_->Decide(gather, streams_.comm()));
   BRIGADE_RETURN_IF_ERROR(lane_->Update(controller().decision()));
-  BRIGADE_RETURN_IF_ERROR(executor_->Update(streams_.comm()));
+  BRIGADE_RETURN_IF_ERROR(executor_->Update(gather_sums, streams_.comm()));
   return lane_->AwaitCopies();
 }
 

@@ -12,6 +12,8 @@
 #include "brigade/kernels/block_quant/block_quant_math.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/optim/lamb_update.h"
+#include "brigade/optim/parameter_group.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/precision/dtype.h"
@@ -365,6 +367,22 @@ std::vector<optim::GradientList> LocalGradientLists(const Plan& plan, const Zero
     list->segments.push_back({data(static_cast<int>(b)), bucket.size});
   }
   return lists;
+}
+
+// With LAMB, what a rank sums and keeps of tensors, and the ranks whose sums these need.
+inline optim::LambSizes LambSizesOf(const Plan& plan, const ZeroOptions& options) {
+  optim::LambSizes sizes;
+  if (options.optimizer.kind != optim::OptimizerKind::kLamb) return sizes;
+  for (const Bucket& bucket : plan.buckets()) {
+    if (!bucket.trainable) continue;
+    sizes.tiles +=
+        UpdatedRange(plan, options, bucket, 0).size / optim::TensorTile(options.optimizer.kind);
+    sizes.tensors += static_cast<int64_t>(bucket.entries.size());
+  }
+  return sizes;
+}
+inline int LambRanksOf(const Plan& plan, const ZeroOptions& options) {
+  return options.traits().whole_optimizer_state ? 1 : plan.ranks();
 }
 
 inline optim::StepControllerOptions ControllerOptions(const Plan& plan,

@@ -169,6 +169,11 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     add(Tier::kDevice, Purpose::kScratch, "step control",
         internal::ExchangeControlBytes(plan, options));
   }
+  if (options.optimizer.kind == optim::OptimizerKind::kLamb) {
+    add(Tier::kDevice, Purpose::kScratch, "sums of tensors",
+        optim::LambUpdate::Bytes(internal::LambSizesOf(plan, options),
+                                 internal::LambRanksOf(plan, options)));
+  }
   add(Tier::kHost, Purpose::kScratch, "step control",
       optim::StepController::HostBytes(options.optimizer, control) +
           (options.offload.enabled()

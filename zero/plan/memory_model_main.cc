@@ -27,7 +27,7 @@ ABSL_FLAG(
 ABSL_FLAG(int, units, 100, "layers, of one size, that the parameters are spread over");
 ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kBFloat16,
           "of weights and gradients: fp32, fp16 or bf16");
-ABSL_FLAG(std::string, optimizer, "adam", "adam, lion, or sgd with momentum");
+ABSL_FLAG(std::string, optimizer, "adam", "adam, lamb, lion, or sgd with momentum");
 ABSL_FLAG(int, micro_batches, 1, "of a step");
 ABSL_FLAG(int, live_units, 2, "layers in memory at once, where not all are");
 ABSL_FLAG(std::string, offload, "none",
@@ -49,9 +49,11 @@ absl::StatusOr<ZeroOptions> OptionsOfFlags() {
     options.optimizer.groups[0].momentum = 0.9;
   } else if (optimizer == "lion") {
     options.optimizer.kind = optim::OptimizerKind::kLion;
+  } else if (optimizer == "lamb") {
+    options.optimizer.kind = optim::OptimizerKind::kLamb;
   } else if (optimizer != "adam") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--optimizer is \"", optimizer, "\"; it must be adam, lion or sgd"));
+        absl::StrCat("--optimizer is \"", optimizer, "\"; it must be adam, lamb, lion or sgd"));
   }
   const std::string offload = absl::GetFlag(FLAGS_offload);
   const std::string where = absl::GetFlag(FLAGS_offload_to);
@@ -81,8 +83,9 @@ absl::StatusOr<Plan> PlanOf(const ModelSpec& model, const ZeroOptions& options, 
     return absl::InvalidArgumentError(
         absl::StrCat("--shard_ranks is ", wanted, ", which does not divide ", ranks, " ranks"));
   }
-  return Plan::Create(model, {shard_ranks, options.dtype, options.bucket_elements,
-                              options.tied_apart, ranks / shard_ranks});
+  return Plan::Create(model,
+                      {shard_ranks, options.dtype, options.bucket_elements, options.tied_apart,
+                       ranks / shard_ranks, optim::TensorTile(options.optimizer.kind)});
 }
 
 // Whether the stage can have elsewhere what is asked for.

@@ -61,17 +61,20 @@ Kind KindOf(const Bucket& bucket) {
   return {bucket.trainable, bucket.dtype, bucket.tied, bucket.tied_outside, bucket.counted};
 }
 
-void Append(Bucket& bucket, int parameter, int64_t size) {
-  const int64_t alignment = kAlignmentBytes / precision::SizeOf(bucket.dtype);
+// Of parameters and slices, in elements.
+int64_t AlignmentOf(const Bucket& bucket, const PlanOptions& options) {
+  return std::max(kAlignmentBytes / precision::SizeOf(bucket.dtype), options.tile_elements);
+}
+
+void Append(Bucket& bucket, int parameter, int64_t size, int64_t alignment) {
   const int64_t begin = RoundUp(bucket.size, alignment);
   if (begin > bucket.size) bucket.padding.push_back({bucket.size, begin - bucket.size});
   bucket.entries.push_back({parameter, {begin, size}});
   bucket.size = begin + size;
 }
 
-void Pad(Bucket& bucket, int ranks) {
-  const int64_t alignment = kAlignmentBytes / precision::SizeOf(bucket.dtype);
-  const int64_t size = RoundUp(bucket.size, alignment * ranks);
+void Pad(Bucket& bucket, int64_t multiple) {
+  const int64_t size = RoundUp(bucket.size, multiple);
   if (size > bucket.size) bucket.padding.push_back({bucket.size, size - bucket.size});
   bucket.size = size;
 }
@@ -87,6 +90,10 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
   }
   if (options.bucket_elements < 1) {
     return absl::InvalidArgumentError(absl::StrCat("bucket_elements is ", options.bucket_elements));
+  }
+  if (options.tile_elements < 1 || (options.tile_elements & (options.tile_elements - 1)) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tile_elements is ", options.tile_elements, ", must be a power of two"));
   }
   Plan plan;
   plan.ranks_ = options.ranks;
@@ -162,7 +169,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
       }
       parameter.bucket = open[kind];
       Bucket& bucket = plan.buckets_[static_cast<size_t>(parameter.bucket)];
-      Append(bucket, number, parameter.spec.size);
+      Append(bucket, number, parameter.spec.size, AlignmentOf(bucket, options));
       parameter.begin = bucket.entries.back().range.begin;
       parameter.entry = bucket.entries.size() - 1;
       std::set<int> all(bucket.users.begin(), bucket.users.end());
@@ -171,7 +178,8 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
     }
   }
   for (size_t b = 0; b < plan.buckets_.size(); ++b) {
-    Pad(plan.buckets_[b], options.ranks * options.shard_groups);
+    Pad(plan.buckets_[b],
+        AlignmentOf(plan.buckets_[b], options) * options.ranks * options.shard_groups);
     for (const int unit : plan.buckets_[b].users) {
       plan.units_[static_cast<size_t>(unit)].buckets.push_back(static_cast<int>(b));
     }

@@ -62,6 +62,9 @@ struct PlanOptions {
   bool tied_apart = false;
   // Groups of `ranks` that have a whole state each (ZeroOptions::shard_ranks).
   int shard_groups = 1;
+  // Parameters and slices begin at multiples of so many elements, a power of two
+  // (optim::TensorTile).
+  int64_t tile_elements = 1;
 };
 
 // Elements [begin, begin + size) of a bucket.
@@ -119,10 +122,10 @@ struct Unit {
 // Parameters go, in reverse order of use, into buckets. A bucket holds parameters of one unit and
 // one type, either trainable or frozen; tied parameters, and those that are not counted, have
 // buckets of their own, and so has each that is tied outside: it lies alike in both groups,
-// whatever else they hold. Each parameter begins at a multiple of 256 bytes. A bucket is padded so
-// that every rank's slice is a multiple of 256 bytes; rank r owns slice r of each bucket. With
-// several groups every group's part of a slice is such a multiple: the padding is that of one group
-// of all their ranks.
+// whatever else they hold. Each parameter begins at a multiple of 256 bytes, and of a tile. A
+// bucket is padded so that every rank's slice is such a multiple; rank r owns slice r of each
+// bucket. With several groups every group's part of a slice is such a multiple: the padding is that
+// of one group of all their ranks.
 class Plan {
  public:
   // InvalidArgument naming unit, parameter and value.

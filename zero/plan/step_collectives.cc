@@ -198,6 +198,12 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
   const auto bytes = static_cast<int64_t>(std::max<size_t>(1, lists) * sizeof(kernels::GradStats));
   all.push_back({AllGatherOf(options, bytes, precision::DType::kUint8), 1, &Traffic::scalars,
                  StepGroup::kWorld});
+  if (options.optimizer.kind == optim::OptimizerKind::kLamb &&
+      !options.traits().whole_optimizer_state) {
+    const int64_t sums =
+        LambSizesOf(plan, options).tiles * static_cast<int64_t>(sizeof(kernels::LambSums));
+    all.push_back({AllGatherOf(options, sums, precision::DType::kUint8), 1, &Traffic::scalars});
+  }
   return all;
 }
 

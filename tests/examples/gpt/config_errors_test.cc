@@ -536,9 +536,9 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
               StatusIs(kUnimplemented,
                        "data_parallel_size is 2; DeepSpeed knows it, but it is not supported yet: "
                        "the ranks that share neither model nor texts share the batch"));
-  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Lamb", "params": {"max_coeff": 0.3}})"),
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "OneBitLamb", "params": {"max_coeff": 0.3}})"),
               StatusIs(kUnimplemented,
-                       "optimizer.type is \"Lamb\", a string; DeepSpeed knows it, "
+                       "optimizer.type is \"OneBitLamb\", a string; DeepSpeed knows it, "
                        "but it is not supported yet"));
 }
 

@@ -148,6 +148,28 @@ TEST(ConfigTest, ReadsWhatRanksExchangeAsSigns) {
                    .ok());
 }
 
+TEST(ConfigTest, ReadsLambWithBoundsOfItsRatio) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig lamb,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Lamb",
+                      "params": {"lr": 0.002, "weight_decay": 0.5, "max_coeff": 0.3,
+                      "min_coeff": 0.02, "betas": [0.8, 0.9], "eps": 1e-6,
+                      "bias_correction": true}}})",
+                                   1));
+  const optim::ParameterGroup& group = lamb.zero.optimizer.groups[0];
+  EXPECT_EQ(lamb.zero.optimizer.kind, OptimizerKind::kLamb);
+  EXPECT_EQ(group.lr, 0.002);
+  EXPECT_EQ(group.weight_decay, 0.5);
+  EXPECT_EQ(group.max_trust, 0.3);
+  EXPECT_EQ(group.min_trust, 0.02);
+  EXPECT_EQ(group.beta1, 0.8);
+  EXPECT_EQ(group.beta2, 0.9);
+  EXPECT_EQ(group.eps, 1e-6);
+  ASSERT_OK_AND_ASSIGN(const TrainConfig plain,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Lamb"}})", 1));
+  EXPECT_EQ(plain.zero.optimizer.groups[0].max_trust, 10.0);
+  EXPECT_EQ(plain.zero.optimizer.groups[0].min_trust, 0.01);
+}
+
 TEST(ConfigTest, ReadsSgdAndTheOtherWayOfAdam) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig sgd,
                        ParseConfig(R"({"train_batch_size": 4, "zero_allow_untested_optimizer": true,

@@ -181,7 +181,7 @@ TEST(CompilerReportsTest, OrthogonalizeKeepsToItsRegisters) {
   ExpectNoSpillsAnd64Registers("orthogonalize", 10);
 }
 
-TEST(CompilerReportsTest, LambKeepsToItsRegisters) { ExpectNoSpillsAnd64Registers("lamb", 14); }
+TEST(CompilerReportsTest, LambKeepsToItsRegisters) { ExpectNoSpillsAnd64Registers("lamb", 16); }
 
 TEST(CompilerReportsTest, TopKKeepsToItsRegistersAndAddsIntegersAlone) {
   ExpectNoSpillsAnd64Registers("top_k", 24);

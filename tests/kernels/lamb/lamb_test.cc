@@ -1,5 +1,6 @@
 #include "brigade/kernels/lamb/lamb.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -171,6 +172,104 @@ TYPED_TEST(LambTypedTest, LeavesEveryBitWhenTheSkipFlagIsSet) {
   list.ExpectMatch("skipped");
 }
 
+// The passes apart, with each tensor cut between ranks as arrays in which it lies somewhere.
+template <typename List>
+class LambOnRanks {
+ public:
+  // Tensors begin at tiles of an array that all ranks share, in parts of equal size.
+  LambOnRanks(List& list, int ranks) : list_(list), ranks_(ranks) {
+    int64_t tiles = 0;
+    for (const LambSegment& s : list.segments) tiles += TilesOf(s.size);
+    part_ = std::max<int64_t>((tiles + ranks - 1) / ranks, 1);
+    sums_.resize(static_cast<size_t>(2 * ranks * part_));
+    trusts_.resize(list.segments.size(), -1.0f);
+    pieces_.resize(static_cast<size_t>(ranks));
+    int64_t first = 0;
+    for (size_t i = 0; i < list.segments.size(); ++i) {
+      const LambSegment& s = list.segments[i];
+      tensors_.push_back({first, TilesOf(s.size), 0, part_, part_, s.group});
+      for (int64_t t = 0; t < TilesOf(s.size);) {
+        const int64_t rank = (first + t) / part_;
+        const int64_t end = std::min(TilesOf(s.size), (rank + 1) * part_ - first);
+        pieces_[static_cast<size_t>(rank)].push_back(
+            Piece(s, t * kLambTile, std::min(s.size, end * kLambTile), &trusts_[i]));
+        t = end;
+      }
+      first += TilesOf(s.size);
+    }
+  }
+
+  void Run(const LambOptions& options, device::Stream& stream) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto own = static_cast<size_t>(2 * part_);
+      ASSERT_OK(LambMoments(pieces_[static_cast<size_t>(rank)], options,
+                            absl::MakeSpan(sums_).subspan(static_cast<size_t>(rank) * own, own),
+                            stream));
+    }
+    ASSERT_OK(LambTrusts(tensors_, options, sums_, absl::MakeSpan(trusts_), stream));
+    for (const auto& pieces : pieces_) ASSERT_OK(LambParams(pieces, options, trusts_, stream));
+    ASSERT_OK(stream.Synchronize());
+  }
+
+  std::vector<LambTensor>& tensors() { return tensors_; }
+  std::vector<double>& sums() { return sums_; }
+  std::vector<float>& trusts() { return trusts_; }
+
+ private:
+  static int64_t TilesOf(int64_t size) { return (size + kLambTile - 1) / kLambTile; }
+
+  LambSegment Piece(const LambSegment& s, int64_t begin, int64_t end, const float* trust) const {
+    using Grad = std::remove_reference_t<decltype(list_.arrays[0].grad[0])>;
+    using Copy = typename List::CopyArray;
+    LambSegment piece = s;
+    piece.param += begin;
+    piece.m += begin;
+    piece.v += begin;
+    piece.grad = static_cast<const Grad*>(s.grad) + begin;
+    if (s.param_copy != nullptr) piece.param_copy = static_cast<Copy*>(s.param_copy) + begin;
+    piece.size = end - begin;
+    piece.trust = trust;
+    return piece;
+  }
+
+  List& list_;
+  const int ranks_;
+  int64_t part_ = 1;
+  std::vector<std::vector<LambSegment>> pieces_;
+  std::vector<LambTensor> tensors_;
+  std::vector<double> sums_;
+  std::vector<float> trusts_;
+};
+
+TYPED_TEST(LambTypedTest, GivesTheSameBitsWhereRanksHavePiecesOfTensors) {
+  LambSetting& setting = this->setting;
+  const std::vector<int64_t> sizes = {100, 8192, 300'000, 0, 20'000, 8193, 5};
+  typename TestFixture::List wanted(sizes, 65);
+  wanted.Specify(setting.rules, setting.steps, setting.state);
+  for (const int ranks : {1, 2, 3, 7}) {
+    OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+      typename TestFixture::List list(sizes, 65);
+      LambOnRanks on_ranks(list, ranks);
+      on_ranks.Run(setting.options, stream);
+      for (size_t i = 0; i < list.arrays.size(); ++i) {
+        list.arrays[i].wanted = wanted.arrays[i].wanted;
+        list.arrays[i].wanted_copy = wanted.arrays[i].wanted_copy;
+      }
+      list.ExpectMatch(how + ", ranks: " + std::to_string(ranks));
+    });
+  }
+}
+
+TYPED_TEST(LambTypedTest, ThePassesLeaveEveryBitWhenTheSkipFlagIsSet) {
+  this->setting.state.skip = 1;
+  const CpuRun cpu = OnCpu(2);
+  typename TestFixture::List list({100, 9000}, 66);
+  LambOnRanks on_ranks(list, 2);
+  on_ranks.Run(this->setting.options, *cpu.stream);
+  list.ExpectMatch("skipped");
+  EXPECT_EQ(on_ranks.trusts(), std::vector<float>(2, -1.0f));
+}
+
 class LambTest : public ::testing::Test {
  protected:
   LambTest() : list_({100, 20'000}, 63), cpu_(OnCpu(1)) {}
@@ -218,6 +317,40 @@ TEST_F(LambTest, RefusesASteplessCall) {
   EXPECT_EQ(LambParamRange<NoCopy>(list_.segments[0], LambParameters(), 1.0f, 0, 100),
             StepError::kNoStep);
   list_.ExpectMatch("without a step");
+}
+
+TEST_F(LambTest, ThePassesNameWhatIsWrong) {
+  LambOnRanks on_ranks(list_, 2);
+  const auto invalid = [](const char* text) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+  };
+  const auto trusts = [&] {
+    return LambTrusts(on_ranks.tensors(), setting_.options, on_ranks.sums(),
+                      absl::MakeSpan(on_ranks.trusts()), *cpu_.stream);
+  };
+  ASSERT_OK(trusts());
+  on_ranks.tensors()[1].stride = 0;
+  EXPECT_THAT(trusts(), invalid("lamb_trusts: tensor 1 has 3 tiles from 1 on, parts of 2 from 0 "
+                                "on, at distances of 0"));
+  on_ranks.tensors()[1].stride = 2;
+  on_ranks.tensors()[1].group = 2;
+  EXPECT_THAT(trusts(), invalid("group"));
+  on_ranks.tensors()[1].group = 1;
+  on_ranks.tensors()[1].first = 2;
+  EXPECT_THAT(trusts(), invalid("sums has 8 doubles, the list needs 10"));
+  on_ranks.tensors()[1].first = 1;
+  const float own = 1.0f;
+  on_ranks.trusts().pop_back();
+  EXPECT_THAT(trusts(), invalid("lamb_trusts: trusts has 1 elements, the list needs 2"));
+  list_.segments[0].trust = &own;
+  list_.segments[1].trust = on_ranks.trusts().data();
+  EXPECT_THAT(LambParams(list_.segments, setting_.options, on_ranks.trusts(), *cpu_.stream),
+              invalid("lamb_params: trust of segment 0 is none of the 1 trusts"));
+  EXPECT_THAT(LambMoments(list_.segments, setting_.options,
+                          absl::MakeSpan(list_.workspace).subspan(1), *cpu_.stream),
+              invalid("sums has 7 doubles, the list needs 8"));
+  ASSERT_OK(cpu_.stream->Synchronize());
+  list_.ExpectMatch("after an error");
 }
 
 TEST_F(LambTest, RejectsHyperParametersOutOfRange) {

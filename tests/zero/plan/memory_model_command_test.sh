@@ -37,7 +37,7 @@ expect() {
 }
 program=$1
 expect 'it must be fp32, fp16 or bf16, not "int8"' --dtype=int8
-expect 'it must be adam, lion or sgd' --optimizer=tiger
+expect 'it must be adam, lamb, lion or sgd' --optimizer=tiger
 expect 'it must be none, optimizer or all' --offload=some
 expect 'it must be host or file' --offload_to=tape
 expect '"stray" is no flag; see --help' stray
