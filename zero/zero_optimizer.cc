@@ -407,6 +407,7 @@ absl::Status ZeroOptimizer::Step() {
   BRIGADE_RETURN_IF_ERROR(gradients_->Complete());
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
+  BRIGADE_RETURN_IF_ERROR(gradients_->KeepErrors(controller().state()));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
   parameters_->FinishRuns();
@@ -436,7 +437,16 @@ absl::Status ZeroOptimizer::CancelStep() {
                              controller().SaveState(streams_->comm()));
     update_->SetSteps(state.iteration);
   }
+  BRIGADE_RETURN_IF_ERROR(ForgetErrors());
   return streams_->comm().Record(*step_decided_);
+}
+
+// Codes of gradients begin with no errors.
+absl::Status ZeroOptimizer::ForgetErrors() {
+  if (!gradients_->has_errors()) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
+                           controller().SaveState(streams_->comm()));
+  return gradients_->ForgetErrors(state.iteration);
 }
 
 absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
@@ -465,7 +475,7 @@ absl::Status ZeroOptimizer::InitializeParameters(
   BRIGADE_RETURN_IF_ERROR(
       transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
   must_load_ = false;
-  return absl::OkStatus();
+  return ForgetErrors();
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
@@ -499,7 +509,7 @@ absl::Status ZeroOptimizer::LoadState(
   BRIGADE_RETURN_IF_ERROR(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
   must_load_ = false;
-  return absl::OkStatus();
+  return ForgetErrors();
 }
 
 }  // namespace brigade::zero

@@ -148,8 +148,8 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
 
 // What crosses the wire as codes. Gradients go in two hops where the ranks that share a state lie
 // node by node: they have no part in a model that others share.
-void SetCodes(const Settings& s, const Sharing& sharing, const parallel::GridShape& grid,
-              zero::ZeroOptions& zero) {
+void SetCodes(const Said& said, const Settings& s, const Sharing& sharing,
+              const parallel::GridShape& grid, zero::ZeroOptions& zero) {
   using kernels::QuantFormat;
   if (s.quantized_weights && zero.stage > 0) zero.quantized_weights = QuantFormat::kInt8;
   if (s.quantized_frozen_weights && zero.stage == 3) {
@@ -157,6 +157,7 @@ void SetCodes(const Settings& s, const Sharing& sharing, const parallel::GridSha
   }
   if (!s.quantized_gradients) return;
   zero.quantized_gradients = QuantFormat::kInt4;
+  if (HasLoco(said)) zero.loco = s.loco;
   const int of_node = s.ranks_per_node.value_or(0);
   const int sharers = sharing.shard_ranks == 0 ? grid.data * grid.context : sharing.shard_ranks;
   const bool has_whole_models = grid.tensor == 1 && grid.pipeline == 1;
@@ -225,7 +226,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   zero.model_ranks = all.grid.tensor * all.grid.pipeline;
   zero.shard_ranks = sharing.shard_ranks;
   zero.hpz_ranks = sharing.hpz_ranks;
-  SetCodes(s, sharing, all.grid, zero);
+  SetCodes(said, s, sharing, all.grid, zero);
   zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;

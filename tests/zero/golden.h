@@ -47,6 +47,8 @@ struct GoldenCase {
   // As codes: weights in stages that gather them, and gradients, in two hops with nodes of so many.
   std::optional<kernels::QuantFormat> quantized_weights = {}, quantized_gradients = {};
   int node_ranks = 0;
+  // Of these gradients: the error feedback.
+  std::optional<LocoOptions> loco = {};
   // Weights that are not trained: then of stage 3 alone.
   std::optional<kernels::QuantFormat> quantized_frozen_weights = {};
 };

@@ -43,6 +43,12 @@ const char* CodesText(const std::optional<kernels::QuantFormat>& codes) {
   return codes.has_value() ? kernels::Name(*codes) : "none";
 }
 
+std::string LocoText(const std::optional<LocoOptions>& loco) {
+  if (!loco.has_value()) return "";
+  return absl::StrCat(", LoCo with err_beta ", Number(loco->err_beta), ", reset_steps ",
+                      loco->reset_steps);
+}
+
 Lines OptionLines(const ZeroOptions& options) {
   const optim::LossScaler& scaler = options.loss_scaler;
   Lines lines = {
@@ -70,7 +76,8 @@ Lines OptionLines(const ZeroOptions& options) {
                                                : "none"),
       absl::StrCat("codes: weights ", CodesText(options.quantized_weights), ", frozen weights ",
                    CodesText(options.quantized_frozen_weights), ", gradients ",
-                   CodesText(options.quantized_gradients), " on nodes of ", options.node_ranks),
+                   CodesText(options.quantized_gradients), " on nodes of ", options.node_ranks,
+                   LocoText(options.loco)),
       absl::StrCat("offload: optimizer state on the ",
                    device::ToString(options.offload.optimizer_state), ", host_share ",
                    Number(options.offload.host_share), ", parameters on the ",
