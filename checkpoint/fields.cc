@@ -324,7 +324,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   [[maybe_unused]] const auto& [stage, dtype, optimizer, loss_scaler, max_grad_norm, model_ranks,
                                 shard_ranks, hpz_ranks, average_gradients, micro_batches,
                                 accumulation, accumulator, communication_dtype, quantized_weights,
-                                quantized_frozen_weights, quantized_gradients, node_ranks,
+                                quantized_frozen_weights, quantized_gradients, node_ranks, loco,
                                 gradient_compression, bucket_elements, overlap_comm, live_units,
                                 backward_units, chunks, runs, tied_apart, persistence_threshold,
                                 offload, reduction, algorithm] = options;
@@ -348,6 +348,11 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   write_codes("quantized_weights", quantized_weights);
   write_codes("quantized_frozen_weights", quantized_frozen_weights);
   write_codes("quantized_gradients", quantized_gradients);
+  if (loco.has_value()) {
+    [[maybe_unused]] const auto& [err_beta, reset_steps] = *loco;
+    fields["loco.err_beta"] = TextOf(loco->err_beta);
+    fields["loco.reset_steps"] = TextOf(loco->reset_steps);
+  }
   if (kind == optim::OptimizerKind::kOneBitAdam) fields["freeze_step"] = TextOf(freeze_step);
   if (gradient_compression.has_value()) {
     fields["gradient_compression"] = zero::Name(gradient_compression->method);

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/block_quant/block_quant.h"
+#include "brigade/kernels/value_range.h"
 #include "brigade/precision/dtype_names.h"
 
 namespace brigade::zero {
@@ -64,6 +65,15 @@ absl::Status ValidateCodes(const ZeroOptions& options) {
   if (options.node_ranks < 0) return Invalid("node_ranks is ", options.node_ranks);
   if (options.node_ranks > 0 && !options.quantized_gradients.has_value()) {
     return Invalid("node_ranks is ", options.node_ranks, ", but quantized_gradients is not given");
+  }
+  if (!options.loco.has_value()) return absl::OkStatus();
+  if (!options.quantized_gradients.has_value()) {
+    return Invalid("loco is given, but quantized_gradients is not");
+  }
+  BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange("ZeRO", "loco.err_beta", -1, options.loco->err_beta,
+                                                kernels::kBelowOne));
+  if (options.loco->reset_steps < 1) {
+    return Invalid("loco.reset_steps is ", options.loco->reset_steps, ", not 1 or more");
   }
   return absl::OkStatus();
 }

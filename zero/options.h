@@ -75,6 +75,15 @@ struct CompressionOptions {
   int64_t start_step = 0;
 };
 
+// Error feedback of gradients that are summed as codes: LoCo (kernels/loco_quant).
+struct LocoOptions {
+  // Of the errors before a message in those behind it, from 0 to below 1.
+  double err_beta = 0.8;
+  // Each step whose number, from 0 on and skipped ones included, is a multiple of it forgets them:
+  // int8 codes have rounded them once a message.
+  int64_t reset_steps = 1024;
+};
+
 struct ZeroOptions {
   int stage = 1;
   // Of working weights and gradients whose ParameterSpec names no type: float16, bfloat16, or
@@ -136,6 +145,12 @@ struct ZeroOptions {
   // and the sum goes in two hops, inside nodes and as codes of these sums between them
   // (OuterGroups::node and nodes). 0, 1 and all of them: one hop.
   int node_ranks = 0;
+  // Of quantized_gradients: what codes leave out of a gradient enters the next ones, of which each
+  // rank keeps 1.02 bytes an element of all gradients, in two hops 1.02 / node_ranks more, and once
+  // again as they were before the step. A step that is skipped keeps every bit of them. They have
+  // the loss scale of the gradients that left them, and begin with zero, also behind LoadState,
+  // InitializeParameters and CancelStep. None: it is lost.
+  std::optional<LocoOptions> loco = {};
 
   // None: gradients are reduced as they are. A rank alone exchanges nothing.
   std::optional<CompressionOptions> gradient_compression = {};

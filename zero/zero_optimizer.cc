@@ -423,6 +423,7 @@ absl::Status ZeroOptimizer::Step() {
     lends_old_errors_ = false;
   }
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
+  BRIGADE_RETURN_IF_ERROR(gradients_->KeepErrors(controller().state()));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
   SetTried(tried_ + 1);
@@ -455,7 +456,16 @@ absl::Status ZeroOptimizer::CancelStep() {
     update_->SetSteps(state.iteration);
     StateChanged(state.iteration);
   }
+  BRIGADE_RETURN_IF_ERROR(ForgetErrors());
   return streams_->comm().Record(*step_decided_);
+}
+
+// Codes of gradients begin with no errors.
+absl::Status ZeroOptimizer::ForgetErrors() {
+  if (!gradients_->has_errors()) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
+                           controller().SaveState(streams_->comm()));
+  return gradients_->ForgetErrors(state.iteration);
 }
 
 absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
@@ -486,7 +496,7 @@ absl::Status ZeroOptimizer::InitializeParameters(
   must_load_ = false;
   errors_shared_ = true;
   StateChanged(0);
-  return absl::OkStatus();
+  return ForgetErrors();
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
@@ -574,7 +584,7 @@ absl::Status ZeroOptimizer::LoadState(
   must_load_ = false;
   errors_shared_ = true;
   StateChanged(state.iteration);
-  return absl::OkStatus();
+  return ForgetErrors();
 }
 
 }  // namespace brigade::zero

@@ -299,6 +299,7 @@ class ZeroOptimizer final : public ParameterSource {
   std::string Place(const char* call, int chunk) const;
   bool IsFinished(int chunk) const;
   absl::Status CheckStep() const;
+  absl::Status ForgetErrors();
   absl::Status CheckBetweenSteps(const char* call) const;
   absl::Status PrepareToChangeState(const char* call);
 

@@ -242,11 +242,12 @@ brigade_library(
   HEADERS collectives/compressed/quantized_reduce_scatter.h
   SOURCES collectives/compressed/quantized_reduce_scatter.cc
   DEPS collectives_compressed_codec_call collectives_compressed_node_groups collectives_collective
-    collectives_communicator collectives_engines_call_order device_context device_status_macros
-    device_stream kernels_value_range kernels_block_quant kernels_block_quant_math
-    kernels_dequant_reduce kernels_dequant_reduce_math precision_dtype
+    collectives_communicator collectives_engines_call_order device_buffer device_context
+    device_status_macros device_stream kernels_list_arguments kernels_value_range
+    kernels_block_quant kernels_block_quant_math kernels_dequant_reduce kernels_dequant_reduce_math
+    kernels_loco_quant kernels_loco_quant_math precision_dtype
   PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::span
+  PRIVATE_LIBRARIES absl::span absl::strings
 )
 
 brigade_library(

@@ -154,8 +154,8 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
 
 // What crosses the wire as codes. Gradients go in two hops where the ranks that share a state lie
 // node by node: they have no part in a model that others share.
-void SetCodes(const Settings& s, const Sharing& sharing, const parallel::GridShape& grid,
-              zero::ZeroOptions& zero) {
+void SetCodes(const Said& said, const Settings& s, const Sharing& sharing,
+              const parallel::GridShape& grid, zero::ZeroOptions& zero) {
   using kernels::QuantFormat;
   if (s.quantized_weights && zero.stage > 0) zero.quantized_weights = QuantFormat::kInt8;
   if (s.quantized_frozen_weights && zero.stage == 3) {
@@ -163,6 +163,7 @@ void SetCodes(const Settings& s, const Sharing& sharing, const parallel::GridSha
   }
   if (!s.quantized_gradients) return;
   zero.quantized_gradients = QuantFormat::kInt4;
+  if (HasLoco(said)) zero.loco = s.loco;
   const int of_node = s.ranks_per_node.value_or(0);
   const int sharers = SharersOf(sharing, grid);
   const bool has_whole_models = grid.tensor == 1 && grid.pipeline == 1;
@@ -232,7 +233,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   zero.model_ranks = all.grid.tensor * all.grid.pipeline;
   zero.shard_ranks = sharing.shard_ranks;
   zero.hpz_ranks = sharing.hpz_ranks;
-  SetCodes(s, sharing, all.grid, zero);
+  SetCodes(said, s, sharing, all.grid, zero);
   if (s.gradient_compression.has_value()) {
     zero.gradient_compression = {.method = *s.gradient_compression,
                                  .start_step = s.compression_start_step};

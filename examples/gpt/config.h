@@ -86,6 +86,8 @@ struct StepFlags {
   // zero_quantized_weights and zero_quantized_gradients; false: not given.
   bool quantized_weights = false;
   bool quantized_gradients = false;
+  // zeropp_loco_param, as the file has it or with its defaults.
+  bool loco = false;
   // What fp16.enabled and bf16.enabled must say together.
   std::optional<precision::DType> dtype = {};
 };

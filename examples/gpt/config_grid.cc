@@ -40,6 +40,11 @@ std::string Said::Name(absl::string_view flag, absl::string_view key) const {
   return std::string(Find(flag) != nullptr ? flag : key);
 }
 
+bool HasLoco(const Said& said) {
+  const Json* const key = said.Find("zero_optimization.zeropp_loco_param");
+  return said.Find("--loco") != nullptr || (key != nullptr && !key->is_null());
+}
+
 Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   Json flags = Json::object();
   const auto add = [&flags](const char* flag, const auto& value) {
@@ -72,6 +77,7 @@ Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   if (step.batch > 0) flags["--batch"] = step.batch;
   if (step.quantized_weights) flags["--quantized_weights"] = true;
   if (step.quantized_gradients) flags["--quantized_gradients"] = true;
+  if (step.loco) flags["--loco"] = true;
   if (step.dtype.has_value()) {
     flags["--precision"] = std::string(precision::ShortName(*step.dtype));
   }

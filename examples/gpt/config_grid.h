@@ -32,6 +32,9 @@ struct Said {
   std::string Name(absl::string_view flag, absl::string_view key) const;
 };
 
+// Whether gradients' codes are to have error feedback.
+bool HasLoco(const Said& said);
+
 Json FlagsOf(const ModelParallelism& model, const StepFlags& step);
 
 // ModelParallelism of flags and file together. Schedule, partition and exchange only where a user

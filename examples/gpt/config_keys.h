@@ -64,6 +64,8 @@ struct Settings {
   int hpz_partition_size = 1;
   // DeepSpeed's wishes for codes on the wire.
   bool quantized_weights = false, quantized_frozen_weights = false, quantized_gradients = false;
+  // Of zeropp_loco_param, where that is given.
+  zero::LocoOptions loco = {};
 
   // None: gradients are reduced as they are.
   std::optional<zero::GradientCompression> gradient_compression;

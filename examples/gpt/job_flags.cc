@@ -57,6 +57,10 @@ ABSL_FLAG(
     bool, quantized_gradients, false,
     "gradients are summed as int4 codes: zero_quantized_gradients. Also where the config says "
     "so");
+ABSL_FLAG(
+    bool, loco, false,
+    "what codes of gradients leave out enters the next ones: zeropp_loco_param, as the config has "
+    "it or with its defaults. With --quantized_gradients, or where the config says the same");
 ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
           "the share that is dropped of the embedding's output and of what attention and MLP of "
           "each block add to it, 0 to below 1. Before the config's; default 0");
@@ -209,7 +213,8 @@ StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
                     .lr = absl::GetFlag(FLAGS_lr),
                     .steps = steps,
                     .quantized_weights = absl::GetFlag(FLAGS_quantized_weights),
-                    .quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients)};
+                    .quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients),
+                    .loco = absl::GetFlag(FLAGS_loco)};
   constexpr int64_t kMostTexts = int64_t{1} << 53;
   if (absl::GetFlag(FLAGS_batch).has_value() && (step.batch < 1 || step.batch > kMostTexts)) {
     refusals.Add("batch", " is ", step.batch, "; it must be 1 to 2^53");

@@ -65,6 +65,16 @@ Keys OffloadParameterKeys(Settings& s) {
   };
 }
 
+Keys LocoKeys(Settings& s) {
+  return {
+      {"err_beta", Number(&s.loco.err_beta, kBelowOne),
+       "the share of the errors before a message in those behind it; the rest is what it leaves "
+       "out"},
+      {"reset_T", Whole(&s.loco.reset_steps, kCount),
+       "steps after which errors begin with zero again"},
+  };
+}
+
 // Of stage 3. All change when weights are gathered and let go, and no result.
 Keys GatheringKeys(Settings& s) {
   constexpr char kUnits[] = "brigade.live_units says how many units are gathered at a time";
@@ -170,7 +180,11 @@ Keys ZeroKeys(Settings& s) {
       {"zero_quantized_gradients", Flag(&s.quantized_gradients),
        "gradients are summed as int4 codes; in two hops, inside nodes and between them, with "
        "`brigade.ranks_per_node`"},
-      {"zeropp_loco_param", Only(nullptr, "codes of gradients have no error feedback")},
+      {.name = "zeropp_loco_param",
+       .meaning =
+           "Error feedback of zero_quantized_gradients: what codes leave out enters the next "
+           "ones (`docs/compression.md`). An empty object is enough; null: there is none.",
+       .keys = LocoKeys(s)},
   };
   for (Key& key : GatheringKeys(s)) keys.push_back(std::move(key));
   return keys;

@@ -169,6 +169,9 @@ Rules GroupRules(const Together& together) {
        KeepsParameters(s.zero), "", kHarmless},
       {together.said.Name("--quantized_weights", "zero_optimization.zero_quantized_weights"),
        s.zero.stage > 0 || !s.quantized_weights, "stage 0 gathers no weights", "", kHarmless},
+      {together.said.Name("--loco", "zero_optimization.zeropp_loco_param"),
+       s.quantized_gradients || !HasLoco(together.said),
+       "gradients are no codes without zero_quantized_gradients", "", kHarmless},
       {"zero_optimization.zero_quantized_nontrainable_weights",
        s.zero.stage == 3 || !s.quantized_frozen_weights, KeepsParameters(s.zero), "", kHarmless},
   };

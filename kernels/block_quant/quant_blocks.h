@@ -2,8 +2,8 @@
 #define BRIGADE_KERNELS_BLOCK_QUANT_QUANT_BLOCKS_H_
 
 // Whole blocks of an array to codes, and sums of codes to a block, on the CPU: what the loops of
-// block_quant and dequant_reduce are made of. Call them in a body of RunSimdWithTag (simd.h), with
-// the lanes of its target as first argument.
+// block_quant, dequant_reduce and loco_quant are made of. Call them in a body of RunSimdWithTag
+// (simd.h), with the lanes of its target as first argument.
 
 #include <algorithm>
 #include <cstdint>

@@ -2,7 +2,7 @@
 #define BRIGADE_KERNELS_BLOCK_QUANT_QUANT_PACK_H_
 
 // A thread's elements of a block on the GPU, and their codes, in plain C++: for the kernels of
-// block_quant and dequant_reduce.
+// block_quant, dequant_reduce and loco_quant.
 //
 // A warp takes a block (gpu_blocks.h). Elements j and j + 4 of a thread are 128 apart, so that
 // their int4 codes share a byte, and a warp moves codes in whole sectors.
@@ -70,10 +70,11 @@ BRIGADE_INLINE int32_t LargestOf(const Pack<float>& x) {
 }
 
 // Writes the codes of a thread's elements x, and what the message holds beside them; `largest` is
-// the largest magnitude of the whole block.
+// the largest magnitude of the whole block. Gives the codes.
 template <typename Block, QuantFormat kFormat>
-BRIGADE_INLINE void StoreBlock(const Pack<float>& x, int32_t largest,
-                               const QuantMessage<uint8_t>& to, int64_t block, int lane) {
+BRIGADE_INLINE CodePack<kFormat> StoreBlock(const Pack<float>& x, int32_t largest,
+                                            const QuantMessage<uint8_t>& to, int64_t block,
+                                            int lane) {
   const BlockCoder coder = MakeBlockCoder<kFormat>(largest);
   const bool non_finite = IsNonFinite(largest);
   const auto code = [&](int j) { return non_finite ? 0u : CodeOf(coder, x.values[j]); };
@@ -91,6 +92,7 @@ BRIGADE_INLINE void StoreBlock(const Pack<float>& x, int32_t largest,
   if (block + 1 == QuantBlocks(to.size) && block + 1 + lane < QuantMaxima(to.size)) {
     to.maxima()[block + 1 + lane] = 0.0f;
   }
+  return codes;
 }
 
 template <QuantFormat kFormat>

@@ -286,6 +286,18 @@ TEST(OptionFieldsTest, NameTheCodesThatCrossTheWireWhereThereAreSome) {
   }
 }
 
+TEST(OptionFieldsTest, NameTheErrorFeedbackOfCodesWhereThereIsSome) {
+  zero::ZeroOptions other = Options(), another = Options();
+  other.loco.emplace();
+  EXPECT_EQ(OptionFields(other).size(), OptionFields(Options()).size() + 2);
+  another.loco = zero::LocoOptions{.err_beta = 0.5};
+  EXPECT_THAT(CheckSame(OptionFields(other), OptionFields(another)),
+              StatusIs(kInvalid, HasSubstr("loco.err_beta is 0.8")));
+  another.loco = zero::LocoOptions{.reset_steps = 7};
+  EXPECT_THAT(CheckSame(OptionFields(other), OptionFields(another)),
+              StatusIs(kInvalid, HasSubstr("loco.reset_steps is 1024 in the checkpoint, 7 here")));
+}
+
 // Changes of every field of a schedule, from its defaults.
 template <typename Schedule>
 void ExpectScheduleIsSeen(std::vector<Change<Schedule>> changes) {

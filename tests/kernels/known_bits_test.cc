@@ -25,6 +25,7 @@
 #include "brigade/kernels/lamb/lamb_parameters.h"
 #include "brigade/kernels/lion/lion_cpu.h"
 #include "brigade/kernels/lion/lion_parameters.h"
+#include "brigade/kernels/loco_quant/loco_quant_cpu.h"
 #include "brigade/kernels/orthogonalize/orthogonalize_cpu.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
@@ -426,6 +427,49 @@ TEST(KnownBitsTest, BlockQuant) {
   ExpectBlockQuant<float>(known);
   ExpectBlockQuant<Half>(known);
   ExpectBlockQuant<BFloat16>(known);
+}
+
+// Four steps of error feedback, of which the third forgets errors.
+template <typename T>
+void ExpectLocoQuant(const Known& known) {
+  for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+    ExpectKnown(known, Pair(kName<T>, Name(format)), [&](Digest& digest) {
+      Inputs inputs;
+      const auto aligned = [](std::vector<uint8_t>& memory, int64_t bytes) {
+        memory.resize(bytes + kQuantAlignment);
+        const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+        return memory.data() + (kQuantAlignment - begin % kQuantAlignment);
+      };
+      std::vector<uint8_t> of_errors, of_message;
+      uint8_t* const error = aligned(of_errors, QuantBytes(kSize, kLocoErrors));
+      uint8_t* const message = aligned(of_message, QuantBytes(kSize, format));
+      LocoParameters parameters;
+      for (int step = 0; step < 4; ++step) {
+        auto array = inputs.Array<T>();
+        // All magnitudes, but not in every block.
+        for (int64_t i = 0; i < kSize; ++i) {
+          if (i % 512 < 256 && !(std::fabs(static_cast<float>(array[i])) <= 1.0f)) {
+            array[i] = T(0.5f);
+          }
+        }
+        parameters.forget = step == 2;
+        LocoQuantizeRange<T>({array.data(), error, message, kSize}, format, parameters, 0, kSize);
+        for (int64_t i = 0; i < QuantBytes(kSize, format); ++i) digest.Add(message[i]);
+      }
+      for (int64_t i = 0; i < QuantBytes(kSize, kLocoErrors); ++i) digest.Add(error[i]);
+    });
+  }
+}
+
+TEST(KnownBitsTest, LocoQuant) {
+  const Known known = {
+      {"fp32 to int8", 0x853af6bc223c37c7}, {"fp32 to int4", 0x47b9b4ceea9f5930},
+      {"fp16 to int8", 0x62589f6819bdeec6}, {"fp16 to int4", 0x41cbf6101a4f9745},
+      {"bf16 to int8", 0x6596ed1c26b3816d}, {"bf16 to int4", 0x0ee9dbbaee4d5c71},
+  };
+  ExpectLocoQuant<float>(known);
+  ExpectLocoQuant<Half>(known);
+  ExpectLocoQuant<BFloat16>(known);
 }
 
 // Three steps of error feedback, and what comes back.

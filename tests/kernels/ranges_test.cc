@@ -23,6 +23,8 @@
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 #include "brigade/kernels/lion/lion.h"
 #include "brigade/kernels/lion/lion_cpu.h"
+#include "brigade/kernels/loco_quant/loco_quant.h"
+#include "brigade/kernels/loco_quant/loco_quant_cpu.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/reduce/reduce.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
@@ -299,6 +301,31 @@ TEST(RangesTest, DequantReduceGivesTheSameBytesForAnyCut) {
       NontemporalStoreFence();
       EXPECT_TRUE(std::equal(cut.data(), cut.data() + cut.size(), whole.data())) << how;
       EXPECT_TRUE(Matches(array_cut, Values(array))) << how << past_caches;
+    }
+  });
+}
+
+TEST(RangesTest, LocoQuantGivesTheSameBytesForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    GuardedArray<Half> array(kSize, 3);
+    for (int64_t i = 0; i < kSize; ++i) array[i] = Half(static_cast<float>(i * 77 % 509));
+    for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+      GuardedArray<uint8_t> whole(QuantBytes(kSize, format), 0), cut(whole.size(), 0);
+      GuardedArray<uint8_t> error(QuantBytes(kSize, kLocoErrors), 0), error_cut(error.size(), 0);
+      const LocoSegment all = {array.data(), error.data(), whole.data(), kSize};
+      const LocoSegment part = {array.data(), error_cut.data(), cut.data(), kSize};
+      for (int step = 0; step < 3; ++step) {
+        const LocoQuantOptions options = {precision::DType::kFloat16, format, {}};
+        ASSERT_OK(LocoQuantize({&all, 1}, options, stream));
+        ASSERT_OK(stream.Synchronize());
+        for (const auto& [begin, end] : RandomRanges(kSize, kQuantBlock, random)) {
+          LocoQuantizeRange<Half>(part, format, options.parameters, begin, end);
+        }
+        EXPECT_TRUE(std::equal(cut.data(), cut.data() + cut.size(), whole.data())) << how;
+        EXPECT_TRUE(std::equal(error_cut.data(), error_cut.data() + error_cut.size(), error.data()))
+            << how;
+        EXPECT_TRUE(cut.GuardsAreIntact() && error_cut.GuardsAreIntact()) << how;
+      }
     }
   });
 }

@@ -16,6 +16,12 @@
 // finite the scale is NaN and the errors stay. A message is the scale, zeros up to 64 bytes, bits
 // from the lowest of the first byte on, and zeros up to a multiple of 64 bytes.
 //
+// Error feedback of LoCo: h = array + error, in float, where `error` is the value of a message of 8
+// bits; the message is that of h. With beta and 1 - beta in float, the next error of an element is
+// (beta * error) + ((1 - beta) * (h - value of its code)), each operation rounded to float, and is
+// kept as a message of 8 bits. Where errors are forgotten, `error` is 0. The error of a block of h
+// that is not finite stays.
+//
 // A sum of messages adds the values of ranks 0, 1, ... in float and multiplies by a factor.
 
 #include <algorithm>
@@ -109,6 +115,36 @@ inline std::vector<float> DequantReduce(const std::vector<std::vector<uint8_t>>&
   }
   for (float& sum : sums) sum *= factor;
   return sums;
+}
+
+// Updates the errors, a message.
+inline std::vector<uint8_t> LocoQuantize(const std::vector<float>& array,
+                                         std::vector<uint8_t>& errors, int bits, float beta,
+                                         bool forget) {
+  const size_t size = array.size();
+  const std::vector<uint8_t> before = errors;
+  std::vector<float> error = Dequantize(errors, size, 8);
+  if (forget) error.assign(size, 0.0f);
+  std::vector<float> h = array;
+  for (size_t i = 0; i < size; ++i) h[i] += error[i];
+  const std::vector<uint8_t> message = Quantize(h, bits);
+  const std::vector<float> kept = Dequantize(message, size, bits);
+  const float rest = 1.0f - beta;
+  for (size_t i = 0; i < size; ++i) {
+    const float old = beta * error[i], difference = h[i] - kept[i];
+    const float left_out = rest * difference;
+    error[i] = old + left_out;
+  }
+  errors = Quantize(error, 8);
+  for (size_t b = 0; b < BlocksOf(size); ++b) {
+    float maximum;
+    std::memcpy(&maximum, &message[b * 4], 4);
+    if (!std::isnan(maximum)) continue;
+    std::memcpy(&errors[b * 4], &before[b * 4], 4);
+    const size_t codes = CodesBegin(size) + b * kBlock;
+    std::memcpy(&errors[codes], &before[codes], kBlock);
+  }
+  return message;
 }
 
 struct Signs {

@@ -9,6 +9,9 @@
 // ascending order of ranks, times a factor. In two hops a node's ranks add up first, and codes of
 // these sums cross between nodes and are added in ascending order of nodes.
 //
+// With the error feedback of LoCo (codecs.h) each part has an error of its own, and in two hops so
+// has each sum of a node.
+//
 // A 1-bit all-reduce gives the mean: each rank sends the signs of its array with one scale, and
 // keeps what they leave out; the owner of a part adds the mean of what it got to what it had left
 // out, sends the signs of that with one scale, and keeps what these leave out. Rank r owns the
@@ -68,6 +71,55 @@ inline std::vector<float> QuantizedReduce(const std::vector<std::vector<float>>&
   std::vector<float> sum = QuantizedSum(parts, bits, factor);
   for (float& x : sum) x = Round(format, x);
   return sum;
+}
+
+// What messages of a reduce-scatter leave out, itself as messages.
+struct LocoState {
+  LocoState(size_t ranks, size_t part, size_t ranks_per_node = 0) {
+    const std::vector<uint8_t> none(CodesBegin(part) + BlocksOf(part) * kBlock);
+    local.assign(ranks, {ranks, none});
+    if (ranks_per_node > 0) sum.assign(ranks, {ranks / ranks_per_node, none});
+  }
+
+  // [rank][part], and [rank][node] for which its node's sum is.
+  std::vector<std::vector<std::vector<uint8_t>>> local, sum;
+};
+
+// The parts of all ranks of a sum with error feedback.
+inline std::vector<std::vector<float>> LocoReduce(const std::vector<std::vector<float>>& of_rank,
+                                                  int bits, float factor, Format format, float beta,
+                                                  bool forget, LocoState& state,
+                                                  size_t ranks_per_node = 0) {
+  using Messages = std::vector<std::vector<uint8_t>>;
+  const size_t ranks = of_rank.size(), size = of_rank[0].size() / ranks;
+  // By part.
+  std::vector<Messages> received(ranks);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    for (size_t part = 0; part < ranks; ++part) {
+      const auto first = of_rank[rank].begin() + static_cast<std::ptrdiff_t>(part * size);
+      received[part].push_back(LocoQuantize({first, first + static_cast<std::ptrdiff_t>(size)},
+                                            state.local[rank][part], bits, beta, forget));
+    }
+  }
+  for (size_t part = 0; part < ranks && ranks_per_node > 0; ++part) {
+    Messages of_nodes;
+    for (size_t node = 0; node < ranks / ranks_per_node; ++node) {
+      const auto first =
+          received[part].begin() + static_cast<std::ptrdiff_t>(node * ranks_per_node);
+      const auto sum = DequantReduce({first, first + static_cast<std::ptrdiff_t>(ranks_per_node)},
+                                     size, bits, 1.0f);
+      const size_t adder = node * ranks_per_node + part % ranks_per_node;
+      of_nodes.push_back(
+          LocoQuantize(sum, state.sum[adder][part / ranks_per_node], bits, beta, forget));
+    }
+    received[part] = of_nodes;
+  }
+  std::vector<std::vector<float>> sums;
+  for (const Messages& messages : received) {
+    sums.push_back(DequantReduce(messages, size, bits, factor));
+    for (float& x : sums.back()) x = Round(format, x);
+  }
+  return sums;
 }
 
 // What is left out, of all ranks.

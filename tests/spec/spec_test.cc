@@ -767,6 +767,77 @@ TEST(CodecsSpecTest, AddsMessages) {
   EXPECT_EQ(DequantReduce(messages, 2, 4, 0.5f), (std::vector<float>{7.0f, 3.0f}));
 }
 
+// 7, -3.5, 1, 0.4 twice, with beta 1/4: the codes of 7, -4, 1, 0 leave out 0, 1/2, 0, 0.4, of which
+// 3/4 enter the next ones, 0.3 as 102/127 of 0.375.
+TEST(CodecsSpecTest, LocoGivesTheKnownAnswers) {
+  const std::vector<float> array = {7.0f, -3.5f, 1.0f, 0.4f};
+  std::vector<uint8_t> errors(CodesBegin(4) + kBlock);
+  const auto step = [&](bool forget) {
+    return Dequantize(LocoQuantize(array, errors, 4, 0.25f, forget), 4, 4);
+  };
+  const auto expect = [&](bool forget, const std::vector<float>& wanted) {
+    const std::vector<float> kept = step(forget);
+    for (size_t i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(kept[i], wanted[i]) << i;
+  };
+  expect(false, {7, -4, 1, 0});
+  const std::vector<float> first = Dequantize(errors, 4, 8);
+  EXPECT_EQ(first[0], 0.0f);
+  EXPECT_EQ(first[1], 0.375f);
+  EXPECT_EQ(first[2], 0.0f);
+  EXPECT_FLOAT_EQ(first[3], 0.375f * 102 / 127);
+  expect(false, {7, -3, 1, 1});
+  EXPECT_NEAR(Dequantize(errors, 4, 8)[3], -0.1488189, 1e-6);
+  expect(true, {7, -4, 1, 0});
+  EXPECT_EQ(Dequantize(errors, 4, 8), first);
+}
+
+// The sum of what codes keep, and of the last error over 1 - beta, is that of the arrays, but for
+// what 8 bits leave out of errors: at most half a code a step. And so the mean over steps comes
+// nearer to the array than what one message keeps of it.
+TEST(CodecsSpecTest, LocoKeepsItsIdentity) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  constexpr int kSteps = 200;
+  for (const float beta : {0.0f, 0.5f, 0.8f}) {
+    std::vector<float> array(300);
+    for (float& x : array) x = normal(random);
+    std::vector<uint8_t> errors(CodesBegin(300) + 2 * kBlock);
+    std::vector<double> sums(300), slack(300);
+    for (int step = 0; step < kSteps; ++step) {
+      const auto kept = Dequantize(LocoQuantize(array, errors, 4, beta, false), 300, 4);
+      for (size_t i = 0; i < 300; ++i) {
+        float maximum;
+        std::memcpy(&maximum, &errors[i / kBlock * 4], 4);
+        sums[i] += kept[i];
+        slack[i] += maximum / 254 / (1 - beta) * 1.001 + 1e-6;
+      }
+    }
+    const auto last = Dequantize(errors, 300, 8);
+    const auto once = Dequantize(Quantize(array, 4), 300, 4);
+    double without = 0, with = 0;
+    for (size_t i = 0; i < 300; ++i) {
+      EXPECT_NEAR(sums[i] + last[i] / (1 - beta), kSteps * static_cast<double>(array[i]), slack[i])
+          << i << ", beta " << beta;
+      without += std::pow(once[i] - array[i], 2);
+      with += std::pow(sums[i] / kSteps - array[i], 2);
+    }
+    EXPECT_LT(std::sqrt(with), std::sqrt(without) / 10) << beta;
+  }
+}
+
+TEST(CodecsSpecTest, LocoKeepsTheErrorsOfABlockThatIsNotFinite) {
+  std::vector<float> array(600, 1.3f);
+  array[0] = array[256] = array[512] = 7.0f;
+  std::vector<uint8_t> errors(CodesBegin(600) + 3 * kBlock);
+  LocoQuantize(array, errors, 4, 0.5f, false);
+  const auto before = Dequantize(errors, 600, 8);
+  array[300] = kInfinity;
+  const auto back = Dequantize(LocoQuantize(array, errors, 4, 0.5f, true), 600, 4);
+  for (size_t i = 0; i < 600; ++i) EXPECT_EQ(std::isnan(back[i]), i / 256 == 1) << i;
+  EXPECT_EQ(Dequantize(errors, 600, 8), before);
+  EXPECT_NE(before[300], 0.0f);
+}
+
 // The 1-bit all-reduce of two ranks, of which each owns one half: known scales, errors and results,
 // and the identity of error feedback at every step.
 TEST(CodecsSpecTest, OneBitAllReduceGivesTheKnownAnswers) {

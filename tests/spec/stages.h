@@ -62,6 +62,10 @@ struct TrainingRule {
   // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
   // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
   bool is_one_bit_adam = false;
+  // With gradient_bits: error feedback of LoCo, with this beta, which the first sum of each bucket
+  // in every such step forgets. Errors of a step that is skipped stay as they were. 0: none.
+  float loco_beta = 0;
+  int64_t loco_reset_steps = 1024;
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   LionRule lion_rule = {};
@@ -102,7 +106,12 @@ class Training {
   Buckets FullParameters() const { return GatherIfSharded(0, &Rank::parameters); }
   Buckets FullMaster() const { return GatherIfSharded(0, &Rank::master); }
 
+  // Where a saved state is loaded.
+  void ForgetErrors() { loco_.clear(); }
+
   void Step(const Backward& backward) {
+    const std::vector<std::vector<LocoState>> errors = loco_;
+    forgets_ = state_.iteration > 0 && state_.iteration % rule_.loco_reset_steps == 0;
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
     const bool exchanges = rule_.one_bit_from >= 0 && (rule_.ranks > 1 || rule_.is_one_bit_adam) &&
@@ -114,18 +123,17 @@ class Training {
         fresh.push_back(backward(r, micro, parameters, state_.loss_scale));
         for (auto& bucket : fresh[r]) RoundAll(rule_.format, bucket);
       }
+      std::vector<Buckets> sums;
+      if (!rule_.reduce_at_boundary && !exchanges) sums = ReduceInGroups(fresh, rule_.format);
       for (size_t r = 0; r < rule_.ranks; ++r) {
-        if (rule_.reduce_at_boundary || exchanges) {
-          Accumulate(fresh[r], local[r]);
-        } else {
-          Accumulate(ReduceInGroup(fresh, r, rule_.format), reduced[r]);
-        }
+        rule_.reduce_at_boundary || exchanges ? Accumulate(fresh[r], local[r])
+                                              : Accumulate(sums[r], reduced[r]);
       }
     }
     if (exchanges) return ExchangeAndUpdate(local);
     if (rule_.reduce_at_boundary) {
+      reduced = ReduceInGroups(local, rule_.accumulator);
       for (size_t r = 0; r < rule_.ranks; ++r) {
-        reduced[r] = ReduceInGroup(local, r, rule_.accumulator);
         for (auto& bucket : reduced[r]) RoundAll(rule_.accumulator, bucket);
       }
     }
@@ -140,6 +148,7 @@ class Training {
     const bool delays = rule_.delay_from >= 0 && state_.iteration >= rule_.delay_from;
     ControlStep(stats, rule_.step, state_);
     if (delays) Publish();
+    if (state_.skip) loco_ = errors;
     if (state_.skip) return;
 
     for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -325,15 +334,50 @@ class Training {
     return ReduceSlice(mine, ranks_[rank].place, Sharers(), format);
   }
 
+  bool HasLoco() const { return rule_.loco_beta > 0 && rule_.gradient_bits > 0 && Sharers() > 1; }
+
+  // The slices of all ranks.
+  std::vector<Buckets> ReduceInGroups(const std::vector<Buckets>& contributions, Format format) {
+    std::vector<Buckets> sums;
+    for (size_t r = 0; r < rule_.ranks && !HasLoco(); ++r) {
+      sums.push_back(ReduceInGroup(contributions, r, format));
+    }
+    if (!HasLoco()) return sums;
+    const size_t of_node = TwoHops() ? rule_.node_ranks : 0;
+    if (loco_.empty()) {
+      loco_.resize(Groups());
+      for (std::vector<LocoState>& of_group : loco_) {
+        for (const auto& bucket : contributions[0]) {
+          of_group.emplace_back(Sharers(), bucket.size() / Sharers(), of_node);
+        }
+      }
+    }
+    sums.resize(rule_.ranks);
+    for (size_t group = 0; group < Groups(); ++group) {
+      for (size_t b = 0; b < contributions[0].size(); ++b) {
+        std::vector<std::vector<float>> of_rank;
+        for (const Buckets& each : InGroup(contributions, group * Sharers())) {
+          of_rank.push_back(each[b]);
+        }
+        const auto parts = LocoReduce(of_rank, rule_.gradient_bits, 1.0f, format, rule_.loco_beta,
+                                      forgets_, loco_[group][b], of_node);
+        for (size_t r = 0; r < Sharers(); ++r) sums[group * Sharers() + r].push_back(parts[r]);
+      }
+    }
+    forgets_ = false;
+    return sums;
+  }
+
+  bool TwoHops() const { return rule_.node_ranks > 1 && rule_.node_ranks < Sharers(); }
+
   Buckets ReduceAsCodes(const std::vector<Buckets>& contributions, size_t place,
                         Format format) const {
-    const bool two_hops = rule_.node_ranks > 1 && rule_.node_ranks < Sharers();
     Buckets sum;
     for (size_t b = 0; b < contributions[0].size(); ++b) {
       std::vector<std::vector<float>> of_rank;
       for (const Buckets& buckets : contributions) of_rank.push_back(buckets[b]);
       sum.push_back(QuantizedReduce(of_rank, place, rule_.gradient_bits, 1.0f, format,
-                                    two_hops ? rule_.node_ranks : 0));
+                                    TwoHops() ? rule_.node_ranks : 0));
     }
     return sum;
   }
@@ -442,6 +486,9 @@ class Training {
   std::vector<Rank> ranks_;
   StepState state_;
   std::vector<OneBitState> errors_;  // [bucket]
+  // [group][bucket]; empty: none yet.
+  std::vector<std::vector<LocoState>> loco_;
+  bool forgets_ = false;
 };
 
 }  // namespace brigade::spec

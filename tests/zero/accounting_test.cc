@@ -474,6 +474,7 @@ TEST(AccountingTest, CodesTakeWhatTheModelSays) {
           options.bucket_elements = 1000;
           options.quantized_gradients = QuantFormat::kInt4;
           options.node_ranks = node_ranks;
+          if (micro_batches == 2) options.loco.emplace();
           if (stage > 0) options.quantized_weights = QuantFormat::kInt8;
           if (stage == 3) options.quantized_frozen_weights = QuantFormat::kInt4;
           SCOPED_TRACE(absl::StrCat("stage ", stage, ", nodes of ", node_ranks));
@@ -511,8 +512,16 @@ TEST(AccountingTest, CodesTakeWhatTheModelSays) {
                             : 0;
           }
           const int64_t blocks = (largest + 255) / 256, maxima = (blocks + 15) / 16 * 64;
-          EXPECT_EQ(messages,
-                    8 * (maxima + 128 * blocks) + (stage == 0 ? 0 : 4 * (maxima + 256 * blocks)));
+          // What is added in two hops, before it is codes with errors.
+          const int64_t sums = options.loco.has_value() && node_ranks == 2 ? 2 * 4 * largest : 0;
+          EXPECT_EQ(messages, 8 * (maxima + 128 * blocks) + sums +
+                                  (stage == 0 ? 0 : 4 * (maxima + 256 * blocks)));
+          int64_t errors = 0;
+          for (const MemoryTerm& term : MemoryOf(plan, options)) {
+            errors += term.name == "errors of gradients" ? term.bytes : 0;
+          }
+          const int parts = node_ranks == 2 ? 4 + 2 : 4;
+          EXPECT_EQ(errors, options.loco.has_value() ? parts * int8 : 0);
         }
       }
     }

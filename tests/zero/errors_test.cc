@@ -62,6 +62,8 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
                 "gradient_compression is given, but stage 3 has no memory for whole gradients");
     compression([](ZeroOptions& o) { o.offload.optimizer_state = device::Tier::kHost; },
                 "gradient_compression is given, but offload.optimizer_state is host");
+    compression([](ZeroOptions& o) { o.optimizer.kind = optim::OptimizerKind::kLamb; },
+                "gradient_compression is given, but the optimizer is LAMB");
     compression([](ZeroOptions& o) { o.shard_ranks = 2; },
                 "gradient_compression is given, but shard_ranks is 2");
     compression([](ZeroOptions& o) { o.quantized_gradients = QuantFormat::kInt4; },
@@ -77,6 +79,14 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
             "ZeRO: quantized_gradients is 9, must be int8 or int4");
     refuses([](ZeroOptions& o) { o.node_ranks = 2; },
             "node_ranks is 2, but quantized_gradients is not given");
+    refuses([](ZeroOptions& o) { o.loco.emplace(); },
+            "loco is given, but quantized_gradients is not");
+    const auto with_loco = [&](const LocoOptions& loco, const char* text) {
+      refuses([&](ZeroOptions& o) { o.quantized_gradients = QuantFormat::kInt4, o.loco = loco; },
+              text);
+    };
+    with_loco({.err_beta = 1.0}, "ZeRO: loco.err_beta is 1, must be in [0, 1)");
+    with_loco({.reset_steps = 0}, "loco.reset_steps is 0, not 1 or more");
     refuses([](ZeroOptions& o) { o.micro_batches = 0; }, "micro_batches is 0");
     for (const int stage : {2, 3}) {
       refuses([&](ZeroOptions& o) { o.stage = stage, o.accumulation = Accumulation::kAtBoundary; },

@@ -53,6 +53,10 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   if (rule.weight_bits > 0) rule.stage = 3;
   rule.gradient_bits = BitsOf(c.quantized_gradients);
   rule.node_ranks = static_cast<size_t>(c.node_ranks);
+  if (c.loco.has_value()) {
+    rule.loco_beta = static_cast<float>(c.loco->err_beta);
+    rule.loco_reset_steps = c.loco->reset_steps;
+  }
   if (c.algorithm == collectives::Algorithm::kHierarchical) {
     rule.sum_order = {static_cast<size_t>(c.ranks_per_node),
                       c.reduction == collectives::Reduction::kRoundedPerHop};
@@ -141,6 +145,7 @@ std::string ToString(const GoldenCase& c) {
       c.offload.delay_update ? absl::StrCat("_delayed_from_", c.offload.delay_warm_up) : "",
       c.reload_at >= 0 ? absl::StrCat("_reloaded_at_", c.reload_at) : "",
       c.tied_apart ? "_tied_apart" : "",
+      c.loco.has_value() ? absl::StrCat("_loco_", c.loco->reset_steps) : "",
       c.chunks.empty() ? "" : absl::StrCat("_chunks_", absl::StrJoin(c.chunks, "_")),
       c.has_runs ? "_in_runs" : "",
       c.shard_ranks > 0 ? absl::StrCat("_shards_of_", c.shard_ranks) : "",
@@ -193,6 +198,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.quantized_frozen_weights = c.quantized_frozen_weights;
   options.node_ranks = c.node_ranks;
   options.gradient_compression = c.gradient_compression;
+  options.loco = c.loco;
   if (c.has_runs) {
     const int chunks = static_cast<int>(c.chunks.size());
     options.runs = RunsOf(InterleavedPasses(chunks, c.micro_batches));
@@ -317,6 +323,7 @@ Trajectory Specified(const GoldenCase& c) {
     if (step == c.reload_at) {
       training.Publish();
       training.ShareErrors();
+      training.ForgetErrors();
     }
     training.Step(backward);
     const spec::StepState& s = training.state();

@@ -50,6 +50,8 @@ struct GoldenCase {
   std::optional<CompressionOptions> gradient_compression = {};
   // Of OneBitAdam.
   int64_t freeze_step = 0;
+  // Of these gradients: the error feedback.
+  std::optional<LocoOptions> loco = {};
   // Weights that are not trained: then of stage 3 alone.
   std::optional<kernels::QuantFormat> quantized_frozen_weights = {};
 };

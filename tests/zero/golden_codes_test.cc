@@ -92,12 +92,53 @@ std::vector<GoldenCase> Others() {
   return cases;
 }
 
+// With error feedback, which is forgotten in some steps, skipped ones among them.
+std::vector<GoldenCase> Fed() {
+  std::vector<GoldenCase> cases;
+  for (const auto& [ranks, shard_ranks, node_ranks] :
+       {std::tuple(2, 0, 0), std::tuple(4, 0, 2), std::tuple(4, 2, 0), std::tuple(1, 0, 0)}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      for (const auto& [micro_batches, accumulation] :
+           {std::tuple(1, Accumulation::kEveryMicroBatch),
+            std::tuple(3, Accumulation::kEveryMicroBatch),
+            std::tuple(3, Accumulation::kAtBoundary)}) {
+        GoldenCase c = {.ranks = ranks, .dtype = dtype, .micro_batches = micro_batches};
+        c.accumulation = accumulation;
+        c.shard_ranks = shard_ranks;
+        c.quantized_gradients = QuantFormat::kInt4;
+        c.node_ranks = node_ranks;
+        c.loco = LocoOptions{.reset_steps = micro_batches == 1 ? 1024 : 15};
+        if (micro_batches == 3) c.reload_at = 21;
+        cases.push_back(c);
+      }
+    }
+  }
+  GoldenCase tied = {.ranks = 2, .dtype = DType::kBFloat16, .micro_batches = 3};
+  tied.quantized_gradients = QuantFormat::kInt8;
+  tied.quantized_weights = QuantFormat::kInt8;
+  tied.loco = LocoOptions{.err_beta = 0.5, .reset_steps = 7};
+  tied.tied_apart = true;
+  tied.chunks = {0, 2, 4};
+  tied.has_runs = true;
+  cases.push_back(tied);
+  GoldenCase elsewhere = {.ranks = 2, .dtype = DType::kFloat16};
+  elsewhere.quantized_gradients = QuantFormat::kInt4;
+  elsewhere.loco.emplace();
+  elsewhere.offload.optimizer_state = device::Tier::kHost;
+  cases.push_back(elsewhere);
+  elsewhere.offload.delay_update = true;
+  elsewhere.offload.delay_warm_up = 10;
+  cases.push_back(elsewhere);
+  return cases;
+}
+
 // Two nodes of two ranks, over every engine and with delays.
 GoldenCase InNodes() {
   GoldenCase c = {.ranks = 4, .dtype = DType::kFloat16, .micro_batches = 2};
   c.quantized_weights = QuantFormat::kInt8;
   c.quantized_gradients = QuantFormat::kInt4;
   c.node_ranks = 2;
+  c.loco.emplace();
   return c;
 }
 
@@ -140,6 +181,7 @@ TEST(CodesOnEnginesTest, DelaysChangeNoBit) {
 const auto name_of = [](const auto& info) { return ToString(info.param); };
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenCodesTest, ::testing::ValuesIn(Cases()), name_of);
 INSTANTIATE_TEST_SUITE_P(Others, GoldenCodesTest, ::testing::ValuesIn(Others()), name_of);
+INSTANTIATE_TEST_SUITE_P(Fed, GoldenCodesTest, ::testing::ValuesIn(Fed()), name_of);
 
 }  // namespace
 }  // namespace brigade::zero

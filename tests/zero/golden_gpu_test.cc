@@ -53,7 +53,12 @@ INSTANTIATE_TEST_SUITE_P(
                       GoldenCase{.ranks = 4,
                                  .dtype = DType::kBFloat16,
                                  .optimizer = OptimizerKind::kOneBitAdam,
-                                 .freeze_step = 12}),
+                                 .freeze_step = 12},
+                      GoldenCase{.ranks = 4,
+                                 .dtype = DType::kFloat16,
+                                 .quantized_gradients = kernels::QuantFormat::kInt4,
+                                 .node_ranks = 2,
+                                 .loco = LocoOptions()}),
     [](const auto& info) { return ToString(info.param); });
 
 // With the host's lane, beside streams of the GPU: each case has one way of its own.

@@ -49,6 +49,12 @@ std::string CompressionText(const std::optional<CompressionOptions>& compression
                       compression->start_step);
 }
 
+std::string LocoText(const std::optional<LocoOptions>& loco) {
+  if (!loco.has_value()) return "";
+  return absl::StrCat(", LoCo with err_beta ", Number(loco->err_beta), ", reset_steps ",
+                      loco->reset_steps);
+}
+
 Lines OptionLines(const ZeroOptions& options) {
   const optim::LossScaler& scaler = options.loss_scaler;
   Lines lines = {
@@ -77,7 +83,8 @@ Lines OptionLines(const ZeroOptions& options) {
                                                : "none"),
       absl::StrCat("codes: weights ", CodesText(options.quantized_weights), ", frozen weights ",
                    CodesText(options.quantized_frozen_weights), ", gradients ",
-                   CodesText(options.quantized_gradients), " on nodes of ", options.node_ranks),
+                   CodesText(options.quantized_gradients), " on nodes of ", options.node_ranks,
+                   LocoText(options.loco)),
       CompressionText(options.gradient_compression),
       absl::StrCat("offload: optimizer state on the ",
                    device::ToString(options.offload.optimizer_state), ", host_share ",

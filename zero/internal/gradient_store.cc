@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/compressed/restore_errors.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
@@ -91,16 +92,46 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
   if (const int64_t largest = LargestGradientOfCodes(plan, options); largest > 0) {
     const collectives::NodeCommunicators nodes =
         HasTwoHops(plan, options) ? streams.nodes() : collectives::NodeCommunicators();
-    BRIGADE_ASSIGN_OR_RETURN(store->quantized_, collectives::QuantizedReduceScatter::Create(
-                                                    streams.communicator(), nodes, context, largest,
-                                                    *options.quantized_gradients));
+    BRIGADE_ASSIGN_OR_RETURN(store->quantized_,
+                             collectives::QuantizedReduceScatter::Create(
+                                 streams.communicator(), nodes, context, largest,
+                                 *options.quantized_gradients, HasLoco(plan, options)));
   }
+  BRIGADE_RETURN_IF_ERROR(store->AllocateErrors());
   BRIGADE_ASSIGN_OR_RETURN(
       store->pool_, BufferPool::Create(GradientBuffers(plan, options), "gradient buffer", context));
   BRIGADE_ASSIGN_OR_RETURN(store->slices_, BufferPool::Create(SlicesOnTheirWay(plan, options),
                                                               "gradient on its way", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
+}
+
+absl::Status GradientStore::AllocateErrors() {
+  int64_t bytes = 0;
+  for (size_t b = 0; b < states_.size(); ++b) {
+    const auto [local, sum] = LocoErrorBytesOf(plan_, options_, plan_.gradients()[b]);
+    states_[b].errors = bytes;
+    bytes += local + sum;
+  }
+  device::Context& context = streams_.context();
+  BRIGADE_ASSIGN_OR_RETURN(
+      errors_, context.Allocate(bytes, device::Purpose::kOptimizerState, "errors of gradients"));
+  BRIGADE_ASSIGN_OR_RETURN(
+      errors_before_, context.Allocate(bytes, device::Purpose::kScratch, "errors before the step"));
+  return ForgetErrors(0);
+}
+
+absl::Status GradientStore::ForgetErrors(int64_t step) {
+  step_ = step;
+  if (!has_errors()) return absl::OkStatus();
+  return streams_.comm().FillBytes(errors_.data(), 0, errors_.bytes());
+}
+
+absl::Status GradientStore::KeepErrors(const kernels::StepState* state) {
+  if (!has_errors()) return absl::OkStatus();
+  return collectives::RestoreErrors(
+      {.skip = &state->skip}, errors_before_.as<float>().data(), errors_.as<float>().data(),
+      errors_.bytes() / static_cast<int64_t>(sizeof(float)), streams_.comm());
 }
 
 absl::Status GradientStore::RegisterMemory() {
@@ -401,8 +432,7 @@ absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, vo
       int64_t& sent = streams_.traffic.*each.traffic;
       BRIGADE_RETURN_IF_ERROR(streams_.Count(each.signature, sent, each.group).status());
     }
-    BRIGADE_RETURN_IF_ERROR(quantized_->ReduceScatter(whole, slice, plan_.slice(self), dtype,
-                                                      /*factor=*/1.0f, streams_.comm()));
+    BRIGADE_RETURN_IF_ERROR(SumCodes(index, whole, slice));
     // Where a block is not finite, neither is the padding that it holds, if the sum is in place.
     state(index).buffer->bucket = -1;
     return Reduced{slice, whole, dtype};
@@ -425,6 +455,32 @@ absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, vo
       compressed_->SumOnWire(sum.kind, whole, sum.count, dtype, wire, streams_.comm()));
   return Reduced{SliceOf(on_wire.whole, index, wire.wire), on_wire.whole, wire.wire,
                  on_wire.unscale};
+}
+
+absl::Status GradientStore::SumCodes(int index, const void* whole, void* slice) {
+  const Bucket& self = bucket(index);
+  const precision::DType dtype = ReducedType(options_, self);
+  const int64_t count = plan_.slice(self);
+  device::Stream& stream = streams_.comm();
+  if (!has_errors()) {
+    return quantized_->ReduceScatter(whole, slice, count, dtype, /*factor=*/1.0f, stream);
+  }
+  const auto [local, sum] = LocoErrorBytesOf(plan_, options_, self);
+  const int64_t begin = state(index).errors;
+  char* const errors = errors_.as<char>().data() + begin;
+  // Sums at the boundary are made in the last micro-batch alone.
+  const bool is_first =
+      options_.accumulation == Accumulation::kAtBoundary || chunk_of(index).micro_batch == 0;
+  if (is_first) {
+    BRIGADE_RETURN_IF_ERROR(
+        stream.Copy(errors_before_.as<char>().data() + begin, errors, local + sum));
+  }
+  const collectives::QuantizedFeedback feedback = {
+      .local = errors,
+      .sum = errors + local,
+      .parameters = {.beta = static_cast<float>(options_.loco->err_beta),
+                     .forget = is_first && step_ > 0 && step_ % options_.loco->reset_steps == 0}};
+  return quantized_->ReduceScatter(whole, slice, count, dtype, /*factor=*/1.0f, &feedback, stream);
 }
 
 absl::Status GradientStore::StoreFinal(int index, const Reduced& reduced) {
@@ -514,6 +570,7 @@ absl::Status GradientStore::FinishMicroBatch(int index) {
 }
 
 absl::Status GradientStore::FinishStep() {
+  ++step_;
   for (Chunk& chunk : chunks_) chunk.micro_batch = 0;
   for (const BucketState& at : states_) {
     if (at.own != nullptr) BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.own->free));

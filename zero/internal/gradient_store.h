@@ -15,6 +15,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
 #include "brigade/kernels/fill/fill_math.h"
+#include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/internal/buffer_pool.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
@@ -64,6 +65,13 @@ class GradientStore {
 
   // The update has read all gradients.
   absl::Status FinishStep();
+  // Behind the decision: if the step is skipped, errors of codes are as they were before it. By the
+  // communication stream.
+  absl::Status KeepErrors(const kernels::StepState* state);
+  // They are 0, and this is the number of the next step.
+  absl::Status ForgetErrors(int64_t step);
+  bool has_errors() const { return errors_.bytes() > 0; }
+
   // Drops the micro-batches so far, and events that carry errors. Both streams are idle and without
   // an error.
   void Reset();
@@ -90,6 +98,8 @@ class GradientStore {
     std::unique_ptr<device::Event> written;
     // On the stream between groups: the slice is the sum of all of them. Null with one group.
     std::unique_ptr<device::Event> summed;
+    // Where the bucket's errors of codes begin, in bytes; behind them those of sums of nodes.
+    int64_t errors = 0;
     // The number of units that have not been reported ready.
     int unreported = 0;
     // By entry: the parts of the parameter's gradient in this micro-batch.
@@ -161,6 +171,9 @@ class GradientStore {
   // Reduces a whole bucket, a reduce-scatter into `slice`, also as codes; or, where the wire has
   // another type than the bucket, on the wire.
   absl::StatusOr<Reduced> SumOverRanks(int bucket, void* whole, void* slice);
+  // As codes.
+  absl::Status SumCodes(int bucket, const void* whole, void* slice);
+  absl::Status AllocateErrors();
   // Puts a sum that is complete where the update reads it: the slice, or in stage 0 all slices.
   absl::Status StoreFinal(int bucket, const Reduced& reduced);
   absl::Status Store(int bucket, const Reduced& reduced, const void* source, void* target,
@@ -180,6 +193,10 @@ class GradientStore {
   std::unique_ptr<collectives::CompressedReduction> compressed_;
   // Null where gradients are no codes.
   std::unique_ptr<collectives::QuantizedReduceScatter> quantized_;
+  // Of ZeroOptions::loco: errors of all buckets, and as they were before the step's first sums.
+  device::Buffer errors_, errors_before_;
+  // The number of the step, skipped ones included.
+  int64_t step_ = 0;
   // As compressed_, of sums between groups, on their stream.
   std::unique_ptr<collectives::CompressedReduction> compressed_between_;
   // Recorded on the communication stream: a slice is the sum of this group. Null with one group.

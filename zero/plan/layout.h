@@ -155,6 +155,10 @@ inline bool HasTwoHops(const Plan& plan, const ZeroOptions& options) {
   return HasGradientCodes(plan, options) && options.node_ranks > 1 &&
          options.node_ranks < plan.ranks();
 }
+// Whether what these leave out enters the next ones.
+inline bool HasLoco(const Plan& plan, const ZeroOptions& options) {
+  return options.loco.has_value() && HasGradientCodes(plan, options);
+}
 // The elements of the largest slice that is summed so; 0: there is none.
 inline int64_t LargestGradientOfCodes(const Plan& plan, const ZeroOptions& options) {
   int64_t largest = 0;

@@ -147,8 +147,19 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const auto add_messages = [&](const char* name, int64_t slice, const auto& codes, auto bytes) {
     if (slice > 0) add_buffers(name, bytes(plan.ranks(), slice, *codes));
   };
-  add_messages("messages of gradients", internal::LargestGradientOfCodes(plan, options),
-               options.quantized_gradients, collectives::QuantizedReduceScatter::Bytes);
+  const bool feeds_nodes = internal::HasLoco(plan, options) && internal::HasTwoHops(plan, options);
+  const int feedback_nodes = feeds_nodes ? plan.ranks() / options.node_ranks : 1;
+  add_messages(
+      "messages of gradients", internal::LargestGradientOfCodes(plan, options),
+      options.quantized_gradients, [&](int ranks, int64_t slice, kernels::QuantFormat codes) {
+        return collectives::QuantizedReduceScatter::Bytes(ranks, slice, codes, feedback_nodes);
+      });
+  for (const Bucket& gradient : plan.gradients()) {
+    const auto [local, sum] = internal::LocoErrorBytesOf(plan, options, gradient);
+    if (local == 0) continue;
+    add(Tier::kDevice, Purpose::kOptimizerState, "errors of gradients", local + sum);
+    add(Tier::kDevice, Purpose::kScratch, "errors before the step", local + sum);
+  }
   for (const bool trainable : {true, false}) {
     add_messages("messages of weights", internal::LargestWeightsOfCodes(plan, options, trainable),
                  trainable ? options.quantized_weights : options.quantized_frozen_weights,

@@ -2,12 +2,19 @@
 
 #include "absl/algorithm/container.h"
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
-#include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/kernels/step_control/step_state.h"
 
 namespace brigade::zero::internal {
 
 using collectives::CollectiveKind;
+
+namespace {
+
+int NodesOf(const Plan& plan, const ZeroOptions& options) {
+  return HasTwoHops(plan, options) ? plan.ranks() / options.node_ranks : 1;
+}
+
+}  // namespace
 
 collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
                                                const Bucket& bucket) {
@@ -22,13 +29,19 @@ collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptio
 absl::InlinedVector<StepCollective, 2> GradientExchangesOf(const Plan& plan,
                                                            const ZeroOptions& options,
                                                            const Bucket& bucket) {
-  const bool two_hops = HasTwoHops(plan, options);
-  const int nodes = two_hops ? plan.ranks() / options.node_ranks : 1;
-  const collectives::QuantizedScatterCalls calls =
-      collectives::QuantizedScatterCallsOf(plan.slice(bucket), *options.quantized_gradients, nodes);
-  if (!two_hops) return {{calls.inside, 1, &Traffic::gradients, StepGroup::kShards}};
+  const collectives::QuantizedScatterCalls calls = collectives::QuantizedScatterCallsOf(
+      plan.slice(bucket), *options.quantized_gradients, NodesOf(plan, options));
+  if (!HasTwoHops(plan, options))
+    return {{calls.inside, 1, &Traffic::gradients, StepGroup::kShards}};
   return {{calls.inside, 1, &Traffic::gradients, StepGroup::kNode},
           {calls.between, 1, &Traffic::nodes, StepGroup::kNodes}};
+}
+
+collectives::QuantizedErrorBytes LocoErrorBytesOf(const Plan& plan, const ZeroOptions& options,
+                                                  const Bucket& bucket) {
+  if (!bucket.trainable || !HasLoco(plan, options)) return {};
+  return collectives::QuantizedErrorBytesOf(plan.slice(bucket), plan.ranks(),
+                                            NodesOf(plan, options));
 }
 
 collectives::CollectiveSignature BetweenSumOf(const Plan& plan, const ZeroOptions& options,

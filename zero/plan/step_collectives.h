@@ -11,6 +11,7 @@
 #include "absl/container/inlined_vector.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
+#include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/layout.h"
@@ -49,6 +50,10 @@ collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptio
 absl::InlinedVector<StepCollective, 2> GradientExchangesOf(const Plan& plan,
                                                            const ZeroOptions& options,
                                                            const Bucket& bucket);
+
+// The bytes of the errors of these, which ZeroOptions::loco keeps.
+collectives::QuantizedErrorBytes LocoErrorBytesOf(const Plan& plan, const ZeroOptions& options,
+                                                  const Bucket& bucket);
 
 // The sum of a bucket's final gradients over groups, in the wire's type: an all-reduce of this
 // rank's slice. Where it is rounded once, each group's sum, which is rounded too, is added in fp32

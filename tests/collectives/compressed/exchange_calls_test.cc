@@ -77,6 +77,16 @@ TEST(ExchangeCallsTest, BadArgumentsAreNamedAndNothingHappens) {
     EXPECT_THAT(scatters(in, in + 3, 8, 1.0f), Invalid("input and output overlap"));
     EXPECT_THAT(scatters(in, out, 8, INFINITY), Invalid("factor"));
 
+    alignas(64) static uint8_t error_memory[4][2048];
+    uint8_t* const own_errors = error_memory[self.rank];
+    const auto feeds = [&](const QuantizedFeedback& feedback, float* output) {
+      return scatter->ReduceScatter(in, output, 8, kFloat32, 1.0f, &feedback, stream);
+    };
+    EXPECT_THAT(feeds({}, out), Invalid("quantized_reduce_scatter: local error is null"));
+    EXPECT_THAT(feeds({own_errors + 1}, out), Invalid("local error is at address"));
+    EXPECT_THAT(feeds({own_errors}, reinterpret_cast<float*>(own_errors)), Invalid("overlap"));
+    EXPECT_THAT(feeds({own_errors, nullptr, {.beta = 1.5f}}, out), Invalid("beta is 1.5"));
+
     const auto means = [&](const float* input, float* output, int64_t count,
                            const OneBitErrors& errors) {
       return mean->AllReduce(input, output, count, kFloat32, errors, nullptr, {}, stream);
@@ -145,6 +155,17 @@ TEST(ExchangeCallsTest, AllocateWhatBytesSaysAndNeverWait) {
                                                   *self.context, kCount, QuantFormat::kInt4);
     ASSERT_OK(scatter);
     expect("scatter", QuantizedReduceScatter::Bytes(4, kCount, QuantFormat::kInt4));
+    auto feeding =
+        QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(), *self.context,
+                                       kCount, QuantFormat::kInt4, /*has_feedback=*/true);
+    ASSERT_OK(feeding);
+    expect("scatter with feedback",
+           QuantizedReduceScatter::Bytes(4, kCount, QuantFormat::kInt4, /*feedback_nodes=*/2));
+    ScatterErrors errors(self, kCount, 2);
+    const QuantizedFeedback feedback = errors.feedback({});
+    EXPECT_EQ(QuantizedErrorBytesOf(kCount, 4, 2).local, 4 * (64 + 12 * 256));
+    EXPECT_EQ(QuantizedErrorBytesOf(kCount, 4, 2).sum, 2 * (64 + 12 * 256));
+    EXPECT_EQ(QuantizedErrorBytesOf(kCount, 4).sum, 0);
     auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, kCount);
     ASSERT_OK(mean);
     expect("mean", OneBitAllReduce::Bytes(4, kCount));
@@ -156,12 +177,17 @@ TEST(ExchangeCallsTest, AllocateWhatBytesSaysAndNeverWait) {
     expect("mean in two hops", OneBitAllReduce::Bytes(4, kCount, 2));
 
     std::vector<float> whole(4 * kCount, 1.0f), part(kCount, 1.0f), local(kCount), sum(kCount);
+    EXPECT_THAT((*scatter)->ReduceScatter(whole.data(), part.data(), kCount, kFloat32, 0.25f,
+                                          &feedback, *self.stream),
+                Invalid("in two hops has feedback, which Create did not ask for"));
     const int64_t waits = self.context->host_waits();
     for (int round = 0; round < 3; ++round) {
       ASSERT_OK(
           (*gather)->AllGather(part.data(), whole.data(), kCount, kFloat32, {}, *self.stream));
       ASSERT_OK((*scatter)->ReduceScatter(whole.data(), part.data(), kCount, kFloat32, 0.25f,
                                           *self.stream));
+      ASSERT_OK((*feeding)->ReduceScatter(whole.data(), part.data(), kCount, kFloat32, 0.25f,
+                                          &feedback, *self.stream));
       for (auto& each : {mean->get(), in_two->get()}) {
         ASSERT_OK(each->AllReduce(part.data(), part.data(), kCount, kFloat32,
                                   {local.data(), sum.data()}, nullptr, {}, *self.stream));
@@ -194,11 +220,18 @@ TEST(ExchangeCallsTest, OrderThemselvesAcrossStreamsWhateverTheDelays) {
       auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
                                                     *self.context, kCount, QuantFormat::kInt4)
                          .value();
+      auto feeding = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
+                                                    *self.context, kCount, QuantFormat::kInt4,
+                                                    /*has_feedback=*/true)
+                         .value();
+      ScatterErrors errors(self, kCount, 2);
+      ASSERT_OK(self.stream->Synchronize());
+      const QuantizedFeedback feedback = errors.feedback({});
       auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, kCount).value();
       const auto rank = static_cast<size_t>(self.rank);
       const Values input = MakeValues(4, 4 * kCount, kFloat32)[rank];
       // Each round has outputs of its own, so that only what calls share orders them.
-      constexpr int64_t kOutputs = 6 * kCount;
+      constexpr int64_t kOutputs = 7 * kCount;
       Values& result = results[rank];
       result.resize(4 * kOutputs);
       Values local(kCount), sum(kCount);
@@ -209,6 +242,8 @@ TEST(ExchangeCallsTest, OrderThemselvesAcrossStreamsWhateverTheDelays) {
         ASSERT_OK(gather->AllGather(input.data(), output, count, kFloat32, {}, stream));
         ASSERT_OK(scatter->ReduceScatter(input.data(), output + 4 * kCount, count, kFloat32, 1.0f,
                                          stream));
+        ASSERT_OK(feeding->ReduceScatter(input.data(), output + 6 * kCount, kCount, kFloat32, 1.0f,
+                                         &feedback, stream));
         ASSERT_OK(mean->AllReduce(input.data(), output + 5 * kCount, kCount, kFloat32,
                                   {local.data(), sum.data()}, nullptr, {}, stream));
       }

@@ -109,6 +109,85 @@ TEST_P(ExchangesTest, AReduceScatterAddsWhatCodesKeepInTheOrderOfRanks) {
   });
 }
 
+TEST_P(ExchangesTest, AReduceScatterWithFeedbackHasTheSpecificationsBitsAndErrors) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    auto groups = NodeGroups::Create(*self.communicator).value();
+    const size_t per_node = GetParam().ranks_per_node(), rank = static_cast<size_t>(self.rank);
+    bool in_place = false;
+    // In one hop also where there are nodes.
+    for (const bool two_hops : {false, true}) {
+      if (two_hops && per_node == 0) continue;
+      const size_t of_node = two_hops ? per_node : 0;
+      const int nodes = two_hops ? self.size / static_cast<int>(per_node) : 1;
+      for (const QuantFormat format : kFormats) {
+        auto scatter = QuantizedReduceScatter::Create(
+            *self.communicator, two_hops ? groups.communicators() : NodeCommunicators(),
+            *self.context, 4099, format, /*has_feedback=*/true);
+        ASSERT_OK(scatter);
+        for (const int64_t count : Counts()) {
+          if (count != 257 && count > 33) continue;
+          for (const DType dtype : kTypes) {
+            ScatterErrors errors(self, count, nodes);
+            spec::LocoState state(static_cast<size_t>(self.size), static_cast<size_t>(count),
+                                  of_node);
+            for (uint32_t step = 0; step < 4; ++step) {
+              const kernels::LocoParameters parameters = {.beta = step == 1 ? 0.25f : 0.8f,
+                                                          .forget = step == 2};
+              const ValuesOfRanks inputs = MakeValues(self.size, self.size * count, dtype, step);
+              in_place = !in_place;
+              const QuantizedFeedback feedback = errors.feedback(parameters);
+              const Values output =
+                  Scatter(self, **scatter, inputs, dtype, 0.3f, in_place, &feedback);
+              const ValuesOfRanks wanted =
+                  spec::LocoReduce(inputs, BitsOf(format), 0.3f, FormatOf(dtype), parameters.beta,
+                                   parameters.forget, state, of_node);
+              ASSERT_TRUE(AreSame(output, wanted[rank]))
+                  << count << " of " << precision::Name(dtype) << ", step " << step;
+              if (count == 0) continue;
+              ASSERT_EQ(errors.local(), state.local[rank]) << "step " << step;
+              if (!two_hops) continue;
+              ASSERT_EQ(errors.sum(), state.sum[rank]) << "step " << step;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// Of the same input over and over: the mean over steps of what comes out comes nearer to the sum.
+TEST_P(ExchangesTest, FeedbackBringsTheMeanOverStepsNearerToTheSum) {
+  if (size() == 1) GTEST_SKIP() << "a rank alone is enough in the codec's test";
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    constexpr int kSteps = 60;
+    constexpr int64_t kCount = 256;
+    auto groups = NodeGroups::Create(*self.communicator).value();
+    const bool two_hops = groups.communicators().present();
+    const int nodes = two_hops ? groups.communicators().between->size() : 1;
+    auto scatter =
+        QuantizedReduceScatter::Create(*self.communicator, groups.communicators(), *self.context,
+                                       kCount, QuantFormat::kInt4, /*has_feedback=*/true)
+            .value();
+    const ValuesOfRanks inputs = MakeValues(self.size, self.size * kCount, kFloat32);
+    ScatterErrors errors(self, kCount, nodes);
+    const QuantizedFeedback feedback = errors.feedback({});
+    const Values once = Scatter(self, *scatter, inputs, kFloat32, 1.0f, false);
+    std::vector<double> sums(kCount);
+    for (int step = 0; step < kSteps; ++step) {
+      const Values output = Scatter(self, *scatter, inputs, kFloat32, 1.0f, false, &feedback);
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += output[i];
+    }
+    double with = 0, without = 0;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      double wanted = 0;
+      for (const Values& each : inputs) wanted += each[static_cast<size_t>(self.rank) * kCount + i];
+      with += std::pow(sums[i] / kSteps - wanted, 2);
+      without += std::pow(once[i] - wanted, 2);
+    }
+    EXPECT_LT(std::sqrt(with), std::sqrt(without) / 4);
+  });
+}
+
 TEST_P(ExchangesTest, ABlockThatIsNotFiniteOnOneRankIsNaNOnAll) {
   OnGroup(GetParam(), {}, [](Rank& self) {
     constexpr int64_t kCount = 700, kBad = 300;  // in the second block

@@ -203,19 +203,59 @@ inline Values Gather(Rank& self, QuantizedAllGather& gather, const ValuesOfRanks
 
 // Rank `self`'s call of a reduce-scatter of `inputs`.
 inline Values Scatter(Rank& self, QuantizedReduceScatter& scatter, const ValuesOfRanks& inputs,
-                      DType dtype, float factor, bool in_place) {
+                      DType dtype, float factor, bool in_place,
+                      const QuantizedFeedback* feedback = nullptr) {
   const Values& mine = inputs[static_cast<size_t>(self.rank)];
   const int64_t count = static_cast<int64_t>(mine.size()) / self.size;
   TypedArray input(self, self.size * count, dtype, 1), output(self, count, dtype, 3);
   input.Put(mine);
   EXPECT_OK(scatter.ReduceScatter(input.data(),
                                   in_place ? input.at(self.rank * count) : output.data(), count,
-                                  dtype, factor, *self.stream));
+                                  dtype, factor, feedback, *self.stream));
   if (!in_place) return output.Get();
   const Values all = input.Get();
   const auto first = all.begin() + self.rank * count;
   return {first, first + count};
 }
+
+// A rank's errors of a reduce-scatter with feedback, on its device.
+class ScatterErrors {
+ public:
+  using Messages = std::vector<std::vector<uint8_t>>;
+
+  ScatterErrors(Rank& self, int64_t count, int nodes)
+      : self_(self),
+        each_(kernels::QuantBytes(count, kernels::kLocoErrors)),
+        local_(Zeros(QuantizedErrorBytesOf(count, self.size, nodes).local)),
+        sum_(Zeros(QuantizedErrorBytesOf(count, self.size, nodes).sum)) {}
+
+  QuantizedFeedback feedback(const kernels::LocoParameters& parameters) const {
+    return {local_.data(), sum_.data(), parameters};
+  }
+  Messages local() const { return Get(local_); }
+  Messages sum() const { return Get(sum_); }
+
+ private:
+  device::Buffer Zeros(int64_t bytes) const {
+    auto buffer = self_.context->Allocate(bytes, device::Purpose::kScratch).value();
+    EXPECT_OK(self_.stream->FillBytes(buffer.data(), 0, bytes));
+    return buffer;
+  }
+  Messages Get(const device::Buffer& buffer) const {
+    std::vector<uint8_t> bytes(static_cast<size_t>(buffer.bytes()));
+    EXPECT_OK(self_.stream->Copy(bytes.data(), buffer.data(), buffer.bytes()));
+    EXPECT_OK(self_.communicator->Synchronize(*self_.stream));
+    Messages messages;
+    for (int64_t at = 0; at < buffer.bytes(); at += each_) {
+      messages.emplace_back(bytes.begin() + at, bytes.begin() + at + each_);
+    }
+    return messages;
+  }
+
+  Rank& self_;
+  const int64_t each_;
+  const device::Buffer local_, sum_;
+};
 
 // A rank's errors, on its device.
 struct Errors {

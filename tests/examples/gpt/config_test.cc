@@ -776,6 +776,22 @@ TEST(ConfigTest, ReadsWhatCrossesTheWireAsCodes) {
   EXPECT_EQ(by_flags(1).zero.quantized_weights, QuantFormat::kInt8);
   EXPECT_EQ(by_flags(0).zero.quantized_weights, std::nullopt);
   EXPECT_EQ(by_flags(0).zero.quantized_gradients, QuantFormat::kInt4);
+  // With error feedback, where its key is an object.
+  const auto loco_of = [&](const std::string& key) {
+    return zero_of(absl::StrCat("\"zero_quantized_gradients\": true", key)).loco;
+  };
+  EXPECT_FALSE(loco_of("").has_value());
+  EXPECT_FALSE(loco_of(R"(, "zeropp_loco_param": null)").has_value());
+  EXPECT_EQ(loco_of(R"(, "zeropp_loco_param": {})").value().err_beta, 0.8);
+  EXPECT_EQ(loco_of(R"(, "zeropp_loco_param": {})").value().reset_steps, 1024);
+  const auto loco = loco_of(R"(, "zeropp_loco_param": {"err_beta": 0.5, "reset_T": 7})").value();
+  EXPECT_EQ(loco.err_beta, 0.5);
+  EXPECT_EQ(loco.reset_steps, 7);
+  EXPECT_FALSE(zero_of(R"("stage": 1, "zeropp_loco_param": {})").loco.has_value());
+  EXPECT_TRUE(ParseConfig(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}})", 8, "", {},
+                          {.quantized_gradients = true, .loco = true})
+                  .value()
+                  .zero.loco.has_value());
   const auto nodes_of = [&](const std::string& others) {
     return zero_of(staged(3), others).node_ranks;
   };

@@ -168,6 +168,14 @@ TEST(CompilerReportsTest, DequantReduceKeepsToItsRegisters) {
   ExpectNoSpillsAnd64Registers("dequant_reduce", 20);
 }
 
+TEST(CompilerReportsTest, LocoQuantMoves16BytesOfFloatsAtOnce) {
+  ExpectNoSpillsAnd64Registers("loco_quant", 12);
+  for (const auto& [name, ptx] : PtxOf("loco_quant", 12)) {
+    const bool is_float = name.find("KernelIf") != std::string::npos;
+    EXPECT_GE(is_float ? Loads16(ptx) : Loads8(ptx), 2) << name;
+  }
+}
+
 TEST(CompilerReportsTest, SignPackMoves16BytesOfFloatsAtOnce) {
   ExpectNoSpillsAnd64Registers("sign_pack", 19);
   for (const auto& [name, ptx] : PtxOf("sign_pack", 19)) {
@@ -202,7 +210,7 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
   };
   for (const std::string kernel :
        {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "lamb",
-        "lion", "orthogonalize", "reduce", "step_control", "cast", "fill"}) {
+        "lion", "loco_quant", "orthogonalize", "reduce", "step_control", "cast", "fill"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

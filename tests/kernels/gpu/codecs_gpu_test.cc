@@ -1,12 +1,14 @@
 // The codecs on a GPU against the same calls on the CPU, which other tests hold to the
 // specification: every byte of memory must agree, so nothing is written beside its place either.
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/block_quant/block_quant.h"
 #include "brigade/kernels/dequant_reduce/dequant_reduce.h"
+#include "brigade/kernels/loco_quant/loco_quant.h"
 #include "brigade/kernels/sign_pack/sign_pack.h"
 #include "brigade/tests/kernels/gpu/both_devices.h"
 #include "gtest/gtest.h"
@@ -124,6 +126,56 @@ TEST(CodecsGpuTest, DequantReduceGivesTheCpusBytes) {
           },
           [&](char* base, device::Stream& stream) {
             return DequantReduce(lay(base), options, stream);
+          });
+      EXPECT_FALSE(memory.after == memory.before) << what;
+    }
+  }
+}
+
+TEST(CodecsGpuTest, LocoQuantGivesTheCpusBytes) {
+  for (const DType dtype : kFloats) {
+    for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+      const auto lay = [&](char* base) {
+        Layout layout(base);
+        std::vector<LocoSegment> segments;
+        for (const int64_t n : Sizes()) {
+          LocoSegment s = {nullptr, layout.Take<char>(QuantBytes(n, kLocoErrors)),
+                           layout.Take<char>(QuantBytes(n, format)), n};
+          TakeArray(layout, dtype, s, segments.size());
+          segments.push_back(s);
+        }
+        return segments;
+      };
+      const std::string what = absl::StrCat("loco_quant ", precision::Name(dtype), Name(format));
+      const BeforeAndAfter memory = ExpectSameOnBoth(
+          what,
+          [&](char* base) {
+            for (const LocoSegment& s : lay(base)) {
+              FillFloats(const_cast<void*>(s.array), dtype, s.size, 51);
+              std::fill_n(static_cast<char*>(s.error), QuantBytes(s.size, kLocoErrors), '\0');
+              precision::VisitFloat(dtype, [&](auto tag) {
+                using T = decltype(tag);
+                T* const values = static_cast<T*>(const_cast<void*>(s.array));
+                for (int64_t i = 0; i < s.size; ++i) {
+                  if (std::fabs(static_cast<float>(values[i])) > 8.0f) values[i] = T(0.75f);
+                }
+              });
+            }
+          },
+          [&](char* base, device::Stream& stream) {
+            const std::vector<LocoSegment> segments = lay(base);
+            for (const bool forget : {false, false, true, false}) {
+              LocoQuantOptions options = {dtype, format, {.beta = 0.7f, .forget = forget}};
+              BRIGADE_RETURN_IF_ERROR(LocoQuantize(segments, options, stream));
+            }
+            // A block that is not finite keeps its errors; the largest segment has many blocks.
+            const LocoSegment& last = *std::max_element(
+                segments.begin(), segments.end(),
+                [](const LocoSegment& a, const LocoSegment& b) { return a.size < b.size; });
+            char* const at =
+                static_cast<char*>(const_cast<void*>(last.array)) + 700 * precision::SizeOf(dtype);
+            BRIGADE_RETURN_IF_ERROR(stream.FillBytes(at, 0xff, precision::SizeOf(dtype)));
+            return LocoQuantize(segments, {dtype, format, {}}, stream);
           });
       EXPECT_FALSE(memory.after == memory.before) << what;
     }

@@ -11,6 +11,7 @@ void RunFill();
 void RunGradCheck();
 void RunLamb();
 void RunLion();
+void RunLocoQuant();
 void RunOrthogonalize();
 void RunReduce();
 void RunSgd();
@@ -31,6 +32,7 @@ int main() {
   RunGradCheck();
   RunLamb();
   RunLion();
+  RunLocoQuant();
   RunOrthogonalize();
   RunReduce();
   RunSgd();

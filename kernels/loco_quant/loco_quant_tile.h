@@ -1,0 +1,69 @@
+#ifndef BRIGADE_KERNELS_LOCO_QUANT_LOCO_QUANT_TILE_H_
+#define BRIGADE_KERNELS_LOCO_QUANT_LOCO_QUANT_TILE_H_
+
+// What one GPU thread does, in plain C++.
+
+#include <cstdint>
+
+#include "brigade/kernels/block_quant/quant_pack.h"
+#include "brigade/kernels/internal/gpu_blocks.h"
+#include "brigade/kernels/internal/gpu_tile.h"
+#include "brigade/kernels/internal/segments.h"
+#include "brigade/kernels/loco_quant/loco_quant_math.h"
+
+namespace brigade::kernels {
+
+// Segments of 32 bytes, with their first tiles, that fill a launch's arguments.
+inline constexpr int kMaxLocoSegments = 800;
+
+template <int kCapacity = kMaxLocoSegments>
+struct LocoArguments {
+  LocoParameters parameters;
+  SegmentBatch<LocoSegment, kCapacity> batch;
+};
+static_assert(sizeof(LocoArguments<>) <= kMaxLaunchArgumentBytes);
+
+// A warp takes a block. `warp_max` gives the largest value of its argument among the threads of the
+// warp.
+template <typename T, QuantFormat kFormat, int kCapacity, typename WarpMax>
+BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments, int64_t tile,
+                                       int thread, const WarpMax& warp_max) {
+  const auto& batch = arguments.batch;
+  const int64_t index = batch.Find(tile);
+  const LocoSegment& s = batch.segments[index];
+  const T* const array = static_cast<const T*>(s.array);
+  const QuantMessage<uint8_t> error = {static_cast<uint8_t*>(s.error), s.size};
+  const QuantMessage<uint8_t> to = {static_cast<uint8_t*>(s.message), s.size};
+  const float beta = arguments.parameters.beta, rest = precision::Sub(1.0f, beta);
+  const bool forget = arguments.parameters.forget;
+  const int lane = thread % kWarp;
+  const auto quantize = [&](auto kind, auto, int64_t block) {
+    using Block = decltype(kind);
+    const Pack<T> pack = Block::Elements(block, lane, s.size).Load(array);
+    Pack<float> errors = {};
+    if (!forget) {
+      const auto codes = CodesOfThread<kLocoErrors>(Block(), block, lane).Load(error.codes());
+      errors = ValuesOf<kLocoErrors>(error.maxima()[block], codes);
+    }
+    Pack<float> x;
+    for (int j = 0; j < kPackSize; ++j) {
+      x.values[j] = WithLocoError(pack.values[j], errors.values[j]);
+    }
+    const int32_t largest = warp_max(LargestOf(x));
+    const auto codes = StoreBlock<Block, kFormat>(x, largest, to, block, lane);
+    // Of a finite block, which alone is looked at, the largest magnitude is the maximum.
+    const auto kept = ValuesOf<kFormat>(__builtin_bit_cast(float, largest), codes);
+    for (int j = 0; j < kPackSize; ++j) {
+      errors.values[j] = NextLocoError(beta, rest, errors.values[j], x.values[j], kept.values[j]);
+    }
+    const int32_t largest_error = warp_max(LargestOf(errors));
+    if (IsNonFinite(largest)) return;
+    StoreBlock<Block, kLocoErrors>(errors, largest_error, error, block, lane);
+  };
+  ForBlocks<1>(HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp,
+               quantize);
+}
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_LOCO_QUANT_LOCO_QUANT_TILE_H_
