@@ -48,13 +48,16 @@ TEST(MixedPrecisionStateTest, MemoryIsWhatTheHeaderSays) {
       const Training training(kTypes, options, 1);
       Trainer trainer(training, device::CpuOptions());
       const device::MemoryStats& stats = trainer.context->memory_stats();
+      const bool is_lamb = kind == OptimizerKind::kLamb;
       EXPECT_EQ(stats.current_bytes(device::Purpose::kOptimizerState),
-                4 * masters + 4 * all * (kind == OptimizerKind::kAdamW ? 2 : 1));
+                4 * masters + 4 * all * (kind == OptimizerKind::kAdamW || is_lamb ? 2 : 1));
       EXPECT_EQ(stats.current_bytes(device::Purpose::kGradients), micro_batches == 2 ? 2 * all : 0);
       // Tiles: 1 and 3 of fp16, 2 of fp32. Tables of 7 rates in 2 groups.
       const int64_t controller = 2 * 16 + 56 + 2 * 12 + 2 * 7 * 4;
       EXPECT_EQ(StepController::Bytes(options.optimizer, {.ranks = 2}), controller);
-      EXPECT_EQ(stats.current_bytes(device::Purpose::kScratch), 8 * 6 + controller);
+      // Of LAMB two sums for each tile, and a ratio for each parameter.
+      const int64_t lamb = is_lamb ? 16 * 6 + 4 * static_cast<int64_t>(kTypes.size()) : 0;
+      EXPECT_EQ(stats.current_bytes(device::Purpose::kScratch), 8 * 6 + controller + lamb);
       trainer.optimizer.reset();
       EXPECT_EQ(stats.current_bytes(), trainer.bytes_before);
     }
