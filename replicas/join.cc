@@ -59,8 +59,8 @@ absl::Status OuterOptimizer::Prepare(collectives::Communicator& between) {
   const zero::Plan& plan = zero_.plan();
   sum_bytes_.assign(plan.buckets().size(), 0);
   int64_t largest = 0;
-  const auto reserve = [&](const collectives::CollectiveSignature& signature)
-      -> absl::StatusOr<int64_t> {
+  const auto reserve =
+      [&](const collectives::CollectiveSignature& signature) -> absl::StatusOr<int64_t> {
     BRIGADE_ASSIGN_OR_RETURN(const auto resolved, between.Resolve(signature));
     BRIGADE_RETURN_IF_ERROR(between.Reserve(resolved));
     return collectives::WireBytes(resolved, between.rank(), between.size());
@@ -111,12 +111,12 @@ absl::Status OuterOptimizer::Join(collectives::Communicator& between) {
   }
   for (size_t r = 0; mine.ok() && r < all.size(); ++r) {
     const Standing& latest = all[static_cast<size_t>(root)];
-    const bool must_fit = all[r].is_resumed() ||
-                          (!all[r].is_new() && all[r].last_round == latest.last_round);
+    const bool must_fit =
+        all[r].is_resumed() || (!all[r].is_new() && all[r].last_round == latest.last_round);
     if (!must_fit || all[r].steps == latest.steps) continue;
     mine = absl::InvalidArgumentError(absl::StrCat("replicas: replica ", r, " comes after step ",
-                                                   all[r].steps, ", replica ", root,
-                                                   " after step ", latest.steps));
+                                                   all[r].steps, ", replica ", root, " after step ",
+                                                   latest.steps));
   }
   // Whatever one place finds, all ranks of all replicas know.
   mine = collectives::AgreeOnStatus(mine, inside_);
@@ -183,8 +183,7 @@ absl::Status OuterOptimizer::Share(const Standing& mine, const std::vector<Stand
     }
   }
   if (some_begin && !all_begin) BRIGADE_RETURN_IF_ERROR(ShareStepState(mine, root));
-  const bool stays =
-      !mine.is_new() && mine.failed == 0 && mine.last_round == latest.last_round;
+  const bool stays = !mine.is_new() && mine.failed == 0 && mine.last_round == latest.last_round;
   return stays ? absl::OkStatus() : GoBack();
 }
 

@@ -45,9 +45,9 @@ absl::Status Validate(const OuterOptions& options) {
 std::string Describe(const OuterOptions& options) {
   return absl::StrCat("period ", options.period, ", lr ", options.lr, ", momentum ",
                       options.momentum, options.nesterov ? " (Nesterov)" : "", ", ",
-                      options.fragments, " fragments, delay ", options.delay, ", mix ",
-                      options.mix, ", wire ", precision::ShortName(options.wire),
-                      ", start_step ", options.start_step);
+                      options.fragments, " fragments, delay ", options.delay, ", mix ", options.mix,
+                      ", wire ", precision::ShortName(options.wire), ", start_step ",
+                      options.start_step);
 }
 
 int DueFragment(const OuterOptions& options, int64_t step) {

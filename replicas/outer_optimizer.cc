@@ -27,9 +27,7 @@ absl::Status Apply(absl::Span<const kernels::SgdSegment> segments, const kernels
   kernels::SgdOptions options;
   options.weight_decay_mode = mode;
   options.groups = {&group, 1};
-  options.one_step = {.step = 1,
-                      .lr = &rate,
-                      .grad_multiplier = static_cast<float>(multiplier)};
+  options.one_step = {.step = 1, .lr = &rate, .grad_multiplier = static_cast<float>(multiplier)};
   return kernels::Sgd(segments, options, stream);
 }
 
@@ -76,8 +74,8 @@ absl::Status OuterOptimizer::Allocate() {
     int64_t tiles = 0;
     for (const int b : fragment) {
       begin_[static_cast<size_t>(b)] = all;
-      const kernels::GradSegment segment = {
-          nullptr, UpdatedElements(plan, zero_.options(), plan.bucket(b))};
+      const kernels::GradSegment segment = {nullptr,
+                                            UpdatedElements(plan, zero_.options(), plan.bucket(b))};
       all += segment.size;
       tiles += kernels::GradCheckWorkspaceSize({&segment, 1});
     }
@@ -188,8 +186,7 @@ absl::Status OuterOptimizer::Send(int fragment) {
       }
     }
     BRIGADE_RETURN_IF_ERROR(kernels::GradCheck(checked, DType::kFloat32, workspace_.as<double>(),
-                                               stats_.as<kernels::GradStats>().data(),
-                                               *exchange_));
+                                               stats_.as<kernels::GradStats>().data(), *exchange_));
     BRIGADE_RETURN_IF_ERROR(
         exchange_->Copy(host_stats_.data(), stats_.data(), sizeof(kernels::GradStats)));
     return exchange_->Record(*summed_);
@@ -200,8 +197,7 @@ absl::Status OuterOptimizer::Send(int fragment) {
 
 absl::StatusOr<bool> OuterOptimizer::Agree() {
   absl::Status mine = between_->Synchronize(*exchange_);
-  const int64_t is_finite =
-      mine.ok() ? host_stats_.as<kernels::GradStats>().data()->all_finite : 0;
+  const int64_t is_finite = mine.ok() ? host_stats_.as<kernels::GradStats>().data()->all_finite : 0;
   // Of the replica; of all; and of the replica again, whose places may have heard of others.
   mine = collectives::AgreeOnStatus(mine, inside_);
   mine = collectives::AgreeOnStatus(mine, *between_);
@@ -239,13 +235,13 @@ absl::Status OuterOptimizer::Update(int fragment, const Round& round) {
   std::vector<kernels::SgdSegment> segments;
   for (size_t i = 0; i < buckets.size(); ++i) {
     const absl::Span<float> outer = Part(kWeights, buckets[i]);
-    segments.push_back({.param = outer.data(),
-                        .momentum = round.has_momentum() ? Part(kMomentum, buckets[i]).data()
-                                                         : nullptr,
-                        .grad = Delta(fragment, i),
-                        .param_copy = nullptr,
-                        .size = static_cast<int64_t>(outer.size()),
-                        .group = 0});
+    segments.push_back(
+        {.param = outer.data(),
+         .momentum = round.has_momentum() ? Part(kMomentum, buckets[i]).data() : nullptr,
+         .grad = Delta(fragment, i),
+         .param_copy = nullptr,
+         .size = static_cast<int64_t>(outer.size()),
+         .group = 0});
   }
   const kernels::SgdGroup group = {.momentum = round.momentum,
                                    .nesterov = round.has_momentum() && options_.nesterov};
@@ -275,8 +271,7 @@ absl::Status OuterOptimizer::Mix(int fragment, double mix) {
   if (mix != 0.0) {
     // A decay by 1 - mix, and a step of that rate along -w0.
     BRIGADE_RETURN_IF_ERROR(Apply(segments, {.weight_decay = 1.0},
-                                  kernels::WeightDecayMode::kDecoupled, 1.0 - mix, -1.0,
-                                  stream()));
+                                  kernels::WeightDecayMode::kDecoupled, 1.0 - mix, -1.0, stream()));
   }
   return zero_.MastersChanged(buckets);
 }

@@ -172,9 +172,8 @@ absl::StatusOr<RoundTraffic> TrafficOfSteps(const zero::Plan& plan,
                                             collectives::Communicator& between) {
   RoundTraffic traffic;
   for (int k = 0; k < options.fragments; ++k) {
-    BRIGADE_ASSIGN_OR_RETURN(
-        const RoundTraffic of_round,
-        TrafficOfRound(plan, zero_options, options, k, inside, between));
+    BRIGADE_ASSIGN_OR_RETURN(const RoundTraffic of_round,
+                             TrafficOfRound(plan, zero_options, options, k, inside, between));
     int64_t sent = 0, used = 0;
     for (int64_t step = before + 1; step <= before + steps; ++step) {
       const bool begins = step <= options.start_step;

@@ -65,8 +65,8 @@ TEST(KnownAnswersTest, TwoFragmentsHaveTheirRoundsHalfAPeriodApart) {
       ASSERT_OK(member->outer->Step());
       const std::vector<float> now = Masters(*member->zero).value();
       // Buckets, and fragments with them, begin with the last unit.
-      const std::vector<float> second(now.begin(), now.begin() + 100), first(now.begin() + 100,
-                                                                             now.end());
+      const std::vector<float> second(now.begin(), now.begin() + 100),
+          first(now.begin() + 100, now.end());
       if (step == 3) {
         EXPECT_THAT(first, Each(-11.0f));
         EXPECT_THAT(second, Each(-5.0f));
@@ -115,8 +115,7 @@ TEST(KnownAnswersTest, TheFirstStepsOfPostLocalSgdAreDataParallelism) {
     OnThreads({.size = 2}, [&](Rank& self) {
       zero::ZeroOptions inner = Plain(2, 0.125);
       inner.optimizer.groups[0].momentum = 0.5;
-      const OuterOptions options = {
-          .period = 100, .lr = 1.0, .momentum = 0, .start_step = 6};
+      const OuterOptions options = {.period = 100, .lr = 1.0, .momentum = 0, .start_step = 6};
       auto member = CreateMember(Lines(2, 300), inner, options, replicas, self);
       ASSERT_OK(member);
       ASSERT_OK(SetAll(*member, 2.0f));

@@ -212,9 +212,9 @@ TEST(MembershipTest, ReplicasThatDifferAreAnErrorOnAll) {
 
 TEST(MembershipTest, RanksThatDoNotDivideAreAnErrorOnAll) {
   OnThreads({.size = 3}, [](Rank& self) {
-    EXPECT_THAT(ReplicaGroups::Create(*self.communicator, 2),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         "replicas: 2 replicas do not divide 3 ranks"));
+    EXPECT_THAT(
+        ReplicaGroups::Create(*self.communicator, 2),
+        StatusIs(absl::StatusCode::kInvalidArgument, "replicas: 2 replicas do not divide 3 ranks"));
   });
 }
 

@@ -24,8 +24,9 @@ TEST(OptionsTest, EachIsRefusedByName) {
   refused({.lr = 0}, "lr is 0; it must be positive");
   refused({.momentum = 1}, "momentum is 1; it must be at least 0 and below 1");
   refused({.period = 3, .fragments = 4}, "fragments is 4; it must be 1 to period, 3");
-  refused({.period = 5, .fragments = 2, .delay = 2}, "delay is 2; it must be at least 0 and below "
-                                                     "2, period / fragments");
+  refused({.period = 5, .fragments = 2, .delay = 2},
+          "delay is 2; it must be at least 0 and below "
+          "2, period / fragments");
   refused({.mix = 1}, "mix is 1; it must be at least 0 and below 1");
   refused({.wire = precision::DType::kInt32}, "it must be fp32, fp16 or bf16");
   refused({.start_step = -1}, "start_step is -1");
@@ -55,6 +56,21 @@ TEST(OptionsTest, FragmentsAreRunsOfBucketsOfLikeSize) {
                        HasSubstr("fragments is 3, but there are 2 trainable buckets")));
 }
 
+// On all ranks, with what follows from it, and the optimizer goes on without.
+TEST(OptionsTest, AStateOnTheHostIsRefused) {
+  collectives::OnThreads({.size = 2}, [](collectives::Rank& self) {
+    zero::ZeroOptions inner = Plain(2, 0.1);
+    inner.offload.optimizer_state = device::Tier::kHost;
+    EXPECT_THAT(CreateMember(Lines(1, 256), inner, {}, 1, self),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("the optimizer state is on the host, not on the device")));
+    EXPECT_THAT(CreateMember(Lines(1, 256), Plain(2, 0.1), {.fragments = 2}, 1, self),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 trainable buckets")));
+    EXPECT_THAT(CreateMember(Lines(1, 256), Plain(2, 0.1), {.period = 5 + self.rank}, 1, self),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("period 6")));
+  });
+}
+
 int64_t SentIn(const collectives::Communicator& group) {
   int64_t sent = 0;
   for (int to = 0; to < group.size(); ++to) sent += group.sent_bytes(to);
@@ -74,8 +90,8 @@ TEST(AccountingTest, MemoryAndTrafficAreThoseOfTheFormulas) {
       collectives::OnThreads({.size = 4}, [&](collectives::Rank& self) {
         auto groups = ReplicaGroups::Create(*self.communicator, 2);
         ASSERT_OK(groups);
-        auto zero = zero::ZeroOptimizer::Create(Lines(3, 1000), Plain(stage, 0.1),
-                                                *groups->inside, *self.context, *self.stream);
+        auto zero = zero::ZeroOptimizer::Create(Lines(3, 1000), Plain(stage, 0.1), *groups->inside,
+                                                *self.context, *self.stream);
         ASSERT_OK(zero);
         const auto in_use = [&](device::Purpose purpose, device::Tier tier) {
           return tier == device::Tier::kHost

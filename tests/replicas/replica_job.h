@@ -43,12 +43,12 @@ inline absl::StatusOr<Member> CreateMember(const zero::ModelSpec& model,
   Member member;
   BRIGADE_ASSIGN_OR_RETURN(member.groups, ReplicaGroups::Create(*self.communicator, replicas));
   member.replica = self.rank / (self.size / replicas);
+  BRIGADE_ASSIGN_OR_RETURN(member.zero,
+                           zero::ZeroOptimizer::Create(model, zero_options, *member.groups.inside,
+                                                       *self.context, *self.stream));
   BRIGADE_ASSIGN_OR_RETURN(
-      member.zero, zero::ZeroOptimizer::Create(model, zero_options, *member.groups.inside,
-                                               *self.context, *self.stream));
-  BRIGADE_ASSIGN_OR_RETURN(member.outer,
-                           OuterOptimizer::Create(*member.zero, options, *member.groups.inside,
-                                                  *self.context));
+      member.outer,
+      OuterOptimizer::Create(*member.zero, options, *member.groups.inside, *self.context));
   return member;
 }
 

@@ -36,16 +36,16 @@ std::string ToString(const Case& c) {
 }
 
 spec::RoundRule RuleOf(const OuterOptions& options) {
-  return {.period = options.period,
-          .lr = options.lr,
-          .momentum = options.momentum,
-          .nesterov = options.nesterov,
-          .fragments = options.fragments,
-          .delay = options.delay,
-          .mix = options.mix,
-          .wire = options.wire == DType::kBFloat16 ? spec::Format::kBFloat16
-                                                   : spec::Format::kFloat32,
-          .start_step = options.start_step};
+  return {
+      .period = options.period,
+      .lr = options.lr,
+      .momentum = options.momentum,
+      .nesterov = options.nesterov,
+      .fragments = options.fragments,
+      .delay = options.delay,
+      .mix = options.mix,
+      .wire = options.wire == DType::kBFloat16 ? spec::Format::kBFloat16 : spec::Format::kFloat32,
+      .start_step = options.start_step};
 }
 
 // Of each element of Masters; -1: it is frozen.
@@ -68,9 +68,9 @@ absl::StatusOr<std::vector<std::vector<float>>> MastersOfAll(Member& member, int
                                                              Rank& self) {
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<float> mine, Masters(*member.zero));
   std::vector<float> all(mine.size() * static_cast<size_t>(replicas));
-  BRIGADE_RETURN_IF_ERROR(member.groups.between->AllGather(
-      mine.data(), all.data(), static_cast<int64_t>(mine.size()), DType::kFloat32, {},
-      *self.stream));
+  BRIGADE_RETURN_IF_ERROR(member.groups.between->AllGather(mine.data(), all.data(),
+                                                           static_cast<int64_t>(mine.size()),
+                                                           DType::kFloat32, {}, *self.stream));
   BRIGADE_RETURN_IF_ERROR(member.groups.between->Synchronize(*self.stream));
   std::vector<std::vector<float>> by_replica;
   for (auto it = all.begin(); it != all.end(); it += static_cast<ptrdiff_t>(mine.size())) {
@@ -85,8 +85,8 @@ absl::Status MatchesTheSpecification(Rank& self, const Case& c, int stage) {
   inner.stage = stage;
   inner.dtype = c.dtype;
   inner.bucket_elements = 1000;
-  BRIGADE_ASSIGN_OR_RETURN(
-      Member member, CreateMember(zero::ToyModel(), inner, c.options, c.replicas, self));
+  BRIGADE_ASSIGN_OR_RETURN(Member member,
+                           CreateMember(zero::ToyModel(), inner, c.options, c.replicas, self));
   BRIGADE_RETURN_IF_ERROR(zero::InitializeToy(*member.zero));
   BRIGADE_RETURN_IF_ERROR(member.outer->Join(*member.groups.between));
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<float> initial, Masters(*member.zero));
@@ -103,8 +103,8 @@ absl::Status MatchesTheSpecification(Rank& self, const Case& c, int stage) {
     const std::vector<float>& own = wanted.own[static_cast<size_t>(member.replica)];
     for (size_t i = 0; i < mine.size(); ++i) {
       if (std::memcmp(&mine[i], &own[i], sizeof(float)) == 0) continue;
-      return absl::InternalError(absl::StrCat("stage ", stage, ", step ", step + 1, ", element ",
-                                              i, ": ", mine[i], ", not ", own[i]));
+      return absl::InternalError(absl::StrCat("stage ", stage, ", step ", step + 1, ", element ", i,
+                                              ": ", mine[i], ", not ", own[i]));
     }
   }
   // Replicas did differ in between, or nothing would be tested.
@@ -116,10 +116,8 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const int fragments : {1, 2, 3}) {
     for (const int64_t delay : {int64_t{0}, int64_t{1}}) {
-      cases.push_back({{.period = 6,
-                        .fragments = fragments,
-                        .delay = delay,
-                        .mix = delay > 0 ? 0.5 : 0.0}});
+      cases.push_back(
+          {{.period = 6, .fragments = fragments, .delay = delay, .mix = delay > 0 ? 0.5 : 0.0}});
     }
   }
   cases.push_back({{.period = 2, .nesterov = false}, DType::kFloat32});
