@@ -22,8 +22,9 @@ namespace brigade::replicas {
 // Post-local   The same with start_step.
 // Streaming    Fragments, with a delay and mix 0.5.
 //
-// Source       Local SGD: Stich, 2018 (arXiv 1805.09767); post-local: Lin et al., 2018 (1808.07217);
-//              DiLoCo: Douillard et al., 2023 (2311.08105); streaming: 2025 (2501.18512).
+// Source       Local SGD: Stich, 2018 (arXiv 1805.09767); post-local: Lin et al., 2018
+//              (1808.07217); DiLoCo: Douillard et al., 2023 (2311.08105); streaming: 2025
+//              (2501.18512).
 struct OuterOptions {
   // Steps between two rounds of the same weights, skipped steps included.
   int64_t period = 500;

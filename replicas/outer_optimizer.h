@@ -39,18 +39,19 @@ namespace brigade::replicas {
 // Stream       d is made and used on ZeroOptimizer::step_stream(); its sum runs on a stream of its
 //              own, beside the steps of a delay.
 // Host waits   The step in which a sum is used waits for it, and the ranks agree on the host that
-//              all have it: only so does a round that fails leave the same weights everywhere. Other
-//              steps enqueue. (docs/decisions/0180)
+//              all have it: only so does a round that fails leave the same weights everywhere.
+//              Other steps enqueue. (docs/decisions/0180)
 // Not finite   A round whose mean has an infinity or NaN changes neither w0 nor v; all replicas go
 //              back to w0.
-// Determinism  Same bits in stages 1 to 3, and in stage 0, on every engine and device.
+// Determinism  Same bits on every engine and device, and in every stage, but on a wire of float16,
+//              whose scale is that of a rank's part of a bucket.
 // Errors       Of `between`, whoever dies there: Step returns it on all ranks of the replicas that
 //              are left, w0 and v are those of the round before, and the communicators inside a
 //              replica go on. Those that are left make a communicator without the dead
 //              (Communicator::Shrink), destroy this one, and Join; until then Step is
-//              FailedPrecondition. An error inside a replica ends the replica: the rank that gets it
-//              from Step, or elsewhere, ends `between` (Communicator::Abort), so that the others do
-//              not wait for it.
+//              FailedPrecondition. An error inside a replica ends the replica: the rank that gets
+//              it from Step, or elsewhere, ends `between` (Communicator::Abort), so that the others
+//              do not wait for it.
 // Threads      One at a time, and not beside the ZeroOptimizer's calls.
 class OuterOptimizer {
  public:

@@ -56,6 +56,21 @@ TEST(OptionsTest, FragmentsAreRunsOfBucketsOfLikeSize) {
                        HasSubstr("fragments is 3, but there are 2 trainable buckets")));
 }
 
+// On all ranks, with what follows from it, and the optimizer goes on without.
+TEST(OptionsTest, AStateOnTheHostIsRefused) {
+  collectives::OnThreads({.size = 2}, [](collectives::Rank& self) {
+    zero::ZeroOptions inner = Plain(2, 0.1);
+    inner.offload.optimizer_state = device::Tier::kHost;
+    EXPECT_THAT(CreateMember(Lines(1, 256), inner, {}, 1, self),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("the optimizer state is on the host, not on the device")));
+    EXPECT_THAT(CreateMember(Lines(1, 256), Plain(2, 0.1), {.fragments = 2}, 1, self),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 trainable buckets")));
+    EXPECT_THAT(CreateMember(Lines(1, 256), Plain(2, 0.1), {.period = 5 + self.rank}, 1, self),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("period 6")));
+  });
+}
+
 int64_t SentIn(const collectives::Communicator& group) {
   int64_t sent = 0;
   for (int to = 0; to < group.size(); ++to) sent += group.sent_bytes(to);

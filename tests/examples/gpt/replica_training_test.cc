@@ -1,5 +1,5 @@
-// Trainings in replicas: memory and traffic are those of the formulas, all stages have the same bits,
-// and the ends of the scale are what they are without replicas.
+// Trainings in replicas: memory and traffic are those of the formulas, all stages have the same
+// bits, and the ends of the scale are what they are without replicas.
 
 #include <filesystem>
 #include <limits>

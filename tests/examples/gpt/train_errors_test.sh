@@ -52,6 +52,8 @@ refuses 'brigade.algorithm is "native", but the backend threads has no collectiv
 refuses '--context_exchange is "mesh"; it must be ulysses or ring' --context_exchange=mesh
 refuses '--pipeline is -1, but it must be 1 to 32768' --pipeline=-1
 refuses '--tensor is 0, but it must be 1 to 32768' --tensor=0
+refuses '--replicas is 0, but it must be 1 to 32768' --replicas=0
+refuses '--replica_wire is "int8"; it must be fp32, fp16 or bf16' --replicas=2 --replica_wire=int8
 refuses '2 flags are refused:
   --tensor_shards is 0, but it must be 1 to 32768
   --context_parallel is 0, but it must be 1 to 32768' --tensor_shards=0 --context_parallel=0
