@@ -312,9 +312,6 @@ CUDA_LIBRARIES = {
     "optim": [
         "//optim:freeze_moment_cuda",
     ],
-    "optim": [
-        "//optim:freeze_moment_cuda",
-    ],
     "nn": [
         "//nn:attention_cuda",
         "//nn:formulas_cuda",
