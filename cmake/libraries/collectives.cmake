@@ -205,11 +205,36 @@ brigade_library(
   HEADERS collectives/compressed/quantized_reduce_scatter.h
   SOURCES collectives/compressed/quantized_reduce_scatter.cc
   DEPS collectives_compressed_codec_call collectives_compressed_node_groups collectives_collective
-    collectives_communicator collectives_engines_call_order device_context device_status_macros
-    device_stream kernels_value_range kernels_block_quant kernels_block_quant_math
-    kernels_dequant_reduce kernels_dequant_reduce_math precision_dtype
+    collectives_communicator collectives_engines_call_order device_buffer device_context
+    device_status_macros device_stream kernels_list_arguments kernels_value_range
+    kernels_block_quant kernels_block_quant_math kernels_dequant_reduce kernels_dequant_reduce_math
+    kernels_loco_quant kernels_loco_quant_math precision_dtype
   PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::span
+  PRIVATE_LIBRARIES absl::span absl::strings
+)
+
+brigade_library(
+  collectives_compressed_restore_errors_math
+  HEADERS collectives/compressed/restore_errors_math.h
+  DEPS kernels_sign_pack_math precision_host_device
+)
+
+brigade_library(
+  collectives_compressed_restore_errors_cuda CUDA_ONLY
+  HEADERS collectives/compressed/restore_errors_cuda.h
+  CUDA_SOURCES collectives/compressed/restore_errors_cuda.cu
+  DEPS collectives_compressed_restore_errors_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  collectives_compressed_restore_errors
+  HEADERS collectives/compressed/restore_errors.h
+  SOURCES collectives/compressed/restore_errors.cc
+  DEPS collectives_compressed_restore_errors_math device_stream kernels_list_arguments
+  CUDA_DEPS collectives_compressed_restore_errors_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
@@ -271,30 +296,6 @@ brigade_library(
   DEPS collectives_bootstrap_fields collectives_bootstrap_job collectives_internal_connections
     device_files device_printable device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor absl::strings absl::time
-)
-
-brigade_library(
-  collectives_compressed_restore_errors_math
-  HEADERS collectives/compressed/restore_errors_math.h
-  DEPS kernels_sign_pack_math precision_host_device
-)
-
-brigade_library(
-  collectives_compressed_restore_errors_cuda CUDA_ONLY
-  HEADERS collectives/compressed/restore_errors_cuda.h
-  CUDA_SOURCES collectives/compressed/restore_errors_cuda.cu
-  DEPS collectives_compressed_restore_errors_math kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  collectives_compressed_restore_errors
-  HEADERS collectives/compressed/restore_errors.h
-  SOURCES collectives/compressed/restore_errors.cc
-  DEPS collectives_compressed_restore_errors_math device_stream kernels_list_arguments
-  CUDA_DEPS collectives_compressed_restore_errors_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(

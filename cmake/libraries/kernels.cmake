@@ -624,6 +624,47 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_loco_quant_math
+  HEADERS kernels/loco_quant/loco_quant_math.h
+  DEPS precision_host_device precision_rounding kernels_block_quant_math
+)
+
+brigade_library(
+  kernels_loco_quant_cpu
+  HEADERS kernels/loco_quant/loco_quant_cpu.h
+  SOURCES kernels/loco_quant/loco_quant_cpu.cc
+  DEPS kernels_loco_quant_math kernels_nontemporal_store kernels_simd
+    kernels_block_quant_quant_blocks kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_loco_quant_tile
+  HEADERS kernels/loco_quant/loco_quant_tile.h
+  DEPS kernels_loco_quant_math kernels_internal_gpu_tile kernels_internal_segments
+    kernels_block_quant_quant_pack kernels_internal_gpu_blocks
+)
+
+brigade_library(
+  kernels_loco_quant_cuda CUDA_ONLY
+  HEADERS kernels/loco_quant/loco_quant_cuda.h
+  CUDA_SOURCES kernels/loco_quant/loco_quant_cuda.cu
+  DEPS kernels_loco_quant_math kernels_loco_quant_tile kernels_launch_kernel kernels_internal_warp
+    precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_loco_quant
+  HEADERS kernels/loco_quant/loco_quant.h
+  SOURCES kernels/loco_quant/loco_quant.cc
+  DEPS kernels_loco_quant_math kernels_loco_quant_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_value_range kernels_block_quant kernels_internal_enqueue_list
+  CUDA_DEPS kernels_loco_quant_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
   kernels_sign_pack_math
   HEADERS kernels/sign_pack/sign_pack_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -808,6 +849,7 @@ brigade_library(
 brigade_library(
   kernels
   DEPS kernels_adam kernels_amax kernels_block_quant kernels_cast kernels_dequant_reduce
-    kernels_fill kernels_flatten kernels_grad_check kernels_lamb kernels_lion kernels_orthogonalize
-    kernels_reduce kernels_sgd kernels_sign_pack kernels_step_control kernels_top_k
+    kernels_fill kernels_flatten kernels_grad_check kernels_lamb kernels_lion kernels_loco_quant
+    kernels_orthogonalize kernels_reduce kernels_sgd kernels_sign_pack kernels_step_control
+    kernels_top_k
 )

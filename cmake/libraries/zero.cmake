@@ -19,9 +19,9 @@ brigade_library(
   zero_options
   HEADERS zero/options.h
   SOURCES zero/options.cc
-  DEPS zero_offload collectives_options device_memory_stats device_status_macros kernels_block_quant
-    kernels_block_quant_math optim_loss_scaler optim_parameter_group precision_dtype
-    precision_dtype_names
+  DEPS zero_offload collectives_options device_memory_stats device_status_macros kernels_value_range
+    kernels_block_quant kernels_block_quant_math optim_loss_scaler optim_parameter_group
+    precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )
@@ -109,8 +109,9 @@ brigade_library(
   SOURCES zero/internal/gradient_store.cc
   DEPS zero_internal_buffer_pool zero_internal_step_streams collectives_collective
     collectives_compressed_reduction collectives_compressed_quantized_reduce_scatter
-    collectives_engines_registration device_buffer device_event device_status_macros kernels_cast
-    kernels_fill kernels_fill_math zero_options zero_step zero_plan zero_plan_layout
+    collectives_compressed_restore_errors collectives_engines_registration device_buffer
+    device_event device_status_macros kernels_cast kernels_fill kernels_fill_math
+    kernels_step_control_step_state zero_options zero_step zero_plan zero_plan_layout
     zero_plan_traffic
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
