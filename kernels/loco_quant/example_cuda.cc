@@ -51,7 +51,7 @@ int main() {
       sent[step][i] = bk::ValueOf<kFormat>(maximum, code);
     }
   }
-  std::printf("%.1f %.1f %.1f %.1f, then %.1f %.1f %.1f %.1f\n", sent[0][0], sent[0][1],
-              sent[0][2], sent[0][3], sent[1][0], sent[1][1], sent[1][2], sent[1][3]);
+  std::printf("%.1f %.1f %.1f %.1f, then %.1f %.1f %.1f %.1f\n", sent[0][0], sent[0][1], sent[0][2],
+              sent[0][3], sent[1][0], sent[1][1], sent[1][2], sent[1][3]);
   Check(cudaFree(device));
 }

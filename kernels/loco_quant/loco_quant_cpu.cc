@@ -141,9 +141,9 @@ void LocoQuantizeRange(const LocoSegment& segment, QuantFormat format,
   if (end == segment.size) FillRest(segment.message, segment.size);
 }
 
-#define BRIGADE_INSTANTIATE(T)                                              \
-  template void LocoQuantizeRange<T>(const LocoSegment&, QuantFormat,       \
-                                     const LocoParameters&, int64_t, int64_t);
+#define BRIGADE_INSTANTIATE(T)                                                               \
+  template void LocoQuantizeRange<T>(const LocoSegment&, QuantFormat, const LocoParameters&, \
+                                     int64_t, int64_t);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)
 BRIGADE_INSTANTIATE(precision::BFloat16)

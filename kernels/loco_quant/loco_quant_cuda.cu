@@ -28,8 +28,8 @@ cudaError_t LaunchLocoQuantize(const LocoSegment* segments, int64_t count, Quant
     LocoArguments<capacity> arguments;
     arguments.parameters = parameters;
     return ForEachBatch(
-        segments, count, kMaxGridBlocks,
-        [](const LocoSegment& s) { return BlockTiles<1>(s.size); }, arguments.batch, cudaSuccess,
+        segments, count, kMaxGridBlocks, [](const LocoSegment& s) { return BlockTiles<1>(s.size); },
+        arguments.batch, cudaSuccess,
         [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
           return VisitQuantFormat(format, [&](auto constant) {
@@ -40,8 +40,8 @@ cudaError_t LaunchLocoQuantize(const LocoSegment* segments, int64_t count, Quant
   });
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                                \
-  template cudaError_t LaunchLocoQuantize<T>(const LocoSegment*, int64_t, QuantFormat,        \
+#define BRIGADE_INSTANTIATE(T)                                                         \
+  template cudaError_t LaunchLocoQuantize<T>(const LocoSegment*, int64_t, QuantFormat, \
                                              const LocoParameters&, cudaStream_t);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)

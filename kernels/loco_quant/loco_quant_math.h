@@ -43,8 +43,7 @@ BRIGADE_INLINE float WithLocoError(T element, float error) {
 // The next error, beta * error + rest * (x - kept), of an element with its error, x, of which codes
 // keep `kept`. The difference, both products and the sum round, each by itself; `rest` is 1 - beta.
 BRIGADE_INLINE float NextLocoError(float beta, float rest, float error, float x, float kept) {
-  return precision::Add(precision::Mul(beta, error),
-                        precision::Mul(rest, precision::Sub(x, kept)));
+  return precision::Add(precision::Mul(beta, error), precision::Mul(rest, precision::Sub(x, kept)));
 }
 
 }  // namespace brigade::kernels
