@@ -43,7 +43,10 @@ BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments
     Pack<float> errors = {};
     if (!forget) {
       const auto codes = CodesOfThread<kLocoErrors>(Block(), block, lane).Load(error.codes());
-      errors = ValuesOf<kLocoErrors>(error.maxima()[block], codes);
+      // By the thread that replaces it below: no other one reads what that writes.
+      const float maximum = lane == 0 ? error.maxima()[block] : 0.0f;
+      const int32_t bits = warp_max(__builtin_bit_cast(int32_t, maximum));
+      errors = ValuesOf<kLocoErrors>(__builtin_bit_cast(float, bits), codes);
     }
     Pack<float> x;
     for (int j = 0; j < kPackSize; ++j) {
