@@ -117,7 +117,9 @@ Rules ReplicaRules(const Together& together) {
       {replicas, !has_replicas || !s.zero.offload.enabled(),
        "the optimizer state is on the host or in a file; rounds need it on the device",
        "zero_optimization"},
-      {replicas, !has_replicas || !s.zero.exchanges(),
+      {replicas,
+       !has_replicas || (!s.gradient_compression.has_value() &&
+                         s.optimizer != optim::OptimizerKind::kOneBitAdam),
        "ranks exchange gradients or moments with errors of their own, which rounds do not know",
        "brigade optimizer"},
       {named("--replica_fragments", "brigade.replica_fragments"), outer.fragments <= outer.period,

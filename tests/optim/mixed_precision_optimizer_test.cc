@@ -72,7 +72,7 @@ TEST_P(BitsTest, AreTheSpecifications) {
 
 std::string RunName(const ::testing::TestParamInfo<BitsTest::ParamType>& info) {
   const auto [kind, dtype, micro_batches] = info.param;
-  const char* const kinds[] = {"AdamW", "Adam", "Sgd", "Lion", "Lamb"};
+  const char* const kinds[] = {"AdamW", "Adam", "Sgd", "Lion", "OneBitAdam", "Lamb"};
   return std::string(kinds[static_cast<int>(kind)]) + "_" + std::string(precision::Name(dtype)) +
          "_" + std::to_string(micro_batches);
 }
