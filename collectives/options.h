@@ -44,9 +44,9 @@ enum class Reduction : uint8_t { kRoundedOnce, kRoundedPerHop, kFp32Partials };
 // kDoubleTree          All-reduces only. Over two trees, in chunks, in about 2 log2 steps of the
 //                      number of nodes, with direct exchanges inside nodes where the topology has
 //                      nodes of one size.
-// kParameterServer     All-reduces only, to compare with: rank 0 adds up all arrays and sends the sum
-//                      to all, 2 (p - 1) arrays by one rank's link. The order of kDirect, and its
-//                      reductions.
+// kParameterServer     All-reduces only, to compare with: rank 0 adds up all arrays and sends the
+//                      sum to all, 2 (p - 1) arrays by one rank's link. The order of kDirect, and
+//                      its reductions.
 // kNative              The engine's own collective, with the algorithm that it chooses: NCCL's.
 //                      Sums only, and minima and maxima of integers, kRoundedPerHop.
 //                      InvalidArgument on an engine that has none.

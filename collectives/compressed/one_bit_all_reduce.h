@@ -62,9 +62,9 @@ inline OneBitCalls OneBitCallsOf(int64_t count, int ranks, Algorithm algorithm =
 }
 
 // What exchanges have left out so far, which enters the next one: the caller's, in fp32 and device
-// memory, [OneBitErrorCountsOf], zero at the beginning. Save both with the state of a training. Only
-// the mean over ranks of `local` enters the identity below: for another number of ranks each new
-// rank may get that. Elements past the array's end keep their bits.
+// memory, [OneBitErrorCountsOf], zero at the beginning. Save both with the state of a training.
+// Only the mean over ranks of `local` enters the identity below: for another number of ranks each
+// new rank may get that. Elements past the array's end keep their bits.
 struct OneBitErrors {
   // Of this rank's array; in two hops of its node's sum.
   float* local = nullptr;
@@ -117,8 +117,9 @@ struct OneBitErrors {
 // Source       Tang et al., 1-bit Adam (arXiv 2102.02888), algorithm 1 and section 5.
 class OneBitAllReduce {
  public:
-  // For calls of up to `max_count` elements. In one hop over `communicator`, or in two over `nodes`,
-  // whose ranks are numbered node by node in `communicator`; InvalidArgument if they are not.
+  // For calls of up to `max_count` elements. In one hop over `communicator`, or in two over
+  // `nodes`, whose ranks are numbered node by node in `communicator`; InvalidArgument if they are
+  // not.
   static absl::StatusOr<std::unique_ptr<OneBitAllReduce>> Create(
       Communicator& communicator, device::Context& context, int64_t max_count,
       const NodeCommunicators& nodes = {});

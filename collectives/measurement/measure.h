@@ -12,8 +12,8 @@
 namespace brigade::collectives {
 
 // The machine that a running job is on, for Select and SelectCodec: who shares a node, and what
-// calls, messages, bytes, sums and codes cost there, on this engine. A call of all ranks; waits. `node`: any number that
-// this rank's node has and no other.
+// calls, messages, bytes, sums and codes cost there, on this engine. A call of all ranks; waits.
+// `node`: any number that this rank's node has and no other.
 //
 // Method       Rings inside all nodes at once, then over nodes, of all ranks at once: what ranks
 //              share in a collective (cores, memory, a node's links) they share here. Times of the

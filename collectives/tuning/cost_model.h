@@ -48,7 +48,8 @@ struct Phase {
 // kHierarchical        Nodes of one size.
 // kDoubleTree          As on nodes of one size, or on ranks where nodes differ. Chunks follow each
 //                      other so closely that steps and bytes count once.
-// kParameterServer     The server's port takes all arrays in, then sends as many: loads are its own.
+// kParameterServer     The server's port takes all arrays in, then sends as many: loads are its
+//                      own.
 //
 // Errors       InvalidArgument for a topology that Validate refuses, negative bytes, another
 //              operation. FailedPrecondition with the reason if the algorithm does not exist here.

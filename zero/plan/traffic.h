@@ -38,9 +38,10 @@ struct Traffic {
 // the communicator takes. With Y bytes of weights, N ranks and one micro-batch that is 2 (N-1)/N Y
 // in stages 0 to 2; 3 (N-1)/N Y in stage 3, where tied weights count for each use and persistent
 // ones once. kHalvingDoubling sends more where N is no power of two, kFp32Partials sends 16-bit
-// gradients in fp32, and kDoubleTree and kParameterServer sum by all-reduces, 2 (N-1)/N in every stage. With a
-// communication_dtype gradients are sent in that type; the ranks agree on a scale for float16 by an
-// all-reduce of 4 bytes for each bucket, which counts as gradients. With runs stage 3 gathers a
+// gradients in fp32, and kDoubleTree and kParameterServer sum by all-reduces, 2 (N-1)/N in every
+// stage. With a communication_dtype gradients are sent in that type; the ranks agree on a scale for
+// float16 by an all-reduce of 4 bytes for each bucket, which counts as gradients. With runs stage 3
+// gathers a
 // chunk's weights once in each of its runs, whatever the number of micro-batches. With tied_apart
 // each further user of tied parameters has gradients of its own, which are reduced as the others.
 // What is tied outside crosses to the other group once a step, in the type of the final gradient:
