@@ -114,11 +114,11 @@ absl::StatusOr<CodecCost> CostOfOneBitInTwoHops(const Topology& topology, const 
   Topology between = topology;
   between.ranks_of_node.assign(static_cast<size_t>(nodes), 1);
   const int sharing = (ranks_per_node + topology.between.ports - 1) / topology.between.ports;
-  between.between.bytes_per_s /= sharing;
   between.between.ports = 1;
   const Sizes of_place = {static_cast<double>(local), static_cast<double>(part), sizes.element,
                           part, nodes};
-  BRIGADE_ASSIGN_OR_RETURN(const CodecCost signs, CostOfOneBit(between, of_place));
+  BRIGADE_ASSIGN_OR_RETURN(CodecCost signs, CostOfOneBit(between, of_place));
+  for (Phase& phase : signs.phases) phase.between.bytes *= sharing;
   cost.phases.insert(cost.phases.end(), signs.phases.begin(), signs.phases.end());
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<Phase> gather,
                            PhasesOf(inside, Algorithm::kDirect, CollectiveKind::kAllGather, bytes));
