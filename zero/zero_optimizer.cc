@@ -233,18 +233,13 @@ absl::Status ZeroOptimizer::Allocate() {
                            streams_->context().CreateEvent("backward finished"));
   BRIGADE_ASSIGN_OR_RETURN(step_decided_, streams_->context().CreateEvent("step decided"));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
-  SetTried(0);
   return streams_->Synchronize();
 }
 
-void ZeroOptimizer::StateChanged(int64_t tried) {
+absl::Status ZeroOptimizer::StateChanged(int64_t tried) {
   if (update_->exchange() != nullptr) update_->exchange()->StateChanged();
-  SetTried(tried);
-}
-
-void ZeroOptimizer::SetTried(int64_t tried) {
-  tried_ = tried;
-  gradients_->SetPhase(internal::PhaseOf(plan_, options_, tried));
+  gradients_->SetTried(tried);
+  return gradients_->ForgetErrors();
 }
 
 absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {
@@ -426,7 +421,6 @@ absl::Status ZeroOptimizer::Step() {
   BRIGADE_RETURN_IF_ERROR(gradients_->KeepErrors(controller().state()));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
-  SetTried(tried_ + 1);
   parameters_->FinishRuns();
   return parameters_->GatherUpdated();
 }
@@ -449,23 +443,15 @@ absl::Status ZeroOptimizer::CancelStep() {
       BRIGADE_RETURN_IF_ERROR(controller().LoadState(file_->state(), streams_->comm()));
     }
   }
-  if (options_.offload.delay_update || update_->exchange() != nullptr) {
-    // Whether the step was still counted decides whether the next one is delayed, or exchanges.
+  if (options_.offload.delay_update || update_->exchange() != nullptr || gradients_->has_errors()) {
+    // Whether the step was still counted decides whether the next one is delayed, exchanges, or
+    // forgets errors.
     BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
                              controller().SaveState(streams_->comm()));
     update_->SetSteps(state.iteration);
-    StateChanged(state.iteration);
+    BRIGADE_RETURN_IF_ERROR(StateChanged(state.iteration));
   }
-  BRIGADE_RETURN_IF_ERROR(ForgetErrors());
   return streams_->comm().Record(*step_decided_);
-}
-
-// Codes of gradients begin with no errors.
-absl::Status ZeroOptimizer::ForgetErrors() {
-  if (!gradients_->has_errors()) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
-                           controller().SaveState(streams_->comm()));
-  return gradients_->ForgetErrors(state.iteration);
 }
 
 absl::Status ZeroOptimizer::CheckBetweenSteps(const char* call) const {
@@ -495,8 +481,7 @@ absl::Status ZeroOptimizer::InitializeParameters(
       transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
   must_load_ = false;
   errors_shared_ = true;
-  StateChanged(0);
-  return ForgetErrors();
+  return StateChanged(0);
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
@@ -583,8 +568,7 @@ absl::Status ZeroOptimizer::LoadState(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
   must_load_ = false;
   errors_shared_ = true;
-  StateChanged(state.iteration);
-  return ForgetErrors();
+  return StateChanged(state.iteration);
 }
 
 }  // namespace brigade::zero

@@ -299,14 +299,12 @@ class ZeroOptimizer final : public ParameterSource {
   std::string Place(const char* call, int chunk) const;
   bool IsFinished(int chunk) const;
   absl::Status CheckStep() const;
-  absl::Status ForgetErrors();
   absl::Status CheckBetweenSteps(const char* call) const;
   absl::Status PrepareToChangeState(const char* call);
 
-  // The state is that of so many steps tried, and of no step of this optimizer.
-  void StateChanged(int64_t tried);
-  // So many steps have been tried: how the next one's gradients become those of all ranks.
-  void SetTried(int64_t tried);
+  // The state is that of so many steps tried, and of no step of this optimizer. Codes of gradients
+  // begin with no errors.
+  absl::Status StateChanged(int64_t tried);
 
   const Plan plan_;
   const ZeroOptions options_;
@@ -325,8 +323,6 @@ class ZeroOptimizer final : public ParameterSource {
   bool in_backward_ = false;
   // Errors as they are saved are those of the last step; or may be lent as they are.
   bool errors_shared_ = true, lends_old_errors_ = false;
-  // Steps tried, as the step state counts them.
-  int64_t tried_ = 0;
   // Weights are those of a step that the file does not have.
   bool must_load_ = false;
 };

@@ -118,11 +118,10 @@ absl::Status GradientStore::AllocateErrors() {
       errors_, context.Allocate(bytes, device::Purpose::kOptimizerState, "errors of gradients"));
   BRIGADE_ASSIGN_OR_RETURN(
       errors_before_, context.Allocate(bytes, device::Purpose::kScratch, "errors before the step"));
-  return ForgetErrors(0);
+  return ForgetErrors();
 }
 
-absl::Status GradientStore::ForgetErrors(int64_t step) {
-  step_ = step;
+absl::Status GradientStore::ForgetErrors() {
   if (!has_errors()) return absl::OkStatus();
   return streams_.comm().FillBytes(errors_.data(), 0, errors_.bytes());
 }
@@ -309,7 +308,7 @@ absl::Status GradientStore::Reduce(int index) {
       streams_.Wait(WaitPoint::kGradientsWritten, *at.written, streams_.comm()));
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
-  } else if (phase_ == StepPhase::kReduced) {
+  } else if (phase() == StepPhase::kReduced) {
     BRIGADE_RETURN_IF_ERROR(ProvideSlice(index));
     BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
                              SumOverRanks(index, at.buffer->memory.data(), FinalSlice(index)));
@@ -317,7 +316,7 @@ absl::Status GradientStore::Reduce(int index) {
   }
   if (IsLast(index) && streams_.has_shard_groups()) {
     BRIGADE_RETURN_IF_ERROR(SumBetween(index));
-  } else if (IsLast(index) && phase_ == StepPhase::kReduced && !plan_.IsAddedUp(bucket(index))) {
+  } else if (IsLast(index) && phase() == StepPhase::kReduced && !plan_.IsAddedUp(bucket(index))) {
     BRIGADE_RETURN_IF_ERROR(HandOver(index));
   }
   if (at.own == nullptr) {
@@ -418,7 +417,7 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   }
   BRIGADE_RETURN_IF_ERROR(
       AddToSum(index, whole, self.dtype, nullptr, at.accumulator.data(), self.size));
-  if (!last || phase_ == StepPhase::kExchanged) return absl::OkStatus();
+  if (!last || phase() == StepPhase::kExchanged) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, SumOverRanks(index, at.accumulator.data(), sum));
   return StoreFinal(index, reduced);
 }
@@ -469,8 +468,7 @@ absl::Status GradientStore::SumCodes(int index, const void* whole, void* slice) 
   const int64_t begin = state(index).errors;
   char* const errors = errors_.as<char>().data() + begin;
   // Sums at the boundary are made in the last micro-batch alone.
-  const bool is_first =
-      options_.accumulation == Accumulation::kAtBoundary || chunk_of(index).micro_batch == 0;
+  const bool is_first = options_.reduces_once() || chunk_of(index).micro_batch == 0;
   if (is_first) {
     BRIGADE_RETURN_IF_ERROR(
         stream.Copy(errors_before_.as<char>().data() + begin, errors, local + sum));
@@ -479,7 +477,8 @@ absl::Status GradientStore::SumCodes(int index, const void* whole, void* slice) 
       .local = errors,
       .sum = errors + local,
       .parameters = {.beta = static_cast<float>(options_.loco->err_beta),
-                     .forget = is_first && step_ > 0 && step_ % options_.loco->reset_steps == 0}};
+                     .forget =
+                         is_first && tried_ > 0 && tried_ % options_.loco->reset_steps == 0}};
   return quantized_->ReduceScatter(whole, slice, count, dtype, /*factor=*/1.0f, &feedback, stream);
 }
 
@@ -536,7 +535,7 @@ absl::Status GradientStore::AddTied() {
                          {.source_dtype = dtype, .target_dtype = dtype, .accumulate = true},
                          streams_.comm());
   };
-  const bool whole = options_.traits().whole_optimizer_state || phase_ == StepPhase::kExchanged;
+  const bool whole = options_.traits().whole_optimizer_state || phase() == StepPhase::kExchanged;
   const auto sum_of = [&](int index) { return whole ? FinalWhole(index) : FinalSlice(index); };
   const int buckets = static_cast<int>(plan_.buckets().size());
   for (int part = buckets; part < static_cast<int>(states_.size()); ++part) {
@@ -570,7 +569,7 @@ absl::Status GradientStore::FinishMicroBatch(int index) {
 }
 
 absl::Status GradientStore::FinishStep() {
-  ++step_;
+  ++tried_;
   for (Chunk& chunk : chunks_) chunk.micro_batch = 0;
   for (const BucketState& at : states_) {
     if (at.own != nullptr) BRIGADE_RETURN_IF_ERROR(streams_.comm().Record(*at.own->free));

@@ -41,10 +41,11 @@ class GradientStore {
       std::function<absl::Status(int bucket, const void* gradient, device::Event* free)>;
   void OnFinal(TakeGradient take) { take_ = std::move(take); }
 
+  // So many steps have been tried, skipped ones included.
+  void SetTried(int64_t tried) { tried_ = tried; }
   // How the gradients of the step that begins now, or has not begun, are those of all ranks: with
   // kExchanged they stay this rank's own, FinalWhole, of FinalGradientType.
-  void SetPhase(StepPhase phase) { phase_ = phase; }
-  StepPhase phase() const { return phase_; }
+  StepPhase phase() const { return PhaseOf(plan_, options_, tried_); }
 
   // Memory for the unit's part of a gradient in this micro-batch. A gradient that no unit asks for
   // is zero.
@@ -68,8 +69,7 @@ class GradientStore {
   // Behind the decision: if the step is skipped, errors of codes are as they were before it. By the
   // communication stream.
   absl::Status KeepErrors(const kernels::StepState* state);
-  // They are 0, and this is the number of the next step.
-  absl::Status ForgetErrors(int64_t step);
+  absl::Status ForgetErrors();
   bool has_errors() const { return errors_.bytes() > 0; }
 
   // Drops the micro-batches so far, and events that carry errors. Both streams are idle and without
@@ -187,7 +187,7 @@ class GradientStore {
   StepStreams& streams_;
   BufferPool pool_, slices_;
   TakeGradient take_;
-  StepPhase phase_ = StepPhase::kReduced;
+  int64_t tried_ = 0;
   // Holds one bucket at a time, in the order of the communication stream. Null where all gradients
   // cross the wire in their own type.
   std::unique_ptr<collectives::CompressedReduction> compressed_;
@@ -195,8 +195,6 @@ class GradientStore {
   std::unique_ptr<collectives::QuantizedReduceScatter> quantized_;
   // Of ZeroOptions::loco: errors of all buckets, and as they were before the step's first sums.
   device::Buffer errors_, errors_before_;
-  // The number of the step, skipped ones included.
-  int64_t step_ = 0;
   // As compressed_, of sums between groups, on their stream.
   std::unique_ptr<collectives::CompressedReduction> compressed_between_;
   // Recorded on the communication stream: a slice is the sum of this group. Null with one group.

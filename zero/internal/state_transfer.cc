@@ -414,11 +414,8 @@ absl::Status StateTransfer::ShareBucket(int index) {
   }
   if (bucket.trainable && update_.IsOffloaded(index)) {
     BRIGADE_RETURN_IF_ERROR(update_.WeightsFromMaster(index));
-  } else if (bucket.trainable && update_.HasMaster(index)) {
-    const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
-    void* const weights = shares_state ? parameters_.Whole(index) : parameters_.Slice(index);
-    BRIGADE_RETURN_IF_ERROR(Convert(update_.Array(index, 0), kFloat, weights, bucket.dtype,
-                                    updated.size, streams_.comm()));
+  } else if (bucket.trainable) {
+    BRIGADE_RETURN_IF_ERROR(update_.RoundMasterOnDevice(index));
   }
   if (!traits.whole_parameters || shares_state) return absl::OkStatus();
   return streams_.AllGather(parameters_.Slice(index), parameters_.Whole(index), slice, bucket.dtype,
