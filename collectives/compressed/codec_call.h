@@ -19,6 +19,9 @@
 
 namespace brigade::collectives {
 
+// A multiple of 64 bytes, at which the parts of scratch begin.
+constexpr int64_t AlignedBytes(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 // A capacity, in elements of one rank's array of a group of `ranks`: InvalidArgument unless what
 // all ranks have fits in memory.
 absl::Status CheckCapacity(const char* operation, int64_t max_count, int ranks);

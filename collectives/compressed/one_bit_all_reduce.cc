@@ -17,8 +17,6 @@ constexpr char kName[] = "one_bit_all_reduce";
 constexpr auto kByte = precision::DType::kUint8;
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-int64_t RoundedUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 // Of an array of any type, cut into parts for the ranks of a node.
 int64_t WholeBytes(int ranks, int64_t max_count, int nodes) {
   const int64_t part = OneBitErrorCountsOf(max_count, ranks, nodes).local;
@@ -33,18 +31,18 @@ OneBitAllReduce::Scratch::Scratch(int ranks, int64_t max_count) {
   const kernels::SignPackSegment largest = {nullptr, nullptr, nullptr, part};
   const int64_t of_part = kernels::SignPackWorkspaceSize({largest}) - kernels::kSignStatsDoubles;
   doubles = ranks * of_part + kernels::kSignStatsDoubles;
-  scale = RoundedUp(doubles * static_cast<int64_t>(sizeof(double)));
-  sums = scale + RoundedUp(kFloatBytes);
-  local = sums + RoundedUp(part * kFloatBytes);
-  sum = local + RoundedUp(max_count * kFloatBytes);
-  end = sum + RoundedUp(part * kFloatBytes);
+  scale = AlignedBytes(doubles * static_cast<int64_t>(sizeof(double)));
+  sums = scale + AlignedBytes(kFloatBytes);
+  local = sums + AlignedBytes(part * kFloatBytes);
+  sum = local + AlignedBytes(max_count * kFloatBytes);
+  end = sum + AlignedBytes(part * kFloatBytes);
 }
 
 int64_t OneBitAllReduce::Bytes(int ranks, int64_t max_count, int nodes) {
-  const int64_t whole = WholeBytes(ranks, max_count, nodes);
-  if (nodes > 1) max_count = OneBitErrorCountsOf(max_count, ranks, nodes).local, ranks = nodes;
-  return 2 * ranks * SignBytes(OneBitPart(max_count, ranks)) + Scratch(ranks, max_count).end +
-         whole;
+  const auto [local, part] = OneBitErrorCountsOf(max_count, ranks, nodes);
+  const int exchanging = nodes == 1 ? ranks : nodes;
+  return 2 * exchanging * SignBytes(part) + Scratch(exchanging, local).end +
+         WholeBytes(ranks, max_count, nodes);
 }
 
 absl::StatusOr<std::unique_ptr<OneBitAllReduce>> OneBitAllReduce::Create(
@@ -120,18 +118,21 @@ absl::Status OneBitAllReduce::AllReduce(const void* input, void* output, int64_t
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("error of the sum", errors.sum, counts.sum));
   if (state != nullptr) BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("state", state, 1));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
-  const OneBitCalls calls = OneBitCallsOf(count, size, options.algorithm, node_count());
+  const OneBitCalls calls = OneBitCallsOf(count, size, options.algorithm, node_count(), dtype);
   BRIGADE_RETURN_IF_ERROR(exchanging().Resolve(calls.gather).status());
 
   const Call call = {input, output, count, dtype, errors, state, options};
   BRIGADE_RETURN_IF_ERROR(order_.Begin(stream));
-  BRIGADE_RETURN_IF_ERROR(nodes_.present() ? InTwoHops(call, stream) : Exchange(call, stream));
+  BRIGADE_RETURN_IF_ERROR(nodes_.present() ? InTwoHops(calls, call, stream)
+                                           : Exchange(call, stream));
   return order_.End(stream);
 }
 
-absl::Status OneBitAllReduce::InTwoHops(const Call& call, device::Stream& stream) {
+absl::Status OneBitAllReduce::InTwoHops(const OneBitCalls& calls, const Call& call,
+                                        device::Stream& stream) {
   Communicator& inside = *nodes_.inside;
-  const int64_t part = OneBitErrorCountsOf(call.count, communicator_.size(), node_count()).local;
+  const CollectiveSignature &sum = calls.sum_inside, &gather = calls.gather_inside;
+  const int64_t part = sum.count;
   const int64_t element = precision::SizeOf(call.dtype);
   const int64_t bytes = call.count * element, padding = inside.size() * part * element - bytes;
   uint8_t* const whole = whole_.at(0);
@@ -142,12 +143,12 @@ absl::Status OneBitAllReduce::InTwoHops(const Call& call, device::Stream& stream
     BRIGADE_RETURN_IF_ERROR(stream.FillBytes(whole + bytes, 0, padding));
     input = whole;
   }
-  BRIGADE_RETURN_IF_ERROR(inside.ReduceScatter(input, mine, part, call.dtype, {}, stream));
+  BRIGADE_RETURN_IF_ERROR(inside.ReduceScatter(input, mine, part, sum.dtype, {}, stream));
   const int64_t left = std::clamp<int64_t>(call.count - inside.rank() * part, 0, part);
   BRIGADE_RETURN_IF_ERROR(
       Exchange({mine, mine, left, call.dtype, call.errors, call.state, call.options}, stream));
   void* const output = padding > 0 ? whole : call.output;
-  BRIGADE_RETURN_IF_ERROR(inside.AllGather(mine, output, part, call.dtype, {}, stream));
+  BRIGADE_RETURN_IF_ERROR(inside.AllGather(mine, output, gather.count, gather.dtype, {}, stream));
   return padding > 0 ? stream.Copy(call.output, whole, bytes) : absl::OkStatus();
 }
 

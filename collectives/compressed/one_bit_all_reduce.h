@@ -158,7 +158,7 @@ class OneBitAllReduce {
     const GatherOptions& options;
   };
   absl::Status Exchange(const Call& call, device::Stream& stream);
-  absl::Status InTwoHops(const Call& call, device::Stream& stream);
+  absl::Status InTwoHops(const OneBitCalls& calls, const Call& call, device::Stream& stream);
 
   // The ranks that exchange signs.
   Communicator& exchanging() const { return nodes_.present() ? *nodes_.between : communicator_; }

@@ -22,8 +22,6 @@ using precision::DType;
 constexpr char kName[] = "power_sgd_all_reduce";
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-int64_t RoundedUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 template <typename... What>
 absl::Status Invalid(const What&... what) {
   return absl::InvalidArgumentError(absl::StrCat(kName, ": ", what...));
@@ -77,15 +75,15 @@ PowerSgdSizes PowerSgdSizesOf(absl::Span<const PowerSgdTensor> tensors, int64_t 
 }
 
 PowerSgdAllReduce::Scratch::Scratch(const PowerSgdSizes& sizes, const PowerSgdOptions& options) {
-  const auto floats = [](int64_t count) { return RoundedUp(count * kFloatBytes); };
+  const auto floats = [](int64_t count) { return AlignedBytes(count * kFloatBytes); };
   q = floats(sizes.matrices);
   product = q + floats(sizes.q);
   workspace = product + (options.dtype == DType::kFloat32 ? 0 : floats(sizes.matrices));
   begins = workspace + floats(sizes.workspace);
-  mean = begins + RoundedUp((sizes.factor_columns + 1) * static_cast<int64_t>(sizeof(int64_t)));
+  mean = begins + AlignedBytes((sizes.factor_columns + 1) * static_cast<int64_t>(sizeof(int64_t)));
   amax = mean + floats(1);
-  amax_workspace = amax + RoundedUp(sizeof(kernels::AmaxResult));
-  end = amax_workspace + RoundedUp(sizeof(kernels::AmaxWorkspace));
+  amax_workspace = amax + AlignedBytes(sizeof(kernels::AmaxResult));
+  end = amax_workspace + AlignedBytes(sizeof(kernels::AmaxWorkspace));
 }
 
 int64_t PowerSgdAllReduce::Bytes(absl::Span<const PowerSgdTensor> tensors,

@@ -20,8 +20,6 @@ using precision::DType;
 constexpr char kName[] = "top_k_all_reduce";
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-int64_t RoundedUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 absl::Status CheckK(const char* name, int64_t k, const char* bound, int64_t most) {
   if (k >= 0 && k <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -31,10 +29,10 @@ absl::Status CheckK(const char* name, int64_t k, const char* bound, int64_t most
 }  // namespace
 
 TopKAllReduce::Scratch::Scratch(int64_t max_count) {
-  workspace = RoundedUp(max_count * kFloatBytes);
-  non_finite = workspace + RoundedUp(kernels::TopKWorkspaceSize(max_count) *
+  workspace = AlignedBytes(max_count * kFloatBytes);
+  non_finite = workspace + AlignedBytes(kernels::TopKWorkspaceSize(max_count) *
                                      static_cast<int64_t>(sizeof(uint32_t)));
-  end = non_finite + RoundedUp(sizeof(int32_t));
+  end = non_finite + AlignedBytes(sizeof(int32_t));
 }
 
 int64_t TopKAllReduce::Bytes(int ranks, int64_t max_count, int64_t max_k) {
