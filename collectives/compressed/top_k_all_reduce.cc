@@ -31,7 +31,7 @@ absl::Status CheckK(const char* name, int64_t k, const char* bound, int64_t most
 TopKAllReduce::Scratch::Scratch(int64_t max_count) {
   workspace = AlignedBytes(max_count * kFloatBytes);
   non_finite = workspace + AlignedBytes(kernels::TopKWorkspaceSize(max_count) *
-                                     static_cast<int64_t>(sizeof(uint32_t)));
+                                        static_cast<int64_t>(sizeof(uint32_t)));
   end = non_finite + AlignedBytes(sizeof(int32_t));
 }
 

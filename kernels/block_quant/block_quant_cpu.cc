@@ -48,9 +48,7 @@ void BlockQuantizeRange(const QuantizeSegment& segment, QuantFormat format, bool
     past_caches ? Quantize<kFormat, true>(array, maxima + block, to, end - begin)
                 : Quantize<kFormat, false>(array, maxima + block, to, end - begin);
   });
-  if (end == segment.size) {
-    std::fill(maxima + QuantBlocks(end), maxima + QuantMaxima(end), 0.0f);
-  }
+  if (end == segment.size) ZeroMaximaBehind(end, segment.message);
 }
 
 template <typename T>

@@ -36,6 +36,12 @@ BRIGADE_INLINE float MaximumOf(const QuantContributions& from, int64_t rank) {
   return maximum;
 }
 
+// The maxima behind a message's last block, of which its loops write the others.
+inline void ZeroMaximaBehind(int64_t size, void* message) {
+  float* const maxima = static_cast<float*>(message);
+  std::fill(maxima + QuantBlocks(size), maxima + QuantMaxima(size), 0.0f);
+}
+
 // EncodeBlocks(lanes, x, count, maxima, codes): `count` blocks of elements from `x` on, at most
 // kBlocksAtOnce: their maxima are found before the first is coded, since one by one each waits for
 // a division. Past the caches, `codes` are at a multiple of 64.

@@ -52,9 +52,7 @@ void DequantReduceRange(const DequantReduceSegment& segment, QuantFormat format,
       const int64_t blocks = QuantBlocks(end - begin);
       past_caches ? Requantize<kFormat, kTo, true>(from, maxima + block, codes, blocks)
                   : Requantize<kFormat, kTo, false>(from, maxima + block, codes, blocks);
-      if (end == segment.size) {
-        std::fill(maxima + QuantBlocks(end), maxima + QuantMaxima(end), 0.0f);
-      }
+      if (end == segment.size) ZeroMaximaBehind(end, segment.target);
     } else {
       DecodeRange<kFormat, false>(from, static_cast<Target*>(segment.target) + begin, end - begin,
                                   past_caches);

@@ -67,16 +67,16 @@ absl::Status LambOnPool(absl::Span<const PlannedSegment<LambSegment>> plan,
   return absl::OkStatus();
 }
 
-// The arrays of a list and the step, which the passes have in common.
-absl::Status AddSegments(absl::Span<const LambSegment> segments, const LambOptions& options,
-                         ListArguments& arguments) {
+// The arrays of a list, by add(i, segment), and the step.
+template <typename Add>
+absl::Status AddSegments(const char* name, absl::Span<const LambSegment> segments,
+                         const LambOptions& options, ListArguments& arguments, const Add& add) {
   for (size_t i = 0; i < segments.size(); ++i) {
-    const LambSegment& s = segments[i];
-    BRIGADE_RETURN_IF_ERROR(arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad, s.param_copy}));
-    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("lamb", i, s.group, options.groups.size()));
+    BRIGADE_RETURN_IF_ERROR(add(i, segments[i]));
+    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex(name, i, segments[i].group, options.groups.size()));
   }
-  return AddStep("lamb", options.state, options.group_steps, options.one_step,
-                 options.groups.size(), arguments);
+  return AddStep(name, options.state, options.group_steps, options.one_step, options.groups.size(),
+                 arguments);
 }
 
 absl::Status CheckSize(const char* name, size_t size, int64_t needed) {
@@ -118,7 +118,10 @@ absl::Status Lamb(absl::Span<const LambSegment> segments, const LambOptions& opt
        {"grad", precision::SizeOf(options.grad_dtype), false},
        {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()}},
       stream);
-  BRIGADE_RETURN_IF_ERROR(AddSegments(segments, options, arguments));
+  BRIGADE_RETURN_IF_ERROR(
+      AddSegments("lamb", segments, options, arguments, [&](size_t i, const LambSegment& s) {
+        return arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad, s.param_copy});
+      }));
   const int64_t needed = LambWorkspaceSize(segments);
   BRIGADE_RETURN_IF_ERROR(CheckSize("workspace", workspace.size(), needed));
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("workspace", workspace.data(), needed));
@@ -153,13 +156,10 @@ absl::Status LambMoments(absl::Span<const LambSegment> segments, const LambOptio
                            {"v", sizeof(float), true},
                            {"grad", precision::SizeOf(options.grad_dtype), false}},
                           stream);
-  for (size_t i = 0; i < segments.size(); ++i) {
-    const LambSegment& s = segments[i];
-    BRIGADE_RETURN_IF_ERROR(arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad}));
-    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("lamb_moments", i, s.group, options.groups.size()));
-  }
-  BRIGADE_RETURN_IF_ERROR(AddStep("lamb_moments", options.state, options.group_steps,
-                                  options.one_step, options.groups.size(), arguments));
+  BRIGADE_RETURN_IF_ERROR(AddSegments(
+      "lamb_moments", segments, options, arguments, [&](size_t i, const LambSegment& s) {
+        return arguments.Add(i, s.size, {s.param, s.m, s.v, s.grad});
+      }));
   const int64_t needed = LambWorkspaceSize(segments);
   BRIGADE_RETURN_IF_ERROR(CheckSize("sums", sums.size(), needed));
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("sums", sums.data(), needed));

@@ -102,6 +102,19 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   if (threadIdx.x == 0) arguments.tiles[blockIdx.x] = {param, update};
 }
 
+// Of a tensor, in a warp's first thread: the sums of its tiles, tile_at(t). All threads have read
+// them then: HalveWarp waits for each.
+template <typename TileAt>
+__device__ LambSums SumOfTiles(int64_t count, const TileAt& tile_at) {
+  LambSums sums = {0.0, 0.0};
+  for (int64_t t = threadIdx.x; t < count; t += kWarp) {
+    const LambSums tile = tile_at(t);
+    sums.param = precision::Add(sums.param, tile.param);
+    sums.update = precision::Add(sums.update, tile.update);
+  }
+  return {HalveWarp(sums.param), HalveWarp(sums.update)};
+}
+
 // A warp a segment.
 template <int kCapacity>
 __global__ void __launch_bounds__(kWarp)
@@ -111,13 +124,7 @@ __global__ void __launch_bounds__(kWarp)
   const LambSegment& s = batch.segments[blockIdx.x];
   LambSums* const tiles = arguments.tiles + batch.first_tile[blockIdx.x];
   const int64_t count = batch.first_tile[blockIdx.x + 1] - batch.first_tile[blockIdx.x];
-  LambSums sums = {0.0, 0.0};
-  for (int64_t t = threadIdx.x; t < count; t += kWarp) {
-    sums.param = precision::Add(sums.param, tiles[t].param);
-    sums.update = precision::Add(sums.update, tiles[t].update);
-  }
-  sums = {HalveWarp(sums.param), HalveWarp(sums.update)};
-  // All threads have read the sums: HalveWarp waits for each.
+  const LambSums sums = SumOfTiles(count, [&](int64_t t) { return tiles[t]; });
   if (threadIdx.x == 0) {
     tiles[0].param = LambTrust(arguments.parameters.groups[s.group], sums);
   }
@@ -138,13 +145,8 @@ __global__ void __launch_bounds__(kWarp)
     LambTrustsKernel(const __grid_constant__ LambTrustsArguments<kCapacity> arguments) {
   if (SkipsStep(arguments.parameters)) return;
   const LambTensor& tensor = arguments.tensors[blockIdx.x];
-  LambSums sums = {0.0, 0.0};
-  for (int64_t t = threadIdx.x; t < tensor.count; t += kWarp) {
-    const LambSums tile = arguments.tiles[LambTileAt(tensor, t)];
-    sums.param = precision::Add(sums.param, tile.param);
-    sums.update = precision::Add(sums.update, tile.update);
-  }
-  sums = {HalveWarp(sums.param), HalveWarp(sums.update)};
+  const LambSums sums =
+      SumOfTiles(tensor.count, [&](int64_t t) { return arguments.tiles[LambTileAt(tensor, t)]; });
   if (threadIdx.x == 0) {
     arguments.trusts[blockIdx.x] = LambTrust(arguments.parameters.groups[tensor.group], sums);
   }

@@ -119,12 +119,6 @@ void QuantizeAll(const LocoParameters& parameters, const T* x, const Parts& erro
   });
 }
 
-// The zeros between a message's maxima and its codes.
-void FillRest(void* message, int64_t size) {
-  float* const maxima = static_cast<float*>(message);
-  std::fill(maxima + QuantBlocks(size), maxima + QuantMaxima(size), 0.0f);
-}
-
 }  // namespace
 
 template <typename T>
@@ -138,7 +132,7 @@ void LocoQuantizeRange(const LocoSegment& segment, QuantFormat format,
                          PartsOf(segment.error, segment.size, kLocoErrors, block),
                          PartsOf(segment.message, segment.size, kFormat, block), end - begin);
   });
-  if (end == segment.size) FillRest(segment.message, segment.size);
+  if (end == segment.size) ZeroMaximaBehind(end, segment.message);
 }
 
 #define BRIGADE_INSTANTIATE(T)                                                               \

@@ -477,8 +477,7 @@ absl::Status GradientStore::SumCodes(int index, const void* whole, void* slice) 
       .local = errors,
       .sum = errors + local,
       .parameters = {.beta = static_cast<float>(options_.loco->err_beta),
-                     .forget =
-                         is_first && tried_ > 0 && tried_ % options_.loco->reset_steps == 0}};
+                     .forget = is_first && tried_ > 0 && tried_ % options_.loco->reset_steps == 0}};
   return quantized_->ReduceScatter(whole, slice, count, dtype, /*factor=*/1.0f, &feedback, stream);
 }
 
