@@ -68,20 +68,15 @@ absl::StatusOr<std::unique_ptr<OuterOptimizer>> OuterOptimizer::Create(
 absl::Status OuterOptimizer::Allocate() {
   const zero::Plan& plan = zero_.plan();
   begin_.assign(plan.buckets().size(), -1);
-  int64_t all = 0, largest = 0, most_tiles = 0;
+  int64_t begin = 0;
   for (const std::vector<int>& fragment : fragments_) {
-    const int64_t before = all;
-    int64_t tiles = 0;
     for (const int b : fragment) {
-      begin_[static_cast<size_t>(b)] = all;
-      const kernels::GradSegment segment = {nullptr,
-                                            UpdatedElements(plan, zero_.options(), plan.bucket(b))};
-      all += segment.size;
-      tiles += kernels::GradCheckWorkspaceSize({&segment, 1});
+      begin_[static_cast<size_t>(b)] = begin;
+      begin += UpdatedElements(plan, zero_.options(), plan.bucket(b));
     }
-    largest = std::max(largest, all - before);
-    most_tiles = std::max(most_tiles, tiles);
   }
+  const auto [all, largest, largest_bucket, most_tiles] =
+      internal::SizesOf(fragments_, plan, zero_.options());
   constexpr auto kState = Purpose::kOptimizerState;
   BRIGADE_ASSIGN_OR_RETURN(weights_, context_.Allocate(all * kFloat, kState, "outer weights"));
   if (options_.momentum > 0) {

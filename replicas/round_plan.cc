@@ -73,33 +73,21 @@ absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOf(const zero::Plan& plan,
                                                        const zero::ZeroOptions& zero_options,
                                                        const OuterOptions& options) {
   BRIGADE_ASSIGN_OR_RETURN(const auto fragments, FragmentsOf(plan, options.fragments));
-  int64_t all = 0, largest_fragment = 0, largest_bucket = 0, tiles = 0;
-  for (const std::vector<int>& fragment : fragments) {
-    int64_t elements = 0, of_fragment = 0;
-    for (const int b : fragment) {
-      const int64_t size = UpdatedElements(plan, zero_options, plan.bucket(b));
-      elements += size;
-      largest_bucket = std::max(largest_bucket, size);
-      const kernels::GradSegment segment = {nullptr, size};
-      of_fragment += kernels::GradCheckWorkspaceSize({&segment, 1});
-    }
-    all += elements;
-    largest_fragment = std::max(largest_fragment, elements);
-    tiles = std::max(tiles, of_fragment);
-  }
+  const internal::FragmentSizes sizes = internal::SizesOf(fragments, plan, zero_options);
   std::vector<zero::MemoryTerm> terms = {
-      {Tier::kDevice, Purpose::kOptimizerState, "outer weights", all * kFloat},
-      {Tier::kDevice, Purpose::kCommunication, "deltas", largest_fragment * kFloat},
+      {Tier::kDevice, Purpose::kOptimizerState, "outer weights", sizes.all * kFloat},
+      {Tier::kDevice, Purpose::kCommunication, "deltas", sizes.largest * kFloat},
       {Tier::kDevice, Purpose::kScratch, "check of deltas",
-       tiles * static_cast<int64_t>(sizeof(double)) +
+       sizes.most_tiles * static_cast<int64_t>(sizeof(double)) +
            static_cast<int64_t>(sizeof(kernels::GradStats))},
       {Tier::kHost, Purpose::kScratch, "check of deltas", sizeof(kernels::GradStats)}};
   if (options.momentum > 0) {
-    terms.push_back({Tier::kDevice, Purpose::kOptimizerState, "outer momentum", all * kFloat});
+    terms.push_back(
+        {Tier::kDevice, Purpose::kOptimizerState, "outer momentum", sizes.all * kFloat});
   }
   if (IsCompressed(options)) {
     terms.push_back({Tier::kDevice, Purpose::kCommunication, "deltas on the wire",
-                     collectives::CompressedReduction::Bytes(largest_bucket *
+                     collectives::CompressedReduction::Bytes(sizes.largest_bucket *
                                                              precision::SizeOf(options.wire))});
   }
   return terms;
@@ -191,6 +179,25 @@ absl::StatusOr<RoundTraffic> TrafficOfSteps(const zero::Plan& plan,
 }
 
 namespace internal {
+
+FragmentSizes SizesOf(const std::vector<std::vector<int>>& fragments, const zero::Plan& plan,
+                      const zero::ZeroOptions& options) {
+  FragmentSizes sizes;
+  for (const std::vector<int>& fragment : fragments) {
+    int64_t elements = 0, tiles = 0;
+    for (const int b : fragment) {
+      const kernels::GradSegment segment = {nullptr,
+                                            UpdatedElements(plan, options, plan.bucket(b))};
+      elements += segment.size;
+      sizes.largest_bucket = std::max(sizes.largest_bucket, segment.size);
+      tiles += kernels::GradCheckWorkspaceSize({&segment, 1});
+    }
+    sizes.all += elements;
+    sizes.largest = std::max(sizes.largest, elements);
+    sizes.most_tiles = std::max(sizes.most_tiles, tiles);
+  }
+  return sizes;
+}
 
 collectives::CollectiveSignature DeltaSumOf(const OuterOptions& options, int64_t count) {
   return {.kind = collectives::CollectiveKind::kAllReduce,

@@ -65,6 +65,14 @@ absl::StatusOr<RoundTraffic> TrafficOfSteps(const zero::Plan& plan,
 
 namespace internal {
 
+// What a rank has of the fragments: elements of all, of the largest, and of the largest bucket; and
+// the most tiles of kernels/grad_check in one.
+struct FragmentSizes {
+  int64_t all = 0, largest = 0, largest_bucket = 0, most_tiles = 0;
+};
+FragmentSizes SizesOf(const std::vector<std::vector<int>>& fragments, const zero::Plan& plan,
+                      const zero::ZeroOptions& options);
+
 // The sum of a bucket's deltas over replicas.
 collectives::CollectiveSignature DeltaSumOf(const OuterOptions& options, int64_t count);
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "brigade/collectives/compressed/restore_errors.h"
-#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/compressed/exchanges.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,7 +15,6 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 auto Invalid(const char* text) {
   return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
@@ -202,64 +200,45 @@ TEST(ExchangeCallsTest, AllocateWhatBytesSaysAndNeverWait) {
 // Calls on two streams, with ranks held up at random: the bits stay, and nothing races for the
 // messages or the errors.
 TEST(ExchangeCallsTest, OrderThemselvesAcrossStreamsWhateverTheDelays) {
-  device::RaceChecker checker;
   constexpr int64_t kCount = 300;
-  const auto trajectory = [&](uint64_t seed) {
-    const RanksOptions options = {
-        .size = 4,
-        .random_delay = {.seed = seed, .max_delay_us = seed == 0 ? 0 : 150},
-        .race_checker = &checker,
-        .ranks_of_node = {2, 2}};
-    std::vector<Values> results(4);
-    OnThreads(options, [&](Rank& self) {
-      auto other = self.context->CreateStream("other").value();
-      auto nodes = NodeGroups::Create(*self.communicator).value();
-      auto gather =
-          QuantizedAllGather::Create(*self.communicator, *self.context, kCount, QuantFormat::kInt8)
-              .value();
-      auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
-                                                    *self.context, kCount, QuantFormat::kInt4)
-                         .value();
-      auto feeding = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
-                                                    *self.context, kCount, QuantFormat::kInt4,
-                                                    /*has_feedback=*/true)
-                         .value();
-      ScatterErrors errors(self, kCount, 2);
-      ASSERT_OK(self.stream->Synchronize());
-      const QuantizedFeedback feedback = errors.feedback({});
-      auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, kCount).value();
-      const auto rank = static_cast<size_t>(self.rank);
-      const Values input = MakeValues(4, 4 * kCount, kFloat32)[rank];
-      // Each round has outputs of its own, so that only what calls share orders them.
-      constexpr int64_t kOutputs = 7 * kCount;
-      Values& result = results[rank];
-      result.resize(4 * kOutputs);
-      Values local(kCount), sum(kCount);
-      for (int64_t round = 0; round < 4; ++round) {
-        device::Stream& stream = round % 2 == 0 ? *self.stream : *other;
-        const int64_t count = kCount - round;
-        float* const output = result.data() + round * kOutputs;
-        ASSERT_OK(gather->AllGather(input.data(), output, count, kFloat32, {}, stream));
-        ASSERT_OK(scatter->ReduceScatter(input.data(), output + 4 * kCount, count, kFloat32, 1.0f,
-                                         stream));
-        ASSERT_OK(feeding->ReduceScatter(input.data(), output + 6 * kCount, kCount, kFloat32, 1.0f,
-                                         &feedback, stream));
-        ASSERT_OK(mean->AllReduce(input.data(), output + 5 * kCount, kCount, kFloat32,
-                                  {local.data(), sum.data()}, nullptr, {}, stream));
-      }
-      ASSERT_OK(self.stream->Synchronize());
-      ASSERT_OK(other->Synchronize());
-    });
-    return results;
-  };
-  const std::vector<Values> wanted = trajectory(0);
-  for (uint64_t seed = 1; seed <= 24; ++seed) {
-    const std::vector<Values> actual = trajectory(seed);
-    for (size_t rank = 0; rank < 4; ++rank) {
-      ASSERT_TRUE(AreSame(actual[rank], wanted[rank])) << "seed " << seed << ", rank " << rank;
-    }
-  }
-  EXPECT_THAT(checker.reports(), IsEmpty());
+  ExpectSameWhateverTheDelays(
+      {.size = 4, .ranks_of_node = {2, 2}}, [](Rank& self, device::Stream& other, Values& result) {
+        auto nodes = NodeGroups::Create(*self.communicator).value();
+        auto gather = QuantizedAllGather::Create(*self.communicator, *self.context, kCount,
+                                                 QuantFormat::kInt8)
+                          .value();
+        auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
+                                                      *self.context, kCount, QuantFormat::kInt4)
+                           .value();
+        auto feeding = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
+                                                      *self.context, kCount, QuantFormat::kInt4,
+                                                      /*has_feedback=*/true)
+                           .value();
+        ScatterErrors errors(self, kCount, 2);
+        ASSERT_OK(self.stream->Synchronize());
+        const QuantizedFeedback feedback = errors.feedback({});
+        auto mean = OneBitAllReduce::Create(*self.communicator, *self.context, kCount).value();
+        const auto rank = static_cast<size_t>(self.rank);
+        const Values input = MakeValues(4, 4 * kCount, kFloat32)[rank];
+        // Each round has outputs of its own, so that only what calls share orders them.
+        constexpr int64_t kOutputs = 7 * kCount;
+        result.resize(4 * kOutputs);
+        Values local(kCount), sum(kCount);
+        for (int64_t round = 0; round < 4; ++round) {
+          device::Stream& stream = round % 2 == 0 ? *self.stream : other;
+          const int64_t count = kCount - round;
+          float* const output = result.data() + round * kOutputs;
+          ASSERT_OK(gather->AllGather(input.data(), output, count, kFloat32, {}, stream));
+          ASSERT_OK(scatter->ReduceScatter(input.data(), output + 4 * kCount, count, kFloat32, 1.0f,
+                                           stream));
+          ASSERT_OK(feeding->ReduceScatter(input.data(), output + 6 * kCount, kCount, kFloat32,
+                                           1.0f, &feedback, stream));
+          ASSERT_OK(mean->AllReduce(input.data(), output + 5 * kCount, kCount, kFloat32,
+                                    {local.data(), sum.data()}, nullptr, {}, stream));
+        }
+        ASSERT_OK(self.stream->Synchronize());
+        ASSERT_OK(other.Synchronize());
+      });
 }
 
 TEST(RestoreErrorsTest, RestoresIfAScaleIsNotANumberOrTheStepIsSkipped) {

@@ -32,7 +32,7 @@ class ExchangesTest : public ::testing::TestWithParam<Group> {
 TEST_P(ExchangesTest, AGatherGivesAllRanksWhatCodesKeepOfEachPart) {
   OnGroup(GetParam(), {}, [](Rank& self) {
     bool in_place = false;
-    for (const QuantFormat format : kFormats) {
+    for (const QuantFormat format : kQuantFormats) {
       auto gather = QuantizedAllGather::Create(*self.communicator, *self.context, 4099, format);
       ASSERT_OK(gather);
       for (const int64_t count : Counts()) {
@@ -53,7 +53,7 @@ TEST_P(ExchangesTest, AGatherGivesAllRanksWhatCodesKeepOfEachPart) {
 TEST_P(ExchangesTest, WhatAGatherHasLeftStays) {
   OnGroup(GetParam(), {}, [](Rank& self) {
     constexpr int64_t kCount = 600;
-    for (const QuantFormat format : kFormats) {
+    for (const QuantFormat format : kQuantFormats) {
       auto gather =
           QuantizedAllGather::Create(*self.communicator, *self.context, kCount, format).value();
       for (const DType dtype : kTypes) {
@@ -88,7 +88,7 @@ TEST_P(ExchangesTest, AReduceScatterAddsWhatCodesKeepInTheOrderOfRanks) {
     ASSERT_OK(nodes);
     EXPECT_EQ(nodes->communicators().present(), GetParam().ranks_per_node() > 0);
     bool in_place = false;
-    for (const QuantFormat format : kFormats) {
+    for (const QuantFormat format : kQuantFormats) {
       auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes->communicators(),
                                                     *self.context, 4099, format);
       ASSERT_OK(scatter);
@@ -119,7 +119,7 @@ TEST_P(ExchangesTest, AReduceScatterWithFeedbackHasTheSpecificationsBitsAndError
       if (two_hops && per_node == 0) continue;
       const size_t of_node = two_hops ? per_node : 0;
       const int nodes = two_hops ? self.size / static_cast<int>(per_node) : 1;
-      for (const QuantFormat format : kFormats) {
+      for (const QuantFormat format : kQuantFormats) {
         auto scatter = QuantizedReduceScatter::Create(
             *self.communicator, two_hops ? groups.communicators() : NodeCommunicators(),
             *self.context, 4099, format, /*has_feedback=*/true);
@@ -192,7 +192,7 @@ TEST_P(ExchangesTest, ABlockThatIsNotFiniteOnOneRankIsNaNOnAll) {
   OnGroup(GetParam(), {}, [](Rank& self) {
     constexpr int64_t kCount = 700, kBad = 300;  // in the second block
     auto nodes = NodeGroups::Create(*self.communicator).value();
-    for (const QuantFormat format : kFormats) {
+    for (const QuantFormat format : kQuantFormats) {
       auto gather =
           QuantizedAllGather::Create(*self.communicator, *self.context, kCount, format).value();
       auto scatter = QuantizedReduceScatter::Create(*self.communicator, nodes.communicators(),
@@ -404,7 +404,7 @@ TEST_P(ExchangesTest, SendsTheBytesOfTheFormulas) {
     };
     for (const int64_t count : {int64_t{1}, int64_t{257}, int64_t{1000}}) {
       const int64_t blocks = (count + 255) / 256, maxima = (blocks + 15) / 16 * 64;
-      for (const QuantFormat format : kFormats) {
+      for (const QuantFormat format : kQuantFormats) {
         const int64_t message = maxima + blocks * (format == QuantFormat::kInt8 ? 256 : 128);
         auto gather =
             QuantizedAllGather::Create(*self.communicator, *self.context, count, format).value();

@@ -19,24 +19,27 @@
 #include "brigade/collectives/compressed/quantized_all_gather.h"
 #include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/device/buffer.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/kernels/quant_testing.h"
 #include "brigade/tests/spec/exchanges.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace brigade::collectives {
 
+using kernels::BitsOf;
+using kernels::kQuantFormats;
 using kernels::QuantFormat;
 using precision::DType;
 using Values = std::vector<float>;
 using ValuesOfRanks = std::vector<Values>;
 
-inline constexpr QuantFormat kFormats[] = {QuantFormat::kInt8, QuantFormat::kInt4};
 inline constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
-inline int BitsOf(QuantFormat format) { return format == QuantFormat::kInt8 ? 8 : 4; }
 inline spec::Format FormatOf(DType dtype) {
   if (dtype == DType::kFloat32) return spec::Format::kFloat32;
   return dtype == DType::kFloat16 ? spec::Format::kFloat16 : spec::Format::kBFloat16;
@@ -182,6 +185,32 @@ inline device::Buffer StepOf(Rank& self, std::optional<bool> skip) {
   EXPECT_OK(self.stream->Copy(state.data(), &host, sizeof(host)));
   EXPECT_OK(self.stream->Synchronize());
   return state;
+}
+
+// Calls body(self, other, result) on the ranks of thread groups that are held up at random, with a
+// second stream; it waits for both. Results have the same bits, and nothing races.
+inline void ExpectSameWhateverTheDelays(
+    RanksOptions options,
+    const std::function<void(Rank& self, device::Stream& other, Values& result)>& body) {
+  device::RaceChecker checker;
+  options.race_checker = &checker;
+  const auto trajectory = [&](uint64_t seed) {
+    options.random_delay = {.seed = seed, .max_delay_us = seed == 0 ? 0 : 150};
+    ValuesOfRanks results(static_cast<size_t>(options.size));
+    OnThreads(options, [&](Rank& self) {
+      auto other = self.context->CreateStream("other").value();
+      body(self, *other, results[static_cast<size_t>(self.rank)]);
+    });
+    return results;
+  };
+  const ValuesOfRanks wanted = trajectory(0);
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    const ValuesOfRanks actual = trajectory(seed);
+    for (size_t rank = 0; rank < wanted.size(); ++rank) {
+      ASSERT_TRUE(AreSame(actual[rank], wanted[rank])) << "seed " << seed << ", rank " << rank;
+    }
+  }
+  EXPECT_THAT(checker.reports(), ::testing::IsEmpty());
 }
 
 // Rank `self`'s call of a gather of `parts`.

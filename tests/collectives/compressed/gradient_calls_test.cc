@@ -9,7 +9,6 @@
 #include "brigade/collectives/compressed/seed_columns.h"
 #include "brigade/collectives/compressed/sparse_mean.h"
 #include "brigade/collectives/compressed/top_k_all_reduce.h"
-#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/tests/collectives/compressed/exchanges.h"
 #include "brigade/tests/spec/power_sgd.h"
 #include "gmock/gmock.h"
@@ -21,7 +20,6 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 auto Invalid(const char* text) {
   return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
@@ -176,46 +174,27 @@ TEST(GradientCallsTest, AllocateWhatBytesSaysAndNeverWait) {
 // Calls on two streams, with ranks held up at random: the bits stay, and nothing races for the
 // messages, the errors or the factors.
 TEST(GradientCallsTest, OrderThemselvesAcrossStreamsWhateverTheDelays) {
-  device::RaceChecker checker;
   constexpr int64_t kCount = 128;
-  const auto trajectory = [&](uint64_t seed) {
-    const RanksOptions options = {
-        .size = 3,
-        .random_delay = {.seed = seed, .max_delay_us = seed == 0 ? 0 : 150},
-        .race_checker = &checker};
-    std::vector<Values> results(3);
-    OnThreads(options, [&](Rank& self) {
-      auto other = self.context->CreateStream("other").value();
-      auto factors =
-          PowerSgdAllReduce::Create(*self.communicator, *self.context, kTensors, {}).value();
-      auto greatest = TopKAllReduce::Create(*self.communicator, *self.context, kCount, 20).value();
-      const auto rank = static_cast<size_t>(self.rank);
-      const Values input = MakeValues(3, kCount, kFloat32)[rank];
-      // Each round has outputs of its own, so that only what calls share orders them.
-      Values& result = results[rank];
-      result.resize(4 * 2 * kCount);
-      Values error(kCount), q(10), left(kCount);
-      for (int64_t round = 0; round < 4; ++round) {
-        device::Stream& stream = round % 2 == 0 ? *self.stream : *other;
-        float* const output = result.data() + round * 2 * kCount;
-        ASSERT_OK(
-            factors->AllReduce(input.data(), output, {error.data(), q.data()}, nullptr, stream));
-        ASSERT_OK(greatest->AllReduce(input.data(), output + kCount, kCount, 20, kFloat32,
-                                      left.data(), nullptr, {}, stream));
-      }
-      ASSERT_OK(self.stream->Synchronize());
-      ASSERT_OK(other->Synchronize());
-    });
-    return results;
-  };
-  const std::vector<Values> wanted = trajectory(0);
-  for (uint64_t seed = 1; seed <= 24; ++seed) {
-    const std::vector<Values> actual = trajectory(seed);
-    for (size_t rank = 0; rank < 3; ++rank) {
-      ASSERT_TRUE(AreSame(actual[rank], wanted[rank])) << "seed " << seed << ", rank " << rank;
+  ExpectSameWhateverTheDelays({.size = 3}, [](Rank& self, device::Stream& other, Values& result) {
+    auto factors =
+        PowerSgdAllReduce::Create(*self.communicator, *self.context, kTensors, {}).value();
+    auto greatest = TopKAllReduce::Create(*self.communicator, *self.context, kCount, 20).value();
+    const auto rank = static_cast<size_t>(self.rank);
+    const Values input = MakeValues(3, kCount, kFloat32)[rank];
+    // Each round has outputs of its own, so that only what calls share orders them.
+    result.resize(4 * 2 * kCount);
+    Values error(kCount), q(10), left(kCount);
+    for (int64_t round = 0; round < 4; ++round) {
+      device::Stream& stream = round % 2 == 0 ? *self.stream : other;
+      float* const output = result.data() + round * 2 * kCount;
+      ASSERT_OK(
+          factors->AllReduce(input.data(), output, {error.data(), q.data()}, nullptr, stream));
+      ASSERT_OK(greatest->AllReduce(input.data(), output + kCount, kCount, 20, kFloat32,
+                                    left.data(), nullptr, {}, stream));
     }
-  }
-  EXPECT_THAT(checker.reports(), IsEmpty());
+    ASSERT_OK(self.stream->Synchronize());
+    ASSERT_OK(other.Synchronize());
+  });
 }
 
 TEST(SeedColumnsTest, FillsColumnsOfZerosAlone) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "brigade/tests/kernels/bad_arrays.h"
+#include "brigade/tests/kernels/quant_testing.h"
 #include "brigade/tests/kernels/testing.h"
 #include "brigade/tests/spec/codecs.h"
 #include "gmock/gmock.h"
@@ -23,18 +24,6 @@ using precision::BFloat16;
 using precision::DType;
 using precision::Half;
 using ::testing::HasSubstr;
-
-constexpr QuantFormat kFormats[] = {QuantFormat::kInt8, QuantFormat::kInt4};
-
-int BitsOf(QuantFormat format) { return format == QuantFormat::kInt8 ? 8 : 4; }
-
-std::vector<int64_t> Sizes() {
-  std::vector<int64_t> sizes = InterestingSizes();
-  for (const int64_t size : {127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4864}) {
-    sizes.push_back(size);
-  }
-  return sizes;
-}
 
 // Finite numbers of one magnitude a block, zeros of both signs among them.
 template <typename T>
@@ -101,9 +90,9 @@ using Types = ::testing::Types<float, Half, BFloat16>;
 TYPED_TEST_SUITE(BlockQuantTypedTest, Types);
 
 TYPED_TEST(BlockQuantTypedTest, GivesTheSpecificationsBytesOnEveryCpu) {
-  for (const QuantFormat format : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
     OnEveryCpu([&](device::Stream& stream, const std::string& how) {
-      Lists<TypeParam> lists(Sizes(), format, 81);
+      Lists<TypeParam> lists(QuantSizes(), format, 81);
       this->Run(lists, format, stream);
       lists.ExpectTheSpecification(format, how);
     });
@@ -113,7 +102,7 @@ TYPED_TEST(BlockQuantTypedTest, GivesTheSpecificationsBytesOnEveryCpu) {
 // Of each kind, alone in a block and at every place where a loop changes its way.
 TYPED_TEST(BlockQuantTypedTest, MarksEveryBlockThatIsNotFinite) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const QuantFormat format : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
     OnEveryCpu([&](device::Stream& stream, const std::string& how) {
       for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
         for (const int64_t at : {0, 15, 128, 255, 256, 700, 1100, 1279}) {
@@ -132,7 +121,7 @@ TYPED_TEST(BlockQuantTypedTest, MarksEveryBlockThatIsNotFinite) {
 }
 
 TYPED_TEST(BlockQuantTypedTest, StreamsLargeResultsOutWithTheSameBytes) {
-  for (const QuantFormat format : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
     // The message of 4 bits is streamed, too.
     Lists<TypeParam> lists({1, 8'500'001, 77, 33'333}, format, 83);
     const CpuRun cpu = OnCpu(2);
@@ -143,7 +132,7 @@ TYPED_TEST(BlockQuantTypedTest, StreamsLargeResultsOutWithTheSameBytes) {
 
 // From the smallest subnormal to the largest number, in each of which the maximum comes back.
 TEST(BlockQuantTest, KeepsMaximaOfEveryMagnitude) {
-  for (const QuantFormat format : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
     OnEveryCpu([&](device::Stream& stream, const std::string& how) {
       Lists<float> lists({277 * 256}, format, 84);
       for (int64_t block = 0; block < 277; ++block) {
@@ -166,7 +155,7 @@ TEST(BlockQuantTest, KeepsMaximaOfEveryMagnitude) {
 
 TEST(BlockQuantTest, WhatCameBackBecomesTheSameMessage) {
   const CpuRun cpu = OnCpu(2);
-  for (const QuantFormat format : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
     const BlockQuantOptions options = {DType::kFloat32, format};
     Lists<float> first({100'003}, format, 85), second({100'003}, format, 86);
     ASSERT_OK(BlockQuantize(first.quantize, options, *cpu.stream));

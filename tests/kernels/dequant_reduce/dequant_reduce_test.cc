@@ -10,6 +10,7 @@
 
 #include "brigade/kernels/block_quant/block_quant.h"
 #include "brigade/tests/kernels/bad_arrays.h"
+#include "brigade/tests/kernels/quant_testing.h"
 #include "brigade/tests/kernels/testing.h"
 #include "brigade/tests/spec/codecs.h"
 #include "gmock/gmock.h"
@@ -23,10 +24,6 @@ using precision::BFloat16;
 using precision::DType;
 using precision::Half;
 using ::testing::HasSubstr;
-
-constexpr QuantFormat kFormats[] = {QuantFormat::kInt8, QuantFormat::kInt4};
-
-int BitsOf(QuantFormat format) { return format == QuantFormat::kInt8 ? 8 : 4; }
 
 // What each rank sent for a list of segments: the messages of a rank lie one after the other, those
 // of the ranks at equal distances.
@@ -96,7 +93,7 @@ using Types = ::testing::Types<float, Half, BFloat16>;
 TYPED_TEST_SUITE(DequantReduceTypedTest, Types);
 
 TYPED_TEST(DequantReduceTypedTest, AddsInTheSpecificationsOrderOnEveryCpu) {
-  for (const QuantFormat format : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
     for (const int64_t ranks : {1, 2, 3, 9}) {
       const Received received(Sizes(), ranks, format, 91);
       const float factor = ranks == 1 ? 1.0f : 0.3f;
@@ -145,8 +142,8 @@ void ExpectRequantized(const Received& received, QuantFormat format, QuantFormat
 }
 
 TEST(DequantReduceTest, QuantizesTheSumAgainOnEveryCpu) {
-  for (const QuantFormat format : kFormats) {
-    for (const QuantFormat to : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
+    for (const QuantFormat to : kQuantFormats) {
       const Received received(Sizes(), 4, format, 92);
       OnEveryCpu([&](device::Stream& stream, const std::string& how) {
         ExpectRequantized(received, format, to, 0.25f, stream, how);

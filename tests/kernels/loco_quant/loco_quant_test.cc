@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "brigade/tests/kernels/bad_arrays.h"
+#include "brigade/tests/kernels/quant_testing.h"
 #include "brigade/tests/kernels/testing.h"
 #include "brigade/tests/spec/codecs.h"
 #include "gmock/gmock.h"
@@ -23,18 +24,6 @@ using precision::BFloat16;
 using precision::DType;
 using precision::Half;
 using ::testing::HasSubstr;
-
-constexpr QuantFormat kFormats[] = {QuantFormat::kInt8, QuantFormat::kInt4};
-
-int BitsOf(QuantFormat format) { return format == QuantFormat::kInt8 ? 8 : 4; }
-
-std::vector<int64_t> Sizes() {
-  std::vector<int64_t> sizes = InterestingSizes();
-  for (const int64_t size : {127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4864}) {
-    sizes.push_back(size);
-  }
-  return sizes;
-}
 
 std::vector<uint8_t> Bytes(const GuardedArray<uint8_t>& array) {
   return {array.data(), array.data() + array.size()};
@@ -103,9 +92,9 @@ using Types = ::testing::Types<float, Half, BFloat16>;
 TYPED_TEST_SUITE(LocoQuantTypedTest, Types);
 
 TYPED_TEST(LocoQuantTypedTest, GivesTheSpecificationsBytesOnEveryCpu) {
-  for (const QuantFormat format : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
     OnEveryCpu([&](device::Stream& stream, const std::string& how) {
-      Lists<TypeParam> lists(Sizes(), format, 181);
+      Lists<TypeParam> lists(QuantSizes(), format, 181);
       for (const float beta : {0.8f, 0.0f, 0.3f, 1.0f}) {
         lists.Step({.beta = beta}, stream, how);
         lists.Fill();
@@ -119,7 +108,7 @@ TYPED_TEST(LocoQuantTypedTest, GivesTheSpecificationsBytesOnEveryCpu) {
 // Of each kind, at every place where a loop changes its way, with errors from before.
 TYPED_TEST(LocoQuantTypedTest, MarksABlockThatIsNotFiniteAndKeepsItsErrors) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const QuantFormat format : kFormats) {
+  for (const QuantFormat format : kQuantFormats) {
     OnEveryCpu([&](device::Stream& stream, const std::string& how) {
       for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
         for (const int64_t at : {0, 15, 128, 255, 256, 700, 1100, 1279, 1290}) {
