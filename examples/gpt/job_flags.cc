@@ -16,9 +16,13 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/checkpoint/weight_files.h"
+#include "brigade/collectives/init.h"
+#include "brigade/collectives/options.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config.h"
+#include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/flag_refusals.h"
 #include "brigade/examples/gpt/memory_flags.h"
 #include "brigade/examples/gpt/pass_shape.h"
@@ -294,9 +298,9 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
     refusals.Add("save", ": cannot make ", checkpoints.save, ": ", why);
   }
   // A training that goes on does not ask for them.
-  if (std::error_code error; !checkpoints.weights.empty() && resume.empty() &&
-                             !std::filesystem::exists(checkpoints.weights, error)) {
-    refusals.Add("weights", ": there is no ", checkpoints.weights);
+  if (!checkpoints.weights.empty() && resume.empty()) {
+    const absl::Status opened = checkpoint::WeightFiles::Open(checkpoints.weights).status();
+    if (!opened.ok()) refusals.Add("weights", ": ", opened.message());
   }
   constexpr char kNotNegative[] = "; it must be at least 0";
   if (checkpoints.save_every < 0) {
@@ -320,9 +324,26 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
   return checkpoints;
 }
 
+// The backend must be able to reach the device's memory, and have what the config asks for.
+void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
+  using collectives::Backend;
+  const bool on_gpu = job.device.kind == device::DeviceKind::kCuda;
+  if (ranks.backend == (on_gpu ? Backend::kGloo : Backend::kNccl)) {
+    refusals.Add("backend", " is ", collectives::Name(ranks.backend),
+                 ", which does not work with --device=", device::ToString(job.device.kind));
+  }
+  if (job.config.zero.algorithm == collectives::Algorithm::kNative &&
+      !(ranks.processes && on_gpu)) {
+    refusals.Check(absl::InvalidArgumentError(
+        absl::StrCat("brigade.algorithm is \"native\", but the backend ",
+                     collectives::Name(ranks.processes ? Backend::kGloo : Backend::kThreads),
+                     " has no collectives of its own; nccl has")));
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<Job> JobOfFlags(int ranks, Refusals refusals) {
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
   // Of each flag by itself. What is refused does not refuse others: these go by one that is right.
   Job job;
   job.model = {.layers = absl::GetFlag(FLAGS_layers),
@@ -361,15 +382,19 @@ absl::StatusOr<Job> JobOfFlags(int ranks, Refusals refusals) {
   refused = refusals.size();
   const MemoryFlags memory = MemoryOfFlags(refusals);
   const bool has_memory = refusals.size() == refused;
+  const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
+  auto corpus = data.empty() ? ReadLicences() : ReadCorpus(data);
+  const bool has_text = refusals.Check(corpus.status());
+  if (has_text) job.corpus = *std::move(corpus);
 
   // Of flags and keys together. A file that has refused something is named.
   std::optional<TrainConfig> read;
   bool is_of_file = false;
   if (config.empty()) {
-    read = DefaultConfig(ranks, stage.value_or(2), parallelism, step, refusals);
+    read = DefaultConfig(ranks.count, stage.value_or(2), parallelism, step, refusals);
   } else {
     refused = refusals.size();
-    auto of_file = ReadConfig(config, ranks, parallelism, step, refusals.all());
+    auto of_file = ReadConfig(config, ranks.count, parallelism, step, refusals.all());
     is_of_file = refusals.size() > refused;
     if (refusals.Check(of_file.status())) read = *std::move(of_file);
   }
@@ -383,15 +408,15 @@ absl::StatusOr<Job> JobOfFlags(int ranks, Refusals refusals) {
     job.config.dropout = dropout.value_or(job.config.dropout);
     if (has_memory) SetMemory(memory, job, refusals);
   }
-  if (refusals.Check(Validate(job.model)) && read.has_value() && can_be_shared) {
-    refusals.Check(CheckParts(job.model, job.config));
-    refusals.Check(Validate(ShapeOf(job)));
+  CheckBackend(ranks, job, refusals);
+  if (refusals.Check(Validate(job.model))) {
+    if (read.has_value() && can_be_shared) {
+      refusals.Check(CheckParts(job.model, job.config));
+      refusals.Check(Validate(ShapeOf(job)));
+    }
+    if (has_text) refusals.Check(CheckLength(job.corpus, job.model.context));
   }
   BRIGADE_RETURN_IF_ERROR(refusals.status(is_of_file ? config : ""));
-
-  const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
-  BRIGADE_ASSIGN_OR_RETURN(job.corpus, data.empty() ? ReadLicences() : ReadCorpus(data));
-  BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   return job;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "brigade/collectives/init.h"
 #include "brigade/examples/gpt/flag_refusals.h"
 #include "brigade/examples/gpt/job.h"
 
@@ -14,11 +15,18 @@ namespace brigade::gpt {
 // What --resume without a folder stands for.
 inline constexpr char kFromSave[] = "\n";
 
-// For so many ranks, with the text. Its device has no number yet. Errors name the flag, or the key
-// of the config, and what it must be: `refusals`, of other flags; all flags that are wrong by
-// themselves; all keys, and flags beside them (ParseConfig); and what the model cannot be, where
-// keys and flags are right also together with them.
-absl::StatusOr<Job> JobOfFlags(int ranks, Refusals refusals);
+struct JobRanks {
+  int count = 1;
+  // Which a launcher has started, not threads of this one.
+  bool processes = false;
+  collectives::Backend backend = collectives::Backend::kAuto;
+};
+
+// With the text. Its device has no number yet. Errors name the flag, or the key of the config, and
+// what it must be: `refusals`, of other flags; all flags that are wrong by themselves, with the
+// files that they name; all keys, and flags beside them (ParseConfig); and what the model cannot
+// be, where keys and flags are right also together with them.
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals);
 
 }  // namespace brigade::gpt
 

@@ -117,44 +117,38 @@ std::string TracePath(const std::string& path, int rank) {
   return absl::StrCat(path.substr(0, at), ".rank", rank, path.substr(at));
 }
 
-// Whether the ranks are processes that a launcher has started, or threads of this one.
-absl::StatusOr<bool> RanksAreProcesses(collectives::Backend backend,
-                                       const collectives::LaunchInfo& launch_info) {
+// What is refused is as if it were not given.
+JobRanks RanksOfFlags(const collectives::LaunchInfo& launch_info, Refusals& refusals) {
   using collectives::Backend;
+  const auto named = collectives::ParseBackend(absl::GetFlag(FLAGS_backend));
+  Backend backend = refusals.Check(named.status()) ? *named : Backend::kAuto;
   if (backend == Backend::kThreads && launch_info.size > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--backend is threads, of one process, but the launcher has started ",
-                     Counted(launch_info.size, "process")));
+    refusals.Add("backend", " is threads, of one process, but the launcher has started ",
+                 Counted(launch_info.size, "process"));
+    backend = Backend::kAuto;
   }
   const bool needs_launcher = backend == Backend::kGloo || backend == Backend::kNccl;
   if (needs_launcher && !launch_info.launched) {
-    return absl::InvalidArgumentError(absl::StrCat("--backend is ", collectives::Name(backend),
-                                                   ", which needs a launcher: mpirun, torchrun "
-                                                   "or srun"));
+    refusals.Add("backend", " is ", collectives::Name(backend),
+                 ", which needs a launcher: mpirun, torchrun or srun");
+    backend = Backend::kAuto;
   }
-  return launch_info.launched && backend != Backend::kThreads;
-}
-
-// The backend must be able to reach the device's memory, and have what the config asks for.
-absl::Status CheckBackend(collectives::Backend backend, bool processes, int ranks, const Job& job) {
-  using collectives::Backend;
-  if (!processes && ranks > kernels::kMaxReduceArrays) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a group of threads has 1 to ", kernels::kMaxReduceArrays, " ranks, not ", ranks));
+  JobRanks ranks = {.processes = launch_info.launched && backend != Backend::kThreads,
+                    .backend = backend};
+  const int flag = absl::GetFlag(FLAGS_ranks);
+  ranks.count = ranks.processes ? launch_info.size : flag > 0 ? flag : kDefaultRanks;
+  if (flag < 0) {
+    refusals.Add("ranks", " is ", flag, "; it must be at least 1");
+  } else if (ranks.processes && flag != 0 && flag != launch_info.size) {
+    refusals.Add("ranks", " is ", flag, ", but the launcher has started ",
+                 Counted(launch_info.size, "process"), ", a rank each");
   }
-  const bool on_gpu = job.device.kind == device::DeviceKind::kCuda;
-  if (backend == (on_gpu ? Backend::kGloo : Backend::kNccl)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--backend is ", collectives::Name(backend),
-                     ", which does not work with --device=", device::ToString(job.device.kind)));
+  if (!ranks.processes && ranks.count > kernels::kMaxReduceArrays) {
+    refusals.Add("ranks", " is ", flag, "; a group of threads has 1 to ",
+                 kernels::kMaxReduceArrays);
+    ranks.count = kDefaultRanks;
   }
-  if (job.config.zero.algorithm == collectives::Algorithm::kNative && !(processes && on_gpu)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("brigade.algorithm is \"native\", but the backend ",
-                     collectives::Name(processes ? Backend::kGloo : Backend::kThreads),
-                     " has no collectives of its own; nccl has"));
-  }
-  return absl::OkStatus();
+  return ranks;
 }
 
 // Whether both are one file, there already or not.
@@ -168,23 +162,9 @@ bool SameFile(const std::string& one, const std::string& other) {
 // `empty`: the flags that are given without a value.
 absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
-  BRIGADE_ASSIGN_OR_RETURN(const auto backend,
-                           collectives::ParseBackend(absl::GetFlag(FLAGS_backend)));
-  BRIGADE_ASSIGN_OR_RETURN(const bool processes, RanksAreProcesses(backend, launch_info));
-  int ranks = absl::GetFlag(FLAGS_ranks);
-  if (processes && ranks != 0 && ranks != launch_info.size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--ranks is ", ranks, ", but the launcher has started ",
-                     Counted(launch_info.size, "process"), ", a rank each"));
-  }
-  if (processes) ranks = launch_info.size;
-  if (ranks == 0) ranks = kDefaultRanks;
-  if (ranks < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--ranks is ", ranks, "; it must be at least 1"));
-  }
   Refusals refusals;
   for (const std::string& flag : empty) refusals.Add(flag, " is given, but empty");
+  const JobRanks ranks = RanksOfFlags(launch_info, refusals);
   const auto check = [&refusals](absl::string_view flag, absl::Duration value, absl::Duration least,
                                  absl::Duration most, absl::string_view range) {
     if (value >= least && value <= most) return;
@@ -203,8 +183,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     refusals.Add("trace", " and --metrics name the same file, ", trace_path);
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
-  BRIGADE_RETURN_IF_ERROR(CheckBackend(backend, processes, ranks, job));
-  if (processes && job.device.kind == device::DeviceKind::kCuda) {
+  if (ranks.processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }
   // Before anything is said: whether there is such a device.
@@ -226,14 +205,15 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     observers.Add(*metrics);
   }
   // mpirun gives its processes terminals, wherever what they write goes.
-  Console console(stdout, processes ? 0 : TerminalColumns(), job.steps,
+  Console console(stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
                   static_cast<double>(job.config.batch.train_batch_size * job.model.context),
                   job.config.steps_per_print);
   observers.Add(console);
 
   if (speaks) {
-    const std::string name = absl::StrCat(Counted(ranks, processes ? "process" : "thread"), " on ",
-                                          device::ToString(job.device.kind));
+    const std::string name =
+        absl::StrCat(Counted(ranks.count, ranks.processes ? "process" : "thread"), " on ",
+                     device::ToString(job.device.kind));
     absl::PrintF("%s\n", DescribeJob(job, name));
     for (const std::string& key : job.config.without_effect) {
       absl::PrintF("Without effect: %s\n", key);
@@ -271,8 +251,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   };
   const Watchers watchers = {&observers, recorder, interrupt.stop(), report};
   const absl::StatusOr<Outcome> outcome =
-      processes ? TrainAsProcess(job, launch_info, backend, watchers, timeout)
-                : TrainOnThreads(job, ranks, watchers, timeout);
+      ranks.processes ? TrainAsProcess(job, launch_info, ranks.backend, watchers, timeout)
+                      : TrainOnThreads(job, ranks.count, watchers, timeout);
   interrupt.Disarm();
   const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.

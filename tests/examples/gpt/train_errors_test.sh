@@ -140,8 +140,16 @@ refuses '3 flags are refused:
 refuses '--resume is given, but empty' --resume=
 refuses '2 flags are refused:
   --save: cannot make short/a/b: short is no folder
-  --weights: there is no /nonexistent' --save=short/a/b --weights=/nonexistent
+  --weights: cannot open /nonexistent: No such file or directory' --save=short/a/b --weights=/nonexistent
 refuses '--save: cannot make short: short is no folder' --save=short
+refuses '--weights: folder has neither model.safetensors nor model.safetensors.index.json' \
+  --weights=folder
+refuses '4 keys and flags are refused:
+  the backend is "mpi"; it must be auto, threads, gloo or nccl
+  --ranks is -1; it must be at least 1
+  cannot open missing.txt: No such file or directory
+  the model'\''s width is 0; it must be 1 to 65536' \
+  --backend=mpi --ranks=-1 --width=0 --data=missing.txt
 CUDA_VISIBLE_DEVICES='' timeout 60 "$train" "${tiny[@]}" --steps=1 --device=cuda >out 2>error &&
   fail 'it trains without a GPU'
 [ -s out ] && fail "it says \"$(cat out)\" before the error $(cat error)"
@@ -197,7 +205,7 @@ refuses '--timeout is 0; it must be 1ms to 8760h' --timeout=0
 refuses '--timeout is inf; it must be 1ms to 8760h' --timeout=inf
 refuses '--grace_period is -1s; it must be 0 to 24h' --grace_period=-1s
 refuses '--grace_period is inf; it must be 0 to 24h' --grace_period=inf
-refuses 'a group of threads has 1 to 64 ranks, not 65' --ranks=65
+refuses '--ranks is 65; a group of threads has 1 to 64' --ranks=65
 refuses "the model's width is 17; it must be a multiple of its 2 heads" --width=17
 refuses "the model's width of a head is 512; it must be 1 to 256" --width=1024 --heads=2
 refuses '"surplus" is no flag; see --help' surplus
