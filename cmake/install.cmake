@@ -17,7 +17,8 @@ install(
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/brigade")
 
 # A family's file requires those of the families that it needs. Static archives need all libraries
-# of others at the user's link; of shared ones users need the headers alone.
+# of others at the user's link; of shared ones users need the headers alone, but for Abseil's, whose
+# inline functions in our headers call what is in its libraries.
 function(brigade_pkg_config component)
   set(BRIGADE_PC_LIBS)
   set(BRIGADE_PC_CFLAGS)
@@ -39,6 +40,10 @@ function(brigade_pkg_config component)
     list(APPEND private "-L\${cuda_libdir}" -lcudart_static -lrt -ldl)
   endif()
   if(BUILD_SHARED_LIBS)
+    set(abseil ${others})
+    list(FILTER abseil INCLUDE REGEX "^absl_")
+    list(APPEND requires ${abseil})
+    list(FILTER others EXCLUDE REGEX "^absl_")
     set(BRIGADE_PC_PRIVATE_REQUIRES ${others})
     set(BRIGADE_PC_PRIVATE_LIBS ${private})
   else()

@@ -322,10 +322,17 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_grad_check_add_rows_avx512
+  HEADERS kernels/grad_check/add_rows_avx512.h
+  DEPS kernels_grad_check_math precision_float16
+)
+
+brigade_library(
   kernels_grad_check_cpu
   HEADERS kernels/grad_check/grad_check_cpu.h
   SOURCES kernels/grad_check/grad_check_cpu.cc
-  DEPS kernels_grad_check_math kernels_nontemporal_store kernels_simd precision_float16
+  DEPS kernels_grad_check_math kernels_nontemporal_store kernels_simd
+    kernels_grad_check_add_rows_avx512 precision_float16
   PRIVATE_LIBRARIES hwy::hwy
 )
 

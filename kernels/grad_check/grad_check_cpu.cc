@@ -3,7 +3,8 @@
 //
 // To keep up with memory at 2 bytes an element a core has to add five squares in double per cycle.
 // Loops for the compiler's vectoriser reached 0.3 to 0.7 of that for 16-bit types, so this kernel
-// is written with Highway. foreach_target.h includes this file again for each instruction set.
+// is written with Highway, and for AVX-512 in assembly (sum_squares_avx512.h). foreach_target.h
+// includes this file again for each of the other instruction sets.
 
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 
@@ -12,13 +13,16 @@
 #include <type_traits>
 
 #include "brigade/kernels/grad_check/grad_check_math.h"
+#include "brigade/kernels/grad_check/sum_squares_avx512.h"
 #include "brigade/kernels/simd.h"
 #include "brigade/precision/float16.h"
 
-// TargetIndex chooses none of these x86 targets. The vectors of SVE have no size that the compiler
-// knows, so there are no arrays of them: Arm has NEON here.
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+// TargetIndex chooses none of these x86 targets: SSSE3, SSE4, AVX-512 and what is above it. The
+// vectors of SVE have no size that the compiler knows, so there are no arrays of them: Arm has NEON
+// here.
+#define HWY_DISABLED_TARGETS                                                             \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | (HWY_AVX3 - 1) | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | \
+   HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/grad_check/grad_check_cpu.cc"
@@ -34,13 +38,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Sums = hn::ScalableTag<double>;
 using Floats = hn::Rebind<float, Sums>;
 
-// Vectors that are loaded at a time, and how many such groups of sums a pass over rows carries in
-// registers: a row has 8 groups on AVX-512, which float, whose loads need no others, keeps whole.
+// Vectors that are loaded at a time, and vectors of sums that a pass over rows has in registers.
 constexpr int kVectors = 4;
-constexpr int kPassGroups = HWY_TARGET == HWY_AVX3 ? 4 : 1;
-constexpr int kRowGroups = 8;
-template <typename Grad>
-constexpr int kMostGroups = HWY_TARGET == HWY_AVX3 && sizeof(Grad) == 4 ? kRowGroups : kPassGroups;
 
 // In how many parts of equal length the lanes lie: part p has the elements with index mod kParts ==
 // p.
@@ -97,158 +96,108 @@ HWY_INLINE void LoadWide(const precision::BFloat16* from, hn::Vec<Sums> (&to)[kV
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-// Copies `count` gradients and then zeros up to `length`, a multiple of a vector. The variable
-// length of a memcpy costs a list of small tensors 4 % of its speed.
-template <typename Grad>
-HWY_INLINE void CopyPadded(const Grad* from, int64_t count, int64_t length, Grad* HWY_RESTRICT to) {
-#if HWY_TARGET == HWY_AVX3
-  using Bits = std::conditional_t<sizeof(Grad) == 2, uint16_t, uint32_t>;
-  const hn::ScalableTag<Bits> bits;
-  const auto* const source = reinterpret_cast<const Bits*>(from);
-  for (int64_t i = 0; i < length; i += hn::Lanes(bits)) {
-    const auto some = hn::FirstN(bits, std::max<int64_t>(count - i, 0));
-    hn::Store(hn::MaskedLoad(some, bits, source + i), bits, reinterpret_cast<Bits*>(to) + i);
-  }
-#else
-  std::memset(to, 0, length * sizeof(Grad));
-  std::memcpy(to, from, count * sizeof(Grad));
-#endif
-}
-
 // Rows of a tile that each pass over some columns goes down before the next one. From float, whose
 // rows are longest, a row at a time reads memory in order; for 16 bits the sums would be stored and
 // loaded too often.
-template <int kGroups, typename Grad>
-constexpr int64_t kPassRows = kGroups < kRowGroups && sizeof(Grad) == 4 ? 1
-                                                                        : kGradTile / kGradLanes;
+template <typename Grad>
+constexpr int64_t kPassRows = sizeof(Grad) == 4 ? 1 : kGradTile / kGradLanes;
 
 // How far ahead of what is summed memory is asked for, in bytes, in order, whatever order the
 // passes take. Into the second-level cache: a core has few requests of the first level in flight,
-// and asking for those reached half of the speed. Where passes read whole rows the processor
-// follows by itself, and a line of four is enough to lead it from page to page.
-template <int kGroups>
-constexpr int64_t kAhead = kGroups == kRowGroups ? 4096 : 16384;
-template <int kGroups>
-constexpr int64_t kPrefetchStep = kGroups == kRowGroups ? 256 : 64;
+// and asking for those reached half of the speed.
+constexpr int64_t kAhead = 16384;
 
 // Adds the squares of one pass's columns to `sums`: of `rows` rows, and of `rest` elements of one
 // more.
-template <int kGroups, typename Grad>
+template <typename Grad>
 HWY_INLINE void SumColumns(const Grad* grad, int64_t rows, int64_t rest, const char*& ahead,
-                           double* const (&sums)[kGroups][kVectors], bool first) {
+                           double* const (&sums)[kVectors], bool first) {
   const Sums d;
-  const int64_t group = kVectors * hn::Lanes(d);
-  hn::Vec<Sums> totals[kGroups][kVectors];
-  for (int g = 0; g < kGroups; ++g) {
-    for (int k = 0; k < kVectors; ++k) totals[g][k] = first ? hn::Zero(d) : hn::Load(d, sums[g][k]);
-  }
+  hn::Vec<Sums> totals[kVectors];
+  for (int k = 0; k < kVectors; ++k) totals[k] = first ? hn::Zero(d) : hn::Load(d, sums[k]);
   const auto add = [&](const Grad* from) HWY_ATTR {
-    for (int g = 0; g < kGroups; ++g) {
-      hn::Vec<Sums> x[kVectors];
-      LoadWide(from + g * group, x);
-      // The square is exact: fused or not, this rounds once.
-      for (int k = 0; k < kVectors; ++k) totals[g][k] = hn::MulAdd(x[k], x[k], totals[g][k]);
-    }
+    hn::Vec<Sums> x[kVectors];
+    LoadWide(from, x);
+    // The square is exact: fused or not, this rounds once.
+    for (int k = 0; k < kVectors; ++k) totals[k] = hn::MulAdd(x[k], x[k], totals[k]);
   };
-  const int64_t bytes = kGroups * group * static_cast<int64_t>(sizeof(Grad));
+  const int64_t bytes = kVectors * hn::Lanes(d) * static_cast<int64_t>(sizeof(Grad));
   for (int64_t row = 0; row < rows; ++row, grad += kGradLanes, ahead += bytes) {
-    for (int64_t line = 0; line < bytes; line += kPrefetchStep<kGroups>) {
+    for (int64_t line = 0; line < bytes; line += 64) {
       __builtin_prefetch(ahead + line, /*rw=*/0, /*locality=*/2);
     }
     add(grad);
   }
   if (rest > 0) {
     // Past the end are zeros, whose squares change nothing.
-    HWY_ALIGN_MAX Grad padded[kGradLanes];
-    CopyPadded(grad, rest, kGroups * group, padded);
+    HWY_ALIGN_MAX Grad padded[kVectors * hn::MaxLanes(d)] = {};
+    std::memcpy(padded, grad, rest * sizeof(Grad));
     add(padded);
   }
-  for (int g = 0; g < kGroups; ++g) {
-    for (int k = 0; k < kVectors; ++k) hn::Store(totals[g][k], d, sums[g][k]);
-  }
+  for (int k = 0; k < kVectors; ++k) hn::Store(totals[k], d, sums[k]);
 }
 
 // Adds the squares of a tile, pass by pass, to `lanes`, of which `columns` are in use.
-template <int kGroups, typename Grad>
+template <typename Grad>
 HWY_INLINE void SumPasses(const Grad* HWY_RESTRICT grad, int64_t size, int64_t columns,
                           double* HWY_RESTRICT lanes) {
   constexpr int kPart = kGradLanes / kParts<Grad>;
+  constexpr int kPerPart = kVectors / kParts<Grad>;
   const int64_t length = hn::Lanes(Sums());
   const int64_t rows = size / kGradLanes;
   const int64_t rest = size % kGradLanes;
-  const int64_t pass = kGroups * kVectors * length;
-  const char* ahead = reinterpret_cast<const char*>(grad) + kAhead<kGroups>;
-  for (int64_t row = 0; row == 0 || row < rows; row += kPassRows<kGroups, Grad>) {
-    const int64_t pass_rows = std::min(kPassRows<kGroups, Grad>, rows - row);
+  const int64_t pass = kVectors * length;
+  const char* ahead = reinterpret_cast<const char*>(grad) + kAhead;
+  for (int64_t row = 0; row == 0 || row < rows; row += kPassRows<Grad>) {
+    const int64_t pass_rows = std::min(kPassRows<Grad>, rows - row);
     const int64_t pass_rest = row + pass_rows == rows ? rest : 0;
     for (int64_t first = 0; first < columns; first += pass) {
-      double* sums[kGroups][kVectors];
-      for (int g = 0; g < kGroups; ++g) {
-        constexpr int kPerPart = kVectors / kParts<Grad>;
-        double* const group = lanes + (first + g * kVectors * length) / kParts<Grad>;
-        for (int k = 0; k < kVectors; ++k) {
-          sums[g][k] = group + k / kPerPart * kPart + (k % kPerPart) * length;
-        }
+      double* sums[kVectors];
+      for (int k = 0; k < kVectors; ++k) {
+        sums[k] = lanes + first / kParts<Grad> + k / kPerPart * kPart + (k % kPerPart) * length;
       }
       const int64_t left = pass_rest - first;
-      SumColumns<kGroups>(grad + row * kGradLanes + first, pass_rows + (left >= pass),
-                          left < pass ? left : 0, ahead, sums, row == 0);
+      SumColumns(grad + row * kGradLanes + first, pass_rows + (left >= pass),
+                 left < pass ? left : 0, ahead, sums, row == 0);
     }
   }
 }
 
-template <typename Grad>
-HWY_INLINE double SumTile(const Grad* HWY_RESTRICT grad, int64_t size) {
+// The sum of `count` lanes, a power of two, by halving: those of the canonical tree.
+HWY_INLINE double SumLanes(double* lanes, int64_t count) {
   const Sums d;
   const int64_t length = hn::Lanes(d);
-  constexpr int kPart = kGradLanes / kParts<Grad>;
-  const bool has_rows = size >= kGradLanes;
-  // A list has many tensors of a few elements: what lies past them is left out of all that follows.
-  int64_t columns = has_rows ? kGradLanes : kPassGroups * kVectors * length;
-  while (columns < size % kGradLanes) columns *= 2;
-  HWY_ALIGN_MAX double lanes[kGradLanes];
-  if (has_rows) {
-    SumPasses<kMostGroups<Grad>>(grad, size, columns, lanes);
-  } else {
-    SumPasses<kPassGroups>(grad, size, columns, lanes);
-  }
-  // The canonical tree has kGradLanes leaves; those past `columns` are zeros, which change nothing.
-  for (int64_t part = 0; part < kGradLanes; part += kPart) {
-    double* const sums = lanes + part;
-    int64_t half = columns / kParts<Grad> / 2;
-    for (; half >= length; half /= 2) {
-      for (int64_t j = 0; j < half; j += length) {
-        hn::Store(hn::Add(hn::Load(d, sums + j), hn::Load(d, sums + j + half)), d, sums + j);
-      }
-    }
-    for (; half > 0; half /= 2) {
-      for (int64_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+  int64_t half = count / 2;
+  for (; half >= length; half /= 2) {
+    for (int64_t j = 0; j < half; j += length) {
+      hn::Store(hn::Add(hn::Load(d, lanes + j), hn::Load(d, lanes + j + half)), d, lanes + j);
     }
   }
-  const double sum = kParts<Grad> == 1 ? lanes[0] : lanes[0] + lanes[kPart];
+  for (; half > 0; half /= 2) {
+    for (int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+  }
+  return lanes[0];
+}
 
-  if (MayOverflow(sum)) {
-    for (int64_t j = 0; j < size; ++j) {
-      if (Overflows(static_cast<float>(grad[j]))) return kTileOverflow;
-    }
-  }
+// The sum of the squares of a tile, in the canonical order.
+template <typename Grad>
+HWY_INLINE double SumSquares(const Grad* HWY_RESTRICT grad, int64_t size) {
+  constexpr int kPart = kGradLanes / kParts<Grad>;
+  HWY_ALIGN_MAX double lanes[kGradLanes];
+  // A list has many tensors of a few elements. What lies past their lanes is zero and changes
+  // nothing.
+  int64_t columns = kVectors * hn::Lanes(Sums());
+  while (columns < std::min<int64_t>(size, kGradLanes)) columns *= 2;
+  SumPasses(grad, size, columns, lanes);
+  double sum = SumLanes(lanes, columns / kParts<Grad>);
+  if (kParts<Grad> == 2) sum += SumLanes(lanes + kPart, columns / kParts<Grad>);
   return sum;
 }
 
-// sums[t] is the sum of tile t.
-template <typename Grad>
-HWY_INLINE void SumTiles(const Grad* grad, int64_t size, double* sums) {
-  for (int64_t i = 0; i < size; i += kGradTile) {
-    *sums++ = SumTile(grad + i, std::min(kGradTile, size - i));
-  }
-}
-
-void SumFloatTiles(const float* grad, int64_t size, double* sums) { SumTiles(grad, size, sums); }
-void SumHalfTiles(const precision::Half* grad, int64_t size, double* sums) {
-  SumTiles(grad, size, sums);
-}
-void SumBFloat16Tiles(const precision::BFloat16* grad, int64_t size, double* sums) {
-  SumTiles(grad, size, sums);
+double SumFloats(const float* grad, int64_t size) { return SumSquares(grad, size); }
+double SumHalves(const precision::Half* grad, int64_t size) { return SumSquares(grad, size); }
+double SumBFloat16s(const precision::BFloat16* grad, int64_t size) {
+  return SumSquares(grad, size);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -258,48 +207,46 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace brigade::kernels {
 
-HWY_EXPORT(SumFloatTiles);
-HWY_EXPORT(SumHalfTiles);
-HWY_EXPORT(SumBFloat16Tiles);
+HWY_EXPORT(SumFloats);
+HWY_EXPORT(SumHalves);
+HWY_EXPORT(SumBFloat16s);
 
 namespace {
 
-#ifdef __x86_64__
+// Sums the squares of a tile.
+template <typename Grad>
+using SumFunction = double (*)(const Grad*, int64_t);
+
 // The same choice as that of RunSimd (simd.h), rather than Highway's own of the best target, as an
 // index into its tables.
+#ifdef __x86_64__
 size_t TargetIndex() {
-  int64_t targets = HWY_SCALAR;
-  switch (CurrentSimdTarget()) {
-    case SimdTarget::kAvx512:
-      targets |= HWY_AVX3;
-      [[fallthrough]];
-    case SimdTarget::kAvx2:
-      targets |= HWY_AVX2;
-      break;
-    case SimdTarget::kSve:
-    case SimdTarget::kBaseline:
-      break;
-  }
   hwy::ChosenTarget chosen;
-  chosen.Update(targets);
+  chosen.Update(HWY_SCALAR | (CurrentSimdTarget() == SimdTarget::kAvx2 ? HWY_AVX2 : 0));
   return chosen.GetIndex();
 }
-#define BRIGADE_DISPATCH(function) (*HWY_DISPATCH_TABLE(function)[TargetIndex()])
+#define BRIGADE_CHOOSE(Grad, function)                                                      \
+  (CurrentSimdTarget() == SimdTarget::kAvx512 ? SumFunction<Grad>(avx512::SumSquares<Grad>) \
+                                              : HWY_DISPATCH_TABLE(function)[TargetIndex()])
 #else
-#define BRIGADE_DISPATCH(function) HWY_DYNAMIC_DISPATCH(function)
+#define BRIGADE_CHOOSE(Grad, function) &HWY_DYNAMIC_DISPATCH(function)
 #endif
 
-void SumTiles(const float* grad, int64_t size, double* sums) {
-  BRIGADE_DISPATCH(SumFloatTiles)(grad, size, sums);
-}
-void SumTiles(const precision::Half* grad, int64_t size, double* sums) {
-  BRIGADE_DISPATCH(SumHalfTiles)(grad, size, sums);
-}
-void SumTiles(const precision::BFloat16* grad, int64_t size, double* sums) {
-  BRIGADE_DISPATCH(SumBFloat16Tiles)(grad, size, sums);
+template <typename Grad>
+SumFunction<Grad> ChooseSum() {
+  if constexpr (std::is_same_v<Grad, float>) return BRIGADE_CHOOSE(Grad, SumFloats);
+  if constexpr (std::is_same_v<Grad, precision::Half>) return BRIGADE_CHOOSE(Grad, SumHalves);
+  if constexpr (std::is_same_v<Grad, precision::BFloat16>) {
+    return BRIGADE_CHOOSE(Grad, SumBFloat16s);
+  }
 }
 
-#undef BRIGADE_DISPATCH
+#undef BRIGADE_CHOOSE
+
+template <typename Grad>
+bool HasOverflow(const Grad* grad, int64_t size) {
+  return std::any_of(grad, grad + size, [](Grad x) { return Overflows(static_cast<float>(x)); });
+}
 
 }  // namespace
 
@@ -314,8 +261,13 @@ GradStats GradCheckFinishCpu(const double* tile_sums, int64_t tiles) {
 
 template <typename Grad>
 void GradTileSumsRange(const GradSegment& segment, int64_t begin, int64_t end, double* tile_sums) {
-  SumTiles(static_cast<const Grad*>(segment.grad) + begin, end - begin,
-           tile_sums + begin / kGradTile);
+  const SumFunction<Grad> sum_squares = ChooseSum<Grad>();
+  for (int64_t i = begin; i < end; i += kGradTile) {
+    const Grad* const grad = static_cast<const Grad*>(segment.grad) + i;
+    const int64_t size = std::min<int64_t>(kGradTile, end - i);
+    const double sum = sum_squares(grad, size);
+    tile_sums[i / kGradTile] = MayOverflow(sum) && HasOverflow(grad, size) ? kTileOverflow : sum;
+  }
 }
 
 template void GradTileSumsRange<float>(const GradSegment&, int64_t, int64_t, double*);
