@@ -12,6 +12,7 @@
 #include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
+#include "brigade/zero/plan/exchange_layout.h"
 #include "brigade/zero/plan/layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -38,42 +39,51 @@ ZeroOptions Options(int stage, optim::OptimizerKind kind = optim::OptimizerKind:
   return options;
 }
 
+ZeroOptions Options(int stage, GradientCompression method) {
+  ZeroOptions options = Options(stage);
+  options.gradient_compression = {.method = method, .rank = 2, .density = 0.03};
+  return options;
+}
+
 // The bytes of a rank's errors of all buckets.
-std::string ErrorsOf(ZeroOptimizer& zero, int ranks) {
+std::string ErrorsOf(ZeroOptimizer& zero, const ZeroOptions& options) {
   std::string bytes;
   const internal::GradientExchange& exchange = ZeroOptimizerTestPeer::Exchange(zero);
   for (size_t b = 0; b < zero.plan().buckets().size(); ++b) {
     const Bucket& bucket = zero.plan().buckets()[b];
     if (!bucket.trainable) continue;
-    const auto errors = exchange.Errors(static_cast<int>(b));
-    const auto count = static_cast<size_t>(internal::ExchangedElements(bucket));
-    const auto part = (count + static_cast<size_t>(ranks) - 1) / static_cast<size_t>(ranks);
-    bytes.append(reinterpret_cast<const char*>(errors.local), count * sizeof(float));
-    bytes.append(reinterpret_cast<const char*>(errors.sum), part * sizeof(float));
+    const auto errors = exchange.ErrorsOf(static_cast<int>(b));
+    const auto layout = internal::ErrorLayoutOf(zero.plan(), options, bucket);
+    const auto append = [&](const float* values, int64_t count) {
+      bytes.append(reinterpret_cast<const char*>(values),
+                   static_cast<size_t>(count) * sizeof(float));
+    };
+    append(errors.own, layout.own);
+    append(errors.second, layout.second);
   }
   return bytes;
 }
 
 TEST(ExchangeTest, ASkippedStepKeepsEveryBitOfErrorsAndState) {
   constexpr int kRanks = 3;
-  using optim::OptimizerKind;
-  for (const auto& [stage, kind] :
-       {std::pair(0, OptimizerKind::kAdamW), std::pair(1, OptimizerKind::kAdamW),
-        std::pair(2, OptimizerKind::kAdamW), std::pair(0, OptimizerKind::kOneBitAdam),
-        std::pair(2, OptimizerKind::kOneBitAdam)}) {
-    const ZeroOptions options = Options(stage, kind);
+  std::vector<ZeroOptions> all = {Options(0, optim::OptimizerKind::kOneBitAdam),
+                                  Options(2, optim::OptimizerKind::kOneBitAdam)};
+  for (const int stage : {0, 1, 2}) {
+    for (const auto method : kGradientCompressions) all.push_back(Options(stage, method));
+  }
+  for (const ZeroOptions& options : all) {
     OnThreads({.size = kRanks}, [&](Rank& self) {
-      auto zero = CreateZero(ToyModel(), options, self).value();
+      auto zero = CreateZero(ToyMatrices(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       // One rank alone overflows.
       ToyTrainer trainer(*zero, self, {{.step = 4, .rank = 1}});
       for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
       const CapturedState before = Capture(*zero, self).value();
-      const std::string errors = ErrorsOf(*zero, kRanks);
+      const std::string errors = ErrorsOf(*zero, options);
       EXPECT_TRUE(errors != std::string(errors.size(), '\0'));
       ASSERT_OK(trainer.Step());
       ASSERT_OK(zero->step_stream().Synchronize());
-      EXPECT_TRUE(ErrorsOf(*zero, kRanks) == errors);
+      EXPECT_TRUE(ErrorsOf(*zero, options) == errors);
       const CapturedState after = Capture(*zero, self).value();
       EXPECT_EQ(after.step.skip, 1);
       EXPECT_EQ(after.step.step, before.step.step);
@@ -87,7 +97,7 @@ TEST(ExchangeTest, ASkippedStepKeepsEveryBitOfErrorsAndState) {
       // The next one counts.
       ASSERT_OK(trainer.Step());
       EXPECT_EQ(Capture(*zero, self).value().step.step, before.step.step + 1);
-      EXPECT_TRUE(ErrorsOf(*zero, kRanks) != errors);
+      EXPECT_TRUE(ErrorsOf(*zero, options) != errors);
       self.AwaitOthers();
     });
   }
@@ -98,8 +108,9 @@ TEST(ExchangeTest, ExactGradientsComeBeforeTheStartWithoutErrors) {
     ZeroOptions options = Options(1);
     options.gradient_compression->start_step = 3;
     auto zero = CreateZero(ToyModel(), options, self).value();
-    options.gradient_compression.reset();
-    auto plain = CreateZero(ToyModel(), options, self).value();
+    ZeroOptions without = options;
+    without.gradient_compression.reset();
+    auto plain = CreateZero(ToyModel(), without, self).value();
     ASSERT_OK(InitializeToy(*zero));
     ASSERT_OK(InitializeToy(*plain));
     // A step that is skipped counts.
@@ -111,25 +122,31 @@ TEST(ExchangeTest, ExactGradientsComeBeforeTheStartWithoutErrors) {
       CapturedState mine = Capture(*zero, self).value();
       for (auto& arrays : mine.arrays) arrays.resize(std::min<size_t>(arrays.size(), 3));
       EXPECT_EQ(mine == Capture(*plain, self).value(), step < 3) << step;
-      const std::string errors = ErrorsOf(*zero, 2);
+      const std::string errors = ErrorsOf(*zero, options);
       EXPECT_EQ(errors == std::string(errors.size(), '\0'), step < 3) << step;
     }
     self.AwaitOthers();
   });
 }
 
-// Sum over steps of what updates read + mean over ranks of local errors + errors of the sums = sum
-// over steps of the mean of what went in.
+// Sum over steps of what updates read + mean over ranks of own errors + errors of the sums, where
+// there are sums as signs = sum over steps of the mean of what went in.
 TEST(ExchangeTest, NothingIsLostAtAnyStep) {
   constexpr int kRanks = 3, kSteps = 12;
-  for (const int stage : {0, 1, 2}) {
+  std::vector<ZeroOptions> all;
+  for (const int stage : {0, 1, 2}) all.push_back(Options(stage, GradientCompression::kOneBit));
+  all.push_back(Options(0, GradientCompression::kPowerSgd));
+  all.push_back(Options(2, GradientCompression::kTopK));
+  for (const ZeroOptions& options : all) {
+    const int stage = options.stage;
+    const char* const method = Name(options.gradient_compression->method);
     // [rank][element of all buckets].
     std::vector<std::vector<double>> inputs(kRanks), locals(kRanks), outputs(kRanks), sums(kRanks);
     std::vector<double> in, out;
     double magnitude = 0;
     OnThreads({.size = kRanks}, [&](Rank& self) {
       const auto me = static_cast<size_t>(self.rank);
-      auto zero = CreateZero(ToyModel(), Options(stage), self).value();
+      auto zero = CreateZero(ToyMatrices(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self, {{.step = 5, .rank = 1}});
       for (int step = 0; step < kSteps; ++step) {
@@ -142,16 +159,21 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
           if (!bucket.trainable) continue;
           const auto& exchange = ZeroOptimizerTestPeer::Exchange(*zero);
           const void* const own = ZeroOptimizerTestPeer::OwnGradient(*zero, index);
+          const auto layout = internal::ErrorLayoutOf(zero->plan(), options, bucket);
+          const auto errors = exchange.ErrorsOf(index);
           int64_t at = 0;
-          const int64_t part = (internal::ExchangedElements(bucket) + kRanks - 1) / kRanks;
           for (const BucketEntry& entry : bucket.entries) {
+            int64_t in_own = -1;
+            for (const internal::ErrorPiece& piece : layout.own_pieces) {
+              if (piece.in_bucket == entry.range.begin && piece.size > 0) in_own = piece.at;
+            }
             for (int64_t i = 0; i < entry.range.size; ++i, ++at) {
               inputs[me].push_back(Load(own, bucket.dtype, entry.range.begin + i) *
                                    state.grad_multiplier);
               outputs[me].push_back(exchange.Mean(index)[at]);
-              locals[me].push_back(exchange.Errors(index).local[at]);
-              sums[me].push_back(at / part == self.rank ? exchange.Errors(index).sum[at % part]
-                                                        : 0.0);
+              locals[me].push_back(in_own < 0 ? 0.0 : errors.own[in_own + i]);
+              const bool is_mine = layout.second_in_parts && at / layout.second == self.rank;
+              sums[me].push_back(is_mine ? errors.second[at % layout.second] : 0.0);
             }
           }
         }
@@ -173,7 +195,7 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
             magnitude = std::max({magnitude, std::fabs(in[i]), std::fabs(out[i])});
             // A few roundings to fp32 in each step.
             EXPECT_NEAR(out[i] + left, in[i], 16 * kSteps * magnitude * 0x1p-24)
-                << "stage " << stage << ", step " << step << ", element " << i;
+                << method << ", stage " << stage << ", step " << step << ", element " << i;
           }
         }
         EXPECT_EQ(state.skip, step == 5 ? 1 : 0);
@@ -201,7 +223,7 @@ TEST(ExchangeTest, AnElementWithoutGradientsNeverMovesUnderAFrozenMoment) {
         const int index = static_cast<int>(b);
         const Bucket& bucket = zero->plan().bucket(index);
         if (!bucket.trainable) continue;
-        const float* const local = ZeroOptimizerTestPeer::Exchange(*zero).Errors(index).local;
+        const float* const local = ZeroOptimizerTestPeer::Exchange(*zero).ErrorsOf(index).own;
         for (int64_t i = 0; i < internal::ExchangedElements(bucket); ++i) {
           ASSERT_TRUE(std::isfinite(local[i]));
           largest = std::max(largest, std::fabs(static_cast<double>(local[i])));
@@ -235,7 +257,8 @@ TEST(ExchangeTest, AnElementWithoutGradientsNeverMovesUnderAFrozenMoment) {
 
 TEST(ExchangeTest, ErrorsAreSharedBeforeTheStateIsLent) {
   OnThreads({.size = 2}, [&](Rank& self) {
-    auto zero = CreateZero(ToyModel(), Options(2), self).value();
+    const ZeroOptions options = Options(2);
+    auto zero = CreateZero(ToyModel(), options, self).value();
     ASSERT_OK(InitializeToy(*zero));
     ToyTrainer trainer(*zero, self);
     auto reader = self.context->CreateStream("reader").value();
@@ -243,18 +266,18 @@ TEST(ExchangeTest, ErrorsAreSharedBeforeTheStateIsLent) {
     EXPECT_THAT(zero->LendState(*reader),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          ::testing::HasSubstr("ShareErrors comes first")));
-    const std::string own = ErrorsOf(*zero, 2);
+    const std::string own = ErrorsOf(*zero, options);
     ASSERT_OK(zero->ShareErrors());
     ASSERT_OK(zero->LendState(*reader));
     ASSERT_OK(zero->ReturnState());
     ASSERT_OK(zero->step_stream().Synchronize());
-    const std::string shared = ErrorsOf(*zero, 2);
+    const std::string shared = ErrorsOf(*zero, options);
     EXPECT_TRUE(shared != own);
     EXPECT_EQ(zero->state_arrays(), 5);
     // Once more nothing changes.
     ASSERT_OK(zero->ShareErrors());
     ASSERT_OK(zero->step_stream().Synchronize());
-    EXPECT_TRUE(ErrorsOf(*zero, 2) == shared);
+    EXPECT_TRUE(ErrorsOf(*zero, options) == shared);
     // Where ranks may not be able to share any more, they lend what they have.
     ASSERT_OK(trainer.Step());
     ASSERT_OK(zero->CancelStep());
@@ -281,75 +304,94 @@ std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& 
 }
 
 // Another number of ranks has other buckets, parts and slices: by element each new rank's own error
-// is the mean of what there was, and the errors of sums are what they were.
-TEST(ExchangeTest, AnyNumberOfRanksGoesOnWithTheErrors) {
-  for (const auto& [from, to] : {std::pair(4, 2), std::pair(2, 3), std::pair(3, 4)}) {
-    std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
-    OnThreads({.size = from}, [&](Rank& self) {
-      auto zero = CreateZero(ToyModel(), Options(1), self).value();
-      ASSERT_OK(InitializeToy(*zero));
-      ToyTrainer trainer(*zero, self);
-      for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
-      saved[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
-      self.AwaitOthers();
-    });
-    const Plan old = Plan::Create(ToyModel(), {from, DType::kFloat16, 1000}).value();
-    const Plan plan = Plan::Create(ToyModel(), {to, DType::kFloat16, 1000}).value();
-    const int ranks = to;
-    OnThreads({.size = to}, [&, ranks](Rank& self) {
-      auto zero = CreateZero(ToyModel(), Options(2), self).value();
-      const auto read = [&](int bucket, int array, ElementRange range, void* values) {
-        const Bucket& of = plan.bucket(bucket);
-        std::vector<float> whole(static_cast<size_t>(of.size));
-        std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
-        if (!of.trainable) return absl::OkStatus();
-        for (const BucketEntry& entry : of.entries) {
-          const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
-          std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
-        }
-        std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
-                    static_cast<size_t>(range.size) * sizeof(float));
-        return absl::OkStatus();
-      };
-      ASSERT_OK(zero->LoadState(saved[0].step, read));
-      for (size_t b = 0; b < plan.buckets().size(); ++b) {
-        const int index = static_cast<int>(b);
-        const Bucket& bucket = plan.bucket(index);
-        if (!bucket.trainable) continue;
-        const auto errors = ZeroOptimizerTestPeer::Exchange(*zero).Errors(index);
-        const int64_t part = (internal::ExchangedElements(bucket) + ranks - 1) / ranks;
-        int64_t at = 0;
-        for (const BucketEntry& entry : bucket.entries) {
-          const auto local = Elements(old, saved, entry.parameter, 3);
-          const auto sum = Elements(old, saved, entry.parameter, 4);
-          for (size_t i = 0; i < local.size(); ++i, ++at) {
-            EXPECT_EQ(errors.local[at], local[i]);
-            if (at / part == self.rank) {
-              EXPECT_EQ(errors.sum[at % part], sum[i]);
-            }
+// is the mean of what there was, and the errors of sums, or factors, are what they were.
+void ExpectToGoOn(int from, int to, GradientCompression method) {
+  std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
+  OnThreads({.size = from}, [&](Rank& self) {
+    auto zero = CreateZero(ToyMatrices(), Options(1, method), self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ToyTrainer trainer(*zero, self);
+    for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
+    saved[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
+    self.AwaitOthers();
+  });
+  const Plan old = Plan::Create(ToyMatrices(), {from, DType::kFloat16, 1000}).value();
+  const Plan plan = Plan::Create(ToyMatrices(), {to, DType::kFloat16, 1000}).value();
+  int compared = 0;
+  OnThreads({.size = to}, [&](Rank& self) {
+    const ZeroOptions options = Options(2, method);
+    auto zero = CreateZero(ToyMatrices(), options, self).value();
+    const auto read = [&](int bucket, int array, ElementRange range, void* values) {
+      const Bucket& of = plan.bucket(bucket);
+      std::vector<float> whole(static_cast<size_t>(of.size));
+      std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
+      if (!of.trainable) return absl::OkStatus();
+      for (const BucketEntry& entry : of.entries) {
+        const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
+        std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
+      }
+      std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
+                  static_cast<size_t>(range.size) * sizeof(float));
+      return absl::OkStatus();
+    };
+    ASSERT_OK(zero->LoadState(saved[0].step, read));
+    for (size_t b = 0; b < plan.buckets().size(); ++b) {
+      const int index = static_cast<int>(b);
+      const Bucket& bucket = plan.bucket(index);
+      if (!bucket.trainable) continue;
+      const auto errors = ZeroOptimizerTestPeer::Exchange(*zero).ErrorsOf(index);
+      const auto layout = internal::ErrorLayoutOf(plan, options, bucket);
+      for (const BucketEntry& entry : bucket.entries) {
+        if (entry.range.size == 0) continue;
+        const auto own = Elements(old, saved, entry.parameter, 3);
+        const auto second = Elements(old, saved, entry.parameter, 4);
+        size_t used = 0;
+        for (const internal::ErrorPiece& piece : layout.own_pieces) {
+          if (piece.in_bucket != entry.range.begin || piece.size == 0) continue;
+          for (size_t i = 0; i < own.size(); ++i) {
+            EXPECT_EQ(errors.own[piece.at + static_cast<int64_t>(i)], own[i]);
           }
         }
-      }
-      loaded[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
-      ToyTrainer trainer(*zero, self);
-      trainer.step = 5;
-      ASSERT_OK(trainer.Step());
-      ASSERT_OK(zero->step_stream().Synchronize());
-      self.AwaitOthers();
-    });
-    // And the same again where they are saved once more, but for a rounding of the mean.
-    for (size_t p = 0; p < plan.parameters().size(); ++p) {
-      const int parameter = static_cast<int>(p);
-      if (!plan.parameter(parameter).spec.trainable) continue;
-      for (const size_t array : {0, 1, 2, 4}) {
-        EXPECT_EQ(Elements(plan, loaded, parameter, array), Elements(old, saved, parameter, array));
-      }
-      const auto before = Elements(old, saved, parameter, 3);
-      const auto after = Elements(plan, loaded, parameter, 3);
-      for (size_t i = 0; i < before.size(); ++i) {
-        EXPECT_NEAR(after[i], before[i], std::fabs(before[i]) * 0x1p-22);
+        for (const internal::ErrorPiece& piece : layout.second_pieces) {
+          if (piece.in_bucket != entry.range.begin || piece.size == 0) continue;
+          used = static_cast<size_t>(piece.size);
+          for (size_t i = 0; i < used; ++i) {
+            const int64_t at = piece.at + static_cast<int64_t>(i);
+            const bool in_parts = layout.second_in_parts;
+            if (in_parts && at / layout.second != self.rank) continue;
+            EXPECT_EQ(errors.second[in_parts ? at % layout.second : at], second[i]);
+            if (self.rank == 0 && second[i] != 0) ++compared;
+          }
+        }
+        for (size_t i = used; i < second.size(); ++i) EXPECT_EQ(second[i], 0);
       }
     }
+    loaded[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
+    ToyTrainer trainer(*zero, self);
+    trainer.step = 5;
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    self.AwaitOthers();
+  });
+  // And the same again where they are saved once more, but for a rounding of the mean.
+  for (size_t p = 0; p < plan.parameters().size(); ++p) {
+    const int parameter = static_cast<int>(p);
+    if (!plan.parameter(parameter).spec.trainable) continue;
+    for (const size_t array : {0, 1, 2, 4}) {
+      EXPECT_EQ(Elements(plan, loaded, parameter, array), Elements(old, saved, parameter, array));
+    }
+    const auto before = Elements(old, saved, parameter, 3);
+    const auto after = Elements(plan, loaded, parameter, 3);
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_NEAR(after[i], before[i], std::fabs(before[i]) * 0x1p-22);
+    }
+  }
+  EXPECT_EQ(compared > 0, method != GradientCompression::kTopK);
+}
+
+TEST(ExchangeTest, AnyNumberOfRanksGoesOnWithTheErrors) {
+  for (const auto& [from, to] : {std::pair(4, 2), std::pair(2, 3), std::pair(3, 4)}) {
+    for (const auto method : kGradientCompressions) ExpectToGoOn(from, to, method);
   }
 }
 

@@ -39,6 +39,15 @@ ModelSpec ModelOfLargeTensors() {
           {"head", {{"h.1.unused", 9}, {"h.1.empty", 0}, {"ln", 9000}}, {"wte"}}};
 }
 
+ModelSpec ToyMatrices() {
+  ModelSpec model = ToyModel();
+  model[0].parameters[0].shape = {35, 20};
+  model[1].parameters[0].shape = {30, 50};
+  model[2].parameters[0].shape = {5, 6, 50};
+  model[3].parameters[0].shape = {4, 5};
+  return model;
+}
+
 float InitialWeight(int parameter, int64_t i) {
   return 0.5f * Noise(static_cast<uint64_t>(parameter) << 40 | static_cast<uint64_t>(i));
 }

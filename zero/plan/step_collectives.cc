@@ -2,7 +2,10 @@
 
 #include "absl/algorithm/container.h"
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
+#include "brigade/collectives/compressed/power_sgd_all_reduce.h"
+#include "brigade/collectives/compressed/top_k_all_reduce.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/zero/plan/exchange_layout.h"
 
 namespace brigade::zero::internal {
 
@@ -133,9 +136,30 @@ int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket
 absl::InlinedVector<StepCollective, 2> ExchangeOf(const Plan& plan, const ZeroOptions& options,
                                                   const Bucket& bucket) {
   const int64_t count = ExchangedElements(bucket);
-  const collectives::OneBitCalls calls = collectives::OneBitCallsOf(
-      count, plan.ranks(), AllGatherOf(options, 0, precision::DType::kUint8).algorithm);
-  return {{calls.exchange, 1, &Traffic::gradients}, {calls.gather, 1, &Traffic::gradients}};
+  const auto algorithm = AllGatherOf(options, 0, precision::DType::kUint8).algorithm;
+  absl::InlinedVector<StepCollective, 2> all;
+  const auto add = [&](const collectives::CollectiveSignature& call) {
+    all.push_back({call, 1, &Traffic::gradients});
+  };
+  switch (MethodOf(options)) {
+    case GradientCompression::kOneBit: {
+      const auto calls = collectives::OneBitCallsOf(count, plan.ranks(), algorithm);
+      add(calls.exchange);
+      add(calls.gather);
+      break;
+    }
+    case GradientCompression::kPowerSgd: {
+      const auto calls = collectives::PowerSgdCallsOf(collectives::PowerSgdSizesOf(
+          ExchangedTensors(plan, bucket), options.gradient_compression->rank));
+      if (calls.first.count > 0) add(calls.first);
+      if (calls.second.count > 0) add(calls.second);
+      break;
+    }
+    case GradientCompression::kTopK:
+      add(collectives::TopKCallOf(TopKOf(options, count), algorithm));
+      break;
+  }
+  return all;
 }
 
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {

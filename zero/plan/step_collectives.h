@@ -92,7 +92,8 @@ int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Buck
 // How many of these come from second slices alone.
 int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
 
-// The exchange of a bucket of gradients, its two calls; the algorithm is the gather's.
+// The exchange of a bucket of gradients, its calls that send something; the options' algorithm is
+// that of gathers.
 absl::InlinedVector<StepCollective, 2> ExchangeOf(const Plan& plan, const ZeroOptions& options,
                                                   const Bucket& bucket);
 
