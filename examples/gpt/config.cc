@@ -217,6 +217,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   if (step.lr.has_value()) s.group.lr = *step.lr;
   s.quantized_weights = s.quantized_weights || step.quantized_weights;
   s.quantized_gradients = s.quantized_gradients || step.quantized_gradients;
+  if (step.gradient_compression.has_value()) s.gradient_compression = step.gradient_compression;
   if (s.zero.stage < 3) s.zero.offload.parameters = device::Tier::kDevice;
   const Said said = {config, FlagsOf(flags, step)};
   const Sharing sharing = Merged(s, flags);
@@ -235,8 +236,8 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   zero.hpz_ranks = sharing.hpz_ranks;
   SetCodes(said, s, sharing, all.grid, zero);
   if (s.gradient_compression.has_value()) {
-    zero.gradient_compression = {.method = *s.gradient_compression,
-                                 .start_step = s.compression_start_step};
+    zero.gradient_compression = s.compression;
+    zero.gradient_compression->method = *s.gradient_compression;
   }
   zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
