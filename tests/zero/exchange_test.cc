@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
@@ -64,42 +65,82 @@ std::string ErrorsOf(ZeroOptimizer& zero, const ZeroOptions& options) {
   return bytes;
 }
 
-TEST(ExchangeTest, ASkippedStepKeepsEveryBitOfErrorsAndState) {
-  constexpr int kRanks = 3;
-  std::vector<ZeroOptions> all = {Options(0, optim::OptimizerKind::kOneBitAdam),
-                                  Options(2, optim::OptimizerKind::kOneBitAdam)};
+// Whether this rank's gradients of a bucket are all finite.
+bool IsFinite(ZeroOptimizer& zero, int bucket) {
+  const Bucket& of = zero.plan().bucket(bucket);
+  const void* const own = ZeroOptimizerTestPeer::OwnGradient(zero, bucket);
+  for (const BucketEntry& entry : of.entries) {
+    for (int64_t i = 0; i < entry.range.size; ++i) {
+      if (!std::isfinite(Load(own, of.dtype, entry.range.begin + i))) return false;
+    }
+  }
+  return true;
+}
+
+// All methods in all of their stages.
+std::vector<ZeroOptions> AllOptions() {
+  std::vector<ZeroOptions> all;
   for (const int stage : {0, 1, 2}) {
+    all.push_back(Options(stage, optim::OptimizerKind::kOneBitAdam));
     for (const auto method : kGradientCompressions) all.push_back(Options(stage, method));
   }
-  for (const ZeroOptions& options : all) {
-    OnThreads({.size = kRanks}, [&](Rank& self) {
-      auto zero = CreateZero(ToyMatrices(), options, self).value();
-      ASSERT_OK(InitializeToy(*zero));
-      // One rank alone overflows.
-      ToyTrainer trainer(*zero, self, {{.step = 4, .rank = 1}});
-      for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
-      const CapturedState before = Capture(*zero, self).value();
-      const std::string errors = ErrorsOf(*zero, options);
-      EXPECT_TRUE(errors != std::string(errors.size(), '\0'));
-      ASSERT_OK(trainer.Step());
-      ASSERT_OK(zero->step_stream().Synchronize());
-      EXPECT_TRUE(ErrorsOf(*zero, options) == errors);
-      const CapturedState after = Capture(*zero, self).value();
-      EXPECT_EQ(after.step.skip, 1);
-      EXPECT_EQ(after.step.step, before.step.step);
-      // All but the mean of errors, which has been rounded once more.
-      for (size_t b = 0; b < after.arrays.size(); ++b) {
-        for (size_t array = 0; array < after.arrays[b].size(); ++array) {
-          EXPECT_TRUE(array == 3 || after.arrays[b][array] == before.arrays[b][array])
-              << "bucket " << b << ", array " << array;
-        }
+  return all;
+}
+
+// Of a step in which rank 1 alone overflows, in this parameter or in all.
+void ExpectTheSkippedStepToKeepAll(const ZeroOptions& options, int parameter) {
+  constexpr int kRanks = 3;
+  OnThreads({.size = kRanks}, [&](Rank& self) {
+    auto zero = CreateZero(ToyMatrices(), options, self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ToyTrainer trainer(*zero, self, {{.step = 4, .rank = 1, .parameter = parameter}});
+    for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
+    const CapturedState before = Capture(*zero, self).value();
+    const std::string errors = ErrorsOf(*zero, options);
+    EXPECT_TRUE(errors != std::string(errors.size(), '\0'));
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    EXPECT_TRUE(ErrorsOf(*zero, options) == errors);
+    for (size_t b = 0; b < zero->plan().buckets().size() && parameter >= 0; ++b) {
+      if (!zero->plan().buckets()[b].trainable) continue;
+      const bool overflows = zero->plan().parameter(parameter).bucket == static_cast<int>(b);
+      EXPECT_EQ(IsFinite(*zero, static_cast<int>(b)), !overflows || self.rank != 1) << b;
+    }
+    const CapturedState after = Capture(*zero, self).value();
+    EXPECT_EQ(after.step.skip, 1);
+    EXPECT_EQ(after.step.step, before.step.step);
+    // All but the mean of errors, which has been rounded once more.
+    for (size_t b = 0; b < after.arrays.size(); ++b) {
+      for (size_t array = 0; array < after.arrays[b].size(); ++array) {
+        EXPECT_TRUE(array == 3 || after.arrays[b][array] == before.arrays[b][array])
+            << "bucket " << b << ", array " << array;
       }
-      // The next one counts.
-      ASSERT_OK(trainer.Step());
-      EXPECT_EQ(Capture(*zero, self).value().step.step, before.step.step + 1);
-      EXPECT_TRUE(ErrorsOf(*zero, options) != errors);
-      self.AwaitOthers();
-    });
+    }
+    // The next one counts.
+    ASSERT_OK(trainer.Step());
+    EXPECT_EQ(Capture(*zero, self).value().step.step, before.step.step + 1);
+    EXPECT_TRUE(ErrorsOf(*zero, options) != errors);
+    self.AwaitOthers();
+  });
+}
+
+TEST(ExchangeTest, ASkippedStepKeepsEveryBitOfErrorsAndState) {
+  for (const ZeroOptions& options : AllOptions()) ExpectTheSkippedStepToKeepAll(options, -1);
+}
+
+// Messages of the other buckets have nothing that is not finite, which would keep their errors.
+TEST(ExchangeTest, ASkippedStepKeepsErrorsOfBucketsThatStayFinite) {
+  const Plan plan = Plan::Create(ToyMatrices(), {3, DType::kFloat16, 1000}).value();
+  int trained = 0;
+  for (const Bucket& bucket : plan.buckets()) trained += bucket.trainable ? 1 : 0;
+  ASSERT_GE(trained, 2);
+  constexpr int kOfFirstBlock = 2;
+  ASSERT_EQ(plan.parameter(kOfFirstBlock).spec.name, "h.0.w");
+  for (const ZeroOptions& options : AllOptions()) {
+    SCOPED_TRACE(absl::StrCat(
+        "stage ", options.stage, ", ",
+        options.averages_moments() ? "OneBitAdam" : Name(options.gradient_compression->method)));
+    ExpectTheSkippedStepToKeepAll(options, kOfFirstBlock);
   }
 }
 

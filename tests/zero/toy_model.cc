@@ -95,7 +95,9 @@ float GradientElement(const GradientInput& at, float weight, float activation, f
                       const std::vector<Injection>& injections) {
   if (at.i == 1) {
     for (const Injection& each : injections) {
-      if (each.step == at.step && each.rank == at.rank && each.micro_batch == at.micro_batch) {
+      const bool is_this = each.parameter == -1 || each.parameter == at.parameter;
+      if (is_this && each.step == at.step && each.rank == at.rank &&
+          each.micro_batch == at.micro_batch) {
         return std::numeric_limits<float>::infinity();
       }
     }

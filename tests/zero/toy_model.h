@@ -53,6 +53,8 @@ struct Injection {
   int step = -1;
   int rank = 0;
   int micro_batch = 0;
+  // -1: of all parameters.
+  int parameter = -1;
 };
 
 // Which gradients a unit has; every rank, micro-batch and step the same.
