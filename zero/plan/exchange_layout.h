@@ -33,8 +33,8 @@ struct ErrorLayout {
   int64_t own = 0;
   std::vector<ErrorPiece> own_pieces = {};
   // kOneBit: what messages of sums have left out, of this rank's part; pieces count from the first
-  // rank's on. kPowerSgd: the factors Q, the same on all ranks, each at its parameter's begin. kTopK
-  // has none.
+  // rank's on. kPowerSgd: the factors Q, the same on all ranks, each at its parameter's begin.
+  // kTopK has none.
   int64_t second = 0;
   bool second_in_parts = false;
   std::vector<ErrorPiece> second_pieces = {};
