@@ -64,8 +64,14 @@ absl::Status ValidateCodes(const ZeroOptions& options) {
                    " keeps all parameters; stage 3 does not");
   }
   if (options.node_ranks < 0) return Invalid("node_ranks is ", options.node_ranks);
-  if (options.node_ranks > 0 && !options.quantized_gradients.has_value()) {
-    return Invalid("node_ranks is ", options.node_ranks, ", but quantized_gradients is not given");
+  if (options.node_ranks > 0 && !options.quantized_gradients.has_value() &&
+      !options.exchanges_signs()) {
+    return Invalid(
+        "node_ranks is ", options.node_ranks, ", but ",
+        options.gradient_compression.has_value()
+            ? absl::StrCat("gradient_compression is ", Name(options.gradient_compression->method),
+                           "; of exchanges those of signs have two hops")
+            : "quantized_gradients is not given");
   }
   if (!options.loco.has_value()) return absl::OkStatus();
   if (!options.quantized_gradients.has_value()) {

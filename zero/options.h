@@ -162,9 +162,10 @@ struct ZeroOptions {
   // that they have there, the same bits in every stage. A block that is not finite skips the step.
   // communication_dtype is then that of sums between groups alone. None: as they are.
   std::optional<kernels::QuantFormat> quantized_gradients = {};
-  // Of quantized_gradients: so many of the ranks that share a state, one after another, are a node,
-  // and the sum goes in two hops, inside nodes and as codes of these sums between them
-  // (OuterGroups::node and nodes). 0, 1 and all of them: one hop.
+  // Of quantized_gradients, and of exchanges of signs (gradient_compression kOneBit, the moments of
+  // OneBitAdam): so many of the ranks that share a state, one after another, are a node, and the
+  // sum goes in two hops, inside nodes and as codes of these sums between them (OuterGroups::node
+  // and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and all: one hop.
   int node_ranks = 0;
   // Of quantized_gradients: what codes leave out of a gradient enters the next ones, of which each
   // rank keeps 1.02 bytes an element of all gradients, in two hops 1.02 / node_ranks more, and once
@@ -223,6 +224,11 @@ struct ZeroOptions {
   bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
   // Whether what is exchanged are first moments: of 1-bit Adam.
   bool averages_moments() const { return optimizer.kind == optim::OptimizerKind::kOneBitAdam; }
+  // Whether signs are what is sent in exchanges.
+  bool exchanges_signs() const {
+    return averages_moments() || (gradient_compression.has_value() &&
+                                  gradient_compression->method == GradientCompression::kOneBit);
+  }
   // The steps tried before. Of options that have exchanges.
   int64_t exchanges_from() const {
     return averages_moments() ? optimizer.freeze_step : gradient_compression->start_step;

@@ -57,7 +57,8 @@ Keys ExchangeKeys(Settings& s) {
                                                   {"power_sgd", GradientCompression::kPowerSgd},
                                                   {"top_k", GradientCompression::kTopK}}),
        "in stages 0 to 2 ranks exchange gradients in fewer bytes, and keep what messages leave "
-       "out: `one_bit` as signs, `power_sgd` as factors of a low rank, `top_k` the greatest alone "
+       "out: `one_bit` as signs, with `ranks_per_node` between nodes alone, `power_sgd` as factors "
+       "of a low rank, `top_k` the greatest alone "
        "(`docs/compression.md`); `--gradient_compression` goes before it"},
       {"gradient_compression_density", Number(&s.compression.density, kShare),
        "of `top_k`: the share of a bucket's elements that each rank sends"},

@@ -73,6 +73,12 @@ Rules OffloadRules(const Together& together) {
   };
 }
 
+// Whether nodes have two hops of their own: of codes of gradients, or signs.
+bool HasTwoHops(const Settings& s) {
+  return s.quantized_gradients || s.optimizer == optim::OptimizerKind::kOneBitAdam ||
+         s.gradient_compression == zero::GradientCompression::kOneBit;
+}
+
 Rules FileRules(const Together& together) {
   constexpr char kFiles[] = "zero_optimization brigade activation_checkpointing";
   const Settings& s = together.settings;
@@ -150,7 +156,7 @@ Rules ExchangeRules(const Together& together) {
       {"brigade.algorithm", has_nodes || zero.algorithm != Algorithm::kHierarchical,
        "it needs brigade.ranks_per_node or brigade.topology", ""},
       {"brigade.ranks_per_node",
-       s.topology.has_value() || KnowsOfNodes(zero.algorithm) || s.quantized_gradients,
+       s.topology.has_value() || KnowsOfNodes(zero.algorithm) || HasTwoHops(s),
        absl::StrCat("without brigade.topology algorithm ", algorithm, " asks for no nodes"), ""},
       {"brigade.topology", zero.algorithm == Algorithm::kAuto || KnowsOfNodes(zero.algorithm),
        absl::StrCat("algorithm ", algorithm, " asks for no topology"), ""},

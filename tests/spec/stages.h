@@ -54,7 +54,7 @@ struct TrainingRule {
   // Of the codes (exchanges.h) as which weights of 16 bits are gathered, in stages 1 to 3, and
   // gradients summed in a group: 8, 4, or 0, not at all. A rank alone has none of either.
   int weight_bits = 0, gradient_bits = 0;
-  // Of a node, in two hops of gradient_bits; 0, 1 and all of a group: one hop.
+  // Of a node, in two hops of gradient_bits or of kOneBit; 0, 1 and all of a group: one hop.
   size_t node_ranks = 0;
   // From this step tried on (-1: never) ranks keep their own gradients, which is what is checked,
   // and an exchange of each bucket's, unscaled and clipped, gives their mean: of signs, of factors
@@ -173,6 +173,7 @@ class Training {
   void ShareErrors() {
     for (ExchangeErrors& errors : errors_) {
       ShareMean(errors.one_bit.local);
+      for (OneBitState& place : errors.places) ShareMean(place.local);
       ShareMean(errors.top_k);
       auto& matrices = errors.power_sgd.left_out;
       for (size_t t = 0; !matrices.empty() && t < matrices[0].size(); ++t) {
@@ -208,8 +209,10 @@ class Training {
 
   // What exchanges of a bucket have left out, by the method that there is.
   struct ExchangeErrors {
-    ExchangeErrors(const TrainingRule& rule, size_t bucket, size_t count)
-        : one_bit(rule.ranks, rule.exchange == TrainingRule::Exchange::kOneBit ? count : 0) {
+    ExchangeErrors(const TrainingRule& rule, size_t bucket, size_t count, bool two_hops)
+        : one_bit(rule.ranks,
+                  rule.exchange == TrainingRule::Exchange::kOneBit && !two_hops ? count : 0) {
+      if (two_hops) places = OneBitPlaces(rule.ranks, count, rule.node_ranks);
       if (rule.exchange == TrainingRule::Exchange::kPowerSgd) {
         power_sgd = InitialPowerSgdState(rule.places[bucket], rule.factor_rank, rule.ranks);
       }
@@ -219,16 +222,19 @@ class Training {
     }
 
     OneBitState one_bit;
+    std::vector<OneBitState> places;  // in two hops, of nodes
     PowerSgdState power_sgd;
     std::vector<std::vector<float>> top_k;  // [rank]
   };
 
-  static void ShareMean(std::vector<std::vector<float>>& of_rank) {
+  // Of all ranks; or of nodes, each of which has the sum of its ranks' errors.
+  void ShareMean(std::vector<std::vector<float>>& of_rank) const {
     if (of_rank.empty()) return;
     std::vector<float> mean = of_rank[0];
     for (size_t i = 0; i < mean.size(); ++i) {
       for (size_t r = 1; r < of_rank.size(); ++r) mean[i] += of_rank[r][i];
-      mean[i] *= static_cast<float>(1.0 / static_cast<double>(of_rank.size()));
+      mean[i] *= static_cast<float>(1.0 / static_cast<double>(rule_.ranks));
+      mean[i] *= static_cast<float>(rule_.ranks / of_rank.size());
     }
     for (auto& each : of_rank) each = mean;
   }
@@ -238,7 +244,8 @@ class Training {
     ExchangeErrors& errors = errors_[bucket];
     switch (rule_.exchange) {
       case TrainingRule::Exchange::kOneBit:
-        return OneBitMean(of_rank, kSkip, Format::kFloat32, errors.one_bit);
+        return TwoHops() ? OneBitMeanOfNodes(of_rank, kSkip, Format::kFloat32, errors.places)
+                         : OneBitMean(of_rank, kSkip, Format::kFloat32, errors.one_bit);
       case TrainingRule::Exchange::kPowerSgd:
         return PowerSgdMean(of_rank, rule_.places[bucket], rule_.factor_rank, kEpsilon, kSkip,
                             Format::kFloat32, errors.power_sgd);
@@ -283,7 +290,10 @@ class Training {
           }
         }
       }
-      if (errors_.size() == b) errors_.emplace_back(rule_, b, of_rank[0].size());
+      if (errors_.size() == b) {
+        const bool in_nodes = rule_.exchange == TrainingRule::Exchange::kOneBit && TwoHops();
+        errors_.emplace_back(rule_, b, of_rank[0].size(), in_nodes);
+      }
       const auto exchanged = rule_.ranks == 1 ? of_rank[0] : Exchanged(of_rank, b);
       auto next = exchanged.begin();
       for (const Range& entry : rule_.entries[b]) {

@@ -557,6 +557,12 @@ TEST(AccountingTest, ExchangesTakeWhatTheModelSays) {
           options.optimizer.kind = optim::OptimizerKind::kOneBitAdam;
           options.optimizer.freeze_step = 0;
           expect();
+          if (ranks != 4) continue;
+          options.node_ranks = 2;
+          expect();
+          options.optimizer.kind = optim::OptimizerKind::kAdamW;
+          options.gradient_compression.emplace();
+          expect();
         }
         if (ranks == 1) continue;
         // In this model each parameter has a bucket.
@@ -601,6 +607,39 @@ TEST(AccountingTest, ExchangesTakeWhatTheModelSays) {
         });
       }
     }
+  }
+}
+
+// Signs in two hops by hand: of 4 ranks in nodes of 2. In this model each parameter has a bucket.
+TEST(AccountingTest, SignsInTwoHopsLeaveANodeOnce) {
+  for (int stage = 0; stage < 3; ++stage) {
+    OnThreads({.size = 4}, [&](Rank& self) {
+      ZeroOptions options;
+      options.stage = stage;
+      options.bucket_elements = 1000;
+      options.gradient_compression.emplace();
+      options.node_ranks = 2;
+      auto zero = CreateZero(PlainModel(), options, self).value();
+      const ZeroGroups groups = GroupsOf(options, self);
+      const Traffic traffic =
+          TrafficOfStep(zero->plan(), options, groups.shards, groups.outer).value();
+      // Four parameters of each size. Inside a node half of the fp32 elements, there and back; to
+      // the other node the signs of a quarter, and of the sum of another quarter.
+      int64_t inside = 0, between = 0, errors = 0;
+      for (const int64_t count : {4096, 700}) {
+        inside += 4 * 2 * (count / 2) * 4;
+        between += 4 * 2 * kernels::SignBytes(count / 4);
+        errors += 4 * 4 * (count / 2 + count / 4);
+      }
+      EXPECT_EQ(traffic.gradients, inside);
+      EXPECT_EQ(traffic.nodes, between);
+      int64_t modelled = 0;
+      for (const MemoryTerm& term : MemoryOf(zero->plan(), options)) {
+        modelled += term.name == "errors of exchanges" ? term.bytes : 0;
+      }
+      EXPECT_EQ(modelled, errors);
+      self.AwaitOthers();
+    });
   }
 }
 

@@ -75,6 +75,11 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
       EXPECT_THAT(Validate(sparse),
                   StatusIs(kInvalid, HasSubstr("must be more than 0 and at most 1")));
     }
+    compression(
+        [](ZeroOptions& o) {
+          o.gradient_compression->method = GradientCompression::kPowerSgd, o.node_ranks = 2;
+        },
+        "node_ranks is 2, but gradient_compression is power_sgd");
     compression([](ZeroOptions& o) { o.stage = 3; },
                 "gradient_compression is given, but stage 3 has no memory for whole gradients");
     compression([](ZeroOptions& o) { o.offload.optimizer_state = device::Tier::kHost; },

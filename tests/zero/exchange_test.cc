@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,14 @@ ZeroOptions Options(int stage, GradientCompression method) {
   return options;
 }
 
+// Of signs, in two hops with nodes of so many ranks.
+ZeroOptions InNodes(ZeroOptions options, int node_ranks) {
+  options.node_ranks = node_ranks;
+  return options;
+}
+// Two nodes' ranks; else an odd number.
+int RanksFor(const ZeroOptions& options) { return options.node_ranks == 0 ? 3 : 4; }
+
 // The bytes of a rank's errors of all buckets.
 std::string ErrorsOf(ZeroOptimizer& zero, const ZeroOptions& options) {
   std::string bytes;
@@ -59,8 +68,8 @@ std::string ErrorsOf(ZeroOptimizer& zero, const ZeroOptions& options) {
       bytes.append(reinterpret_cast<const char*>(values),
                    static_cast<size_t>(count) * sizeof(float));
     };
-    append(errors.own, layout.own);
-    append(errors.second, layout.second);
+    append(errors.own, layout.own.size);
+    append(errors.second, layout.second.size);
   }
   return bytes;
 }
@@ -83,14 +92,15 @@ std::vector<ZeroOptions> AllOptions() {
   for (const int stage : {0, 1, 2}) {
     all.push_back(Options(stage, optim::OptimizerKind::kOneBitAdam));
     for (const auto method : kGradientCompressions) all.push_back(Options(stage, method));
+    all.push_back(InNodes(Options(stage, GradientCompression::kOneBit), 2));
   }
+  all.push_back(InNodes(Options(2, optim::OptimizerKind::kOneBitAdam), 2));
   return all;
 }
 
 // Of a step in which rank 1 alone overflows, in this parameter or in all.
 void ExpectTheSkippedStepToKeepAll(const ZeroOptions& options, int parameter) {
-  constexpr int kRanks = 3;
-  OnThreads({.size = kRanks}, [&](Rank& self) {
+  OnThreads({.size = RanksFor(options)}, [&](Rank& self) {
     auto zero = CreateZero(ToyMatrices(), options, self).value();
     ASSERT_OK(InitializeToy(*zero));
     ToyTrainer trainer(*zero, self, {{.step = 4, .rank = 1, .parameter = parameter}});
@@ -139,7 +149,8 @@ TEST(ExchangeTest, ASkippedStepKeepsErrorsOfBucketsThatStayFinite) {
   for (const ZeroOptions& options : AllOptions()) {
     SCOPED_TRACE(absl::StrCat(
         "stage ", options.stage, ", ",
-        options.averages_moments() ? "OneBitAdam" : Name(options.gradient_compression->method)));
+        options.averages_moments() ? "OneBitAdam" : Name(options.gradient_compression->method),
+        ", nodes of ", options.node_ranks));
     ExpectTheSkippedStepToKeepAll(options, kOfFirstBlock);
   }
 }
@@ -170,22 +181,36 @@ TEST(ExchangeTest, ExactGradientsComeBeforeTheStartWithoutErrors) {
   });
 }
 
+// What a rank has of an array of errors, by element of the bucket; 0 where it has nothing.
+std::vector<float> ByElement(const Bucket& bucket, const internal::ErrorArray& array,
+                             const float* values, int rank) {
+  std::vector<float> elements(static_cast<size_t>(bucket.size));
+  for (const internal::ErrorPiece& piece : internal::PiecesOf(array, rank)) {
+    std::copy_n(values + piece.at, piece.size, elements.begin() + piece.in_bucket);
+  }
+  return elements;
+}
+
 // Sum over steps of what updates read + mean over ranks of own errors + errors of the sums, where
 // there are sums as signs = sum over steps of the mean of what went in.
 TEST(ExchangeTest, NothingIsLostAtAnyStep) {
-  constexpr int kRanks = 3, kSteps = 12;
+  constexpr int kSteps = 12;
   std::vector<ZeroOptions> all;
   for (const int stage : {0, 1, 2}) all.push_back(Options(stage, GradientCompression::kOneBit));
+  all.push_back(InNodes(Options(1, GradientCompression::kOneBit), 2));
   all.push_back(Options(0, GradientCompression::kPowerSgd));
   all.push_back(Options(2, GradientCompression::kTopK));
   for (const ZeroOptions& options : all) {
     const int stage = options.stage;
-    const char* const method = Name(options.gradient_compression->method);
+    const std::string method =
+        absl::StrCat(Name(options.gradient_compression->method), ", nodes of ", options.node_ranks);
+    const int ranks = RanksFor(options);
+    const auto size = static_cast<size_t>(ranks);
     // [rank][element of all buckets].
-    std::vector<std::vector<double>> inputs(kRanks), locals(kRanks), outputs(kRanks), sums(kRanks);
+    std::vector<std::vector<double>> inputs(size), locals(size), outputs(size), sums(size);
     std::vector<double> in, out;
     double magnitude = 0;
-    OnThreads({.size = kRanks}, [&](Rank& self) {
+    OnThreads({.size = ranks}, [&](Rank& self) {
       const auto me = static_cast<size_t>(self.rank);
       auto zero = CreateZero(ToyMatrices(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
@@ -202,19 +227,18 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
           const void* const own = ZeroOptimizerTestPeer::OwnGradient(*zero, index);
           const auto layout = internal::ErrorLayoutOf(zero->plan(), options, bucket);
           const auto errors = exchange.ErrorsOf(index);
+          const auto local = ByElement(bucket, layout.own, errors.own, self.rank);
+          // Factors are no errors.
+          const auto sum =
+              ByElement(bucket, layout.second.parts > 1 ? layout.second : internal::ErrorArray(),
+                        errors.second, self.rank);
           int64_t at = 0;
           for (const BucketEntry& entry : bucket.entries) {
-            int64_t in_own = -1;
-            for (const internal::ErrorPiece& piece : layout.own_pieces) {
-              if (piece.in_bucket == entry.range.begin && piece.size > 0) in_own = piece.at;
-            }
-            for (int64_t i = 0; i < entry.range.size; ++i, ++at) {
-              inputs[me].push_back(Load(own, bucket.dtype, entry.range.begin + i) *
-                                   state.grad_multiplier);
-              outputs[me].push_back(exchange.Mean(index)[at]);
-              locals[me].push_back(in_own < 0 ? 0.0 : errors.own[in_own + i]);
-              const bool is_mine = layout.second_in_parts && at / layout.second == self.rank;
-              sums[me].push_back(is_mine ? errors.second[at % layout.second] : 0.0);
+            for (int64_t i = entry.range.begin; i < entry.range.begin + entry.range.size; ++i) {
+              inputs[me].push_back(Load(own, bucket.dtype, i) * state.grad_multiplier);
+              outputs[me].push_back(exchange.Mean(index)[at++]);
+              locals[me].push_back(local[static_cast<size_t>(i)]);
+              sums[me].push_back(sum[static_cast<size_t>(i)]);
             }
           }
         }
@@ -224,9 +248,9 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
           out.resize(inputs[0].size());
           for (size_t i = 0; i < in.size(); ++i) {
             double left = 0;
-            for (size_t r = 0; r < kRanks; ++r) {
-              if (state.skip == 0) in[i] += inputs[r][i] / kRanks;
-              left += locals[r][i] / kRanks + sums[r][i];
+            for (size_t r = 0; r < size; ++r) {
+              if (state.skip == 0) in[i] += inputs[r][i] / ranks;
+              left += locals[r][i] / ranks + sums[r][i];
               if (state.skip == 0) {
                 EXPECT_EQ(outputs[r][i], outputs[0][i]);
               }
@@ -345,11 +369,18 @@ std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& 
 }
 
 // Another number of ranks has other buckets, parts and slices: by element each new rank's own error
-// is the mean of what there was, and the errors of sums, or factors, are what they were.
-void ExpectToGoOn(int from, int to, GradientCompression method) {
+// is the mean of what there was, and the errors of sums, or factors, are what they were. An error
+// of a node's sum is that of all its ranks.
+struct Setup {
+  int ranks;
+  int node_ranks = 0;
+};
+void ExpectToGoOn(const Setup& first, const Setup& then, GradientCompression method) {
+  const int from = first.ranks, to = then.ranks;
   std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
   OnThreads({.size = from}, [&](Rank& self) {
-    auto zero = CreateZero(ToyMatrices(), Options(1, method), self).value();
+    auto zero =
+        CreateZero(ToyMatrices(), InNodes(Options(1, method), first.node_ranks), self).value();
     ASSERT_OK(InitializeToy(*zero));
     ToyTrainer trainer(*zero, self);
     for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
@@ -358,9 +389,9 @@ void ExpectToGoOn(int from, int to, GradientCompression method) {
   });
   const Plan old = Plan::Create(ToyMatrices(), {from, DType::kFloat16, 1000}).value();
   const Plan plan = Plan::Create(ToyMatrices(), {to, DType::kFloat16, 1000}).value();
-  int compared = 0;
+  int owned = 0, compared = 0;
   OnThreads({.size = to}, [&](Rank& self) {
-    const ZeroOptions options = Options(2, method);
+    const ZeroOptions options = InNodes(Options(2, method), then.node_ranks);
     auto zero = CreateZero(ToyMatrices(), options, self).value();
     const auto read = [&](int bucket, int array, ElementRange range, void* values) {
       const Bucket& of = plan.bucket(bucket);
@@ -386,23 +417,29 @@ void ExpectToGoOn(int from, int to, GradientCompression method) {
         if (entry.range.size == 0) continue;
         const auto own = Elements(old, saved, entry.parameter, 3);
         const auto second = Elements(old, saved, entry.parameter, 4);
-        size_t used = 0;
-        for (const internal::ErrorPiece& piece : layout.own_pieces) {
-          if (piece.in_bucket != entry.range.begin || piece.size == 0) continue;
-          for (size_t i = 0; i < own.size(); ++i) {
-            EXPECT_EQ(errors.own[piece.at + static_cast<int64_t>(i)], own[i]);
+        const auto is_of_entry = [&](const internal::ErrorPiece& piece) {
+          return piece.in_bucket >= entry.range.begin &&
+                 piece.in_bucket < entry.range.begin + entry.range.size;
+        };
+        const float summed = then.node_ranks == 0 ? 1.0f : static_cast<float>(then.node_ranks);
+        for (const internal::ErrorPiece& piece : internal::PiecesOf(layout.own, self.rank)) {
+          const auto begin = static_cast<size_t>(piece.in_bucket - entry.range.begin);
+          for (size_t i = 0; is_of_entry(piece) && i < static_cast<size_t>(piece.size); ++i) {
+            EXPECT_EQ(errors.own[static_cast<size_t>(piece.at) + i], own[begin + i] * summed);
+            if (self.rank == 0 && own[begin + i] != 0) ++owned;
           }
         }
-        for (const internal::ErrorPiece& piece : layout.second_pieces) {
-          if (piece.in_bucket != entry.range.begin || piece.size == 0) continue;
-          used = static_cast<size_t>(piece.size);
-          for (size_t i = 0; i < used; ++i) {
-            const int64_t at = piece.at + static_cast<int64_t>(i);
-            const bool in_parts = layout.second_in_parts;
-            if (in_parts && at / layout.second != self.rank) continue;
-            EXPECT_EQ(errors.second[in_parts ? at % layout.second : at], second[i]);
-            if (self.rank == 0 && second[i] != 0) ++compared;
+        for (const internal::ErrorPiece& piece : internal::PiecesOf(layout.second, self.rank)) {
+          const auto begin = static_cast<size_t>(piece.in_bucket - entry.range.begin);
+          for (size_t i = 0; is_of_entry(piece) && i < static_cast<size_t>(piece.size); ++i) {
+            EXPECT_EQ(errors.second[static_cast<size_t>(piece.at) + i], second[begin + i]);
+            if (self.rank == 0 && second[begin + i] != 0) ++compared;
           }
+        }
+        size_t used = 0;
+        for (const internal::ErrorPiece& piece : layout.second.pieces) {
+          const int64_t end = piece.in_bucket - entry.range.begin + piece.size;
+          if (is_of_entry(piece)) used = std::max(used, static_cast<size_t>(end));
         }
         for (size_t i = used; i < second.size(); ++i) EXPECT_EQ(second[i], 0);
       }
@@ -427,12 +464,21 @@ void ExpectToGoOn(int from, int to, GradientCompression method) {
       EXPECT_NEAR(after[i], before[i], std::fabs(before[i]) * 0x1p-22);
     }
   }
+  EXPECT_GT(owned, 0);
   EXPECT_EQ(compared > 0, method != GradientCompression::kTopK);
 }
 
 TEST(ExchangeTest, AnyNumberOfRanksGoesOnWithTheErrors) {
   for (const auto& [from, to] : {std::pair(4, 2), std::pair(2, 3), std::pair(3, 4)}) {
-    for (const auto method : kGradientCompressions) ExpectToGoOn(from, to, method);
+    for (const auto method : kGradientCompressions) ExpectToGoOn({from}, {to}, method);
+  }
+}
+
+TEST(ExchangeTest, AnyNumberOfNodesGoesOnWithTheErrors) {
+  constexpr Setup kSetups[] = {{4, 2}, {3}, {6, 3}, {6, 2}, {4, 2}, {4}, {6, 3}};
+  for (size_t i = 1; i < std::size(kSetups); ++i) {
+    SCOPED_TRACE(absl::StrCat(kSetups[i - 1].ranks, " to ", kSetups[i].ranks, " ranks"));
+    ExpectToGoOn(kSetups[i - 1], kSetups[i], GradientCompression::kOneBit);
   }
 }
 

@@ -3,6 +3,7 @@
 // parameters apart, over skipped steps, and over every engine.
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "brigade/device/race_checker/race_checker.h"
@@ -78,6 +79,25 @@ std::vector<GoldenCase> Cases() {
     c.has_runs = true;
     cases.push_back(c);
   }
+  // Signs in two hops: of places that have as many elements, and of others.
+  for (const auto& [ranks, node_ranks] : {std::pair(4, 2), std::pair(6, 3), std::pair(6, 2)}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      for (const int micro_batches : {1, 3}) {
+        for (const int reload_at : {-1, 21}) {
+          GoldenCase c = {.ranks = ranks, .dtype = dtype, .micro_batches = micro_batches};
+          c.node_ranks = node_ranks;
+          c.reload_at = reload_at;
+          GoldenCase moments = c;
+          c.gradient_compression =
+              CompressionFrom(micro_batches == 1 ? 0 : 12, GradientCompression::kOneBit);
+          cases.push_back(c);
+          moments.optimizer = optim::OptimizerKind::kOneBitAdam;
+          moments.freeze_step = 12;
+          cases.push_back(moments);
+        }
+      }
+    }
+  }
   // Factors and elements of other sizes, up to all of them.
   for (const int32_t rank : {1, 7}) {
     GoldenCase c = {.ranks = 3, .dtype = DType::kBFloat16, .bucket_elements = 100'000 * rank};
@@ -112,6 +132,8 @@ void ExpectBits(const collectives::RanksOptions& options, int stage,
                 const collectives::CreateEngineFn& engines) {
   std::vector<GoldenCase> cases = {OneBitAdamOnEngines()};
   for (const GradientCompression method : kGradientCompressions) cases.push_back(OnEngines(method));
+  cases.push_back(OnEngines(GradientCompression::kOneBit));
+  cases.back().node_ranks = 2;
   std::vector<Trajectory> wanted;
   for (const GoldenCase& each : cases) wanted.push_back(Specified(each));
   collectives::OnRanks(options, engines, [&](collectives::Rank& self) {

@@ -60,11 +60,12 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     BRIGADE_ASSIGN_OR_RETURN(
         memory.slices, allocate("slices of errors of bucket ", kErrorArrays * plan.slice(bucket),
                                 Purpose::kOptimizerState));
-    BRIGADE_ASSIGN_OR_RETURN(memory.own_errors, allocate("errors of bucket ", memory.layout.own,
-                                                         Purpose::kOptimizerState));
+    BRIGADE_ASSIGN_OR_RETURN(
+        memory.own_errors,
+        allocate("errors of bucket ", memory.layout.own.size, Purpose::kOptimizerState));
     BRIGADE_ASSIGN_OR_RETURN(
         memory.second_errors,
-        allocate("second errors of bucket ", memory.layout.second, Purpose::kOptimizerState));
+        allocate("second errors of bucket ", memory.layout.second.size, Purpose::kOptimizerState));
   }
   if (HasErrors(plan, options)) BRIGADE_RETURN_IF_ERROR(self->CreateExchanges());
   const auto scratch = [&](int64_t bytes, const char* name) {
@@ -78,9 +79,12 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
       self->group_steps_,
       scratch(static_cast<int64_t>(options.optimizer.groups.size() * sizeof(kernels::GroupStep)),
               "exchange's group steps"));
-  BRIGADE_ASSIGN_OR_RETURN(self->inverse_ranks_, scratch(kFloatBytes, "1 / ranks"));
-  BRIGADE_RETURN_IF_ERROR(kernels::Fill({{self->inverse_ranks_.data(), 1}}, kFloat,
-                                        1.0 / plan.ranks(), streams.comm()));
+  BRIGADE_ASSIGN_OR_RETURN(self->factors_of_means_, scratch(2 * kFloatBytes, "factors of means"));
+  float* const of_means = self->factors_of_means_.as<float>().data();
+  BRIGADE_RETURN_IF_ERROR(
+      kernels::Fill({{of_means, 1}}, kFloat, 1.0 / plan.ranks(), streams.comm()));
+  const int summed = HasTwoHops(plan, options) ? options.node_ranks : 1;
+  BRIGADE_RETURN_IF_ERROR(kernels::Fill({{of_means + 1, 1}}, kFloat, summed, streams.comm()));
   const int64_t groups = static_cast<int64_t>(options.optimizer.groups.size());
   BRIGADE_ASSIGN_OR_RETURN(self->betas_, scratch(3 * groups * kFloatBytes, "factors of moments"));
   float* factor = self->betas_.as<float>().data();
@@ -103,8 +107,10 @@ absl::Status GradientExchange::CreateExchanges() {
   const int64_t largest = LargestExchange(plan_, options_);
   switch (MethodOf(options_)) {
     case GradientCompression::kOneBit: {
-      BRIGADE_ASSIGN_OR_RETURN(signs_,
-                               collectives::OneBitAllReduce::Create(ranks, context, largest));
+      const collectives::NodeCommunicators nodes =
+          HasTwoHops(plan_, options_) ? streams_.nodes() : collectives::NodeCommunicators();
+      BRIGADE_ASSIGN_OR_RETURN(
+          signs_, collectives::OneBitAllReduce::Create(ranks, context, largest, nodes));
       break;
     }
     case GradientCompression::kTopK: {
@@ -155,15 +161,17 @@ void GradientExchange::ListCopies(int index) {
     }
     at += entry.range.size;
   }
-  of.shared.clear();
-  if (!HasErrors(plan_, options_)) return;
-  const auto list = [&](const float* errors, const std::vector<ErrorPiece>& pieces, int array) {
-    for (const ErrorPiece& each : InSlice(index, pieces)) {
-      of.shared.push_back({errors + each.at, Slice(index, array) + each.in_bucket, each.size});
+  const auto list = [&](const float* errors, const ErrorArray& array, int slice) {
+    std::vector<kernels::CastSegment>& shared = of.shared[static_cast<size_t>(slice)];
+    shared.clear();
+    // Of parts all are gathered where the mean is.
+    const float* const whole = array.parts == 1 ? errors : mean;
+    for (const ErrorPiece& each : InSlice(index, array.pieces)) {
+      shared.push_back({whole + each.at, Slice(index, slice) + each.in_bucket, each.size});
     }
   };
-  list(ErrorsOf(index).own, of.layout.own_pieces, 0);
-  list(of.layout.second_in_parts ? mean : ErrorsOf(index).second, of.layout.second_pieces, 1);
+  list(ErrorsOf(index).own, of.layout.own, 0);
+  list(ErrorsOf(index).second, of.layout.second, 1);
 }
 
 absl::Status GradientExchange::ClearErrors() {
@@ -290,7 +298,7 @@ absl::Status GradientExchange::ExchangeBucket(int index) {
   collectives::GatherOptions options;
   for (const StepCollective& each : of.calls) {
     int64_t& sent = streams_.traffic.*each.traffic;
-    BRIGADE_ASSIGN_OR_RETURN(options.algorithm, streams_.Count(each.signature, sent));
+    BRIGADE_ASSIGN_OR_RETURN(options.algorithm, streams_.Count(each.signature, sent, each.group));
   }
   float* const mean = of.mean.as<float>().data();
   const Errors errors = ErrorsOf(index);
@@ -325,70 +333,72 @@ std::vector<ErrorPiece> GradientExchange::InSlice(int index,
   return inside;
 }
 
-std::vector<ErrorPiece> GradientExchange::SecondHere(int index) const {
-  const ErrorLayout& layout = memory(index).layout;
-  if (!layout.second_in_parts) return layout.second_pieces;
-  const int64_t first = streams_.rank() * layout.second;
-  std::vector<ErrorPiece> here;
-  for (const ErrorPiece& piece : layout.second_pieces) {
-    const int64_t begin = std::max(piece.at, first);
-    const int64_t end = std::min(piece.at + piece.size, first + layout.second);
-    if (begin >= end) continue;
-    here.push_back({piece.in_bucket + begin - piece.at, begin - first, end - begin});
-  }
-  return here;
-}
-
 absl::Status GradientExchange::Share() {
   if (!HasErrors(plan_, options_)) return absl::OkStatus();
-  int64_t& sent = streams_.traffic.setup;
   for (size_t b = 0; b < memory_.size(); ++b) {
     const int index = static_cast<int>(b);
     if (!plan_.bucket(index).trainable) continue;
-    const ErrorLayout& layout = memory(index).layout;
-    // Between steps nobody reads the mean of gradients.
-    float* const whole = memory(index).mean.as<float>().data();
-    const Errors errors = ErrorsOf(index);
-    if (layout.own > 0) {
-      const collectives::CollectiveSignature sum = {
-          .kind = collectives::CollectiveKind::kAllReduce,
-          .algorithm = collectives::Algorithm::kDirect,
-          .dtype = kFloat,
-          .count = layout.own,
-          .reduction = collectives::Reduction::kRoundedOnce};
-      BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent).status());
-      BRIGADE_RETURN_IF_ERROR(streams_.communicator().AllReduce(
-          errors.own, whole, layout.own, kFloat, {sum.op, sum.reduction, sum.algorithm},
-          streams_.comm()));
-      BRIGADE_RETURN_IF_ERROR(
-          Copy({{whole, errors.own, layout.own}}, inverse_ranks_.as<float>().data()));
+    const ErrorArray& second = memory(index).layout.second;
+    BRIGADE_RETURN_IF_ERROR(ShareOwn(index));
+    if (second.parts > 1) {
+      BRIGADE_RETURN_IF_ERROR(streams_.AllGather(ErrorsOf(index).second, memory(index).mean.data(),
+                                                 second.size, kFloat, streams_.traffic.setup));
     }
-    if (layout.second_in_parts) {
-      BRIGADE_RETURN_IF_ERROR(
-          streams_.AllGather(errors.second, whole, layout.second, kFloat, sent));
-    }
-    BRIGADE_RETURN_IF_ERROR(Copy(memory(index).shared));
+    BRIGADE_RETURN_IF_ERROR(Copy(memory(index).shared[1]));
   }
   return absl::OkStatus();
+}
+
+absl::Status GradientExchange::ShareOwn(int index) {
+  const ErrorArray& own = memory(index).layout.own;
+  if (own.size == 0) return absl::OkStatus();
+  const bool in_parts = own.parts > 1;
+  int64_t& sent = streams_.traffic.setup;
+  float* const errors = ErrorsOf(index).own;
+  // Between steps nobody reads the mean of gradients.
+  float* const whole = memory(index).mean.as<float>().data();
+  float* const part = whole + streams_.rank() % own.parts * own.size;
+  const collectives::CollectiveSignature sum = {.kind = collectives::CollectiveKind::kAllReduce,
+                                                .algorithm = collectives::Algorithm::kDirect,
+                                                .dtype = kFloat,
+                                                .count = own.size,
+                                                .reduction = collectives::Reduction::kRoundedOnce};
+  const StepGroup having_it = in_parts ? StepGroup::kNodes : StepGroup::kShards;
+  collectives::Communicator& ranks = in_parts ? *streams_.nodes().between : streams_.communicator();
+  BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent, having_it).status());
+  BRIGADE_RETURN_IF_ERROR(ranks.AllReduce(errors, part, own.size, kFloat,
+                                          {sum.op, sum.reduction, sum.algorithm}, streams_.comm()));
+  const float* const inverse_ranks = factors_of_means_.as<float>().data();
+  BRIGADE_RETURN_IF_ERROR(Copy({{part, errors, own.size}}, inverse_ranks));
+  if (!in_parts) return Copy(memory(index).shared[0]);
+  BRIGADE_RETURN_IF_ERROR(
+      streams_.AllGather(errors, whole, own.size, kFloat, sent, StepGroup::kNode));
+  BRIGADE_RETURN_IF_ERROR(Copy(memory(index).shared[0]));
+  // What one rank of each node has is the error of the node's sum.
+  return Copy({{part, errors, own.size}}, inverse_ranks + 1);
 }
 
 absl::Status GradientExchange::TakeShared(int index) {
   if (!HasErrors(plan_, options_)) return absl::OkStatus();
   const ErrorLayout& layout = memory(index).layout;
   const float* const whole = memory(index).mean.as<float>().data();
-  const auto take = [&](int array, const std::vector<ErrorPiece>& pieces, float* errors) {
-    BRIGADE_RETURN_IF_ERROR(streams_.AllGather(Slice(index, array), memory(index).mean.data(),
+  const auto take = [&](int slice, const ErrorArray& array, float* errors, const float* factor) {
+    BRIGADE_RETURN_IF_ERROR(streams_.AllGather(Slice(index, slice), memory(index).mean.data(),
                                                plan_.slice(plan_.bucket(index)), kFloat,
                                                streams_.traffic.setup));
     std::vector<kernels::CastSegment> copies;
-    for (const ErrorPiece& each : pieces) {
+    for (const ErrorPiece& each : PiecesOf(array, streams_.rank())) {
       copies.push_back({whole + each.in_bucket, errors + each.at, each.size});
     }
-    return Copy(copies);
+    return Copy(copies, factor);
   };
   const Errors errors = ErrorsOf(index);
-  if (layout.own > 0) BRIGADE_RETURN_IF_ERROR(take(0, layout.own_pieces, errors.own));
-  return layout.second > 0 ? take(1, SecondHere(index), errors.second) : absl::OkStatus();
+  if (layout.own.size > 0) {
+    const float* const of_node = factors_of_means_.as<float>().data() + 1;
+    BRIGADE_RETURN_IF_ERROR(
+        take(0, layout.own, errors.own, layout.own.parts > 1 ? of_node : nullptr));
+  }
+  return layout.second.size > 0 ? take(1, layout.second, errors.second, nullptr) : absl::OkStatus();
 }
 
 }  // namespace brigade::zero::internal

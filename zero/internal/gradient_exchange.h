@@ -1,6 +1,7 @@
 #ifndef BRIGADE_ZERO_INTERNAL_GRADIENT_EXCHANGE_H_
 #define BRIGADE_ZERO_INTERNAL_GRADIENT_EXCHANGE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/exchange_layout.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/plan/step_collectives.h"
 
@@ -79,13 +81,14 @@ class GradientExchange {
 
   // What is saved of errors, for any number of ranks: slices of the bucket, as those of the state.
   // Array 0 is the mean over ranks of their own errors, array 1 the second errors, where the pieces
-  // of ErrorLayout say; all else is 0.
+  // of ErrorLayout say; all else is 0. Where an error is that of a node's sum, the mean is its sum
+  // over nodes divided by all ranks, so that either number of hops goes on from the other's.
   float* Slice(int bucket, int array) const {
     const BucketMemory& of = memory(bucket);
     return of.slices.as<float>().data() + array * plan_.slice(plan_.bucket(bucket));
   }
-  // A call of all ranks, between steps: each rank's own errors become the mean of all ranks', and
-  // the slices are what they are now.
+  // A call of all ranks, between steps: each rank's own errors become the mean of all that have
+  // errors of these elements, and the slices are what they are now.
   absl::Status Share();
   // The other way round, from the slices of all ranks.
   absl::Status TakeShared(int bucket);
@@ -101,7 +104,7 @@ class GradientExchange {
     device::Buffer mean, own_errors, second_errors, slices;
     // Of what each step does, so that it computes nothing.
     ErrorLayout layout;
-    absl::InlinedVector<StepCollective, 2> calls;
+    absl::InlinedVector<StepCollective, 4> calls;
     int64_t elements = 0, top_k = 0;
     collectives::PowerSgdAllReduce* factors = nullptr;
     // Null or empty where nobody exchanges moments; and in stage 0, where `first` is all of it.
@@ -109,8 +112,8 @@ class GradientExchange {
     float* first = nullptr;
     float* second = nullptr;
     std::vector<Terms> terms;
-    // From errors, and gathered ones, to the slices.
-    std::vector<kernels::CastSegment> shared;
+    // From errors, and gathered ones, to each of the slices.
+    std::array<std::vector<kernels::CastSegment>, kErrorArrays> shared;
   };
 
   GradientExchange(const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
@@ -126,10 +129,9 @@ class GradientExchange {
   absl::Status KeepMomentum(int bucket);
   absl::Status ExchangeBucket(int bucket);
   absl::Status CreateExchanges();
-  // What of the pieces is in this rank's slice, counted from its begin; and what of second errors
-  // this rank has, counted from its part's begin.
+  // What of the pieces is in this rank's slice, counted from its begin.
   std::vector<ErrorPiece> InSlice(int bucket, const std::vector<ErrorPiece>& pieces) const;
-  std::vector<ErrorPiece> SecondHere(int bucket) const;
+  absl::Status ShareOwn(int bucket);
   // Of what each step copies, so that it lists nothing.
   void ListCopies(int bucket);
   absl::Status Copy(absl::Span<const kernels::CastSegment> segments, const float* scale = nullptr);
@@ -150,8 +152,8 @@ class GradientExchange {
   device::Buffer tile_sums_;
   // The first decision, then the second one as the update reads it.
   device::Buffer state_, group_steps_;
-  // 1 / ranks.
-  device::Buffer inverse_ranks_;
+  // 1 / ranks; and the ranks of whose sum an error is: in two hops those of a node, else 1.
+  device::Buffer factors_of_means_;
   // By group: beta1, 1 - beta1, and that times what unscales and clips a step's gradients.
   device::Buffer betas_;
   bool has_moments_ = false;

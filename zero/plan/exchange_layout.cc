@@ -37,6 +37,49 @@ int FirstOfTheseTensors(const Plan& plan, int bucket) {
   return bucket;
 }
 
+std::vector<ErrorPiece> PiecesOf(const ErrorArray& array, int rank) {
+  const int64_t first = rank % array.parts * array.size;
+  std::vector<ErrorPiece> here;
+  for (const ErrorPiece& piece : array.pieces) {
+    const int64_t begin = std::max(piece.at, first);
+    const int64_t end = std::min(piece.at + piece.size, first + array.size);
+    if (begin >= end) continue;
+    here.push_back({piece.in_bucket + begin - piece.at, begin - first, end - begin});
+  }
+  return here;
+}
+
+namespace {
+
+// Of signs: what all elements have, cut into parts, as OneBitErrorCountsOf has them. The sums of a
+// place in nodes lie one behind the other in the bucket, but not in the order of ranks.
+void CutIntoParts(const Plan& plan, const ZeroOptions& options, ErrorLayout& layout) {
+  const int64_t count = layout.own.size;
+  const int places = HasTwoHops(plan, options) ? options.node_ranks : 1;
+  const int exchanging = plan.ranks() / places;
+  const auto sizes = collectives::OneBitErrorCountsOf(count, plan.ranks(), NodesOf(plan, options));
+  layout.own.size = sizes.local;
+  layout.own.parts = places;
+  layout.second.size = sizes.sum;
+  layout.second.parts = plan.ranks();
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const int64_t of_place = rank % places * sizes.local;
+    const int64_t left = std::clamp<int64_t>(count - of_place, 0, sizes.local);
+    const int64_t part = collectives::OneBitPart(left, exchanging);
+    const int64_t first = of_place + rank / places * part;
+    const int64_t last = std::min(first + part, of_place + left);
+    for (const ErrorPiece& piece : layout.own.pieces) {
+      const int64_t begin = std::max(piece.at, first);
+      const int64_t end = std::min(piece.at + piece.size, last);
+      if (begin >= end) continue;
+      layout.second.pieces.push_back(
+          {piece.in_bucket + begin - piece.at, rank * sizes.sum + begin - first, end - begin});
+    }
+  }
+}
+
+}  // namespace
+
 ErrorLayout ErrorLayoutOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
   ErrorLayout layout;
   if (!HasErrors(plan, options) || !bucket.trainable) return layout;
@@ -48,17 +91,13 @@ ErrorLayout ErrorLayoutOf(const Plan& plan, const ZeroOptions& options, const Bu
       const int64_t rank = options.gradient_compression->rank;
       if (!collectives::HasFactors(tensors[i], rank)) continue;
       const int64_t factor = rank * tensors[i].columns;
-      layout.second_pieces.push_back({range.begin, layout.second, factor});
-      layout.second += factor;
+      layout.second.pieces.push_back({range.begin, layout.second.size, factor});
+      layout.second.size += factor;
     }
-    layout.own_pieces.push_back({range.begin, layout.own, range.size});
-    layout.own += range.size;
+    layout.own.pieces.push_back({range.begin, layout.own.size, range.size});
+    layout.own.size += range.size;
   }
-  if (method == GradientCompression::kOneBit) {
-    layout.second = collectives::OneBitPart(layout.own, plan.ranks());
-    layout.second_in_parts = true;
-    layout.second_pieces = layout.own_pieces;
-  }
+  if (method == GradientCompression::kOneBit) CutIntoParts(plan, options, layout);
   return layout;
 }
 
@@ -72,7 +111,7 @@ int64_t ExchangeBytes(const Plan& plan, const ZeroOptions& options) {
   const int64_t largest = LargestExchange(plan, options);
   switch (MethodOf(options)) {
     case GradientCompression::kOneBit:
-      return collectives::OneBitAllReduce::Bytes(plan.ranks(), largest);
+      return collectives::OneBitAllReduce::Bytes(plan.ranks(), largest, NodesOf(plan, options));
     case GradientCompression::kTopK:
       return collectives::TopKAllReduce::Bytes(plan.ranks(), largest, TopKOf(options, largest));
     case GradientCompression::kPowerSgd:

@@ -19,25 +19,34 @@ inline GradientCompression MethodOf(const ZeroOptions& options) {
                                     : options.gradient_compression->method;
 }
 
-// Elements [begin in the bucket, + size) are saved of [at in an array of errors, + size).
+// Elements [in_bucket, + size) of a bucket are saved of [at, + size) of an array of errors.
 struct ErrorPiece {
   int64_t in_bucket = 0;
   int64_t at = 0;
   int64_t size = 0;
 };
 
-// The two arrays of errors that a rank has of a bucket, in fp32.
+// An array of errors in fp32, of one bucket.
+struct ErrorArray {
+  // The elements that a rank has. Of several parts, all of them as long and one behind the other,
+  // rank r has part r % parts.
+  int64_t size = 0;
+  int parts = 1;
+  // Of all parts.
+  std::vector<ErrorPiece> pieces = {};
+};
+// What this rank has of the pieces, from its part's begin on.
+std::vector<ErrorPiece> PiecesOf(const ErrorArray& array, int rank);
+
+// The two that a rank has.
 struct ErrorLayout {
   // What this rank's messages have left out: of kOneBit and kTopK of all exchanged elements, of
-  // kPowerSgd of the matrices that have factors.
-  int64_t own = 0;
-  std::vector<ErrorPiece> own_pieces = {};
-  // kOneBit: what messages of sums have left out, of this rank's part; pieces count from the first
-  // rank's on. kPowerSgd: the factors Q, the same on all ranks, each at its parameter's begin.
-  // kTopK has none.
-  int64_t second = 0;
-  bool second_in_parts = false;
-  std::vector<ErrorPiece> second_pieces = {};
+  // kPowerSgd of the matrices that have factors. In two hops each place in nodes has a part, of the
+  // messages of its node's sums.
+  ErrorArray own = {};
+  // kOneBit: what messages of sums over all ranks have left out, a part for each rank. kPowerSgd:
+  // the factors Q, the same on all ranks, each at its parameter's begin. kTopK has none.
+  ErrorArray second = {};
 };
 // All 0 where there are no errors.
 ErrorLayout ErrorLayoutOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);

@@ -107,7 +107,7 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
         internal::HasWholeMoments(plan, options) ? internal::ExchangedElements(bucket) * kFloat
                                                  : 0);
     add(Tier::kDevice, Purpose::kOptimizerState, "errors of exchanges",
-        (errors.own + errors.second) * kFloat);
+        (errors.own.size + errors.second.size) * kFloat);
   }
   for (size_t g = offloaded.size(); g < plan.gradients().size(); ++g) {
     const Bucket& part = plan.gradients()[g];
@@ -146,8 +146,8 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const auto add_messages = [&](const char* name, int64_t slice, const auto& codes, auto bytes) {
     if (slice > 0) add_buffers(name, bytes(plan.ranks(), slice, *codes));
   };
-  const bool feeds_nodes = internal::HasLoco(plan, options) && internal::HasTwoHops(plan, options);
-  const int feedback_nodes = feeds_nodes ? plan.ranks() / options.node_ranks : 1;
+  const int feedback_nodes =
+      internal::HasLoco(plan, options) ? internal::NodesOf(plan, options) : 1;
   add_messages(
       "messages of gradients", internal::LargestGradientOfCodes(plan, options),
       options.quantized_gradients, [&](int ranks, int64_t slice, kernels::QuantFormat codes) {

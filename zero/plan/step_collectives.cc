@@ -11,14 +11,6 @@ namespace brigade::zero::internal {
 
 using collectives::CollectiveKind;
 
-namespace {
-
-int NodesOf(const Plan& plan, const ZeroOptions& options) {
-  return HasTwoHops(plan, options) ? plan.ranks() / options.node_ranks : 1;
-}
-
-}  // namespace
-
 collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
                                                const Bucket& bucket) {
   const bool whole = collectives::HasAllReducesAlone(options.algorithm);
@@ -133,19 +125,27 @@ int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket
   return uses * options.micro_batches;
 }
 
-absl::InlinedVector<StepCollective, 2> ExchangeOf(const Plan& plan, const ZeroOptions& options,
+absl::InlinedVector<StepCollective, 4> ExchangeOf(const Plan& plan, const ZeroOptions& options,
                                                   const Bucket& bucket) {
   const int64_t count = ExchangedElements(bucket);
   const auto algorithm = AllGatherOf(options, 0, precision::DType::kUint8).algorithm;
-  absl::InlinedVector<StepCollective, 2> all;
-  const auto add = [&](const collectives::CollectiveSignature& call) {
-    all.push_back({call, 1, &Traffic::gradients});
+  absl::InlinedVector<StepCollective, 4> all;
+  const auto add = [&](const collectives::CollectiveSignature& call,
+                       StepGroup group = StepGroup::kShards) {
+    const bool leaves_nodes = group == StepGroup::kNodes;
+    all.push_back({call, 1, leaves_nodes ? &Traffic::nodes : &Traffic::gradients, group});
   };
   switch (MethodOf(options)) {
     case GradientCompression::kOneBit: {
-      const auto calls = collectives::OneBitCallsOf(count, plan.ranks(), algorithm);
-      add(calls.exchange);
-      add(calls.gather);
+      const bool has_nodes = HasTwoHops(plan, options);
+      const auto calls =
+          collectives::OneBitCallsOf(count, plan.ranks(), algorithm, NodesOf(plan, options));
+      if (has_nodes) {
+        add(calls.sum_inside, StepGroup::kNode);
+        add(calls.gather_inside, StepGroup::kNode);
+      }
+      add(calls.exchange, has_nodes ? StepGroup::kNodes : StepGroup::kShards);
+      add(calls.gather, has_nodes ? StepGroup::kNodes : StepGroup::kShards);
       break;
     }
     case GradientCompression::kPowerSgd: {

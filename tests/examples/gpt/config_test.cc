@@ -159,6 +159,20 @@ TEST(ConfigTest, ReadsWhatRanksExchangeAsSigns) {
                              {.gradient_compression = zero::GradientCompression::kTopK}));
   EXPECT_EQ(greatest.zero.gradient_compression->method, zero::GradientCompression::kTopK);
   EXPECT_EQ(greatest.zero.gradient_compression->density, 0.25);
+  // Signs, and no others, go in two hops where nodes are known.
+  const auto nodes_of = [&](const std::string& keys) {
+    return other(absl::StrCat(R"("ranks_per_node": 2, "gradient_compression": )", keys))
+        .value()
+        .zero.node_ranks;
+  };
+  EXPECT_EQ(nodes_of(R"("one_bit")"), 2);
+  EXPECT_EQ(nodes_of(R"("top_k", "algorithm": "hierarchical", "reduction": "fp32_partials")"), 0);
+  EXPECT_FALSE(other(R"("ranks_per_node": 2, "gradient_compression": "power_sgd")").ok());
+  ASSERT_OK_AND_ASSIGN(const TrainConfig moments,
+                       ParseConfig(R"({"train_batch_size": 4, "brigade": {"ranks_per_node": 2},
+                                       "optimizer": {"type": "OneBitAdam"}})",
+                                   4));
+  EXPECT_EQ(moments.zero.node_ranks, 2);
   EXPECT_FALSE(other(R"("gradient_compression_density": 0)").ok());
   EXPECT_FALSE(other(R"("gradient_compression_rank": 129)").ok());
   EXPECT_FALSE(ParseConfig(R"({"train_batch_size": 4, "zero_optimization": {"stage": 3},
