@@ -371,11 +371,12 @@ std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& 
 // Another number of ranks has other buckets, parts and slices: by element each new rank's own error
 // is the mean of what there was, and the errors of sums, or factors, are what they were. An error
 // of a node's sum is that of all its ranks.
-struct Setup {
+struct RanksAndNodes {
   int ranks;
   int node_ranks = 0;
 };
-void ExpectToGoOn(const Setup& first, const Setup& then, GradientCompression method) {
+void ExpectToGoOn(const RanksAndNodes& first, const RanksAndNodes& then,
+                  GradientCompression method) {
   const int from = first.ranks, to = then.ranks;
   std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
   OnThreads({.size = from}, [&](Rank& self) {
@@ -475,10 +476,10 @@ TEST(ExchangeTest, AnyNumberOfRanksGoesOnWithTheErrors) {
 }
 
 TEST(ExchangeTest, AnyNumberOfNodesGoesOnWithTheErrors) {
-  constexpr Setup kSetups[] = {{4, 2}, {3}, {6, 3}, {6, 2}, {4, 2}, {4}, {6, 3}};
-  for (size_t i = 1; i < std::size(kSetups); ++i) {
-    SCOPED_TRACE(absl::StrCat(kSetups[i - 1].ranks, " to ", kSetups[i].ranks, " ranks"));
-    ExpectToGoOn(kSetups[i - 1], kSetups[i], GradientCompression::kOneBit);
+  constexpr RanksAndNodes kRuns[] = {{4, 2}, {3}, {6, 3}, {6, 2}, {4, 2}, {4}, {6, 3}};
+  for (size_t i = 1; i < std::size(kRuns); ++i) {
+    SCOPED_TRACE(absl::StrCat(kRuns[i - 1].ranks, " to ", kRuns[i].ranks, " ranks"));
+    ExpectToGoOn(kRuns[i - 1], kRuns[i], GradientCompression::kOneBit);
   }
 }
 

@@ -363,9 +363,9 @@ absl::Status GradientExchange::ShareOwn(int index) {
                                                 .dtype = kFloat,
                                                 .count = own.size,
                                                 .reduction = collectives::Reduction::kRoundedOnce};
-  const StepGroup having_it = in_parts ? StepGroup::kNodes : StepGroup::kShards;
+  const StepGroup role = in_parts ? StepGroup::kNodes : StepGroup::kShards;
   collectives::Communicator& ranks = in_parts ? *streams_.nodes().between : streams_.communicator();
-  BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent, having_it).status());
+  BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent, role).status());
   BRIGADE_RETURN_IF_ERROR(ranks.AllReduce(errors, part, own.size, kFloat,
                                           {sum.op, sum.reduction, sum.algorithm}, streams_.comm()));
   const float* const inverse_ranks = factors_of_means_.as<float>().data();
