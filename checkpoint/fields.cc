@@ -357,6 +357,12 @@ Fields OptionFields(const zero::ZeroOptions& options) {
   if (gradient_compression.has_value()) {
     fields["gradient_compression"] = zero::Name(gradient_compression->method);
     fields["gradient_compression.start_step"] = TextOf(gradient_compression->start_step);
+    if (gradient_compression->method == zero::GradientCompression::kPowerSgd) {
+      fields["gradient_compression.rank"] = TextOf(gradient_compression->rank);
+    }
+    if (gradient_compression->method == zero::GradientCompression::kTopK) {
+      fields["gradient_compression.density"] = TextOf(gradient_compression->density);
+    }
   }
   if (options.tied_apart) fields["tied_apart"] = TextOf(options.tied_apart);
   // Sums that are rounded once are the same whatever way they go.

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/block_quant/block_quant.h"
+#include "brigade/kernels/orthogonalize/orthogonalize_math.h"
 #include "brigade/kernels/value_range.h"
 #include "brigade/precision/dtype_names.h"
 
@@ -63,8 +64,14 @@ absl::Status ValidateCodes(const ZeroOptions& options) {
                    " keeps all parameters; stage 3 does not");
   }
   if (options.node_ranks < 0) return Invalid("node_ranks is ", options.node_ranks);
-  if (options.node_ranks > 0 && !options.quantized_gradients.has_value()) {
-    return Invalid("node_ranks is ", options.node_ranks, ", but quantized_gradients is not given");
+  if (options.node_ranks > 0 && !options.quantized_gradients.has_value() &&
+      !options.exchanges_signs()) {
+    return Invalid(
+        "node_ranks is ", options.node_ranks, ", but ",
+        options.gradient_compression.has_value()
+            ? absl::StrCat("gradient_compression is ", Name(options.gradient_compression->method),
+                           "; of exchanges those of signs have two hops")
+            : "quantized_gradients is not given");
   }
   if (!options.loco.has_value()) return absl::OkStatus();
   if (!options.quantized_gradients.has_value()) {
@@ -82,8 +89,18 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
   if (!options.exchanges()) return absl::OkStatus();
   const CompressionOptions compression =
       options.gradient_compression.value_or(CompressionOptions());
-  if (compression.method > GradientCompression::kOneBit) {
+  if (!absl::c_linear_search(kGradientCompressions, compression.method)) {
     return Invalid("gradient_compression.method is ", static_cast<int>(compression.method));
+  }
+  if (compression.method == GradientCompression::kPowerSgd &&
+      (compression.rank < 1 || compression.rank > kernels::kMaxLowRank)) {
+    return Invalid("gradient_compression.rank is ", compression.rank, ", must be 1 to ",
+                   kernels::kMaxLowRank);
+  }
+  if (compression.method == GradientCompression::kTopK &&
+      !(compression.density > 0 && compression.density <= 1)) {
+    return Invalid("gradient_compression.density is ", compression.density,
+                   ", must be more than 0 and at most 1");
   }
   if (compression.start_step < 0) {
     return Invalid("gradient_compression.start_step is ", compression.start_step);

@@ -48,11 +48,27 @@ enum class Accumulation : uint8_t {
 enum class GradientCompression : uint8_t {
   // Signs with a scale for each bucket (collectives/compressed/one_bit_all_reduce.h).
   kOneBit,
+  // Factors of a low rank of each parameter that is a matrix (power_sgd_all_reduce.h). Rows are the
+  // first dimension of ParameterSpec::shape, columns the product of the others. Vectors, and
+  // matrices of which factors would be more than half, cross as they are.
+  kPowerSgd,
+  // The greatest elements of each bucket (top_k_all_reduce.h).
+  kTopK,
 };
+inline constexpr GradientCompression kGradientCompressions[] = {
+    GradientCompression::kOneBit, GradientCompression::kPowerSgd, GradientCompression::kTopK};
 
-// "one_bit".
+// "one_bit", "power_sgd", "top_k".
 constexpr const char* Name(GradientCompression method) {
-  return method == GradientCompression::kOneBit ? "one_bit" : "unknown";
+  switch (method) {
+    case GradientCompression::kOneBit:
+      return "one_bit";
+    case GradientCompression::kPowerSgd:
+      return "power_sgd";
+    case GradientCompression::kTopK:
+      return "top_k";
+  }
+  return "unknown";
 }
 
 // Stages 0 to 2. Each rank keeps its own gradients whole until Step. There it checks them, all
@@ -73,6 +89,11 @@ struct CompressionOptions {
   // Steps tried before are reduced as without it, at the boundary where there are several
   // micro-batches. A run's first steps tell the moments of the optimizer what exact gradients are.
   int64_t start_step = 0;
+  // Of kPowerSgd: the columns of factors, 1 to kernels::kMaxLowRank.
+  int32_t rank = 4;
+  // Of kTopK: the share of a bucket's elements that each rank sends, more than 0 and at most 1;
+  // rounded up to whole elements.
+  double density = 0.01;
 };
 
 // Error feedback of gradients that are summed as codes: LoCo (kernels/loco_quant).
@@ -141,9 +162,10 @@ struct ZeroOptions {
   // that they have there, the same bits in every stage. A block that is not finite skips the step.
   // communication_dtype is then that of sums between groups alone. None: as they are.
   std::optional<kernels::QuantFormat> quantized_gradients = {};
-  // Of quantized_gradients: so many of the ranks that share a state, one after another, are a node,
-  // and the sum goes in two hops, inside nodes and as codes of these sums between them
-  // (OuterGroups::node and nodes). 0, 1 and all of them: one hop.
+  // Of quantized_gradients, and of exchanges of signs (gradient_compression kOneBit, the moments of
+  // OneBitAdam): so many of the ranks that share a state, one after another, are a node, and the
+  // sum goes in two hops, inside nodes and as codes of these sums between them (OuterGroups::node
+  // and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and all: one hop.
   int node_ranks = 0;
   // Of quantized_gradients: what codes leave out of a gradient enters the next ones, of which each
   // rank keeps 1.02 bytes an element of all gradients, in two hops 1.02 / node_ranks more, and once
@@ -202,6 +224,11 @@ struct ZeroOptions {
   bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
   // Whether what is exchanged are first moments: of 1-bit Adam.
   bool averages_moments() const { return optimizer.kind == optim::OptimizerKind::kOneBitAdam; }
+  // Whether signs are what is sent in exchanges.
+  bool exchanges_signs() const {
+    return averages_moments() || (gradient_compression.has_value() &&
+                                  gradient_compression->method == GradientCompression::kOneBit);
+  }
   // The steps tried before. Of options that have exchanges.
   int64_t exchanges_from() const {
     return averages_moments() ? optimizer.freeze_step : gradient_compression->start_step;

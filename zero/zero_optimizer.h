@@ -220,8 +220,10 @@ class ZeroOptimizer final : public ParameterSource {
   // LendState or CopyState: each rank's own errors become the mean of all ranks' errors, which is
   // all that their sum over time depends on, so that any number of ranks can go on from what is
   // saved, and this run goes on as one that has loaded it. The last two arrays of state are then
-  // the mean, and the errors of sums. Sends 12 bytes an element at most, which count as setup.
-  // Without exchanges, and where no step has changed errors since, nothing happens.
+  // the mean, and the errors of sums, or with kPowerSgd the factors with which the next exchange
+  // begins, in the first elements of their parameters; all else in them is 0. Sends 12 bytes an
+  // element at most, which count as setup. Without exchanges, and where no step has changed errors
+  // since, nothing happens.
   absl::Status ShareErrors();
 
   // Lends this state, and controller().state(), to one who copies it beside the passes that follow:

@@ -154,31 +154,6 @@ brigade_library(
 )
 
 brigade_library(
-  collectives_compressed_amax_scale_math
-  HEADERS collectives/compressed/amax_scale_math.h
-  DEPS precision_host_device
-)
-
-brigade_library(
-  collectives_compressed_amax_scale_cuda CUDA_ONLY
-  HEADERS collectives/compressed/amax_scale_cuda.h
-  CUDA_SOURCES collectives/compressed/amax_scale_cuda.cu
-  DEPS collectives_compressed_amax_scale_math kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  collectives_compressed_amax_scale
-  HEADERS collectives/compressed/amax_scale.h
-  SOURCES collectives/compressed/amax_scale.cc
-  DEPS collectives_compressed_amax_scale_math device_stream kernels_list_arguments precision_dtype
-    precision_dtype_names
-  CUDA_DEPS collectives_compressed_amax_scale_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
   collectives_compressed_codec_call
   HEADERS collectives/compressed/codec_call.h
   SOURCES collectives/compressed/codec_call.cc
@@ -186,19 +161,6 @@ brigade_library(
     device_buffer device_context device_status_macros device_stream kernels_list_arguments
     precision_dtype
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
-)
-
-brigade_library(
-  collectives_compressed_reduction
-  HEADERS collectives/compressed/compressed_reduction.h
-  SOURCES collectives/compressed/compressed_reduction.cc
-  DEPS collectives_compressed_amax_scale collectives_compressed_amax_scale_math
-    collectives_compressed_codec_call collectives_collective collectives_communicator
-    collectives_engines_call_order device_buffer device_context device_event device_status_macros
-    device_stream kernels_list_arguments kernels_value_range kernels_amax kernels_amax_math
-    kernels_cast kernels_fill kernels_reduce_math precision_dtype precision_dtype_names
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::span absl::strings
 )
 
 brigade_library(
@@ -235,80 +197,6 @@ brigade_library(
     device_status_macros device_stream kernels_list_arguments kernels_sign_pack
     kernels_sign_pack_math kernels_step_control_step_state precision_dtype
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
-)
-
-brigade_library(
-  collectives_compressed_quantized_reduce_scatter
-  HEADERS collectives/compressed/quantized_reduce_scatter.h
-  SOURCES collectives/compressed/quantized_reduce_scatter.cc
-  DEPS collectives_compressed_codec_call collectives_compressed_node_groups collectives_collective
-    collectives_communicator collectives_engines_call_order device_buffer device_context
-    device_status_macros device_stream kernels_list_arguments kernels_value_range
-    kernels_block_quant kernels_block_quant_math kernels_dequant_reduce kernels_dequant_reduce_math
-    kernels_loco_quant kernels_loco_quant_math precision_dtype
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::span absl::strings
-)
-
-brigade_library(
-  collectives_compressed_quantized_all_gather
-  HEADERS collectives/compressed/quantized_all_gather.h
-  SOURCES collectives/compressed/quantized_all_gather.cc
-  DEPS collectives_compressed_codec_call collectives_collective collectives_communicator
-    collectives_options collectives_engines_call_order device_context device_status_macros
-    device_stream kernels_block_quant kernels_block_quant_math precision_dtype
-  PUBLIC_LIBRARIES absl::status absl::statusor
-)
-
-brigade_library(
-  collectives_bootstrap_job
-  HEADERS collectives/bootstrap/job.h collectives/bootstrap/job_secret.h
-  SOURCES collectives/bootstrap/job.cc collectives/bootstrap/job_secret.cc
-  DEPS collectives_bootstrap_fields
-  PUBLIC_LIBRARIES absl::statusor absl::strings
-  PRIVATE_LIBRARIES Brigade::system_sodium absl::cleanup absl::status
-)
-
-brigade_library(
-  collectives_bootstrap_error_file
-  HEADERS collectives/bootstrap/error_file.h
-  SOURCES collectives/bootstrap/error_file.cc
-  DEPS collectives_bootstrap_job device_files
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings absl::time nlohmann_json::nlohmann_json
-)
-
-brigade_library(
-  collectives_bootstrap_launch_info
-  HEADERS collectives/bootstrap/launch_info.h
-  SOURCES collectives/bootstrap/launch_info.cc
-  DEPS collectives_bootstrap_job device_printable
-  PUBLIC_LIBRARIES absl::statusor
-  PRIVATE_LIBRARIES absl::status absl::strings
-)
-
-brigade_library(
-  collectives_internal_connections
-  HEADERS collectives/internal/frame_buffer.h collectives/internal/handshake.h
-    collectives/internal/socket.h collectives/internal/stranger_log.h
-  SOURCES collectives/internal/frame_buffer.cc collectives/internal/handshake.cc
-    collectives/internal/socket.cc collectives/internal/stranger_log.cc
-  DEPS collectives_bootstrap_fields collectives_bootstrap_job
-  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings absl::time
-  PRIVATE_LIBRARIES absl::str_format
-)
-
-brigade_library(
-  collectives_bootstrap_store_server
-  HEADERS collectives/bootstrap/internal/host_secret.h
-    collectives/bootstrap/internal/store_protocol.h collectives/bootstrap/internal/store_server.h
-    collectives/bootstrap/internal/torch_store.h
-  SOURCES collectives/bootstrap/internal/host_secret.cc
-    collectives/bootstrap/internal/store_protocol.cc collectives/bootstrap/internal/store_server.cc
-    collectives/bootstrap/internal/torch_store.cc
-  DEPS collectives_bootstrap_fields collectives_bootstrap_job collectives_internal_connections
-    device_files device_printable device_threads_mutex
-  PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor absl::strings absl::time
 )
 
 brigade_library(
@@ -386,6 +274,118 @@ brigade_library(
     kernels_step_control_step_state kernels_top_k precision_dtype
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives_compressed_amax_scale_math
+  HEADERS collectives/compressed/amax_scale_math.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  collectives_compressed_amax_scale_cuda CUDA_ONLY
+  HEADERS collectives/compressed/amax_scale_cuda.h
+  CUDA_SOURCES collectives/compressed/amax_scale_cuda.cu
+  DEPS collectives_compressed_amax_scale_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  collectives_compressed_amax_scale
+  HEADERS collectives/compressed/amax_scale.h
+  SOURCES collectives/compressed/amax_scale.cc
+  DEPS collectives_compressed_amax_scale_math device_stream kernels_list_arguments precision_dtype
+    precision_dtype_names
+  CUDA_DEPS collectives_compressed_amax_scale_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives_compressed_reduction
+  HEADERS collectives/compressed/compressed_reduction.h
+  SOURCES collectives/compressed/compressed_reduction.cc
+  DEPS collectives_compressed_amax_scale collectives_compressed_amax_scale_math
+    collectives_compressed_codec_call collectives_collective collectives_communicator
+    collectives_engines_call_order device_buffer device_context device_event device_status_macros
+    device_stream kernels_list_arguments kernels_value_range kernels_amax kernels_amax_math
+    kernels_cast kernels_fill kernels_reduce_math precision_dtype precision_dtype_names
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::span absl::strings
+)
+
+brigade_library(
+  collectives_compressed_quantized_reduce_scatter
+  HEADERS collectives/compressed/quantized_reduce_scatter.h
+  SOURCES collectives/compressed/quantized_reduce_scatter.cc
+  DEPS collectives_compressed_codec_call collectives_compressed_node_groups collectives_collective
+    collectives_communicator collectives_engines_call_order device_buffer device_context
+    device_status_macros device_stream kernels_list_arguments kernels_value_range
+    kernels_block_quant kernels_block_quant_math kernels_dequant_reduce kernels_dequant_reduce_math
+    kernels_loco_quant kernels_loco_quant_math precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::span absl::strings
+)
+
+brigade_library(
+  collectives_compressed_quantized_all_gather
+  HEADERS collectives/compressed/quantized_all_gather.h
+  SOURCES collectives/compressed/quantized_all_gather.cc
+  DEPS collectives_compressed_codec_call collectives_collective collectives_communicator
+    collectives_options collectives_engines_call_order device_context device_status_macros
+    device_stream kernels_block_quant kernels_block_quant_math precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+)
+
+brigade_library(
+  collectives_bootstrap_job
+  HEADERS collectives/bootstrap/job.h collectives/bootstrap/job_secret.h
+  SOURCES collectives/bootstrap/job.cc collectives/bootstrap/job_secret.cc
+  DEPS collectives_bootstrap_fields
+  PUBLIC_LIBRARIES absl::statusor absl::strings
+  PRIVATE_LIBRARIES Brigade::system_sodium absl::cleanup absl::status
+)
+
+brigade_library(
+  collectives_bootstrap_error_file
+  HEADERS collectives/bootstrap/error_file.h
+  SOURCES collectives/bootstrap/error_file.cc
+  DEPS collectives_bootstrap_job device_files
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings absl::time nlohmann_json::nlohmann_json
+)
+
+brigade_library(
+  collectives_bootstrap_launch_info
+  HEADERS collectives/bootstrap/launch_info.h
+  SOURCES collectives/bootstrap/launch_info.cc
+  DEPS collectives_bootstrap_job device_printable
+  PUBLIC_LIBRARIES absl::statusor
+  PRIVATE_LIBRARIES absl::status absl::strings
+)
+
+brigade_library(
+  collectives_internal_connections
+  HEADERS collectives/internal/frame_buffer.h collectives/internal/handshake.h
+    collectives/internal/socket.h collectives/internal/stranger_log.h
+  SOURCES collectives/internal/frame_buffer.cc collectives/internal/handshake.cc
+    collectives/internal/socket.cc collectives/internal/stranger_log.cc
+  DEPS collectives_bootstrap_fields collectives_bootstrap_job
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings absl::time
+  PRIVATE_LIBRARIES absl::str_format
+)
+
+brigade_library(
+  collectives_bootstrap_store_server
+  HEADERS collectives/bootstrap/internal/host_secret.h
+    collectives/bootstrap/internal/store_protocol.h collectives/bootstrap/internal/store_server.h
+    collectives/bootstrap/internal/torch_store.h
+  SOURCES collectives/bootstrap/internal/host_secret.cc
+    collectives/bootstrap/internal/store_protocol.cc collectives/bootstrap/internal/store_server.cc
+    collectives/bootstrap/internal/torch_store.cc
+  DEPS collectives_bootstrap_fields collectives_bootstrap_job collectives_internal_connections
+    device_files device_printable device_threads_mutex
+  PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor absl::strings absl::time
 )
 
 brigade_library(

@@ -219,6 +219,12 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_orthogonalize_math
+  HEADERS kernels/orthogonalize/orthogonalize_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
   kernels_cast_math
   HEADERS kernels/cast/cast_math.h
   DEPS precision_host_device precision_rounding precision_float16
@@ -553,83 +559,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_amax_math
-  HEADERS kernels/amax/amax_math.h
-  DEPS precision_host_device precision_rounding
-)
-
-brigade_library(
-  kernels_amax_cpu
-  HEADERS kernels/amax/amax_cpu.h
-  SOURCES kernels/amax/amax_cpu.cc
-  DEPS kernels_amax_math kernels_nontemporal_store kernels_simd precision_float16
-)
-
-brigade_library(
-  kernels_amax_tile
-  HEADERS kernels/amax/amax_tile.h
-  DEPS kernels_amax_math kernels_internal_gpu_tile kernels_internal_segments precision_float16
-)
-
-brigade_library(
-  kernels_amax_cuda CUDA_ONLY
-  HEADERS kernels/amax/amax_cuda.h
-  CUDA_SOURCES kernels/amax/amax_cuda.cu
-  DEPS kernels_amax_math kernels_amax_tile kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_amax
-  HEADERS kernels/amax/amax.h
-  SOURCES kernels/amax/amax.cc
-  DEPS kernels_amax_math kernels_amax_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-  CUDA_DEPS kernels_amax_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_fill_math
-  HEADERS kernels/fill/fill_math.h
-  DEPS precision_host_device precision_rounding
-)
-
-brigade_library(
-  kernels_fill_cpu
-  HEADERS kernels/fill/fill_cpu.h
-  SOURCES kernels/fill/fill_cpu.cc
-  DEPS kernels_fill_math kernels_nontemporal_store kernels_simd
-)
-
-brigade_library(
-  kernels_fill_tile
-  HEADERS kernels/fill/fill_tile.h
-  DEPS kernels_fill_math kernels_internal_gpu_tile kernels_internal_segments
-)
-
-brigade_library(
-  kernels_fill_cuda CUDA_ONLY
-  HEADERS kernels/fill/fill_cuda.h
-  CUDA_SOURCES kernels/fill/fill_cuda.cu
-  DEPS kernels_fill_math kernels_fill_tile kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_fill
-  HEADERS kernels/fill/fill.h
-  SOURCES kernels/fill/fill.cc
-  DEPS kernels_fill_math kernels_fill_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_internal_enqueue_list precision_dtype_names
-  CUDA_DEPS kernels_fill_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
   kernels_sign_pack_math
   HEADERS kernels/sign_pack/sign_pack_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -674,6 +603,159 @@ brigade_library(
     kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
     kernels_grad_check_cpu kernels_internal_contributions kernels_internal_enqueue_list
   CUDA_DEPS kernels_sign_pack_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_amax_math
+  HEADERS kernels/amax/amax_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_amax_cpu
+  HEADERS kernels/amax/amax_cpu.h
+  SOURCES kernels/amax/amax_cpu.cc
+  DEPS kernels_amax_math kernels_nontemporal_store kernels_simd precision_float16
+)
+
+brigade_library(
+  kernels_amax_tile
+  HEADERS kernels/amax/amax_tile.h
+  DEPS kernels_amax_math kernels_internal_gpu_tile kernels_internal_segments precision_float16
+)
+
+brigade_library(
+  kernels_amax_cuda CUDA_ONLY
+  HEADERS kernels/amax/amax_cuda.h
+  CUDA_SOURCES kernels/amax/amax_cuda.cu
+  DEPS kernels_amax_math kernels_amax_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_amax
+  HEADERS kernels/amax/amax.h
+  SOURCES kernels/amax/amax.cc
+  DEPS kernels_amax_math kernels_amax_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+  CUDA_DEPS kernels_amax_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_orthogonalize_row_lanes
+  HEADERS kernels/orthogonalize/row_lanes.h
+  DEPS kernels_orthogonalize_math kernels_simd kernels_internal_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_cpu
+  HEADERS kernels/orthogonalize/orthogonalize_cpu.h
+  SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
+  DEPS kernels_orthogonalize_math kernels_nontemporal_store kernels_simd
+    kernels_orthogonalize_row_lanes kernels_internal_halve_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_cuda CUDA_ONLY
+  HEADERS kernels/orthogonalize/orthogonalize_cuda.h
+  CUDA_SOURCES kernels/orthogonalize/orthogonalize_cuda.cu
+  DEPS kernels_orthogonalize_math kernels_launch_kernel kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_orthogonalize
+  HEADERS kernels/orthogonalize/orthogonalize.h
+  SOURCES kernels/orthogonalize/orthogonalize.cc
+  DEPS kernels_orthogonalize_math kernels_orthogonalize_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_value_range kernels_internal_enqueue_list
+  CUDA_DEPS kernels_orthogonalize_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_fill_math
+  HEADERS kernels/fill/fill_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_fill_cpu
+  HEADERS kernels/fill/fill_cpu.h
+  SOURCES kernels/fill/fill_cpu.cc
+  DEPS kernels_fill_math kernels_nontemporal_store kernels_simd
+)
+
+brigade_library(
+  kernels_fill_tile
+  HEADERS kernels/fill/fill_tile.h
+  DEPS kernels_fill_math kernels_internal_gpu_tile kernels_internal_segments
+)
+
+brigade_library(
+  kernels_fill_cuda CUDA_ONLY
+  HEADERS kernels/fill/fill_cuda.h
+  CUDA_SOURCES kernels/fill/fill_cuda.cu
+  DEPS kernels_fill_math kernels_fill_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_fill
+  HEADERS kernels/fill/fill.h
+  SOURCES kernels/fill/fill.cc
+  DEPS kernels_fill_math kernels_fill_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list precision_dtype_names
+  CUDA_DEPS kernels_fill_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_top_k_math
+  HEADERS kernels/top_k/top_k_math.h
+  DEPS precision_host_device precision_rounding precision_float16
+)
+
+brigade_library(
+  kernels_top_k_key_lanes
+  HEADERS kernels/top_k/key_lanes.h
+  DEPS kernels_top_k_math kernels_simd kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_top_k_cpu
+  HEADERS kernels/top_k/top_k_cpu.h
+  SOURCES kernels/top_k/top_k_cpu.cc
+  DEPS kernels_top_k_math kernels_nontemporal_store kernels_simd kernels_top_k_key_lanes
+    kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_top_k_cuda CUDA_ONLY
+  HEADERS kernels/top_k/top_k_cuda.h
+  CUDA_SOURCES kernels/top_k/top_k_cuda.cu
+  DEPS kernels_top_k_math kernels_launch_kernel kernels_internal_gpu_tile kernels_internal_segments
+    precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_top_k
+  HEADERS kernels/top_k/top_k.h
+  SOURCES kernels/top_k/top_k.cc
+  DEPS kernels_top_k_math kernels_top_k_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_top_k_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
 )
@@ -759,88 +841,6 @@ brigade_library(
     kernels_value_range kernels_block_quant kernels_internal_enqueue_list
   CUDA_DEPS kernels_loco_quant_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
-)
-
-brigade_library(
-  kernels_orthogonalize_math
-  HEADERS kernels/orthogonalize/orthogonalize_math.h
-  DEPS precision_host_device precision_rounding
-)
-
-brigade_library(
-  kernels_orthogonalize_row_lanes
-  HEADERS kernels/orthogonalize/row_lanes.h
-  DEPS kernels_orthogonalize_math kernels_simd kernels_internal_lanes precision_rounding
-)
-
-brigade_library(
-  kernels_orthogonalize_cpu
-  HEADERS kernels/orthogonalize/orthogonalize_cpu.h
-  SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
-  DEPS kernels_orthogonalize_math kernels_nontemporal_store kernels_simd
-    kernels_orthogonalize_row_lanes kernels_internal_halve_lanes precision_rounding
-)
-
-brigade_library(
-  kernels_orthogonalize_cuda CUDA_ONLY
-  HEADERS kernels/orthogonalize/orthogonalize_cuda.h
-  CUDA_SOURCES kernels/orthogonalize/orthogonalize_cuda.cu
-  DEPS kernels_orthogonalize_math kernels_launch_kernel kernels_internal_gpu_tile
-    kernels_internal_segments kernels_internal_warp
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_orthogonalize
-  HEADERS kernels/orthogonalize/orthogonalize.h
-  SOURCES kernels/orthogonalize/orthogonalize.cc
-  DEPS kernels_orthogonalize_math kernels_orthogonalize_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_value_range kernels_internal_enqueue_list
-  CUDA_DEPS kernels_orthogonalize_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_top_k_math
-  HEADERS kernels/top_k/top_k_math.h
-  DEPS precision_host_device precision_rounding precision_float16
-)
-
-brigade_library(
-  kernels_top_k_key_lanes
-  HEADERS kernels/top_k/key_lanes.h
-  DEPS kernels_top_k_math kernels_simd kernels_internal_lanes precision_float16
-)
-
-brigade_library(
-  kernels_top_k_cpu
-  HEADERS kernels/top_k/top_k_cpu.h
-  SOURCES kernels/top_k/top_k_cpu.cc
-  DEPS kernels_top_k_math kernels_nontemporal_store kernels_simd kernels_top_k_key_lanes
-    kernels_internal_lanes precision_float16
-)
-
-brigade_library(
-  kernels_top_k_cuda CUDA_ONLY
-  HEADERS kernels/top_k/top_k_cuda.h
-  CUDA_SOURCES kernels/top_k/top_k_cuda.cu
-  DEPS kernels_top_k_math kernels_launch_kernel kernels_internal_gpu_tile kernels_internal_segments
-    precision_float16
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_top_k
-  HEADERS kernels/top_k/top_k.h
-  SOURCES kernels/top_k/top_k.cc
-  DEPS kernels_top_k_math kernels_top_k_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_internal_enqueue_list
-  CUDA_DEPS kernels_top_k_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(

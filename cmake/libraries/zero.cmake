@@ -20,8 +20,8 @@ brigade_library(
   HEADERS zero/options.h
   SOURCES zero/options.cc
   DEPS zero_offload collectives_options device_memory_stats device_status_macros kernels_value_range
-    kernels_block_quant kernels_block_quant_math optim_loss_scaler optim_parameter_group
-    precision_dtype precision_dtype_names
+    kernels_block_quant kernels_block_quant_math kernels_orthogonalize_math optim_loss_scaler
+    optim_parameter_group precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )
@@ -72,12 +72,21 @@ brigade_library(
 )
 
 brigade_library(
+  zero_plan_exchange_layout
+  HEADERS zero/plan/exchange_layout.h
+  SOURCES zero/plan/exchange_layout.cc
+  DEPS zero_plan_layout zero_plan collectives_compressed_one_bit_all_reduce
+    collectives_compressed_power_sgd_all_reduce collectives_compressed_top_k_all_reduce zero_options
+)
+
+brigade_library(
   zero_plan_traffic
   HEADERS zero/plan/step_collectives.h zero/plan/traffic.h
   SOURCES zero/plan/step_collectives.cc zero/plan/traffic.cc
-  DEPS zero_plan_layout zero_plan collectives_collective collectives_communicator
-    collectives_algorithms_wire_elements collectives_compressed_reduction
-    collectives_compressed_one_bit_all_reduce collectives_compressed_quantized_reduce_scatter
+  DEPS zero_plan_exchange_layout zero_plan_layout zero_plan collectives_collective
+    collectives_communicator collectives_algorithms_wire_elements collectives_compressed_reduction
+    collectives_compressed_one_bit_all_reduce collectives_compressed_power_sgd_all_reduce
+    collectives_compressed_quantized_reduce_scatter collectives_compressed_top_k_all_reduce
     device_status_macros kernels_step_control_step_state precision_dtype zero_options
   PUBLIC_LIBRARIES absl::inlined_vector absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container
@@ -146,11 +155,12 @@ brigade_library(
   HEADERS zero/internal/gradient_exchange.h
   SOURCES zero/internal/gradient_exchange.cc
   DEPS zero_internal_gradient_store zero_internal_step_streams
-    collectives_compressed_one_bit_all_reduce collectives_compressed_restore_errors device_buffer
+    collectives_compressed_one_bit_all_reduce collectives_compressed_power_sgd_all_reduce
+    collectives_compressed_restore_errors collectives_compressed_top_k_all_reduce device_buffer
     device_context device_status_macros kernels_cast kernels_cast_math kernels_fill
     kernels_grad_check optim_freeze_moment optim_step_controller optim_step_executor zero_options
-    zero_plan zero_plan_layout zero_plan_traffic
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+    zero_plan zero_plan_exchange_layout zero_plan_layout zero_plan_traffic
+  PUBLIC_LIBRARIES absl::inlined_vector absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 
@@ -203,12 +213,11 @@ brigade_library(
   zero_plan_memory_model_lib
   HEADERS zero/plan/memory_model.h
   SOURCES zero/plan/memory_model.cc
-  DEPS zero_plan_file_layout zero_plan_layout zero_plan zero_plan_traffic collectives_communicator
-    collectives_algorithms_workspace collectives_compressed_reduction
-    collectives_compressed_one_bit_all_reduce collectives_compressed_quantized_all_gather
-    collectives_compressed_quantized_reduce_scatter device_memory_stats device_status_macros
-    device_file_options optim_lamb_update optim_parameter_group optim_step_controller
-    optim_step_executor zero_options
+  DEPS zero_plan_exchange_layout zero_plan_file_layout zero_plan_layout zero_plan zero_plan_traffic
+    collectives_communicator collectives_algorithms_workspace collectives_compressed_reduction
+    collectives_compressed_quantized_all_gather collectives_compressed_quantized_reduce_scatter
+    device_memory_stats device_status_macros device_file_options optim_lamb_update
+    optim_parameter_group optim_step_controller optim_step_executor zero_options
   PUBLIC_LIBRARIES absl::statusor
 )
 

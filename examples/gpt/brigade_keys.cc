@@ -1,5 +1,6 @@
 #include "brigade/device/file/file_options.h"
 #include "brigade/examples/gpt/config_sections.h"
+#include "brigade/kernels/orthogonalize/orthogonalize_math.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/parallel/tensor/row_pieces.h"
@@ -13,8 +14,12 @@ using collectives::Reduction;
 using device::FileEngineKind;
 using kernels::AtMinimum;
 using zero::Accumulation;
+using zero::GradientCompression;
 
 constexpr NumberRange kMany = {1.0, 1 << 20, "1 to 2^20"};
+constexpr NumberRange kShare = {0x1p-149, 1.0, "more than 0, up to 1"};
+constexpr NumberRange kFactorRanks = {1.0, kernels::kMaxLowRank, "1 to 128"};
+static_assert(kernels::kMaxLowRank == 128);
 
 Keys ExchangeKeys(Settings& s) {
   return {
@@ -46,13 +51,20 @@ Keys ExchangeKeys(Settings& s) {
       {"ranks_per_node", Whole(&s.ranks_per_node, kMany),
        "nodes of so many ranks, instead of the machine's; `hierarchical` needs nodes"},
       {"gradient_compression",
-       OneOf<std::optional<zero::GradientCompression>>(
-           &s.gradient_compression,
-           {{"none", std::nullopt}, {"one_bit", zero::GradientCompression::kOneBit}}),
+       OneOf<std::optional<GradientCompression>>(&s.gradient_compression,
+                                                 {{"none", std::nullopt},
+                                                  {"one_bit", GradientCompression::kOneBit},
+                                                  {"power_sgd", GradientCompression::kPowerSgd},
+                                                  {"top_k", GradientCompression::kTopK}}),
        "in stages 0 to 2 ranks exchange gradients in fewer bytes, and keep what messages leave "
-       "out: "
-       "`one_bit` as signs (`docs/compression.md`)"},
-      {"gradient_compression_start_step", Whole(&s.compression_start_step, kCountOrNone),
+       "out: `one_bit` as signs, with `ranks_per_node` between nodes alone, `power_sgd` as factors "
+       "of a low rank, `top_k` the greatest alone "
+       "(`docs/compression.md`); `--gradient_compression` goes before it"},
+      {"gradient_compression_density", Number(&s.compression.density, kShare),
+       "of `top_k`: the share of a bucket's elements that each rank sends"},
+      {"gradient_compression_rank", Whole(&s.compression.rank, kFactorRanks),
+       "of `power_sgd`: columns of the factors of a matrix"},
+      {"gradient_compression_start_step", Whole(&s.compression.start_step, kCountOrNone),
        "exact steps before that"},
       {"live_units", Whole(&s.zero.live_units, kMany),
        "layers whose weights are gathered at a time, from stage 2 on"},

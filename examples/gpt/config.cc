@@ -152,10 +152,8 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   }
 }
 
-// What crosses the wire as codes. Gradients go in two hops where the ranks that share a state lie
-// node by node: they have no part in a model that others share.
-void SetCodes(const Said& said, const Settings& s, const Sharing& sharing,
-              const parallel::GridShape& grid, zero::ZeroOptions& zero) {
+// What crosses the wire as codes.
+void SetCodes(const Said& said, const Settings& s, zero::ZeroOptions& zero) {
   using kernels::QuantFormat;
   if (s.quantized_weights && zero.stage > 0) zero.quantized_weights = QuantFormat::kInt8;
   if (s.quantized_frozen_weights && zero.stage == 3) {
@@ -164,6 +162,13 @@ void SetCodes(const Said& said, const Settings& s, const Sharing& sharing,
   if (!s.quantized_gradients) return;
   zero.quantized_gradients = QuantFormat::kInt4;
   if (HasLoco(said)) zero.loco = s.loco;
+}
+
+// Codes of gradients, and signs, go in two hops where the ranks that share a state lie node by
+// node: they have no part in a model that others share.
+void SetNodes(const Settings& s, const Sharing& sharing, const parallel::GridShape& grid,
+              zero::ZeroOptions& zero) {
+  if (!zero.quantized_gradients.has_value() && !zero.exchanges_signs()) return;
   const int of_node = s.ranks_per_node.value_or(0);
   const int sharers = SharersOf(sharing, grid);
   const bool has_whole_models = grid.tensor == 1 && grid.pipeline == 1;
@@ -217,6 +222,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   if (step.lr.has_value()) s.group.lr = *step.lr;
   s.quantized_weights = s.quantized_weights || step.quantized_weights;
   s.quantized_gradients = s.quantized_gradients || step.quantized_gradients;
+  if (step.gradient_compression.has_value()) s.gradient_compression = step.gradient_compression;
   if (s.zero.stage < 3) s.zero.offload.parameters = device::Tier::kDevice;
   const Said said = {config, FlagsOf(flags, step)};
   const Sharing sharing = Merged(s, flags);
@@ -233,13 +239,14 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   zero.model_ranks = all.grid.tensor * all.grid.pipeline;
   zero.shard_ranks = sharing.shard_ranks;
   zero.hpz_ranks = sharing.hpz_ranks;
-  SetCodes(said, s, sharing, all.grid, zero);
+  SetCodes(said, s, zero);
   if (s.gradient_compression.has_value()) {
-    zero.gradient_compression = {.method = *s.gradient_compression,
-                                 .start_step = s.compression_start_step};
+    zero.gradient_compression = s.compression;
+    zero.gradient_compression->method = *s.gradient_compression;
   }
   zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
+  SetNodes(s, sharing, all.grid, zero);
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;
   if (zero.stage < 3) zero.persistence_threshold = 0;
   if (zero.stage == 3 && s.prefetch_bucket_size.has_value()) zero.live_units = 1;

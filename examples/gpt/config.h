@@ -88,6 +88,8 @@ struct StepFlags {
   bool quantized_gradients = false;
   // zeropp_loco_param, as the file has it or with its defaults.
   bool loco = false;
+  // brigade.gradient_compression; none: not given.
+  std::optional<zero::GradientCompression> gradient_compression = {};
   // What fp16.enabled and bf16.enabled must say together.
   std::optional<precision::DType> dtype = {};
 };

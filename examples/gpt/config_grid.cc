@@ -78,6 +78,9 @@ Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   if (step.quantized_weights) flags["--quantized_weights"] = true;
   if (step.quantized_gradients) flags["--quantized_gradients"] = true;
   if (step.loco) flags["--loco"] = true;
+  if (step.gradient_compression.has_value()) {
+    flags["--gradient_compression"] = zero::Name(*step.gradient_compression);
+  }
   if (step.dtype.has_value()) {
     flags["--precision"] = std::string(precision::ShortName(*step.dtype));
   }

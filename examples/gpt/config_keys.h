@@ -69,7 +69,8 @@ struct Settings {
 
   // None: gradients are reduced as they are.
   std::optional<zero::GradientCompression> gradient_compression;
-  int64_t compression_start_step = 0;
+  // Whose method is the one above.
+  zero::CompressionOptions compression;
 
   std::optional<int64_t> steps_per_print;
 

@@ -65,6 +65,9 @@ ABSL_FLAG(
     bool, loco, false,
     "what codes of gradients leave out enters the next ones: zeropp_loco_param, as the config has "
     "it or with its defaults. With --quantized_gradients, or where the config says the same");
+ABSL_FLAG(std::string, gradient_compression, "",
+          "one_bit, power_sgd or top_k: ranks of stages 0 to 2 exchange gradients in fewer bytes, "
+          "and keep what messages leave out: brigade.gradient_compression. Before the config's");
 ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
           "the share that is dropped of the embedding's output and of what attention and MLP of "
           "each block add to it, 0 to below 1. Before the config's; default 0");
@@ -228,6 +231,15 @@ StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
   if (step.lr.has_value() && !(*step.lr >= 0 && *step.lr <= kLargestRate)) {
     refusals.Add("lr", " is ", *step.lr, "; it must be a number, 0 or more, and finite as a float");
     step.lr = kDefaultRate;
+  }
+  if (const std::string name = absl::GetFlag(FLAGS_gradient_compression); !name.empty()) {
+    for (const zero::GradientCompression method : zero::kGradientCompressions) {
+      if (name == zero::Name(method)) step.gradient_compression = method;
+    }
+    if (!step.gradient_compression.has_value()) {
+      refusals.Add("gradient_compression", " is \"", name,
+                   "\"; it must be one_bit, power_sgd or top_k");
+    }
   }
   if (const std::string precision = absl::GetFlag(FLAGS_precision); !precision.empty()) {
     step.dtype = precision::ParseTrainingFormat(precision);

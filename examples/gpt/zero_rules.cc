@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/options.h"
@@ -70,6 +71,12 @@ Rules OffloadRules(const Together& together) {
        "offload_param.device is \"nvme\": it needs weights on the device or the host", kZero},
       {"brigade.delay_warm_up", offload.delay_update, "brigade.delay_update is not true", kBrigade},
   };
+}
+
+// Whether nodes have two hops of their own: of codes of gradients, or signs.
+bool HasTwoHops(const Settings& s) {
+  return s.quantized_gradients || s.optimizer == optim::OptimizerKind::kOneBitAdam ||
+         s.gradient_compression == zero::GradientCompression::kOneBit;
 }
 
 Rules FileRules(const Together& together) {
@@ -149,11 +156,60 @@ Rules ExchangeRules(const Together& together) {
       {"brigade.algorithm", has_nodes || zero.algorithm != Algorithm::kHierarchical,
        "it needs brigade.ranks_per_node or brigade.topology", ""},
       {"brigade.ranks_per_node",
-       s.topology.has_value() || KnowsOfNodes(zero.algorithm) || s.quantized_gradients,
+       s.topology.has_value() || KnowsOfNodes(zero.algorithm) || HasTwoHops(s),
        absl::StrCat("without brigade.topology algorithm ", algorithm, " asks for no nodes"), ""},
       {"brigade.topology", zero.algorithm == Algorithm::kAuto || KnowsOfNodes(zero.algorithm),
        absl::StrCat("algorithm ", algorithm, " asks for no topology"), ""},
   };
+}
+
+// Of gradients, or moments, that ranks keep until the step and exchange there.
+Rules CompressionRules(const Together& together) {
+  constexpr char kOthers[] =
+      "zero_optimization optimizer brigade pipeline --quantized_gradients --shard_ranks "
+      "--gradient_compression --pipeline";
+  const Settings& s = together.settings;
+  const Said& said = together.said;
+  const std::string gradients = said.Name("--gradient_compression", "brigade.gradient_compression");
+  const bool has_gradients = s.gradient_compression.has_value();
+  const bool has_moments = s.optimizer == optim::OptimizerKind::kOneBitAdam;
+  const auto is_method = [&](zero::GradientCompression method) {
+    return s.gradient_compression == method;
+  };
+  Rules rules = {
+      {gradients, !has_gradients || !has_moments,
+       "optimizer.type is \"OneBitAdam\", which exchanges first moments", kOthers},
+      {gradients, !has_gradients || s.optimizer != optim::OptimizerKind::kLamb,
+       "optimizer.type is \"Lamb\", whose norms of tensors take the gradients of slices", kOthers},
+      {"brigade.gradient_compression_rank", is_method(zero::GradientCompression::kPowerSgd),
+       "gradient_compression is not \"power_sgd\"", kOthers},
+      {"brigade.gradient_compression_density", is_method(zero::GradientCompression::kTopK),
+       "gradient_compression is not \"top_k\"", kOthers},
+      {"brigade.gradient_compression_start_step", has_gradients,
+       "gradient_compression is not given", kOthers},
+  };
+  for (const auto& [path, exchanges] : {std::pair(gradients, has_gradients),
+                                        std::pair(std::string("optimizer.type"), has_moments)}) {
+    const auto needs = [&, name = path, given = exchanges](bool is_right, const std::string& why) {
+      rules.push_back({name, !given || is_right, why, kOthers});
+    };
+    needs(s.zero.stage < 3,
+          "zero_optimization.stage is 3, which has no memory for whole gradients; stages 0 to 2 "
+          "have");
+    needs(!s.quantized_gradients,
+          absl::StrCat(
+              said.Name("--quantized_gradients", "zero_optimization.zero_quantized_gradients"),
+              " is true; gradients cross the wire in one of the two ways"));
+    needs(!s.zero.offload.enabled(),
+          "zero_optimization.offload_optimizer is given; what is exchanged goes to updates on the "
+          "device alone");
+    needs(together.sharing.shard_ranks == 0,
+          absl::StrCat(ShardsName(said), " is given; one group of all ranks exchanges"));
+    needs(together.sharing.pipeline == 1,
+          "pipeline.stages (--pipeline) is above 1; weights that stages share are summed as they "
+          "are");
+  }
+  return rules;
 }
 
 // Of groups that have a whole state each.
@@ -205,7 +261,8 @@ Rules GatheringRules(const Together& together) {
 
 Rules ZeroRules(const Together& together) {
   return Joined({FileRules(together), OffloadRules(together), ActivationRules(together),
-                 ExchangeRules(together), GroupRules(together), GatheringRules(together)});
+                 ExchangeRules(together), CompressionRules(together), GroupRules(together),
+                 GatheringRules(together)});
 }
 
 }  // namespace brigade::gpt

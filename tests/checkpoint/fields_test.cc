@@ -298,6 +298,36 @@ TEST(OptionFieldsTest, NameTheErrorFeedbackOfCodesWhereThereIsSome) {
               StatusIs(kInvalid, HasSubstr("loco.reset_steps is 1024 in the checkpoint, 7 here")));
 }
 
+// Its method, first step, and the numbers of that method alone.
+TEST(OptionFieldsTest, NameTheExchangeOfGradientsWhereThereIsOne) {
+  using zero::GradientCompression;
+  const auto fields_of = [](const zero::CompressionOptions& compression) {
+    zero::ZeroOptions options = Options();
+    options.gradient_compression = compression;
+    return OptionFields(options);
+  };
+  const auto differs = [&](const zero::CompressionOptions& saved,
+                           const zero::CompressionOptions& here, const char* text) {
+    EXPECT_THAT(CheckSame(fields_of(saved), fields_of(here)), StatusIs(kInvalid, HasSubstr(text)));
+  };
+  EXPECT_EQ(fields_of({}).size(), OptionFields(Options()).size() + 2);
+  EXPECT_OK(CheckSame(fields_of({.rank = 4}), fields_of({.rank = 5, .density = 0.5})));
+  differs({}, {.start_step = 3}, "gradient_compression.start_step is 0 in the checkpoint, 3 here");
+  differs({}, {.method = GradientCompression::kTopK},
+          "gradient_compression is one_bit in the checkpoint, top_k here");
+  differs({.method = GradientCompression::kPowerSgd, .rank = 4},
+          {.method = GradientCompression::kPowerSgd, .rank = 5},
+          "gradient_compression.rank is 4 in the checkpoint, 5 here");
+  differs({.method = GradientCompression::kTopK, .density = 0.5},
+          {.method = GradientCompression::kTopK, .density = 0.25},
+          "gradient_compression.density is 0.5 in the checkpoint, 0.25 here");
+  // The hops of signs are no other training.
+  zero::ZeroOptions in_nodes = Options();
+  in_nodes.gradient_compression.emplace();
+  in_nodes.node_ranks = 2;
+  EXPECT_OK(CheckSame(fields_of({}), OptionFields(in_nodes)));
+}
+
 // Changes of every field of a schedule, from its defaults.
 template <typename Schedule>
 void ExpectScheduleIsSeen(std::vector<Change<Schedule>> changes) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -144,6 +145,55 @@ TEST(RoundTripTest, StepsWithGroupsGoOnWithTheSameBits) {
                    .shard_ranks = 2}),
             wanted);
   EXPECT_EQ(FilesOf(resumed, 6), FilesOf(six, 6));
+}
+
+// What exchanges of gradients have left out: any stage goes on with it, and so do other ranks and
+// another number of hops.
+TEST(RoundTripTest, ErrorsOfExchangesGoOnInAnyStage) {
+  const std::pair<zero::GradientCompression, int> exchanges[] = {
+      {zero::GradientCompression::kOneBit, 0},
+      {zero::GradientCompression::kOneBit, 2},
+      {zero::GradientCompression::kPowerSgd, 0},
+      {zero::GradientCompression::kTopK, 0}};
+  for (const auto& [method, node_ranks] : exchanges) {
+    const zero::CompressionOptions compression = {.method = method, .rank = 2, .density = 0.03};
+    CrashFileSystem three;
+    Train({.stage = 1,
+           .ranks = 4,
+           .last = 3,
+           .to = &three,
+           .gradient_compression = compression,
+           .node_ranks = node_ranks});
+    std::vector<std::vector<float>> wanted;
+    std::map<std::string, std::string> files;
+    for (const int stage : {0, 1, 2}) {
+      SCOPED_TRACE(absl::StrCat(Name(method), ", nodes of ", node_ranks, ", to stage ", stage));
+      CrashFileSystem resumed;
+      const auto trained = Train({.stage = stage,
+                                  .ranks = 4,
+                                  .first = 3,
+                                  .last = 6,
+                                  .from = &three,
+                                  .to = &resumed,
+                                  .gradient_compression = compression,
+                                  .node_ranks = node_ranks});
+      ASSERT_FALSE(trained.empty());
+      if (stage == 0) wanted = trained, files = FilesOf(resumed, 6);
+      EXPECT_EQ(trained, wanted);
+      EXPECT_EQ(FilesOf(resumed, 6), files);
+    }
+    // Loaded by others it is the same but for a rounding of the mean of errors.
+    CrashFileSystem by_three;
+    const auto loaded = Train({.stage = 2,
+                               .ranks = 3,
+                               .first = 3,
+                               .last = 3,
+                               .from = &three,
+                               .to = &by_three,
+                               .gradient_compression = compression});
+    EXPECT_FALSE(loaded.empty());
+    EXPECT_EQ(FilesOf(by_three, 3).size(), FilesOf(three, 3).size());
+  }
 }
 
 TEST(RoundTripTest, PieceFilesHoldTheSameState) {

@@ -20,6 +20,7 @@ using zero::ZeroOptions;
 void Save(Rank& self, ZeroOptimizer& zero, CrashFileSystem& disk, const SaverOptions& options) {
   auto saver = Saver::Create(options, zero, *self.communicator, *self.context, disk);
   ASSERT_OK(saver);
+  ASSERT_OK(zero.ShareErrors());
   ASSERT_OK((*saver)->Begin(TrainingFields()));
   const auto report = (*saver)->Wait();
   ASSERT_OK(report);
@@ -63,7 +64,10 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
     ZeroOptions options = ToyOptions(run.stage);
     options.offload = run.offload;
     options.shard_ranks = run.shard_ranks;
-    auto zero = CreateZero(zero::ToyModel(), options, self);
+    options.gradient_compression = run.gradient_compression;
+    options.node_ranks = run.node_ranks;
+    const bool has_matrices = options.gradient_compression.has_value();
+    auto zero = CreateZero(has_matrices ? zero::ToyMatrices() : zero::ToyModel(), options, self);
     ASSERT_OK(zero);
     if (run.from != nullptr) {
       const auto latest = FindLatest(kRoot, *self.communicator, 1000, *run.from);

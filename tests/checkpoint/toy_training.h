@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct ToyRun {
   device::Device device = device::Cpu();
   zero::OffloadOptions offload = {};
   int shard_ranks = 0;
+  // With these the model has matrices.
+  std::optional<zero::CompressionOptions> gradient_compression = {};
+  int node_ranks = 0;
 };
 
 // Fails the test that calls it. Rank 0's parameters.

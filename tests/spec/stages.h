@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -22,8 +23,10 @@
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/lamb.h"
 #include "brigade/tests/spec/optimizers.h"
+#include "brigade/tests/spec/power_sgd.h"
 #include "brigade/tests/spec/step_control.h"
 #include "brigade/tests/spec/sums.h"
+#include "brigade/tests/spec/top_k_mean.h"
 #include "brigade/tests/spec/wire.h"
 
 namespace brigade::spec {
@@ -51,14 +54,21 @@ struct TrainingRule {
   // Of the codes (exchanges.h) as which weights of 16 bits are gathered, in stages 1 to 3, and
   // gradients summed in a group: 8, 4, or 0, not at all. A rank alone has none of either.
   int weight_bits = 0, gradient_bits = 0;
-  // Of a node, in two hops of gradient_bits; 0, 1 and all of a group: one hop.
+  // Of a node, in two hops of gradient_bits or of kOneBit; 0, 1 and all of a group: one hop.
   size_t node_ranks = 0;
   // From this step tried on (-1: never) ranks keep their own gradients, which is what is checked,
-  // and a 1-bit all-reduce of each bucket's, unscaled and clipped, gives their mean. A rank alone
+  // and an exchange of each bucket's, unscaled and clipped, gives their mean: of signs, of factors
+  // of `factor_rank`, or of the greatest elements, a share of `density` rounded up. A rank alone
   // does not. The norm is the root of the mean of the ranks' squared norms.
-  int64_t one_bit_from = -1;
+  int64_t exchange_from = -1;
+  enum class Exchange : uint8_t { kOneBit, kPowerSgd, kTopK };
+  Exchange exchange = Exchange::kOneBit;
+  size_t factor_rank = 1;
+  double density = 1;
   // Where the elements of parameters are in each bucket: what is exchanged, one after another.
   std::vector<std::vector<Range>> entries = {};
+  // The same as matrices, for kPowerSgd: by their place in what is exchanged.
+  std::vector<std::vector<TensorPlace>> places = {};
   // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
   // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
   bool is_one_bit_adam = false;
@@ -114,8 +124,8 @@ class Training {
     forgets_ = state_.iteration > 0 && state_.iteration % rule_.loco_reset_steps == 0;
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
-    const bool exchanges = rule_.one_bit_from >= 0 && (rule_.ranks > 1 || rule_.is_one_bit_adam) &&
-                           state_.iteration >= rule_.one_bit_from;
+    const bool exchanges = rule_.exchange_from >= 0 && (rule_.ranks > 1 || rule_.is_one_bit_adam) &&
+                           state_.iteration >= rule_.exchange_from;
     for (int micro = 0; micro < rule_.micro_batches; ++micro) {
       std::vector<Buckets> fresh;
       for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -161,18 +171,19 @@ class Training {
 
   // Before a save: of each rank's own errors there is the mean from now on.
   void ShareErrors() {
-    for (OneBitState& errors : errors_) {
-      std::vector<float> mean = errors.local[0];
-      for (size_t i = 0; i < mean.size(); ++i) {
-        for (size_t r = 1; r < errors.local.size(); ++r) mean[i] += errors.local[r][i];
-        mean[i] *= static_cast<float>(1.0 / static_cast<double>(errors.local.size()));
+    for (ExchangeErrors& errors : errors_) {
+      ShareMean(errors.one_bit.local);
+      for (OneBitState& place : errors.places) ShareMean(place.local);
+      ShareMean(errors.top_k);
+      auto& matrices = errors.power_sgd.left_out;
+      for (size_t t = 0; !matrices.empty() && t < matrices[0].size(); ++t) {
+        std::vector<std::vector<float>> of_rank;
+        for (auto& each : matrices) of_rank.push_back(each[t].values);
+        ShareMean(of_rank);
+        for (size_t r = 0; r < matrices.size(); ++r) matrices[r][t].values = of_rank[r];
       }
-      for (auto& local : errors.local) local = mean;
     }
   }
-
-  // What exchanges of each bucket have left out.
-  const std::vector<OneBitState>& errors() const { return errors_; }
 
   // The weights become those of the master: after a step, or a step later; and where a saved state
   // is loaded.
@@ -195,6 +206,56 @@ class Training {
     // Stages 0 to 2: everything; 3: own slices.
     Buckets parameters;
   };
+
+  // What exchanges of a bucket have left out, by the method that there is.
+  struct ExchangeErrors {
+    ExchangeErrors(const TrainingRule& rule, size_t bucket, size_t count, bool two_hops)
+        : one_bit(rule.ranks,
+                  rule.exchange == TrainingRule::Exchange::kOneBit && !two_hops ? count : 0) {
+      if (two_hops) places = OneBitPlaces(rule.ranks, count, rule.node_ranks);
+      if (rule.exchange == TrainingRule::Exchange::kPowerSgd) {
+        power_sgd = InitialPowerSgdState(rule.places[bucket], rule.factor_rank, rule.ranks);
+      }
+      if (rule.exchange == TrainingRule::Exchange::kTopK) {
+        top_k.assign(rule.ranks, std::vector<float>(count));
+      }
+    }
+
+    OneBitState one_bit;
+    std::vector<OneBitState> places;  // in two hops, of nodes
+    PowerSgdState power_sgd;
+    std::vector<std::vector<float>> top_k;  // [rank]
+  };
+
+  // Of all ranks; or of nodes, each of which has the sum of its ranks' errors.
+  void ShareMean(std::vector<std::vector<float>>& of_rank) const {
+    if (of_rank.empty()) return;
+    std::vector<float> mean = of_rank[0];
+    for (size_t i = 0; i < mean.size(); ++i) {
+      for (size_t r = 1; r < of_rank.size(); ++r) mean[i] += of_rank[r][i];
+      mean[i] *= static_cast<float>(1.0 / static_cast<double>(rule_.ranks));
+      mean[i] *= static_cast<float>(rule_.ranks / of_rank.size());
+    }
+    for (auto& each : of_rank) each = mean;
+  }
+
+  std::vector<float> Exchanged(const std::vector<std::vector<float>>& of_rank, size_t bucket) {
+    constexpr bool kSkip = false;
+    ExchangeErrors& errors = errors_[bucket];
+    switch (rule_.exchange) {
+      case TrainingRule::Exchange::kOneBit:
+        return TwoHops() ? OneBitMeanOfNodes(of_rank, kSkip, Format::kFloat32, errors.places)
+                         : OneBitMean(of_rank, kSkip, Format::kFloat32, errors.one_bit);
+      case TrainingRule::Exchange::kPowerSgd:
+        return PowerSgdMean(of_rank, rule_.places[bucket], rule_.factor_rank, kEpsilon, kSkip,
+                            Format::kFloat32, errors.power_sgd);
+      case TrainingRule::Exchange::kTopK:
+        break;
+    }
+    const auto count = static_cast<double>(of_rank[0].size());
+    const auto k = static_cast<size_t>(std::max(1.0, std::ceil(rule_.density * count)));
+    return TopKMean(of_rank, std::min(k, of_rank[0].size()), kSkip, Format::kFloat32, errors.top_k);
+  }
 
   void ExchangeAndUpdate(std::vector<Buckets>& local) {
     std::vector<GradStats> stats;
@@ -229,10 +290,11 @@ class Training {
           }
         }
       }
-      if (errors_.size() == b) errors_.emplace_back(rule_.ranks, of_rank[0].size());
-      const auto exchanged =
-          rule_.ranks == 1 ? of_rank[0]
-                           : OneBitMean(of_rank, /*skip=*/false, Format::kFloat32, errors_[b]);
+      if (errors_.size() == b) {
+        const bool in_nodes = rule_.exchange == TrainingRule::Exchange::kOneBit && TwoHops();
+        errors_.emplace_back(rule_, b, of_rank[0].size(), in_nodes);
+      }
+      const auto exchanged = rule_.ranks == 1 ? of_rank[0] : Exchanged(of_rank, b);
       auto next = exchanged.begin();
       for (const Range& entry : rule_.entries[b]) {
         for (size_t i = 0; i < entry.size; ++i) mean[b][entry.begin + i] = *next++;
@@ -485,7 +547,9 @@ class Training {
   TrainingRule rule_;
   std::vector<Rank> ranks_;
   StepState state_;
-  std::vector<OneBitState> errors_;  // [bucket]
+  // Of Gram-Schmidt.
+  static constexpr double kEpsilon = 1e-8;
+  std::vector<ExchangeErrors> errors_;  // [bucket]
   // [group][bucket]; empty: none yet.
   std::vector<std::vector<LocoState>> loco_;
   bool forgets_ = false;

@@ -1,6 +1,7 @@
 // Memory and traffic are those of the models; a step neither waits on the host nor allocates.
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <optional>
 #include <string>
@@ -533,28 +534,35 @@ TEST(AccountingTest, ExchangesTakeWhatTheModelSays) {
   for (const int ranks : {1, 3, 4}) {
     for (int stage = 0; stage < 3; ++stage) {
       for (const int micro_batches : {1, 2}) {
-        for (const ModelSpec& model : {PlainModel(), ToyModel()}) {
+        for (const ModelSpec& model : {PlainModel(), ToyMatrices()}) {
           Setting setting = {"exchanges", model, {}};
           ZeroOptions& options = setting.options;
           options.stage = stage;
           options.micro_batches = micro_batches;
           options.bucket_elements = 1000;
           SCOPED_TRACE(absl::StrCat("stage ", stage, ", ranks ", ranks));
-          for (const bool one_bit_adam : {false, true}) {
-            options.gradient_compression.reset();
-            if (one_bit_adam) {
-              options.optimizer.kind = optim::OptimizerKind::kOneBitAdam;
-              options.optimizer.freeze_step = 0;
-            } else {
-              options.gradient_compression = CompressionOptions();
-            }
+          const auto expect = [&] {
             OnThreads({.size = ranks}, [&](Rank& self) {
               ExpectMemoryOfTheModel(setting, self);
               self.AwaitOthers();
               ExpectTrafficOfTheModel(setting, self);
               self.AwaitOthers();
             });
+          };
+          for (const GradientCompression method : kGradientCompressions) {
+            options.gradient_compression = {.method = method, .rank = 2};
+            expect();
           }
+          options.gradient_compression.reset();
+          options.optimizer.kind = optim::OptimizerKind::kOneBitAdam;
+          options.optimizer.freeze_step = 0;
+          expect();
+          if (ranks != 4) continue;
+          options.node_ranks = 2;
+          expect();
+          options.optimizer.kind = optim::OptimizerKind::kAdamW;
+          options.gradient_compression.emplace();
+          expect();
         }
         if (ranks == 1) continue;
         // In this model each parameter has a bucket.
@@ -599,6 +607,84 @@ TEST(AccountingTest, ExchangesTakeWhatTheModelSays) {
         });
       }
     }
+  }
+}
+
+// Signs in two hops by hand: of 4 ranks in nodes of 2. In this model each parameter has a bucket.
+TEST(AccountingTest, SignsInTwoHopsLeaveANodeOnce) {
+  for (int stage = 0; stage < 3; ++stage) {
+    OnThreads({.size = 4}, [&](Rank& self) {
+      ZeroOptions options;
+      options.stage = stage;
+      options.bucket_elements = 1000;
+      options.gradient_compression.emplace();
+      options.node_ranks = 2;
+      auto zero = CreateZero(PlainModel(), options, self).value();
+      const ZeroGroups groups = GroupsOf(options, self);
+      const Traffic traffic =
+          TrafficOfStep(zero->plan(), options, groups.shards, groups.outer).value();
+      // Four parameters of each size. Inside a node half of the fp32 elements, there and back; to
+      // the other node the signs of a quarter, and of the sum of another quarter.
+      int64_t inside = 0, between = 0, errors = 0;
+      for (const int64_t count : {4096, 700}) {
+        inside += 4 * 2 * (count / 2) * 4;
+        between += 4 * 2 * kernels::SignBytes(count / 4);
+        errors += 4 * 4 * (count / 2 + count / 4);
+      }
+      EXPECT_EQ(traffic.gradients, inside);
+      EXPECT_EQ(traffic.nodes, between);
+      int64_t modelled = 0;
+      for (const MemoryTerm& term : MemoryOf(zero->plan(), options)) {
+        modelled += term.name == "errors of exchanges" ? term.bytes : 0;
+      }
+      EXPECT_EQ(modelled, errors);
+      self.AwaitOthers();
+    });
+  }
+}
+
+// Factors and greatest elements by hand. In this model each parameter has a bucket.
+TEST(AccountingTest, FactorsAndGreatestElementsSendWhatTheirNumbersSay) {
+  ModelSpec model = PlainModel();
+  int64_t matrices = 0, vectors = 0;
+  for (UnitSpec& unit : model) {
+    for (ParameterSpec& parameter : unit.parameters) {
+      ++(parameter.size == 4096 ? matrices : vectors);
+      if (parameter.size == 4096) parameter.shape = {16, 4, 64};
+    }
+  }
+  for (const int ranks : {2, 3}) {
+    ZeroOptions options;
+    options.bucket_elements = 1000;
+    const Plan plan = Plan::Create(model, {ranks, options.dtype, 1000}).value();
+    const auto bytes = [&](const char* name) {
+      int64_t sum = 0;
+      for (const MemoryTerm& term : MemoryOf(plan, options))
+        sum += term.name == name ? term.bytes : 0;
+      return sum;
+    };
+    const auto sent = [&] {
+      std::atomic<int64_t> by_all = 0;
+      OnThreads({.size = ranks}, [&](Rank& self) {
+        by_all += TrafficOfStep(plan, options, *self.communicator).value().gradients;
+        self.AwaitOthers();
+      });
+      return by_all.load();
+    };
+    const int64_t all = matrices * 4096 + vectors * 700;
+    // 16 rows and 256 columns. Of a sum each rank but the owner sends an element, and gets it.
+    options.gradient_compression = {.method = GradientCompression::kPowerSgd, .rank = 3};
+    EXPECT_EQ(sent(), 4 * 2 * (ranks - 1) * (matrices * 3 * (16 + 256) + vectors * 700));
+    EXPECT_EQ(bytes("errors of exchanges"), 4 * matrices * (4096 + 3 * 256));
+    // The buckets of one shape share the memory of an exchange.
+    const int64_t once = bytes("messages of exchanges");
+    options.gradient_compression->rank = 128;
+    EXPECT_EQ(sent(), 4 * 2 * (ranks - 1) * all);
+    EXPECT_EQ(bytes("errors of exchanges"), 0);
+    EXPECT_LT(once, 4 * (4096 + 3 * (16 + 2 * 256) + 700) + 16 * 1024);
+    options.gradient_compression = {.method = GradientCompression::kTopK, .density = 1.0 / 64};
+    EXPECT_EQ(sent(), ranks * (ranks - 1) * 8 * (matrices * 64 + vectors * 11));
+    EXPECT_EQ(bytes("errors of exchanges"), 4 * all);
   }
 }
 
@@ -822,8 +908,11 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
   for (Setting setting : Settings()) {
     // With exchanges as well, of gradients, and of moments.
     if (setting.options.dtype != DType::kBFloat16) continue;
-    setting.options.gradient_compression = CompressionOptions();
-    if (Validate(setting.options).ok()) settings.push_back(setting);
+    if (setting.model.size() == ToyModel().size()) setting.model[1].parameters[0].shape = {30, 50};
+    for (const GradientCompression method : kGradientCompressions) {
+      setting.options.gradient_compression = {.method = method};
+      if (Validate(setting.options).ok()) settings.push_back(setting);
+    }
     setting.options.gradient_compression.reset();
     setting.options.optimizer = {.kind = optim::OptimizerKind::kOneBitAdam, .freeze_step = 0};
     if (Validate(setting.options).ok()) settings.push_back(setting);

@@ -2,6 +2,7 @@
 // must know, and a ZeroOptimizer that goes on.
 
 #include <barrier>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
@@ -58,6 +59,27 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
     };
     compression([](ZeroOptions& o) { o.gradient_compression->start_step = -1; },
                 "gradient_compression.start_step is -1");
+    compression(
+        [](ZeroOptions& o) {
+          o.gradient_compression->method = static_cast<GradientCompression>(7);
+        },
+        "gradient_compression.method is 7");
+    compression(
+        [](ZeroOptions& o) {
+          o.gradient_compression = {.method = GradientCompression::kPowerSgd, .rank = 129};
+        },
+        "gradient_compression.rank is 129, must be 1 to 128");
+    for (const double density : {0.0, 1.5, std::nan("")}) {
+      ZeroOptions sparse;
+      sparse.gradient_compression = {.method = GradientCompression::kTopK, .density = density};
+      EXPECT_THAT(Validate(sparse),
+                  StatusIs(kInvalid, HasSubstr("must be more than 0 and at most 1")));
+    }
+    compression(
+        [](ZeroOptions& o) {
+          o.gradient_compression->method = GradientCompression::kPowerSgd, o.node_ranks = 2;
+        },
+        "node_ranks is 2, but gradient_compression is power_sgd");
     compression([](ZeroOptions& o) { o.stage = 3; },
                 "gradient_compression is given, but stage 3 has no memory for whole gradients");
     compression([](ZeroOptions& o) { o.offload.optimizer_state = device::Tier::kHost; },
@@ -253,6 +275,14 @@ TEST(ErrorsTest, RanksThatDisagreeAreToldTheFirstDifference) {
     EXPECT_THAT(Create(self, model, {}),
                 StatusIs(kInvalid, AllOf(HasSubstr("rank 0 has parameter 2, h.0.w [1500]"),
                                          HasSubstr("rank 2 has parameter 2, h.0.w [1501]"))));
+    ZeroOptions sparse;
+    sparse.gradient_compression = {.method = GradientCompression::kTopK,
+                                   .density = self.rank == 1 ? 0.02 : 0.01};
+    EXPECT_THAT(
+        Create(self, ToyModel(), sparse),
+        StatusIs(kInvalid, HasSubstr("rank 0 has gradient_compression top_k from step 0, density "
+                                     "0.01; rank 1 has gradient_compression top_k from step 0, "
+                                     "density 0.02")));
     model = ToyModel();
     if (self.rank == 1) model.pop_back();
     EXPECT_THAT(Create(self, model, {}), StatusIs(kInvalid, HasSubstr("rank 1 has")));

@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
+#include "brigade/zero/plan/exchange_layout.h"
 #include "brigade/zero/plan/layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -38,58 +41,117 @@ ZeroOptions Options(int stage, optim::OptimizerKind kind = optim::OptimizerKind:
   return options;
 }
 
+ZeroOptions Options(int stage, GradientCompression method) {
+  ZeroOptions options = Options(stage);
+  options.gradient_compression = {.method = method, .rank = 2, .density = 0.03};
+  return options;
+}
+
+// Of signs, in two hops with nodes of so many ranks.
+ZeroOptions InNodes(ZeroOptions options, int node_ranks) {
+  options.node_ranks = node_ranks;
+  return options;
+}
+// Two nodes' ranks; else an odd number.
+int RanksFor(const ZeroOptions& options) { return options.node_ranks == 0 ? 3 : 4; }
+
 // The bytes of a rank's errors of all buckets.
-std::string ErrorsOf(ZeroOptimizer& zero, int ranks) {
+std::string ErrorsOf(ZeroOptimizer& zero, const ZeroOptions& options) {
   std::string bytes;
   const internal::GradientExchange& exchange = ZeroOptimizerTestPeer::Exchange(zero);
   for (size_t b = 0; b < zero.plan().buckets().size(); ++b) {
     const Bucket& bucket = zero.plan().buckets()[b];
     if (!bucket.trainable) continue;
-    const auto errors = exchange.Errors(static_cast<int>(b));
-    const auto count = static_cast<size_t>(internal::ExchangedElements(bucket));
-    const auto part = (count + static_cast<size_t>(ranks) - 1) / static_cast<size_t>(ranks);
-    bytes.append(reinterpret_cast<const char*>(errors.local), count * sizeof(float));
-    bytes.append(reinterpret_cast<const char*>(errors.sum), part * sizeof(float));
+    const auto errors = exchange.ErrorsOf(static_cast<int>(b));
+    const auto layout = internal::ErrorLayoutOf(zero.plan(), options, bucket);
+    const auto append = [&](const float* values, int64_t count) {
+      bytes.append(reinterpret_cast<const char*>(values),
+                   static_cast<size_t>(count) * sizeof(float));
+    };
+    append(errors.own, layout.own.size);
+    append(errors.second, layout.second.size);
   }
   return bytes;
 }
 
-TEST(ExchangeTest, ASkippedStepKeepsEveryBitOfErrorsAndState) {
-  constexpr int kRanks = 3;
-  using optim::OptimizerKind;
-  for (const auto& [stage, kind] :
-       {std::pair(0, OptimizerKind::kAdamW), std::pair(1, OptimizerKind::kAdamW),
-        std::pair(2, OptimizerKind::kAdamW), std::pair(0, OptimizerKind::kOneBitAdam),
-        std::pair(2, OptimizerKind::kOneBitAdam)}) {
-    const ZeroOptions options = Options(stage, kind);
-    OnThreads({.size = kRanks}, [&](Rank& self) {
-      auto zero = CreateZero(ToyModel(), options, self).value();
-      ASSERT_OK(InitializeToy(*zero));
-      // One rank alone overflows.
-      ToyTrainer trainer(*zero, self, {{.step = 4, .rank = 1}});
-      for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
-      const CapturedState before = Capture(*zero, self).value();
-      const std::string errors = ErrorsOf(*zero, kRanks);
-      EXPECT_TRUE(errors != std::string(errors.size(), '\0'));
-      ASSERT_OK(trainer.Step());
-      ASSERT_OK(zero->step_stream().Synchronize());
-      EXPECT_TRUE(ErrorsOf(*zero, kRanks) == errors);
-      const CapturedState after = Capture(*zero, self).value();
-      EXPECT_EQ(after.step.skip, 1);
-      EXPECT_EQ(after.step.step, before.step.step);
-      // All but the mean of errors, which has been rounded once more.
-      for (size_t b = 0; b < after.arrays.size(); ++b) {
-        for (size_t array = 0; array < after.arrays[b].size(); ++array) {
-          EXPECT_TRUE(array == 3 || after.arrays[b][array] == before.arrays[b][array])
-              << "bucket " << b << ", array " << array;
-        }
+// Whether this rank's gradients of a bucket are all finite.
+bool IsFinite(ZeroOptimizer& zero, int bucket) {
+  const Bucket& of = zero.plan().bucket(bucket);
+  const void* const own = ZeroOptimizerTestPeer::OwnGradient(zero, bucket);
+  for (const BucketEntry& entry : of.entries) {
+    for (int64_t i = 0; i < entry.range.size; ++i) {
+      if (!std::isfinite(Load(own, of.dtype, entry.range.begin + i))) return false;
+    }
+  }
+  return true;
+}
+
+// All methods in all of their stages.
+std::vector<ZeroOptions> AllOptions() {
+  std::vector<ZeroOptions> all;
+  for (const int stage : {0, 1, 2}) {
+    all.push_back(Options(stage, optim::OptimizerKind::kOneBitAdam));
+    for (const auto method : kGradientCompressions) all.push_back(Options(stage, method));
+    all.push_back(InNodes(Options(stage, GradientCompression::kOneBit), 2));
+  }
+  all.push_back(InNodes(Options(2, optim::OptimizerKind::kOneBitAdam), 2));
+  return all;
+}
+
+// Of a step in which rank 1 alone overflows, in this parameter or in all.
+void ExpectTheSkippedStepToKeepAll(const ZeroOptions& options, int parameter) {
+  OnThreads({.size = RanksFor(options)}, [&](Rank& self) {
+    auto zero = CreateZero(ToyMatrices(), options, self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ToyTrainer trainer(*zero, self, {{.step = 4, .rank = 1, .parameter = parameter}});
+    for (int step = 0; step < 4; ++step) ASSERT_OK(trainer.Step());
+    const CapturedState before = Capture(*zero, self).value();
+    const std::string errors = ErrorsOf(*zero, options);
+    EXPECT_TRUE(errors != std::string(errors.size(), '\0'));
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    EXPECT_TRUE(ErrorsOf(*zero, options) == errors);
+    for (size_t b = 0; b < zero->plan().buckets().size() && parameter >= 0; ++b) {
+      if (!zero->plan().buckets()[b].trainable) continue;
+      const bool overflows = zero->plan().parameter(parameter).bucket == static_cast<int>(b);
+      EXPECT_EQ(IsFinite(*zero, static_cast<int>(b)), !overflows || self.rank != 1) << b;
+    }
+    const CapturedState after = Capture(*zero, self).value();
+    EXPECT_EQ(after.step.skip, 1);
+    EXPECT_EQ(after.step.step, before.step.step);
+    // All but the mean of errors, which has been rounded once more.
+    for (size_t b = 0; b < after.arrays.size(); ++b) {
+      for (size_t array = 0; array < after.arrays[b].size(); ++array) {
+        EXPECT_TRUE(array == 3 || after.arrays[b][array] == before.arrays[b][array])
+            << "bucket " << b << ", array " << array;
       }
-      // The next one counts.
-      ASSERT_OK(trainer.Step());
-      EXPECT_EQ(Capture(*zero, self).value().step.step, before.step.step + 1);
-      EXPECT_TRUE(ErrorsOf(*zero, kRanks) != errors);
-      self.AwaitOthers();
-    });
+    }
+    // The next one counts.
+    ASSERT_OK(trainer.Step());
+    EXPECT_EQ(Capture(*zero, self).value().step.step, before.step.step + 1);
+    EXPECT_TRUE(ErrorsOf(*zero, options) != errors);
+    self.AwaitOthers();
+  });
+}
+
+TEST(ExchangeTest, ASkippedStepKeepsEveryBitOfErrorsAndState) {
+  for (const ZeroOptions& options : AllOptions()) ExpectTheSkippedStepToKeepAll(options, -1);
+}
+
+// Messages of the other buckets have nothing that is not finite, which would keep their errors.
+TEST(ExchangeTest, ASkippedStepKeepsErrorsOfBucketsThatStayFinite) {
+  const Plan plan = Plan::Create(ToyMatrices(), {3, DType::kFloat16, 1000}).value();
+  int trained = 0;
+  for (const Bucket& bucket : plan.buckets()) trained += bucket.trainable ? 1 : 0;
+  ASSERT_GE(trained, 2);
+  constexpr int kOfFirstBlock = 2;
+  ASSERT_EQ(plan.parameter(kOfFirstBlock).spec.name, "h.0.w");
+  for (const ZeroOptions& options : AllOptions()) {
+    SCOPED_TRACE(absl::StrCat(
+        "stage ", options.stage, ", ",
+        options.averages_moments() ? "OneBitAdam" : Name(options.gradient_compression->method),
+        ", nodes of ", options.node_ranks));
+    ExpectTheSkippedStepToKeepAll(options, kOfFirstBlock);
   }
 }
 
@@ -98,8 +160,9 @@ TEST(ExchangeTest, ExactGradientsComeBeforeTheStartWithoutErrors) {
     ZeroOptions options = Options(1);
     options.gradient_compression->start_step = 3;
     auto zero = CreateZero(ToyModel(), options, self).value();
-    options.gradient_compression.reset();
-    auto plain = CreateZero(ToyModel(), options, self).value();
+    ZeroOptions without = options;
+    without.gradient_compression.reset();
+    auto plain = CreateZero(ToyModel(), without, self).value();
     ASSERT_OK(InitializeToy(*zero));
     ASSERT_OK(InitializeToy(*plain));
     // A step that is skipped counts.
@@ -111,25 +174,45 @@ TEST(ExchangeTest, ExactGradientsComeBeforeTheStartWithoutErrors) {
       CapturedState mine = Capture(*zero, self).value();
       for (auto& arrays : mine.arrays) arrays.resize(std::min<size_t>(arrays.size(), 3));
       EXPECT_EQ(mine == Capture(*plain, self).value(), step < 3) << step;
-      const std::string errors = ErrorsOf(*zero, 2);
+      const std::string errors = ErrorsOf(*zero, options);
       EXPECT_EQ(errors == std::string(errors.size(), '\0'), step < 3) << step;
     }
     self.AwaitOthers();
   });
 }
 
-// Sum over steps of what updates read + mean over ranks of local errors + errors of the sums = sum
-// over steps of the mean of what went in.
+// What a rank has of an array of errors, by element of the bucket; 0 where it has nothing.
+std::vector<float> ByElement(const Bucket& bucket, const internal::ErrorArray& array,
+                             const float* values, int rank) {
+  std::vector<float> elements(static_cast<size_t>(bucket.size));
+  for (const internal::ErrorPiece& piece : internal::PiecesOf(array, rank)) {
+    std::copy_n(values + piece.at, piece.size, elements.begin() + piece.in_bucket);
+  }
+  return elements;
+}
+
+// Sum over steps of what updates read + mean over ranks of own errors + errors of the sums, where
+// there are sums as signs = sum over steps of the mean of what went in.
 TEST(ExchangeTest, NothingIsLostAtAnyStep) {
-  constexpr int kRanks = 3, kSteps = 12;
-  for (const int stage : {0, 1, 2}) {
+  constexpr int kSteps = 12;
+  std::vector<ZeroOptions> all;
+  for (const int stage : {0, 1, 2}) all.push_back(Options(stage, GradientCompression::kOneBit));
+  all.push_back(InNodes(Options(1, GradientCompression::kOneBit), 2));
+  all.push_back(Options(0, GradientCompression::kPowerSgd));
+  all.push_back(Options(2, GradientCompression::kTopK));
+  for (const ZeroOptions& options : all) {
+    const int stage = options.stage;
+    const std::string method =
+        absl::StrCat(Name(options.gradient_compression->method), ", nodes of ", options.node_ranks);
+    const int ranks = RanksFor(options);
+    const auto size = static_cast<size_t>(ranks);
     // [rank][element of all buckets].
-    std::vector<std::vector<double>> inputs(kRanks), locals(kRanks), outputs(kRanks), sums(kRanks);
+    std::vector<std::vector<double>> inputs(size), locals(size), outputs(size), sums(size);
     std::vector<double> in, out;
     double magnitude = 0;
-    OnThreads({.size = kRanks}, [&](Rank& self) {
+    OnThreads({.size = ranks}, [&](Rank& self) {
       const auto me = static_cast<size_t>(self.rank);
-      auto zero = CreateZero(ToyModel(), Options(stage), self).value();
+      auto zero = CreateZero(ToyMatrices(), options, self).value();
       ASSERT_OK(InitializeToy(*zero));
       ToyTrainer trainer(*zero, self, {{.step = 5, .rank = 1}});
       for (int step = 0; step < kSteps; ++step) {
@@ -142,16 +225,20 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
           if (!bucket.trainable) continue;
           const auto& exchange = ZeroOptimizerTestPeer::Exchange(*zero);
           const void* const own = ZeroOptimizerTestPeer::OwnGradient(*zero, index);
+          const auto layout = internal::ErrorLayoutOf(zero->plan(), options, bucket);
+          const auto errors = exchange.ErrorsOf(index);
+          const auto local = ByElement(bucket, layout.own, errors.own, self.rank);
+          // Factors are no errors.
+          const auto sum =
+              ByElement(bucket, layout.second.parts > 1 ? layout.second : internal::ErrorArray(),
+                        errors.second, self.rank);
           int64_t at = 0;
-          const int64_t part = (internal::ExchangedElements(bucket) + kRanks - 1) / kRanks;
           for (const BucketEntry& entry : bucket.entries) {
-            for (int64_t i = 0; i < entry.range.size; ++i, ++at) {
-              inputs[me].push_back(Load(own, bucket.dtype, entry.range.begin + i) *
-                                   state.grad_multiplier);
-              outputs[me].push_back(exchange.Mean(index)[at]);
-              locals[me].push_back(exchange.Errors(index).local[at]);
-              sums[me].push_back(at / part == self.rank ? exchange.Errors(index).sum[at % part]
-                                                        : 0.0);
+            for (int64_t i = entry.range.begin; i < entry.range.begin + entry.range.size; ++i) {
+              inputs[me].push_back(Load(own, bucket.dtype, i) * state.grad_multiplier);
+              outputs[me].push_back(exchange.Mean(index)[at++]);
+              locals[me].push_back(local[static_cast<size_t>(i)]);
+              sums[me].push_back(sum[static_cast<size_t>(i)]);
             }
           }
         }
@@ -161,9 +248,9 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
           out.resize(inputs[0].size());
           for (size_t i = 0; i < in.size(); ++i) {
             double left = 0;
-            for (size_t r = 0; r < kRanks; ++r) {
-              if (state.skip == 0) in[i] += inputs[r][i] / kRanks;
-              left += locals[r][i] / kRanks + sums[r][i];
+            for (size_t r = 0; r < size; ++r) {
+              if (state.skip == 0) in[i] += inputs[r][i] / ranks;
+              left += locals[r][i] / ranks + sums[r][i];
               if (state.skip == 0) {
                 EXPECT_EQ(outputs[r][i], outputs[0][i]);
               }
@@ -173,7 +260,7 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
             magnitude = std::max({magnitude, std::fabs(in[i]), std::fabs(out[i])});
             // A few roundings to fp32 in each step.
             EXPECT_NEAR(out[i] + left, in[i], 16 * kSteps * magnitude * 0x1p-24)
-                << "stage " << stage << ", step " << step << ", element " << i;
+                << method << ", stage " << stage << ", step " << step << ", element " << i;
           }
         }
         EXPECT_EQ(state.skip, step == 5 ? 1 : 0);
@@ -201,7 +288,7 @@ TEST(ExchangeTest, AnElementWithoutGradientsNeverMovesUnderAFrozenMoment) {
         const int index = static_cast<int>(b);
         const Bucket& bucket = zero->plan().bucket(index);
         if (!bucket.trainable) continue;
-        const float* const local = ZeroOptimizerTestPeer::Exchange(*zero).Errors(index).local;
+        const float* const local = ZeroOptimizerTestPeer::Exchange(*zero).ErrorsOf(index).own;
         for (int64_t i = 0; i < internal::ExchangedElements(bucket); ++i) {
           ASSERT_TRUE(std::isfinite(local[i]));
           largest = std::max(largest, std::fabs(static_cast<double>(local[i])));
@@ -235,7 +322,8 @@ TEST(ExchangeTest, AnElementWithoutGradientsNeverMovesUnderAFrozenMoment) {
 
 TEST(ExchangeTest, ErrorsAreSharedBeforeTheStateIsLent) {
   OnThreads({.size = 2}, [&](Rank& self) {
-    auto zero = CreateZero(ToyModel(), Options(2), self).value();
+    const ZeroOptions options = Options(2);
+    auto zero = CreateZero(ToyModel(), options, self).value();
     ASSERT_OK(InitializeToy(*zero));
     ToyTrainer trainer(*zero, self);
     auto reader = self.context->CreateStream("reader").value();
@@ -243,18 +331,18 @@ TEST(ExchangeTest, ErrorsAreSharedBeforeTheStateIsLent) {
     EXPECT_THAT(zero->LendState(*reader),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          ::testing::HasSubstr("ShareErrors comes first")));
-    const std::string own = ErrorsOf(*zero, 2);
+    const std::string own = ErrorsOf(*zero, options);
     ASSERT_OK(zero->ShareErrors());
     ASSERT_OK(zero->LendState(*reader));
     ASSERT_OK(zero->ReturnState());
     ASSERT_OK(zero->step_stream().Synchronize());
-    const std::string shared = ErrorsOf(*zero, 2);
+    const std::string shared = ErrorsOf(*zero, options);
     EXPECT_TRUE(shared != own);
     EXPECT_EQ(zero->state_arrays(), 5);
     // Once more nothing changes.
     ASSERT_OK(zero->ShareErrors());
     ASSERT_OK(zero->step_stream().Synchronize());
-    EXPECT_TRUE(ErrorsOf(*zero, 2) == shared);
+    EXPECT_TRUE(ErrorsOf(*zero, options) == shared);
     // Where ranks may not be able to share any more, they lend what they have.
     ASSERT_OK(trainer.Step());
     ASSERT_OK(zero->CancelStep());
@@ -281,75 +369,117 @@ std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& 
 }
 
 // Another number of ranks has other buckets, parts and slices: by element each new rank's own error
-// is the mean of what there was, and the errors of sums are what they were.
-TEST(ExchangeTest, AnyNumberOfRanksGoesOnWithTheErrors) {
-  for (const auto& [from, to] : {std::pair(4, 2), std::pair(2, 3), std::pair(3, 4)}) {
-    std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
-    OnThreads({.size = from}, [&](Rank& self) {
-      auto zero = CreateZero(ToyModel(), Options(1), self).value();
-      ASSERT_OK(InitializeToy(*zero));
-      ToyTrainer trainer(*zero, self);
-      for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
-      saved[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
-      self.AwaitOthers();
-    });
-    const Plan old = Plan::Create(ToyModel(), {from, DType::kFloat16, 1000}).value();
-    const Plan plan = Plan::Create(ToyModel(), {to, DType::kFloat16, 1000}).value();
-    const int ranks = to;
-    OnThreads({.size = to}, [&, ranks](Rank& self) {
-      auto zero = CreateZero(ToyModel(), Options(2), self).value();
-      const auto read = [&](int bucket, int array, ElementRange range, void* values) {
-        const Bucket& of = plan.bucket(bucket);
-        std::vector<float> whole(static_cast<size_t>(of.size));
-        std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
-        if (!of.trainable) return absl::OkStatus();
-        for (const BucketEntry& entry : of.entries) {
-          const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
-          std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
-        }
-        std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
-                    static_cast<size_t>(range.size) * sizeof(float));
-        return absl::OkStatus();
-      };
-      ASSERT_OK(zero->LoadState(saved[0].step, read));
-      for (size_t b = 0; b < plan.buckets().size(); ++b) {
-        const int index = static_cast<int>(b);
-        const Bucket& bucket = plan.bucket(index);
-        if (!bucket.trainable) continue;
-        const auto errors = ZeroOptimizerTestPeer::Exchange(*zero).Errors(index);
-        const int64_t part = (internal::ExchangedElements(bucket) + ranks - 1) / ranks;
-        int64_t at = 0;
-        for (const BucketEntry& entry : bucket.entries) {
-          const auto local = Elements(old, saved, entry.parameter, 3);
-          const auto sum = Elements(old, saved, entry.parameter, 4);
-          for (size_t i = 0; i < local.size(); ++i, ++at) {
-            EXPECT_EQ(errors.local[at], local[i]);
-            if (at / part == self.rank) {
-              EXPECT_EQ(errors.sum[at % part], sum[i]);
-            }
+// is the mean of what there was, and the errors of sums, or factors, are what they were. An error
+// of a node's sum is that of all its ranks.
+struct RanksAndNodes {
+  int ranks;
+  int node_ranks = 0;
+};
+void ExpectToGoOn(const RanksAndNodes& first, const RanksAndNodes& then,
+                  GradientCompression method) {
+  const int from = first.ranks, to = then.ranks;
+  std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
+  OnThreads({.size = from}, [&](Rank& self) {
+    auto zero =
+        CreateZero(ToyMatrices(), InNodes(Options(1, method), first.node_ranks), self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ToyTrainer trainer(*zero, self);
+    for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
+    saved[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
+    self.AwaitOthers();
+  });
+  const Plan old = Plan::Create(ToyMatrices(), {from, DType::kFloat16, 1000}).value();
+  const Plan plan = Plan::Create(ToyMatrices(), {to, DType::kFloat16, 1000}).value();
+  int owned = 0, compared = 0;
+  OnThreads({.size = to}, [&](Rank& self) {
+    const ZeroOptions options = InNodes(Options(2, method), then.node_ranks);
+    auto zero = CreateZero(ToyMatrices(), options, self).value();
+    const auto read = [&](int bucket, int array, ElementRange range, void* values) {
+      const Bucket& of = plan.bucket(bucket);
+      std::vector<float> whole(static_cast<size_t>(of.size));
+      std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
+      if (!of.trainable) return absl::OkStatus();
+      for (const BucketEntry& entry : of.entries) {
+        const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
+        std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
+      }
+      std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
+                  static_cast<size_t>(range.size) * sizeof(float));
+      return absl::OkStatus();
+    };
+    ASSERT_OK(zero->LoadState(saved[0].step, read));
+    for (size_t b = 0; b < plan.buckets().size(); ++b) {
+      const int index = static_cast<int>(b);
+      const Bucket& bucket = plan.bucket(index);
+      if (!bucket.trainable) continue;
+      const auto errors = ZeroOptimizerTestPeer::Exchange(*zero).ErrorsOf(index);
+      const auto layout = internal::ErrorLayoutOf(plan, options, bucket);
+      for (const BucketEntry& entry : bucket.entries) {
+        if (entry.range.size == 0) continue;
+        const auto own = Elements(old, saved, entry.parameter, 3);
+        const auto second = Elements(old, saved, entry.parameter, 4);
+        const auto is_of_entry = [&](const internal::ErrorPiece& piece) {
+          return piece.in_bucket >= entry.range.begin &&
+                 piece.in_bucket < entry.range.begin + entry.range.size;
+        };
+        const float summed = then.node_ranks == 0 ? 1.0f : static_cast<float>(then.node_ranks);
+        for (const internal::ErrorPiece& piece : internal::PiecesOf(layout.own, self.rank)) {
+          const auto begin = static_cast<size_t>(piece.in_bucket - entry.range.begin);
+          for (size_t i = 0; is_of_entry(piece) && i < static_cast<size_t>(piece.size); ++i) {
+            EXPECT_EQ(errors.own[static_cast<size_t>(piece.at) + i], own[begin + i] * summed);
+            if (self.rank == 0 && own[begin + i] != 0) ++owned;
           }
         }
-      }
-      loaded[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
-      ToyTrainer trainer(*zero, self);
-      trainer.step = 5;
-      ASSERT_OK(trainer.Step());
-      ASSERT_OK(zero->step_stream().Synchronize());
-      self.AwaitOthers();
-    });
-    // And the same again where they are saved once more, but for a rounding of the mean.
-    for (size_t p = 0; p < plan.parameters().size(); ++p) {
-      const int parameter = static_cast<int>(p);
-      if (!plan.parameter(parameter).spec.trainable) continue;
-      for (const size_t array : {0, 1, 2, 4}) {
-        EXPECT_EQ(Elements(plan, loaded, parameter, array), Elements(old, saved, parameter, array));
-      }
-      const auto before = Elements(old, saved, parameter, 3);
-      const auto after = Elements(plan, loaded, parameter, 3);
-      for (size_t i = 0; i < before.size(); ++i) {
-        EXPECT_NEAR(after[i], before[i], std::fabs(before[i]) * 0x1p-22);
+        for (const internal::ErrorPiece& piece : internal::PiecesOf(layout.second, self.rank)) {
+          const auto begin = static_cast<size_t>(piece.in_bucket - entry.range.begin);
+          for (size_t i = 0; is_of_entry(piece) && i < static_cast<size_t>(piece.size); ++i) {
+            EXPECT_EQ(errors.second[static_cast<size_t>(piece.at) + i], second[begin + i]);
+            if (self.rank == 0 && second[begin + i] != 0) ++compared;
+          }
+        }
+        size_t used = 0;
+        for (const internal::ErrorPiece& piece : layout.second.pieces) {
+          const int64_t end = piece.in_bucket - entry.range.begin + piece.size;
+          if (is_of_entry(piece)) used = std::max(used, static_cast<size_t>(end));
+        }
+        for (size_t i = used; i < second.size(); ++i) EXPECT_EQ(second[i], 0);
       }
     }
+    loaded[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
+    ToyTrainer trainer(*zero, self);
+    trainer.step = 5;
+    ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    self.AwaitOthers();
+  });
+  // And the same again where they are saved once more, but for a rounding of the mean.
+  for (size_t p = 0; p < plan.parameters().size(); ++p) {
+    const int parameter = static_cast<int>(p);
+    if (!plan.parameter(parameter).spec.trainable) continue;
+    for (const size_t array : {0, 1, 2, 4}) {
+      EXPECT_EQ(Elements(plan, loaded, parameter, array), Elements(old, saved, parameter, array));
+    }
+    const auto before = Elements(old, saved, parameter, 3);
+    const auto after = Elements(plan, loaded, parameter, 3);
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_NEAR(after[i], before[i], std::fabs(before[i]) * 0x1p-22);
+    }
+  }
+  EXPECT_GT(owned, 0);
+  EXPECT_EQ(compared > 0, method != GradientCompression::kTopK);
+}
+
+TEST(ExchangeTest, AnyNumberOfRanksGoesOnWithTheErrors) {
+  for (const auto& [from, to] : {std::pair(4, 2), std::pair(2, 3), std::pair(3, 4)}) {
+    for (const auto method : kGradientCompressions) ExpectToGoOn({from}, {to}, method);
+  }
+}
+
+TEST(ExchangeTest, AnyNumberOfNodesGoesOnWithTheErrors) {
+  constexpr RanksAndNodes kRuns[] = {{4, 2}, {3}, {6, 3}, {6, 2}, {4, 2}, {4}, {6, 3}};
+  for (size_t i = 1; i < std::size(kRuns); ++i) {
+    SCOPED_TRACE(absl::StrCat(kRuns[i - 1].ranks, " to ", kRuns[i].ranks, " ranks"));
+    ExpectToGoOn(kRuns[i - 1], kRuns[i], GradientCompression::kOneBit);
   }
 }
 

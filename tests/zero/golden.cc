@@ -42,7 +42,16 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   rule.reduce_at_boundary =
       (c.accumulation == Accumulation::kAtBoundary || exchanges) && c.micro_batches > 1;
   if (exchanges) {
-    rule.one_bit_from = rule.is_one_bit_adam ? c.freeze_step : c.gradient_compression->start_step;
+    rule.exchange_from = rule.is_one_bit_adam ? c.freeze_step : c.gradient_compression->start_step;
+  }
+  if (c.gradient_compression.has_value()) {
+    using Exchange = spec::TrainingRule::Exchange;
+    const GradientCompression method = c.gradient_compression->method;
+    rule.exchange = method == GradientCompression::kPowerSgd ? Exchange::kPowerSgd
+                    : method == GradientCompression::kTopK   ? Exchange::kTopK
+                                                             : Exchange::kOneBit;
+    rule.factor_rank = static_cast<size_t>(c.gradient_compression->rank);
+    rule.density = c.gradient_compression->density;
   }
   rule.format = FormatOf(c.dtype);
   // One micro-batch is not added to anything.
@@ -158,7 +167,10 @@ std::string ToString(const GoldenCase& c) {
           : "",
       c.node_ranks > 0 ? absl::StrCat("_in_nodes_of_", c.node_ranks) : "",
       c.gradient_compression.has_value()
-          ? absl::StrCat("_one_bit_from_", c.gradient_compression->start_step)
+          ? absl::StrCat(
+                "_", Name(c.gradient_compression->method), "_from_",
+                c.gradient_compression->start_step,
+                c.bucket_elements == 1000 ? "" : absl::StrCat("_buckets_", c.bucket_elements))
           : "",
       c.optimizer == optim::OptimizerKind::kOneBitAdam
           ? absl::StrCat("_frozen_from_", c.freeze_step)
@@ -211,7 +223,7 @@ std::vector<Injection> InjectionsOf(const GoldenCase& c) {
 }
 
 ModelSpec ModelOf(optim::OptimizerKind optimizer) {
-  return optimizer == optim::OptimizerKind::kLamb ? ModelOfLargeTensors() : ToyModel();
+  return optimizer == optim::OptimizerKind::kLamb ? ModelOfLargeTensors() : ToyMatrices();
 }
 
 Trajectory Specified(const GoldenCase& c) {
@@ -239,9 +251,15 @@ Trajectory Specified(const GoldenCase& c) {
   for (const Bucket& bucket : plan.buckets()) {
     if (!bucket.trainable) continue;
     std::vector<spec::Range>& entries = rule.entries.emplace_back();
+    std::vector<spec::TensorPlace>& places = rule.places.emplace_back();
+    size_t at = 0;
     for (const BucketEntry& entry : bucket.entries) {
-      entries.push_back(
-          {static_cast<size_t>(entry.range.begin), static_cast<size_t>(entry.range.size)});
+      const auto size = static_cast<size_t>(entry.range.size);
+      entries.push_back({static_cast<size_t>(entry.range.begin), size});
+      const std::vector<int64_t>& shape = plan.parameter(entry.parameter).spec.shape;
+      const size_t rows = shape.size() < 2 ? 1 : static_cast<size_t>(shape[0]);
+      places.push_back({at, rows, size / rows});
+      at += size;
     }
   }
   // With tied_apart: the part that a unit which is not the first to use a parameter has of its

@@ -1,8 +1,9 @@
-// Gradients that ranks exchange in Step give the specification's bits in stages 0 to 2: from the
-// first step on and from a later one, over micro-batches, in chunks, with tied parameters apart,
-// over skipped steps, and over every engine.
+// Gradients that ranks exchange in Step give the specification's bits in stages 0 to 2: by every
+// method, from the first step on and from a later one, over micro-batches, in chunks, with tied
+// parameters apart, over skipped steps, and over every engine.
 
-#include <iterator>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "brigade/device/race_checker/race_checker.h"
@@ -23,21 +24,27 @@ TEST_P(GoldenExchangeTest, EveryStageGivesTheSpecificationsBits) {
   ExpectTheSpecificationsBits(GetParam(), device::Cpu());
 }
 
+CompressionOptions CompressionFrom(int64_t start_step, GradientCompression method) {
+  return {.method = method, .start_step = start_step, .rank = 2, .density = 0.03};
+}
+
 std::vector<GoldenCase> Cases() {
   std::vector<GoldenCase> cases;
-  for (const int ranks : {1, 2, 3, 4}) {
-    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
-      for (const int micro_batches : {1, 3}) {
-        for (const int64_t start_step : {0, 12}) {
-          GoldenCase c = {.ranks = ranks, .dtype = dtype, .micro_batches = micro_batches};
-          c.gradient_compression = {.start_step = start_step};
-          cases.push_back(c);
-          c.reload_at = 21;
-          cases.push_back(c);
-          c.reload_at = -1;
-          if (ranks != 3) continue;
-          c.optimizer = optim::OptimizerKind::kSgd;
-          cases.push_back(c);
+  for (const GradientCompression method : kGradientCompressions) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+        for (const int micro_batches : {1, 3}) {
+          for (const int64_t start_step : {0, 12}) {
+            GoldenCase c = {.ranks = ranks, .dtype = dtype, .micro_batches = micro_batches};
+            c.gradient_compression = CompressionFrom(start_step, method);
+            cases.push_back(c);
+            c.reload_at = 21;
+            cases.push_back(c);
+            c.reload_at = -1;
+            if (ranks != 3) continue;
+            c.optimizer = optim::OptimizerKind::kSgd;
+            cases.push_back(c);
+          }
         }
       }
     }
@@ -58,18 +65,53 @@ std::vector<GoldenCase> Cases() {
       }
     }
   }
-  GoldenCase c = {.ranks = 2, .dtype = DType::kBFloat16, .micro_batches = 2};
-  c.gradient_compression = {.start_step = 9};
-  // Until then as said here.
-  c.accumulation = Accumulation::kAtBoundary;
-  c.communication_dtype = DType::kFloat16;
-  cases.push_back(c);
-  c.tied_apart = true;
-  cases.push_back(c);
-  c.chunks = {0, 2, 4};
-  cases.push_back(c);
-  c.has_runs = true;
-  cases.push_back(c);
+  for (const GradientCompression method : kGradientCompressions) {
+    GoldenCase c = {.ranks = 2, .dtype = DType::kBFloat16, .micro_batches = 2};
+    c.gradient_compression = CompressionFrom(9, method);
+    // Until then as said here.
+    c.accumulation = Accumulation::kAtBoundary;
+    c.communication_dtype = DType::kFloat16;
+    cases.push_back(c);
+    c.tied_apart = true;
+    cases.push_back(c);
+    c.chunks = {0, 2, 4};
+    cases.push_back(c);
+    c.has_runs = true;
+    cases.push_back(c);
+  }
+  // Signs in two hops: of places that have as many elements, and of others.
+  for (const auto& [ranks, node_ranks] : {std::pair(4, 2), std::pair(6, 3), std::pair(6, 2)}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      for (const int micro_batches : {1, 3}) {
+        for (const int reload_at : {-1, 21}) {
+          GoldenCase c = {.ranks = ranks, .dtype = dtype, .micro_batches = micro_batches};
+          c.node_ranks = node_ranks;
+          c.reload_at = reload_at;
+          GoldenCase moments = c;
+          c.gradient_compression =
+              CompressionFrom(micro_batches == 1 ? 0 : 12, GradientCompression::kOneBit);
+          cases.push_back(c);
+          moments.optimizer = optim::OptimizerKind::kOneBitAdam;
+          moments.freeze_step = 12;
+          cases.push_back(moments);
+        }
+      }
+    }
+  }
+  // Factors and elements of other sizes, up to all of them.
+  for (const int32_t rank : {1, 7}) {
+    GoldenCase c = {.ranks = 3, .dtype = DType::kBFloat16, .bucket_elements = 100'000 * rank};
+    c.gradient_compression = {.method = GradientCompression::kPowerSgd, .rank = rank};
+    cases.push_back(c);
+  }
+  for (const double density : {1e-9, 1.0}) {
+    GoldenCase c = {.ranks = 4, .dtype = DType::kFloat32};
+    c.bucket_elements = density == 1.0 ? 100'000 : 2000;
+    c.gradient_compression = {.method = GradientCompression::kTopK,
+                              .start_step = density == 1.0 ? 1 : 2,
+                              .density = density};
+    cases.push_back(c);
+  }
   return cases;
 }
 
@@ -80,18 +122,22 @@ GoldenCase OneBitAdamOnEngines() {
   return c;
 }
 
-GoldenCase OnEngines() {
+GoldenCase OnEngines(GradientCompression method) {
   GoldenCase c = {.ranks = 4, .dtype = DType::kFloat16, .micro_batches = 2};
-  c.gradient_compression = {.start_step = 5};
+  c.gradient_compression = CompressionFrom(5, method);
   return c;
 }
 
 void ExpectBits(const collectives::RanksOptions& options, int stage,
                 const collectives::CreateEngineFn& engines) {
-  const GoldenCase cases[] = {OnEngines(), OneBitAdamOnEngines()};
-  const Trajectory wanted[] = {Specified(cases[0]), Specified(cases[1])};
+  std::vector<GoldenCase> cases = {OneBitAdamOnEngines()};
+  for (const GradientCompression method : kGradientCompressions) cases.push_back(OnEngines(method));
+  cases.push_back(OnEngines(GradientCompression::kOneBit));
+  cases.back().node_ranks = 2;
+  std::vector<Trajectory> wanted;
+  for (const GoldenCase& each : cases) wanted.push_back(Specified(each));
   collectives::OnRanks(options, engines, [&](collectives::Rank& self) {
-    for (size_t i = 0; i < std::size(cases); ++i) {
+    for (size_t i = 0; i < cases.size(); ++i) {
       Trajectory trained;
       EXPECT_OK(Train(self, OptionsOf(cases[i], stage), InjectionsOf(cases[i]), trained));
       EXPECT_OK(Compare(trained, wanted[i])) << "stage " << stage << ", rank " << self.rank;

@@ -39,6 +39,15 @@ ModelSpec ModelOfLargeTensors() {
           {"head", {{"h.1.unused", 9}, {"h.1.empty", 0}, {"ln", 9000}}, {"wte"}}};
 }
 
+ModelSpec ToyMatrices() {
+  ModelSpec model = ToyModel();
+  model[0].parameters[0].shape = {35, 20};
+  model[1].parameters[0].shape = {30, 50};
+  model[2].parameters[0].shape = {5, 6, 50};
+  model[3].parameters[0].shape = {4, 5};
+  return model;
+}
+
 float InitialWeight(int parameter, int64_t i) {
   return 0.5f * Noise(static_cast<uint64_t>(parameter) << 40 | static_cast<uint64_t>(i));
 }
@@ -86,7 +95,9 @@ float GradientElement(const GradientInput& at, float weight, float activation, f
                       const std::vector<Injection>& injections) {
   if (at.i == 1) {
     for (const Injection& each : injections) {
-      if (each.step == at.step && each.rank == at.rank && each.micro_batch == at.micro_batch) {
+      const bool is_this = each.parameter == -1 || each.parameter == at.parameter;
+      if (is_this && each.step == at.step && each.rank == at.rank &&
+          each.micro_batch == at.micro_batch) {
         return std::numeric_limits<float>::infinity();
       }
     }

@@ -27,6 +27,8 @@ namespace brigade::zero {
 // Five units; one parameter that two units share, one frozen, one empty, some that never have a
 // gradient.
 ModelSpec ToyModel();
+// The same with matrices: of two dimensions, of three, and some too small for factors.
+ModelSpec ToyMatrices();
 
 // Of the same kind, with parameters that several ranks have parts of even where these are of
 // kLambTile elements (kernels/lamb).
@@ -51,6 +53,8 @@ struct Injection {
   int step = -1;
   int rank = 0;
   int micro_batch = 0;
+  // -1: of all parameters.
+  int parameter = -1;
 };
 
 // Which gradients a unit has; every rank, micro-batch and step the same.

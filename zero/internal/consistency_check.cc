@@ -45,8 +45,17 @@ const char* CodesText(const std::optional<kernels::QuantFormat>& codes) {
 
 std::string CompressionText(const std::optional<CompressionOptions>& compression) {
   if (!compression.has_value()) return "gradient_compression none";
-  return absl::StrCat("gradient_compression ", static_cast<int>(compression->method), " from step ",
-                      compression->start_step);
+  const std::string from = absl::StrCat("gradient_compression ", Name(compression->method),
+                                        " from step ", compression->start_step);
+  switch (compression->method) {
+    case GradientCompression::kOneBit:
+      return from;
+    case GradientCompression::kPowerSgd:
+      return absl::StrCat(from, ", rank ", compression->rank);
+    case GradientCompression::kTopK:
+      return absl::StrCat(from, ", density ", Number(compression->density));
+  }
+  return from;
 }
 
 std::string LocoText(const std::optional<LocoOptions>& loco) {

@@ -11,6 +11,7 @@
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/optim/freeze_moment.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero::internal {
@@ -53,20 +54,20 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
           memory.momentum, allocate("first moments of bucket ", count, Purpose::kOptimizerState));
     }
     if (!HasErrors(plan, options)) continue;
+    memory.layout = ErrorLayoutOf(plan, options, bucket);
+    memory.calls = ExchangeOf(plan, options, bucket);
+    memory.elements = count;
     BRIGADE_ASSIGN_OR_RETURN(
         memory.slices, allocate("slices of errors of bucket ", kErrorArrays * plan.slice(bucket),
                                 Purpose::kOptimizerState));
-    BRIGADE_ASSIGN_OR_RETURN(memory.local,
-                             allocate("errors of bucket ", count, Purpose::kOptimizerState));
-    BRIGADE_ASSIGN_OR_RETURN(memory.sum, allocate("errors of sums of bucket ",
-                                                  collectives::OneBitPart(count, plan.ranks()),
-                                                  Purpose::kOptimizerState));
+    BRIGADE_ASSIGN_OR_RETURN(
+        memory.own_errors,
+        allocate("errors of bucket ", memory.layout.own.size, Purpose::kOptimizerState));
+    BRIGADE_ASSIGN_OR_RETURN(
+        memory.second_errors,
+        allocate("second errors of bucket ", memory.layout.second.size, Purpose::kOptimizerState));
   }
-  if (HasErrors(plan, options)) {
-    BRIGADE_ASSIGN_OR_RETURN(self->signs_,
-                             collectives::OneBitAllReduce::Create(streams.communicator(), context,
-                                                                  LargestExchange(plan, options)));
-  }
+  if (HasErrors(plan, options)) BRIGADE_RETURN_IF_ERROR(self->CreateExchanges());
   const auto scratch = [&](int64_t bytes, const char* name) {
     return context.Allocate(bytes, device::Purpose::kScratch, name);
   };
@@ -78,9 +79,12 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
       self->group_steps_,
       scratch(static_cast<int64_t>(options.optimizer.groups.size() * sizeof(kernels::GroupStep)),
               "exchange's group steps"));
-  BRIGADE_ASSIGN_OR_RETURN(self->inverse_ranks_, scratch(kFloatBytes, "1 / ranks"));
-  BRIGADE_RETURN_IF_ERROR(kernels::Fill({{self->inverse_ranks_.data(), 1}}, kFloat,
-                                        1.0 / plan.ranks(), streams.comm()));
+  BRIGADE_ASSIGN_OR_RETURN(self->factors_of_means_, scratch(2 * kFloatBytes, "factors of means"));
+  float* const of_means = self->factors_of_means_.as<float>().data();
+  BRIGADE_RETURN_IF_ERROR(
+      kernels::Fill({{of_means, 1}}, kFloat, 1.0 / plan.ranks(), streams.comm()));
+  const int summed = HasTwoHops(plan, options) ? options.node_ranks : 1;
+  BRIGADE_RETURN_IF_ERROR(kernels::Fill({{of_means + 1, 1}}, kFloat, summed, streams.comm()));
   const int64_t groups = static_cast<int64_t>(options.optimizer.groups.size());
   BRIGADE_ASSIGN_OR_RETURN(self->betas_, scratch(3 * groups * kFloatBytes, "factors of moments"));
   float* factor = self->betas_.as<float>().data();
@@ -95,6 +99,44 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
   }
   BRIGADE_RETURN_IF_ERROR(self->ClearErrors());
   return self;
+}
+
+absl::Status GradientExchange::CreateExchanges() {
+  collectives::Communicator& ranks = streams_.communicator();
+  device::Context& context = streams_.context();
+  const int64_t largest = LargestExchange(plan_, options_);
+  switch (MethodOf(options_)) {
+    case GradientCompression::kOneBit: {
+      const collectives::NodeCommunicators nodes =
+          HasTwoHops(plan_, options_) ? streams_.nodes() : collectives::NodeCommunicators();
+      BRIGADE_ASSIGN_OR_RETURN(
+          signs_, collectives::OneBitAllReduce::Create(ranks, context, largest, nodes));
+      break;
+    }
+    case GradientCompression::kTopK: {
+      BRIGADE_ASSIGN_OR_RETURN(greatest_, collectives::TopKAllReduce::Create(
+                                              ranks, context, largest, TopKOf(options_, largest)));
+      for (BucketMemory& of : memory_) of.top_k = TopKOf(options_, of.elements);
+      break;
+    }
+    case GradientCompression::kPowerSgd: {
+      factors_.resize(memory_.size());
+      for (size_t b = 0; b < memory_.size(); ++b) {
+        const int index = static_cast<int>(b);
+        const Bucket& bucket = plan_.bucket(index);
+        if (!bucket.trainable) continue;
+        auto& factors = factors_[static_cast<size_t>(FirstOfTheseTensors(plan_, index))];
+        if (factors == nullptr) {
+          BRIGADE_ASSIGN_OR_RETURN(factors, collectives::PowerSgdAllReduce::Create(
+                                                ranks, context, ExchangedTensors(plan_, bucket),
+                                                {.rank = options_.gradient_compression->rank}));
+        }
+        memory_[b].factors = factors.get();
+      }
+      break;
+    }
+  }
+  return absl::OkStatus();
 }
 
 void GradientExchange::ListCopies(int index) {
@@ -119,18 +161,23 @@ void GradientExchange::ListCopies(int index) {
     }
     at += entry.range.size;
   }
-  of.shared.clear();
-  if (!HasErrors(plan_, options_)) return;
-  for (const Overlap& each : InSlice(index)) {
-    of.shared.push_back(
-        {Errors(index).local + each.in_exchange, Slice(index, 0) + each.in_bucket, each.size});
-    of.shared.push_back({mean + each.in_exchange, Slice(index, 1) + each.in_bucket, each.size});
-  }
+  const auto list = [&](const float* errors, const ErrorArray& array, int slice) {
+    std::vector<kernels::CastSegment>& shared = of.shared[static_cast<size_t>(slice)];
+    shared.clear();
+    // Of parts all are gathered where the mean is.
+    const float* const whole = array.parts == 1 ? errors : mean;
+    for (const ErrorPiece& each : InSlice(index, array.pieces)) {
+      shared.push_back({whole + each.at, Slice(index, slice) + each.in_bucket, each.size});
+    }
+  };
+  list(ErrorsOf(index).own, of.layout.own, 0);
+  list(ErrorsOf(index).second, of.layout.second, 1);
 }
 
 absl::Status GradientExchange::ClearErrors() {
   for (const BucketMemory& memory : memory_) {
-    for (const device::Buffer* const errors : {&memory.local, &memory.sum, &memory.slices}) {
+    for (const device::Buffer* const errors :
+         {&memory.own_errors, &memory.second_errors, &memory.slices}) {
       if (errors->bytes() == 0) continue;
       BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(errors->data(), 0, errors->bytes()));
     }
@@ -152,7 +199,7 @@ absl::Status GradientExchange::Enqueue(optim::StepController& controller) {
     } else {
       BRIGADE_RETURN_IF_ERROR(Unscale(bucket));
     }
-    if (signs_ != nullptr) BRIGADE_RETURN_IF_ERROR(ExchangeBucket(bucket));
+    if (HasErrors(plan_, options_)) BRIGADE_RETURN_IF_ERROR(ExchangeBucket(bucket));
   }
   has_moments_ = options_.averages_moments();
   BRIGADE_RETURN_IF_ERROR(controller.Decide(divisors_, stream));
@@ -247,15 +294,24 @@ absl::Status GradientExchange::Unscale(int index) {
 }
 
 absl::Status GradientExchange::ExchangeBucket(int index) {
-  const Bucket& bucket = plan_.bucket(index);
+  const BucketMemory& of = memory(index);
   collectives::GatherOptions options;
-  for (const StepCollective& each : ExchangeOf(plan_, options_, bucket)) {
+  for (const StepCollective& each : of.calls) {
     int64_t& sent = streams_.traffic.*each.traffic;
-    BRIGADE_ASSIGN_OR_RETURN(options.algorithm, streams_.Count(each.signature, sent));
+    BRIGADE_ASSIGN_OR_RETURN(options.algorithm, streams_.Count(each.signature, sent, each.group));
   }
-  float* const mean = memory(index).mean.as<float>().data();
-  return signs_->AllReduce(mean, mean, ExchangedElements(bucket), kFloat, Errors(index), state(),
-                           options, streams_.comm());
+  float* const mean = of.mean.as<float>().data();
+  const Errors errors = ErrorsOf(index);
+  device::Stream& stream = streams_.comm();
+  if (signs_ != nullptr) {
+    return signs_->AllReduce(mean, mean, of.elements, kFloat, {errors.own, errors.second}, state(),
+                             options, stream);
+  }
+  if (greatest_ != nullptr) {
+    return greatest_->AllReduce(mean, mean, of.elements, of.top_k, kFloat, errors.own, state(),
+                                options, stream);
+  }
+  return of.factors->AllReduce(mean, mean, {errors.own, errors.second}, state(), stream);
 }
 
 absl::Status GradientExchange::Copy(absl::Span<const kernels::CastSegment> segments,
@@ -264,92 +320,85 @@ absl::Status GradientExchange::Copy(absl::Span<const kernels::CastSegment> segme
                        streams_.comm());
 }
 
-std::vector<GradientExchange::Overlap> GradientExchange::InSlice(int index) const {
-  const Bucket& bucket = plan_.bucket(index);
-  const int64_t slice = plan_.slice(bucket), first = streams_.rank() * slice;
-  std::vector<Overlap> overlaps;
-  int64_t exchanged = 0;
-  for (const BucketEntry& entry : bucket.entries) {
-    const int64_t begin = std::max(entry.range.begin, first);
-    const int64_t end = std::min(entry.range.begin + entry.range.size, first + slice);
-    if (begin < end) {
-      overlaps.push_back({begin - first, exchanged + begin - entry.range.begin, end - begin});
-    }
-    exchanged += entry.range.size;
+std::vector<ErrorPiece> GradientExchange::InSlice(int index,
+                                                  const std::vector<ErrorPiece>& pieces) const {
+  const int64_t slice = plan_.slice(plan_.bucket(index)), first = streams_.rank() * slice;
+  std::vector<ErrorPiece> inside;
+  for (const ErrorPiece& piece : pieces) {
+    const int64_t begin = std::max(piece.in_bucket, first);
+    const int64_t end = std::min(piece.in_bucket + piece.size, first + slice);
+    if (begin >= end) continue;
+    inside.push_back({begin - first, piece.at + begin - piece.in_bucket, end - begin});
   }
-  return overlaps;
-}
-
-std::vector<GradientExchange::Overlap> GradientExchange::InPart(int index) const {
-  const Bucket& bucket = plan_.bucket(index);
-  const int64_t part = collectives::OneBitPart(ExchangedElements(bucket), plan_.ranks());
-  const int64_t first = streams_.rank() * part;
-  std::vector<Overlap> overlaps;
-  int64_t exchanged = 0;
-  for (const BucketEntry& entry : bucket.entries) {
-    const int64_t begin = std::max(exchanged, first);
-    const int64_t end = std::min(exchanged + entry.range.size, first + part);
-    if (begin < end) {
-      overlaps.push_back({entry.range.begin + begin - exchanged, begin - first, end - begin});
-    }
-    exchanged += entry.range.size;
-  }
-  return overlaps;
+  return inside;
 }
 
 absl::Status GradientExchange::Share() {
-  if (signs_ == nullptr) return absl::OkStatus();
-  int64_t& sent = streams_.traffic.setup;
+  if (!HasErrors(plan_, options_)) return absl::OkStatus();
   for (size_t b = 0; b < memory_.size(); ++b) {
     const int index = static_cast<int>(b);
-    const Bucket& bucket = plan_.bucket(index);
-    if (!bucket.trainable) continue;
-    const int64_t count = ExchangedElements(bucket);
-    // Between steps nobody reads the mean of gradients.
-    float* const whole = memory(index).mean.as<float>().data();
-    const collectives::OneBitErrors errors = Errors(index);
-    const collectives::CollectiveSignature sum = {
-        .kind = collectives::CollectiveKind::kAllReduce,
-        .algorithm = collectives::Algorithm::kDirect,
-        .dtype = kFloat,
-        .count = count,
-        .reduction = collectives::Reduction::kRoundedOnce};
-    BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent).status());
-    BRIGADE_RETURN_IF_ERROR(
-        streams_.communicator().AllReduce(errors.local, whole, count, kFloat,
-                                          {sum.op, sum.reduction, sum.algorithm}, streams_.comm()));
-    BRIGADE_RETURN_IF_ERROR(
-        Copy({{whole, errors.local, count}}, inverse_ranks_.as<float>().data()));
-    const int64_t part = collectives::OneBitPart(count, plan_.ranks());
-    BRIGADE_RETURN_IF_ERROR(streams_.AllGather(errors.sum, whole, part, kFloat, sent));
-    BRIGADE_RETURN_IF_ERROR(Copy(memory(index).shared));
+    if (!plan_.bucket(index).trainable) continue;
+    const ErrorArray& second = memory(index).layout.second;
+    BRIGADE_RETURN_IF_ERROR(ShareOwn(index));
+    if (second.parts > 1) {
+      BRIGADE_RETURN_IF_ERROR(streams_.AllGather(ErrorsOf(index).second, memory(index).mean.data(),
+                                                 second.size, kFloat, streams_.traffic.setup));
+    }
+    BRIGADE_RETURN_IF_ERROR(Copy(memory(index).shared[1]));
   }
   return absl::OkStatus();
 }
 
-absl::Status GradientExchange::TakeShared(int index) {
-  if (signs_ == nullptr) return absl::OkStatus();
-  const Bucket& bucket = plan_.bucket(index);
+absl::Status GradientExchange::ShareOwn(int index) {
+  const ErrorArray& own = memory(index).layout.own;
+  if (own.size == 0) return absl::OkStatus();
+  const bool in_parts = own.parts > 1;
+  int64_t& sent = streams_.traffic.setup;
+  float* const errors = ErrorsOf(index).own;
+  // Between steps nobody reads the mean of gradients.
   float* const whole = memory(index).mean.as<float>().data();
-  const collectives::OneBitErrors errors = Errors(index);
-  const auto gather = [&](int array) {
-    return streams_.AllGather(Slice(index, array), whole, plan_.slice(bucket), kFloat,
-                              streams_.traffic.setup);
+  float* const part = whole + streams_.rank() % own.parts * own.size;
+  const collectives::CollectiveSignature sum = {.kind = collectives::CollectiveKind::kAllReduce,
+                                                .algorithm = collectives::Algorithm::kDirect,
+                                                .dtype = kFloat,
+                                                .count = own.size,
+                                                .reduction = collectives::Reduction::kRoundedOnce};
+  const StepGroup role = in_parts ? StepGroup::kNodes : StepGroup::kShards;
+  collectives::Communicator& ranks = in_parts ? *streams_.nodes().between : streams_.communicator();
+  BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent, role).status());
+  BRIGADE_RETURN_IF_ERROR(ranks.AllReduce(errors, part, own.size, kFloat,
+                                          {sum.op, sum.reduction, sum.algorithm}, streams_.comm()));
+  const float* const inverse_ranks = factors_of_means_.as<float>().data();
+  BRIGADE_RETURN_IF_ERROR(Copy({{part, errors, own.size}}, inverse_ranks));
+  if (!in_parts) return Copy(memory(index).shared[0]);
+  BRIGADE_RETURN_IF_ERROR(
+      streams_.AllGather(errors, whole, own.size, kFloat, sent, StepGroup::kNode));
+  BRIGADE_RETURN_IF_ERROR(Copy(memory(index).shared[0]));
+  // What one rank of each node has is the error of the node's sum.
+  return Copy({{part, errors, own.size}}, inverse_ranks + 1);
+}
+
+absl::Status GradientExchange::TakeShared(int index) {
+  if (!HasErrors(plan_, options_)) return absl::OkStatus();
+  const ErrorLayout& layout = memory(index).layout;
+  const float* const whole = memory(index).mean.as<float>().data();
+  const auto take = [&](int slice, const ErrorArray& array, float* errors, const float* factor) {
+    BRIGADE_RETURN_IF_ERROR(streams_.AllGather(Slice(index, slice), memory(index).mean.data(),
+                                               plan_.slice(plan_.bucket(index)), kFloat,
+                                               streams_.traffic.setup));
+    std::vector<kernels::CastSegment> copies;
+    for (const ErrorPiece& each : PiecesOf(array, streams_.rank())) {
+      copies.push_back({whole + each.in_bucket, errors + each.at, each.size});
+    }
+    return Copy(copies, factor);
   };
-  BRIGADE_RETURN_IF_ERROR(gather(0));
-  std::vector<kernels::CastSegment> copies;
-  float* target = errors.local;
-  for (const BucketEntry& entry : bucket.entries) {
-    copies.push_back({whole + entry.range.begin, target, entry.range.size});
-    target += entry.range.size;
+  const Errors errors = ErrorsOf(index);
+  if (layout.own.size > 0) {
+    const float* const of_node = factors_of_means_.as<float>().data() + 1;
+    BRIGADE_RETURN_IF_ERROR(
+        take(0, layout.own, errors.own, layout.own.parts > 1 ? of_node : nullptr));
   }
-  BRIGADE_RETURN_IF_ERROR(Copy(copies));
-  BRIGADE_RETURN_IF_ERROR(gather(1));
-  copies.clear();
-  for (const Overlap& each : InPart(index)) {
-    copies.push_back({whole + each.in_bucket, errors.sum + each.in_exchange, each.size});
-  }
-  return Copy(copies);
+  return layout.second.size > 0 ? take(1, layout.second, errors.second, nullptr) : absl::OkStatus();
 }
 
 }  // namespace brigade::zero::internal

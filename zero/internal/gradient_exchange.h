@@ -1,14 +1,18 @@
 #ifndef BRIGADE_ZERO_INTERNAL_GRADIENT_EXCHANGE_H_
 #define BRIGADE_ZERO_INTERNAL_GRADIENT_EXCHANGE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
+#include "brigade/collectives/compressed/power_sgd_all_reduce.h"
+#include "brigade/collectives/compressed/top_k_all_reduce.h"
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/cast/cast_math.h"
 #include "brigade/optim/step_controller.h"
@@ -16,8 +20,10 @@
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/exchange_layout.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/plan.h"
+#include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero::internal {
 
@@ -61,22 +67,28 @@ class GradientExchange {
   // another.
   const float* Mean(int bucket) const { return memory(bucket).mean.as<float>().data(); }
 
-  // This rank's own errors of a bucket, [ExchangedElements], and those of the sum of its part,
-  // [OneBitPart].
-  collectives::OneBitErrors Errors(int bucket) const {
-    return {memory(bucket).local.as<float>().data(), memory(bucket).sum.as<float>().data()};
+  // The two arrays of a bucket's ErrorLayout.
+  struct Errors {
+    float* own;
+    float* second;
+  };
+  Errors ErrorsOf(int bucket) const {
+    return {memory(bucket).own_errors.as<float>().data(),
+            memory(bucket).second_errors.as<float>().data()};
   }
   // As at the beginning of a run.
   absl::Status ClearErrors();
 
   // What is saved of errors, for any number of ranks: slices of the bucket, as those of the state.
-  // Array 0 is the mean over ranks of their own errors, array 1 the errors of sums.
+  // Array 0 is the mean over ranks of their own errors, array 1 the second errors, where the pieces
+  // of ErrorLayout say; all else is 0. Where an error is that of a node's sum, the mean is its sum
+  // over nodes divided by all ranks, so that either number of hops goes on from the other's.
   float* Slice(int bucket, int array) const {
     const BucketMemory& of = memory(bucket);
     return of.slices.as<float>().data() + array * plan_.slice(plan_.bucket(bucket));
   }
-  // A call of all ranks, between steps: each rank's own errors become the mean of all ranks', and
-  // the slices are what they are now.
+  // A call of all ranks, between steps: each rank's own errors become the mean of all that have
+  // errors of these elements, and the slices are what they are now.
   absl::Status Share();
   // The other way round, from the slices of all ranks.
   absl::Status TakeShared(int bucket);
@@ -89,14 +101,19 @@ class GradientExchange {
     std::vector<kernels::CastSegment> momentum = {};
   };
   struct BucketMemory {
-    device::Buffer mean, local, sum, slices;
+    device::Buffer mean, own_errors, second_errors, slices;
+    // Of what each step does, so that it computes nothing.
+    ErrorLayout layout;
+    absl::InlinedVector<StepCollective, 4> calls;
+    int64_t elements = 0, top_k = 0;
+    collectives::PowerSgdAllReduce* factors = nullptr;
     // Null or empty where nobody exchanges moments; and in stage 0, where `first` is all of it.
     device::Buffer momentum;
     float* first = nullptr;
     float* second = nullptr;
     std::vector<Terms> terms;
-    // From errors, and the gathered ones of sums, to the slices.
-    std::vector<kernels::CastSegment> shared;
+    // From errors, and gathered ones, to each of the slices.
+    std::array<std::vector<kernels::CastSegment>, kErrorArrays> shared;
   };
 
   GradientExchange(const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
@@ -111,12 +128,10 @@ class GradientExchange {
   absl::Status AddToMomentum(int bucket);
   absl::Status KeepMomentum(int bucket);
   absl::Status ExchangeBucket(int bucket);
-  // Where an entry's elements of this rank's slice, or of its part of the sum, are.
-  struct Overlap {
-    int64_t in_bucket, in_exchange, size;
-  };
-  std::vector<Overlap> InSlice(int bucket) const;
-  std::vector<Overlap> InPart(int bucket) const;
+  absl::Status CreateExchanges();
+  // What of the pieces is in this rank's slice, counted from its begin.
+  std::vector<ErrorPiece> InSlice(int bucket, const std::vector<ErrorPiece>& pieces) const;
+  absl::Status ShareOwn(int bucket);
   // Of what each step copies, so that it lists nothing.
   void ListCopies(int bucket);
   absl::Status Copy(absl::Span<const kernels::CastSegment> segments, const float* scale = nullptr);
@@ -129,13 +144,16 @@ class GradientExchange {
   const std::vector<optim::GradientList> checked_;
   // By bucket.
   std::vector<BucketMemory> memory_;
+  // Those of the method that there is; of matrices in the place of FirstOfTheseTensors.
   std::unique_ptr<collectives::OneBitAllReduce> signs_;
+  std::unique_ptr<collectives::TopKAllReduce> greatest_;
+  std::vector<std::unique_ptr<collectives::PowerSgdAllReduce>> factors_;
   // Of all lists' tiles, one after the other.
   device::Buffer tile_sums_;
   // The first decision, then the second one as the update reads it.
   device::Buffer state_, group_steps_;
-  // 1 / ranks.
-  device::Buffer inverse_ranks_;
+  // 1 / ranks; and the ranks of whose sum an error is: in two hops those of a node, else 1.
+  device::Buffer factors_of_means_;
   // By group: beta1, 1 - beta1, and that times what unscales and clips a step's gradients.
   device::Buffer betas_;
   bool has_moments_ = false;

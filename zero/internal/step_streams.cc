@@ -147,8 +147,8 @@ absl::Status StepStreams::Sum(const collectives::CollectiveSignature& signature,
 }
 
 absl::Status StepStreams::AllGather(const void* input, void* output, int64_t count,
-                                    precision::DType dtype, int64_t& sent) {
-  return GatherIn(communicator_, input, output, count, dtype, sent);
+                                    precision::DType dtype, int64_t& sent, StepGroup role) {
+  return GatherIn(group(role), input, output, count, dtype, sent);
 }
 
 absl::Status StepStreams::AgreeOnStatus(const absl::Status& mine) {

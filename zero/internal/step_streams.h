@@ -116,7 +116,7 @@ class StepStreams {
   collectives::Communicator& communicator() { return communicator_; }
   // This rank's place among those near it.
   int near_rank() const { return outer_.near == nullptr ? 0 : outer_.near->rank(); }
-  // Those in whose two hops gradients are summed as codes, if they are.
+  // Those in whose two hops gradients are summed as codes, or exchanged as signs, if they are.
   collectives::NodeCommunicators nodes() const { return {outer_.node, outer_.nodes}; }
   // Of the ranks with the same slices, where there are several groups.
   collectives::Communicator& groups() { return group(StepGroup::kBetween); }
@@ -164,7 +164,7 @@ class StepStreams {
   absl::Status Sum(const collectives::CollectiveSignature& signature, const void* input,
                    void* output);
   absl::Status AllGather(const void* input, void* output, int64_t count, precision::DType dtype,
-                         int64_t& sent);
+                         int64_t& sent, StepGroup role = StepGroup::kShards);
   // On the stream between groups, in place: the all-reduce of this signature, of a slice.
   absl::Status SumBetween(const collectives::CollectiveSignature& signature, void* slice);
   // Among the ranks that have second slices of all weights between them.

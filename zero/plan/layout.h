@@ -146,14 +146,17 @@ inline precision::DType ReducedType(const ZeroOptions& options, const Bucket& bu
   return options.reduces_once() ? options.accumulator : bucket.dtype;
 }
 
-// Whether they are summed inside a group as codes, and how often these are added on the way: by
-// those of a node, and by counterparts. A rank alone sends nothing.
+// Whether they are summed inside a group as codes. A rank alone sends nothing.
 inline bool HasGradientCodes(const Plan& plan, const ZeroOptions& options) {
   return options.quantized_gradients.has_value() && plan.ranks() > 1;
 }
+// Whether what crosses the wire as codes, or as signs, does so in two hops; and between how many
+// nodes. One hop: of a single one.
 inline bool HasTwoHops(const Plan& plan, const ZeroOptions& options) {
-  return HasGradientCodes(plan, options) && options.node_ranks > 1 &&
-         options.node_ranks < plan.ranks();
+  return options.node_ranks > 1 && options.node_ranks < plan.ranks();
+}
+inline int NodesOf(const Plan& plan, const ZeroOptions& options) {
+  return HasTwoHops(plan, options) ? plan.ranks() / options.node_ranks : 1;
 }
 // Whether what these leave out enters the next ones.
 inline bool HasLoco(const Plan& plan, const ZeroOptions& options) {
@@ -416,7 +419,7 @@ inline int64_t ExchangeTiles(const Plan& plan, const ZeroOptions& options) {
 inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options) {
   return ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
          DecisionBytes(options) +
-         (1 + 3 * static_cast<int64_t>(options.optimizer.groups.size())) *
+         (2 + 3 * static_cast<int64_t>(options.optimizer.groups.size())) *
              static_cast<int64_t>(sizeof(float));
 }
 

@@ -5,13 +5,13 @@
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/collectives/compressed/compressed_reduction.h"
-#include "brigade/collectives/compressed/one_bit_all_reduce.h"
 #include "brigade/collectives/compressed/quantized_all_gather.h"
 #include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/device/file/file_options.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/optim/step_executor.h"
+#include "brigade/zero/plan/exchange_layout.h"
 #include "brigade/zero/plan/file_layout.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/step_collectives.h"
@@ -98,17 +98,16 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
               optim::Moments(options.optimizer) * kFloat);
     if (!internal::HasExchanges(plan, options)) continue;
-    const int64_t exchanged = internal::ExchangedElements(bucket);
+    const internal::ErrorLayout errors = internal::ErrorLayoutOf(plan, options, bucket);
     add(Tier::kDevice, Purpose::kGradients, "exchanged gradients", bucket.size * kFloat);
     add(Tier::kDevice, Purpose::kOptimizerState, "slices of errors",
         internal::HasErrors(plan, options) ? internal::kErrorArrays * plan.slice(bucket) * kFloat
                                            : 0);
     add(Tier::kDevice, Purpose::kOptimizerState, "first moments of all ranks",
-        internal::HasWholeMoments(plan, options) ? exchanged * kFloat : 0);
+        internal::HasWholeMoments(plan, options) ? internal::ExchangedElements(bucket) * kFloat
+                                                 : 0);
     add(Tier::kDevice, Purpose::kOptimizerState, "errors of exchanges",
-        internal::HasErrors(plan, options)
-            ? (exchanged + collectives::OneBitPart(exchanged, plan.ranks())) * kFloat
-            : 0);
+        (errors.own.size + errors.second.size) * kFloat);
   }
   for (size_t g = offloaded.size(); g < plan.gradients().size(); ++g) {
     const Bucket& part = plan.gradients()[g];
@@ -147,8 +146,8 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const auto add_messages = [&](const char* name, int64_t slice, const auto& codes, auto bytes) {
     if (slice > 0) add_buffers(name, bytes(plan.ranks(), slice, *codes));
   };
-  const bool feeds_nodes = internal::HasLoco(plan, options) && internal::HasTwoHops(plan, options);
-  const int feedback_nodes = feeds_nodes ? plan.ranks() / options.node_ranks : 1;
+  const int feedback_nodes =
+      internal::HasLoco(plan, options) ? internal::NodesOf(plan, options) : 1;
   add_messages(
       "messages of gradients", internal::LargestGradientOfCodes(plan, options),
       options.quantized_gradients, [&](int ranks, int64_t slice, kernels::QuantFormat codes) {
@@ -165,10 +164,7 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
                  trainable ? options.quantized_weights : options.quantized_frozen_weights,
                  collectives::QuantizedAllGather::Bytes);
   }
-  const int64_t largest_exchange = internal::LargestExchange(plan, options);
-  add_buffers("messages of signs", largest_exchange == 0 ? 0
-                                                         : collectives::OneBitAllReduce::Bytes(
-                                                               plan.ranks(), largest_exchange));
+  add_buffers("messages of exchanges", internal::ExchangeBytes(plan, options));
   const int64_t between_bytes = internal::WireBufferBytesBetween(plan, options);
   add_buffers("sums of groups in communication_dtype",
               between_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(between_bytes));

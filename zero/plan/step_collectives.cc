@@ -2,19 +2,14 @@
 
 #include "absl/algorithm/container.h"
 #include "brigade/collectives/compressed/one_bit_all_reduce.h"
+#include "brigade/collectives/compressed/power_sgd_all_reduce.h"
+#include "brigade/collectives/compressed/top_k_all_reduce.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/zero/plan/exchange_layout.h"
 
 namespace brigade::zero::internal {
 
 using collectives::CollectiveKind;
-
-namespace {
-
-int NodesOf(const Plan& plan, const ZeroOptions& options) {
-  return HasTwoHops(plan, options) ? plan.ranks() / options.node_ranks : 1;
-}
-
-}  // namespace
 
 collectives::CollectiveSignature GradientSumOf(const Plan& plan, const ZeroOptions& options,
                                                const Bucket& bucket) {
@@ -130,12 +125,41 @@ int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket
   return uses * options.micro_batches;
 }
 
-absl::InlinedVector<StepCollective, 2> ExchangeOf(const Plan& plan, const ZeroOptions& options,
+absl::InlinedVector<StepCollective, 4> ExchangeOf(const Plan& plan, const ZeroOptions& options,
                                                   const Bucket& bucket) {
   const int64_t count = ExchangedElements(bucket);
-  const collectives::OneBitCalls calls = collectives::OneBitCallsOf(
-      count, plan.ranks(), AllGatherOf(options, 0, precision::DType::kUint8).algorithm);
-  return {{calls.exchange, 1, &Traffic::gradients}, {calls.gather, 1, &Traffic::gradients}};
+  const auto algorithm = AllGatherOf(options, 0, precision::DType::kUint8).algorithm;
+  absl::InlinedVector<StepCollective, 4> all;
+  const auto add = [&](const collectives::CollectiveSignature& call,
+                       StepGroup group = StepGroup::kShards) {
+    const bool leaves_nodes = group == StepGroup::kNodes;
+    all.push_back({call, 1, leaves_nodes ? &Traffic::nodes : &Traffic::gradients, group});
+  };
+  switch (MethodOf(options)) {
+    case GradientCompression::kOneBit: {
+      const bool has_nodes = HasTwoHops(plan, options);
+      const auto calls =
+          collectives::OneBitCallsOf(count, plan.ranks(), algorithm, NodesOf(plan, options));
+      if (has_nodes) {
+        add(calls.sum_inside, StepGroup::kNode);
+        add(calls.gather_inside, StepGroup::kNode);
+      }
+      add(calls.exchange, has_nodes ? StepGroup::kNodes : StepGroup::kShards);
+      add(calls.gather, has_nodes ? StepGroup::kNodes : StepGroup::kShards);
+      break;
+    }
+    case GradientCompression::kPowerSgd: {
+      const auto calls = collectives::PowerSgdCallsOf(collectives::PowerSgdSizesOf(
+          ExchangedTensors(plan, bucket), options.gradient_compression->rank));
+      if (calls.first.count > 0) add(calls.first);
+      if (calls.second.count > 0) add(calls.second);
+      break;
+    }
+    case GradientCompression::kTopK:
+      add(collectives::TopKCallOf(TopKOf(options, count), algorithm));
+      break;
+  }
+  return all;
 }
 
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {

@@ -92,8 +92,9 @@ int64_t WeightGathersOf(const Plan& plan, const ZeroOptions& options, const Buck
 // How many of these come from second slices alone.
 int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
 
-// The exchange of a bucket of gradients, its two calls; the algorithm is the gather's.
-absl::InlinedVector<StepCollective, 2> ExchangeOf(const Plan& plan, const ZeroOptions& options,
+// The exchange of a bucket of gradients, its calls that send something. The options' algorithm is
+// that of the last one, where that is a gather.
+absl::InlinedVector<StepCollective, 4> ExchangeOf(const Plan& plan, const ZeroOptions& options,
                                                   const Bucket& bucket);
 
 // Of a step of this phase, in no particular order; and of all phases that there are, in turn.

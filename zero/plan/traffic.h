@@ -55,7 +55,11 @@ struct Traffic {
 // as gradients, and N/k - 1 between nodes. What stage 0 gathers, and sums between groups, are no
 // codes. With gradient_compression a step that exchanges sends of each bucket's gradients, in each
 // direction, a message of 1/8 byte for each element of a rank's part and 64 bytes at most beside
-// (OneBitCallsOf), in place of these sums, whatever the number of micro-batches.
+// (OneBitCallsOf), in place of these sums, whatever the number of micro-batches; with node_ranks k
+// that is the message of N/k ranks between nodes, of a k-th of the elements, and inside a node
+// (k - 1)/k of these in fp32 in each direction, as gradients; with kPowerSgd
+// the two sums in fp32 of PowerSgdCallsOf, of factors and of parameters without; with kTopK
+// TopKCallOf's messages of 8 bytes for each element that crosses, to all others.
 // Errors of Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 //

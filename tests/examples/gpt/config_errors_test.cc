@@ -242,6 +242,54 @@ TEST(ConfigErrorsTest, NameGroupsThatCannotBe) {
               StatusIs(kInvalid, "--shard_ranks is 0, but it must be 1 to 32768"));
 }
 
+TEST(ConfigErrorsTest, NameWhatCannotStandBesideExchangesOfGradients) {
+  const auto refused = [](const char* keys, const char* text) {
+    EXPECT_THAT(Error(keys), StatusIs(kInvalid, HasSubstr(text)));
+  };
+  refused(R"("brigade": {"gradient_compression": "top_k"}, "zero_optimization": {"stage": 3})",
+          "brigade.gradient_compression is \"top_k\", but zero_optimization.stage is 3, which has "
+          "no memory for whole gradients");
+  refused(R"("brigade": {"gradient_compression": "power_sgd"},
+             "zero_optimization": {"stage": 2, "zero_quantized_gradients": true,
+                                   "zeropp_loco_param": {}})",
+          "brigade.gradient_compression is \"power_sgd\", but "
+          "zero_optimization.zero_quantized_gradients is true; gradients cross the wire in one of "
+          "the two ways");
+  refused(R"("brigade": {"gradient_compression": "one_bit"},
+             "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}})",
+          "brigade.gradient_compression is \"one_bit\", but zero_optimization.offload_optimizer is "
+          "given");
+  refused(R"("brigade": {"gradient_compression": "one_bit", "shard_ranks": 2})",
+          "brigade.gradient_compression is \"one_bit\", but brigade.shard_ranks is given");
+  const auto with_optimizer = [](const char* type, const char* keys, const StepFlags& flags = {}) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": ")", type,
+                                    "\"}", keys, "}"),
+                       4, ".", {}, flags)
+        .status();
+  };
+  EXPECT_THAT(with_optimizer("Lamb", R"(, "brigade": {"gradient_compression": "one_bit"})"),
+              StatusIs(kInvalid,
+                       "brigade.gradient_compression is \"one_bit\", but optimizer.type is "
+                       "\"Lamb\", whose norms of tensors take the gradients of slices"));
+  EXPECT_THAT(
+      with_optimizer("Lamb", "", {.gradient_compression = zero::GradientCompression::kPowerSgd}),
+      StatusIs(kInvalid, HasSubstr("--gradient_compression is \"power_sgd\", but "
+                                   "optimizer.type is \"Lamb\"")));
+  EXPECT_THAT(with_optimizer("OneBitAdam", R"(, "brigade": {"gradient_compression": "top_k"})"),
+              StatusIs(kInvalid, HasSubstr("optimizer.type is \"OneBitAdam\", which exchanges "
+                                           "first moments")));
+  EXPECT_THAT(with_optimizer("OneBitAdam", R"(, "zero_optimization": {"stage": 3})"),
+              StatusIs(kInvalid, HasSubstr("optimizer.type is \"OneBitAdam\", but "
+                                           "zero_optimization.stage is 3")));
+  // Keys of another method, and of none.
+  refused(R"("brigade": {"gradient_compression": "top_k", "gradient_compression_rank": 8})",
+          "brigade.gradient_compression_rank is 8, but gradient_compression is not \"power_sgd\"");
+  refused(R"("brigade": {"gradient_compression": "one_bit", "gradient_compression_density": 0.1})",
+          "brigade.gradient_compression_density is 0.1, but gradient_compression is not \"top_k\"");
+  refused(R"("brigade": {"gradient_compression_start_step": 3})",
+          "brigade.gradient_compression_start_step is 3, but gradient_compression is not given");
+}
+
 TEST(ConfigErrorsTest, NameReplicasThatCannotBe) {
   const auto refused = [](const char* keys, const char* text) {
     EXPECT_THAT(Error(keys), StatusIs(kInvalid, HasSubstr(text)));

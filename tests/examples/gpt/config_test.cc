@@ -141,6 +141,40 @@ TEST(ConfigTest, ReadsWhatRanksExchangeAsSigns) {
   ASSERT_TRUE(signs.zero.gradient_compression.has_value());
   EXPECT_EQ(signs.zero.gradient_compression->method, zero::GradientCompression::kOneBit);
   EXPECT_EQ(signs.zero.gradient_compression->start_step, 30);
+  const auto other = [](const std::string& keys, const StepFlags& flags = {}) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 4, "zero_optimization": {"stage": 1},
+                      "optimizer": {"type": "AdamW", "params": {"lr": 0.1}},
+                      "brigade": {)",
+                                    keys, "}}"),
+                       4, "", {}, flags);
+  };
+  ASSERT_OK_AND_ASSIGN(const TrainConfig factors, other(R"("gradient_compression": "power_sgd",
+                                                           "gradient_compression_rank": 8)"));
+  EXPECT_EQ(factors.zero.gradient_compression->method, zero::GradientCompression::kPowerSgd);
+  EXPECT_EQ(factors.zero.gradient_compression->rank, 8);
+  // The flag goes before the file.
+  ASSERT_OK_AND_ASSIGN(const TrainConfig greatest,
+                       other(R"("gradient_compression": "power_sgd",
+                                "gradient_compression_density": 0.25)",
+                             {.gradient_compression = zero::GradientCompression::kTopK}));
+  EXPECT_EQ(greatest.zero.gradient_compression->method, zero::GradientCompression::kTopK);
+  EXPECT_EQ(greatest.zero.gradient_compression->density, 0.25);
+  // Signs, and no others, go in two hops where nodes are known.
+  const auto nodes_of = [&](const std::string& keys) {
+    return other(absl::StrCat(R"("ranks_per_node": 2, "gradient_compression": )", keys))
+        .value()
+        .zero.node_ranks;
+  };
+  EXPECT_EQ(nodes_of(R"("one_bit")"), 2);
+  EXPECT_EQ(nodes_of(R"("top_k", "algorithm": "hierarchical", "reduction": "fp32_partials")"), 0);
+  EXPECT_FALSE(other(R"("ranks_per_node": 2, "gradient_compression": "power_sgd")").ok());
+  ASSERT_OK_AND_ASSIGN(const TrainConfig moments,
+                       ParseConfig(R"({"train_batch_size": 4, "brigade": {"ranks_per_node": 2},
+                                       "optimizer": {"type": "OneBitAdam"}})",
+                                   4));
+  EXPECT_EQ(moments.zero.node_ranks, 2);
+  EXPECT_FALSE(other(R"("gradient_compression_density": 0)").ok());
+  EXPECT_FALSE(other(R"("gradient_compression_rank": 129)").ok());
   EXPECT_FALSE(ParseConfig(R"({"train_batch_size": 4, "zero_optimization": {"stage": 3},
                       "optimizer": {"type": "AdamW", "params": {"lr": 0.1}},
                       "brigade": {"gradient_compression": "one_bit"}})",

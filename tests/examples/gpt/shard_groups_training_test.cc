@@ -133,5 +133,29 @@ TEST(ShardGroupsTrainingTest, CodesGiveTheSameBitsInEveryStage) {
   }
 }
 
+// Gradients as signs, in one hop and in two: the same bits in stages 0 to 2, and fewer bytes.
+TEST(ShardGroupsTrainingTest, SignsGiveTheSameBitsInEveryStage) {
+  const GridCase grid = {.data = 4, .micro_batches = 2};
+  for (const int node_ranks : {0, 2}) {
+    std::optional<Trained> wanted;
+    for (const int stage : {0, 1, 2}) {
+      SCOPED_TRACE(absl::StrCat("stage ", stage, ", nodes of ", node_ranks));
+      Job job = JobOf(grid, 1, stage, "bf16", kAdamW);
+      job.config.zero.gradient_compression.emplace();
+      job.config.zero.node_ranks = node_ranks;
+      const Trained run = Train(job, 4);
+      if (wanted.has_value()) ExpectTheSame(run, *wanted);
+      wanted = run;
+      ExpectModelledMemoryAndTraffic(run, kGridSteps);
+      const zero::Traffic& sent = run.outcome.ranks[0].traffic;
+      EXPECT_EQ(sent.nodes > 0, node_ranks > 0);
+      // Messages of some hundred signs are little more than their scale.
+      if (node_ranks > 0) {
+        EXPECT_LT(sent.nodes, sent.gradients / 4);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace brigade::gpt

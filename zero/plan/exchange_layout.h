@@ -1,0 +1,69 @@
+#ifndef BRIGADE_ZERO_PLAN_EXCHANGE_LAYOUT_H_
+#define BRIGADE_ZERO_PLAN_EXCHANGE_LAYOUT_H_
+
+// What is exchanged of a bucket, and which errors that leaves, by method: what GradientExchange
+// allocates and sends, and what the models of memory and traffic count.
+
+#include <cstdint>
+#include <vector>
+
+#include "brigade/collectives/compressed/power_sgd_all_reduce.h"
+#include "brigade/zero/options.h"
+#include "brigade/zero/plan/plan.h"
+
+namespace brigade::zero::internal {
+
+// Of options that have exchanges.
+inline GradientCompression MethodOf(const ZeroOptions& options) {
+  return options.averages_moments() ? GradientCompression::kOneBit
+                                    : options.gradient_compression->method;
+}
+
+// Elements [in_bucket, + size) of a bucket are saved of [at, + size) of an array of errors.
+struct ErrorPiece {
+  int64_t in_bucket = 0;
+  int64_t at = 0;
+  int64_t size = 0;
+};
+
+// An array of errors in fp32, of one bucket.
+struct ErrorArray {
+  // The elements that a rank has. Of several parts, all of them as long and one behind the other,
+  // rank r has part r % parts.
+  int64_t size = 0;
+  int parts = 1;
+  // Of all parts.
+  std::vector<ErrorPiece> pieces = {};
+};
+// What this rank has of the pieces, from its part's begin on.
+std::vector<ErrorPiece> PiecesOf(const ErrorArray& array, int rank);
+
+// The two that a rank has.
+struct ErrorLayout {
+  // What this rank's messages have left out: of kOneBit and kTopK of all exchanged elements, of
+  // kPowerSgd of the matrices that have factors. In two hops each place in nodes has a part, of the
+  // messages of its node's sums.
+  ErrorArray own = {};
+  // kOneBit: what messages of sums over all ranks have left out, a part for each rank. kPowerSgd:
+  // the factors Q, the same on all ranks, each at its parameter's begin. kTopK has none.
+  ErrorArray second = {};
+};
+// All 0 where there are no errors.
+ErrorLayout ErrorLayoutOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
+
+// kPowerSgd: the parameters as matrices. Rows are the first dimension, columns all others together;
+// what has one dimension is a single row.
+std::vector<collectives::PowerSgdTensor> ExchangedTensors(const Plan& plan, const Bucket& bucket);
+// Buckets of the same matrices take turns with the memory of one exchange: that of the first one
+// that is trained.
+int FirstOfTheseTensors(const Plan& plan, int bucket);
+
+// kTopK: how many of so many elements cross.
+int64_t TopKOf(const ZeroOptions& options, int64_t elements);
+
+// Memory of communication of all exchanges.
+int64_t ExchangeBytes(const Plan& plan, const ZeroOptions& options);
+
+}  // namespace brigade::zero::internal
+
+#endif  // BRIGADE_ZERO_PLAN_EXCHANGE_LAYOUT_H_
