@@ -328,8 +328,8 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_grad_check_add_rows_avx512
-  HEADERS kernels/grad_check/add_rows_avx512.h
+  kernels_grad_check_sum_squares_avx512
+  HEADERS kernels/grad_check/sum_squares_avx512.h
   DEPS kernels_grad_check_math precision_float16
 )
 
@@ -338,7 +338,7 @@ brigade_library(
   HEADERS kernels/grad_check/grad_check_cpu.h
   SOURCES kernels/grad_check/grad_check_cpu.cc
   DEPS kernels_grad_check_math kernels_nontemporal_store kernels_simd
-    kernels_grad_check_add_rows_avx512 precision_float16
+    kernels_grad_check_sum_squares_avx512 precision_float16
   PRIVATE_LIBRARIES hwy::hwy
 )
 
