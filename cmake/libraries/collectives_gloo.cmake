@@ -48,9 +48,9 @@ brigade_library(
   collectives_engines_gloo_transport
   HEADERS collectives/engines/gloo/gloo_transport.h collectives/engines/gloo/rank_waits.h
     collectives/engines/gloo/control_channel.h collectives/engines/gloo/failure_detector.h
-    collectives/engines/gloo/mesh.h collectives/engines/gloo/peer_acceptor.h
-    collectives/engines/gloo/peer_sockets.h collectives/engines/gloo/post_queue.h
-    collectives/engines/gloo/proved_pair.h
+    collectives/engines/gloo/gloo_release.h collectives/engines/gloo/mesh.h
+    collectives/engines/gloo/peer_acceptor.h collectives/engines/gloo/peer_sockets.h
+    collectives/engines/gloo/post_queue.h collectives/engines/gloo/proved_pair.h
   SOURCES collectives/engines/gloo/gloo_transport.cc collectives/engines/gloo/mesh.cc
     collectives/engines/gloo/control_channel.cc collectives/engines/gloo/failure_detector.cc
     collectives/engines/gloo/peer_acceptor.cc collectives/engines/gloo/peer_sockets.cc

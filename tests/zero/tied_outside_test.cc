@@ -42,8 +42,8 @@ const UnitSpec kSecond = {"h.1", {{"h.1.w", 200}, {"h.1.b", 1}}, {}};
 ModelSpec WholeModel() { return {kEmbedding, kFirst, kSecond, {"head", {{"ln", 65}}, {"wte"}}}; }
 // The first stage counts the tied weights.
 ModelSpec StageOfModel(int stage) {
-  ModelSpec model = stage == 0 ? ModelSpec{kEmbedding, kFirst}
-                               : ModelSpec{kSecond, {"head", {{"ln", 65}, {"wte", 150}}, {}}};
+  ModelSpec model = {kEmbedding, kFirst};
+  if (stage == 1) model = {kSecond, {"head", {{"ln", 65}, {"wte", 150}}, {}}};
   ParameterSpec& tied = stage == 0 ? model[0].parameters[0] : model[1].parameters[1];
   tied.tied_outside = true;
   tied.counted = stage == 0;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "brigade/collectives/engines/gloo/gloo_release.h"
 #include "brigade/collectives/internal/socket.h"
 #include "gloo/transport/tcp/context.h"
 #include "gloo/transport/tcp/device.h"
