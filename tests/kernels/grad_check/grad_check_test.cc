@@ -1,5 +1,8 @@
 #include "brigade/kernels/grad_check/grad_check.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -7,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/kernels/grad_check/grad_check_cpu.h"
 #include "brigade/kernels/grad_check/grad_check_tile.h"
 #include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/sparse_array.h"
@@ -224,6 +228,45 @@ TYPED_TEST(GradCheckTypedTest, FindsABadValueAnywhereOnEveryTarget) {
       });
       ExpectSame(RunGpuBodies(list), specified, "GPU threads");
       list.arrays[s][i] = good;
+    }
+  }
+}
+
+// Between pages that end the process when they are read; sanitizers do not see assembly.
+template <typename T>
+class BetweenPages {
+ public:
+  explicit BetweenPages(int64_t bytes)
+      : page_(sysconf(_SC_PAGESIZE)), inside_((bytes + page_ - 1) / page_ * page_) {
+    pages_ = static_cast<char*>(
+        mmap(nullptr, inside_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_EQ(mprotect(pages_ + page_, inside_, PROT_READ | PROT_WRITE), 0);
+    std::fill(AtBegin(), AtEnd(0), T(1.0f));
+  }
+  ~BetweenPages() { munmap(pages_, inside_ + 2 * page_); }
+
+  T* AtBegin() const { return reinterpret_cast<T*>(pages_ + page_); }
+  T* AtEnd(int64_t size) const { return reinterpret_cast<T*>(pages_ + page_ + inside_) - size; }
+
+ private:
+  const int64_t page_, inside_;
+  char* pages_;
+};
+
+TYPED_TEST(GradCheckTypedTest, ReadsNothingOutsideOnAnyCpu) {
+  const BetweenPages<TypeParam> memory(int64_t{3} * kGradTile * sizeof(float));
+  SimdTargets restored;
+  for (const SimdTarget target : SimdTargets::All()) {
+    SetSimdTarget(target);
+    for (const int64_t rows : {0, 1, 2, 31, 32, 64}) {
+      for (int64_t rest = 0; rest < kGradLanes; ++rest) {
+        const int64_t size = rows * kGradLanes + rest;
+        for (const TypeParam* const grad : {memory.AtBegin(), memory.AtEnd(size)}) {
+          double sums[3] = {};
+          GradTileSumsRange<TypeParam>({grad, size}, 0, size, sums);
+          ASSERT_EQ(sums[0] + sums[1] + sums[2], size) << "target " << static_cast<int>(target);
+        }
+      }
     }
   }
 }
