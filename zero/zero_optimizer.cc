@@ -459,8 +459,8 @@ absl::Status ZeroOptimizer::CancelStep() {
     StateChanged(state.iteration);
   }
   if (gradients_->has_errors()) {
-    BRIGADE_RETURN_IF_ERROR(gradients_->loco()->ClearErrors());
-    errors_shared_ = true;
+    BRIGADE_RETURN_IF_ERROR(gradients_->loco()->ForgetMessages());
+    errors_shared_ = errors_forgotten_ = true;
   }
   return streams_->comm().Record(*step_decided_);
 }
@@ -490,7 +490,7 @@ absl::Status ZeroOptimizer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
   BRIGADE_RETURN_IF_ERROR(
       transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
-  must_load_ = false;
+  must_load_ = errors_forgotten_ = false;
   errors_shared_ = true;
   StateChanged(0);
   return absl::OkStatus();
@@ -517,6 +517,7 @@ absl::Status ZeroOptimizer::ShareErrors() {
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
   BRIGADE_RETURN_IF_ERROR(errors_->Share());
   errors_shared_ = true;
+  errors_forgotten_ = false;
   return absl::OkStatus();
 }
 
@@ -566,6 +567,11 @@ absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
                      "first, on all ranks"));
   }
   BRIGADE_RETURN_IF_ERROR(update_->Await());
+  if (errors_forgotten_ && !loan_->is_lent()) {
+    BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
+    BRIGADE_RETURN_IF_ERROR(errors_->ClearErrors());
+    errors_forgotten_ = false;
+  }
   return loan_->Lend(reader);
 }
 
@@ -579,7 +585,7 @@ absl::Status ZeroOptimizer::LoadState(
     int64_t chunk_bytes) {
   BRIGADE_RETURN_IF_ERROR(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
-  must_load_ = false;
+  must_load_ = errors_forgotten_ = false;
   errors_shared_ = true;
   StateChanged(state.iteration);
   return absl::OkStatus();

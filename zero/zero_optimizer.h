@@ -226,9 +226,9 @@ class ZeroOptimizer final : public ParameterSource {
   // last two arrays of state are then the mean, and the errors of sums, or with kPowerSgd the
   // factors with which the next exchange begins, in the first elements of their parameters; all
   // else in them is 0. With loco the last one is the sum of all errors, divided by what gradients
-  // are divided by and by the loss scale; what int8 codes leave out of a rank's share is lost. Sends
-  // 12 bytes an element at most, which count as setup. Without errors, and where no step has changed
-  // them since, nothing happens.
+  // are divided by and by the loss scale; what int8 codes leave out of a rank's share is lost.
+  // Sends 12 bytes an element at most, which count as setup. Without errors, and where no step has
+  // changed them since, nothing happens.
   absl::Status ShareErrors();
 
   // Lends this state, and controller().state(), to one who copies it beside the passes that follow:
@@ -332,6 +332,8 @@ class ZeroOptimizer final : public ParameterSource {
   bool in_backward_ = false;
   // Errors as they are saved are those of the last step; or may be lent as they are.
   bool errors_shared_ = true, lends_old_errors_ = false;
+  // Errors are zero since CancelStep, but not as they are saved, which a reader may have had then.
+  bool errors_forgotten_ = false;
   // Weights are those of a step that the file does not have.
   bool must_load_ = false;
 };

@@ -87,7 +87,9 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
     zero::ToyTrainer trainer(**zero, self, {{.step = 1}, {.step = 4}});
     trainer.step = run.first;
     while (trainer.step < run.last) {
-      if (trainer.step == run.shares_at) ASSERT_OK((*zero)->ShareErrors());
+      if (trainer.step == run.shares_at) {
+        ASSERT_OK((*zero)->ShareErrors());
+      }
       ASSERT_OK(trainer.Step());
     }
     if (run.to != nullptr) Save(self, **zero, *run.to, ToRoot(run.mode));

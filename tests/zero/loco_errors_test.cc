@@ -75,8 +75,8 @@ std::vector<std::vector<double>> Values(ZeroOptimizer& zero) {
     const int sums = nodes > 1 ? nodes : 0;
     for (int message = 0; message < plan.ranks() + sums; ++message) {
       const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at);
-      const std::vector<float> errors = spec::Dequantize(
-          {begin, begin + static_cast<std::ptrdiff_t>(size)}, count, 8);
+      const std::vector<float> errors =
+          spec::Dequantize({begin, begin + static_cast<std::ptrdiff_t>(size)}, count, 8);
       const int part = message < plan.ranks()
                            ? message
                            : (message - plan.ranks()) * places + zero.rank() % places;

@@ -46,8 +46,8 @@ absl::Status LocoErrors::Allocate() {
         slices_[b], context.Allocate(plan_.slice(bucket) * kFloatBytes, Purpose::kOptimizerState,
                                      absl::StrCat("slices of errors of bucket ", b)));
   }
-  const auto outside = std::stable_partition(
-      order_.begin(), order_.end(), [&](int b) { return !plan_.bucket(b).tied_outside; });
+  const auto outside = std::stable_partition(order_.begin(), order_.end(),
+                                             [&](int b) { return !plan_.bucket(b).tied_outside; });
   const auto name = [&](int b) {
     return plan_.parameter(plan_.bucket(b).entries.front().parameter).spec.name;
   };
@@ -69,8 +69,7 @@ absl::Status LocoErrors::Allocate() {
   const int64_t part = largest * kFloatBytes;
   BRIGADE_ASSIGN_OR_RETURN(
       whole_, allocate(plan_.ranks() * part, Purpose::kScratch, "errors of a bucket in fp32"));
-  BRIGADE_ASSIGN_OR_RETURN(part_,
-                           allocate(part, Purpose::kScratch, "errors of a message in fp32"));
+  BRIGADE_ASSIGN_OR_RETURN(part_, allocate(part, Purpose::kScratch, "errors of a message in fp32"));
   static_assert(sizeof(Control) <= kLocoControlBytes);
   BRIGADE_ASSIGN_OR_RETURN(control_,
                            allocate(kLocoControlBytes, Purpose::kScratch, "scale of errors"));
@@ -108,11 +107,14 @@ absl::Status LocoErrors::Copy(const float* from, float* to, int64_t count, const
       streams_.comm());
 }
 
-absl::Status LocoErrors::ClearErrors() {
+absl::Status LocoErrors::ForgetMessages() {
   in_step_ = false;
-  if (has_codes()) {
-    BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(errors_.data(), 0, errors_.bytes()));
-  }
+  if (!has_codes()) return absl::OkStatus();
+  return streams_.comm().FillBytes(errors_.data(), 0, errors_.bytes());
+}
+
+absl::Status LocoErrors::ClearErrors() {
+  BRIGADE_RETURN_IF_ERROR(ForgetMessages());
   for (const device::Buffer& slice : slices_) {
     if (slice.bytes() == 0) continue;
     BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(slice.data(), 0, slice.bytes()));
@@ -124,7 +126,7 @@ absl::Status LocoErrors::ClearErrors() {
 absl::Status LocoErrors::BeginStep() {
   device::Stream& stream = streams_.comm();
   float* const before = InverseScale(before_);
-  BRIGADE_RETURN_IF_ERROR(stream.Copy(before, InverseScale(errors_), kFloatBytes));
+  BRIGADE_RETURN_IF_ERROR(stream.Copy(before, InverseScale(errors_), kLocoScaleBytes));
   BRIGADE_RETURN_IF_ERROR(Copy(&state_->loss_scale, &control()->ratio, 1, before));
   // Of gradients of zero, which are neither clipped nor divided, StepControl gives 1 / scale.
   static constexpr kernels::StepBetas kNoBetas = {0.0, 0.0};
@@ -149,8 +151,8 @@ absl::StatusOr<collectives::QuantizedFeedback> LocoErrors::Begin(int gradient, b
     device::Stream& stream = streams_.comm();
     BRIGADE_RETURN_IF_ERROR(stream.Copy(At(before_, at.begin), errors, at.local + at.sum));
     BRIGADE_RETURN_IF_ERROR(kernels::Cast(
-        at.maxima,
-        {.source_dtype = kFloat, .target_dtype = kFloat, .scale = &control()->ratio}, stream));
+        at.maxima, {.source_dtype = kFloat, .target_dtype = kFloat, .scale = &control()->ratio},
+        stream));
   }
   return collectives::QuantizedFeedback{
       .local = errors,
@@ -172,9 +174,9 @@ float* LocoErrors::Slice(int bucket, int) const {
 
 absl::Status LocoErrors::AddMessage(const char* message, int64_t count, float* to) {
   float* const values = part_.as<float>().data();
-  BRIGADE_RETURN_IF_ERROR(kernels::BlockDequantize(
-      {{message, values, count}}, {.dtype = kFloat, .format = kernels::kLocoErrors},
-      streams_.comm()));
+  BRIGADE_RETURN_IF_ERROR(
+      kernels::BlockDequantize({{message, values, count}},
+                               {.dtype = kFloat, .format = kernels::kLocoErrors}, streams_.comm()));
   return Copy(values, to, count, nullptr, /*accumulate=*/true);
 }
 
@@ -224,9 +226,8 @@ absl::Status LocoErrors::Share() {
                                             .reduction = collectives::Reduction::kRoundedOnce};
     const collectives::ReduceOptions in_order = {sum.op, sum.reduction, sum.algorithm};
     BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent).status());
-    BRIGADE_RETURN_IF_ERROR(streams_.communicator().ReduceScatter(whole_.data(), part, count,
-                                                                  kFloat, in_order,
-                                                                  streams_.comm()));
+    BRIGADE_RETURN_IF_ERROR(streams_.communicator().ReduceScatter(
+        whole_.data(), part, count, kFloat, in_order, streams_.comm()));
     if (streams_.has_shard_groups()) {
       sum.kind = collectives::CollectiveKind::kAllReduce;
       BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent, StepGroup::kBetween).status());
@@ -249,24 +250,23 @@ absl::Status LocoErrors::TakeShared(int index) {
   device::Stream& stream = streams_.comm();
   float* const part = part_.as<float>().data();
   float* const whole = whole_.as<float>().data();
-  const float* const share = plan_.bucket(index).tied_outside ? &control()->from_saved_of_two
-                                                              : &control()->from_saved;
+  const float* const share =
+      plan_.bucket(index).tied_outside ? &control()->from_saved_of_two : &control()->from_saved;
   BRIGADE_RETURN_IF_ERROR(Copy(Slice(index, 0), part, count, share));
-  BRIGADE_RETURN_IF_ERROR(
-      streams_.AllGather(part, whole, count, kFloat, streams_.traffic.setup));
+  BRIGADE_RETURN_IF_ERROR(streams_.AllGather(part, whole, count, kFloat, streams_.traffic.setup));
   for (size_t g = 0; g < places_.size(); ++g) {
     const Bucket& gradient = plan_.gradients()[g];
     if (!gradient.trainable || plan_.BucketOf(gradient) != index) continue;
-    BRIGADE_RETURN_IF_ERROR(stream.FillBytes(At(errors_, places_[g].begin), 0,
-                                             places_[g].local + places_[g].sum));
+    BRIGADE_RETURN_IF_ERROR(
+        stream.FillBytes(At(errors_, places_[g].begin), 0, places_[g].local + places_[g].sum));
   }
   const int64_t bytes = kernels::QuantBytes(count, kernels::kLocoErrors);
   char* const local = At(errors_, places_[static_cast<size_t>(index)].begin);
   for (int64_t rank = 0; rank < plan_.ranks(); ++rank) {
     encoded_[static_cast<size_t>(rank)] = {whole + rank * count, local + rank * bytes, count};
   }
-  BRIGADE_RETURN_IF_ERROR(kernels::BlockQuantize(
-      encoded_, {.dtype = kFloat, .format = kernels::kLocoErrors}, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      kernels::BlockQuantize(encoded_, {.dtype = kFloat, .format = kernels::kLocoErrors}, stream));
   return kernels::Fill({{InverseScale(errors_), 1}}, kFloat, 1.0, stream);
 }
 

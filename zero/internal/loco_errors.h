@@ -37,7 +37,8 @@ class LocoErrors final : public SavedErrors {
   // Of the optimizer, in device memory: before the first step.
   void SetState(const kernels::StepState* state) { state_ = state; }
 
-  // Whether codes are sent. A rank alone sends none, and keeps what it has loaded for the next save.
+  // Whether codes are sent. A rank alone sends none, and keeps what it has loaded for the next
+  // save.
   bool has_codes() const { return errors_.bytes() > 0; }
 
   // Messages of each bucket of Plan::gradients(), those of sums behind its own; then a line of
@@ -49,6 +50,8 @@ class LocoErrors final : public SavedErrors {
   absl::StatusOr<collectives::QuantizedFeedback> Begin(int gradient, bool is_first, bool forget);
   // Behind the decision: if the step is skipped, errors are as they were before it.
   absl::Status Keep();
+  // Ends the step: errors are zero, and the slices as they were, which a reader may have.
+  absl::Status ForgetMessages();
 
   // One array. What the errors of all ranks add up to, of sums of nodes and of all users of a tied
   // parameter, also in another group, over the divisor of gradients and the loss scale; each rank
