@@ -163,7 +163,8 @@ absl::Status OuterOptimizer::Share(const Standing& mine, const std::vector<Stand
     }
   }
   const int attached = options_.momentum > 0 ? 2 : 1;
-  const int moments = zero_.state_arrays() - attached;
+  // Errors of codes are those of a replica's own messages.
+  const int moments = zero_.state_arrays() - zero_.error_arrays() - attached;
   for (size_t f = 0; f < fragments_.size(); ++f) {
     for (size_t i = 0; i < fragments_[f].size(); ++i) {
       const int b = fragments_[f][i];

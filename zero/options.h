@@ -170,8 +170,9 @@ struct ZeroOptions {
   // Of quantized_gradients: what codes leave out of a gradient enters the next ones, of which each
   // rank keeps 1.02 bytes an element of all gradients, in two hops 1.02 / node_ranks more, and once
   // again as they were before the step. A step that is skipped keeps every bit of them. They have
-  // the loss scale of the gradients that left them, and begin with zero, also behind LoadState,
-  // InitializeParameters and CancelStep. None: it is lost.
+  // the loss scale of the gradients that left them, and follow it where it changes, exactly where
+  // scales are powers of two. They are a part of the state (ZeroOptimizer::ShareErrors), and begin
+  // with zero behind InitializeParameters and CancelStep. None: it is lost.
   std::optional<LocoOptions> loco = {};
 
   // None: gradients are reduced as they are. A rank alone exchanges nothing.

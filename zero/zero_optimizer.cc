@@ -17,8 +17,10 @@
 #include "brigade/optim/step_controller.h"
 #include "brigade/zero/internal/consistency_check.h"
 #include "brigade/zero/internal/gradient_store.h"
+#include "brigade/zero/internal/loco_errors.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/rank_file.h"
+#include "brigade/zero/internal/saved_errors.h"
 #include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/internal/state_loan.h"
 #include "brigade/zero/internal/state_transfer.h"
@@ -226,8 +228,13 @@ absl::Status ZeroOptimizer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(
       update_, internal::ShardedUpdate::Create(plan_, options_, file_.get(), *gradients_,
                                                *parameters_, *streams_));
+  errors_ = update_->exchange();
+  if (gradients_->loco() != nullptr) {
+    gradients_->loco()->SetState(controller().state());
+    errors_ = gradients_->loco();
+  }
   transfer_ = std::make_unique<internal::StateTransfer>(plan_, options_, file_.get(), *streams_,
-                                                        *parameters_, *update_);
+                                                        *parameters_, *update_, errors_);
   BRIGADE_ASSIGN_OR_RETURN(loan_, internal::StateLoan::Create(*streams_));
   BRIGADE_ASSIGN_OR_RETURN(backward_finished_,
                            streams_->context().CreateEvent("backward finished"));
@@ -236,10 +243,9 @@ absl::Status ZeroOptimizer::Allocate() {
   return streams_->Synchronize();
 }
 
-absl::Status ZeroOptimizer::StateChanged(int64_t tried) {
+void ZeroOptimizer::StateChanged(int64_t tried) {
   if (update_->exchange() != nullptr) update_->exchange()->StateChanged();
   gradients_->SetTried(tried);
-  return gradients_->ForgetErrors();
 }
 
 absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {
@@ -417,8 +423,9 @@ absl::Status ZeroOptimizer::Step() {
     errors_shared_ = !internal::HasErrors(plan_, options_);
     lends_old_errors_ = false;
   }
+  if (gradients_->has_errors()) errors_shared_ = lends_old_errors_ = false;
   BRIGADE_RETURN_IF_ERROR(update_->Enqueue());
-  BRIGADE_RETURN_IF_ERROR(gradients_->KeepErrors(controller().state()));
+  if (gradients_->has_errors()) BRIGADE_RETURN_IF_ERROR(gradients_->loco()->Keep());
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
   parameters_->FinishRuns();
@@ -449,7 +456,11 @@ absl::Status ZeroOptimizer::CancelStep() {
     BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
                              controller().SaveState(streams_->comm()));
     update_->SetSteps(state.iteration);
-    BRIGADE_RETURN_IF_ERROR(StateChanged(state.iteration));
+    StateChanged(state.iteration);
+  }
+  if (gradients_->has_errors()) {
+    BRIGADE_RETURN_IF_ERROR(gradients_->loco()->ForgetMessages());
+    errors_shared_ = errors_forgotten_ = true;
   }
   return streams_->comm().Record(*step_decided_);
 }
@@ -479,9 +490,10 @@ absl::Status ZeroOptimizer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
   BRIGADE_RETURN_IF_ERROR(
       transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
-  must_load_ = false;
+  must_load_ = errors_forgotten_ = false;
   errors_shared_ = true;
-  return StateChanged(0);
+  StateChanged(0);
+  return absl::OkStatus();
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
@@ -497,13 +509,15 @@ absl::Status ZeroOptimizer::CopyState(int bucket, int array, ElementRange range,
 }
 
 int ZeroOptimizer::state_arrays() const { return update_->saved_arrays(); }
+int ZeroOptimizer::error_arrays() const { return internal::ErrorArraysOf(plan_, options_); }
 
 absl::Status ZeroOptimizer::ShareErrors() {
   if (errors_shared_) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("ShareErrors"));
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
-  BRIGADE_RETURN_IF_ERROR(update_->exchange()->Share());
+  BRIGADE_RETURN_IF_ERROR(errors_->Share());
   errors_shared_ = true;
+  errors_forgotten_ = false;
   return absl::OkStatus();
 }
 
@@ -553,6 +567,11 @@ absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
                      "first, on all ranks"));
   }
   BRIGADE_RETURN_IF_ERROR(update_->Await());
+  if (errors_forgotten_ && !loan_->is_lent()) {
+    BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
+    BRIGADE_RETURN_IF_ERROR(errors_->ClearErrors());
+    errors_forgotten_ = false;
+  }
   return loan_->Lend(reader);
 }
 
@@ -566,9 +585,10 @@ absl::Status ZeroOptimizer::LoadState(
     int64_t chunk_bytes) {
   BRIGADE_RETURN_IF_ERROR(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
-  must_load_ = false;
+  must_load_ = errors_forgotten_ = false;
   errors_shared_ = true;
-  return StateChanged(state.iteration);
+  StateChanged(state.iteration);
+  return absl::OkStatus();
 }
 
 }  // namespace brigade::zero

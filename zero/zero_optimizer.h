@@ -36,6 +36,7 @@ namespace internal {
 class GradientStore;
 class ParameterStore;
 class RankFile;
+class SavedErrors;
 class ShardedUpdate;
 class StateLoan;
 class StateTransfer;
@@ -213,17 +214,21 @@ class ZeroOptimizer final : public ParameterSource {
   // memory.
   absl::Status CopyState(int bucket, int array, ElementRange range, void* to,
                          device::Stream& reader);
-  // The master and the moments, then with gradient_compression two of errors (ShareErrors).
+  // The master and the moments, what is attached, then those of errors (ShareErrors).
   int state_arrays() const;
+  // How many of these are of errors: with gradient_compression two, with loco one.
+  int error_arrays() const;
 
-  // With ZeroOptions::gradient_compression, a call of all ranks between steps, enqueued, before
-  // LendState or CopyState: each rank's own errors become the mean of all ranks' errors, which is
-  // all that their sum over time depends on, so that any number of ranks can go on from what is
-  // saved, and this run goes on as one that has loaded it. The last two arrays of state are then
-  // the mean, and the errors of sums, or with kPowerSgd the factors with which the next exchange
-  // begins, in the first elements of their parameters; all else in them is 0. Sends 12 bytes an
-  // element at most, which count as setup. Without exchanges, and where no step has changed errors
-  // since, nothing happens.
+  // With ZeroOptions::gradient_compression or loco, a call of all ranks between steps, enqueued,
+  // before LendState or CopyState: each rank's own errors become the mean of all ranks' errors,
+  // which is all that their sum over time depends on, so that any number of ranks can go on from
+  // what is saved, and this run goes on as one that has loaded it. With gradient_compression the
+  // last two arrays of state are then the mean, and the errors of sums, or with kPowerSgd the
+  // factors with which the next exchange begins, in the first elements of their parameters; all
+  // else in them is 0. With loco the last one is the sum of all errors, divided by what gradients
+  // are divided by and by the loss scale; what int8 codes leave out of a rank's share is lost.
+  // Sends 12 bytes an element at most, which count as setup. Without errors, and where no step has
+  // changed them since, nothing happens.
   absl::Status ShareErrors();
 
   // Lends this state, and controller().state(), to one who copies it beside the passes that follow:
@@ -235,7 +240,7 @@ class ZeroOptimizer final : public ParameterSource {
   // that failed, and ranks may differ by this step.
   // FailedPrecondition between a micro-batch and its Step, for a state that is lent, or is not, and
   // where a step has changed errors since ShareErrors. After CancelStep they are lent as they were
-  // shared last.
+  // shared last, those of loco as zeros, with which that goes on.
   absl::Status LendState(device::Stream& reader);
   absl::Status ReturnState();
   // How long Step has waited for ReturnState since Create, in nanoseconds.
@@ -258,7 +263,8 @@ class ZeroOptimizer final : public ParameterSource {
 
   // For an optimizer beside this one (replicas/): one of the fp32 arrays of a trainable bucket's
   // elements that this rank updates, its slice, in stage 0 the whole bucket. Device memory, which
-  // stays where it is. Array 0 is the master, the others up to state_arrays() are as in CopyState.
+  // stays where it is. Array 0 is the master, the others, without those of errors, are as in
+  // CopyState.
   // FailedPrecondition for a state that is not on the device.
   absl::StatusOr<absl::Span<float>> StateArray(int bucket, int array) const;
   // Arrays of the caller's, [array][bucket] of the sizes above, null of frozen buckets, belong to
@@ -304,9 +310,8 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status CheckBetweenSteps(const char* call) const;
   absl::Status PrepareToChangeState(const char* call);
 
-  // The state is that of so many steps tried, and of no step of this optimizer. Codes of gradients
-  // begin with no errors.
-  absl::Status StateChanged(int64_t tried);
+  // The state is that of so many steps tried, and of no step of this optimizer.
+  void StateChanged(int64_t tried);
 
   const Plan plan_;
   const ZeroOptions options_;
@@ -315,6 +320,8 @@ class ZeroOptimizer final : public ParameterSource {
   std::unique_ptr<internal::ParameterStore> parameters_;
   std::unique_ptr<internal::GradientStore> gradients_;
   std::unique_ptr<internal::ShardedUpdate> update_;
+  // Those of exchanges or of codes, which belong to the two above. Null without them.
+  internal::SavedErrors* errors_ = nullptr;
   std::unique_ptr<internal::StateTransfer> transfer_;
   std::unique_ptr<internal::StateLoan> loan_;
   // Recorded on the compute stream after the last backward pass of a step.
@@ -325,6 +332,8 @@ class ZeroOptimizer final : public ParameterSource {
   bool in_backward_ = false;
   // Errors as they are saved are those of the last step; or may be lent as they are.
   bool errors_shared_ = true, lends_old_errors_ = false;
+  // Errors are zero since CancelStep, but not as they are saved, which a reader may have had then.
+  bool errors_forgotten_ = false;
   // Weights are those of a step that the file does not have.
   bool must_load_ = false;
 };

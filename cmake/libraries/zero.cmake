@@ -64,6 +64,12 @@ brigade_library(
 )
 
 brigade_library(
+  zero_internal_saved_errors
+  HEADERS zero/internal/saved_errors.h
+  PUBLIC_LIBRARIES absl::status
+)
+
+brigade_library(
   zero_plan_file_layout
   HEADERS zero/plan/file_layout.h
   SOURCES zero/plan/file_layout.cc
@@ -114,15 +120,27 @@ brigade_library(
 )
 
 brigade_library(
+  zero_internal_loco_errors
+  HEADERS zero/internal/loco_errors.h
+  SOURCES zero/internal/loco_errors.cc
+  DEPS zero_internal_saved_errors zero_internal_step_streams collectives_communicator
+    collectives_compressed_quantized_reduce_scatter collectives_compressed_restore_errors
+    device_buffer device_context device_status_macros kernels_block_quant kernels_block_quant_math
+    kernels_cast kernels_cast_math kernels_fill kernels_loco_quant_math kernels_step_control
+    kernels_step_control_step_state zero_options zero_plan zero_plan_layout zero_plan_traffic
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   zero_internal_gradient_store
   HEADERS zero/internal/gradient_store.h
   SOURCES zero/internal/gradient_store.cc
-  DEPS zero_internal_buffer_pool zero_internal_step_streams collectives_collective
-    collectives_compressed_reduction collectives_compressed_quantized_reduce_scatter
-    collectives_compressed_restore_errors collectives_engines_registration device_buffer
-    device_event device_status_macros kernels_cast kernels_fill kernels_fill_math
-    kernels_step_control_step_state zero_options zero_step zero_plan zero_plan_layout
-    zero_plan_traffic
+  DEPS zero_internal_buffer_pool zero_internal_loco_errors zero_internal_step_streams
+    collectives_collective collectives_compressed_reduction
+    collectives_compressed_quantized_reduce_scatter collectives_engines_registration device_buffer
+    device_event device_status_macros kernels_cast kernels_fill kernels_fill_math zero_options
+    zero_step zero_plan zero_plan_layout zero_plan_traffic
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -154,7 +172,7 @@ brigade_library(
   zero_internal_gradient_exchange
   HEADERS zero/internal/gradient_exchange.h
   SOURCES zero/internal/gradient_exchange.cc
-  DEPS zero_internal_gradient_store zero_internal_step_streams
+  DEPS zero_internal_gradient_store zero_internal_saved_errors zero_internal_step_streams
     collectives_compressed_one_bit_all_reduce collectives_compressed_power_sgd_all_reduce
     collectives_compressed_restore_errors collectives_compressed_top_k_all_reduce device_buffer
     device_context device_status_macros kernels_cast kernels_cast_math kernels_fill
@@ -202,9 +220,10 @@ brigade_library(
   HEADERS zero/internal/state_transfer.h
   SOURCES zero/internal/state_transfer.cc
   DEPS zero_internal_consistency_check zero_internal_parameter_store zero_internal_rank_file
-    zero_internal_sharded_update zero_internal_step_streams collectives_agree device_buffer
-    device_context device_event device_status_macros device_stream kernels_cast
-    kernels_step_control_step_state optim_step_controller zero_options zero_plan zero_plan_layout
+    zero_internal_saved_errors zero_internal_sharded_update zero_internal_step_streams
+    collectives_agree device_buffer device_context device_event device_status_macros device_stream
+    kernels_cast kernels_step_control_step_state optim_step_controller zero_options zero_plan
+    zero_plan_layout
   PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -229,9 +248,10 @@ brigade_library(
     collectives_compressed_node_groups device_context device_event device_memory_stats
     device_status_macros device_stream kernels_step_control_step_state optim_step_controller
     precision_dtype zero_internal_consistency_check zero_internal_gradient_store
-    zero_internal_parameter_store zero_internal_rank_file zero_internal_sharded_update
-    zero_internal_state_loan zero_internal_state_transfer zero_internal_step_streams zero_plan
-    zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
+    zero_internal_loco_errors zero_internal_parameter_store zero_internal_rank_file
+    zero_internal_saved_errors zero_internal_sharded_update zero_internal_state_loan
+    zero_internal_state_transfer zero_internal_step_streams zero_plan zero_plan_memory_model_lib
+    zero_plan_movement zero_plan_traffic
   PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

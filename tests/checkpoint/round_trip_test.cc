@@ -1,6 +1,7 @@
 // What one training saves another one loads: in any stage, with any number of ranks, and the folder
 // is the same.
 
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ namespace {
 
 using testing::CrashFileSystem;
 using testing::FilesOf;
+using testing::ToyRun;
 using testing::Train;
 
 constexpr int kMostRanks = 4;
@@ -193,6 +195,47 @@ TEST(RoundTripTest, ErrorsOfExchangesGoOnInAnyStage) {
                                .gradient_compression = compression});
     EXPECT_FALSE(loaded.empty());
     EXPECT_EQ(FilesOf(by_three, 3).size(), FilesOf(three, 3).size());
+  }
+}
+
+// Errors of gradients that are summed as codes: step 4 is skipped, and the scale grows.
+TEST(RoundTripTest, ErrorsOfCodesGoOnWithTheSameBits) {
+  for (const int node_ranks : {0, 2}) {
+    CrashFileSystem six;
+    ToyRun run = {.stage = 0, .ranks = 4, .last = 6, .to = &six, .has_loco = true};
+    run.node_ranks = node_ranks;
+    run.shares_at = 3;
+    const auto wanted = Train(run);
+    for (int from = 0; from < zero::kStages; ++from) {
+      SCOPED_TRACE(absl::StrCat("stage ", from, ", nodes of ", node_ranks));
+      CrashFileSystem three, resumed;
+      run = {.stage = from, .ranks = 4, .last = 3, .to = &three, .has_loco = true};
+      run.node_ranks = node_ranks;
+      Train(run);
+      run = {.stage = (from + 1) % zero::kStages, .ranks = 4, .first = 3, .last = 6};
+      run.from = &three, run.to = &resumed, run.has_loco = true, run.node_ranks = node_ranks;
+      EXPECT_EQ(Train(run), wanted);
+      EXPECT_EQ(FilesOf(resumed, 6), FilesOf(six, 6));
+    }
+  }
+}
+
+TEST(RoundTripTest, AnyRanksLoadErrorsOfCodesAndSaveTheSameBytes) {
+  CrashFileSystem disk;
+  ToyRun run = {.stage = 1, .ranks = 4, .last = 3, .to = &disk, .has_loco = true};
+  run.node_ranks = 2;
+  const auto wanted = Train(run);
+  const std::vector<zero::Home> homes = zero::Homes();
+  for (size_t i = 0; i < homes.size(); ++i) {
+    const auto [ranks, shard_ranks] =
+        std::array<std::pair<int, int>, 5>{{{1, 0}, {2, 0}, {3, 0}, {4, 2}, {2, 1}}}[i % 5];
+    SCOPED_TRACE(absl::StrCat(ToString(homes[i]), ", ", ranks, " ranks, ", shard_ranks));
+    CrashFileSystem again;
+    run = {.stage = homes[i].stage, .ranks = ranks, .first = 3, .last = 3, .from = &disk};
+    run.to = &again, run.has_loco = true, run.offload = homes[i].offload;
+    if (!run.offload.enabled()) run.shard_ranks = shard_ranks;
+    EXPECT_EQ(Train(run), wanted);
+    EXPECT_EQ(FilesOf(again, 3), FilesOf(disk, 3));
   }
 }
 

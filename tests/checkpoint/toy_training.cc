@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/loader.h"
+#include "brigade/kernels/block_quant/block_quant_math.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
@@ -66,6 +67,10 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
     options.shard_ranks = run.shard_ranks;
     options.gradient_compression = run.gradient_compression;
     options.node_ranks = run.node_ranks;
+    if (run.has_loco) {
+      options.quantized_gradients = kernels::QuantFormat::kInt4;
+      options.loco.emplace();
+    }
     const bool has_matrices = options.gradient_compression.has_value();
     auto zero = CreateZero(has_matrices ? zero::ToyMatrices() : zero::ToyModel(), options, self);
     ASSERT_OK(zero);
@@ -81,7 +86,12 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
     // Skipped: by an overflow in step 1 and in step 4.
     zero::ToyTrainer trainer(**zero, self, {{.step = 1}, {.step = 4}});
     trainer.step = run.first;
-    while (trainer.step < run.last) ASSERT_OK(trainer.Step());
+    while (trainer.step < run.last) {
+      if (trainer.step == run.shares_at) {
+        ASSERT_OK((*zero)->ShareErrors());
+      }
+      ASSERT_OK(trainer.Step());
+    }
     if (run.to != nullptr) Save(self, **zero, *run.to, ToRoot(run.mode));
     ASSERT_OK(self.stream->Synchronize());
     auto exported = Exported(**zero);

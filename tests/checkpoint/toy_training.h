@@ -45,6 +45,10 @@ struct ToyRun {
   // With these the model has matrices.
   std::optional<zero::CompressionOptions> gradient_compression = {};
   int node_ranks = 0;
+  // Gradients as codes, in one hop or in two, with their errors.
+  bool has_loco = false;
+  // Before this step errors are shared as before a save; -1: never.
+  int shares_at = -1;
 };
 
 // Fails the test that calls it. Rank 0's parameters.

@@ -75,15 +75,46 @@ inline std::vector<float> QuantizedReduce(const std::vector<std::vector<float>>&
 
 // What messages of a reduce-scatter leave out, itself as messages.
 struct LocoState {
-  LocoState(size_t ranks, size_t part, size_t ranks_per_node = 0) {
+  LocoState(size_t ranks, size_t part, size_t ranks_per_node = 0)
+      : part(part), ranks_per_node(ranks_per_node) {
     const std::vector<uint8_t> none(CodesBegin(part) + BlocksOf(part) * kBlock);
     local.assign(ranks, {ranks, none});
     if (ranks_per_node > 0) sum.assign(ranks, {ranks / ranks_per_node, none});
   }
 
+  // Elements of a part.
+  size_t part, ranks_per_node;
   // [rank][part], and [rank][node] for which its node's sum is.
   std::vector<std::vector<std::vector<uint8_t>>> local, sum;
 };
+
+// Of other gradients, `factor` times as large.
+inline void ScaleErrors(LocoState& state, float factor) {
+  for (auto* const messages : {&state.local, &state.sum}) {
+    for (auto& of_rank : *messages) {
+      for (std::vector<uint8_t>& message : of_rank) {
+        for (size_t b = 0; b < BlocksOf(state.part); ++b) {
+          float maximum;
+          std::memcpy(&maximum, &message[b * 4], 4);
+          maximum *= factor;
+          std::memcpy(&message[b * 4], &maximum, 4);
+        }
+      }
+    }
+  }
+}
+
+// Adds to `values`, of all parts, what the rank's messages have left out, and then those of sums.
+inline void AddErrors(const LocoState& state, size_t rank, std::vector<float>& values) {
+  const auto add = [&](const std::vector<uint8_t>& message, size_t part) {
+    const std::vector<float> errors = Dequantize(message, state.part, 8);
+    for (size_t i = 0; i < errors.size(); ++i) values[part * state.part + i] += errors[i];
+  };
+  for (size_t part = 0; part < state.local[rank].size(); ++part) add(state.local[rank][part], part);
+  for (size_t node = 0; !state.sum.empty() && node < state.sum[rank].size(); ++node) {
+    add(state.sum[rank][node], node * state.ranks_per_node + rank % state.ranks_per_node);
+  }
+}
 
 // The parts of all ranks of a sum with error feedback.
 inline std::vector<std::vector<float>> LocoReduce(const std::vector<std::vector<float>>& of_rank,

@@ -73,7 +73,8 @@ struct TrainingRule {
   // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
   bool is_one_bit_adam = false;
   // With gradient_bits: error feedback of LoCo, with this beta, which the first sum of each bucket
-  // in every such step forgets. Errors of a step that is skipped stay as they were. 0: none.
+  // in every such step forgets. Errors of a step that is skipped stay as they were. Where the loss
+  // scale has changed, errors change with it before that sum. 0: none.
   float loco_beta = 0;
   int64_t loco_reset_steps = 1024;
   AdamRule adam_rule = {};
@@ -116,11 +117,13 @@ class Training {
   Buckets FullParameters() const { return GatherIfSharded(0, &Rank::parameters); }
   Buckets FullMaster() const { return GatherIfSharded(0, &Rank::master); }
 
-  // Where a saved state is loaded.
-  void ForgetErrors() { loco_.clear(); }
-
   void Step(const Backward& backward) {
     const std::vector<std::vector<LocoState>> errors = loco_;
+    const float inverse_scale = loco_inverse_scale_;
+    for (std::vector<LocoState>& of_group : loco_) {
+      for (LocoState& each : of_group) ScaleErrors(each, state_.loss_scale * inverse_scale);
+    }
+    loco_inverse_scale_ = static_cast<float>(1.0 / static_cast<double>(state_.loss_scale));
     forgets_ = state_.iteration > 0 && state_.iteration % rule_.loco_reset_steps == 0;
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
@@ -158,7 +161,7 @@ class Training {
     const bool delays = rule_.delay_from >= 0 && state_.iteration >= rule_.delay_from;
     ControlStep(stats, rule_.step, state_);
     if (delays) Publish();
-    if (state_.skip) loco_ = errors;
+    if (state_.skip) loco_ = errors, loco_inverse_scale_ = inverse_scale;
     if (state_.skip) return;
 
     for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -169,8 +172,10 @@ class Training {
     if (!delays) Publish();
   }
 
-  // Before a save: of each rank's own errors there is the mean from now on.
+  // Before a save: of each rank's own errors there is the mean from now on. Of LoCo's it is that of
+  // all errors, by bucket, over the loss scale: sums of ranks, then of groups.
   void ShareErrors() {
+    ShareLocoErrors();
     for (ExchangeErrors& errors : errors_) {
       ShareMean(errors.one_bit.local);
       for (OneBitState& place : errors.places) ShareMean(place.local);
@@ -226,6 +231,56 @@ class Training {
     PowerSgdState power_sgd;
     std::vector<std::vector<float>> top_k;  // [rank]
   };
+
+  void ShareLocoErrors() {
+    const float to_saved = static_cast<float>(1.0 / rule_.step.divisor) * loco_inverse_scale_;
+    const auto from_saved =
+        static_cast<float>(rule_.step.divisor / static_cast<double>(rule_.ranks));
+    const size_t buckets = loco_.empty() ? 0 : loco_[0].size() - rule_.parts.size();
+    for (size_t b = 0; b < buckets; ++b) {
+      std::vector<std::vector<float>> of_groups;
+      for (const std::vector<LocoState>& of_group : loco_) {
+        std::vector<std::vector<float>> of_ranks;
+        for (size_t rank = 0; rank < Sharers(); ++rank) {
+          of_ranks.emplace_back(Sharers() * of_group[b].part);
+          AddErrors(of_group[b], rank, of_ranks.back());
+          for (size_t p = 0; p < rule_.parts.size(); ++p) {
+            if (rule_.parts[p] == b) AddErrors(of_group[buckets + p], rank, of_ranks.back());
+          }
+        }
+        of_groups.push_back(AddUp(of_ranks));
+      }
+      std::vector<float> values = AddUp(of_groups);
+      for (float& x : values) x = x * to_saved * from_saved;
+      for (std::vector<LocoState>& of_group : loco_) {
+        const auto none = [](const LocoState& of) {
+          return LocoState(of.local.size(), of.part, of.ranks_per_node);
+        };
+        of_group[b] = none(of_group[b]);
+        for (size_t p = 0; p < rule_.parts.size(); ++p) {
+          if (rule_.parts[p] == b) of_group[buckets + p] = none(of_group[buckets + p]);
+        }
+        for (auto& messages : of_group[b].local) {
+          for (size_t part = 0; part < messages.size(); ++part) {
+            const auto first =
+                values.begin() + static_cast<std::ptrdiff_t>(part * of_group[b].part);
+            messages[part] =
+                Quantize({first, first + static_cast<std::ptrdiff_t>(of_group[b].part)}, 8);
+          }
+        }
+      }
+    }
+    loco_inverse_scale_ = 1;
+  }
+
+  // In order.
+  static std::vector<float> AddUp(const std::vector<std::vector<float>>& terms) {
+    std::vector<float> sum = terms[0];
+    for (size_t t = 1; t < terms.size(); ++t) {
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += terms[t][i];
+    }
+    return sum;
+  }
 
   // Of all ranks; or of nodes, each of which has the sum of its ranks' errors.
   void ShareMean(std::vector<std::vector<float>>& of_rank) const {
@@ -552,6 +607,8 @@ class Training {
   std::vector<ExchangeErrors> errors_;  // [bucket]
   // [group][bucket]; empty: none yet.
   std::vector<std::vector<LocoState>> loco_;
+  // 1 / loss scale of these.
+  float loco_inverse_scale_ = 0;
   bool forgets_ = false;
 };
 

@@ -914,6 +914,11 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
       if (Validate(setting.options).ok()) settings.push_back(setting);
     }
     setting.options.gradient_compression.reset();
+    // And with errors of codes.
+    Setting fed = setting;
+    fed.options.quantized_gradients = kernels::QuantFormat::kInt4;
+    fed.options.loco.emplace();
+    if (Validate(fed.options).ok()) settings.push_back(fed);
     setting.options.optimizer = {.kind = optim::OptimizerKind::kOneBitAdam, .freeze_step = 0};
     if (Validate(setting.options).ok()) settings.push_back(setting);
   }

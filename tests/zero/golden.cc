@@ -341,7 +341,6 @@ Trajectory Specified(const GoldenCase& c) {
     if (step == c.reload_at) {
       training.Publish();
       training.ShareErrors();
-      training.ForgetErrors();
     }
     training.Step(backward);
     const spec::StepState& s = training.state();

@@ -72,6 +72,11 @@ INSTANTIATE_TEST_SUITE_P(
                    .dtype = DType::kFloat16,
                    .quantized_gradients = kernels::QuantFormat::kInt4,
                    .node_ranks = 2,
+                   .loco = LocoOptions()},
+        GoldenCase{.ranks = 4,
+                   .dtype = DType::kFloat16,
+                   .reload_at = 31,
+                   .quantized_gradients = kernels::QuantFormat::kInt4,
                    .loco = LocoOptions()}),
     [](const auto& info) { return ToString(info.param); });
 

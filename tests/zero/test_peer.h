@@ -6,6 +6,7 @@
 #include "brigade/device/stream.h"
 #include "brigade/zero/internal/gradient_exchange.h"
 #include "brigade/zero/internal/gradient_store.h"
+#include "brigade/zero/internal/loco_errors.h"
 #include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/zero_optimizer.h"
@@ -27,6 +28,7 @@ class ZeroOptimizerTestPeer {
   static const void* OwnGradient(ZeroOptimizer& zero, int bucket) {
     return zero.gradients_->FinalWhole(bucket);
   }
+  static const internal::LocoErrors& Loco(ZeroOptimizer& zero) { return *zero.gradients_->loco(); }
   // The optimizer's streams but the compute stream.
   static std::vector<device::Stream*> Streams(ZeroOptimizer& zero) { return zero.streams_->Own(); }
 };

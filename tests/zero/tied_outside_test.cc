@@ -113,15 +113,19 @@ struct Result {
   std::vector<kernels::StepState> states;
 };
 
-absl::Status TrainOn(ZeroOptimizer& zero, Rank& self, Result& result) {
-  BRIGADE_RETURN_IF_ERROR(zero.InitializeParameters([&](int p, absl::Span<float> values) {
+absl::Status Initialize(ZeroOptimizer& zero) {
+  return zero.InitializeParameters([&](int p, absl::Span<float> values) {
     const std::string& name = zero.plan().parameter(p).spec.name;
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = std::sin(static_cast<float>(i * i + name.size()));
     }
     return absl::OkStatus();
-  }));
-  for (int step = 0; step < kSteps; ++step) {
+  });
+}
+
+absl::Status TrainOn(ZeroOptimizer& zero, Rank& self, Result& result, int first = 0) {
+  if (first == 0) BRIGADE_RETURN_IF_ERROR(Initialize(zero));
+  for (int step = first; step < kSteps; ++step) {
     for (int micro = 0; micro < zero.options().micro_batches; ++micro) {
       BRIGADE_RETURN_IF_ERROR(Backward(zero, *self.stream, micro, step));
     }
@@ -298,6 +302,59 @@ TEST_P(TiedOutsideTest, TwoStagesTrainAsOneGroupWithTheWhole) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, TiedOutsideTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return NameOf(info.param); });
+
+// A checkpoint has the errors of codes of one copy: what both copies' add up to.
+TEST(TiedOutsideErrorsTest, BothCopiesGoOnFromWhatOneSaves) {
+  constexpr int kWorld = 4, kSaved = 2;
+  // Behind master and moments.
+  constexpr size_t kErrors = 3;
+  for (int stage = 0; stage < kStages; ++stage) {
+    std::vector<Result> results(kWorld), resumed(kWorld);
+    std::vector<CapturedState> saved(kWorld);
+    std::vector<size_t> bucket_of(kWorld);
+    OnThreads({.size = kWorld}, [&](Rank& self) {
+      const auto me = static_cast<size_t>(self.rank);
+      ZeroOptions options = OptionsOf({2, DType::kBFloat16, stage, 1});
+      options.model_ranks = kStagesOfPipeline;
+      options.quantized_gradients = kernels::QuantFormat::kInt4;
+      options.loco.emplace();
+      Groups groups(self);
+      const OuterGroups outer = {self.communicator.get(), groups.tied.get()};
+      const auto create = [&] {
+        return ZeroOptimizer::Create(StageOfModel(self.rank % kStagesOfPipeline), options,
+                                     *groups.replicas, *self.context, *self.stream, outer)
+            .value();
+      };
+      auto zero = create();
+      ASSERT_OK(Initialize(*zero));
+      for (int step = 0; step < kSaved; ++step) {
+        ASSERT_OK(Backward(*zero, *self.stream, 0, step));
+        ASSERT_OK(zero->Step());
+      }
+      saved[me] = Capture(*zero, self).value();
+      bucket_of[me] = static_cast<size_t>(
+          zero->plan().parameter(self.rank % kStagesOfPipeline == 0 ? 0 : 3).bucket);
+      self.AwaitOthers();
+      const size_t tied = bucket_of[me];
+      // Of the first stage's, which is counted.
+      const size_t first = me - me % kStagesOfPipeline;
+      const std::vector<std::string>& counted = saved[first].arrays[bucket_of[first]];
+      EXPECT_TRUE(saved[me].arrays[tied][kErrors] == counted[kErrors]);
+      EXPECT_TRUE(counted[kErrors] != std::string(counted[kErrors].size(), '\0'));
+      ASSERT_OK(TrainOn(*zero, self, results[me], kSaved));
+
+      auto other = create();
+      CapturedState state = saved[me];
+      state.arrays[tied] = counted;
+      ASSERT_OK(LoadCaptured(*other, state));
+      ASSERT_OK(TrainOn(*other, self, resumed[me], kSaved));
+      EXPECT_EQ(resumed[me].parameters, results[me].parameters) << "stage " << stage;
+      self.AwaitOthers();
+    });
+    // Both copies stay the same.
+    EXPECT_EQ(results[0].parameters.at("wte"), results[1].parameters.at("wte"));
+  }
+}
 
 // 3 | 4 on the two copies, of which one is counted: 7 on both, by whichever accumulates. The two
 // ranks may be the world.

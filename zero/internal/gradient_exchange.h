@@ -18,6 +18,7 @@
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/internal/gradient_store.h"
+#include "brigade/zero/internal/saved_errors.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/exchange_layout.h"
@@ -39,7 +40,7 @@ namespace brigade::zero::internal {
 // one says by what to multiply gradients, and whether errors move at all. The second one comes
 // behind the last exchange, so that a communicator that fails in one of them skips the step, and
 // leaves masters and moments as they were.
-class GradientExchange {
+class GradientExchange final : public SavedErrors {
  public:
   static absl::StatusOr<std::unique_ptr<GradientExchange>> Create(const Plan& plan,
                                                                   const ZeroOptions& options,
@@ -76,22 +77,18 @@ class GradientExchange {
     return {memory(bucket).own_errors.as<float>().data(),
             memory(bucket).second_errors.as<float>().data()};
   }
-  // As at the beginning of a run.
-  absl::Status ClearErrors();
+  absl::Status ClearErrors() override;
 
-  // What is saved of errors, for any number of ranks: slices of the bucket, as those of the state.
   // Array 0 is the mean over ranks of their own errors, array 1 the second errors, where the pieces
   // of ErrorLayout say; all else is 0. Where an error is that of a node's sum, the mean is its sum
   // over nodes divided by all ranks, so that either number of hops goes on from the other's.
-  float* Slice(int bucket, int array) const {
+  float* Slice(int bucket, int array) const override {
     const BucketMemory& of = memory(bucket);
     return of.slices.as<float>().data() + array * plan_.slice(plan_.bucket(bucket));
   }
-  // A call of all ranks, between steps: each rank's own errors become the mean of all that have
-  // errors of these elements, and the slices are what they are now.
-  absl::Status Share();
-  // The other way round, from the slices of all ranks.
-  absl::Status TakeShared(int bucket);
+  // Each rank's own errors become the mean of all that have errors of these elements.
+  absl::Status Share() override;
+  absl::Status TakeShared(int bucket) override;
 
  private:
   // Of the entries of a group of parameters: to the sum of a rank.

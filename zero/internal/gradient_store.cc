@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/compressed/restore_errors.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
@@ -97,40 +96,13 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
                                  streams.communicator(), nodes, context, largest,
                                  *options.quantized_gradients, HasLoco(plan, options)));
   }
-  BRIGADE_RETURN_IF_ERROR(store->AllocateErrors());
+  BRIGADE_ASSIGN_OR_RETURN(store->loco_, LocoErrors::Create(plan, options, streams));
   BRIGADE_ASSIGN_OR_RETURN(
       store->pool_, BufferPool::Create(GradientBuffers(plan, options), "gradient buffer", context));
   BRIGADE_ASSIGN_OR_RETURN(store->slices_, BufferPool::Create(SlicesOnTheirWay(plan, options),
                                                               "gradient on its way", context));
   BRIGADE_RETURN_IF_ERROR(store->RegisterMemory());
   return store;
-}
-
-absl::Status GradientStore::AllocateErrors() {
-  int64_t bytes = 0;
-  for (size_t b = 0; b < states_.size(); ++b) {
-    const auto [local, sum] = LocoErrorBytesOf(plan_, options_, plan_.gradients()[b]);
-    states_[b].errors = bytes;
-    bytes += local + sum;
-  }
-  device::Context& context = streams_.context();
-  BRIGADE_ASSIGN_OR_RETURN(
-      errors_, context.Allocate(bytes, device::Purpose::kOptimizerState, "errors of gradients"));
-  BRIGADE_ASSIGN_OR_RETURN(
-      errors_before_, context.Allocate(bytes, device::Purpose::kScratch, "errors before the step"));
-  return ForgetErrors();
-}
-
-absl::Status GradientStore::ForgetErrors() {
-  if (!has_errors()) return absl::OkStatus();
-  return streams_.comm().FillBytes(errors_.data(), 0, errors_.bytes());
-}
-
-absl::Status GradientStore::KeepErrors(const kernels::StepState* state) {
-  if (!has_errors()) return absl::OkStatus();
-  return collectives::RestoreErrors(
-      {.skip = &state->skip}, errors_before_.as<float>().data(), errors_.as<float>().data(),
-      errors_.bytes() / static_cast<int64_t>(sizeof(float)), streams_.comm());
 }
 
 absl::Status GradientStore::RegisterMemory() {
@@ -464,20 +436,11 @@ absl::Status GradientStore::SumCodes(int index, const void* whole, void* slice) 
   if (!has_errors()) {
     return quantized_->ReduceScatter(whole, slice, count, dtype, /*factor=*/1.0f, stream);
   }
-  const auto [local, sum] = LocoErrorBytesOf(plan_, options_, self);
-  const int64_t begin = state(index).errors;
-  char* const errors = errors_.as<char>().data() + begin;
   // Sums at the boundary are made in the last micro-batch alone.
   const bool is_first = options_.reduces_once() || chunk_of(index).micro_batch == 0;
-  if (is_first) {
-    BRIGADE_RETURN_IF_ERROR(
-        stream.Copy(errors_before_.as<char>().data() + begin, errors, local + sum));
-  }
-  const collectives::QuantizedFeedback feedback = {
-      .local = errors,
-      .sum = errors + local,
-      .parameters = {.beta = static_cast<float>(options_.loco->err_beta),
-                     .forget = is_first && tried_ > 0 && tried_ % options_.loco->reset_steps == 0}};
+  const bool forget = is_first && tried_ > 0 && tried_ % options_.loco->reset_steps == 0;
+  BRIGADE_ASSIGN_OR_RETURN(const collectives::QuantizedFeedback feedback,
+                           loco_->Begin(index, is_first, forget));
   return quantized_->ReduceScatter(whole, slice, count, dtype, /*factor=*/1.0f, &feedback, stream);
 }
 
@@ -543,8 +506,8 @@ absl::Status GradientStore::AddTied() {
                                 whole ? self.size : plan_.slice(self)));
   }
   for (const int index : tied_outside_) {
-    BRIGADE_RETURN_IF_ERROR(
-        streams_.SumTied(TiedSumOf(plan_, options_, bucket(index)), sum_of(index)));
+    BRIGADE_RETURN_IF_ERROR(streams_.SumTied(TiedSumOf(plan_, options_, bucket(index)),
+                                             sum_of(index), streams_.traffic.tied));
   }
   for (int index = 0; index < buckets; ++index) {
     if (plan_.IsAddedUp(bucket(index))) BRIGADE_RETURN_IF_ERROR(HandOver(index));

@@ -15,8 +15,8 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/event.h"
 #include "brigade/kernels/fill/fill_math.h"
-#include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/internal/buffer_pool.h"
+#include "brigade/zero/internal/loco_errors.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/layout.h"
@@ -66,11 +66,9 @@ class GradientStore {
 
   // The update has read all gradients.
   absl::Status FinishStep();
-  // Behind the decision: if the step is skipped, errors of codes are as they were before it. By the
-  // communication stream.
-  absl::Status KeepErrors(const kernels::StepState* state);
-  absl::Status ForgetErrors();
-  bool has_errors() const { return errors_.bytes() > 0; }
+  // Errors of codes; null without ZeroOptions::loco.
+  LocoErrors* loco() const { return loco_.get(); }
+  bool has_errors() const { return loco_ != nullptr && loco_->has_codes(); }
 
   // Drops the micro-batches so far, and events that carry errors. Both streams are idle and without
   // an error.
@@ -98,8 +96,6 @@ class GradientStore {
     std::unique_ptr<device::Event> written;
     // On the stream between groups: the slice is the sum of all of them. Null with one group.
     std::unique_ptr<device::Event> summed;
-    // Where the bucket's errors of codes begin, in bytes; behind them those of sums of nodes.
-    int64_t errors = 0;
     // The number of units that have not been reported ready.
     int unreported = 0;
     // By entry: the parts of the parameter's gradient in this micro-batch.
@@ -173,7 +169,6 @@ class GradientStore {
   absl::StatusOr<Reduced> SumOverRanks(int bucket, void* whole, void* slice);
   // As codes.
   absl::Status SumCodes(int bucket, const void* whole, void* slice);
-  absl::Status AllocateErrors();
   // Puts a sum that is complete where the update reads it: the slice, or in stage 0 all slices.
   absl::Status StoreFinal(int bucket, const Reduced& reduced);
   absl::Status Store(int bucket, const Reduced& reduced, const void* source, void* target,
@@ -193,8 +188,7 @@ class GradientStore {
   std::unique_ptr<collectives::CompressedReduction> compressed_;
   // Null where gradients are no codes.
   std::unique_ptr<collectives::QuantizedReduceScatter> quantized_;
-  // Of ZeroOptions::loco: errors of all buckets, and as they were before the step's first sums.
-  device::Buffer errors_, errors_before_;
+  std::unique_ptr<LocoErrors> loco_;
   // As compressed_, of sums between groups, on their stream.
   std::unique_ptr<collectives::CompressedReduction> compressed_between_;
   // Recorded on the communication stream: a slice is the sum of this group. Null with one group.

@@ -53,8 +53,8 @@ class ShardedUpdate {
   // themselves where they are fp32), then the moments, then what is attached. Not of a state in a
   // file.
   int arrays() const { return 1 + moments_ + static_cast<int>(attached_.size()); }
-  // With those in which an exchange's errors are saved.
-  int saved_arrays() const { return arrays() + (HasErrors(plan_, options_) ? kErrorArrays : 0); }
+  // With those in which errors are saved.
+  int saved_arrays() const { return arrays() + ErrorArraysOf(plan_, options_); }
   float* Array(int bucket, int array) const;
   // Arrays of others, [array][bucket], like the moments; without offload.
   void Attach(std::vector<std::vector<float*>> arrays) { attached_ = std::move(arrays); }

@@ -215,7 +215,7 @@ absl::Status StateTransfer::InitializeParameters(
     written = SetBucket(static_cast<int>(b), static_cast<float*>(whole.data()));
   }
   update_.SetSteps(0);
-  if (update_.exchange() != nullptr && written.ok()) written = update_.exchange()->ClearErrors();
+  if (errors_ != nullptr && written.ok()) written = errors_->ClearErrors();
   const kernels::StepState first =
       kernels::InitialStepState(options_.loss_scaler.ToKernelOptions());
   if (written.ok() && file_ != nullptr) written = file_->FinishFilling(first);
@@ -241,7 +241,7 @@ absl::Status StateTransfer::ReadMaster(int index, float* target) {
 absl::Status StateTransfer::Copy(int index, int array, ElementRange range, void* to,
                                  device::Stream& stream) {
   const Bucket& bucket = plan_.bucket(index);
-  if (IsInFile(bucket)) return file_->Copy(index, array, range, to, stream);
+  if (IsInFile(bucket, array)) return file_->Copy(index, array, range, to, stream);
   const int64_t width = precision::SizeOf(StateType(bucket));
   const char* const from = static_cast<const char*>(OwnState(index, array));
   return stream.Copy(to, from + range.begin * width, range.size * width);
@@ -250,7 +250,7 @@ absl::Status StateTransfer::Copy(int index, int array, ElementRange range, void*
 void* StateTransfer::OwnState(int index, int array) const {
   const Bucket& bucket = plan_.bucket(index);
   if (!bucket.trainable) return parameters_.Slice(index);
-  if (array >= update_.arrays()) return update_.exchange()->Slice(index, array - update_.arrays());
+  if (array >= update_.arrays()) return errors_->Slice(index, array - update_.arrays());
   const bool whole = options_.traits().whole_optimizer_state;
   return update_.Array(index, array) + (whole ? streams_.rank() * plan_.slice(bucket) : 0);
 }
@@ -310,8 +310,8 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   for (int b = 0; b < buckets; ++b) {
     // After an error of its own this rank takes part in the gathers that remain.
     if (mine.ok()) {
-      mine = IsInFile(plan_.bucket(b)) ? FillSlices(b, read, chunks->bytes())
-                                       : WriteSlices(b, read, *chunks);
+      if (IsInFile(plan_.bucket(b))) mine = FillSlices(b, read, chunks->bytes());
+      if (mine.ok()) mine = WriteSlices(b, read, *chunks);
     }
     const absl::Status shared = ShareBucket(b);
     mine.Update(shared);
@@ -333,8 +333,8 @@ absl::Status StateTransfer::AwaitState() {
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     const int64_t bytes = plan_.slice(bucket) * precision::SizeOf(StateType(bucket));
-    if (IsInFile(bucket)) continue;
     for (int array = 0; array < ArraysOf(bucket); ++array) {
+      if (IsInFile(bucket, array)) continue;
       void* const state = OwnState(static_cast<int>(b), array);
       BRIGADE_RETURN_IF_ERROR(
           streams_.comm().Enqueue({"state may be written", {device::Writes(state, bytes)}},
@@ -350,6 +350,7 @@ absl::Status StateTransfer::WriteSlices(int index, StateReader read, Chunks& chu
   const int64_t slice = plan_.slice(bucket);
   const int64_t element_bytes = precision::SizeOf(StateType(bucket));
   for (int array = 0; array < ArraysOf(bucket); ++array) {
+    if (IsInFile(bucket, array)) continue;
     char* const target = static_cast<char*>(OwnState(index, array));
     for (ElementRange range; range.begin < slice; range.begin += range.size) {
       range.size = std::min(chunks.bytes() / element_bytes, slice - range.begin);
@@ -409,8 +410,8 @@ absl::Status StateTransfer::ShareBucket(int index) {
                                                  streams_.traffic.setup));
     }
   }
-  if (bucket.trainable && update_.exchange() != nullptr) {
-    BRIGADE_RETURN_IF_ERROR(update_.exchange()->TakeShared(index));
+  if (bucket.trainable && errors_ != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(errors_->TakeShared(index));
   }
   if (bucket.trainable && update_.IsOffloaded(index)) {
     BRIGADE_RETURN_IF_ERROR(update_.WeightsFromMaster(index));

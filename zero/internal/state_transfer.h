@@ -11,6 +11,7 @@
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/rank_file.h"
+#include "brigade/zero/internal/saved_errors.h"
 #include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
@@ -29,15 +30,16 @@ class StateTransfer {
   using StateReader =
       absl::FunctionRef<absl::Status(int bucket, int array, ElementRange range, void* values)>;
 
-  // `file`: null without one.
+  // `file`, `errors`: null without them.
   StateTransfer(const Plan& plan, const ZeroOptions& options, RankFile* file, StepStreams& streams,
-                ParameterStore& parameters, ShardedUpdate& update)
+                ParameterStore& parameters, ShardedUpdate& update, SavedErrors* errors)
       : plan_(plan),
         options_(options),
         file_(file),
         streams_(streams),
         parameters_(parameters),
-        update_(update) {}
+        update_(update),
+        errors_(errors) {}
 
   absl::Status InitializeParameters(
       const absl::Status& ready,
@@ -57,7 +59,9 @@ class StateTransfer {
 
   // This rank's slice of one of the bucket's arrays; null where that is in the file.
   void* OwnState(int bucket, int array) const;
-  bool IsInFile(const Bucket& bucket) const {
+  // Errors never are.
+  bool IsInFile(const Bucket& bucket, int array = 0) const {
+    if (bucket.trainable && array >= update_.arrays()) return false;
     return bucket.trainable ? options_.offload.file_state() : options_.offload.file_parameters();
   }
 
@@ -72,6 +76,7 @@ class StateTransfer {
   // How many arrays the bucket's state has.
   int ArraysOf(const Bucket& bucket) const { return bucket.trainable ? update_.saved_arrays() : 1; }
   absl::Status AwaitState();
+  // Those that are not in the file.
   absl::Status WriteSlices(int bucket, StateReader read, Chunks& chunks);
   absl::Status FillSlices(int bucket, StateReader read, int64_t chunk_bytes);
   absl::Status ShareBucket(int bucket);
@@ -82,6 +87,7 @@ class StateTransfer {
   StepStreams& streams_;
   ParameterStore& parameters_;
   ShardedUpdate& update_;
+  SavedErrors* const errors_;
 };
 
 }  // namespace brigade::zero::internal

@@ -170,10 +170,11 @@ absl::Status StepStreams::GatherNear(const void* second, void* whole, int64_t co
   return GatherIn(group(StepGroup::kNear), second, whole, count, dtype, traffic.near);
 }
 
-absl::Status StepStreams::SumTied(const collectives::CollectiveSignature& signature, void* data) {
+absl::Status StepStreams::SumTied(const collectives::CollectiveSignature& signature, void* data,
+                                  int64_t& sent) {
   collectives::Communicator& both = group(StepGroup::kTied);
   BRIGADE_ASSIGN_OR_RETURN(const Route route, RouteOf(signature, both));
-  traffic.tied += route.sent_bytes;
+  sent += route.sent_bytes;
   return both.AllReduce(data, data, signature.count, signature.dtype,
                         {signature.op, signature.reduction, route.algorithm}, comm());
 }

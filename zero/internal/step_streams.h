@@ -169,8 +169,9 @@ class StepStreams {
   absl::Status SumBetween(const collectives::CollectiveSignature& signature, void* slice);
   // Among the ranks that have second slices of all weights between them.
   absl::Status GatherNear(const void* second, void* whole, int64_t count, precision::DType dtype);
-  // With the other group that has the same tied parameter: final gradients, in place.
-  absl::Status SumTied(const collectives::CollectiveSignature& signature, void* data);
+  // With the other group that has the same tied parameter: final gradients, and errors, in place.
+  absl::Status SumTied(const collectives::CollectiveSignature& signature, void* data,
+                       int64_t& sent);
   // Of the world: the statistics of a step.
   absl::Status GatherStatistics(const void* own, void* all, int64_t bytes);
   // From rank 0, in place; with several groups, from that of the first one, to all ranks.

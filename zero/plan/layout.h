@@ -406,6 +406,16 @@ inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
 // Arrays of state, as slices, in which errors are saved: the mean over ranks of their own, and
 // those of sums.
 inline constexpr int kErrorArrays = 2;
+// Of codes, the sum of all ranks' errors, on any number of ranks: one that has no codes keeps what
+// it has loaded.
+inline constexpr int kLocoErrorArrays = 1;
+inline int ErrorArraysOf(const Plan& plan, const ZeroOptions& options) {
+  if (options.loco.has_value()) return kLocoErrorArrays;
+  return HasErrors(plan, options) ? kErrorArrays : 0;
+}
+// Of errors of codes the loss scale that they have, and with what it is followed.
+inline constexpr int64_t kLocoScaleBytes = 64;
+inline constexpr int64_t kLocoControlBytes = 128;
 
 // Device memory with which it is decided what is exchanged: sums of tiles, and what StepControl
 // writes.

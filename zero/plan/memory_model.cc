@@ -159,6 +159,19 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     add(Tier::kDevice, Purpose::kOptimizerState, "errors of gradients", local + sum);
     add(Tier::kDevice, Purpose::kScratch, "errors before the step", local + sum);
   }
+  for (const Bucket& bucket : plan.buckets()) {
+    if (!bucket.trainable || !options.loco.has_value()) continue;
+    add(Tier::kDevice, Purpose::kOptimizerState, "slices of errors",
+        internal::kLocoErrorArrays * plan.slice(bucket) * static_cast<int64_t>(sizeof(float)));
+  }
+  const int64_t largest_codes = internal::LargestGradientOfCodes(plan, options);
+  if (options.loco.has_value() && largest_codes > 0) {
+    add(Tier::kDevice, Purpose::kOptimizerState, "scale of errors", internal::kLocoScaleBytes);
+    add(Tier::kDevice, Purpose::kScratch, "scale of errors",
+        internal::kLocoScaleBytes + internal::kLocoControlBytes);
+    add(Tier::kDevice, Purpose::kScratch, "errors as they are saved",
+        (plan.ranks() + 1) * largest_codes * static_cast<int64_t>(sizeof(float)));
+  }
   for (const bool trainable : {true, false}) {
     add_messages("messages of weights", internal::LargestWeightsOfCodes(plan, options, trainable),
                  trainable ? options.quantized_weights : options.quantized_frozen_weights,
