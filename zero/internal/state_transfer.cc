@@ -409,6 +409,7 @@ absl::Status StateTransfer::ShareBucket(int index) {
                                                  streams_.traffic.setup));
     }
   }
+  if (bucket.trainable) BRIGADE_RETURN_IF_ERROR(update_.TakeNumbers(index));
   if (bucket.trainable && update_.exchange() != nullptr) {
     BRIGADE_RETURN_IF_ERROR(update_.exchange()->TakeShared(index));
   }
