@@ -10,8 +10,7 @@ using kernels::OneBitLambSums;
 
 int64_t OneBitLambUpdate::Bytes(const LambSizes& sizes, int ranks) {
   return ranks * sizes.tiles * static_cast<int64_t>(sizeof(OneBitLambSums)) +
-         static_cast<int64_t>(sizeof(double)) +
-         sizes.tensors * static_cast<int64_t>(sizeof(float));
+         static_cast<int64_t>(sizeof(double)) + sizes.tensors * static_cast<int64_t>(sizeof(float));
 }
 
 absl::StatusOr<std::unique_ptr<OneBitLambUpdate>> OneBitLambUpdate::Create(
@@ -25,9 +24,8 @@ absl::StatusOr<std::unique_ptr<OneBitLambUpdate>> OneBitLambUpdate::Create(
   update->tiles_ = static_cast<size_t>(tiles);
   constexpr auto kPurpose = device::Purpose::kScratch;
   const auto tensors = static_cast<int64_t>(ranks.all.size());
-  BRIGADE_ASSIGN_OR_RETURN(
-      update->sums_,
-      context.Allocate(Bytes({.tiles = tiles}, ranks.ranks), kPurpose, "sums of exchanged tensors"));
+  BRIGADE_ASSIGN_OR_RETURN(update->sums_, context.Allocate(Bytes({.tiles = tiles}, ranks.ranks),
+                                                           kPurpose, "sums of exchanged tensors"));
   BRIGADE_ASSIGN_OR_RETURN(update->trusts_,
                            context.Allocate(tensors * static_cast<int64_t>(sizeof(float)), kPurpose,
                                             "trust ratios of exchanged tensors"));

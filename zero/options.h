@@ -80,9 +80,9 @@ constexpr const char* Name(GradientCompression method) {
 // norm of the mean, and at most sqrt(ranks) times that.
 //
 // The optimizers OneBitAdam and OneBitLamb have exchanges of their own from
-// OptimizerOptions::freeze_step on, in the same way: each rank adds its own gradient to the first moment that all have, beta1 m +
-// (1 - beta1) g, and the mean of these is the new first moment, by which the update goes. A rank
-// alone takes its own. Where the second moment is 0 then, an element has never had a gradient, and
+// OptimizerOptions::freeze_step on, in the same way: each rank adds its own gradient to the first
+// moment that all have, beta1 m + (1 - beta1) g, and the mean of these is the new first moment, by
+// which the update goes. A rank alone takes its own. Where the second moment is 0 then, an element has never had a gradient, and
 // never moves again but by its decay (optim/freeze_moment.h). With OneBitLamb what is sent of a
 // tensor is multiplied by a scale of its own, which brings all tensors to one size, and divided by
 // it behind the exchange (kernels/one_bit_lamb); it needs tensors of no element, or three and more.
@@ -165,9 +165,10 @@ struct ZeroOptions {
   // communication_dtype is then that of sums between groups alone. None: as they are.
   std::optional<kernels::QuantFormat> quantized_gradients = {};
   // Of quantized_gradients, and of exchanges of signs (gradient_compression kOneBit, the moments of
-  // OneBitAdam and OneBitLamb): so many of the ranks that share a state, one after another, are a node, and the
-  // sum goes in two hops, inside nodes and as codes of these sums between them (OuterGroups::node
-  // and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and all: one hop.
+  // OneBitAdam and OneBitLamb): so many of the ranks that share a state, one after another, are a
+  // node, and the sum goes in two hops, inside nodes and as codes of these sums between them
+  // (OuterGroups::node and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and
+  // all: one hop.
   int node_ranks = 0;
   // Of quantized_gradients: what codes leave out of a gradient enters the next ones, of which each
   // rank keeps 1.02 bytes an element of all gradients, in two hops 1.02 / node_ranks more, and once

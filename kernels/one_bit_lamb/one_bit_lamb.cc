@@ -23,16 +23,15 @@
 namespace brigade::kernels {
 namespace {
 
-// Over a piece's tiles on the CPU, in parts of all threads: visit(segment, begin, end) of each tile.
+// On the CPU, in parts of all threads: visit(segment, begin, end) of each tile.
 template <typename Segment, typename Visit>
 void ForEachTile(absl::Span<const PlannedSegment<Segment>> plan, device::ThreadPool& pool,
                  const Visit& visit) {
-  ForEachRange(plan, kLambTile, pool,
-               [&](const Segment& s, int64_t begin, int64_t end, int64_t) {
-                 for (int64_t tile = begin; tile < end; tile += kLambTile) {
-                   visit(s, tile, std::min(end, tile + kLambTile));
-                 }
-               });
+  ForEachRange(plan, kLambTile, pool, [&](const Segment& s, int64_t begin, int64_t end, int64_t) {
+    for (int64_t tile = begin; tile < end; tile += kLambTile) {
+      visit(s, tile, std::min(end, tile + kLambTile));
+    }
+  });
 }
 
 void FreezeTile(const OneBitLambSegment& s, int64_t begin, int64_t end, OneBitLambSums* sums) {
@@ -300,8 +299,8 @@ absl::Status OneBitLambScales(absl::Span<const LambTensor> tensors, absl::Span<c
 }
 
 absl::Status OneBitLambSend(absl::Span<const OneBitLambMessage> messages,
-                            const LambOptions& options,
-                            absl::Span<const OneBitLambNumbers> numbers, device::Stream& stream) {
+                            const LambOptions& options, absl::Span<const OneBitLambNumbers> numbers,
+                            device::Stream& stream) {
   constexpr char kName[] = "one_bit_lamb_send";
   BRIGADE_RETURN_IF_ERROR(CheckFloatType(kName, "grad", options.grad_dtype));
   ListArguments arguments(kName,
@@ -333,9 +332,8 @@ absl::Status OneBitLambSend(absl::Span<const OneBitLambMessage> messages,
           });
         },
         [&](auto cuda_stream) {
-          return LaunchOneBitLambSend<Grad>(messages.data(),
-                                            static_cast<int64_t>(messages.size()), parameters, of,
-                                            cuda_stream);
+          return LaunchOneBitLambSend<Grad>(messages.data(), static_cast<int64_t>(messages.size()),
+                                            parameters, of, cuda_stream);
         });
   });
   return status;
@@ -434,9 +432,8 @@ absl::Status OneBitLambTrusts(absl::Span<const LambTensor> tensors, const LambOp
         if (SkipsStep(parameters)) return;
         for (size_t i = 0; i < list.size(); ++i) {
           const LambTensor& tensor = list[i];
-          OneBitLambSums of = {
-              SumOfTiles(tensor, [&](int64_t t) { return tiles[t].direction; }),
-              SumOfTiles(tensor, [&](int64_t t) { return tiles[t].update; }), 0.0};
+          OneBitLambSums of = {SumOfTiles(tensor, [&](int64_t t) { return tiles[t].direction; }),
+                               SumOfTiles(tensor, [&](int64_t t) { return tiles[t].update; }), 0.0};
           for (int64_t t = 0; t < tensor.count; ++t) {
             of.quotient = OneBitLambGreater(of.quotient, tiles[LambTileAt(tensor, t)].quotient);
           }

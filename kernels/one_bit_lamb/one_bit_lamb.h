@@ -69,11 +69,10 @@ absl::Status OneBitLambScales(absl::Span<const LambTensor> tensors, absl::Span<c
                               absl::Span<const OneBitLambSums> sums, double* total,
                               absl::Span<OneBitLambNumbers> numbers, device::Stream& stream);
 absl::Status OneBitLambSend(absl::Span<const OneBitLambMessage> messages,
-                            const LambOptions& options,
-                            absl::Span<const OneBitLambNumbers> numbers, device::Stream& stream);
+                            const LambOptions& options, absl::Span<const OneBitLambNumbers> numbers,
+                            device::Stream& stream);
 absl::Status OneBitLambReceive(absl::Span<const OneBitLambMessage> messages,
-                               absl::Span<const OneBitLambNumbers> numbers,
-                               device::Stream& stream);
+                               absl::Span<const OneBitLambNumbers> numbers, device::Stream& stream);
 absl::Status OneBitLambMoments(absl::Span<const OneBitLambSegment> segments,
                                const LambOptions& options, absl::Span<OneBitLambSums> sums,
                                device::Stream& stream);

@@ -51,7 +51,8 @@ __device__ double HalveBlock(double value, double* lanes, const Take& take) {
   lanes[threadIdx.x] = value;
   for (int half = kThreads / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (threadIdx.x < half) lanes[threadIdx.x] = take(lanes[threadIdx.x], lanes[threadIdx.x + half]);
+    if (threadIdx.x < half)
+      lanes[threadIdx.x] = take(lanes[threadIdx.x], lanes[threadIdx.x + half]);
   }
   __syncthreads();
   return lanes[0];
@@ -70,8 +71,8 @@ __device__ void ForElements(int64_t tile, int64_t size, const Visit& visit) {
 }
 
 template <int kCapacity>
-__global__ void __launch_bounds__(kThreads) FreezeKernel(
-    const __grid_constant__ SegmentArguments<OneBitLambSegment, kCapacity> arguments) {
+__global__ void __launch_bounds__(kThreads)
+    FreezeKernel(const __grid_constant__ SegmentArguments<OneBitLambSegment, kCapacity> arguments) {
   __shared__ double lanes[kLambLanes];
   const auto& batch = arguments.batch;
   const int64_t index = batch.Find(blockIdx.x);
@@ -110,14 +111,14 @@ __global__ void __launch_bounds__(kThreads) MomentsKernel(
   });
   sums.direction = HalveBlock(sums.direction, lanes, AddLanes());
   sums.update = HalveBlock(sums.update, lanes, AddLanes());
-  sums.quotient = HalveBlock(sums.quotient, lanes,
-                             [](double a, double b) { return OneBitLambGreater(a, b); });
+  sums.quotient =
+      HalveBlock(sums.quotient, lanes, [](double a, double b) { return OneBitLambGreater(a, b); });
   if (threadIdx.x == 0) arguments.sums[s.first_tile + tile] = sums;
 }
 
 template <typename Grad, int kCapacity>
-__global__ void __launch_bounds__(kThreads) SendKernel(
-    const __grid_constant__ SegmentArguments<OneBitLambMessage, kCapacity> arguments) {
+__global__ void __launch_bounds__(kThreads)
+    SendKernel(const __grid_constant__ SegmentArguments<OneBitLambMessage, kCapacity> arguments) {
   const auto& batch = arguments.batch;
   const int64_t index = batch.Find(blockIdx.x);
   const OneBitLambMessage& s = batch.segments[index];
@@ -167,8 +168,8 @@ __global__ void __launch_bounds__(kWarp)
 // Of a tensor, in a warp's first thread.
 template <typename Arguments>
 __device__ double RootMeanSquare(const Arguments& arguments, int tensor) {
-  const double sum = SumOfTiles(arguments.tensors[tensor],
-                                [&](int64_t t) { return arguments.sums[t].update; });
+  const double sum =
+      SumOfTiles(arguments.tensors[tensor], [&](int64_t t) { return arguments.sums[t].update; });
   const int64_t size = arguments.sizes[tensor];
   if (size == 0) return 0.0;
   return precision::Sqrt(precision::Div(sum, static_cast<double>(size)));
@@ -335,9 +336,8 @@ cudaError_t LaunchOneBitLambMoments(const OneBitLambSegment* segments, int64_t c
 
 cudaError_t LaunchOneBitLambTrusts(const LambTensor* tensors, int64_t count,
                                    const LambParameters& parameters,
-                                   const OneBitLambConstants& constants,
-                                   const OneBitLambSums* sums, OneBitLambNumbers* numbers,
-                                   float* trusts, cudaStream_t stream) {
+                                   const OneBitLambConstants& constants, const OneBitLambSums* sums,
+                                   OneBitLambNumbers* numbers, float* trusts, cudaStream_t stream) {
   return ForEachTensors(tensors, nullptr, count, parameters, constants, sums, nullptr, numbers,
                         trusts, [&](auto capacity, const auto& arguments) {
                           return LaunchKernel<TrustsKernel<capacity>>(
@@ -345,8 +345,8 @@ cudaError_t LaunchOneBitLambTrusts(const LambTensor* tensors, int64_t count,
                         });
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                                   \
-  template cudaError_t LaunchOneBitLambSend<T>(const OneBitLambMessage*, int64_t,                \
+#define BRIGADE_INSTANTIATE(T)                                                                  \
+  template cudaError_t LaunchOneBitLambSend<T>(const OneBitLambMessage*, int64_t,               \
                                                const LambParameters&, const OneBitLambNumbers*, \
                                                cudaStream_t);
 BRIGADE_INSTANTIATE(float)

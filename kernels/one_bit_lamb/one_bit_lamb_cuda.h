@@ -32,9 +32,8 @@ cudaError_t LaunchOneBitLambMoments(const OneBitLambSegment* segments, int64_t c
                                     cudaStream_t stream);
 cudaError_t LaunchOneBitLambTrusts(const LambTensor* tensors, int64_t count,
                                    const LambParameters& parameters,
-                                   const OneBitLambConstants& constants,
-                                   const OneBitLambSums* sums, OneBitLambNumbers* numbers,
-                                   float* trusts, cudaStream_t stream);
+                                   const OneBitLambConstants& constants, const OneBitLambSums* sums,
+                                   OneBitLambNumbers* numbers, float* trusts, cudaStream_t stream);
 
 }  // namespace brigade::kernels
 

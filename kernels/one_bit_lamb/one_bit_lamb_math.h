@@ -78,8 +78,7 @@ BRIGADE_INLINE float OneBitLambRatio(const OneBitLambConstants& c, float ratio, 
 // From the sum of the tensors' root mean squares, and this one's.
 BRIGADE_INLINE float OneBitLambScale(double sum, int64_t tensors, double rms) {
   if (rms == 0.0) return 1.0f;
-  return static_cast<float>(
-      precision::Div(precision::Div(sum, static_cast<double>(tensors)), rms));
+  return static_cast<float>(precision::Div(precision::Div(sum, static_cast<double>(tensors)), rms));
 }
 
 // A rank's own first moment, as it is sent.

@@ -7,14 +7,14 @@
 // Warm-up    LAMB (lamb.h) without bias corrections, on the ranks' mean gradient. Each tensor has a
 //            mean of its trust ratios, which begins at 0.
 // Freeze     The second moments stay from here on. Where one is 0, there has never been a gradient:
-//            it becomes infinity, over which signs move nothing. One scale for all tensors would leave small
-//            momenta nothing but errors: each gets a factor that brings its root mean square to
-//            the mean over tensors.
+//            it becomes infinity, over which signs move nothing. One scale for all tensors would
+//            leave small momenta nothing but errors: each gets a factor that brings its root mean
+//            square to the mean over tensors.
 // After it   Each rank makes a momentum of its own gradient; these, times the factors, go through
-//            one 1-bit mean (exchanges.h) of all tensors of a list and are divided again. What that changes in the momentum
-//            gives a gradient, which goes into second moments that are fresh; where these are
-//            smaller than the frozen ones, the ratio rises with their quotient, within bounds, and
-//            by a tenth a step.
+//            one 1-bit mean (exchanges.h) of all tensors of a list and are divided again. What that
+//            changes in the momentum gives a gradient, which goes into second moments that are
+//            fresh; where these are smaller than the frozen ones, the ratio rises with their
+//            quotient, within bounds, and by a tenth a step.
 //
 // Each line is one rounding, to float where it is of float; norms are double, summed as in lamb.h.
 // In a step that is skipped nothing changes.

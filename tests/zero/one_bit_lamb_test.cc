@@ -93,8 +93,7 @@ TEST(OneBitLambOptionsTest, RefuseWhatItCannotStandBeside) {
   const auto refuses = [](auto change, const char* text) {
     ZeroOptions options = Options(2);
     change(options);
-    EXPECT_THAT(Validate(options),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+    EXPECT_THAT(Validate(options), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
   };
   EXPECT_OK(Validate(Options(2)));
   refuses([](ZeroOptions& o) { o.stage = 3; }, "the optimizer is OneBitLamb, but stage 3");
@@ -122,8 +121,7 @@ TEST(OneBitLambOptionsTest, RefuseTensorsWithoutRoomForTheirNumbers) {
     ModelSpec model = ModelOf(kOneBitLamb);
     model[0].parameters.push_back({"temperature", 2});
     EXPECT_THAT(CreateZero(model, Options(1), self),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("\"temperature\" has 2")));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"temperature\" has 2")));
   });
 }
 

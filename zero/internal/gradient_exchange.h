@@ -34,8 +34,9 @@ namespace brigade::zero::internal {
 // the host.
 //
 // Of 1-bit Adam and 1-bit LAMB the same with first moments: from that of all ranks and each one's
-// own gradients to the mean of these sums, of LAMB times a scale of each tensor. Where a stage has slices of moments, the whole ones lie here too, in the
-// elements' order of an exchange; the slices are those of the state.
+// own gradients to the mean of these sums, of LAMB times a scale of each tensor on the way. Where a
+// stage has slices of moments, the whole ones lie here too, in the elements' order of an exchange;
+// the slices are those of the state.
 //
 // Two decisions are made of the same statistics, with the same result but for failures. The first
 // one says by what to multiply gradients, and whether errors move at all. The second one comes
@@ -51,8 +52,8 @@ class GradientExchange {
   // Of 1-bit LAMB: those of all tensors, device memory that outlives this; before SetMoments.
   void SetNumbers(absl::Span<kernels::OneBitLambNumbers> numbers) { numbers_ = numbers; }
 
-  // Of 1-bit Adam and 1-bit LAMB: the moments of a bucket that this rank updates, UpdatedRange, before the first
-  // step.
+  // Of 1-bit Adam and 1-bit LAMB: the moments of a bucket that this rank updates, UpdatedRange,
+  // before the first step.
   void SetMoments(int bucket, float* first, float* second) {
     BucketMemory& of = memory_[static_cast<size_t>(bucket)];
     of.first = first, of.second = second;
