@@ -82,10 +82,11 @@ constexpr const char* Name(GradientCompression method) {
 // The optimizers OneBitAdam and OneBitLamb have exchanges of their own from
 // OptimizerOptions::freeze_step on, in the same way: each rank adds its own gradient to the first
 // moment that all have, beta1 m + (1 - beta1) g, and the mean of these is the new first moment, by
-// which the update goes. A rank alone takes its own. Where the second moment is 0 then, an element has never had a gradient, and
-// never moves again but by its decay (optim/freeze_moment.h). With OneBitLamb what is sent of a
-// tensor is multiplied by a scale of its own, which brings all tensors to one size, and divided by
-// it behind the exchange (kernels/one_bit_lamb); it needs tensors of no element, or three and more.
+// which the update goes. A rank alone takes its own. Where the second moment is 0 then, an element
+// has never had a gradient, and never moves again but by its decay (optim/freeze_moment.h). With
+// OneBitLamb what is sent of a tensor is multiplied by a scale of its own, which brings all tensors
+// to one size, and divided by it behind the exchange (kernels/one_bit_lamb); it needs tensors of no
+// element, or three and more.
 struct CompressionOptions {
   GradientCompression method = GradientCompression::kOneBit;
   // Steps tried before are reduced as without it, at the boundary where there are several

@@ -280,12 +280,12 @@ absl::Status OneBitLambScales(absl::Span<const LambTensor> tensors, absl::Span<c
   return EnqueueTensors(
       {kName, arguments.accesses()}, tensors, stream,
       [tiles, to, counts](absl::Span<const LambTensor> list) {
-        if (to[0].scale != 0.0f) return;
         double sum = 0.0;
         for (size_t i = 0; i < list.size(); ++i) {
           sum = precision::Add(sum, RootMeanSquare(list[i], counts[i], tiles));
         }
         for (size_t i = 0; i < list.size(); ++i) {
+          if (to[i].scale != 0.0f) continue;
           to[i].scale = OneBitLambScale(sum, static_cast<int64_t>(list.size()),
                                         RootMeanSquare(list[i], counts[i], tiles));
           to[i].factor = 1.0f;

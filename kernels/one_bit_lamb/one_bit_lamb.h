@@ -32,7 +32,8 @@ OneBitLambConstants MakeOneBitLambConstants(const OneBitLambCoefficients& coeffi
 //
 //   OneBitLambRatios   each tensor's mean of trust ratios
 //
-// When second moments are frozen, once; what has numbers with a scale keeps everything:
+// When second moments are frozen, once; what has numbers with a scale keeps everything, and where
+// all tensors with elements have one, sums are not looked at:
 //
 //   OneBitLambFreeze   fresh second moments are the frozen ones; sums of squares of momentum
 //   (the ranks exchange their sums)

@@ -179,7 +179,6 @@ __device__ double RootMeanSquare(const Arguments& arguments, int tensor) {
 template <int kCapacity>
 __global__ void __launch_bounds__(kWarp)
     TotalKernel(const __grid_constant__ TensorArguments<OneBitLambSums, kCapacity> arguments) {
-  if (arguments.numbers[0].scale != 0.0f) return;
   double total = arguments.first == 0 ? 0.0 : *arguments.total;
   for (int t = 0; t < arguments.count; ++t) {
     total = precision::Add(total, RootMeanSquare(arguments, t));

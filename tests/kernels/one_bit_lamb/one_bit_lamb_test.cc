@@ -113,46 +113,46 @@ struct Setting {
 
 TEST(OneBitLambTest, PiecesHaveTheSpecificationsBits) {
   OnEveryCpu([&](device::Stream& stream, const std::string& how) {
-  SCOPED_TRACE(how);
-  for (const double decay : {0.0, 0.01}) {
-    Setting setting(decay);
-    Tensors of({0, 1, 31, 8191, 8192, 8193, 300'000});
-    double total = 0;
-    // Twice: what is frozen keeps every bit.
-    for (int i = 0; i < 2; ++i) {
-      ASSERT_OK(OneBitLambFreeze(of.Segments(), of.numbers, absl::MakeSpan(of.sums), stream));
-      ASSERT_OK(OneBitLambScales(of.places, of.counts, of.sums, &total, absl::MakeSpan(of.numbers),
-                                 stream));
-    }
-    for (int i = 0; i < 3; ++i) {
-      spec::OneBitLambStep(of.wanted, {of.gradients}, setting.state.grad_multiplier,
-                           setting.step.lr, setting.rule, false,
-                           [](const auto& sent) { return sent[0]; });
-      ASSERT_OK(OneBitLambSend(of.Messages(), setting.options, of.numbers, stream));
-      ASSERT_OK(OneBitLambReceive(of.Messages(), of.numbers, stream));
-      ASSERT_OK(OneBitLambMoments(of.Segments(), setting.options, absl::MakeSpan(of.sums),
-                                  stream));
-      ASSERT_OK(OneBitLambTrusts(of.places, setting.options, setting.constants, of.sums,
-                                 absl::MakeSpan(of.numbers), absl::MakeSpan(of.trusts), stream));
-      std::vector<LambSegment> params;
-      for (const OneBitLambSegment& s : of.Segments()) {
-        params.push_back({const_cast<float*>(s.param), s.m, const_cast<float*>(s.v), nullptr,
-                          nullptr, s.size, 0, &of.trusts[static_cast<size_t>(s.tensor)]});
+    SCOPED_TRACE(how);
+    for (const double decay : {0.0, 0.01}) {
+      Setting setting(decay);
+      Tensors of({0, 1, 31, 8191, 8192, 8193, 300'000});
+      double total = 0;
+      // Twice: what is frozen keeps every bit.
+      for (int i = 0; i < 2; ++i) {
+        ASSERT_OK(OneBitLambFreeze(of.Segments(), of.numbers, absl::MakeSpan(of.sums), stream));
+        ASSERT_OK(OneBitLambScales(of.places, of.counts, of.sums, &total,
+                                   absl::MakeSpan(of.numbers), stream));
       }
-      ASSERT_OK(LambParams(params, setting.options, of.trusts, stream));
+      for (int i = 0; i < 3; ++i) {
+        spec::OneBitLambStep(of.wanted, {of.gradients}, setting.state.grad_multiplier,
+                             setting.step.lr, setting.rule, false,
+                             [](const auto& sent) { return sent[0]; });
+        ASSERT_OK(OneBitLambSend(of.Messages(), setting.options, of.numbers, stream));
+        ASSERT_OK(OneBitLambReceive(of.Messages(), of.numbers, stream));
+        ASSERT_OK(
+            OneBitLambMoments(of.Segments(), setting.options, absl::MakeSpan(of.sums), stream));
+        ASSERT_OK(OneBitLambTrusts(of.places, setting.options, setting.constants, of.sums,
+                                   absl::MakeSpan(of.numbers), absl::MakeSpan(of.trusts), stream));
+        std::vector<LambSegment> params;
+        for (const OneBitLambSegment& s : of.Segments()) {
+          params.push_back({const_cast<float*>(s.param), s.m, const_cast<float*>(s.v), nullptr,
+                            nullptr, s.size, 0, &of.trusts[static_cast<size_t>(s.tensor)]});
+        }
+        ASSERT_OK(LambParams(params, setting.options, of.trusts, stream));
+      }
+      ASSERT_OK(stream.Synchronize());
+      for (size_t t = 0; t < of.wanted.size(); ++t) {
+        const spec::OneBitLambTensor& wanted = of.wanted[t];
+        EXPECT_EQ(of.numbers[t].scale, wanted.scale) << t;
+        EXPECT_EQ(of.numbers[t].factor, wanted.factor) << t;
+        EXPECT_EQ(of.numbers[t].ratio, wanted.ratio) << t;
+        EXPECT_TRUE(SameBits(of.tensors[t].param, wanted.x.param)) << t;
+        EXPECT_TRUE(SameBits(of.tensors[t].m, wanted.x.m)) << t;
+        EXPECT_TRUE(SameBits(of.tensors[t].v, wanted.x.v)) << t;
+        EXPECT_TRUE(SameBits(of.fresh[t], wanted.fresh_v)) << t;
+      }
     }
-    ASSERT_OK(stream.Synchronize());
-    for (size_t t = 0; t < of.wanted.size(); ++t) {
-      const spec::OneBitLambTensor& wanted = of.wanted[t];
-      EXPECT_EQ(of.numbers[t].scale, wanted.scale) << t;
-      EXPECT_EQ(of.numbers[t].factor, wanted.factor) << t;
-      EXPECT_EQ(of.numbers[t].ratio, wanted.ratio) << t;
-      EXPECT_TRUE(SameBits(of.tensors[t].param, wanted.x.param)) << t;
-      EXPECT_TRUE(SameBits(of.tensors[t].m, wanted.x.m)) << t;
-      EXPECT_TRUE(SameBits(of.tensors[t].v, wanted.x.v)) << t;
-      EXPECT_TRUE(SameBits(of.fresh[t], wanted.fresh_v)) << t;
-    }
-  }
   });
 }
 
@@ -197,13 +197,15 @@ TEST(OneBitLambTest, BadArgumentsAreNamed) {
               invalid("tiles of segment 2 are 3 to 4, sums has 3"));
   std::vector<OneBitLambMessage> messages = of.Messages();
   messages[0].message = nullptr;
-  EXPECT_THAT(OneBitLambSend(messages, setting.options, of.numbers, *cpu.stream), invalid("message"));
+  EXPECT_THAT(OneBitLambSend(messages, setting.options, of.numbers, *cpu.stream),
+              invalid("message"));
   EXPECT_THAT(OneBitLambTrusts(of.places, setting.options, setting.constants, of.sums,
                                absl::MakeSpan(of.numbers), {}, *cpu.stream),
               invalid("trusts has 0 elements, the list needs 2"));
   double total = 0;
-  EXPECT_THAT(OneBitLambScales(of.places, {}, of.sums, &total, absl::MakeSpan(of.numbers), *cpu.stream),
-              invalid("sizes of 0 tensors, of 2"));
+  EXPECT_THAT(
+      OneBitLambScales(of.places, {}, of.sums, &total, absl::MakeSpan(of.numbers), *cpu.stream),
+      invalid("sizes of 0 tensors, of 2"));
 }
 
 }  // namespace
