@@ -41,7 +41,7 @@ GoldenCase Case(int ranks, DType dtype) {
 // Tensors of three tiles, and of one, between slices of one tile, of two and of more.
 std::vector<GoldenCase> Cases() {
   std::vector<GoldenCase> cases = {Case(1, DType::kBFloat16), Case(2, DType::kFloat16),
-                                   Case(4, DType::kBFloat16), Case(4, DType::kFloat32)};
+                                   Case(4, DType::kBFloat16)};
   // With what a state holds: means of ratios; what is frozen next; scales, factors and errors.
   for (const int reload_at : {5, 12, 31}) {
     GoldenCase c = Case(reload_at == 31 ? 4 : 2, DType::kBFloat16);
@@ -120,7 +120,7 @@ TEST(OneBitLambOptionsTest, RefuseTensorsWithoutRoomForTheirNumbers) {
   OnThreads({.size = 2}, [](Rank& self) {
     ModelSpec model = ModelOf(kOneBitLamb);
     model[0].parameters.push_back({"temperature", 2});
-    EXPECT_THAT(CreateZero(model, Options(1), self),
+    EXPECT_THAT(CreateZero(model, Options(1), self).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"temperature\" has 2")));
   });
 }
@@ -222,7 +222,7 @@ TEST(OneBitLambErrorTest, NothingIsLostAtAnyStep) {
   constexpr int kSteps = 10, kRanks = 3;
   // [rank][element]
   std::vector<std::vector<double>> sent(kRanks), local(kRanks), sums(kRanks);
-  std::vector<double> received, in, out;
+  std::vector<double> in, out;
   double magnitude = 0;
   OnThreads({.size = kRanks}, [&](Rank& self) {
     const auto me = static_cast<size_t>(self.rank);
