@@ -88,8 +88,9 @@ Keys OneBitLambKeys(Settings& s) {
   constexpr NumberRange kLeast = {0x1p-149, 3.0e38, "more than 0, to factor_max"};
   Keys keys;
   for (Key& key : OneBitAdamKeys(s)) {
-    const bool is_decay = std::string_view(key.name) == "weight_decay";
-    if (is_decay) key.meaning = "of the weights, in the update whose norm counts";
+    const std::string_view name = key.name;
+    if (name == "weight_decay") key.meaning = "of the weights, in the update whose norm counts";
+    if (name == "freeze_step") key.value = Whole(&s.freeze_step, kSteps);
     keys.push_back(std::move(key));
   }
   keys.push_back({"max_coeff", Number(&s.group.max_trust, kNotNegative), kMostTrust});
