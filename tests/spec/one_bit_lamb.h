@@ -43,13 +43,13 @@ struct OneBitLambRule {
 };
 
 struct OneBitLambTensor {
-  LambTensor x;
+  LambTensor x = {};
   // The mean of the warm-up's trust ratios.
   float ratio = 0.0f;
   // From the freeze on: of the momentum on the wire, and of the ratio.
   float scale = 1.0f;
   float factor = 1.0f;
-  std::vector<float> fresh_v;
+  std::vector<float> fresh_v = {};
 };
 
 // A step of the warm-up.

@@ -165,6 +165,7 @@ TEST(OneBitLambTest, ASkippedStepKeepsEveryBit) {
   ASSERT_OK(OneBitLambFreeze(of.Segments(), of.numbers, absl::MakeSpan(of.sums), *cpu.stream));
   ASSERT_OK(OneBitLambScales(of.places, of.counts, of.sums, &total, absl::MakeSpan(of.numbers),
                              *cpu.stream));
+  ASSERT_OK(cpu.stream->Synchronize());
   const std::vector<float> fresh = of.fresh[1], m = of.tensors[1].m;
   const std::vector<double> sums(4, 1.0);
   ASSERT_OK(OneBitLambRatios({of.places.data(), 1}, setting.options, setting.constants, sums,
