@@ -35,7 +35,8 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
     {"SGD", optim::OptimizerKind::kSgd},
     {"Lion", optim::OptimizerKind::kLion},
     {"OneBitAdam", optim::OptimizerKind::kOneBitAdam},
-    {"Lamb", optim::OptimizerKind::kLamb}};
+    {"Lamb", optim::OptimizerKind::kLamb},
+    {"OneBitLamb", optim::OptimizerKind::kOneBitLamb}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
@@ -328,7 +329,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                 gradient_compression, bucket_elements, overlap_comm, live_units,
                                 backward_units, chunks, runs, tied_apart, persistence_threshold,
                                 offload, reduction, algorithm] = options;
-  [[maybe_unused]] const auto& [kind, groups, freeze_step] = options.optimizer;
+  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb] = options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
                    {"max_grad_norm", TextOf(options.max_grad_norm)},
@@ -353,7 +354,14 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["loco.err_beta"] = TextOf(loco->err_beta);
     fields["loco.reset_steps"] = TextOf(loco->reset_steps);
   }
-  if (kind == optim::OptimizerKind::kOneBitAdam) fields["freeze_step"] = TextOf(freeze_step);
+  if (optim::AveragesMoments(kind)) fields["freeze_step"] = TextOf(freeze_step);
+  if (kind == optim::OptimizerKind::kOneBitLamb) {
+    const auto& [coeff_beta, factor_max, factor_min, factor_threshold] = one_bit_lamb;
+    fields["coeff_beta"] = TextOf(coeff_beta);
+    fields["factor_max"] = TextOf(factor_max);
+    fields["factor_min"] = TextOf(factor_min);
+    fields["factor_threshold"] = TextOf(factor_threshold);
+  }
   if (gradient_compression.has_value()) {
     fields["gradient_compression"] = zero::Name(gradient_compression->method);
     fields["gradient_compression.start_step"] = TextOf(gradient_compression->start_step);
@@ -374,7 +382,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     WriteRate(g, group.lr, group.schedule, fields);
     Write(fields, GroupName(g) + ".", [&](auto visit) { VisitGroup(group, visit); });
     // Not of the others, whose checkpoints have been without them.
-    if (options.optimizer.kind != optim::OptimizerKind::kLamb) continue;
+    if (!optim::IsLamb(options.optimizer.kind)) continue;
     Write(fields, GroupName(g) + ".", [&](auto visit) { VisitTrust(group, visit); });
   }
   Write(fields, "loss_scaler.", [&](auto visit) { VisitScaler(options.loss_scaler, visit); });

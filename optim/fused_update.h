@@ -36,6 +36,11 @@ struct UpdateSegment {
   int32_t group = 0;
   // Of LAMB with several ranks: the tensor that this is a piece of (LambUpdate).
   kernels::LambTensor tensor = {};
+  // Of 1-bit LAMB once moments are exchanged (OneBitLambUpdate): the fresh second moment; which of
+  // all tensors this is a piece of, and where the sums of its tiles are.
+  float* fresh_moment = nullptr;
+  int32_t tensor_index = 0;
+  int64_t first_tile = 0;
 };
 
 struct UpdateTypes {

@@ -7,6 +7,15 @@
 
 namespace brigade::optim {
 
+std::vector<kernels::LambGroup> LambGroupsOf(const OptimizerOptions& options) {
+  std::vector<kernels::LambGroup> groups;
+  for (const ParameterGroup& group : options.groups) {
+    groups.push_back({group.beta1, group.beta2, group.eps, group.weight_decay, group.min_trust,
+                      group.max_trust});
+  }
+  return groups;
+}
+
 int64_t LambUpdate::Bytes(const LambSizes& sizes, int ranks) {
   return ranks * sizes.tiles * static_cast<int64_t>(sizeof(kernels::LambSums)) +
          sizes.tensors * static_cast<int64_t>(sizeof(float));
@@ -18,10 +27,8 @@ absl::StatusOr<std::unique_ptr<LambUpdate>> LambUpdate::Create(const OptimizerOp
                                                                device::Context& context) {
   std::unique_ptr<LambUpdate> update(new LambUpdate());
   update->ranks_ = ranks;
-  for (const ParameterGroup& group : options.groups) {
-    update->groups_.push_back({group.beta1, group.beta2, group.eps, group.weight_decay,
-                               group.min_trust, group.max_trust});
-  }
+  update->constants_ = kernels::MakeOneBitLambConstants(options.one_bit_lamb);
+  update->groups_ = LambGroupsOf(options);
   int64_t tiles = 0;
   for (const UpdateList& list : lists) {
     List& made = update->lists_.emplace_back();
@@ -76,6 +83,10 @@ absl::Status LambUpdate::Enqueue(const StepDecision& decision, GatherSums gather
   const absl::Span<float> trusts = trusts_.as<float>();
   BRIGADE_RETURN_IF_ERROR(
       kernels::LambTrusts(tensors_, OptionsOf({}, decision), all, trusts, stream));
+  if (!ranks_.all.empty()) {
+    BRIGADE_RETURN_IF_ERROR(kernels::OneBitLambRatios(ranks_.all, OptionsOf({}, decision),
+                                                      constants_, all, ranks_.numbers, stream));
+  }
   for (const List& list : lists_) {
     BRIGADE_RETURN_IF_ERROR(
         kernels::LambParams(list.segments, OptionsOf(list.types, decision), trusts, stream));

@@ -13,11 +13,15 @@
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/lamb/lamb.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/step_controller.h"
 
 namespace brigade::optim {
+
+// The groups as the kernels take them.
+std::vector<kernels::LambGroup> LambGroupsOf(const OptimizerOptions& options);
 
 // The ranks that have pieces of the same tensors.
 struct LambRanks {
@@ -25,6 +29,10 @@ struct LambRanks {
   int rank = 0;
   // Memory is for the ratios of so many tensors, if there are fewer segments.
   int64_t tensors = 0;
+  // Of 1-bit LAMB: all tensors of all ranks, where the sums of this update lie, and their numbers,
+  // device memory that outlives the update. Their ratios enter the means there.
+  std::vector<kernels::LambTensor> all = {};
+  absl::Span<kernels::OneBitLambNumbers> numbers = {};
 };
 
 // What the lists of a LAMB update consist of.
@@ -80,6 +88,8 @@ class LambUpdate {
   // Of all segments.
   std::vector<kernels::LambTensor> tensors_;
   LambRanks ranks_;
+  // Of the means of ratios.
+  kernels::OneBitLambConstants constants_ = {};
   // In doubles, of each rank.
   size_t own_size_ = 0;
   device::Buffer sums_, trusts_;

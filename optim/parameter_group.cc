@@ -59,6 +59,7 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
     case OptimizerKind::kLion:
       return CheckLion(index, group);
     case OptimizerKind::kLamb:
+    case OptimizerKind::kOneBitLamb:
       return CheckLamb(index, group);
   }
   return absl::InvalidArgumentError(
@@ -85,7 +86,15 @@ absl::Status Validate(const OptimizerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat(kName, ": freeze_step is ", options.freeze_step, ", must be 0 or more"));
   }
-  if (options.kind == OptimizerKind::kLamb && options.groups.size() > kMostLambGroups) {
+  if (options.kind == OptimizerKind::kOneBitLamb) {
+    if (options.freeze_step < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(kName, ": freeze_step is ", options.freeze_step,
+                       ", must be 1 or more of OneBitLamb: its rates go on from those before"));
+    }
+    BRIGADE_RETURN_IF_ERROR(kernels::Validate(options.one_bit_lamb, kName));
+  }
+  if (IsLamb(options.kind) && options.groups.size() > kMostLambGroups) {
     return absl::InvalidArgumentError(absl::StrCat(
         kName, ": ", options.groups.size(), " groups of LAMB, must be 1 to ", kMostLambGroups));
   }
@@ -100,11 +109,10 @@ absl::Status Validate(const OptimizerOptions& options) {
   return absl::OkStatus();
 }
 
-int64_t TensorTile(OptimizerKind kind) {
-  return kind == OptimizerKind::kLamb ? kernels::kLambTile : 1;
-}
+int64_t TensorTile(OptimizerKind kind) { return IsLamb(kind) ? kernels::kLambTile : 1; }
 
 int Moments(const OptimizerOptions& options) {
+  if (options.kind == OptimizerKind::kOneBitLamb) return 4;
   if (IsAdam(options.kind) || options.kind == OptimizerKind::kLamb) return 2;
   if (options.kind == OptimizerKind::kLion) return 1;
   return std::any_of(options.groups.begin(), options.groups.end(),

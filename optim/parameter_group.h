@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/optim/schedule.h"
 
 namespace brigade::optim {
@@ -24,12 +25,24 @@ enum class OptimizerKind : uint8_t {
   kOneBitAdam,
   // Adam with a rate of each tensor's own, by norms; You et al. 2020.
   kLamb,
+  // LAMB without bias correction until a step, from which on the second moment stays, ranks
+  // exchange their first moments as signs, in a ZeroOptimizer alone, and rates go on from the mean
+  // of those before; Li et al. 2021 (arXiv 2104.06069).
+  kOneBitLamb,
 };
 
 // Whether it is Adam, with either decay.
 constexpr bool IsAdam(OptimizerKind kind) {
   return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam ||
          kind == OptimizerKind::kOneBitAdam;
+}
+// Whether it is LAMB, with or without exchanges of moments.
+constexpr bool IsLamb(OptimizerKind kind) {
+  return kind == OptimizerKind::kLamb || kind == OptimizerKind::kOneBitLamb;
+}
+// Whether its ranks exchange first moments from OptimizerOptions::freeze_step on.
+constexpr bool AveragesMoments(OptimizerKind kind) {
+  return kind == OptimizerKind::kOneBitAdam || kind == OptimizerKind::kOneBitLamb;
 }
 // Whether its moments' bias is corrected.
 constexpr bool CorrectsBias(OptimizerKind kind) {
@@ -63,9 +76,11 @@ struct ParameterGroup {
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
   std::vector<ParameterGroup> groups = {ParameterGroup()};
-  // Of kOneBitAdam: the steps tried, skipped ones too, before the second moment stays. 15 to 25 %
-  // of a training.
+  // Of kOneBitAdam and kOneBitLamb: the steps tried, skipped ones too, before the second moment
+  // stays. 15 to 25 % of a training; of kOneBitLamb 1 or more.
   int64_t freeze_step = 100000;
+  // Of kOneBitLamb, of all groups.
+  kernels::OneBitLambCoefficients one_bit_lamb = {};
 };
 
 // InvalidArgument naming group, field and value.
@@ -79,7 +94,8 @@ int64_t TensorTile(OptimizerKind kind);
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
 // How many fp32 arrays of state each element has beside its parameter: 2 (Adam and LAMB: m and v),
-// 1 (SGD: momentum; Lion: m), or 0 (SGD if no group has momentum).
+// 4 (1-bit LAMB: m, v, the fresh v, and an array that has a tensor's OneBitLambNumbers in its first
+// elements), 1 (SGD: momentum; Lion: m), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
 }  // namespace brigade::optim

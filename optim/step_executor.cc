@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<StepExecutor>> StepExecutor::Create(
     StepLists lists, device::Context& context, device::Stream& stream) {
   std::unique_ptr<StepExecutor> executor(
       new StepExecutor(rank, OneAtLeast(std::move(lists.gradients))));
-  if (optimizer.kind == OptimizerKind::kLamb) {
+  if (IsLamb(optimizer.kind)) {
     BRIGADE_ASSIGN_OR_RETURN(executor->lamb_,
                              LambUpdate::Create(optimizer, lists.updates, lists.lamb, context));
     lists.updates.clear();

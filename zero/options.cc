@@ -106,8 +106,10 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
     return Invalid("gradient_compression.start_step is ", compression.start_step);
   }
   const auto contradicts = [&](const auto&... what) {
-    return Invalid(options.averages_moments() ? "the optimizer is OneBitAdam"
-                                              : "gradient_compression is given",
+    const bool is_lamb = options.optimizer.kind == optim::OptimizerKind::kOneBitLamb;
+    return Invalid(is_lamb                      ? "the optimizer is OneBitLamb"
+                   : options.averages_moments() ? "the optimizer is OneBitAdam"
+                                                : "gradient_compression is given",
                    ", but ", what...);
   };
   if (options.averages_moments() && options.gradient_compression.has_value()) {
@@ -125,6 +127,10 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
   if (options.optimizer.kind == optim::OptimizerKind::kLamb) {
     return contradicts(
         "the optimizer is LAMB, whose norms of tensors take the gradients of slices");
+  }
+  if (options.optimizer.kind == optim::OptimizerKind::kOneBitLamb && options.model_ranks > 1) {
+    return contradicts("model_ranks is ", options.model_ranks,
+                       "; the scales of momenta are by the mean over all tensors of the model");
   }
   if (options.shard_ranks > 0) {
     return contradicts("shard_ranks is ", options.shard_ranks,

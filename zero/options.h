@@ -79,11 +79,14 @@ constexpr const char* Name(GradientCompression method) {
 // squared norms of their own gradients, for it is known before the exchange. It is at least the
 // norm of the mean, and at most sqrt(ranks) times that.
 //
-// The optimizer OneBitAdam has exchanges of its own from OptimizerOptions::freeze_step on, in the
-// same way: each rank adds its own gradient to the first moment that all have, beta1 m +
-// (1 - beta1) g, and the mean of these is the new first moment, by which the update goes. A rank
-// alone takes its own. Where the second moment is 0 then, an element has never had a gradient, and
-// never moves again (optim/freeze_moment.h).
+// The optimizers OneBitAdam and OneBitLamb have exchanges of their own from
+// OptimizerOptions::freeze_step on, in the same way: each rank adds its own gradient to the first
+// moment that all have, beta1 m + (1 - beta1) g, and the mean of these is the new first moment, by
+// which the update goes. A rank alone takes its own. Where the second moment is 0 then, an element
+// has never had a gradient, and never moves again but by its decay (optim/freeze_moment.h). With
+// OneBitLamb what is sent of a tensor is multiplied by a scale of its own, which brings all tensors
+// to one size, and divided by it behind the exchange (kernels/one_bit_lamb); it needs tensors of no
+// element, or three and more.
 struct CompressionOptions {
   GradientCompression method = GradientCompression::kOneBit;
   // Steps tried before are reduced as without it, at the boundary where there are several
@@ -163,9 +166,10 @@ struct ZeroOptions {
   // communication_dtype is then that of sums between groups alone. None: as they are.
   std::optional<kernels::QuantFormat> quantized_gradients = {};
   // Of quantized_gradients, and of exchanges of signs (gradient_compression kOneBit, the moments of
-  // OneBitAdam): so many of the ranks that share a state, one after another, are a node, and the
-  // sum goes in two hops, inside nodes and as codes of these sums between them (OuterGroups::node
-  // and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and all: one hop.
+  // OneBitAdam and OneBitLamb): so many of the ranks that share a state, one after another, are a
+  // node, and the sum goes in two hops, inside nodes and as codes of these sums between them
+  // (OuterGroups::node and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and
+  // all: one hop.
   int node_ranks = 0;
   // Of quantized_gradients: what codes leave out of a gradient enters the next ones, of which each
   // rank keeps 1.02 bytes an element of all gradients, in two hops 1.02 / node_ranks more, and once
@@ -223,8 +227,8 @@ struct ZeroOptions {
   bool accumulates() const { return micro_batches > 1; }
   // Whether ranks keep their own gradients until Step, from some step on.
   bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
-  // Whether what is exchanged are first moments: of 1-bit Adam.
-  bool averages_moments() const { return optimizer.kind == optim::OptimizerKind::kOneBitAdam; }
+  // Whether what is exchanged are first moments: of 1-bit Adam and 1-bit LAMB.
+  bool averages_moments() const { return optim::AveragesMoments(optimizer.kind); }
   // Whether signs are what is sent in exchanges.
   bool exchanges_signs() const {
     return averages_moments() || (gradient_compression.has_value() &&

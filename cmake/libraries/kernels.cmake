@@ -132,15 +132,133 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_block_quant_math
-  HEADERS kernels/block_quant/block_quant_math.h
-  DEPS precision_host_device precision_rounding
+  kernels_one_bit_lamb_math
+  HEADERS kernels/one_bit_lamb/one_bit_lamb_math.h
+  DEPS kernels_lamb_math precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_internal_enqueue_list
+  HEADERS kernels/internal/enqueue_list.h
+  DEPS kernels_internal_cpu_list device_stream
+  CUDA_DEPS device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  CUDA_LIBRARIES CUDA::toolkit
+)
+
+brigade_library(
+  kernels_internal_halve_lanes
+  HEADERS kernels/internal/halve_lanes.h
+  DEPS kernels_simd precision_rounding
+)
+
+brigade_library(
+  kernels_lamb_parameters
+  HEADERS kernels/lamb/lamb_parameters.h
+  DEPS kernels_lamb_math kernels_weight_decay kernels_step_control_math
+)
+
+brigade_library(
+  kernels_cast_math
+  HEADERS kernels/cast/cast_math.h
+  DEPS precision_host_device precision_rounding precision_float16
 )
 
 brigade_library(
   kernels_internal_lanes
   HEADERS kernels/internal/lanes.h
   DEPS kernels_simd precision_float16
+)
+
+brigade_library(
+  kernels_cast_elements
+  HEADERS kernels/cast/cast_elements.h
+  DEPS kernels_cast_math kernels_simd kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_lamb_cpu
+  HEADERS kernels/lamb/lamb_cpu.h
+  SOURCES kernels/lamb/lamb_cpu.cc
+  DEPS kernels_lamb_math kernels_nontemporal_store kernels_simd kernels_update_types
+    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes precision_float16
+)
+
+brigade_library(
+  kernels_internal_update_cpu
+  HEADERS kernels/internal/update_cpu.h
+  DEPS kernels_internal_cpu_list device_status_macros device_threads_thread_pool
+    kernels_step_control_step_state
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
+  kernels_internal_gpu_tile
+  HEADERS kernels/internal/gpu_tile.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  kernels_internal_update_tile
+  HEADERS kernels/internal/update_tile.h
+  DEPS kernels_internal_gpu_tile kernels_internal_segments kernels_update_types
+    kernels_step_control_step_state precision_host_device
+)
+
+brigade_library(
+  kernels_internal_warp CUDA_ONLY
+  HEADERS kernels/internal/warp.h
+  DEPS kernels_internal_gpu_tile precision_rounding
+)
+
+brigade_library(
+  kernels_lamb_cuda CUDA_ONLY
+  HEADERS kernels/lamb/lamb_cuda.h
+  CUDA_SOURCES kernels/lamb/lamb_cuda.cu
+  DEPS kernels_lamb_math kernels_launch_kernel kernels_update_types kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_update_tile kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_lamb
+  HEADERS kernels/lamb/lamb.h
+  SOURCES kernels/lamb/lamb.cc
+  DEPS kernels_lamb_math kernels_lamb_parameters kernels_lamb_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
+    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_lamb_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_one_bit_lamb_cuda CUDA_ONLY
+  HEADERS kernels/one_bit_lamb/one_bit_lamb_cuda.h
+  CUDA_SOURCES kernels/one_bit_lamb/one_bit_lamb_cuda.cu
+  DEPS kernels_one_bit_lamb_math kernels_launch_kernel kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_warp precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_one_bit_lamb
+  HEADERS kernels/one_bit_lamb/one_bit_lamb.h
+  SOURCES kernels/one_bit_lamb/one_bit_lamb.cc
+  DEPS kernels_one_bit_lamb_math device_status_macros device_stream kernels_list_arguments
+    kernels_simd kernels_value_range kernels_internal_enqueue_list kernels_internal_halve_lanes
+    kernels_internal_segments kernels_internal_update_dispatch kernels_lamb kernels_lamb_cpu
+    precision_dtype precision_float16
+  CUDA_DEPS kernels_one_bit_lamb_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_block_quant_math
+  HEADERS kernels/block_quant/block_quant_math.h
+  DEPS precision_host_device precision_rounding
 )
 
 brigade_library(
@@ -156,21 +274,6 @@ brigade_library(
   SOURCES kernels/block_quant/block_quant_cpu.cc
   DEPS kernels_block_quant_math kernels_nontemporal_store kernels_simd
     kernels_block_quant_quant_blocks precision_float16
-)
-
-brigade_library(
-  kernels_internal_enqueue_list
-  HEADERS kernels/internal/enqueue_list.h
-  DEPS kernels_internal_cpu_list device_stream
-  CUDA_DEPS device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  CUDA_LIBRARIES CUDA::toolkit
-)
-
-brigade_library(
-  kernels_internal_gpu_tile
-  HEADERS kernels/internal/gpu_tile.h
-  DEPS precision_host_device
 )
 
 brigade_library(
@@ -190,12 +293,6 @@ brigade_library(
   HEADERS kernels/block_quant/block_quant_tile.h
   DEPS kernels_block_quant_math kernels_internal_gpu_tile kernels_internal_segments
     kernels_block_quant_quant_pack kernels_internal_gpu_blocks
-)
-
-brigade_library(
-  kernels_internal_warp CUDA_ONLY
-  HEADERS kernels/internal/warp.h
-  DEPS kernels_internal_gpu_tile precision_rounding
 )
 
 brigade_library(
@@ -222,18 +319,6 @@ brigade_library(
   kernels_orthogonalize_math
   HEADERS kernels/orthogonalize/orthogonalize_math.h
   DEPS precision_host_device precision_rounding
-)
-
-brigade_library(
-  kernels_cast_math
-  HEADERS kernels/cast/cast_math.h
-  DEPS precision_host_device precision_rounding precision_float16
-)
-
-brigade_library(
-  kernels_cast_elements
-  HEADERS kernels/cast/cast_elements.h
-  DEPS kernels_cast_math kernels_simd kernels_internal_lanes
 )
 
 brigade_library(
@@ -395,26 +480,11 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_internal_update_cpu
-  HEADERS kernels/internal/update_cpu.h
-  DEPS kernels_internal_cpu_list device_status_macros device_threads_thread_pool
-    kernels_step_control_step_state
-  PUBLIC_LIBRARIES absl::span absl::status absl::strings
-)
-
-brigade_library(
   kernels_internal_enqueue_update
   HEADERS kernels/internal/enqueue_update.h
   DEPS kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
     device_stream kernels_list_arguments
   PUBLIC_LIBRARIES absl::span absl::status
-)
-
-brigade_library(
-  kernels_internal_update_tile
-  HEADERS kernels/internal/update_tile.h
-  DEPS kernels_internal_gpu_tile kernels_internal_segments kernels_update_types
-    kernels_step_control_step_state precision_host_device
 )
 
 brigade_library(
@@ -512,48 +582,6 @@ brigade_library(
     kernels_list_arguments precision_dtype kernels_value_range kernels_weight_decay
     kernels_internal_enqueue_update kernels_internal_update_dispatch kernels_step_control_step_state
   CUDA_DEPS kernels_sgd_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_lamb_parameters
-  HEADERS kernels/lamb/lamb_parameters.h
-  DEPS kernels_lamb_math kernels_weight_decay kernels_step_control_math
-)
-
-brigade_library(
-  kernels_internal_halve_lanes
-  HEADERS kernels/internal/halve_lanes.h
-  DEPS kernels_simd precision_rounding
-)
-
-brigade_library(
-  kernels_lamb_cpu
-  HEADERS kernels/lamb/lamb_cpu.h
-  SOURCES kernels/lamb/lamb_cpu.cc
-  DEPS kernels_lamb_math kernels_nontemporal_store kernels_simd kernels_update_types
-    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes precision_float16
-)
-
-brigade_library(
-  kernels_lamb_cuda CUDA_ONLY
-  HEADERS kernels/lamb/lamb_cuda.h
-  CUDA_SOURCES kernels/lamb/lamb_cuda.cu
-  DEPS kernels_lamb_math kernels_launch_kernel kernels_update_types kernels_internal_gpu_tile
-    kernels_internal_segments kernels_internal_update_tile kernels_internal_warp
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_lamb
-  HEADERS kernels/lamb/lamb.h
-  SOURCES kernels/lamb/lamb.cc
-  DEPS kernels_lamb_math kernels_lamb_parameters kernels_lamb_cpu device_stream
-    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
-    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
-    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
-  CUDA_DEPS kernels_lamb_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
 )

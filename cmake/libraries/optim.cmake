@@ -23,7 +23,7 @@ brigade_library(
   HEADERS optim/parameter_group.h
   SOURCES optim/parameter_group.cc
   DEPS optim_schedule device_status_macros kernels_value_range kernels_lamb_math
-    kernels_step_control_math
+    kernels_one_bit_lamb kernels_step_control_math
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
 )
@@ -53,7 +53,7 @@ brigade_library(
   HEADERS optim/lamb_update.h
   SOURCES optim/lamb_update.cc
   DEPS optim_fused_update optim_parameter_group optim_step_controller device_buffer device_context
-    device_status_macros device_stream kernels_lamb
+    device_status_macros device_stream kernels_lamb kernels_one_bit_lamb
   PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
 )
 
@@ -85,6 +85,16 @@ brigade_library(
 )
 
 brigade_library(
+  optim_one_bit_lamb_update
+  HEADERS optim/one_bit_lamb_update.h
+  SOURCES optim/one_bit_lamb_update.cc
+  DEPS optim_fused_update optim_lamb_update optim_parameter_group optim_step_controller
+    device_buffer device_context device_status_macros device_stream kernels_lamb
+    kernels_one_bit_lamb
+  PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
+)
+
+brigade_library(
   optim_mixed_precision_optimizer
   HEADERS optim/mixed_precision_optimizer.h
   SOURCES optim/mixed_precision_optimizer.cc
@@ -99,6 +109,6 @@ brigade_library(
 brigade_library(
   optim
   DEPS optim_freeze_moment optim_fused_update optim_lamb_update optim_loss_scaler
-    optim_mixed_precision_optimizer optim_parameter_group optim_schedule optim_step_controller
-    optim_step_executor
+    optim_mixed_precision_optimizer optim_one_bit_lamb_update optim_parameter_group optim_schedule
+    optim_step_controller optim_step_executor
 )

@@ -38,9 +38,9 @@ brigade_library(
 brigade_library(
   zero_plan_layout
   HEADERS zero/plan/layout.h
-  DEPS zero_plan kernels_block_quant_math kernels_grad_check kernels_step_control_step_state
-    optim_lamb_update optim_parameter_group optim_step_controller optim_step_executor
-    precision_dtype zero_options
+  DEPS zero_plan kernels_block_quant_math kernels_grad_check kernels_one_bit_lamb_math
+    kernels_step_control_step_state optim_lamb_update optim_parameter_group optim_step_controller
+    optim_step_executor precision_dtype zero_options
 )
 
 brigade_library(
@@ -93,7 +93,8 @@ brigade_library(
     collectives_communicator collectives_algorithms_wire_elements collectives_compressed_reduction
     collectives_compressed_one_bit_all_reduce collectives_compressed_power_sgd_all_reduce
     collectives_compressed_quantized_reduce_scatter collectives_compressed_top_k_all_reduce
-    device_status_macros kernels_step_control_step_state precision_dtype zero_options
+    device_status_macros kernels_one_bit_lamb_math kernels_step_control_step_state
+    optim_parameter_group precision_dtype zero_options
   PUBLIC_LIBRARIES absl::inlined_vector absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container
 )
@@ -176,9 +177,10 @@ brigade_library(
     collectives_compressed_one_bit_all_reduce collectives_compressed_power_sgd_all_reduce
     collectives_compressed_restore_errors collectives_compressed_top_k_all_reduce device_buffer
     device_context device_status_macros kernels_cast kernels_cast_math kernels_fill
-    kernels_grad_check optim_freeze_moment optim_step_controller optim_step_executor zero_options
-    zero_plan zero_plan_exchange_layout zero_plan_layout zero_plan_traffic
-  PUBLIC_LIBRARIES absl::inlined_vector absl::span absl::status absl::statusor
+    kernels_grad_check kernels_one_bit_lamb optim_freeze_moment optim_lamb_update
+    optim_step_controller optim_step_executor zero_options zero_plan zero_plan_exchange_layout
+    zero_plan_layout zero_plan_traffic
+  PUBLIC_LIBRARIES absl::function_ref absl::inlined_vector absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 
@@ -199,10 +201,11 @@ brigade_library(
   SOURCES zero/internal/sharded_update.cc
   DEPS zero_internal_gradient_exchange zero_internal_gradient_store zero_internal_host_lane
     zero_internal_parameter_store zero_internal_rank_file zero_internal_step_streams device_buffer
-    device_context device_event device_status_macros kernels_cast kernels_step_control_step_state
-    optim_fused_update optim_lamb_update optim_parameter_group optim_step_controller
-    optim_step_executor zero_options zero_plan zero_plan_layout
-  PUBLIC_LIBRARIES absl::status absl::statusor
+    device_context device_event device_status_macros kernels_cast kernels_cast_math
+    kernels_one_bit_lamb kernels_step_control_step_state optim_fused_update optim_lamb_update
+    optim_one_bit_lamb_update optim_parameter_group optim_step_controller optim_step_executor
+    zero_options zero_plan zero_plan_layout
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 
@@ -236,7 +239,8 @@ brigade_library(
     collectives_communicator collectives_algorithms_workspace collectives_compressed_reduction
     collectives_compressed_quantized_all_gather collectives_compressed_quantized_reduce_scatter
     device_memory_stats device_status_macros device_file_options optim_lamb_update
-    optim_parameter_group optim_step_controller optim_step_executor zero_options
+    optim_one_bit_lamb_update optim_parameter_group optim_step_controller optim_step_executor
+    zero_options
   PUBLIC_LIBRARIES absl::statusor
 )
 

@@ -181,8 +181,10 @@ int SharersOf(const Sharing& sharing, const parallel::GridShape& grid) {
 
 absl::Status CheckTensors(const Said& said, optim::OptimizerKind optimizer,
                           const parallel::GridShape& grid) {
-  if (optimizer != optim::OptimizerKind::kLamb || grid.tensor == 1) return absl::OkStatus();
-  return Invalid("optimizer.type is \"Lamb\", whose rate goes by norms of whole tensors, but ",
+  if (!optim::IsLamb(optimizer) || grid.tensor == 1) return absl::OkStatus();
+  const bool is_one_bit = optimizer == optim::OptimizerKind::kOneBitLamb;
+  return Invalid("optimizer.type is \"", is_one_bit ? "OneBitLamb" : "Lamb",
+                 "\", whose rate goes by norms of whole tensors, but ",
                  Counted(grid.tensor, "rank"), " have parts of them (",
                  said.Name("--tensor", TensorKey(said)), ")");
 }

@@ -49,6 +49,7 @@ struct Settings {
   double lion_beta2 = 0.99;
   // Of OneBitAdam.
   int64_t freeze_step = optim::OptimizerOptions().freeze_step;
+  kernels::OneBitLambCoefficients one_bit_lamb = {};
   // The index in `schedules` of the chosen one.
   int schedule = 0;
   std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),

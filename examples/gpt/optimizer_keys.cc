@@ -1,3 +1,4 @@
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -52,7 +53,7 @@ Keys OneBitAdamKeys(Settings& s) {
       {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
       {"freeze_step", Whole(&s.freeze_step, kStepsOrNone),
        "steps before second moments stay, 15 to 25 % of a training"},
-      {"bias_correction", Tuning(true, "this Adam has none, in DeepSpeed either")},
+      {"bias_correction", Tuning(true, "there is none, in DeepSpeed either")},
       {"eps_inside_sqrt", Only(false, "epsilon is added to the root")},
       {"amsgrad", Only(false, "there is no AMSGrad here")},
       {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
@@ -62,6 +63,8 @@ Keys OneBitAdamKeys(Settings& s) {
   };
 }
 
+constexpr char kMostTrust[] = "the most that a tensor's norm over that of its update counts";
+
 Keys LambKeys(Settings& s) {
   optim::ParameterGroup& group = s.group;
   return {
@@ -70,14 +73,36 @@ Keys LambKeys(Settings& s) {
       {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
       {"weight_decay", Number(&group.weight_decay, kNotNegative),
        "of the weights, in the update whose norm counts"},
-      {"max_coeff", Number(&group.max_trust, kNotNegative),
-       "the most that a tensor's norm over that of its update counts"},
+      {"max_coeff", Number(&group.max_trust, kNotNegative), kMostTrust},
       {"min_coeff", Number(&group.min_trust, kNotNegative), "the least"},
       {"bias_correction", Only(true, "the moments are always corrected")},
       {"eps_inside_sqrt", Only(false, "it is added to the root")},
       {"amsgrad", Only(false, "there is no AMSGrad here")},
       {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
   };
+}
+
+// Names and defaults of deepspeed/runtime/fp16/onebit/lamb.py.
+Keys OneBitLambKeys(Settings& s) {
+  kernels::OneBitLambCoefficients& factors = s.one_bit_lamb;
+  constexpr NumberRange kLeast = {0x1p-149, 3.0e38, "more than 0, to factor_max"};
+  Keys keys;
+  for (Key& key : OneBitAdamKeys(s)) {
+    const std::string_view name = key.name;
+    if (name == "weight_decay") key.meaning = "of the weights, in the update whose norm counts";
+    if (name == "freeze_step") key.value = Whole(&s.freeze_step, kSteps);
+    keys.push_back(std::move(key));
+  }
+  keys.push_back({"max_coeff", Number(&s.group.max_trust, kNotNegative), kMostTrust});
+  keys.push_back({"min_coeff", Number(&s.group.min_trust, kNotNegative), "the least"});
+  keys.push_back({"coeff_beta", Number(&factors.coeff_beta, kBelowOne),
+                  "of the mean of those ratios before `freeze_step`, which counts from then on"});
+  keys.push_back({"factor_max", Number(&factors.factor_max, kPositive),
+                  "the most by which that mean is multiplied"});
+  keys.push_back({"factor_min", Number(&factors.factor_min, kLeast), "the least"});
+  keys.push_back({"factor_threshold", Number(&factors.factor_threshold, kBelowOne),
+                  "how much the factor may change in a step, of what it was"});
+  return keys;
 }
 
 // Of a schedule: its own, and what all have.
@@ -201,9 +226,12 @@ Key OptimizerKey(Settings& s) {
        OneBitAdamKeys(s)},
       {"Lamb", Set(&s.optimizer, Kind::kLamb),
        "Adam, with a rate of each tensor's own: by its norm over that of its update", LambKeys(s)},
+      {"OneBitLamb", Set(&s.optimizer, Kind::kOneBitLamb),
+       "LAMB without bias correction, whose ranks exchange first moments as signs once second "
+       "moments stay, and whose tensors' rates go on from those before; stages 0 to 2",
+       OneBitLambKeys(s)},
   };
-  for (const char* name :
-       {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD", "OneBitLamb", "ZeroOneAdam"}) {
+  for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD", "ZeroOneAdam"}) {
     types.push_back({name, NotSupported()});
   }
   static constexpr char kNeeded[] =

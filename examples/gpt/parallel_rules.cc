@@ -118,8 +118,8 @@ Rules ReplicaRules(const Together& together) {
        "the optimizer state is on the host or in a file; rounds need it on the device",
        "zero_optimization"},
       {replicas,
-       !has_replicas || (!s.gradient_compression.has_value() &&
-                         s.optimizer != optim::OptimizerKind::kOneBitAdam),
+       !has_replicas ||
+           (!s.gradient_compression.has_value() && !optim::AveragesMoments(s.optimizer)),
        "ranks exchange gradients or moments with errors of their own, which rounds do not know",
        "brigade optimizer"},
       {named("--replica_fragments", "brigade.replica_fragments"), outer.fragments <= outer.period,

@@ -39,6 +39,8 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
       return "Lion";
     case optim::OptimizerKind::kOneBitAdam:
       return "OneBitAdam";
+    case optim::OptimizerKind::kOneBitLamb:
+      return "OneBitLamb";
     case optim::OptimizerKind::kLamb:
       break;
   }

@@ -75,7 +75,7 @@ Rules OffloadRules(const Together& together) {
 
 // Whether nodes have two hops of their own: of codes of gradients, or signs.
 bool HasTwoHops(const Settings& s) {
-  return s.quantized_gradients || s.optimizer == optim::OptimizerKind::kOneBitAdam ||
+  return s.quantized_gradients || optim::AveragesMoments(s.optimizer) ||
          s.gradient_compression == zero::GradientCompression::kOneBit;
 }
 
@@ -172,13 +172,15 @@ Rules CompressionRules(const Together& together) {
   const Said& said = together.said;
   const std::string gradients = said.Name("--gradient_compression", "brigade.gradient_compression");
   const bool has_gradients = s.gradient_compression.has_value();
-  const bool has_moments = s.optimizer == optim::OptimizerKind::kOneBitAdam;
+  const bool has_moments = optim::AveragesMoments(s.optimizer);
+  const std::string kind =
+      s.optimizer == optim::OptimizerKind::kOneBitLamb ? "OneBitLamb" : "OneBitAdam";
   const auto is_method = [&](zero::GradientCompression method) {
     return s.gradient_compression == method;
   };
   Rules rules = {
       {gradients, !has_gradients || !has_moments,
-       "optimizer.type is \"OneBitAdam\", which exchanges first moments", kOthers},
+       absl::StrCat("optimizer.type is \"", kind, "\", which exchanges first moments"), kOthers},
       {gradients, !has_gradients || s.optimizer != optim::OptimizerKind::kLamb,
        "optimizer.type is \"Lamb\", whose norms of tensors take the gradients of slices", kOthers},
       {"brigade.gradient_compression_rank", is_method(zero::GradientCompression::kPowerSgd),

@@ -248,6 +248,24 @@ TEST(OptionFieldsTest, HaveEveryOptionThatValuesDependOn) {
               StatusIs(kInvalid, "groups[1].beta1 is 0.9 in the checkpoint, and not known here"));
 }
 
+TEST(OptionFieldsTest, HaveTheCoefficientsOfOneBitLambWhereThereAreSome) {
+  zero::ZeroOptions lamb = Options();
+  lamb.optimizer.kind = optim::OptimizerKind::kOneBitLamb;
+  EXPECT_EQ(OptionFields(lamb).at("optimizer"), "OneBitLamb");
+  const auto names = {"coeff_beta", "factor_max", "factor_min", "factor_threshold"};
+  for (const char* name : names) EXPECT_FALSE(OptionFields(Options()).contains(name)) << name;
+  for (double kernels::OneBitLambCoefficients::*each :
+       {&kernels::OneBitLambCoefficients::coeff_beta, &kernels::OneBitLambCoefficients::factor_max,
+        &kernels::OneBitLambCoefficients::factor_min,
+        &kernels::OneBitLambCoefficients::factor_threshold}) {
+    zero::ZeroOptions other = lamb;
+    other.optimizer.one_bit_lamb.*each = 0.25;
+    EXPECT_THAT(CheckSame(OptionFields(lamb), OptionFields(other)),
+                StatusIs(kInvalid, HasSubstr("in the checkpoint, 0.25 here")));
+  }
+  for (const char* name : names) EXPECT_TRUE(OptionFields(lamb).contains(name)) << name;
+}
+
 TEST(OptionFieldsTest, LeaveOutStageMemoryAndTraffic) {
   zero::ZeroOptions other = Options();
   other.stage = 3;

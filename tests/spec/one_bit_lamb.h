@@ -6,14 +6,15 @@
 //
 // Warm-up    LAMB (lamb.h) without bias corrections, on the ranks' mean gradient. Each tensor has a
 //            mean of its trust ratios, which begins at 0.
-// Freeze     The second moments stay from here on. One scale for all tensors would leave small
-//            momenta nothing but errors: each gets a factor that brings its root mean square to
-//            the mean over tensors.
+// Freeze     The second moments stay from here on. Where one is 0, there has never been a gradient:
+//            it becomes infinity, over which signs move nothing. One scale for all tensors would
+//            leave small momenta nothing but errors: each gets a factor that brings its root mean
+//            square to the mean over tensors.
 // After it   Each rank makes a momentum of its own gradient; these, times the factors, go through
-//            one 1-bit mean (exchanges.h) and are divided again. What that changes in the momentum
-//            gives a gradient, which goes into second moments that are fresh; where these are
-//            smaller than the frozen ones, the ratio rises with their quotient, within bounds, and
-//            by a tenth a step.
+//            one 1-bit mean (exchanges.h) of all tensors of a list and are divided again. What that
+//            changes in the momentum gives a gradient, which goes into second moments that are
+//            fresh; where these are smaller than the frozen ones, the ratio rises with their
+//            quotient, within bounds, and by a tenth a step.
 //
 // Each line is one rounding, to float where it is of float; norms are double, summed as in lamb.h.
 // In a step that is skipped nothing changes.
@@ -21,6 +22,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
+#include <limits>
 #include <vector>
 
 #include "brigade/tests/spec/exchanges.h"
@@ -40,13 +43,13 @@ struct OneBitLambRule {
 };
 
 struct OneBitLambTensor {
-  LambTensor x;
+  LambTensor x = {};
   // The mean of the warm-up's trust ratios.
   float ratio = 0.0f;
   // From the freeze on: of the momentum on the wire, and of the ratio.
   float scale = 1.0f;
   float factor = 1.0f;
-  std::vector<float> fresh_v;
+  std::vector<float> fresh_v = {};
 };
 
 // A step of the warm-up.
@@ -73,15 +76,22 @@ inline void OneBitLambFreeze(std::vector<OneBitLambTensor>& tensors) {
     const double mean = sum / static_cast<double>(tensors.size());
     tensors[t].scale = rms[t] == 0.0 ? 1.0f : static_cast<float>(mean / rms[t]);
     tensors[t].factor = 1.0f;
+    for (float& v : tensors[t].x.v) {
+      if (v == 0.0f) v = std::numeric_limits<float>::infinity();
+    }
     tensors[t].fresh_v = tensors[t].x.v;
   }
 }
 
-// A step behind the freeze; gradients by rank and tensor.
+// The mean of what ranks have, as they exchange it.
+using OneBitLambMean = std::function<std::vector<float>(const std::vector<std::vector<float>>&)>;
+
+// A step behind the freeze; gradients by rank and tensor. A list may have some of the tensors that
+// were frozen: its exchange is one of its own.
 inline void OneBitLambStep(std::vector<OneBitLambTensor>& tensors,
                            const std::vector<std::vector<std::vector<float>>>& gradients,
                            float multiplier, float lr, const OneBitLambRule& rule, bool skip,
-                           OneBitState& errors) {
+                           const OneBitLambMean& exchange) {
   const auto beta1 = static_cast<float>(rule.lamb.beta1);
   const auto beta2 = static_cast<float>(rule.lamb.beta2);
   const auto one_minus_beta1 = static_cast<float>(1.0 - rule.lamb.beta1);
@@ -101,7 +111,7 @@ inline void OneBitLambStep(std::vector<OneBitLambTensor>& tensors,
       }
     }
   }
-  const std::vector<float> mean = OneBitMean(sent, skip, Format::kFloat32, errors);
+  const std::vector<float> mean = exchange(sent);
   if (skip) return;
 
   size_t next = 0;
@@ -121,6 +131,7 @@ inline void OneBitLambStep(std::vector<OneBitLambTensor>& tensors,
       const float frozen = frozen_root + eps;
       const float fresh_root = std::sqrt(tensor.fresh_v[i]);
       const float fresh = fresh_root + eps;
+      // Of infinite ones it is NaN, which does not count.
       factor = std::max(factor, frozen / fresh);
       directions.push_back(m / frozen);
       updates.push_back(std::fma(decay, x.param[i], directions.back()));
@@ -142,6 +153,16 @@ inline void OneBitLambStep(std::vector<OneBitLambTensor>& tensors,
       x.param[i] = std::fma(-rate, updates[i], x.param[i]);
     }
   }
+}
+
+inline void OneBitLambStep(std::vector<OneBitLambTensor>& tensors,
+                           const std::vector<std::vector<std::vector<float>>>& gradients,
+                           float multiplier, float lr, const OneBitLambRule& rule, bool skip,
+                           OneBitState& errors) {
+  OneBitLambStep(tensors, gradients, multiplier, lr, rule, skip,
+                 [&](const std::vector<std::vector<float>>& sent) {
+                   return OneBitMean(sent, skip, Format::kFloat32, errors);
+                 });
 }
 
 }  // namespace brigade::spec

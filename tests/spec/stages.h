@@ -22,6 +22,7 @@
 #include "brigade/tests/spec/exchanges.h"
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/lamb.h"
+#include "brigade/tests/spec/one_bit_lamb.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/power_sgd.h"
 #include "brigade/tests/spec/step_control.h"
@@ -72,6 +73,8 @@ struct TrainingRule {
   // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
   // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
   bool is_one_bit_adam = false;
+  // The same of 1-bit LAMB, in stage 0: buckets have an exchange each.
+  bool is_one_bit_lamb = false;
   // With gradient_bits: error feedback of LoCo, with this beta, which the first sum of each bucket
   // in every such step forgets. Errors of a step that is skipped stay as they were. Where the loss
   // scale has changed, errors change with it before that sum. 0: none.
@@ -82,6 +85,7 @@ struct TrainingRule {
   LionRule lion_rule = {};
   // Where each rank has whole tensors: in stage 0.
   LambRule lamb_rule = {};
+  OneBitLambRule one_bit_lamb_rule = {};
   StepRule step = {};
   std::vector<float> learning_rates = {1e-3f};
   // Gradients may have more arrays than there are buckets: parts of the gradients of these buckets,
@@ -127,7 +131,8 @@ class Training {
     forgets_ = state_.iteration > 0 && state_.iteration % rule_.loco_reset_steps == 0;
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
-    const bool exchanges = rule_.exchange_from >= 0 && (rule_.ranks > 1 || rule_.is_one_bit_adam) &&
+    const bool has_moments = rule_.is_one_bit_adam || rule_.is_one_bit_lamb;
+    const bool exchanges = rule_.exchange_from >= 0 && (rule_.ranks > 1 || has_moments) &&
                            state_.iteration >= rule_.exchange_from;
     for (int micro = 0; micro < rule_.micro_batches; ++micro) {
       std::vector<Buckets> fresh;
@@ -164,6 +169,7 @@ class Training {
     if (state_.skip) loco_ = errors, loco_inverse_scale_ = inverse_scale;
     if (state_.skip) return;
 
+    if (rule_.is_one_bit_lamb) return WarmUpTensors(Gather(InGroup(reduced, 0)));
     for (size_t r = 0; r < rule_.ranks; ++r) {
       // Stage 0 gathers gradients and updates everything everywhere; the others update their
       // slices.
@@ -324,6 +330,7 @@ class Training {
     rule.divisor /= ranks;
     ControlStep(stats, rule, state_);
     if (state_.skip) return;
+    if (rule_.is_one_bit_lamb) return ExchangeAndUpdateTensors(local);
     Buckets mean = local[0];
     const Buckets momentum = rule_.is_one_bit_adam ? GatherIfSharded(0, &Rank::m) : Buckets();
     const auto beta1 = static_cast<float>(rule_.adam_rule.beta1);
@@ -345,11 +352,7 @@ class Training {
           }
         }
       }
-      if (errors_.size() == b) {
-        const bool in_nodes = rule_.exchange == TrainingRule::Exchange::kOneBit && TwoHops();
-        errors_.emplace_back(rule_, b, of_rank[0].size(), in_nodes);
-      }
-      const auto exchanged = rule_.ranks == 1 ? of_rank[0] : Exchanged(of_rank, b);
+      const auto exchanged = ExchangedOfBucket(of_rank, b);
       auto next = exchanged.begin();
       for (const Range& entry : rule_.entries[b]) {
         for (size_t i = 0; i < entry.size; ++i) mean[b][entry.begin + i] = *next++;
@@ -362,6 +365,86 @@ class Training {
     }
     state_.multiplier = multiplier;
     Publish();
+  }
+
+  std::vector<float> ExchangedOfBucket(const std::vector<std::vector<float>>& of_rank, size_t b) {
+    if (errors_.size() == b) {
+      const bool in_nodes = rule_.exchange == TrainingRule::Exchange::kOneBit && TwoHops();
+      errors_.emplace_back(rule_, b, of_rank[0].size(), in_nodes);
+    }
+    return rule_.ranks == 1 ? of_rank[0] : Exchanged(of_rank, b);
+  }
+
+  // What a bucket has of a parameter.
+  static std::vector<float> PartOf(const std::vector<float>& bucket, const Range& entry) {
+    const auto first = bucket.begin() + static_cast<std::ptrdiff_t>(entry.begin);
+    return {first, first + static_cast<std::ptrdiff_t>(entry.size)};
+  }
+
+  // Of 1-bit LAMB: all tensors, by bucket, of any rank; and back to all ranks.
+  void TakeTensors() {
+    if (!tensors_.empty()) return;
+    for (size_t b = 0; b < rule_.entries.size(); ++b) {
+      tensors_.emplace_back();
+      for (const Range& entry : rule_.entries[b]) {
+        LambTensor x = {PartOf(ranks_[0].master[b], entry), std::vector<float>(entry.size),
+                        std::vector<float>(entry.size)};
+        tensors_.back().push_back({.x = x});
+      }
+    }
+  }
+  void PutTensors() {
+    for (Rank& rank : ranks_) {
+      for (size_t b = 0; b < tensors_.size(); ++b) {
+        for (size_t t = 0; t < tensors_[b].size(); ++t) {
+          const std::vector<float>& param = tensors_[b][t].x.param;
+          std::copy(
+              param.begin(), param.end(),
+              rank.master[b].begin() + static_cast<std::ptrdiff_t>(rule_.entries[b][t].begin));
+        }
+      }
+    }
+    Publish();
+  }
+
+  void WarmUpTensors(const Buckets& gradients) {
+    TakeTensors();
+    const float lr = LearningRate(rule_.learning_rates, state_);
+    for (size_t b = 0; b < tensors_.size(); ++b) {
+      for (size_t t = 0; t < tensors_[b].size(); ++t) {
+        OneBitLambWarmUp(tensors_[b][t], PartOf(gradients[b], rule_.entries[b][t]),
+                         state_.multiplier, lr, rule_.one_bit_lamb_rule);
+      }
+    }
+    PutTensors();
+  }
+
+  void ExchangeAndUpdateTensors(const std::vector<Buckets>& local) {
+    TakeTensors();
+    if (!is_frozen_) {
+      std::vector<OneBitLambTensor> all;
+      for (const auto& bucket : tensors_) all.insert(all.end(), bucket.begin(), bucket.end());
+      OneBitLambFreeze(all);
+      auto next = all.begin();
+      for (auto& bucket : tensors_) {
+        for (OneBitLambTensor& tensor : bucket) tensor = *next++;
+      }
+      is_frozen_ = true;
+    }
+    constexpr bool kSkip = false;
+    for (size_t b = 0; b < tensors_.size(); ++b) {
+      std::vector<std::vector<std::vector<float>>> gradients;
+      for (const Buckets& of_rank : local) {
+        gradients.emplace_back();
+        for (const Range& entry : rule_.entries[b]) {
+          gradients.back().push_back(PartOf(of_rank[b], entry));
+        }
+      }
+      OneBitLambStep(tensors_[b], gradients, state_.multiplier,
+                     LearningRate(rule_.learning_rates, state_), rule_.one_bit_lamb_rule, kSkip,
+                     [&](const auto& sent) { return ExchangedOfBucket(sent, b); });
+    }
+    PutTensors();
   }
 
   void UpdateFrozen(const Buckets& momentum, Rank& rank) const {
@@ -604,7 +687,9 @@ class Training {
   StepState state_;
   // Of Gram-Schmidt.
   static constexpr double kEpsilon = 1e-8;
-  std::vector<ExchangeErrors> errors_;  // [bucket]
+  std::vector<ExchangeErrors> errors_;                  // [bucket]
+  std::vector<std::vector<OneBitLambTensor>> tensors_;  // [bucket][tensor]
+  bool is_frozen_ = false;
   // [group][bucket]; empty: none yet.
   std::vector<std::vector<LocoState>> loco_;
   // 1 / loss scale of these.

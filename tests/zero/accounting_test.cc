@@ -316,7 +316,7 @@ void ExpectTrafficOfTheModel(const Setting& setting, Rank& self) {
   EXPECT_EQ(after.gradients - before.gradients, kSteps * wanted.gradients);
   EXPECT_EQ(after.parameters - before.parameters, kSteps * wanted.parameters);
   EXPECT_EQ(after.scalars - before.scalars, kSteps * wanted.scalars);
-  // 1-bit Adam gathers its moments once more behind CancelStep.
+  // 1-bit Adam and 1-bit LAMB gather their moments once more behind CancelStep.
   if (!setting.options.averages_moments()) {
     EXPECT_EQ(after.setup, before.setup);
   }
@@ -557,6 +557,9 @@ TEST(AccountingTest, ExchangesTakeWhatTheModelSays) {
           options.optimizer.kind = optim::OptimizerKind::kOneBitAdam;
           options.optimizer.freeze_step = 0;
           expect();
+          options.optimizer = {.kind = optim::OptimizerKind::kOneBitLamb, .freeze_step = 1};
+          expect();
+          options.optimizer = {.kind = optim::OptimizerKind::kOneBitAdam, .freeze_step = 0};
           if (ranks != 4) continue;
           options.node_ranks = 2;
           expect();
@@ -920,6 +923,8 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
     fed.options.loco.emplace();
     if (Validate(fed.options).ok()) settings.push_back(fed);
     setting.options.optimizer = {.kind = optim::OptimizerKind::kOneBitAdam, .freeze_step = 0};
+    if (Validate(setting.options).ok()) settings.push_back(setting);
+    setting.options.optimizer = {.kind = optim::OptimizerKind::kOneBitLamb, .freeze_step = 1};
     if (Validate(setting.options).ok()) settings.push_back(setting);
   }
   for (const Setting& setting : settings) {

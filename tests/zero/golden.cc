@@ -38,11 +38,13 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   rule.shard_ranks = static_cast<size_t>(c.shard_ranks);
   rule.micro_batches = c.micro_batches;
   rule.is_one_bit_adam = c.optimizer == optim::OptimizerKind::kOneBitAdam;
-  const bool exchanges = c.gradient_compression.has_value() || rule.is_one_bit_adam;
+  rule.is_one_bit_lamb = c.optimizer == optim::OptimizerKind::kOneBitLamb;
+  const bool has_moments = rule.is_one_bit_adam || rule.is_one_bit_lamb;
+  const bool exchanges = c.gradient_compression.has_value() || has_moments;
   rule.reduce_at_boundary =
       (c.accumulation == Accumulation::kAtBoundary || exchanges) && c.micro_batches > 1;
   if (exchanges) {
-    rule.exchange_from = rule.is_one_bit_adam ? c.freeze_step : c.gradient_compression->start_step;
+    rule.exchange_from = has_moments ? c.freeze_step : c.gradient_compression->start_step;
   }
   if (c.gradient_compression.has_value()) {
     using Exchange = spec::TrainingRule::Exchange;
@@ -77,7 +79,8 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
                                                                 : Optimizer::kSgd;
   rule.adam_rule.weight_decay = 0.01;
   rule.adam_rule.decoupled = c.optimizer != optim::OptimizerKind::kAdam;
-  rule.lamb_rule = {.eps = 1e-8, .weight_decay = 0.01};
+  rule.lamb_rule = {.eps = 1e-8, .weight_decay = c.weight_decay};
+  rule.one_bit_lamb_rule.lamb = rule.lamb_rule;
   rule.lion_rule = {.beta2 = 0.999, .weight_decay = 0.01};
   rule.sgd_rule = {.momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01};
   rule.step.loss_scale = {.window = 6, .hysteresis = 1};
@@ -172,9 +175,8 @@ std::string ToString(const GoldenCase& c) {
                 c.gradient_compression->start_step,
                 c.bucket_elements == 1000 ? "" : absl::StrCat("_buckets_", c.bucket_elements))
           : "",
-      c.optimizer == optim::OptimizerKind::kOneBitAdam
-          ? absl::StrCat("_frozen_from_", c.freeze_step)
-          : "");
+      c.weight_decay == 0.01 ? "" : "_other_decay",
+      optim::AveragesMoments(c.optimizer) ? absl::StrCat("_frozen_from_", c.freeze_step) : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -185,7 +187,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.optimizer.freeze_step = c.freeze_step;
   optim::ParameterGroup& group = options.optimizer.groups[0];
   group.lr = kLearningRate;
-  group.weight_decay = 0.01;
+  group.weight_decay = c.weight_decay;
   if (c.optimizer == optim::OptimizerKind::kSgd) {
     group.momentum = 0.9;
     group.dampening = 0.1;
@@ -223,7 +225,7 @@ std::vector<Injection> InjectionsOf(const GoldenCase& c) {
 }
 
 ModelSpec ModelOf(optim::OptimizerKind optimizer) {
-  return optimizer == optim::OptimizerKind::kLamb ? ModelOfLargeTensors() : ToyMatrices();
+  return optim::IsLamb(optimizer) ? ModelOfLargeTensors() : ToyMatrices();
 }
 
 Trajectory Specified(const GoldenCase& c) {

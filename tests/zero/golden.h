@@ -48,8 +48,10 @@ struct GoldenCase {
   std::optional<kernels::QuantFormat> quantized_weights = {}, quantized_gradients = {};
   int node_ranks = 0;
   std::optional<CompressionOptions> gradient_compression = {};
-  // Of OneBitAdam.
+  // Of OneBitAdam and OneBitLamb.
   int64_t freeze_step = 0;
+  // Of other kinds than LAMB 0.01.
+  double weight_decay = 0.01;
   // Of these gradients: the error feedback.
   std::optional<LocoOptions> loco = {};
   // Weights that are not trained: then of stage 3 alone.

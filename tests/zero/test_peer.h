@@ -3,7 +3,9 @@
 
 #include <vector>
 
+#include "absl/types/span.h"
 #include "brigade/device/stream.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_math.h"
 #include "brigade/zero/internal/gradient_exchange.h"
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/loco_errors.h"
@@ -24,6 +26,10 @@ class ZeroOptimizerTestPeer {
   // Where gradients are exchanged, and the own ones of a rank.
   static const internal::GradientExchange& Exchange(ZeroOptimizer& zero) {
     return *zero.update_->exchange();
+  }
+  // Of 1-bit LAMB's tensors.
+  static absl::Span<const kernels::OneBitLambNumbers> Numbers(ZeroOptimizer& zero) {
+    return zero.update_->numbers();
   }
   static const void* OwnGradient(ZeroOptimizer& zero, int bucket) {
     return zero.gradients_->FinalWhole(bucket);

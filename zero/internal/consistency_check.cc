@@ -71,7 +71,11 @@ Lines OptionLines(const ZeroOptions& options) {
       absl::StrCat("dtype ", precision::ShortName(options.dtype)),
       absl::StrCat("optimizer ", static_cast<int>(options.optimizer.kind), " with ",
                    options.optimizer.groups.size(), " groups, freeze_step ",
-                   options.optimizer.freeze_step),
+                   options.optimizer.freeze_step, ", coeff_beta ",
+                   Number(options.optimizer.one_bit_lamb.coeff_beta), ", factors ",
+                   Number(options.optimizer.one_bit_lamb.factor_min), " to ",
+                   Number(options.optimizer.one_bit_lamb.factor_max), ", threshold ",
+                   Number(options.optimizer.one_bit_lamb.factor_threshold)),
       absl::StrCat("loss_scale ", Number(scaler.loss_scale), ", initial_scale_power ",
                    scaler.initial_scale_power, ", window ", scaler.loss_scale_window,
                    ", hysteresis ", scaler.hysteresis, " ", scaler.consecutive_hysteresis,
@@ -231,6 +235,15 @@ absl::Status CheckTied(const Plan& plan, const OuterGroups& outer) {
 }
 
 absl::Status CheckExchanges(const Plan& plan, const ZeroOptions& options) {
+  for (const Parameter& parameter : plan.parameters()) {
+    const ParameterSpec& spec = parameter.spec;
+    if (options.optimizer.kind != optim::OptimizerKind::kOneBitLamb || !spec.trainable) continue;
+    if (spec.size == 0 || spec.size >= kTensorNumbers) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("ZeRO: the optimizer is OneBitLamb, which keeps ", kTensorNumbers,
+                     " numbers of each parameter in places of its elements, but \"", spec.name,
+                     "\" has ", spec.size));
+  }
   const std::vector<const Parameter*> tied = TiedOutside(plan);
   if (!options.exchanges() || tied.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -11,6 +11,7 @@
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/optim/freeze_moment.h"
+#include "brigade/optim/lamb_update.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
@@ -31,7 +32,8 @@ GradientExchange::GradientExchange(const Plan& plan, const ZeroOptions& options,
       divisors_(ExchangeDivisors(plan, options)),
       checked_(LocalGradientLists(plan, options,
                                   [&](int bucket) { return gradients.FinalWhole(bucket); })),
-      memory_(plan.buckets().size()) {}
+      memory_(plan.buckets().size()),
+      lamb_groups_(optim::LambGroupsOf(options.optimizer)) {}
 
 absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
@@ -146,6 +148,8 @@ void GradientExchange::ListCopies(int index) {
   const char* const own = static_cast<const char*>(gradients_.FinalWhole(index));
   float* const mean = of.mean.as<float>().data();
   of.terms.clear();
+  of.messages.clear();
+  auto tensor = static_cast<int32_t>(FirstTensorOf(plan_, index));
   int64_t at = 0;
   for (const BucketEntry& entry : bucket.entries) {
     const int group = plan_.parameter(entry.parameter).spec.group;
@@ -158,6 +162,8 @@ void GradientExchange::ListCopies(int index) {
       const float* const momentum = of.momentum.bytes() == 0 ? of.first + entry.range.begin
                                                              : of.momentum.as<float>().data() + at;
       terms->momentum.push_back({momentum, mean + at, entry.range.size});
+      of.messages.push_back(
+          {momentum, terms->gradient.back().source, mean + at, entry.range.size, group, tensor++});
     }
     at += entry.range.size;
   }
@@ -175,6 +181,11 @@ void GradientExchange::ListCopies(int index) {
 }
 
 absl::Status GradientExchange::ClearErrors() {
+  if (!numbers_.empty()) {
+    BRIGADE_RETURN_IF_ERROR(streams_.comm().FillBytes(
+        numbers_.data(), 0,
+        static_cast<int64_t>(numbers_.size() * sizeof(kernels::OneBitLambNumbers))));
+  }
   for (const BucketMemory& memory : memory_) {
     for (const device::Buffer* const errors :
          {&memory.own_errors, &memory.second_errors, &memory.slices}) {
@@ -185,21 +196,29 @@ absl::Status GradientExchange::ClearErrors() {
   return absl::OkStatus();
 }
 
-absl::Status GradientExchange::Enqueue(optim::StepController& controller) {
+absl::Status GradientExchange::Enqueue(optim::StepController& controller,
+                                       absl::FunctionRef<absl::Status()> freeze) {
   device::Stream& stream = streams_.comm();
   BRIGADE_RETURN_IF_ERROR(Check(controller));
   BRIGADE_RETURN_IF_ERROR(
       controller.Foresee(divisors_, state(), group_steps_.as<kernels::GroupStep>().data(), stream));
+  const bool takes_moments = options_.averages_moments() && !has_moments_;
+  for (size_t b = 0; takes_moments && b < memory_.size(); ++b) {
+    if (!plan_.buckets()[b].trainable) continue;
+    BRIGADE_RETURN_IF_ERROR(TakeMoments(static_cast<int>(b)));
+  }
+  if (takes_moments) BRIGADE_RETURN_IF_ERROR(freeze());
   for (size_t b = 0; b < memory_.size(); ++b) {
     if (!plan_.buckets()[b].trainable) continue;
     const int bucket = static_cast<int>(b);
-    if (options_.averages_moments()) {
-      if (!has_moments_) BRIGADE_RETURN_IF_ERROR(TakeMoments(bucket));
-      BRIGADE_RETURN_IF_ERROR(AddToMomentum(bucket));
-    } else {
+    if (!options_.averages_moments()) {
       BRIGADE_RETURN_IF_ERROR(Unscale(bucket));
+    } else {
+      BRIGADE_RETURN_IF_ERROR(numbers_.empty() ? AddToMomentum(bucket) : SendMomentum(bucket));
     }
     if (HasErrors(plan_, options_)) BRIGADE_RETURN_IF_ERROR(ExchangeBucket(bucket));
+    if (numbers_.empty()) continue;
+    BRIGADE_RETURN_IF_ERROR(kernels::OneBitLambReceive(memory(bucket).messages, numbers_, stream));
   }
   has_moments_ = options_.averages_moments();
   BRIGADE_RETURN_IF_ERROR(controller.Decide(divisors_, stream));
@@ -246,6 +265,15 @@ absl::Status GradientExchange::AddToMomentum(int index) {
                                           streams_.comm()));
   }
   return absl::OkStatus();
+}
+
+absl::Status GradientExchange::SendMomentum(int index) {
+  kernels::LambOptions options;
+  options.grad_dtype = FinalGradientType(options_, plan_.bucket(index));
+  options.groups = lamb_groups_;
+  options.state = state();
+  options.group_steps = group_steps_.as<kernels::GroupStep>().data();
+  return kernels::OneBitLambSend(memory(index).messages, options, numbers_, streams_.comm());
 }
 
 absl::Status GradientExchange::KeepMomentum(int index) {

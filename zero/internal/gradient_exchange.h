@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -15,6 +16,7 @@
 #include "brigade/collectives/compressed/top_k_all_reduce.h"
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/cast/cast_math.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/internal/gradient_store.h"
@@ -32,9 +34,10 @@ namespace brigade::zero::internal {
 // that exchanges leave (CompressionOptions). On the communication stream, in Step: nothing waits on
 // the host.
 //
-// Of 1-bit Adam the same with first moments: from that of all ranks and each one's own gradients to
-// the mean of these sums. Where a stage has slices of moments, the whole ones lie here too, in the
-// elements' order of an exchange; the slices are those of the state.
+// Of 1-bit Adam and 1-bit LAMB the same with first moments: from that of all ranks and each one's
+// own gradients to the mean of these sums, of LAMB times a scale of each tensor on the way. Where a
+// stage has slices of moments, the whole ones lie here too, in the elements' order of an exchange;
+// the slices are those of the state.
 //
 // Two decisions are made of the same statistics, with the same result but for failures. The first
 // one says by what to multiply gradients, and whether errors move at all. The second one comes
@@ -47,8 +50,11 @@ class GradientExchange final : public SavedErrors {
                                                                   const GradientStore& gradients,
                                                                   StepStreams& streams);
 
-  // Of 1-bit Adam: the moments of a bucket that this rank updates, UpdatedRange, before the first
-  // step.
+  // Of 1-bit LAMB: those of all tensors, device memory that outlives this; before SetMoments.
+  void SetNumbers(absl::Span<kernels::OneBitLambNumbers> numbers) { numbers_ = numbers; }
+
+  // Of 1-bit Adam and 1-bit LAMB: the moments of a bucket that this rank updates, UpdatedRange,
+  // before the first step.
   void SetMoments(int bucket, float* first, float* second) {
     BucketMemory& of = memory_[static_cast<size_t>(bucket)];
     of.first = first, of.second = second;
@@ -57,8 +63,10 @@ class GradientExchange final : public SavedErrors {
   // The state is another one: the next exchange begins with its moments.
   void StateChanged() { has_moments_ = false; }
 
-  // Checks this rank's gradients, decides with all ranks, and exchanges each bucket.
-  absl::Status Enqueue(optim::StepController& controller);
+  // Checks this rank's gradients, decides with all ranks, and exchanges each bucket. `freeze` is
+  // called before the first exchange of moments, and of those behind a change of the state, when
+  // second moments are frozen.
+  absl::Status Enqueue(optim::StepController& controller, absl::FunctionRef<absl::Status()> freeze);
   // What the update follows then: gradients are unscaled and clipped.
   optim::StepDecision decision(const optim::StepController& controller) const {
     return {state(), controller.group_steps()};
@@ -67,6 +75,9 @@ class GradientExchange final : public SavedErrors {
   // The mean of a bucket's gradients, or first moments: the elements of its parameters, one after
   // another.
   const float* Mean(int bucket) const { return memory(bucket).mean.as<float>().data(); }
+
+  // The same memory, of as many elements as the bucket, which nobody reads between steps.
+  float* Scratch(int bucket) const { return memory(bucket).mean.as<float>().data(); }
 
   // The two arrays of a bucket's ErrorLayout.
   struct Errors {
@@ -77,6 +88,7 @@ class GradientExchange final : public SavedErrors {
     return {memory(bucket).own_errors.as<float>().data(),
             memory(bucket).second_errors.as<float>().data()};
   }
+  // With the numbers of tensors.
   absl::Status ClearErrors() override;
 
   // Array 0 is the mean over ranks of their own errors, array 1 the second errors, where the pieces
@@ -109,6 +121,7 @@ class GradientExchange final : public SavedErrors {
     float* first = nullptr;
     float* second = nullptr;
     std::vector<Terms> terms;
+    std::vector<kernels::OneBitLambMessage> messages;
     // From errors, and gathered ones, to each of the slices.
     std::array<std::vector<kernels::CastSegment>, kErrorArrays> shared;
   };
@@ -123,6 +136,8 @@ class GradientExchange final : public SavedErrors {
   absl::Status TakeMoments(int bucket);
   // This rank's sum, where the mean is to be; and the mean, if the step is not skipped.
   absl::Status AddToMomentum(int bucket);
+  // Of 1-bit LAMB, whose tensors have scales.
+  absl::Status SendMomentum(int bucket);
   absl::Status KeepMomentum(int bucket);
   absl::Status ExchangeBucket(int bucket);
   absl::Status CreateExchanges();
@@ -153,6 +168,8 @@ class GradientExchange final : public SavedErrors {
   device::Buffer factors_of_means_;
   // By group: beta1, 1 - beta1, and that times what unscales and clips a step's gradients.
   device::Buffer betas_;
+  absl::Span<kernels::OneBitLambNumbers> numbers_;
+  const std::vector<kernels::LambGroup> lamb_groups_;
   bool has_moments_ = false;
 };
 

@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
     BRIGADE_ASSIGN_OR_RETURN(update->lane_, HostLane::Create(plan, options, file, streams));
   }
   BRIGADE_RETURN_IF_ERROR(update->AllocateState());
+  if (update->is_one_bit_lamb()) BRIGADE_RETURN_IF_ERROR(update->AllocateNumbers());
   // After an error of the communicator gradients are not defined: no update uses them, so that the
   // state can still be saved.
   optim::StepControllerOptions control = ControllerOptions(plan, options);
@@ -61,12 +62,14 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
           {GradientLists(plan, options, checked), update->ListUpdates(gradients),
            optim::LambRanks{.ranks = LambRanksOf(plan, options),
                             .rank = options.traits().whole_optimizer_state ? 0 : streams.rank(),
-                            .tensors = LambSizesOf(plan, options).tensors}},
+                            .tensors = LambSizesOf(plan, options).tensors,
+                            .all = update->tensors_,
+                            .numbers = update->numbers()}},
           streams.context(), streams.comm()));
   if (HasExchanges(plan, options)) {
     BRIGADE_ASSIGN_OR_RETURN(update->exchange_,
                              GradientExchange::Create(plan, options, gradients, streams));
-    update->ListExchangedUpdates();
+    BRIGADE_RETURN_IF_ERROR(update->ListExchangedUpdates());
   }
   if (update->lane_ == nullptr) return update;
   update->ListHostUpdates();
@@ -98,6 +101,73 @@ absl::Status ShardedUpdate::AllocateState() {
     states_[b] = std::move(state);
   }
   return absl::OkStatus();
+}
+
+absl::Status ShardedUpdate::AllocateNumbers() {
+  const int64_t tensors = LambSizesOf(plan_, options_).tensors;
+  const auto bytes = tensors * static_cast<int64_t>(sizeof(kernels::OneBitLambNumbers));
+  BRIGADE_ASSIGN_OR_RETURN(
+      numbers_, streams_.context().Allocate(bytes, device::Purpose::kScratch, "tensors' numbers"));
+  auto* number = numbers_.as<float>().data();
+  for (size_t b = 0; b < states_.size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    if (!bucket.trainable) continue;
+    const int index = static_cast<int>(b);
+    const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
+    for (const BucketEntry& entry : bucket.entries) {
+      // Ranges begin at tiles, which have all numbers of a tensor.
+      const int64_t at = entry.range.begin - updated.begin;
+      if (entry.range.size > 0 && at >= 0 && at < updated.size) {
+        kept_numbers_.push_back({number, Array(index, kNumbersArray) + at, kTensorNumbers});
+      }
+      number += kTensorNumbers;
+    }
+  }
+  return streams_.comm().FillBytes(numbers_.data(), 0, bytes);
+}
+
+absl::Status ShardedUpdate::KeepNumbers() {
+  constexpr auto kFloat = precision::DType::kFloat32;
+  return kernels::Cast(kept_numbers_, {.source_dtype = kFloat, .target_dtype = kFloat},
+                       streams_.comm());
+}
+
+absl::Status ShardedUpdate::TakeNumbers(int index) {
+  if (!is_one_bit_lamb()) return absl::OkStatus();
+  constexpr auto kFloat = precision::DType::kFloat32;
+  const Bucket& bucket = plan_.bucket(index);
+  const float* whole = Array(index, kNumbersArray);
+  if (!options_.traits().whole_optimizer_state) {
+    float* const gathered = exchange_->Scratch(index);
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.AllGather(whole, gathered, plan_.slice(bucket), kFloat, streams_.traffic.setup));
+    whole = gathered;
+  }
+  float* number = numbers_.as<float>().data() + FirstTensorOf(plan_, index) * kTensorNumbers;
+  std::vector<kernels::CastSegment> copies;
+  for (const BucketEntry& entry : bucket.entries) {
+    if (entry.range.size > 0) {
+      copies.push_back({whole + entry.range.begin, number, kTensorNumbers});
+    }
+    number += kTensorNumbers;
+  }
+  return kernels::Cast(copies, {.source_dtype = kFloat, .target_dtype = kFloat}, streams_.comm());
+}
+
+std::vector<kernels::LambTensor> ShardedUpdate::TensorsOf(int index, int64_t first_tile) const {
+  constexpr int64_t kTile = kernels::kLambTile;
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t part = UpdatedRange(plan_, options_, bucket, streams_.rank()).size / kTile;
+  std::vector<kernels::LambTensor> tensors;
+  for (const BucketEntry& entry : bucket.entries) {
+    tensors.push_back({.first = entry.range.begin / kTile,
+                       .count = (entry.range.size + kTile - 1) / kTile,
+                       .offset = first_tile,
+                       .part = std::max<int64_t>(part, 1),
+                       .stride = LambSizesOf(plan_, options_).tiles,
+                       .group = plan_.parameter(entry.parameter).spec.group});
+  }
+  return tensors;
 }
 
 const void* ShardedUpdate::Checked(int index, const void* gradient) const {
@@ -133,14 +203,23 @@ std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& g
   // Of the gradient, and of the weights.
   using Types = std::pair<precision::DType, precision::DType>;
   std::map<Types, std::vector<optim::UpdateSegment>> lists;
+  // Of 1-bit LAMB: the list of each tensor.
+  std::vector<Types> list_of_tensor;
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     const int index = static_cast<int>(b);
     if (!bucket.trainable || IsOffloaded(index)) continue;
     const void* const grad = options_.traits().whole_optimizer_state ? gradients.FinalWhole(index)
                                                                      : gradients.FinalSlice(index);
-    AppendSegments(index, PlaceInMemory(index, grad),
-                   lists[{FinalGradientType(options_, bucket), bucket.dtype}]);
+    const Types types = {FinalGradientType(options_, bucket), bucket.dtype};
+    std::vector<optim::UpdateSegment>& list = lists[types];
+    if (is_one_bit_lamb()) {
+      for (const kernels::LambTensor& tensor : TensorsOf(index, TilesOf(list))) {
+        tensors_.push_back(tensor);
+        list_of_tensor.push_back(types);
+      }
+    }
+    AppendSegments(index, PlaceInMemory(index, grad), list);
   }
   std::vector<optim::UpdateList> updates;
   // The sums of tiles lie in the order of the lists.
@@ -149,6 +228,9 @@ std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& g
     for (optim::UpdateSegment& segment : segments) {
       segment.tensor.offset += tiles;
       segment.tensor.stride = LambSizesOf(plan_, options_).tiles;
+    }
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      if (list_of_tensor[t] == types) tensors_[t].offset += tiles;
     }
     tiles += TilesOf(segments);
     updates.push_back({{.grad = types.first}, std::move(segments)});
@@ -219,9 +301,11 @@ optim::UpdateSegment ShardedUpdate::SegmentOf(int index, const Place& place, int
   return segment;
 }
 
-void ShardedUpdate::ListExchangedUpdates() {
+absl::Status ShardedUpdate::ListExchangedUpdates() {
   // By the type of the weights.
   std::map<precision::DType, std::vector<optim::UpdateSegment>> lists;
+  if (is_one_bit_lamb()) exchange_->SetNumbers(numbers());
+  int64_t first_tile = 0;
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     const int index = static_cast<int>(b);
@@ -230,6 +314,7 @@ void ShardedUpdate::ListExchangedUpdates() {
     if (options_.averages_moments()) exchange_->SetMoments(index, Array(index, 1), Array(index, 2));
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     const float* mean = exchange_->Mean(index);
+    auto tensor = static_cast<int32_t>(FirstTensorOf(plan_, index));
     for (const BucketEntry& entry : bucket.entries) {
       const int64_t begin = std::max(entry.range.begin, updated.begin);
       const int64_t end =
@@ -237,10 +322,22 @@ void ShardedUpdate::ListExchangedUpdates() {
       if (begin < end) {
         lists[bucket.dtype].push_back(
             SegmentOf(index, place, begin, end - begin, mean + begin - entry.range.begin));
-        lists[bucket.dtype].back().group = plan_.parameter(entry.parameter).spec.group;
+        optim::UpdateSegment& segment = lists[bucket.dtype].back();
+        segment.group = plan_.parameter(entry.parameter).spec.group;
+        if (is_one_bit_lamb()) {
+          segment.fresh_moment = place.arrays[kFreshArray] + begin - updated.begin;
+          segment.tensor_index = tensor;
+          segment.first_tile = first_tile + (begin - updated.begin) / kernels::kLambTile;
+        }
       }
       mean += entry.range.size;
+      ++tensor;
     }
+    if (!is_one_bit_lamb()) continue;
+    for (const kernels::LambTensor& each : TensorsOf(index, first_tile)) {
+      exchanged_tensors_.push_back(each);
+    }
+    first_tile += updated.size / kernels::kLambTile;
   }
   optim::OptimizerOptions optimizer = options_.optimizer;
   for (optim::ParameterGroup& group : optimizer.groups) {
@@ -248,11 +345,34 @@ void ShardedUpdate::ListExchangedUpdates() {
     // What is exchanged is the first moment, and the second one stays.
     group.beta1 = 0.0, group.beta2 = 1.0;
   }
+  std::vector<optim::UpdateList> updates;
   for (const auto& [dtype, segments] : lists) {
-    optim::UpdateTypes types;
-    if (dtype != precision::DType::kFloat32) types.copy = dtype;
+    updates.push_back({{}, segments});
+    if (dtype != precision::DType::kFloat32) updates.back().types.copy = dtype;
+  }
+  if (is_one_bit_lamb()) return CreateOneBitLamb(updates);
+  for (const auto& [types, segments] : updates) {
     exchanged_updates_.emplace_back(optimizer, segments, types);
   }
+  return absl::OkStatus();
+}
+
+absl::Status ShardedUpdate::CreateOneBitLamb(const std::vector<optim::UpdateList>& lists) {
+  std::vector<int64_t> sizes;
+  for (const Bucket& bucket : plan_.buckets()) {
+    if (!bucket.trainable) continue;
+    for (const BucketEntry& entry : bucket.entries) sizes.push_back(entry.range.size);
+  }
+  const int rank = options_.traits().whole_optimizer_state ? 0 : streams_.rank();
+  BRIGADE_ASSIGN_OR_RETURN(
+      one_bit_lamb_, optim::OneBitLambUpdate::Create(options_.optimizer, lists,
+                                                     {.ranks = LambRanksOf(plan_, options_),
+                                                      .rank = rank,
+                                                      .all = exchanged_tensors_,
+                                                      .numbers = numbers()},
+                                                     LambSizesOf(plan_, options_).tiles, sizes,
+                                                     streams_.context()));
+  return absl::OkStatus();
 }
 
 void ShardedUpdate::ListHostUpdates() {
@@ -384,20 +504,36 @@ absl::Status ShardedUpdate::Enqueue() {
     return streams_.GatherStatistics(own.data(), all.data(),
                                      static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)));
   };
-  const auto gather_sums = [this](absl::Span<const double> own, absl::Span<double> all) {
+  const auto gather_as = [this](auto own, auto all, int64_t& sent) {
     if (options_.traits().whole_optimizer_state) return absl::OkStatus();
     return streams_.AllGather(own.data(), all.data(),
-                              static_cast<int64_t>(own.size() * sizeof(double)),
-                              precision::DType::kUint8, streams_.traffic.scalars);
+                              static_cast<int64_t>(own.size() * sizeof(*own.data())),
+                              precision::DType::kUint8, sent);
+  };
+  const auto gather_sums = [&](auto own, auto all) {
+    return gather_as(own, all, streams_.traffic.scalars);
   };
   if (gradients_.phase() == StepPhase::kExchanged) {
-    BRIGADE_RETURN_IF_ERROR(exchange_->Enqueue(controller()));
+    BRIGADE_RETURN_IF_ERROR(exchange_->Enqueue(controller(), [&]() -> absl::Status {
+      if (one_bit_lamb_ == nullptr) return absl::OkStatus();
+      return one_bit_lamb_->Freeze(
+          [&](auto own, auto all) { return gather_as(own, all, streams_.traffic.setup); },
+          streams_.comm());
+    }));
+    if (one_bit_lamb_ != nullptr) {
+      BRIGADE_RETURN_IF_ERROR(
+          one_bit_lamb_->Enqueue(exchange_->decision(controller()), gather_sums, streams_.comm()));
+      return KeepNumbers();
+    }
     for (const optim::FusedUpdate& update : exchanged_updates_) {
       BRIGADE_RETURN_IF_ERROR(update.Enqueue(exchange_->decision(controller()), streams_.comm()));
     }
     return absl::OkStatus();
   }
-  if (lane_ == nullptr) return executor_->Enqueue(gather, gather_sums, streams_.comm());
+  if (lane_ == nullptr) {
+    BRIGADE_RETURN_IF_ERROR(executor_->Enqueue(gather, gather_sums, streams_.comm()));
+    return is_one_bit_lamb() ? KeepNumbers() : absl::OkStatus();
+  }
   BRIGADE_RETURN_IF_ERROR(executor_->Decide(gather, streams_.comm()));
   BRIGADE_RETURN_IF_ERROR(lane_->Update(controller().decision()));
   BRIGADE_RETURN_IF_ERROR(executor_->Update(gather_sums, streams_.comm()));

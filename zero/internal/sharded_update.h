@@ -8,8 +8,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "brigade/device/buffer.h"
+#include "brigade/kernels/cast/cast_math.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_math.h"
 #include "brigade/optim/fused_update.h"
+#include "brigade/optim/one_bit_lamb_update.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/internal/gradient_exchange.h"
@@ -67,6 +71,15 @@ class ShardedUpdate {
   absl::Status WeightsFromMaster(int bucket);
   // The first part of it, for elements of the slice whose master the host gives.
   absl::Status RoundMaster(int bucket, ElementRange range, const float* master);
+  // Of 1-bit LAMB: the numbers of a bucket's tensors, from the slices of all ranks. A call of all
+  // ranks, at setup.
+  absl::Status TakeNumbers(int bucket);
+  // In device memory; of all tensors that are trained, bucket by bucket.
+  absl::Span<kernels::OneBitLambNumbers> numbers() const {
+    const int64_t tensors = is_one_bit_lamb() ? LambSizesOf(plan_, options_).tensors : 0;
+    return absl::MakeSpan(static_cast<kernels::OneBitLambNumbers*>(numbers_.data()),
+                          static_cast<size_t>(tensors));
+  }
   // Null where there are no exchanges.
   GradientExchange* exchange() { return exchange_.get(); }
   bool IsOffloaded(int bucket) const { return lane_ != nullptr && lane_->IsOffloaded(bucket); }
@@ -81,6 +94,15 @@ class ShardedUpdate {
                 StepStreams& streams);
 
   absl::Status AllocateState();
+  bool is_one_bit_lamb() const {
+    return options_.optimizer.kind == optim::OptimizerKind::kOneBitLamb;
+  }
+  // Of 1-bit LAMB: memory of the numbers of tensors, and where they are kept in the state.
+  absl::Status AllocateNumbers();
+  absl::Status KeepNumbers();
+  // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
+  std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
+  absl::Status CreateOneBitLamb(const std::vector<optim::UpdateList>& lists);
   // The weights that the update writes.
   void* Weights(int bucket) const;
   std::vector<optim::UpdateList> ListUpdates(const GradientStore& gradients);
@@ -96,7 +118,7 @@ class ShardedUpdate {
   optim::UpdateSegment SegmentOf(int bucket, const Place& place, int64_t element, int64_t size,
                                  const void* grad) const;
   // Of exchanged gradients, which have no padding.
-  void ListExchangedUpdates();
+  absl::Status ListExchangedUpdates();
   void AppendSegments(int bucket, const Place& place,
                       std::vector<optim::UpdateSegment>& segments) const;
   // Of a slice's gradient the part that this rank checks.
@@ -123,6 +145,13 @@ class ShardedUpdate {
   std::unique_ptr<optim::StepExecutor> executor_;
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<optim::FusedUpdate> exchanged_updates_;
+  // Of 1-bit LAMB, else null or empty: that instead of these; the numbers of all tensors, which all
+  // ranks have; copies from there to the state; and where the sums of tensors lie, before moments
+  // are exchanged and then.
+  std::unique_ptr<optim::OneBitLambUpdate> one_bit_lamb_;
+  device::Buffer numbers_;
+  std::vector<kernels::CastSegment> kept_numbers_;
+  std::vector<kernels::LambTensor> tensors_, exchanged_tensors_;
   const GradientStore& gradients_;
 };
 

@@ -410,6 +410,7 @@ absl::Status StateTransfer::ShareBucket(int index) {
                                                  streams_.traffic.setup));
     }
   }
+  if (bucket.trainable) BRIGADE_RETURN_IF_ERROR(update_.TakeNumbers(index));
   if (bucket.trainable && errors_ != nullptr) {
     BRIGADE_RETURN_IF_ERROR(errors_->TakeShared(index));
   }

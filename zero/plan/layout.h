@@ -379,7 +379,7 @@ std::vector<optim::GradientList> LocalGradientLists(const Plan& plan, const Zero
 // With LAMB, what a rank sums and keeps of tensors, and the ranks whose sums these need.
 inline optim::LambSizes LambSizesOf(const Plan& plan, const ZeroOptions& options) {
   optim::LambSizes sizes;
-  if (options.optimizer.kind != optim::OptimizerKind::kLamb) return sizes;
+  if (!optim::IsLamb(options.optimizer.kind)) return sizes;
   for (const Bucket& bucket : plan.buckets()) {
     if (!bucket.trainable) continue;
     sizes.tiles +=
@@ -388,9 +388,24 @@ inline optim::LambSizes LambSizesOf(const Plan& plan, const ZeroOptions& options
   }
   return sizes;
 }
+// The number of a bucket's first tensor among all that are trained.
+inline int64_t FirstTensorOf(const Plan& plan, int bucket) {
+  int64_t tensors = 0;
+  for (int b = 0; b < bucket; ++b) {
+    if (plan.bucket(b).trainable) tensors += static_cast<int64_t>(plan.bucket(b).entries.size());
+  }
+  return tensors;
+}
 inline int LambRanksOf(const Plan& plan, const ZeroOptions& options) {
   return options.traits().whole_optimizer_state ? 1 : plan.ranks();
 }
+
+// The array of state, counted from the master on, whose elements hold the numbers of 1-bit LAMB's
+// tensors, each at the begin of its tensor; and that of fresh second moments.
+inline constexpr int kFreshArray = 3;
+inline constexpr int kNumbersArray = 4;
+inline constexpr int64_t kTensorNumbers =
+    static_cast<int64_t>(sizeof(kernels::OneBitLambNumbers) / sizeof(float));
 
 inline optim::StepControllerOptions ControllerOptions(const Plan& plan,
                                                       const ZeroOptions& options) {

@@ -10,6 +10,7 @@
 #include "brigade/device/file/file_options.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/optim/one_bit_lamb_update.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/plan/exchange_layout.h"
 #include "brigade/zero/plan/file_layout.h"
@@ -189,10 +190,16 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     add(Tier::kDevice, Purpose::kScratch, "step control",
         internal::ExchangeControlBytes(plan, options));
   }
-  if (options.optimizer.kind == optim::OptimizerKind::kLamb) {
+  if (optim::IsLamb(options.optimizer.kind)) {
+    const optim::LambSizes sizes = internal::LambSizesOf(plan, options);
+    const int ranks = internal::LambRanksOf(plan, options);
     add(Tier::kDevice, Purpose::kScratch, "sums of tensors",
-        optim::LambUpdate::Bytes(internal::LambSizesOf(plan, options),
-                                 internal::LambRanksOf(plan, options)));
+        optim::LambUpdate::Bytes(sizes, ranks));
+    if (options.optimizer.kind == optim::OptimizerKind::kOneBitLamb) {
+      add(Tier::kDevice, Purpose::kScratch, "sums of tensors",
+          optim::OneBitLambUpdate::Bytes(sizes, ranks) +
+              sizes.tensors * static_cast<int64_t>(sizeof(kernels::OneBitLambNumbers)));
+    }
   }
   add(Tier::kHost, Purpose::kScratch, "step control",
       optim::StepController::HostBytes(options.optimizer, control) +

@@ -192,6 +192,17 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
       gathers(bucket, precision::DType::kFloat32, 0, &Traffic::setup);
     }
   }
+  const bool gathers_sums =
+      optim::IsLamb(options.optimizer.kind) && !options.traits().whole_optimizer_state;
+  const bool has_quotients =
+      options.optimizer.kind == optim::OptimizerKind::kOneBitLamb && phase == StepPhase::kExchanged;
+  const int64_t sums = LambSizesOf(plan, options).tiles *
+                       static_cast<int64_t>(has_quotients ? sizeof(kernels::OneBitLambSums)
+                                                          : sizeof(kernels::LambSums));
+  if (gathers_sums && has_quotients) {
+    // When moments are frozen.
+    all.push_back({AllGatherOf(options, sums, precision::DType::kUint8), 0, &Traffic::setup});
+  }
   for (const Bucket& gradient : plan.gradients()) {
     if (!gradient.trainable || phase == StepPhase::kExchanged) continue;
     const int64_t times = once ? 1 : options.micro_batches;
@@ -235,10 +246,7 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
   const auto bytes = static_cast<int64_t>(std::max<size_t>(1, lists) * sizeof(kernels::GradStats));
   all.push_back({AllGatherOf(options, bytes, precision::DType::kUint8), 1, &Traffic::scalars,
                  StepGroup::kWorld});
-  if (options.optimizer.kind == optim::OptimizerKind::kLamb &&
-      !options.traits().whole_optimizer_state) {
-    const int64_t sums =
-        LambSizesOf(plan, options).tiles * static_cast<int64_t>(sizeof(kernels::LambSums));
+  if (gathers_sums) {
     all.push_back({AllGatherOf(options, sums, precision::DType::kUint8), 1, &Traffic::scalars});
   }
   return all;

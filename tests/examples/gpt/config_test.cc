@@ -182,6 +182,37 @@ TEST(ConfigTest, ReadsWhatRanksExchangeAsSigns) {
                    .ok());
 }
 
+TEST(ConfigTest, ReadsOneBitLambWithDeepSpeedsDefaults) {
+  const auto optimizer = [](const char* params) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 4, "zero_optimization": {"stage": 1},
+                       "optimizer": {"type": "OneBitLamb", "params": {)",
+                                    params, "}}}"),
+                       4)
+        .value()
+        .zero.optimizer;
+  };
+  const optim::OptimizerOptions plain = optimizer("");
+  EXPECT_EQ(plain.kind, OptimizerKind::kOneBitLamb);
+  EXPECT_EQ(plain.freeze_step, 100000);
+  EXPECT_EQ(plain.groups[0].max_trust, 10.0);
+  EXPECT_EQ(plain.groups[0].min_trust, 0.01);
+  EXPECT_EQ(plain.one_bit_lamb.coeff_beta, 0.9);
+  EXPECT_EQ(plain.one_bit_lamb.factor_max, 4.0);
+  EXPECT_EQ(plain.one_bit_lamb.factor_min, 0.5);
+  EXPECT_EQ(plain.one_bit_lamb.factor_threshold, 0.1);
+  const optim::OptimizerOptions own = optimizer(
+      R"("freeze_step": 40, "weight_decay": 0.5, "max_coeff": 0.3, "min_coeff": 0.02,
+         "coeff_beta": 0.8, "factor_max": 3.0, "factor_min": 0.25, "factor_threshold": 0.05)");
+  EXPECT_EQ(own.freeze_step, 40);
+  EXPECT_EQ(own.groups[0].weight_decay, 0.5);
+  EXPECT_EQ(own.groups[0].max_trust, 0.3);
+  EXPECT_EQ(own.groups[0].min_trust, 0.02);
+  EXPECT_EQ(own.one_bit_lamb.coeff_beta, 0.8);
+  EXPECT_EQ(own.one_bit_lamb.factor_max, 3.0);
+  EXPECT_EQ(own.one_bit_lamb.factor_min, 0.25);
+  EXPECT_EQ(own.one_bit_lamb.factor_threshold, 0.05);
+}
+
 TEST(ConfigTest, ReadsLambWithBoundsOfItsRatio) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig lamb,
                        ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Lamb",
