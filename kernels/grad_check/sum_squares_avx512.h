@@ -4,8 +4,8 @@
 // grad_check's sum of squares in AVX-512's registers: 32 vectors of a row, read in order, add their
 // squares to 32 vectors of sums. 31 of those are registers; the last one's place is taken by what
 // is loaded, and it lies in memory. Of a row that is not whole masks load what there is: through a
-// copy with zeros behind it, lists of tensors lost a quarter of the speed. Then the sums meet, while
-// they are registers.
+// copy with zeros behind it, lists of tensors lost a quarter of the speed. Then the sums meet,
+// while they are registers.
 //
 // In assembly, because compilers keep four of the sums on the stack (g++ 12), or move each to the
 // next register in every row (clang 19 and 21), and the processor follows a stream less well where
@@ -136,7 +136,7 @@ namespace brigade::kernels {
       meet                                                                                       \
       "vmovsd %%xmm0, %[sum]\n"                                                                  \
       : [grad] "+r"(grad), [rows] "+r"(rows), [mask] "=&r"(mask), [sum] "=m"(sum)                \
-      : [memory] "r"(memory), [masks] "r"(masks), [odd] "r"(0xaaaaaaaau),                            \
+      : [memory] "r"(memory), [masks] "r"(masks), [odd] "r"(0xaaaaaaaau),                           \
         [bytes] "i"(kGradLanes * sizeof(*grad))                                                  \
       : "memory", "cc", "k1", "k2", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6",      \
         "zmm7", "zmm8", "zmm9", "zmm10", "zmm11", "zmm12", "zmm13", "zmm14", "zmm15", "zmm16",   \
