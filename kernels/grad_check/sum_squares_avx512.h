@@ -136,7 +136,7 @@ namespace brigade::kernels {
       meet                                                                                       \
       "vmovsd %%xmm0, %[sum]\n"                                                                  \
       : [grad] "+r"(grad), [rows] "+r"(rows), [mask] "=&r"(mask), [sum] "=m"(sum)                \
-      : [memory] "r"(memory), [masks] "r"(masks), [odd] "r"(0xaaaaaaaau),                           \
+      : [memory] "r"(memory), [masks] "r"(masks), [odd] "r"(0xaaaaaaaau),                          \
         [bytes] "i"(kGradLanes * sizeof(*grad))                                                  \
       : "memory", "cc", "k1", "k2", "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6",      \
         "zmm7", "zmm8", "zmm9", "zmm10", "zmm11", "zmm12", "zmm13", "zmm14", "zmm15", "zmm16",   \
