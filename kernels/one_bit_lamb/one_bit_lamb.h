@@ -65,7 +65,8 @@ absl::Status OneBitLambRatios(absl::Span<const LambTensor> tensors, const LambOp
 absl::Status OneBitLambFreeze(absl::Span<const OneBitLambSegment> segments,
                               absl::Span<const OneBitLambNumbers> numbers,
                               absl::Span<OneBitLambSums> sums, device::Stream& stream);
-// `sizes`: the elements of each tensor. `total`: device memory.
+// `sizes`: the elements of each tensor. `total`: device memory, of the GPU alone for what lies
+// between its kernels.
 absl::Status OneBitLambScales(absl::Span<const LambTensor> tensors, absl::Span<const int64_t> sizes,
                               absl::Span<const OneBitLambSums> sums, double* total,
                               absl::Span<OneBitLambNumbers> numbers, device::Stream& stream);

@@ -179,7 +179,8 @@ __device__ double RootMeanSquare(const Arguments& arguments, int tensor) {
 template <int kCapacity>
 __global__ void __launch_bounds__(kWarp)
     TotalKernel(const __grid_constant__ TensorArguments<OneBitLambSums, kCapacity> arguments) {
-  double total = arguments.first == 0 ? 0.0 : *arguments.total;
+  // Of the first thread, which alone has sums.
+  double total = arguments.first == 0 || threadIdx.x != 0 ? 0.0 : *arguments.total;
   for (int t = 0; t < arguments.count; ++t) {
     total = precision::Add(total, RootMeanSquare(arguments, t));
   }
@@ -190,7 +191,9 @@ template <int kCapacity>
 __global__ void __launch_bounds__(kWarp)
     ScalesKernel(const __grid_constant__ TensorArguments<OneBitLambSums, kCapacity> arguments) {
   OneBitLambNumbers& numbers = arguments.numbers[blockIdx.x];
-  if (numbers.scale != 0.0f) return;
+  const bool has_scale = numbers.scale != 0.0f;
+  __syncthreads();  // before the first thread writes it
+  if (has_scale) return;
   const double rms = RootMeanSquare(arguments, static_cast<int>(blockIdx.x));
   if (threadIdx.x != 0) return;
   numbers.scale = OneBitLambScale(*arguments.total, arguments.all, rms);

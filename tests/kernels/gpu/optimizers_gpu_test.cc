@@ -1,13 +1,16 @@
 // Optimizers on a GPU against the same calls on the CPU, which other tests hold to the
 // specification: every byte of memory must agree, so nothing is written beside its place either.
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
 
 #include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/internal/segments.h"
 #include "brigade/kernels/lamb/lamb.h"
 #include "brigade/kernels/lion/lion.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/tests/kernels/gpu/both_devices.h"
 #include "gtest/gtest.h"
@@ -215,6 +218,99 @@ TEST(OptimizersGpuTest, LambGivesTheCpusBits) {
             });
         EXPECT_EQ(memory.after == memory.before, skip) << what;
       }
+    }
+  }
+}
+
+// All passes of 1-bit LAMB, of tensors that are a segment each.
+struct OneBitLambList {
+  OneBitLambList(Layout& layout, DType grad_dtype) {
+    for (const int64_t n : Sizes()) {
+      const int64_t o = segments.size() % 9;
+      const auto index = static_cast<int32_t>(segments.size());
+      const int32_t group = index % 2;
+      float* const message = layout.Take<float>(n, o);
+      float* const m = layout.Take<float>(n, o);
+      segments.push_back({layout.Take<float>(n, o), m, layout.Take<float>(n, o),
+                          layout.Take<float>(n, o), message, n, group, index, tiles});
+      messages.push_back(
+          {m, layout.Take<char>(n, o, precision::SizeOf(grad_dtype)), message, n, group, index});
+      const int64_t count = CeilDiv(n, kLambTile);
+      tensors.push_back({0, count, tiles, std::max<int64_t>(count, 1), 0, group});
+      sizes.push_back(n);
+      tiles += count;
+    }
+    const auto all = static_cast<int64_t>(tensors.size());
+    warm_up_sums = {layout.Take<double>(2 * tiles), static_cast<size_t>(2 * tiles)};
+    sums = {layout.Take<OneBitLambSums>(tiles), static_cast<size_t>(tiles)};
+    numbers = {layout.Take<OneBitLambNumbers>(all), tensors.size()};
+    trusts = {layout.Take<float>(all), tensors.size()};
+    total = layout.Take<double>(1);
+  }
+
+  void Fill(DType grad_dtype) const {
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const OneBitLambSegment& s = segments[i];
+      FillFloats(const_cast<float*>(s.param), DType::kFloat32, s.size, 1);
+      FillFloats(s.m, DType::kFloat32, s.size, 2);
+      float* const v = const_cast<float*>(s.v);
+      FillFloats(v, DType::kFloat32, s.size, 3);
+      for (int64_t j = 0; j < s.size; ++j) v[j] = std::fabs(v[j]);
+      FillFloats(const_cast<void*>(messages[i].grad), grad_dtype, s.size, 4, 10.0f);
+    }
+    for (size_t i = 0; i < warm_up_sums.size(); ++i) warm_up_sums[i] = 0.5 + i % 7;
+    for (OneBitLambNumbers& each : numbers) each = {0.75f, 0.0f, 0.0f};
+  }
+
+  absl::Status Run(const LambOptions& options, device::Stream& stream) const {
+    const OneBitLambConstants constants = MakeOneBitLambConstants({});
+    absl::Status status =
+        OneBitLambRatios(tensors, options, constants, warm_up_sums, numbers, stream);
+    status.Update(OneBitLambFreeze(segments, numbers, sums, stream));
+    status.Update(OneBitLambScales(tensors, sizes, sums, total, numbers, stream));
+    status.Update(OneBitLambSend(messages, options, numbers, stream));
+    status.Update(OneBitLambReceive(messages, numbers, stream));
+    status.Update(OneBitLambMoments(segments, options, sums, stream));
+    status.Update(OneBitLambTrusts(tensors, options, constants, sums, numbers, trusts, stream));
+    // No result: only the GPU uses it.
+    status.Update(stream.FillBytes(total, 0, sizeof(*total)));
+    return status;
+  }
+
+  int64_t tiles = 0;
+  std::vector<OneBitLambSegment> segments;
+  std::vector<OneBitLambMessage> messages;
+  std::vector<LambTensor> tensors;
+  std::vector<int64_t> sizes;
+  absl::Span<double> warm_up_sums;
+  absl::Span<OneBitLambSums> sums;
+  absl::Span<OneBitLambNumbers> numbers;
+  absl::Span<float> trusts;
+  double* total;
+};
+
+TEST(OptimizersGpuTest, OneBitLambGivesTheCpusBits) {
+  const std::vector<LambGroup> groups = {{.weight_decay = 0.1}, {.beta1 = 0.5}};
+  for (const DType grad_dtype : kFloats) {
+    for (const bool skip : {false, true}) {
+      if (skip && grad_dtype != DType::kFloat32) continue;
+      ExpectSameOnBoth(
+          absl::StrCat("1-bit lamb ", precision::Name(grad_dtype), skip ? ", skipped" : ""),
+          [&](char* base) {
+            Layout layout(base);
+            StepMemory(layout).Prepare(skip);
+            OneBitLambList(layout, grad_dtype).Fill(grad_dtype);
+          },
+          [&](char* base, device::Stream& stream) {
+            Layout layout(base);
+            const StepMemory step(layout);
+            LambOptions options;
+            options.grad_dtype = grad_dtype;
+            options.groups = groups;
+            options.state = step.state;
+            options.group_steps = step.group_steps;
+            return OneBitLambList(layout, grad_dtype).Run(options, stream);
+          });
     }
   }
 }
