@@ -209,7 +209,8 @@ TEST(OneBitLambStateTest, GoesOnWithOtherRanks) {
       for (const size_t array : {0, 1, 2, 3, 4, 6}) {
         const auto before = Elements(old, saved, parameter, array);
         const auto after = Elements(plan, loaded, parameter, array);
-        EXPECT_EQ(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)), 0)
+        EXPECT_TRUE(before.empty() ||
+                    std::memcmp(before.data(), after.data(), before.size() * sizeof(float)) == 0)
             << "parameter " << p << ", array " << array;
       }
     }

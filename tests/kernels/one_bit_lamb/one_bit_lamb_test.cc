@@ -19,6 +19,7 @@ using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.empty()) return b.empty();
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
