@@ -185,6 +185,15 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_lamb_tensors
+  HEADERS kernels/lamb/lamb_tensors.h
+  DEPS kernels_lamb_math device_status_macros device_stream kernels_value_range
+    kernels_internal_enqueue_list
+  CUDA_DEPS device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+)
+
+brigade_library(
   kernels_internal_update_cpu
   HEADERS kernels/internal/update_cpu.h
   DEPS kernels_internal_cpu_list device_status_macros device_threads_thread_pool
@@ -226,8 +235,9 @@ brigade_library(
   SOURCES kernels/lamb/lamb.cc
   DEPS kernels_lamb_math kernels_lamb_parameters kernels_lamb_cpu device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
-    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
-    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
+    kernels_list_arguments precision_dtype kernels_lamb_tensors kernels_value_range
+    kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
+    kernels_step_control_step_state
   CUDA_DEPS kernels_lamb_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -249,7 +259,7 @@ brigade_library(
   DEPS kernels_one_bit_lamb_math device_status_macros device_stream kernels_list_arguments
     kernels_simd kernels_value_range kernels_internal_enqueue_list kernels_internal_halve_lanes
     kernels_internal_segments kernels_internal_update_dispatch kernels_lamb kernels_lamb_cpu
-    precision_dtype precision_float16
+    kernels_lamb_tensors precision_dtype precision_float16
   CUDA_DEPS kernels_one_bit_lamb_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings

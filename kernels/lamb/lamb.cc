@@ -8,6 +8,7 @@
 #include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/lamb/lamb_cpu.h"
+#include "brigade/kernels/lamb/lamb_tensors.h"
 #include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/value_range.h"
 
@@ -191,19 +192,9 @@ absl::Status LambTrusts(absl::Span<const LambTensor> tensors, const LambOptions&
                         absl::Span<const double> sums, absl::Span<float> trusts,
                         device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
-  int64_t needed = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const LambTensor& t = tensors[i];
-    BRIGADE_RETURN_IF_ERROR(CheckGroupIndex("lamb_trusts", i, t.group, options.groups.size()));
-    const bool is_cut = t.first + t.count > t.part;
-    if (t.first < 0 || t.count < 0 || t.offset < 0 || t.part < 1 ||
-        (is_cut && t.stride < t.offset + t.part)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "lamb_trusts: tensor ", i, " has ", t.count, " tiles from ", t.first, " on, parts of ",
-          t.part, " from ", t.offset, " on, at distances of ", t.stride));
-    }
-    if (t.count > 0) needed = std::max(needed, 2 * LambTileAt(t, t.count - 1) + 2);
-  }
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t tiles_needed,
+                           LambTilesNeeded("lamb_trusts", tensors, options.groups.size()));
+  const int64_t needed = 2 * tiles_needed;
   BRIGADE_RETURN_IF_ERROR(CheckSize("sums", sums.size(), needed));
   const auto count = static_cast<int64_t>(tensors.size());
   if (static_cast<int64_t>(trusts.size()) < count) {
@@ -216,29 +207,20 @@ absl::Status LambTrusts(absl::Span<const LambTensor> tensors, const LambOptions&
   BRIGADE_RETURN_IF_ERROR(AddStep("lamb_trusts", options.state, options.group_steps,
                                   options.one_step, options.groups.size(), arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
-  if (tensors.empty()) return absl::OkStatus();
 
-  const device::Operation operation = {"lamb_trusts", arguments.accesses()};
   const LambParameters parameters = MakeLambParameters(options);
   const auto* const tiles = reinterpret_cast<const LambSums*>(sums.data());
   float* const to = trusts.data();
-#if BRIGADE_CUDA
-  if (stream.device().kind == device::DeviceKind::kCuda) {
-    return stream.Launch(operation, [&](void* cuda_stream) {
-      return device::CudaStatus(LaunchLambTrusts(tensors.data(), count, parameters, tiles, to,
-                                                 static_cast<cudaStream_t>(cuda_stream)),
-                                "lamb_trusts");
-    });
-  }
-#endif
-  return stream.Enqueue(
-      operation, tensors,
-      [parameters, tiles, to](absl::Span<const LambTensor> list, device::ThreadPool&) {
-        if (SkipsStep(parameters)) return absl::OkStatus();
+  return EnqueueLambTensors(
+      {"lamb_trusts", arguments.accesses()}, tensors, stream,
+      [parameters, tiles, to](absl::Span<const LambTensor> list) {
+        if (SkipsStep(parameters)) return;
         for (size_t i = 0; i < list.size(); ++i) {
           to[i] = LambTrustOf(list[i], parameters, tiles);
         }
-        return absl::OkStatus();
+      },
+      [&](auto cuda_stream) {
+        return LaunchLambTrusts(tensors.data(), count, parameters, tiles, to, cuda_stream);
       });
 }
 

@@ -10,6 +10,7 @@
 #include "brigade/kernels/internal/segments.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/lamb/lamb_cpu.h"
+#include "brigade/kernels/lamb/lamb_tensors.h"
 #include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/simd.h"
 #include "brigade/kernels/value_range.h"
@@ -118,17 +119,7 @@ double RootMeanSquare(const LambTensor& tensor, int64_t size, const OneBitLambSu
 
 absl::Status CheckTensors(const char* name, absl::Span<const LambTensor> tensors, size_t groups,
                           size_t sums, size_t numbers) {
-  int64_t needed = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const LambTensor& t = tensors[i];
-    if (groups > 0) BRIGADE_RETURN_IF_ERROR(CheckGroupIndex(name, i, t.group, groups));
-    if (t.first < 0 || t.count < 0 || t.offset < 0 || t.part < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": tensor ", i, " has ", t.count,
-                                                     " tiles from ", t.first, " on, parts of ",
-                                                     t.part, " from ", t.offset, " on"));
-    }
-    if (t.count > 0) needed = std::max(needed, LambTileAt(t, t.count - 1) + 1);
-  }
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t needed, LambTilesNeeded(name, tensors, groups));
   if (static_cast<int64_t>(sums) < needed) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": sums of ", sums, " tiles, the list needs ", needed));
@@ -158,26 +149,6 @@ absl::Status CheckTiles(const char* name, size_t index, const OneBitLambSegment&
 template <typename T>
 absl::Status AddSpan(ListArguments& arguments, const char* name, absl::Span<T> values) {
   return arguments.AddOperand(name, values.data(), static_cast<int64_t>(values.size()));
-}
-
-// Calls on_cuda(stream) on a GPU's stream, else enqueues on_cpu(list).
-template <typename OnCpu, typename OnCuda>
-absl::Status EnqueueTensors(const device::Operation& operation,
-                            absl::Span<const LambTensor> tensors, device::Stream& stream,
-                            const OnCpu& on_cpu, [[maybe_unused]] const OnCuda& on_cuda) {
-  if (tensors.empty()) return absl::OkStatus();
-#if BRIGADE_CUDA
-  if (stream.device().kind == device::DeviceKind::kCuda) {
-    return stream.Launch(operation, [&](void* cuda_stream) {
-      return device::CudaStatus(on_cuda(static_cast<cudaStream_t>(cuda_stream)), operation.name);
-    });
-  }
-#endif
-  return stream.Enqueue(operation, tensors,
-                        [on_cpu](absl::Span<const LambTensor> list, device::ThreadPool&) {
-                          on_cpu(list);
-                          return absl::OkStatus();
-                        });
 }
 
 }  // namespace
@@ -214,7 +185,7 @@ absl::Status OneBitLambRatios(absl::Span<const LambTensor> tensors, const LambOp
   const LambParameters parameters = MakeLambParameters(options);
   const auto* const tiles = reinterpret_cast<const LambSums*>(sums.data());
   OneBitLambNumbers* const to = numbers.data();
-  return EnqueueTensors(
+  return EnqueueLambTensors(
       {kName, arguments.accesses()}, tensors, stream,
       [parameters, constants, tiles, to](absl::Span<const LambTensor> list) {
         if (SkipsStep(parameters)) return;
@@ -277,7 +248,7 @@ absl::Status OneBitLambScales(absl::Span<const LambTensor> tensors, absl::Span<c
   const OneBitLambSums* const tiles = sums.data();
   OneBitLambNumbers* const to = numbers.data();
   const std::vector<int64_t> counts(sizes.begin(), sizes.end());
-  return EnqueueTensors(
+  return EnqueueLambTensors(
       {kName, arguments.accesses()}, tensors, stream,
       [tiles, to, counts](absl::Span<const LambTensor> list) {
         double sum = 0.0;
@@ -426,7 +397,7 @@ absl::Status OneBitLambTrusts(absl::Span<const LambTensor> tensors, const LambOp
   const OneBitLambSums* const tiles = sums.data();
   OneBitLambNumbers* const to = numbers.data();
   float* const ratios = trusts.data();
-  return EnqueueTensors(
+  return EnqueueLambTensors(
       {kName, arguments.accesses()}, tensors, stream,
       [parameters, constants, tiles, to, ratios](absl::Span<const LambTensor> list) {
         if (SkipsStep(parameters)) return;
