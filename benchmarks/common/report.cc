@@ -8,11 +8,17 @@
 namespace brigade::benchmarks {
 namespace {
 
-// About a millisecond at the speed of memory; no more than 1000, so that a queue of operations
-// stays small.
+// About a millisecond at the speed of memory.
 constexpr int64_t kTurnBytes = int64_t{64} << 20;
 constexpr int64_t kGpuTurnBytes = int64_t{4} << 30;
-constexpr int64_t kMaxOperations = 1000;
+
+// How many operations one timed turn enqueues back to back, so that a turn over small arrays is
+// long enough to be timed and to hide the wait at its end.
+int64_t OperationsPerTurn(const Contest& contest, device::DeviceKind device) {
+  if (Operations() != 0) return Operations();
+  const int64_t turn = device == device::DeviceKind::kCuda ? kGpuTurnBytes : kTurnBytes;
+  return std::clamp<int64_t>(turn / contest.bytes, 1, contest.most_operations);
+}
 
 // A copy that reads and writes `bytes` bytes in all.
 absl::StatusOr<Work> CopyCeiling(int64_t bytes, Bench& bench) {
@@ -30,12 +36,6 @@ absl::StatusOr<Work> CopyCeiling(int64_t bytes, Bench& bench) {
 
 }  // namespace
 
-int64_t OperationsPerTurn(int64_t bytes, device::DeviceKind device) {
-  if (Operations() != 0) return Operations();
-  const int64_t turn = device == device::DeviceKind::kCuda ? kGpuTurnBytes : kTurnBytes;
-  return std::clamp<int64_t>(turn / bytes, 1, kMaxOperations);
-}
-
 absl::Status Report(const Contest& contest, Bench& bench, benchmark::State& state) {
   const device::DeviceKind device = bench.context().device().kind;
   const bool gpu = device == device::DeviceKind::kCuda;
@@ -50,7 +50,7 @@ absl::Status Report(const Contest& contest, Bench& bench, benchmark::State& stat
 
   for (auto _ : state) {
     auto times =
-        Interleave(contestants, OperationsPerTurn(contest.bytes, device), Rounds(), bench.stream());
+        Interleave(contestants, OperationsPerTurn(contest, device), Rounds(), bench.stream());
     if (!times.ok()) return times.status();
     const Seconds& kernel = times->front();
     const Seconds* ceiling = nullptr;

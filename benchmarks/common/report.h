@@ -20,6 +20,8 @@ struct Contest {
   std::vector<Work> ceilings;
   // For lists: the kernel over one range of as many elements.
   Work flat = nullptr;
+  // Of one turn, so that a queue of operations stays small; fewer where they cost more than bytes.
+  int64_t most_operations = 1000;
 };
 
 // Interleaves the contestants for --rounds rounds and fills in the benchmark's time, the median per
@@ -27,10 +29,6 @@ struct Contest {
 // the ceiling is a copy from device to device that moves as many bytes, and the counters are copy
 // and of_copy. benchmarks/README.md says how to read them.
 absl::Status Report(const Contest& contest, Bench& bench, benchmark::State& state);
-
-// How many operations one timed turn enqueues back to back, so that a turn over small arrays is
-// long enough to be timed and to hide the wait at its end.
-int64_t OperationsPerTurn(int64_t bytes, device::DeviceKind device);
 
 }  // namespace brigade::benchmarks
 

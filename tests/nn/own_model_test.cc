@@ -1,17 +1,13 @@
-// The model of nn/README.md: its gradient, its training by a ZeroOptimizer on two ranks, its text.
+// The model of nn/README.md: its gradient, and its training by a ZeroOptimizer on two ranks.
 
 #include "brigade/tests/nn/own_model.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "brigade/device/race_checker/race_checker.h"
 #include "brigade/nn/random.h"
 #include "brigade/optim/step_controller.h"
@@ -183,21 +179,6 @@ TEST(OwnModelTest, ItsGradientIsThatOfItsLoss) {
     move(1);
     EXPECT_NEAR(above - below, 2e-2, 2e-4) << kSpec[0].parameters[w].name;
   }
-}
-
-std::string Read(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-TEST(OwnModelTest, IsWhatTheReadmeShows) {
-  const std::string readme = Read("nn/README.md"), header = Read("tests/nn/own_model.h");
-  const size_t begin = readme.find("```cpp\n"), end = readme.find("```", begin + 1);
-  ASSERT_NE(end, std::string::npos);
-  const std::string shown = readme.substr(begin + 7, end - begin - 7);
-  EXPECT_TRUE(absl::StrContains(
-      header, "nn/README.md shows what follows.\n\n" + shown + "\n}  // namespace brigade"));
-  EXPECT_LE(std::count(shown.begin(), shown.end(), '\n'), 60);
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ for file in tests/bazel/axpy_gpu_test bin/gpu_info lib/*; do
   newest=$(readelf -V --wide "$file" | grep -o 'Name: GLIBC_[0-9.]*' | sed 's/.*_//' | sort -V | tail -n 1)
   [ "$(printf '%s\n' 2.34 "$newest" | sort -V | tail -n 1)" = 2.34 ] || fail "$file needs glibc $newest"
 done
+# NCCL asks for a function as it was before GCC 12.
+nm -D --with-symbol-versions lib/libstdc++.so.6 | grep -q 'condition_variable4wait.*[^@]@GLIBCXX_3.4.11$' ||
+  fail "lib/libstdc++.so.6 has no older versions"
 ! readelf -S --wide tests/bazel/axpy_gpu_test | grep -q '\.symtab' || fail "not stripped"
 LD_LIBRARY_PATH=$PWD/lib tests/bazel/axpy_gpu_test --gtest_list_tests | grep -q '^  ' || fail "the program does not start"
 

@@ -100,6 +100,11 @@ shows "PyTorch with CUDA is not there"
 program benchmarks/kernels/sgd 'for flag; do case $flag in --benchmark_out=*) echo "{\"error_occurred\": true}" >"${flag#*=}" ;; esac; done'
 expect 1 "sgd --device=cuda --benchmark_out=$tree/figures/benchmarks/benchmarks.kernels.sgd.figures --benchmark_out_format=json" \
   benchmarks kernels/sgd --out "$tree/figures"
+# One that was cut short leaves half an object, which is nobody's figures.
+program benchmarks/kernels/cast 'for flag; do case $flag in --benchmark_out=*) echo "{\"half\": " >"${flag#*=}" ;; esac; done; exit 1'
+expect 1 "cast --device=cuda --benchmark_out=$tree/figures/benchmarks/benchmarks.kernels.cast.figures --benchmark_out_format=json" \
+  benchmarks kernels/cast --out "$tree/figures"
+writes figures/benchmarks.json '.items[0].status' '"failed"'
 
 # PyTorch's rows, an item a workload.
 program bin/python3 'for flag; do case $flag in -c) exit 0 ;; --json=*) echo "[2]" >"${flag#*=}" ;; esac; done'

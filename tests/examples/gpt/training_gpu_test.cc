@@ -2,6 +2,7 @@
 // CPU, in the memory that the model says.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -103,7 +104,7 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
                     .tensor_shards = 2,
                     .sequence_parallel = shares_rows,
                     // Pieces, of which the products are beside the exchange, where rows are shared.
-                    .tensor_overlap = shares_rows ? 2 : 0});
+                    .tensor_overlap = shares_rows ? std::optional(2) : std::nullopt});
     };
     const Trained one = train(device::Cuda(), 1), two = train(device::Cuda(), 2);
     const Trained cpu = train(device::Cpu(), 2);
