@@ -16,6 +16,9 @@
 namespace brigade::emulator {
 namespace {
 
+// About what a GPU takes: who enqueues more waits for room.
+constexpr size_t kQueuedOperations = 1024;
+
 [[noreturn]] void Die(absl::string_view why) {
   std::fprintf(stderr, "emulator: %.*s\n", static_cast<int>(why.size()), why.data());
   std::abort();
@@ -216,6 +219,9 @@ void Call::AddMistake(absl::string_view what) const {
 cudaError_t Call::Submit(const std::shared_ptr<CUstream_st>& stream, Work work,
                          CompletionPtr* completion, std::vector<CompletionPtr> after) const {
   if (completion != nullptr) *completion = nullptr;
+  while (stream->capture == nullptr && stream->queue.size() >= kQueuedOperations) {
+    WaitNow({stream->queue.front().completion});
+  }
   if (stream->capture != nullptr) return AddNode(*stream, std::move(work));
   if (stream->is_legacy) {
     if (const cudaError_t error = CheckImplicit(*this, *stream, /*used=*/true)) return error;

@@ -1,6 +1,9 @@
 // The order of work in streams and between them.
 
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "brigade/tests/emulator/runtime/kernels.h"
 #include "brigade/tests/emulator/runtime/testing.h"
@@ -27,6 +30,30 @@ TEST_F(StreamTest, RunsItsWorkInOrder) {
   }
   ASSERT_CUDA(cudaStreamSynchronize(stream));
   EXPECT_EQ(log_.Take(), expected);
+}
+
+// As on a GPU, where a host that is far ahead stands in its call.
+TEST_F(StreamTest, AFullQueueHoldsWhoEnqueues) {
+  struct Seen {
+    std::atomic<int> enqueued{0};
+    int while_held = 0, ran = 0;
+  } seen;
+  Stream stream;
+  ASSERT_CUDA(cudaLaunchHostFunc(
+      stream,
+      [](void* data) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        static_cast<Seen*>(data)->while_held = static_cast<Seen*>(data)->enqueued;
+      },
+      &seen));
+  constexpr int kOperations = 3000;
+  for (int i = 0; i < kOperations; ++i, ++seen.enqueued) {
+    ASSERT_CUDA(cudaLaunchHostFunc(
+        stream, [](void* data) { ++static_cast<Seen*>(data)->ran; }, &seen));
+  }
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_LE(seen.while_held, 1024);
+  EXPECT_EQ(seen.ran, kOperations);
 }
 
 TEST_F(StreamTest, DoesNotWaitForOtherStreams) {
