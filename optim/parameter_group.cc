@@ -53,6 +53,7 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
     case OptimizerKind::kAdamW:
     case OptimizerKind::kAdam:
     case OptimizerKind::kOneBitAdam:
+    case OptimizerKind::kZeroOneAdam:
       return CheckAdam(index, group);
     case OptimizerKind::kSgd:
       return CheckSgd(index, group);
@@ -64,6 +65,12 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
   }
   return absl::InvalidArgumentError(
       absl::StrCat(kName, ": kind is ", static_cast<int>(kind), ", which is no OptimizerKind"));
+}
+
+absl::Status Validate(const ZeroOneSchedule& schedule) {
+  if (schedule.var_update_scaler >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      kName, ": var_update_scaler is ", schedule.var_update_scaler, ", must be 1 or more"));
 }
 
 }  // namespace
@@ -93,6 +100,9 @@ absl::Status Validate(const OptimizerOptions& options) {
                        ", must be 1 or more of OneBitLamb: its rates go on from those before"));
     }
     BRIGADE_RETURN_IF_ERROR(kernels::Validate(options.one_bit_lamb, kName));
+  }
+  if (options.kind == OptimizerKind::kZeroOneAdam) {
+    BRIGADE_RETURN_IF_ERROR(Validate(options.zero_one));
   }
   if (IsLamb(options.kind) && options.groups.size() > kMostLambGroups) {
     return absl::InvalidArgumentError(absl::StrCat(

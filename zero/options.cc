@@ -106,14 +106,16 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
     return Invalid("gradient_compression.start_step is ", compression.start_step);
   }
   const auto contradicts = [&](const auto&... what) {
-    const bool is_lamb = options.optimizer.kind == optim::OptimizerKind::kOneBitLamb;
-    return Invalid(is_lamb                      ? "the optimizer is OneBitLamb"
-                   : options.averages_moments() ? "the optimizer is OneBitAdam"
-                                                : "gradient_compression is given",
-                   ", but ", what...);
+    return Invalid(
+        options.has_own_exchanges()
+            ? absl::StrCat("the optimizer is ", optim::ExchangingName(options.optimizer.kind))
+            : "gradient_compression is given",
+        ", but ", what...);
   };
-  if (options.averages_moments() && options.gradient_compression.has_value()) {
-    return contradicts("gradient_compression is given; first moments are what it exchanges");
+  if (options.has_own_exchanges() && options.gradient_compression.has_value()) {
+    return contradicts("gradient_compression is given; ",
+                       options.averages_moments() ? "first moments are what it exchanges"
+                                                  : "it says itself which gradients are exchanged");
   }
   if (!options.traits().whole_parameters) {
     return contradicts("stage ", options.stage,

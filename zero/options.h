@@ -87,6 +87,11 @@ constexpr const char* Name(GradientCompression method) {
 // OneBitLamb what is sent of a tensor is multiplied by a scale of its own, which brings all tensors
 // to one size, and divided by it behind the exchange (kernels/one_bit_lamb); it needs tensors of no
 // element, or three and more.
+//
+// The optimizer ZeroOneAdam reduces gradients in the steps that update second moments
+// (optim/zero_one_schedule.h), at the boundary where there are several micro-batches. In the others
+// ranks exchange their gradients, second moments stay, and where these are 0 so does the element
+// but for its decay.
 struct CompressionOptions {
   GradientCompression method = GradientCompression::kOneBit;
   // Steps tried before are reduced as without it, at the boundary where there are several
@@ -166,7 +171,7 @@ struct ZeroOptions {
   // communication_dtype is then that of sums between groups alone. None: as they are.
   std::optional<kernels::QuantFormat> quantized_gradients = {};
   // Of quantized_gradients, and of exchanges of signs (gradient_compression kOneBit, the moments of
-  // OneBitAdam and OneBitLamb): so many of the ranks that share a state, one after another, are a
+  // OneBitAdam and OneBitLamb, the gradients of ZeroOneAdam): so many of the ranks that share a state, one after another, are a
   // node, and the sum goes in two hops, inside nodes and as codes of these sums between them
   // (OuterGroups::node and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and
   // all: one hop.
@@ -226,15 +231,18 @@ struct ZeroOptions {
   // Whether gradients are added up in memory of their own.
   bool accumulates() const { return micro_batches > 1; }
   // Whether ranks keep their own gradients until Step, from some step on.
-  bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
+  bool exchanges() const { return gradient_compression.has_value() || has_own_exchanges(); }
+  // Whether these are a part of the optimizer: of 1-bit Adam, 1-bit LAMB and 0/1 Adam.
+  bool has_own_exchanges() const { return optim::HasOwnExchanges(optimizer.kind); }
+  bool is_zero_one_adam() const { return optimizer.kind == optim::OptimizerKind::kZeroOneAdam; }
   // Whether what is exchanged are first moments: of 1-bit Adam and 1-bit LAMB.
   bool averages_moments() const { return optim::AveragesMoments(optimizer.kind); }
   // Whether signs are what is sent in exchanges.
   bool exchanges_signs() const {
-    return averages_moments() || (gradient_compression.has_value() &&
-                                  gradient_compression->method == GradientCompression::kOneBit);
+    return has_own_exchanges() || (gradient_compression.has_value() &&
+                                   gradient_compression->method == GradientCompression::kOneBit);
   }
-  // The steps tried before. Of options that have exchanges.
+  // The steps tried before. Of options that have exchanges, but not of 0/1 Adam.
   int64_t exchanges_from() const {
     return averages_moments() ? optimizer.freeze_step : gradient_compression->start_step;
   }

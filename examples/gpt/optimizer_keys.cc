@@ -63,6 +63,24 @@ Keys OneBitAdamKeys(Settings& s) {
   };
 }
 
+// Names and defaults of deepspeed/runtime/fp16/onebit/zoadam.py.
+Keys ZeroOneAdamKeys(Settings& s) {
+  Keys keys;
+  for (Key& key : OneBitAdamKeys(s)) {
+    if (std::string_view(key.name) != "freeze_step") {
+      keys.push_back(std::move(key));
+      continue;
+    }
+    keys.push_back({"var_freeze_step", NotSupported()});
+    keys.push_back({"var_update_scaler", Whole(&s.zero_one.var_update_scaler, kSteps),
+                    "so many updates of second moments in each step, then as many in every second "
+                    "step, every fourth, and so on"});
+    keys.push_back({"local_step_scaler", NotSupported()});
+    keys.push_back({"local_step_clipper", NotSupported()});
+  }
+  return keys;
+}
+
 constexpr char kMostTrust[] = "the most that a tensor's norm over that of its update counts";
 
 Keys LambKeys(Settings& s) {
@@ -230,8 +248,12 @@ Key OptimizerKey(Settings& s) {
        "LAMB without bias correction, whose ranks exchange first moments as signs once second "
        "moments stay, and whose tensors' rates go on from those before; stages 0 to 2",
        OneBitLambKeys(s)},
+      {"ZeroOneAdam", Set(&s.optimizer, Kind::kZeroOneAdam),
+       "AdamW without bias correction that updates second moments in ever fewer steps, and whose "
+       "ranks exchange gradients as signs in the others; stages 0 to 2",
+       ZeroOneAdamKeys(s)},
   };
-  for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD", "ZeroOneAdam"}) {
+  for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD"}) {
     types.push_back({name, NotSupported()});
   }
   static constexpr char kNeeded[] =

@@ -73,6 +73,10 @@ struct TrainingRule {
   // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
   // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
   bool is_one_bit_adam = false;
+  // 0/1 Adam: Adam without correction of bias. So many steps tried update the second moment, as many
+  // every second step then, and so on; in the others ranks exchange gradients as above, and the
+  // second moment stays. 0: it is another optimizer.
+  int64_t var_update_scaler = 0;
   // The same of 1-bit LAMB, in stage 0: buckets have an exchange each.
   bool is_one_bit_lamb = false;
   // With gradient_bits: error feedback of LoCo, with this beta, which the first sum of each bucket
@@ -132,8 +136,10 @@ class Training {
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
     const bool has_moments = rule_.is_one_bit_adam || rule_.is_one_bit_lamb;
-    const bool exchanges = rule_.exchange_from >= 0 && (rule_.ranks > 1 || has_moments) &&
-                           state_.iteration >= rule_.exchange_from;
+    const bool exchanges = rule_.var_update_scaler > 0
+                               ? !IsVarianceStep()
+                               : rule_.exchange_from >= 0 && (rule_.ranks > 1 || has_moments) &&
+                                     state_.iteration >= rule_.exchange_from;
     for (int micro = 0; micro < rule_.micro_batches; ++micro) {
       std::vector<Buckets> fresh;
       for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -210,6 +216,13 @@ class Training {
   }
 
  private:
+  // Of 0/1 Adam, once a step: as DeepSpeed counts.
+  bool IsVarianceStep() {
+    if ((state_.iteration + 1) % var_interval_ != 0) return false;
+    if (++var_counter_ == rule_.var_update_scaler) var_counter_ = 0, var_interval_ *= 2;
+    return true;
+  }
+
   struct Rank {
     size_t group, place;
     // Stage 0: everything; 1 to 3: own slices.
@@ -361,6 +374,10 @@ class Training {
     const float multiplier = std::exchange(state_.multiplier, 1.0f);
     for (size_t r = 0; r < rule_.ranks; ++r) {
       const Buckets own = rule_.stage == 0 ? mean : Slice(mean, r);
+      if (rule_.var_update_scaler > 0) {
+        UpdateKept(own, ranks_[r]);
+        continue;
+      }
       rule_.is_one_bit_adam ? UpdateFrozen(own, ranks_[r]) : Update(own, ranks_[r]);
     }
     state_.multiplier = multiplier;
@@ -456,6 +473,18 @@ class Training {
       }
     }
     rank.m = momentum;
+  }
+
+  void UpdateKept(const Buckets& gradients, Rank& rank) const {
+    const float lr = LearningRate(rule_.learning_rates, state_);
+    for (size_t b = 0; b < gradients.size(); ++b) {
+      for (size_t i = 0; i < gradients[b].size(); ++i) {
+        const float v = rank.v[b][i];
+        const AdamElement x = KeptVarianceUpdate({rank.master[b][i], rank.m[b][i], v},
+                                                 gradients[b][i], rule_.adam_rule, lr);
+        rank.master[b][i] = x.param, rank.m[b][i] = x.m;
+      }
+    }
   }
 
   static void RoundAll(Format format, std::vector<float>& values) {
@@ -634,7 +663,8 @@ class Training {
     const float lr = LearningRate(rule_.learning_rates, state_);
     const bool is_lamb = rule_.optimizer == TrainingRule::Optimizer::kLamb;
     const GroupStep group =
-        rule_.is_one_bit_adam ? MakeGroupStep(0.0, 0.0, lr, state_.step)
+        rule_.is_one_bit_adam || rule_.var_update_scaler > 0
+            ? MakeGroupStep(0.0, 0.0, lr, state_.step)
         : is_lamb ? MakeGroupStep(rule_.lamb_rule.beta1, rule_.lamb_rule.beta2, lr, state_.step)
                   : MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
     for (size_t b = 0; b < gradients.size(); ++b) {
@@ -690,6 +720,8 @@ class Training {
   std::vector<ExchangeErrors> errors_;                  // [bucket]
   std::vector<std::vector<OneBitLambTensor>> tensors_;  // [bucket][tensor]
   bool is_frozen_ = false;
+  // Of 0/1 Adam.
+  int64_t var_interval_ = 1, var_counter_ = 0;
   // [group][bucket]; empty: none yet.
   std::vector<std::vector<LocoState>> loco_;
   // 1 / loss scale of these.

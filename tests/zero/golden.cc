@@ -40,10 +40,12 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   rule.is_one_bit_adam = c.optimizer == optim::OptimizerKind::kOneBitAdam;
   rule.is_one_bit_lamb = c.optimizer == optim::OptimizerKind::kOneBitLamb;
   const bool has_moments = rule.is_one_bit_adam || rule.is_one_bit_lamb;
-  const bool exchanges = c.gradient_compression.has_value() || has_moments;
+  const bool is_zero_one = c.optimizer == optim::OptimizerKind::kZeroOneAdam;
+  if (is_zero_one) rule.var_update_scaler = c.var_update_scaler;
+  const bool exchanges = c.gradient_compression.has_value() || has_moments || is_zero_one;
   rule.reduce_at_boundary =
       (c.accumulation == Accumulation::kAtBoundary || exchanges) && c.micro_batches > 1;
-  if (exchanges) {
+  if (exchanges && !is_zero_one) {
     rule.exchange_from = has_moments ? c.freeze_step : c.gradient_compression->start_step;
   }
   if (c.gradient_compression.has_value()) {
@@ -176,7 +178,9 @@ std::string ToString(const GoldenCase& c) {
                 c.bucket_elements == 1000 ? "" : absl::StrCat("_buckets_", c.bucket_elements))
           : "",
       c.weight_decay == 0.01 ? "" : "_other_decay",
-      optim::AveragesMoments(c.optimizer) ? absl::StrCat("_frozen_from_", c.freeze_step) : "");
+      optim::AveragesMoments(c.optimizer) ? absl::StrCat("_frozen_from_", c.freeze_step) : "",
+      c.optimizer == optim::OptimizerKind::kZeroOneAdam ? absl::StrCat("_by_", c.var_update_scaler)
+                                                        : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -185,6 +189,7 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.dtype = c.dtype;
   options.optimizer.kind = c.optimizer;
   options.optimizer.freeze_step = c.freeze_step;
+  options.optimizer.zero_one.var_update_scaler = c.var_update_scaler;
   optim::ParameterGroup& group = options.optimizer.groups[0];
   group.lr = kLearningRate;
   group.weight_decay = c.weight_decay;

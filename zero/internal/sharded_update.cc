@@ -8,6 +8,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
@@ -341,9 +342,9 @@ absl::Status ShardedUpdate::ListExchangedUpdates() {
   }
   optim::OptimizerOptions optimizer = options_.optimizer;
   for (optim::ParameterGroup& group : optimizer.groups) {
-    if (!options_.averages_moments()) break;
-    // What is exchanged is the first moment, and the second one stays.
-    group.beta1 = 0.0, group.beta2 = 1.0;
+    // What is exchanged may be the first moment, and then, too, the second one stays.
+    if (options_.averages_moments()) group.beta1 = 0.0;
+    if (options_.has_own_exchanges()) group.beta2 = 1.0;
   }
   std::vector<optim::UpdateList> updates;
   for (const auto& [dtype, segments] : lists) {
@@ -353,6 +354,11 @@ absl::Status ShardedUpdate::ListExchangedUpdates() {
   if (is_one_bit_lamb()) return CreateOneBitLamb(updates);
   for (const auto& [types, segments] : updates) {
     exchanged_updates_.emplace_back(optimizer, segments, types);
+    if (!options_.is_zero_one_adam()) continue;
+    for (const optim::UpdateSegment& s : segments) {
+      auto* const mean = static_cast<float*>(const_cast<void*>(s.grad));
+      masks_.push_back({s.second_moment, mean, s.size});
+    }
   }
   return absl::OkStatus();
 }
@@ -524,6 +530,9 @@ absl::Status ShardedUpdate::Enqueue() {
       BRIGADE_RETURN_IF_ERROR(
           one_bit_lamb_->Enqueue(exchange_->decision(controller()), gather_sums, streams_.comm()));
       return KeepNumbers();
+    }
+    if (!masks_.empty()) {
+      BRIGADE_RETURN_IF_ERROR(kernels::ZeroOneAdamMask(masks_, streams_.comm()));
     }
     for (const optim::FusedUpdate& update : exchanged_updates_) {
       BRIGADE_RETURN_IF_ERROR(update.Enqueue(exchange_->decision(controller()), streams_.comm()));

@@ -12,6 +12,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/cast/cast_math.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb_math.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_math.h"
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/one_bit_lamb_update.h"
 #include "brigade/optim/step_controller.h"
@@ -145,6 +146,8 @@ class ShardedUpdate {
   std::unique_ptr<optim::StepExecutor> executor_;
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<optim::FusedUpdate> exchanged_updates_;
+  // Of 0/1 Adam: all of the exchanged gradients that this rank's update reads.
+  std::vector<kernels::ZeroOneMask> masks_;
   // Of 1-bit LAMB, else null or empty: that instead of these; the numbers of all tensors, which all
   // ranks have; copies from there to the state; and where the sums of tensors lie, before moments
   // are exchanged and then.

@@ -16,6 +16,7 @@
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
+#include "brigade/optim/zero_one_schedule.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
@@ -199,7 +200,7 @@ enum class StepPhase : uint8_t {
 
 // Whether there are steps with exchanges.
 inline bool HasExchanges(const Plan& plan, const ZeroOptions& options) {
-  return options.exchanges() && (plan.ranks() > 1 || options.averages_moments());
+  return options.exchanges() && (plan.ranks() > 1 || options.has_own_exchanges());
 }
 // Whether these send anything, and leave errors: a rank alone has what it gives.
 inline bool HasErrors(const Plan& plan, const ZeroOptions& options) {
@@ -214,7 +215,10 @@ inline bool HasWholeMoments(const Plan& plan, const ZeroOptions& options) {
 // That of a step, by the number of those tried before.
 inline StepPhase PhaseOf(const Plan& plan, const ZeroOptions& options, int64_t tried) {
   if (!HasExchanges(plan, options)) return StepPhase::kReduced;
-  return tried < options.exchanges_from() ? StepPhase::kReduced : StepPhase::kExchanged;
+  const bool is_reduced = options.is_zero_one_adam()
+                              ? optim::UpdatesVariance(options.optimizer.zero_one, tried)
+                              : tried < options.exchanges_from();
+  return is_reduced ? StepPhase::kReduced : StepPhase::kExchanged;
 }
 // What is exchanged of a bucket: the elements of its parameters, one after another.
 inline int64_t ExchangedElements(const Bucket& bucket) {

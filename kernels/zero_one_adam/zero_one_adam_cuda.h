@@ -1,0 +1,18 @@
+#ifndef BRIGADE_KERNELS_ZERO_ONE_ADAM_ZERO_ONE_ADAM_CUDA_H_
+#define BRIGADE_KERNELS_ZERO_ONE_ADAM_ZERO_ONE_ADAM_CUDA_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "brigade/kernels/zero_one_adam/zero_one_adam_math.h"
+
+namespace brigade::kernels {
+
+// ZeroOneAdamMask on `stream`, without checks of the arguments. One launch for each 900 non-empty
+// segments.
+cudaError_t LaunchZeroOneAdamMask(const ZeroOneMask* segments, int64_t count, cudaStream_t stream);
+
+}  // namespace brigade::kernels
+
+#endif  // BRIGADE_KERNELS_ZERO_ONE_ADAM_ZERO_ONE_ADAM_CUDA_H_
