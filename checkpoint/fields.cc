@@ -356,10 +356,15 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["loco.err_beta"] = TextOf(loco->err_beta);
     fields["loco.reset_steps"] = TextOf(loco->reset_steps);
   }
-  if (optim::AveragesMoments(kind)) fields["freeze_step"] = TextOf(freeze_step);
   if (kind == optim::OptimizerKind::kZeroOneAdam) {
-    const auto& [var_update_scaler] = zero_one;
+    const auto& [var_freeze_step, var_update_scaler, local_step_scaler, local_step_clipper] =
+        zero_one;
+    fields["var_freeze_step"] = TextOf(var_freeze_step);
     fields["var_update_scaler"] = TextOf(var_update_scaler);
+    fields["local_step_scaler"] = TextOf(local_step_scaler);
+    fields["local_step_clipper"] = TextOf(local_step_clipper);
+  } else if (optim::AveragesMoments(kind)) {
+    fields["freeze_step"] = TextOf(freeze_step);
   }
   if (kind == optim::OptimizerKind::kOneBitLamb) {
     const auto& [coeff_beta, factor_max, factor_min, factor_threshold] = one_bit_lamb;

@@ -23,7 +23,7 @@ int64_t AlignedSize(int64_t size) { return (size + kAlignment - 1) / kAlignment 
 
 absl::Status CheckOptions(const MixedPrecisionOptions& options) {
   BRIGADE_RETURN_IF_ERROR(Validate(options.optimizer));
-  if (HasOwnExchanges(options.optimizer.kind)) {
+  if (AveragesMoments(options.optimizer.kind)) {
     const bool is_lamb = options.optimizer.kind == OptimizerKind::kOneBitLamb;
     return absl::InvalidArgumentError(absl::StrCat(
         "optimizer: kind is ", ExchangingName(options.optimizer.kind),

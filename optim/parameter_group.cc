@@ -1,6 +1,7 @@
 #include "brigade/optim/parameter_group.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
@@ -68,9 +69,15 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
 }
 
 absl::Status Validate(const ZeroOneSchedule& schedule) {
-  if (schedule.var_update_scaler >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      kName, ": var_update_scaler is ", schedule.var_update_scaler, ", must be 1 or more"));
+  for (const auto& [name, value] : {std::pair("var_freeze_step", schedule.var_freeze_step),
+                                    std::pair("var_update_scaler", schedule.var_update_scaler),
+                                    std::pair("local_step_scaler", schedule.local_step_scaler),
+                                    std::pair("local_step_clipper", schedule.local_step_clipper)}) {
+    if (value >= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(kName, ": ", name, " is ", value, ", must be 1 or more"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

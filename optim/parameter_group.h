@@ -30,9 +30,10 @@ enum class OptimizerKind : uint8_t {
   // exchange their first moments as signs, in a ZeroOptimizer alone, and rates go on from the mean
   // of those before; Li et al. 2021 (arXiv 2104.06069).
   kOneBitLamb,
-  // AdamW without bias correction that updates its second moment in ever fewer steps, and whose
-  // ranks exchange their gradients as signs in the others, in a ZeroOptimizer alone; Lu et al. 2022
-  // (arXiv 2202.06009).
+  // AdamW without bias correction, in a ZeroOptimizer alone, that updates its second moment in ever
+  // fewer steps, and whose ranks exchange gradients as signs in the others; from a step on the
+  // second moment stays, and ranks exchange first moments as signs in ever fewer steps; Lu et al.
+  // 2022 (arXiv 2202.06009).
   kZeroOneAdam,
 };
 
@@ -45,13 +46,11 @@ constexpr bool IsAdam(OptimizerKind kind) {
 constexpr bool IsLamb(OptimizerKind kind) {
   return kind == OptimizerKind::kLamb || kind == OptimizerKind::kOneBitLamb;
 }
-// Whether its ranks exchange first moments from OptimizerOptions::freeze_step on.
+// Whether its ranks exchange first moments from OptimizerOptions::freeze_step on, or
+// ZeroOneSchedule::var_freeze_step.
 constexpr bool AveragesMoments(OptimizerKind kind) {
-  return kind == OptimizerKind::kOneBitAdam || kind == OptimizerKind::kOneBitLamb;
-}
-// Whether exchanges of its ranks are a part of it, of first moments or of gradients.
-constexpr bool HasOwnExchanges(OptimizerKind kind) {
-  return AveragesMoments(kind) || kind == OptimizerKind::kZeroOneAdam;
+  return kind == OptimizerKind::kOneBitAdam || kind == OptimizerKind::kOneBitLamb ||
+         kind == OptimizerKind::kZeroOneAdam;
 }
 // The name of such a kind.
 constexpr const char* ExchangingName(OptimizerKind kind) {

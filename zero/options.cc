@@ -107,19 +107,24 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
   }
   const auto contradicts = [&](const auto&... what) {
     return Invalid(
-        options.has_own_exchanges()
+        options.averages_moments()
             ? absl::StrCat("the optimizer is ", optim::ExchangingName(options.optimizer.kind))
             : "gradient_compression is given",
         ", but ", what...);
   };
-  if (options.has_own_exchanges() && options.gradient_compression.has_value()) {
-    return contradicts("gradient_compression is given; ",
-                       options.averages_moments() ? "first moments are what it exchanges"
-                                                  : "it says itself which gradients are exchanged");
+  if (options.averages_moments() && options.gradient_compression.has_value()) {
+    return contradicts("gradient_compression is given; first moments are what it exchanges");
   }
   if (!options.traits().whole_parameters) {
     return contradicts("stage ", options.stage,
                        " has no memory for whole gradients; stages 0 to 2 ", "have");
+  }
+  if (options.has_local_steps() && !options.traits().whole_optimizer_state) {
+    return contradicts(
+        "local_step_clipper is ", options.optimizer.zero_one.local_step_clipper, ", and stage ",
+        options.stage,
+        " cuts weights and moments into slices; local steps need all of both on each "
+        "rank, as stage 0 has; with local_step_clipper 1 ranks meet in each step");
   }
   if (options.offload.enabled()) {
     return contradicts("offload.optimizer_state is ",

@@ -312,6 +312,8 @@ class ZeroOptimizer final : public ParameterSource {
 
   // The state is that of so many steps tried, and of no step of this optimizer.
   void StateChanged(int64_t tried);
+  // Whether local steps may have moved this rank's weights.
+  bool has_moves() const;
 
   const Plan plan_;
   const ZeroOptions options_;

@@ -71,12 +71,17 @@ Keys ZeroOneAdamKeys(Settings& s) {
       keys.push_back(std::move(key));
       continue;
     }
-    keys.push_back({"var_freeze_step", NotSupported()});
+    keys.push_back({"var_freeze_step", Whole(&s.zero_one.var_freeze_step, kSteps),
+                    "steps before second moments stay for good: those in which the rate rises"});
     keys.push_back({"var_update_scaler", Whole(&s.zero_one.var_update_scaler, kSteps),
-                    "so many updates of second moments in each step, then as many in every second "
-                    "step, every fourth, and so on"});
-    keys.push_back({"local_step_scaler", NotSupported()});
-    keys.push_back({"local_step_clipper", NotSupported()});
+                    "before that so many steps update second moments, as many of every second step "
+                    "follow, of every fourth, and so on"});
+    keys.push_back(
+        {"local_step_scaler", Whole(&s.zero_one.local_step_scaler, kSteps),
+         "then ranks meet in each step, behind so many steps in every second one, behind "
+         "as many in every fourth, and so on"});
+    keys.push_back({"local_step_clipper", Whole(&s.zero_one.local_step_clipper, kSteps),
+                    "up to this interval; in stages 1 and 2 it must be 1"});
   }
   return keys;
 }
@@ -250,7 +255,9 @@ Key OptimizerKey(Settings& s) {
        OneBitLambKeys(s)},
       {"ZeroOneAdam", Set(&s.optimizer, Kind::kZeroOneAdam),
        "AdamW without bias correction that updates second moments in ever fewer steps, and whose "
-       "ranks exchange gradients as signs in the others; stages 0 to 2",
+       "ranks exchange gradients as signs in the others; once second moments stay, ranks go on "
+       "alone and exchange what they have moved as signs in ever fewer steps; stage 0, without "
+       "steps alone stages 1 and 2",
        ZeroOneAdamKeys(s)},
   };
   for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD"}) {

@@ -119,7 +119,7 @@ Rules ReplicaRules(const Together& together) {
        "zero_optimization"},
       {replicas,
        !has_replicas ||
-           (!s.gradient_compression.has_value() && !optim::HasOwnExchanges(s.optimizer)),
+           (!s.gradient_compression.has_value() && !optim::AveragesMoments(s.optimizer)),
        "ranks exchange gradients or moments with errors of their own, which rounds do not know",
        "brigade optimizer"},
       {named("--replica_fragments", "brigade.replica_fragments"), outer.fragments <= outer.period,

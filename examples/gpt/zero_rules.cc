@@ -75,7 +75,7 @@ Rules OffloadRules(const Together& together) {
 
 // Whether nodes have two hops of their own: of codes of gradients, or signs.
 bool HasTwoHops(const Settings& s) {
-  return s.quantized_gradients || optim::HasOwnExchanges(s.optimizer) ||
+  return s.quantized_gradients || optim::AveragesMoments(s.optimizer) ||
          s.gradient_compression == zero::GradientCompression::kOneBit;
 }
 
@@ -172,16 +172,14 @@ Rules CompressionRules(const Together& together) {
   const Said& said = together.said;
   const std::string gradients = said.Name("--gradient_compression", "brigade.gradient_compression");
   const bool has_gradients = s.gradient_compression.has_value();
-  const bool has_own = optim::HasOwnExchanges(s.optimizer);
+  const bool has_moments = optim::AveragesMoments(s.optimizer);
   const std::string kind = optim::ExchangingName(s.optimizer);
   const auto is_method = [&](zero::GradientCompression method) {
     return s.gradient_compression == method;
   };
   Rules rules = {
-      {gradients, !has_gradients || !has_own,
-       absl::StrCat("optimizer.type is \"", kind, "\", which exchanges ",
-                    optim::AveragesMoments(s.optimizer) ? "first moments" : "gradients itself"),
-       kOthers},
+      {gradients, !has_gradients || !has_moments,
+       absl::StrCat("optimizer.type is \"", kind, "\", which exchanges first moments"), kOthers},
       {gradients, !has_gradients || s.optimizer != optim::OptimizerKind::kLamb,
        "optimizer.type is \"Lamb\", whose norms of tensors take the gradients of slices", kOthers},
       {"brigade.gradient_compression_rank", is_method(zero::GradientCompression::kPowerSgd),
@@ -191,8 +189,17 @@ Rules CompressionRules(const Together& together) {
       {"brigade.gradient_compression_start_step", has_gradients,
        "gradient_compression is not given", kOthers},
   };
-  for (const auto& [path, exchanges] :
-       {std::pair(gradients, has_gradients), std::pair(std::string("optimizer.type"), has_own)}) {
+  rules.push_back(
+      {"optimizer.type",
+       s.optimizer != optim::OptimizerKind::kZeroOneAdam || s.zero.stage == 0 ||
+           s.zero_one.local_step_clipper == 1,
+       absl::StrCat("zero_optimization.stage is ", s.zero.stage, " and local_step_clipper ",
+                    s.zero_one.local_step_clipper,
+                    "; local steps need whole weights and moments on each rank, as stage 0 has: "
+                    "write \"local_step_clipper\": 1, with which ranks meet in each step"),
+       kOthers});
+  for (const auto& [path, exchanges] : {std::pair(gradients, has_gradients),
+                                        std::pair(std::string("optimizer.type"), has_moments)}) {
     const auto needs = [&, name = path, given = exchanges](bool is_right, const std::string& why) {
       rules.push_back({name, !given || is_right, why, kOthers});
     };

@@ -14,37 +14,60 @@ constexpr int64_t kTile = 8 * kTileThreads;
 // Segments of 24 bytes, with their first tiles, within a launch's arguments.
 constexpr int kMaxSegments = 900;
 
-template <int kCapacity>
-struct MaskArguments {
-  SegmentBatch<ZeroOneMask, kCapacity> batch;
+template <typename Operation, int kCapacity>
+struct ElementArguments {
+  Operation operation;
+  SegmentBatch<typename Operation::Segment, kCapacity> batch;
 };
-static_assert(sizeof(MaskArguments<kMaxSegments>) <= kMaxLaunchArgumentBytes);
 
-template <int kCapacity>
+template <typename Operation, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads)
-    MaskKernel(const __grid_constant__ MaskArguments<kCapacity> arguments) {
+    ElementKernel(const __grid_constant__ ElementArguments<Operation, kCapacity> arguments) {
   const auto& batch = arguments.batch;
   const int64_t index = batch.Find(blockIdx.x);
-  const ZeroOneMask& s = batch.segments[index];
+  const auto& s = batch.segments[index];
   const int64_t begin = (blockIdx.x - batch.first_tile[index]) * kTile;
   const int64_t end = begin + kTile < s.size ? begin + kTile : s.size;
+  const auto of_segment = arguments.operation.Begin(s);
   for (int64_t i = begin + threadIdx.x; i < end; i += kTileThreads) {
-    if (s.second_moment[i] == 0.0f) s.gradient[i] = 0.0f;
+    arguments.operation.Visit(s, of_segment, i);
   }
+}
+
+__global__ void __launch_bounds__(1) RatesKernel(const __grid_constant__ ZeroOneRates rates) {
+  CountRates(rates);
 }
 
 }  // namespace
 
-cudaError_t LaunchZeroOneAdamMask(const ZeroOneMask* segments, int64_t count, cudaStream_t stream) {
+template <typename Operation>
+cudaError_t LaunchZeroOneElements(const typename Operation::Segment* segments, int64_t count,
+                                  const Operation& operation, cudaStream_t stream) {
+  static_assert(sizeof(ElementArguments<Operation, kMaxSegments>) <= kMaxLaunchArgumentBytes);
   return WithCapacity<kMaxSegments>(count, [&](auto capacity) {
-    MaskArguments<capacity> arguments;
+    ElementArguments<Operation, capacity> arguments;
+    arguments.operation = operation;
     return ForEachBatch(
-        segments, count, kMaxGridBlocks, [](const ZeroOneMask& s) { return CeilDiv(s.size, kTile); },
-        arguments.batch, cudaSuccess, [&](int64_t) {
+        segments, count, kMaxGridBlocks, [](const auto& s) { return CeilDiv(s.size, kTile); },
+        arguments.batch, cudaSuccess,
+        [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
-          return LaunchKernel<MaskKernel<capacity>>(blocks, kTileThreads, stream, arguments);
+          return LaunchKernel<ElementKernel<Operation, capacity>>(blocks, kTileThreads, stream,
+                                                                  arguments);
         });
   });
+}
+
+#define BRIGADE_INSTANTIATE(Operation)                                                      \
+  template cudaError_t LaunchZeroOneElements<Operation>(const Operation::Segment*, int64_t, \
+                                                        const Operation&, cudaStream_t);
+BRIGADE_INSTANTIATE(ZeroOneMaskOperation)
+BRIGADE_INSTANTIATE(ZeroOneReceiveOperation)
+BRIGADE_INSTANTIATE(ZeroOneTakeOperation)
+#undef BRIGADE_INSTANTIATE
+
+cudaError_t LaunchZeroOneRates(const ZeroOneRates& rates, cudaStream_t stream) {
+  return LaunchKernel<RatesKernel>(1u, 1, stream, rates);
 }
 
 }  // namespace brigade::kernels

@@ -9,9 +9,12 @@
 
 namespace brigade::kernels {
 
-// ZeroOneAdamMask on `stream`, without checks of the arguments. One launch for each 900 non-empty
-// segments.
-cudaError_t LaunchZeroOneAdamMask(const ZeroOneMask* segments, int64_t count, cudaStream_t stream);
+// The operations of zero_one_adam_math.h over lists, and CountRates, on `stream`, without checks of
+// the arguments. One launch for each 900 non-empty segments.
+template <typename Operation>
+cudaError_t LaunchZeroOneElements(const typename Operation::Segment* segments, int64_t count,
+                                  const Operation& operation, cudaStream_t stream);
+cudaError_t LaunchZeroOneRates(const ZeroOneRates& rates, cudaStream_t stream);
 
 }  // namespace brigade::kernels
 

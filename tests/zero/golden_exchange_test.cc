@@ -72,11 +72,21 @@ std::vector<GoldenCase> Cases() {
                         .dtype = dtype,
                         .optimizer = optim::OptimizerKind::kZeroOneAdam,
                         .micro_batches = micro_batches};
-        cases.push_back(c);
-        for (const int reload_at : {5, 31}) {
+        c.freeze_step = 15;
+        // Ranks that meet in each step, and in the last case in every third one at most, which the
+        // step that is skipped here is one of.
+        for (const int reload_at : {-1, 8, 15, 35}) {
           c.reload_at = reload_at;
-          cases.push_back(c);
+          for (const auto& [scaler, clipper] :
+               {std::pair(1, 1), std::pair(4, 8), std::pair(7, 3)}) {
+            if (clipper == 1 && reload_at == 8) continue;
+            c.local_step_scaler = scaler, c.local_step_clipper = clipper;
+            cases.push_back(c);
+          }
         }
+        c.freeze_step = 100;
+        c.var_update_scaler = 5;
+        cases.push_back(c);
       }
     }
   }
@@ -110,6 +120,8 @@ std::vector<GoldenCase> Cases() {
           moments.freeze_step = 12;
           cases.push_back(moments);
           moments.optimizer = optim::OptimizerKind::kZeroOneAdam;
+          cases.push_back(moments);
+          moments.local_step_clipper = 4;
           cases.push_back(moments);
         }
       }

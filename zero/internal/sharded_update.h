@@ -44,6 +44,8 @@ class ShardedUpdate {
 
   // What the communication stream does from now on comes after the update.
   absl::Status Await() { return lane_ == nullptr ? absl::OkStatus() : lane_->Await(); }
+  // Of local steps, a call of all ranks between steps: all have the same weights and moments then.
+  absl::Status Meet();
   // All streams are idle and without an error.
   absl::Status Reset() { return lane_ == nullptr ? absl::OkStatus() : lane_->Reset(); }
   // The state is that of a training which has tried so many steps.
@@ -103,6 +105,10 @@ class ShardedUpdate {
   absl::Status KeepNumbers();
   // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
   std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
+  // By what the exchange has made of the gradients, or left.
+  absl::Status UpdateExchanged(StepPhase phase);
+  // The optimizer in steps that keep second moments.
+  optim::OptimizerOptions KeepsVariance() const;
   absl::Status CreateOneBitLamb(const std::vector<optim::UpdateList>& lists);
   // The weights that the update writes.
   void* Weights(int bucket) const;
@@ -146,7 +152,9 @@ class ShardedUpdate {
   std::unique_ptr<optim::StepExecutor> executor_;
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<optim::FusedUpdate> exchanged_updates_;
-  // Of 0/1 Adam: all of the exchanged gradients that this rank's update reads.
+  // Of 0/1 Adam: those by exchanged gradients, which read these elements of them, and by this
+  // rank's own in local steps.
+  std::vector<optim::FusedUpdate> kept_updates_, local_updates_;
   std::vector<kernels::ZeroOneMask> masks_;
   // Of 1-bit LAMB, else null or empty: that instead of these; the numbers of all tensors, which all
   // ranks have; copies from there to the state; and where the sums of tensors lie, before moments

@@ -15,8 +15,8 @@ namespace brigade::zero::internal {
 
 // Of options that have exchanges.
 inline GradientCompression MethodOf(const ZeroOptions& options) {
-  return options.has_own_exchanges() ? GradientCompression::kOneBit
-                                     : options.gradient_compression->method;
+  return options.averages_moments() ? GradientCompression::kOneBit
+                                    : options.gradient_compression->method;
 }
 
 // Elements [in_bucket, + size) of a bucket are saved of [at, + size) of an array of errors.

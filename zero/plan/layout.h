@@ -12,6 +12,7 @@
 #include "brigade/kernels/block_quant/block_quant_math.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_math.h"
 #include "brigade/optim/lamb_update.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/step_controller.h"
@@ -195,12 +196,16 @@ enum class StepPhase : uint8_t {
   // Reduced, each bucket as it is complete.
   kReduced,
   // Exchanged in Step.
-  kExchanged,
+  kGradients,
+  // They are not; in Step first moments are.
+  kMoments,
+  // They stay this rank's own.
+  kLocal,
 };
 
 // Whether there are steps with exchanges.
 inline bool HasExchanges(const Plan& plan, const ZeroOptions& options) {
-  return options.exchanges() && (plan.ranks() > 1 || options.has_own_exchanges());
+  return options.exchanges() && (plan.ranks() > 1 || options.averages_moments());
 }
 // Whether these send anything, and leave errors: a rank alone has what it gives.
 inline bool HasErrors(const Plan& plan, const ZeroOptions& options) {
@@ -215,10 +220,23 @@ inline bool HasWholeMoments(const Plan& plan, const ZeroOptions& options) {
 // That of a step, by the number of those tried before.
 inline StepPhase PhaseOf(const Plan& plan, const ZeroOptions& options, int64_t tried) {
   if (!HasExchanges(plan, options)) return StepPhase::kReduced;
-  const bool is_reduced = options.is_zero_one_adam()
-                              ? optim::UpdatesVariance(options.optimizer.zero_one, tried)
-                              : tried < options.exchanges_from();
-  return is_reduced ? StepPhase::kReduced : StepPhase::kExchanged;
+  if (options.is_zero_one_adam()) {
+    switch (optim::StepOf(options.optimizer.zero_one, tried)) {
+      case optim::ZeroOneStep::kVariance:
+        return StepPhase::kReduced;
+      case optim::ZeroOneStep::kSigns:
+        return StepPhase::kGradients;
+      case optim::ZeroOneStep::kMeeting:
+        return StepPhase::kMoments;
+      case optim::ZeroOneStep::kLocal:
+        return StepPhase::kLocal;
+    }
+  }
+  if (tried < options.exchanges_from()) return StepPhase::kReduced;
+  return options.averages_moments() ? StepPhase::kMoments : StepPhase::kGradients;
+}
+inline bool IsExchange(StepPhase phase) {
+  return phase == StepPhase::kGradients || phase == StepPhase::kMoments;
 }
 // What is exchanged of a bucket: the elements of its parameters, one after another.
 inline int64_t ExchangedElements(const Bucket& bucket) {
@@ -445,8 +463,15 @@ inline int64_t ExchangeTiles(const Plan& plan, const ZeroOptions& options) {
   }
   return tiles;
 }
+// Of 0/1 Adam: numbers of the groups, and what a meeting's update reads.
+inline int64_t ZeroOneBytes(const ZeroOptions& options) {
+  if (!options.is_zero_one_adam()) return 0;
+  return static_cast<int64_t>(options.optimizer.groups.size() *
+                              (sizeof(kernels::ZeroOneNumbers) + sizeof(kernels::GroupStep)));
+}
 inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options) {
-  return ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
+  return ZeroOneBytes(options) +
+         ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
          DecisionBytes(options) +
          (2 + 3 * static_cast<int64_t>(options.optimizer.groups.size())) *
              static_cast<int64_t>(sizeof(float));
