@@ -235,7 +235,11 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
 }
 
 std::vector<Injection> InjectionsOf(const GoldenCase& c) {
-  return {{.step = 7, .rank = c.ranks - 1, .micro_batch = c.micro_batches - 1}, {.step = 30}};
+  std::vector<Injection> injections = {
+      {.step = 7, .rank = c.ranks - 1, .micro_batch = c.micro_batches - 1}, {.step = 30}};
+  // In intervals of 4, 5 and 8 steps a meeting.
+  if (c.optimizer == optim::OptimizerKind::kZeroOneAdam) injections.push_back({.step = 39});
+  return injections;
 }
 
 ModelSpec ModelOf(optim::OptimizerKind optimizer) {

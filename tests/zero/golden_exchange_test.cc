@@ -78,7 +78,7 @@ std::vector<GoldenCase> Cases() {
         for (const int reload_at : {-1, 8, 15, 35}) {
           c.reload_at = reload_at;
           for (const auto& [scaler, clipper] :
-               {std::pair(1, 1), std::pair(4, 8), std::pair(7, 3)}) {
+               {std::pair(1, 1), std::pair(4, 8), std::pair(7, 5)}) {
             if (clipper == 1 && reload_at == 8) continue;
             c.local_step_scaler = scaler, c.local_step_clipper = clipper;
             cases.push_back(c);

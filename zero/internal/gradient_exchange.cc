@@ -351,7 +351,7 @@ absl::Status GradientExchange::MeetExactly() {
     }
     BRIGADE_RETURN_IF_ERROR(stream.Copy(mean, moved, count * kFloatBytes));
   }
-  return ReceiveMoments(kernels::ZeroOneCall::kSave, decision_.group_steps);
+  return ReceiveMoments(kernels::ZeroOneCall::kSave, group_steps_.as<kernels::GroupStep>().data());
 }
 
 absl::Status GradientExchange::ForgetMoves() {

@@ -108,6 +108,11 @@ class GradientExchange final : public SavedErrors {
     return {memory(bucket).own_errors.as<float>().data(),
             memory(bucket).second_errors.as<float>().data()};
   }
+  // Of local steps, with exchanges of moments: what a bucket's elements have moved since the last
+  // meeting, and its weights, of as many elements as the bucket.
+  const float* MovesOf(int bucket) const { return memory(bucket).moved.as<float>().data(); }
+  const float* AgreedOf(int bucket) const { return memory(bucket).agreed.as<float>().data(); }
+
   // With the numbers of tensors.
   absl::Status ClearErrors() override;
 
