@@ -176,10 +176,10 @@ struct ZeroOptions {
   // communication_dtype is then that of sums between groups alone. None: as they are.
   std::optional<kernels::QuantFormat> quantized_gradients = {};
   // Of quantized_gradients, and of exchanges of signs (gradient_compression kOneBit, the moments of
-  // OneBitAdam and OneBitLamb, all of ZeroOneAdam): so many of the ranks that share a state, one after another, are a
-  // node, and the sum goes in two hops, inside nodes and as codes of these sums between them
-  // (OuterGroups::node and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and
-  // all: one hop.
+  // OneBitAdam and OneBitLamb, all of ZeroOneAdam): so many of the ranks that share a state, one
+  // after another, are a node, and the sum goes in two hops, inside nodes and as codes of these
+  // sums between them (OuterGroups::node and nodes). Where signs are sent, those inside nodes are
+  // in fp32. 0, 1 and all: one hop.
   int node_ranks = 0;
   // Of quantized_gradients: what codes leave out of a gradient enters the next ones, of which each
   // rank keeps 1.02 bytes an element of all gradients, in two hops 1.02 / node_ranks more, and once
@@ -242,8 +242,8 @@ struct ZeroOptions {
   bool has_local_steps() const {
     return is_zero_one_adam() && optimizer.zero_one.local_step_clipper > 1;
   }
-  // Whether what is exchanged are first moments: of 1-bit Adam, 1-bit LAMB, and, from a step on, 0/1
-  // Adam.
+  // Whether what is exchanged are first moments: of 1-bit Adam, 1-bit LAMB, and 0/1 Adam, from a
+  // step on.
   bool averages_moments() const { return optim::AveragesMoments(optimizer.kind); }
   // Whether signs are what is sent in exchanges.
   bool exchanges_signs() const {

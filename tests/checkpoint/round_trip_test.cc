@@ -198,8 +198,8 @@ TEST(RoundTripTest, ErrorsOfExchangesGoOnInAnyStage) {
   }
 }
 
-// 0/1 Adam, whose third step sends signs of gradients, and whose ranks go on alone in the sixth. The
-// saves are between these, and behind one.
+// 0/1 Adam, whose third step sends signs of gradients, and whose ranks go on alone in the fifth,
+// which is skipped, the seventh and the ninth. Saves come behind these.
 TEST(RoundTripTest, ZeroOneAdamGoesOnWithTheSameBits) {
   for (const int clipper : {1, 2}) {
     const optim::ZeroOneSchedule schedule = {.var_freeze_step = 3,

@@ -73,13 +73,13 @@ struct TrainingRule {
   // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
   // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
   bool is_one_bit_adam = false;
-  // 0/1 Adam: Adam without correction of bias. So many steps tried update the second moment, as many
-  // every second step then, and so on; in the others ranks exchange gradients as above, and the
-  // second moment stays. 0: it is another optimizer.
+  // 0/1 Adam: Adam without correction of bias. So many steps tried update the second moment, as
+  // many of every second step follow, and so on; in the others ranks exchange gradients as above,
+  // and the second moment stays. 0: it is another optimizer.
   int64_t var_update_scaler = 0;
-  // From this step tried on the second moment stays for good. Behind each so many steps the interval
-  // doubles, up to the last number, in which ranks meet: errors begin with zero, and what is
-  // exchanged is the sum of rate times first moment since the last meeting.
+  // From this step tried on the second moment stays for good, and errors begin with zero. The
+  // interval in which ranks meet doubles behind each so many steps, up to the last number. What is
+  // exchanged then is the sum of rate times first moment since the last meeting.
   int64_t var_freeze_step = 0, local_step_scaler = 1, local_step_clipper = 1;
   // The same of 1-bit LAMB, in stage 0: buckets have an exchange each.
   bool is_one_bit_lamb = false;

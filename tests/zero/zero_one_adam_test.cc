@@ -34,10 +34,8 @@ using precision::DType;
 constexpr double kLearningRate = 0.01;
 
 // Second moments stay from the fourth step on. Meetings are then the steps 4, 5, 6, 8, 12, 16...
-constexpr optim::ZeroOneSchedule kLocalSteps = {.var_freeze_step = 3,
-                                                .var_update_scaler = 2,
-                                                .local_step_scaler = 2,
-                                                .local_step_clipper = 4};
+constexpr optim::ZeroOneSchedule kLocalSteps = {
+    .var_freeze_step = 3, .var_update_scaler = 2, .local_step_scaler = 2, .local_step_clipper = 4};
 
 ZeroOptions Options(int stage, const optim::ZeroOneSchedule& schedule, DType dtype) {
   ZeroOptions options;
@@ -146,7 +144,8 @@ TEST(ZeroOneAdamTest, LocalStepsTakeTheMemoryThatTheModelNames) {
   const Plan plan = Plan::Create(ToyMatrices(), {3, DType::kBFloat16, 1000}).value();
   const auto bytes = [&](const ZeroOptions& options, const char* name) {
     int64_t sum = 0;
-    for (const MemoryTerm& term : MemoryOf(plan, options)) sum += term.name == name ? term.bytes : 0;
+    for (const MemoryTerm& term : MemoryOf(plan, options))
+      sum += term.name == name ? term.bytes : 0;
     return sum;
   };
   int64_t padded = 0, elements = 0;
@@ -295,8 +294,8 @@ TEST(ZeroOneAdamTest, NothingOfTheMovesIsLost) {
         const double gradient =
             Load(own, zero->plan().bucket(bucket).dtype, i) * state.grad_multiplier;
         const size_t next = inputs[me].size();
-        inputs[me].push_back(moves[next] + kLearningRate * (beta1 * moments[next] +
-                                                            (1 - beta1) * gradient));
+        inputs[me].push_back(moves[next] +
+                             kLearningRate * (beta1 * moments[next] + (1 - beta1) * gradient));
         errors[me].push_back(by_element[static_cast<size_t>(bucket)][static_cast<size_t>(i)]);
         output.push_back(exchange.Mean(bucket)[at] * rates);
       });
@@ -366,8 +365,8 @@ TEST(ZeroOneAdamTest, ACancelledPassChangesNoBit) {
       ToyTrainer trainer(*zero, self), plain(*other, self);
       for (int step = 0; step < 20; ++step) {
         if (step == at) {
- ASSERT_OK(zero->CancelStep());
-}
+          ASSERT_OK(zero->CancelStep());
+        }
         ASSERT_OK(trainer.Step());
         ASSERT_OK(plain.Step());
         EXPECT_TRUE(AllBytes(*zero, options) == AllBytes(*other, options)) << step;
@@ -377,8 +376,8 @@ TEST(ZeroOneAdamTest, ACancelledPassChangesNoBit) {
   }
 }
 
-// As after a communicator has failed, when ranks cannot agree any more: they lend the weights of the
-// last meeting.
+// As after a communicator has failed, when ranks cannot agree any more: they lend the weights of
+// the last meeting.
 TEST(ZeroOneAdamTest, WithoutOthersTheLastMeetingIsLent) {
   constexpr int kRanks = 2;
   Masters masters(kRanks);

@@ -97,8 +97,8 @@ TEST(ZeroOneAdamTest, ASkippedStepTakesNothing) {
   }
 }
 
-// Of two groups: three steps alone, of which one is skipped, a meeting that is skipped, and one that
-// is not.
+// Of two groups: three steps alone, of which one is skipped, a meeting that is skipped, and one
+// that is not.
 TEST(ZeroOneAdamTest, RatesAreCountedFromMeetingToMeeting) {
   auto context = device::Context::Create({.compute_threads = 1}).value();
   auto stream = context->CreateStream("stream").value();
