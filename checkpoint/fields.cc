@@ -36,7 +36,8 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
     {"Lion", optim::OptimizerKind::kLion},
     {"OneBitAdam", optim::OptimizerKind::kOneBitAdam},
     {"Lamb", optim::OptimizerKind::kLamb},
-    {"OneBitLamb", optim::OptimizerKind::kOneBitLamb}};
+    {"OneBitLamb", optim::OptimizerKind::kOneBitLamb},
+    {"ZeroOneAdam", optim::OptimizerKind::kZeroOneAdam}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
@@ -329,7 +330,8 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                 gradient_compression, bucket_elements, overlap_comm, live_units,
                                 backward_units, chunks, runs, tied_apart, persistence_threshold,
                                 offload, reduction, algorithm] = options;
-  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb] = options.optimizer;
+  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one] =
+      options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
                    {"max_grad_norm", TextOf(options.max_grad_norm)},
@@ -354,7 +356,16 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["loco.err_beta"] = TextOf(loco->err_beta);
     fields["loco.reset_steps"] = TextOf(loco->reset_steps);
   }
-  if (optim::AveragesMoments(kind)) fields["freeze_step"] = TextOf(freeze_step);
+  if (kind == optim::OptimizerKind::kZeroOneAdam) {
+    const auto& [var_freeze_step, var_update_scaler, local_step_scaler, local_step_clipper] =
+        zero_one;
+    fields["var_freeze_step"] = TextOf(var_freeze_step);
+    fields["var_update_scaler"] = TextOf(var_update_scaler);
+    fields["local_step_scaler"] = TextOf(local_step_scaler);
+    fields["local_step_clipper"] = TextOf(local_step_clipper);
+  } else if (optim::AveragesMoments(kind)) {
+    fields["freeze_step"] = TextOf(freeze_step);
+  }
   if (kind == optim::OptimizerKind::kOneBitLamb) {
     const auto& [coeff_beta, factor_max, factor_min, factor_threshold] = one_bit_lamb;
     fields["coeff_beta"] = TextOf(coeff_beta);

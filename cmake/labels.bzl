@@ -99,6 +99,8 @@ LIBRARIES = {
         "//kernels/top_k:top_k",
         "//kernels/top_k:top_k_cpu",
         "//kernels/top_k:top_k_math",
+        "//kernels/zero_one_adam:zero_one_adam",
+        "//kernels/zero_one_adam:zero_one_adam_math",
         "//kernels:kernels",
         "//kernels:list_arguments",
         "//kernels:nontemporal_store",
@@ -155,6 +157,7 @@ LIBRARIES = {
         "//optim:schedule",
         "//optim:step_controller",
         "//optim:step_executor",
+        "//optim:zero_one_schedule",
     ],
     "nn": [
         "//nn:arrays",
@@ -305,6 +308,7 @@ CUDA_LIBRARIES = {
         "//kernels/sign_pack:sign_pack_cuda",
         "//kernels/step_control:step_control_cuda",
         "//kernels/top_k:top_k_cuda",
+        "//kernels/zero_one_adam:zero_one_adam_cuda",
         "//kernels:launch_kernel",
     ],
     "collectives": [

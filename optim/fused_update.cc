@@ -6,7 +6,8 @@ FusedUpdate::FusedUpdate(const OptimizerOptions& options,
                          const std::vector<UpdateSegment>& segments, const UpdateTypes& types)
     : types_(types),
       weight_decay_mode_(options.kind == OptimizerKind::kAdamW ||
-                                 options.kind == OptimizerKind::kOneBitAdam
+                                 options.kind == OptimizerKind::kOneBitAdam ||
+                                 options.kind == OptimizerKind::kZeroOneAdam
                              ? kernels::WeightDecayMode::kDecoupled
                              : kernels::WeightDecayMode::kCoupled) {
   for (const ParameterGroup& group : options.groups) {

@@ -24,10 +24,10 @@ int64_t AlignedSize(int64_t size) { return (size + kAlignment - 1) / kAlignment 
 absl::Status CheckOptions(const MixedPrecisionOptions& options) {
   BRIGADE_RETURN_IF_ERROR(Validate(options.optimizer));
   if (AveragesMoments(options.optimizer.kind)) {
-    return absl::InvalidArgumentError(
-        options.optimizer.kind == OptimizerKind::kOneBitLamb
-            ? "optimizer: kind is OneBitLamb, whose ranks exchange moments; one device has LAMB"
-            : "optimizer: kind is OneBitAdam, whose ranks exchange moments; one device has AdamW");
+    const bool is_lamb = options.optimizer.kind == OptimizerKind::kOneBitLamb;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "optimizer: kind is ", ExchangingName(options.optimizer.kind),
+        ", whose ranks exchange moments; one device has ", is_lamb ? "LAMB" : "AdamW"));
   }
   BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(kName, "micro_batches", -1, options.micro_batches,
                                                 {1.0, 0x1p31, "1 or more"}));

@@ -1,6 +1,7 @@
 #include "brigade/optim/parameter_group.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
@@ -53,6 +54,7 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
     case OptimizerKind::kAdamW:
     case OptimizerKind::kAdam:
     case OptimizerKind::kOneBitAdam:
+    case OptimizerKind::kZeroOneAdam:
       return CheckAdam(index, group);
     case OptimizerKind::kSgd:
       return CheckSgd(index, group);
@@ -64,6 +66,18 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
   }
   return absl::InvalidArgumentError(
       absl::StrCat(kName, ": kind is ", static_cast<int>(kind), ", which is no OptimizerKind"));
+}
+
+absl::Status Validate(const ZeroOneSchedule& schedule) {
+  for (const auto& [name, value] : {std::pair("var_freeze_step", schedule.var_freeze_step),
+                                    std::pair("var_update_scaler", schedule.var_update_scaler),
+                                    std::pair("local_step_scaler", schedule.local_step_scaler),
+                                    std::pair("local_step_clipper", schedule.local_step_clipper)}) {
+    if (value >= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(kName, ": ", name, " is ", value, ", must be 1 or more"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -93,6 +107,9 @@ absl::Status Validate(const OptimizerOptions& options) {
                        ", must be 1 or more of OneBitLamb: its rates go on from those before"));
     }
     BRIGADE_RETURN_IF_ERROR(kernels::Validate(options.one_bit_lamb, kName));
+  }
+  if (options.kind == OptimizerKind::kZeroOneAdam) {
+    BRIGADE_RETURN_IF_ERROR(Validate(options.zero_one));
   }
   if (IsLamb(options.kind) && options.groups.size() > kMostLambGroups) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/optim/schedule.h"
+#include "brigade/optim/zero_one_schedule.h"
 
 namespace brigade::optim {
 
@@ -29,20 +30,33 @@ enum class OptimizerKind : uint8_t {
   // exchange their first moments as signs, in a ZeroOptimizer alone, and rates go on from the mean
   // of those before; Li et al. 2021 (arXiv 2104.06069).
   kOneBitLamb,
+  // AdamW without bias correction, in a ZeroOptimizer alone, that updates its second moment in ever
+  // fewer steps, and whose ranks exchange gradients as signs in the others; from a step on the
+  // second moment stays, and ranks exchange first moments as signs in ever fewer steps; Lu et al.
+  // 2022 (arXiv 2202.06009).
+  kZeroOneAdam,
 };
 
 // Whether it is Adam, with either decay.
 constexpr bool IsAdam(OptimizerKind kind) {
   return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam ||
-         kind == OptimizerKind::kOneBitAdam;
+         kind == OptimizerKind::kOneBitAdam || kind == OptimizerKind::kZeroOneAdam;
 }
 // Whether it is LAMB, with or without exchanges of moments.
 constexpr bool IsLamb(OptimizerKind kind) {
   return kind == OptimizerKind::kLamb || kind == OptimizerKind::kOneBitLamb;
 }
-// Whether its ranks exchange first moments from OptimizerOptions::freeze_step on.
+// Whether its ranks exchange first moments from OptimizerOptions::freeze_step on, or
+// ZeroOneSchedule::var_freeze_step.
 constexpr bool AveragesMoments(OptimizerKind kind) {
-  return kind == OptimizerKind::kOneBitAdam || kind == OptimizerKind::kOneBitLamb;
+  return kind == OptimizerKind::kOneBitAdam || kind == OptimizerKind::kOneBitLamb ||
+         kind == OptimizerKind::kZeroOneAdam;
+}
+// The name of such a kind.
+constexpr const char* ExchangingName(OptimizerKind kind) {
+  return kind == OptimizerKind::kOneBitLamb    ? "OneBitLamb"
+         : kind == OptimizerKind::kZeroOneAdam ? "ZeroOneAdam"
+                                               : "OneBitAdam";
 }
 // Whether its moments' bias is corrected.
 constexpr bool CorrectsBias(OptimizerKind kind) {
@@ -81,6 +95,8 @@ struct OptimizerOptions {
   int64_t freeze_step = 100000;
   // Of kOneBitLamb, of all groups.
   kernels::OneBitLambCoefficients one_bit_lamb = {};
+  // Of kZeroOneAdam.
+  ZeroOneSchedule zero_one = {};
 };
 
 // InvalidArgument naming group, field and value.

@@ -106,11 +106,11 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
     return Invalid("gradient_compression.start_step is ", compression.start_step);
   }
   const auto contradicts = [&](const auto&... what) {
-    const bool is_lamb = options.optimizer.kind == optim::OptimizerKind::kOneBitLamb;
-    return Invalid(is_lamb                      ? "the optimizer is OneBitLamb"
-                   : options.averages_moments() ? "the optimizer is OneBitAdam"
-                                                : "gradient_compression is given",
-                   ", but ", what...);
+    return Invalid(
+        options.averages_moments()
+            ? absl::StrCat("the optimizer is ", optim::ExchangingName(options.optimizer.kind))
+            : "gradient_compression is given",
+        ", but ", what...);
   };
   if (options.averages_moments() && options.gradient_compression.has_value()) {
     return contradicts("gradient_compression is given; first moments are what it exchanges");
@@ -118,6 +118,13 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
   if (!options.traits().whole_parameters) {
     return contradicts("stage ", options.stage,
                        " has no memory for whole gradients; stages 0 to 2 ", "have");
+  }
+  if (options.has_local_steps() && !options.traits().whole_optimizer_state) {
+    return contradicts(
+        "local_step_clipper is ", options.optimizer.zero_one.local_step_clipper, ", and stage ",
+        options.stage,
+        " cuts weights and moments into slices; local steps need all of both on each "
+        "rank, as stage 0 has; with local_step_clipper 1 ranks meet in each step");
   }
   if (options.offload.enabled()) {
     return contradicts("offload.optimizer_state is ",

@@ -87,6 +87,16 @@ constexpr const char* Name(GradientCompression method) {
 // OneBitLamb what is sent of a tensor is multiplied by a scale of its own, which brings all tensors
 // to one size, and divided by it behind the exchange (kernels/one_bit_lamb); it needs tensors of no
 // element, or three and more.
+//
+// The optimizer ZeroOneAdam (optim/zero_one_schedule.h) reduces gradients in the steps that update
+// second moments, at the boundary where there are several micro-batches. In the others ranks
+// exchange their gradients, second moments stay, and where these are 0 so does the element but for
+// its decay. From var_freeze_step on second moments stay as above, errors begin with zero, and what
+// ranks exchange in a meeting is the sum, over the steps since the last one, of the rate times the
+// first moment. From the weights of the last meeting these take one step of AdamW, by that sum
+// divided by the sum of the rates, which is the new first moment of all ranks. In the steps between
+// meetings, of stage 0 alone, ranks have weights and first moments of their own, and send the
+// statistics of the step.
 struct CompressionOptions {
   GradientCompression method = GradientCompression::kOneBit;
   // Steps tried before are reduced as without it, at the boundary where there are several
@@ -166,10 +176,10 @@ struct ZeroOptions {
   // communication_dtype is then that of sums between groups alone. None: as they are.
   std::optional<kernels::QuantFormat> quantized_gradients = {};
   // Of quantized_gradients, and of exchanges of signs (gradient_compression kOneBit, the moments of
-  // OneBitAdam and OneBitLamb): so many of the ranks that share a state, one after another, are a
-  // node, and the sum goes in two hops, inside nodes and as codes of these sums between them
-  // (OuterGroups::node and nodes). Where signs are sent, those inside nodes are in fp32. 0, 1 and
-  // all: one hop.
+  // OneBitAdam and OneBitLamb, all of ZeroOneAdam): so many of the ranks that share a state, one
+  // after another, are a node, and the sum goes in two hops, inside nodes and as codes of these
+  // sums between them (OuterGroups::node and nodes). Where signs are sent, those inside nodes are
+  // in fp32. 0, 1 and all: one hop.
   int node_ranks = 0;
   // Of quantized_gradients: what codes leave out of a gradient enters the next ones, of which each
   // rank keeps 1.02 bytes an element of all gradients, in two hops 1.02 / node_ranks more, and once
@@ -227,14 +237,20 @@ struct ZeroOptions {
   bool accumulates() const { return micro_batches > 1; }
   // Whether ranks keep their own gradients until Step, from some step on.
   bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
-  // Whether what is exchanged are first moments: of 1-bit Adam and 1-bit LAMB.
+  bool is_zero_one_adam() const { return optimizer.kind == optim::OptimizerKind::kZeroOneAdam; }
+  // Whether there are steps in which each rank updates weights of its own.
+  bool has_local_steps() const {
+    return is_zero_one_adam() && optimizer.zero_one.local_step_clipper > 1;
+  }
+  // Whether what is exchanged are first moments: of 1-bit Adam, 1-bit LAMB, and 0/1 Adam, from a
+  // step on.
   bool averages_moments() const { return optim::AveragesMoments(optimizer.kind); }
   // Whether signs are what is sent in exchanges.
   bool exchanges_signs() const {
     return averages_moments() || (gradient_compression.has_value() &&
                                   gradient_compression->method == GradientCompression::kOneBit);
   }
-  // The steps tried before. Of options that have exchanges.
+  // The steps tried before. Of options that have exchanges, but not of 0/1 Adam.
   int64_t exchanges_from() const {
     return averages_moments() ? optimizer.freeze_step : gradient_compression->start_step;
   }

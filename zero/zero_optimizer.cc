@@ -248,6 +248,10 @@ void ZeroOptimizer::StateChanged(int64_t tried) {
   gradients_->SetTried(tried);
 }
 
+bool ZeroOptimizer::has_moves() const {
+  return update_->exchange() != nullptr && update_->exchange()->has_moves();
+}
+
 absl::Status ZeroOptimizer::CheckUnit(const char* call, int unit) const {
   if (unit >= 0 && unit < static_cast<int>(plan_.units().size())) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -419,8 +423,8 @@ absl::Status ZeroOptimizer::Step() {
                                          *backward_finished_, streams_->comm()));
   BRIGADE_RETURN_IF_ERROR(gradients_->Complete());
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
-  if (gradients_->phase() == internal::StepPhase::kExchanged) {
-    errors_shared_ = !internal::HasErrors(plan_, options_);
+  if (gradients_->phase() != internal::StepPhase::kReduced) {
+    errors_shared_ = !internal::HasErrors(plan_, options_) && !options_.has_local_steps();
     lends_old_errors_ = false;
   }
   if (gradients_->has_errors()) errors_shared_ = lends_old_errors_ = false;
@@ -456,7 +460,8 @@ absl::Status ZeroOptimizer::CancelStep() {
     BRIGADE_ASSIGN_OR_RETURN(const kernels::StepState state,
                              controller().SaveState(streams_->comm()));
     update_->SetSteps(state.iteration);
-    StateChanged(state.iteration);
+    if (update_->exchange() != nullptr) update_->exchange()->Cancelled(state.iteration);
+    gradients_->SetTried(state.iteration);
   }
   if (gradients_->has_errors()) {
     BRIGADE_RETURN_IF_ERROR(gradients_->loco()->ForgetMessages());
@@ -515,6 +520,11 @@ absl::Status ZeroOptimizer::ShareErrors() {
   if (errors_shared_) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("ShareErrors"));
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
+  if (has_moves()) {
+    BRIGADE_RETURN_IF_ERROR(BeginStateChange());
+    BRIGADE_RETURN_IF_ERROR(update_->Meet());
+    BRIGADE_RETURN_IF_ERROR(parameters_->GatherUpdated());
+  }
   BRIGADE_RETURN_IF_ERROR(errors_->Share());
   errors_shared_ = true;
   errors_forgotten_ = false;
@@ -565,6 +575,15 @@ absl::Status ZeroOptimizer::LendState(device::Stream& reader) {
         absl::StrCat("stage ", options_.stage,
                      ", LendState: a step has changed the errors of exchanges; ShareErrors comes "
                      "first, on all ranks"));
+  }
+  if (!errors_shared_ && has_moves() && !loan_->is_lent()) {
+    BRIGADE_RETURN_IF_ERROR(BeginStateChange());
+    BRIGADE_RETURN_IF_ERROR(update_->exchange()->ForgetMoves());
+    for (int b = 0; b < static_cast<int>(plan_.buckets().size()); ++b) {
+      if (!plan_.bucket(b).trainable) continue;
+      BRIGADE_RETURN_IF_ERROR(update_->RoundMasterOnDevice(b));
+    }
+    BRIGADE_RETURN_IF_ERROR(parameters_->GatherUpdated());
   }
   BRIGADE_RETURN_IF_ERROR(update_->Await());
   if (errors_forgotten_ && !loan_->is_lent()) {

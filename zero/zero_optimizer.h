@@ -111,6 +111,10 @@ class StepStreams;
 //              skipped keeps each of their bits, whichever rank has met the overflow. After an
 //              error of the communicator they may be those of a step that was not taken, or of
 //              none.
+// Local        With the optimizer ZeroOneAdam ranks of stage 0 may have masters, weights and first
+//              moments of their own between meetings, which passes, ExportParameters and StateArray
+//              see. ShareErrors makes them those of all ranks. LendState without it, behind
+//              CancelStep, takes this rank's masters and weights back to the last meeting.
 // Groups       With ZeroOptions::shard_ranks groups of ranks have a whole state each, and `N` above
 //              is the number of ranks of a group, but for the statistics. The sums of groups are
 //              rounded to the type of the final gradient, and added over OuterGroups::between: each
@@ -219,7 +223,7 @@ class ZeroOptimizer final : public ParameterSource {
   // How many of these are of errors: with gradient_compression two, with loco one.
   int error_arrays() const;
 
-  // With ZeroOptions::gradient_compression or loco, a call of all ranks between steps, enqueued,
+  // With exchanges (ZeroOptions::exchanges) or loco, a call of all ranks between steps, enqueued,
   // before LendState or CopyState: each rank's own errors become the mean of all ranks' errors,
   // which is all that their sum over time depends on, so that any number of ranks can go on from
   // what is saved, and this run goes on as one that has loaded it. With gradient_compression the
@@ -228,7 +232,8 @@ class ZeroOptimizer final : public ParameterSource {
   // else in them is 0. With loco the last one is the sum of all errors, divided by what gradients
   // are divided by and by the loss scale; what int8 codes leave out of a rank's share is lost.
   // Sends 12 bytes an element at most, which count as setup. Without errors, and where no step has
-  // changed them since, nothing happens.
+  // changed them since, nothing happens. With local steps (ZeroOptions::has_local_steps) ranks meet
+  // first, by moves that cross as they are, 8 bytes an element more: all have the same state then.
   absl::Status ShareErrors();
 
   // Lends this state, and controller().state(), to one who copies it beside the passes that follow:
@@ -312,6 +317,8 @@ class ZeroOptimizer final : public ParameterSource {
 
   // The state is that of so many steps tried, and of no step of this optimizer.
   void StateChanged(int64_t tried);
+  // Whether local steps may have moved this rank's weights.
+  bool has_moves() const;
 
   const Plan plan_;
   const ZeroOptions options_;

@@ -464,6 +464,12 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_zero_one_adam_math
+  HEADERS kernels/zero_one_adam/zero_one_adam_math.h
+  DEPS kernels_step_control_step_state precision_host_device precision_rounding
+)
+
+brigade_library(
   kernels_adam_math
   HEADERS kernels/adam/adam_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -879,6 +885,26 @@ brigade_library(
     kernels_value_range kernels_block_quant kernels_internal_enqueue_list
   CUDA_DEPS kernels_loco_quant_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
+  kernels_zero_one_adam_cuda CUDA_ONLY
+  HEADERS kernels/zero_one_adam/zero_one_adam_cuda.h
+  CUDA_SOURCES kernels/zero_one_adam/zero_one_adam_cuda.cu
+  DEPS kernels_zero_one_adam_math kernels_launch_kernel kernels_internal_gpu_tile
+    kernels_internal_segments
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_zero_one_adam
+  HEADERS kernels/zero_one_adam/zero_one_adam.h
+  SOURCES kernels/zero_one_adam/zero_one_adam.cc
+  DEPS kernels_zero_one_adam_math device_status_macros device_stream kernels_list_arguments
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_zero_one_adam_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(

@@ -19,11 +19,16 @@ brigade_library(
 )
 
 brigade_library(
+  optim_zero_one_schedule
+  HEADERS optim/zero_one_schedule.h
+)
+
+brigade_library(
   optim_parameter_group
   HEADERS optim/parameter_group.h
   SOURCES optim/parameter_group.cc
-  DEPS optim_schedule device_status_macros kernels_value_range kernels_lamb_math
-    kernels_one_bit_lamb kernels_step_control_math
+  DEPS optim_schedule optim_zero_one_schedule device_status_macros kernels_value_range
+    kernels_lamb_math kernels_one_bit_lamb kernels_step_control_math
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
 )
@@ -110,5 +115,5 @@ brigade_library(
   optim
   DEPS optim_freeze_moment optim_fused_update optim_lamb_update optim_loss_scaler
     optim_mixed_precision_optimizer optim_one_bit_lamb_update optim_parameter_group optim_schedule
-    optim_step_controller optim_step_executor
+    optim_step_controller optim_step_executor optim_zero_one_schedule
 )

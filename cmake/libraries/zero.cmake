@@ -39,8 +39,9 @@ brigade_library(
   zero_plan_layout
   HEADERS zero/plan/layout.h
   DEPS zero_plan kernels_block_quant_math kernels_grad_check kernels_one_bit_lamb_math
-    kernels_step_control_step_state optim_lamb_update optim_parameter_group optim_step_controller
-    optim_step_executor precision_dtype zero_options
+    kernels_step_control_step_state kernels_zero_one_adam_math optim_lamb_update
+    optim_parameter_group optim_step_controller optim_step_executor optim_zero_one_schedule
+    precision_dtype zero_options
 )
 
 brigade_library(
@@ -177,9 +178,10 @@ brigade_library(
     collectives_compressed_one_bit_all_reduce collectives_compressed_power_sgd_all_reduce
     collectives_compressed_restore_errors collectives_compressed_top_k_all_reduce device_buffer
     device_context device_status_macros kernels_cast kernels_cast_math kernels_fill
-    kernels_grad_check kernels_one_bit_lamb optim_freeze_moment optim_lamb_update
-    optim_step_controller optim_step_executor zero_options zero_plan zero_plan_exchange_layout
-    zero_plan_layout zero_plan_traffic
+    kernels_grad_check kernels_one_bit_lamb kernels_step_control_step_state kernels_zero_one_adam
+    kernels_zero_one_adam_math optim_freeze_moment optim_lamb_update optim_step_controller
+    optim_step_executor zero_options zero_plan zero_plan_exchange_layout zero_plan_layout
+    zero_plan_traffic
   PUBLIC_LIBRARIES absl::function_ref absl::inlined_vector absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -202,9 +204,10 @@ brigade_library(
   DEPS zero_internal_gradient_exchange zero_internal_gradient_store zero_internal_host_lane
     zero_internal_parameter_store zero_internal_rank_file zero_internal_step_streams device_buffer
     device_context device_event device_status_macros kernels_cast kernels_cast_math
-    kernels_one_bit_lamb kernels_step_control_step_state optim_fused_update optim_lamb_update
-    optim_one_bit_lamb_update optim_parameter_group optim_step_controller optim_step_executor
-    zero_options zero_plan zero_plan_layout
+    kernels_one_bit_lamb kernels_step_control_step_state kernels_zero_one_adam
+    kernels_zero_one_adam_math optim_fused_update optim_lamb_update optim_one_bit_lamb_update
+    optim_parameter_group optim_step_controller optim_step_executor zero_options zero_plan
+    zero_plan_layout
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

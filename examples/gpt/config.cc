@@ -183,6 +183,7 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
   options.groups[0].schedule = s.schedules[s.schedule];
   options.freeze_step = s.freeze_step;
   options.one_bit_lamb = s.one_bit_lamb;
+  options.zero_one = s.zero_one;
   if (options.kind == optim::OptimizerKind::kLion) options.groups[0].beta2 = s.lion_beta2;
   return options;
 }

@@ -47,9 +47,10 @@ struct Settings {
   optim::ParameterGroup group;
   // Takes the place of the group's.
   double lion_beta2 = 0.99;
-  // Of OneBitAdam.
+  // Of OneBitAdam and OneBitLamb.
   int64_t freeze_step = optim::OptimizerOptions().freeze_step;
   kernels::OneBitLambCoefficients one_bit_lamb = {};
+  optim::ZeroOneSchedule zero_one = {};
   // The index in `schedules` of the chosen one.
   int schedule = 0;
   std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),

@@ -63,6 +63,29 @@ Keys OneBitAdamKeys(Settings& s) {
   };
 }
 
+// Names and defaults of deepspeed/runtime/fp16/onebit/zoadam.py.
+Keys ZeroOneAdamKeys(Settings& s) {
+  Keys keys;
+  for (Key& key : OneBitAdamKeys(s)) {
+    if (std::string_view(key.name) != "freeze_step") {
+      keys.push_back(std::move(key));
+      continue;
+    }
+    keys.push_back({"var_freeze_step", Whole(&s.zero_one.var_freeze_step, kSteps),
+                    "steps before second moments stay for good: those in which the rate rises"});
+    keys.push_back({"var_update_scaler", Whole(&s.zero_one.var_update_scaler, kSteps),
+                    "before that so many steps update second moments, as many of every second step "
+                    "follow, of every fourth, and so on"});
+    keys.push_back(
+        {"local_step_scaler", Whole(&s.zero_one.local_step_scaler, kSteps),
+         "then ranks meet in each step, behind so many steps in every second one, behind "
+         "as many in every fourth, and so on"});
+    keys.push_back({"local_step_clipper", Whole(&s.zero_one.local_step_clipper, kSteps),
+                    "up to this interval; in stages 1 and 2 it must be 1"});
+  }
+  return keys;
+}
+
 constexpr char kMostTrust[] = "the most that a tensor's norm over that of its update counts";
 
 Keys LambKeys(Settings& s) {
@@ -230,8 +253,14 @@ Key OptimizerKey(Settings& s) {
        "LAMB without bias correction, whose ranks exchange first moments as signs once second "
        "moments stay, and whose tensors' rates go on from those before; stages 0 to 2",
        OneBitLambKeys(s)},
+      {"ZeroOneAdam", Set(&s.optimizer, Kind::kZeroOneAdam),
+       "AdamW without bias correction that updates second moments in ever fewer steps, and whose "
+       "ranks exchange gradients as signs in the others; once second moments stay, ranks go on "
+       "alone and exchange what they have moved as signs in ever fewer steps; stage 0, without "
+       "steps alone stages 1 and 2",
+       ZeroOneAdamKeys(s)},
   };
-  for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD", "ZeroOneAdam"}) {
+  for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD"}) {
     types.push_back({name, NotSupported()});
   }
   static constexpr char kNeeded[] =

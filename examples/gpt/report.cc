@@ -38,9 +38,9 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
     case optim::OptimizerKind::kLion:
       return "Lion";
     case optim::OptimizerKind::kOneBitAdam:
-      return "OneBitAdam";
     case optim::OptimizerKind::kOneBitLamb:
-      return "OneBitLamb";
+    case optim::OptimizerKind::kZeroOneAdam:
+      return optim::ExchangingName(options.optimizer.kind);
     case optim::OptimizerKind::kLamb:
       break;
   }

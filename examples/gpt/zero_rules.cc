@@ -173,8 +173,7 @@ Rules CompressionRules(const Together& together) {
   const std::string gradients = said.Name("--gradient_compression", "brigade.gradient_compression");
   const bool has_gradients = s.gradient_compression.has_value();
   const bool has_moments = optim::AveragesMoments(s.optimizer);
-  const std::string kind =
-      s.optimizer == optim::OptimizerKind::kOneBitLamb ? "OneBitLamb" : "OneBitAdam";
+  const std::string kind = optim::ExchangingName(s.optimizer);
   const auto is_method = [&](zero::GradientCompression method) {
     return s.gradient_compression == method;
   };
@@ -190,6 +189,15 @@ Rules CompressionRules(const Together& together) {
       {"brigade.gradient_compression_start_step", has_gradients,
        "gradient_compression is not given", kOthers},
   };
+  rules.push_back(
+      {"optimizer.type",
+       s.optimizer != optim::OptimizerKind::kZeroOneAdam || s.zero.stage == 0 ||
+           s.zero_one.local_step_clipper == 1,
+       absl::StrCat("zero_optimization.stage is ", s.zero.stage, " and local_step_clipper ",
+                    s.zero_one.local_step_clipper,
+                    "; local steps need whole weights and moments on each rank, as stage 0 has: "
+                    "write \"local_step_clipper\": 1, with which ranks meet in each step"),
+       kOthers});
   for (const auto& [path, exchanges] : {std::pair(gradients, has_gradients),
                                         std::pair(std::string("optimizer.type"), has_moments)}) {
     const auto needs = [&, name = path, given = exchanges](bool is_right, const std::string& why) {

@@ -266,6 +266,25 @@ TEST(OptionFieldsTest, HaveTheCoefficientsOfOneBitLambWhereThereAreSome) {
   for (const char* name : names) EXPECT_TRUE(OptionFields(lamb).contains(name)) << name;
 }
 
+TEST(OptionFieldsTest, HaveTheScheduleOfZeroOneAdam) {
+  zero::ZeroOptions saved = Options();
+  saved.optimizer.kind = optim::OptimizerKind::kZeroOneAdam;
+  EXPECT_EQ(OptionFields(saved).at("optimizer"), "ZeroOneAdam");
+  EXPECT_FALSE(OptionFields(saved).contains("freeze_step"));
+  using Schedule = optim::ZeroOneSchedule;
+  for (const auto& [name, field] :
+       {std::pair("var_freeze_step", &Schedule::var_freeze_step),
+        std::pair("var_update_scaler", &Schedule::var_update_scaler),
+        std::pair("local_step_scaler", &Schedule::local_step_scaler),
+        std::pair("local_step_clipper", &Schedule::local_step_clipper)}) {
+    EXPECT_FALSE(OptionFields(Options()).contains(name)) << name;
+    zero::ZeroOptions other = saved;
+    other.optimizer.zero_one.*field = 7;
+    EXPECT_THAT(CheckSame(OptionFields(saved), OptionFields(other)),
+                StatusIs(kInvalid, HasSubstr("in the checkpoint, 7 here")));
+  }
+}
+
 TEST(OptionFieldsTest, LeaveOutStageMemoryAndTraffic) {
   zero::ZeroOptions other = Options();
   other.stage = 3;

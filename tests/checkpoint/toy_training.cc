@@ -71,7 +71,11 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
       options.quantized_gradients = kernels::QuantFormat::kInt4;
       options.loco.emplace();
     }
-    const bool has_matrices = options.gradient_compression.has_value();
+    if (run.zero_one.has_value()) {
+      options.optimizer.kind = optim::OptimizerKind::kZeroOneAdam;
+      options.optimizer.zero_one = *run.zero_one;
+    }
+    const bool has_matrices = options.gradient_compression.has_value() || run.zero_one.has_value();
     auto zero = CreateZero(has_matrices ? zero::ToyMatrices() : zero::ToyModel(), options, self);
     ASSERT_OK(zero);
     if (run.from != nullptr) {

@@ -45,6 +45,8 @@ struct ToyRun {
   // With these the model has matrices.
   std::optional<zero::CompressionOptions> gradient_compression = {};
   int node_ranks = 0;
+  // By 0/1 Adam, with matrices too.
+  std::optional<optim::ZeroOneSchedule> zero_one = {};
   // Gradients as codes, in one hop or in two, with their errors.
   bool has_loco = false;
   // Before this step errors are shared as before a save; -1: never.

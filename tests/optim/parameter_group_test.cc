@@ -30,6 +30,7 @@ TEST(ParameterGroupTest, MomentsAreThoseThatSomeGroupNeeds) {
   EXPECT_EQ(Moments({.kind = OptimizerKind::kOneBitAdam}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kLamb}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kOneBitLamb}), 4);
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kZeroOneAdam}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kSgd}), 0);
   EXPECT_EQ(Moments(Options(OptimizerKind::kSgd, {.momentum = 0.9})), 1);
 }

@@ -91,6 +91,19 @@ inline float FrozenAdamUpdate(float param, float m, float v, const AdamRule& rul
   return std::fma(-lr, direction, param);
 }
 
+// An element in a step of 0/1 Adam that keeps its second moment (Lu et al. 2022, arXiv 2202.06009).
+// An element that has none, for want of gradients, takes none from others' signs.
+inline AdamElement KeptVarianceUpdate(AdamElement x, float gradient, const AdamRule& rule,
+                                      float lr) {
+  const float decay_factor = std::fma(-lr, static_cast<float>(rule.weight_decay), 1.0f);
+  if (x.v == 0.0f) gradient = 0.0f;
+  const float added = static_cast<float>(1.0 - rule.beta1) * gradient;
+  x.m = std::fma(static_cast<float>(rule.beta1), x.m, added);
+  const float direction = x.m / (std::sqrt(x.v) + static_cast<float>(rule.eps));
+  x.param = std::fma(-lr, direction, x.param * decay_factor);
+  return x;
+}
+
 struct SgdElement {
   float param;
   float momentum;

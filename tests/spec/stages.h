@@ -73,6 +73,14 @@ struct TrainingRule {
   // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
   // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
   bool is_one_bit_adam = false;
+  // 0/1 Adam: Adam without correction of bias. So many steps tried update the second moment, as
+  // many of every second step follow, and so on; in the others ranks exchange gradients as above,
+  // and the second moment stays. 0: it is another optimizer.
+  int64_t var_update_scaler = 0;
+  // From this step tried on the second moment stays for good, and errors begin with zero. The
+  // interval in which ranks meet doubles behind each so many steps, up to the last number. What is
+  // exchanged then is the sum of rate times first moment since the last meeting.
+  int64_t var_freeze_step = 0, local_step_scaler = 1, local_step_clipper = 1;
   // The same of 1-bit LAMB, in stage 0: buckets have an exchange each.
   bool is_one_bit_lamb = false;
   // With gradient_bits: error feedback of LoCo, with this beta, which the first sum of each bucket
@@ -132,8 +140,10 @@ class Training {
     std::vector<Buckets> reduced(rule_.ranks);  // own slices of each rank, summed over ranks
     std::vector<Buckets> local(rule_.ranks);    // whole gradients of each rank
     const bool has_moments = rule_.is_one_bit_adam || rule_.is_one_bit_lamb;
-    const bool exchanges = rule_.exchange_from >= 0 && (rule_.ranks > 1 || has_moments) &&
-                           state_.iteration >= rule_.exchange_from;
+    const bool exchanges = rule_.var_update_scaler > 0
+                               ? state_.iteration >= rule_.var_freeze_step || !IsVarianceStep()
+                               : rule_.exchange_from >= 0 && (rule_.ranks > 1 || has_moments) &&
+                                     state_.iteration >= rule_.exchange_from;
     for (int micro = 0; micro < rule_.micro_batches; ++micro) {
       std::vector<Buckets> fresh;
       for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -182,6 +192,7 @@ class Training {
   // all errors, by bucket, over the loss scale: sums of ranks, then of groups.
   void ShareErrors() {
     ShareLocoErrors();
+    MeetExactly();
     for (ExchangeErrors& errors : errors_) {
       ShareMean(errors.one_bit.local);
       for (OneBitState& place : errors.places) ShareMean(place.local);
@@ -210,6 +221,13 @@ class Training {
   }
 
  private:
+  // Of 0/1 Adam, once a step: as DeepSpeed counts.
+  bool IsVarianceStep() {
+    if ((state_.iteration + 1) % var_interval_ != 0) return false;
+    if (++var_counter_ == rule_.var_update_scaler) var_counter_ = 0, var_interval_ *= 2;
+    return true;
+  }
+
   struct Rank {
     size_t group, place;
     // Stage 0: everything; 1 to 3: own slices.
@@ -324,6 +342,8 @@ class Training {
       AddParts(gradients);
       stats.push_back(SumOfSquares(gradients));
     }
+    const bool is_frozen = rule_.var_update_scaler > 0 && state_.iteration >= rule_.var_freeze_step;
+    const bool meets = is_frozen && IsMeeting();
     StepRule rule = rule_.step;
     const auto ranks = static_cast<double>(rule_.ranks);
     rule.norm_divisor = rule.divisor / std::sqrt(ranks);
@@ -331,6 +351,8 @@ class Training {
     ControlStep(stats, rule, state_);
     if (state_.skip) return;
     if (rule_.is_one_bit_lamb) return ExchangeAndUpdateTensors(local);
+    if (meets) return Meet(local);
+    if (is_frozen) return UpdateAlone(local);
     Buckets mean = local[0];
     const Buckets momentum = rule_.is_one_bit_adam ? GatherIfSharded(0, &Rank::m) : Buckets();
     const auto beta1 = static_cast<float>(rule_.adam_rule.beta1);
@@ -361,6 +383,10 @@ class Training {
     const float multiplier = std::exchange(state_.multiplier, 1.0f);
     for (size_t r = 0; r < rule_.ranks; ++r) {
       const Buckets own = rule_.stage == 0 ? mean : Slice(mean, r);
+      if (rule_.var_update_scaler > 0) {
+        UpdateKept(own, ranks_[r]);
+        continue;
+      }
       rule_.is_one_bit_adam ? UpdateFrozen(own, ranks_[r]) : Update(own, ranks_[r]);
     }
     state_.multiplier = multiplier;
@@ -373,6 +399,106 @@ class Training {
       errors_.emplace_back(rule_, b, of_rank[0].size(), in_nodes);
     }
     return rule_.ranks == 1 ? of_rank[0] : Exchanged(of_rank, b);
+  }
+
+  // Of 0/1 Adam, once a step: as DeepSpeed counts. The first such step forgets errors.
+  bool IsMeeting() {
+    if (state_.iteration == rule_.var_freeze_step) errors_.clear();
+    if (agreed_.empty()) {
+      agreed_ = ranks_[0].master;
+      moved_.assign(rule_.ranks, Zeros(agreed_));
+    }
+    const bool meets = (state_.iteration + 1) % local_interval_ == 0;
+    if (++local_counter_ == rule_.local_step_scaler) {
+      local_counter_ = 0;
+      local_interval_ = std::min(2 * local_interval_, rule_.local_step_clipper);
+    }
+    return meets;
+  }
+
+  void UpdateAlone(const std::vector<Buckets>& local) {
+    const AdamRule& rule = rule_.adam_rule;
+    const float lr = LearningRate(rule_.learning_rates, state_);
+    for (size_t r = 0; r < rule_.ranks; ++r) {
+      Rank& rank = ranks_[r];
+      for (size_t b = 0; b < agreed_.size(); ++b) {
+        for (size_t i = 0; i < agreed_[b].size(); ++i) {
+          const float gradient = local[r][b][i] * state_.multiplier;
+          float& m = rank.m[b][i];
+          m = std::fma(static_cast<float>(rule.beta1), m,
+                       static_cast<float>(1.0 - rule.beta1) * gradient);
+          rank.master[b][i] = FrozenAdamUpdate(rank.master[b][i], m, rank.v[b][i], rule, lr);
+          const float move = m * lr;
+          moved_[r][b][i] += move;
+        }
+      }
+    }
+    rates_ += lr;
+    Publish();
+  }
+
+  void Meet(const std::vector<Buckets>& local) {
+    const AdamRule& rule = rule_.adam_rule;
+    const float lr = LearningRate(rule_.learning_rates, state_);
+    const float of_moment = lr * static_cast<float>(rule.beta1);
+    const float of_gradient = lr * static_cast<float>(1.0 - rule.beta1) * state_.multiplier;
+    Buckets mean = Zeros(agreed_);
+    for (size_t b = 0; b < rule_.entries.size(); ++b) {
+      std::vector<std::vector<float>> of_rank;
+      for (size_t r = 0; r < rule_.ranks; ++r) {
+        std::vector<float>& own = of_rank.emplace_back();
+        for (const Range& entry : rule_.entries[b]) {
+          for (size_t i = entry.begin; i < entry.begin + entry.size; ++i) {
+            const float decayed = ranks_[r].m[b][i] * of_moment;
+            const float added = local[r][b][i] * of_gradient;
+            float sum = moved_[r][b][i] + decayed;
+            sum += added;
+            own.push_back(sum);
+          }
+        }
+      }
+      const auto exchanged = ExchangedOfBucket(of_rank, b);
+      auto next = exchanged.begin();
+      for (const Range& entry : rule_.entries[b]) {
+        for (size_t i = 0; i < entry.size; ++i) mean[b][entry.begin + i] = *next++;
+      }
+    }
+    rates_ += lr;
+    TakeMean(mean);
+  }
+
+  // By the mean of what ranks have moved: a step from the weights of the last meeting.
+  void TakeMean(const Buckets& mean) {
+    const float inverse = rates_ > 0 ? 1.0f / rates_ : 0.0f;
+    for (size_t b = 0; b < mean.size(); ++b) {
+      for (size_t i = 0; i < mean[b].size(); ++i) {
+        const float m = mean[b][i] * inverse;
+        agreed_[b][i] =
+            FrozenAdamUpdate(agreed_[b][i], m, ranks_[0].v[b][i], rule_.adam_rule, rates_);
+        for (Rank& rank : ranks_) rank.m[b][i] = m;
+      }
+    }
+    for (Rank& rank : ranks_) rank.master = agreed_;
+    for (Buckets& moved : moved_) moved = Zeros(moved);
+    rates_ = 0;
+    Publish();
+  }
+
+  // Between steps, if there have been rates since the last meeting.
+  void MeetExactly() {
+    if (rates_ == 0) return;
+    Buckets mean = Zeros(agreed_);
+    for (size_t b = 0; b < mean.size(); ++b) {
+      std::vector<std::vector<float>> of_rank;
+      for (const Buckets& moved : moved_) of_rank.push_back(moved[b]);
+      if (rule_.ranks > 1) {
+        mean[b] = AddUp(of_rank);
+        for (float& x : mean[b]) x *= static_cast<float>(1.0 / static_cast<double>(rule_.ranks));
+      } else {
+        mean[b] = of_rank[0];
+      }
+    }
+    TakeMean(mean);
   }
 
   // What a bucket has of a parameter.
@@ -456,6 +582,18 @@ class Training {
       }
     }
     rank.m = momentum;
+  }
+
+  void UpdateKept(const Buckets& gradients, Rank& rank) const {
+    const float lr = LearningRate(rule_.learning_rates, state_);
+    for (size_t b = 0; b < gradients.size(); ++b) {
+      for (size_t i = 0; i < gradients[b].size(); ++i) {
+        const float v = rank.v[b][i];
+        const AdamElement x = KeptVarianceUpdate({rank.master[b][i], rank.m[b][i], v},
+                                                 gradients[b][i], rule_.adam_rule, lr);
+        rank.master[b][i] = x.param, rank.m[b][i] = x.m;
+      }
+    }
   }
 
   static void RoundAll(Format format, std::vector<float>& values) {
@@ -634,7 +772,8 @@ class Training {
     const float lr = LearningRate(rule_.learning_rates, state_);
     const bool is_lamb = rule_.optimizer == TrainingRule::Optimizer::kLamb;
     const GroupStep group =
-        rule_.is_one_bit_adam ? MakeGroupStep(0.0, 0.0, lr, state_.step)
+        rule_.is_one_bit_adam || rule_.var_update_scaler > 0
+            ? MakeGroupStep(0.0, 0.0, lr, state_.step)
         : is_lamb ? MakeGroupStep(rule_.lamb_rule.beta1, rule_.lamb_rule.beta2, lr, state_.step)
                   : MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
     for (size_t b = 0; b < gradients.size(); ++b) {
@@ -690,6 +829,12 @@ class Training {
   std::vector<ExchangeErrors> errors_;                  // [bucket]
   std::vector<std::vector<OneBitLambTensor>> tensors_;  // [bucket][tensor]
   bool is_frozen_ = false;
+  // Of 0/1 Adam.
+  int64_t var_interval_ = 1, var_counter_ = 0, local_interval_ = 1, local_counter_ = 0;
+  // The weights of the last meeting; what each rank has moved since then, and the sum of the rates.
+  Buckets agreed_;
+  std::vector<Buckets> moved_;
+  float rates_ = 0;
   // [group][bucket]; empty: none yet.
   std::vector<std::vector<LocoState>> loco_;
   // 1 / loss scale of these.

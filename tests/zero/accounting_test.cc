@@ -559,6 +559,14 @@ TEST(AccountingTest, ExchangesTakeWhatTheModelSays) {
           expect();
           options.optimizer = {.kind = optim::OptimizerKind::kOneBitLamb, .freeze_step = 1};
           expect();
+          // Meetings are in each step from the second one on.
+          options.optimizer = {.kind = optim::OptimizerKind::kZeroOneAdam};
+          options.optimizer.zero_one = {.var_freeze_step = 1, .local_step_clipper = 1};
+          expect();
+          if (stage == 0) {
+            options.optimizer.zero_one.local_step_clipper = 2;
+            expect();
+          }
           options.optimizer = {.kind = optim::OptimizerKind::kOneBitAdam, .freeze_step = 0};
           if (ranks != 4) continue;
           options.node_ranks = 2;
@@ -925,6 +933,14 @@ TEST(AccountingTest, AStepNeitherWaitsOnTheHostNorAllocates) {
     setting.options.optimizer = {.kind = optim::OptimizerKind::kOneBitAdam, .freeze_step = 0};
     if (Validate(setting.options).ok()) settings.push_back(setting);
     setting.options.optimizer = {.kind = optim::OptimizerKind::kOneBitLamb, .freeze_step = 1};
+    if (Validate(setting.options).ok()) settings.push_back(setting);
+    // Second moments are updated in the first step and the second one.
+    setting.options.optimizer = {.kind = optim::OptimizerKind::kZeroOneAdam};
+    setting.options.optimizer.zero_one = {.var_freeze_step = 6,
+                                          .var_update_scaler = 1,
+                                          .local_step_scaler = 1,
+                                          .local_step_clipper = 2};
+    if (setting.options.stage > 0) setting.options.optimizer.zero_one.local_step_clipper = 1;
     if (Validate(setting.options).ok()) settings.push_back(setting);
   }
   for (const Setting& setting : settings) {

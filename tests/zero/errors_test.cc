@@ -97,6 +97,23 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
             "freeze_step is -3, must be 0 or more");
     refuses([&](ZeroOptions& o) { o.optimizer.kind = one_bit, o.gradient_compression.emplace(); },
             "the optimizer is OneBitAdam, but gradient_compression is given");
+    const auto zero_one = [&](int stage, const optim::ZeroOneSchedule& schedule, const char* text) {
+      refuses(
+          [&](ZeroOptions& o) {
+            o.optimizer.kind = optim::OptimizerKind::kZeroOneAdam, o.stage = stage;
+            o.optimizer.zero_one = schedule;
+          },
+          text);
+    };
+    for (const int stage : {1, 2}) {
+      zero_one(stage, {}, "the optimizer is ZeroOneAdam, but local_step_clipper is 16, and stage");
+    }
+    zero_one(3, {.local_step_clipper = 1},
+             "the optimizer is ZeroOneAdam, but stage 3 has no memory for whole gradients");
+    zero_one(0, {.var_freeze_step = 0}, "var_freeze_step is 0, must be 1 or more");
+    zero_one(0, {.var_update_scaler = 0}, "var_update_scaler is 0, must be 1 or more");
+    zero_one(0, {.local_step_scaler = -5}, "local_step_scaler is -5, must be 1 or more");
+    zero_one(0, {.local_step_clipper = 0}, "local_step_clipper is 0, must be 1 or more");
     refuses([](ZeroOptions& o) { o.quantized_gradients = static_cast<QuantFormat>(9); },
             "ZeRO: quantized_gradients is 9, must be int8 or int4");
     refuses([](ZeroOptions& o) { o.node_ranks = 2; },

@@ -31,6 +31,8 @@ ZeroOptions Options(int stage, optim::OptimizerKind kind = optim::OptimizerKind:
   ZeroOptions options;
   options.optimizer.kind = kind;
   options.optimizer.freeze_step = 2;
+  // Ranks of 0/1 Adam meet in each step from the third one on.
+  options.optimizer.zero_one = {.var_freeze_step = 2, .local_step_clipper = 1};
   options.stage = stage;
   options.dtype = DType::kFloat16;
   options.bucket_elements = 1000;
@@ -92,6 +94,11 @@ std::vector<ZeroOptions> AllOptions() {
   for (const int stage : {0, 1, 2}) {
     all.push_back(Options(stage, optim::OptimizerKind::kOneBitAdam));
     all.push_back(Options(stage, optim::OptimizerKind::kOneBitLamb));
+    all.push_back(Options(stage, optim::OptimizerKind::kZeroOneAdam));
+    // Signs of gradients in the third step, and from the fifth to the seventh.
+    all.push_back(Options(stage, optim::OptimizerKind::kZeroOneAdam));
+    all.back().optimizer.zero_one = {
+        .var_freeze_step = 100, .var_update_scaler = 1, .local_step_clipper = 1};
     for (const auto method : kGradientCompressions) all.push_back(Options(stage, method));
     all.push_back(InNodes(Options(stage, GradientCompression::kOneBit), 2));
   }
@@ -149,10 +156,11 @@ TEST(ExchangeTest, ASkippedStepKeepsErrorsOfBucketsThatStayFinite) {
   constexpr int kOfFirstBlock = 2;
   ASSERT_EQ(plan.parameter(kOfFirstBlock).spec.name, "h.0.w");
   for (const ZeroOptions& options : AllOptions()) {
-    SCOPED_TRACE(absl::StrCat(
-        "stage ", options.stage, ", ",
-        options.averages_moments() ? "OneBitAdam" : Name(options.gradient_compression->method),
-        ", nodes of ", options.node_ranks));
+    SCOPED_TRACE(absl::StrCat("stage ", options.stage, ", ",
+                              options.averages_moments()
+                                  ? optim::ExchangingName(options.optimizer.kind)
+                                  : Name(options.gradient_compression->method),
+                              ", nodes of ", options.node_ranks));
     ExpectTheSkippedStepToKeepAll(options, kOfFirstBlock);
   }
 }
@@ -274,9 +282,8 @@ TEST(ExchangeTest, NothingIsLostAtAnyStep) {
 
 // What has never had a gradient has a second moment of 0 when that is frozen. Signs in the first
 // moment must not move it.
-TEST(ExchangeTest, AnElementWithoutGradientsNeverMovesUnderAFrozenMoment) {
+void ExpectWhatHasNoGradientsToStay(const ZeroOptions& options) {
   OnThreads({.size = 2}, [&](Rank& self) {
-    ZeroOptions options = Options(1, optim::OptimizerKind::kOneBitAdam);
     auto zero = CreateZero(ToyModel(), options, self).value();
     ASSERT_OK(InitializeToy(*zero));
     const auto before = Exported(*zero).value();
@@ -320,6 +327,15 @@ TEST(ExchangeTest, AnElementWithoutGradientsNeverMovesUnderAFrozenMoment) {
     EXPECT_LT(largest, 20);
     self.AwaitOthers();
   });
+}
+
+TEST(ExchangeTest, AnElementWithoutGradientsNeverMovesUnderAFrozenMoment) {
+  ExpectWhatHasNoGradientsToStay(Options(1, optim::OptimizerKind::kOneBitAdam));
+  ZeroOptions options = Options(1, optim::OptimizerKind::kZeroOneAdam);
+  ExpectWhatHasNoGradientsToStay(options);
+  options.optimizer.zero_one.var_freeze_step = 100;
+  options.optimizer.zero_one.var_update_scaler = 1;
+  ExpectWhatHasNoGradientsToStay(options);
 }
 
 TEST(ExchangeTest, ErrorsAreSharedBeforeTheStateIsLent) {

@@ -1,5 +1,6 @@
 #include "brigade/tests/zero/golden.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -39,7 +40,14 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   rule.micro_batches = c.micro_batches;
   rule.is_one_bit_adam = c.optimizer == optim::OptimizerKind::kOneBitAdam;
   rule.is_one_bit_lamb = c.optimizer == optim::OptimizerKind::kOneBitLamb;
-  const bool has_moments = rule.is_one_bit_adam || rule.is_one_bit_lamb;
+  const bool is_zero_one = c.optimizer == optim::OptimizerKind::kZeroOneAdam;
+  if (is_zero_one) {
+    rule.var_freeze_step = c.freeze_step;
+    rule.var_update_scaler = c.var_update_scaler;
+    rule.local_step_scaler = c.local_step_scaler;
+    rule.local_step_clipper = c.local_step_clipper;
+  }
+  const bool has_moments = rule.is_one_bit_adam || rule.is_one_bit_lamb || is_zero_one;
   const bool exchanges = c.gradient_compression.has_value() || has_moments;
   rule.reduce_at_boundary =
       (c.accumulation == Accumulation::kAtBoundary || exchanges) && c.micro_batches > 1;
@@ -176,7 +184,11 @@ std::string ToString(const GoldenCase& c) {
                 c.bucket_elements == 1000 ? "" : absl::StrCat("_buckets_", c.bucket_elements))
           : "",
       c.weight_decay == 0.01 ? "" : "_other_decay",
-      optim::AveragesMoments(c.optimizer) ? absl::StrCat("_frozen_from_", c.freeze_step) : "");
+      optim::AveragesMoments(c.optimizer) ? absl::StrCat("_frozen_from_", c.freeze_step) : "",
+      c.optimizer == optim::OptimizerKind::kZeroOneAdam
+          ? absl::StrCat("_by_", c.var_update_scaler, "_local_", c.local_step_scaler, "_to_",
+                         c.local_step_clipper)
+          : "");
 }
 
 ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
@@ -185,6 +197,8 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.dtype = c.dtype;
   options.optimizer.kind = c.optimizer;
   options.optimizer.freeze_step = c.freeze_step;
+  options.optimizer.zero_one = {std::max<int64_t>(c.freeze_step, 1), c.var_update_scaler,
+                                c.local_step_scaler, c.local_step_clipper};
   optim::ParameterGroup& group = options.optimizer.groups[0];
   group.lr = kLearningRate;
   group.weight_decay = c.weight_decay;
@@ -221,7 +235,11 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
 }
 
 std::vector<Injection> InjectionsOf(const GoldenCase& c) {
-  return {{.step = 7, .rank = c.ranks - 1, .micro_batch = c.micro_batches - 1}, {.step = 30}};
+  std::vector<Injection> injections = {
+      {.step = 7, .rank = c.ranks - 1, .micro_batch = c.micro_batches - 1}, {.step = 30}};
+  // In intervals of 4, 5 and 8 steps a meeting.
+  if (c.optimizer == optim::OptimizerKind::kZeroOneAdam) injections.push_back({.step = 39});
+  return injections;
 }
 
 ModelSpec ModelOf(optim::OptimizerKind optimizer) {
@@ -354,6 +372,7 @@ Trajectory Specified(const GoldenCase& c) {
     state.skip = s.skip ? 1 : 0;
     wanted.states.push_back(state);
   }
+  training.ShareErrors();
   const spec::Buckets result = training.FullMaster();
   for (size_t p = 0; p < plan.parameters().size(); ++p) {
     const ParameterSpec& spec = plan.parameters()[p].spec;
@@ -391,6 +410,7 @@ absl::Status Train(collectives::Rank& self, const ZeroOptions& options,
       trained.states.push_back(*state);
     }
   }
+  BRIGADE_RETURN_IF_ERROR(zero->ShareErrors());
   BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
   BRIGADE_ASSIGN_OR_RETURN(trained.parameters, Exported(*zero));
   return absl::OkStatus();

@@ -50,6 +50,8 @@ struct GoldenCase {
   std::optional<CompressionOptions> gradient_compression = {};
   // Of OneBitAdam and OneBitLamb.
   int64_t freeze_step = 0;
+  // Of ZeroOneAdam, whose freeze_step is var_freeze_step.
+  int64_t var_update_scaler = 3, local_step_scaler = 1, local_step_clipper = 1;
   // Of other kinds than LAMB 0.01.
   double weight_decay = 0.01;
   // Of these gradients: the error feedback.

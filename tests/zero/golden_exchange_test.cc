@@ -65,6 +65,31 @@ std::vector<GoldenCase> Cases() {
       }
     }
   }
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      for (const int micro_batches : {1, 3}) {
+        GoldenCase c = {.ranks = ranks,
+                        .dtype = dtype,
+                        .optimizer = optim::OptimizerKind::kZeroOneAdam,
+                        .micro_batches = micro_batches};
+        c.freeze_step = 15;
+        // Ranks that meet in each step, and in the last case in every third one at most, which the
+        // step that is skipped here is one of.
+        for (const int reload_at : {-1, 8, 15, 35}) {
+          c.reload_at = reload_at;
+          for (const auto& [scaler, clipper] :
+               {std::pair(1, 1), std::pair(4, 8), std::pair(7, 5)}) {
+            if (clipper == 1 && reload_at == 8) continue;
+            c.local_step_scaler = scaler, c.local_step_clipper = clipper;
+            cases.push_back(c);
+          }
+        }
+        c.freeze_step = 100;
+        c.var_update_scaler = 5;
+        cases.push_back(c);
+      }
+    }
+  }
   for (const GradientCompression method : kGradientCompressions) {
     GoldenCase c = {.ranks = 2, .dtype = DType::kBFloat16, .micro_batches = 2};
     c.gradient_compression = CompressionFrom(9, method);
@@ -93,6 +118,10 @@ std::vector<GoldenCase> Cases() {
           cases.push_back(c);
           moments.optimizer = optim::OptimizerKind::kOneBitAdam;
           moments.freeze_step = 12;
+          cases.push_back(moments);
+          moments.optimizer = optim::OptimizerKind::kZeroOneAdam;
+          cases.push_back(moments);
+          moments.local_step_clipper = 4;
           cases.push_back(moments);
         }
       }
@@ -130,7 +159,8 @@ GoldenCase OnEngines(GradientCompression method) {
 
 void ExpectBits(const collectives::RanksOptions& options, int stage,
                 const collectives::CreateEngineFn& engines) {
-  std::vector<GoldenCase> cases = {OneBitAdamOnEngines()};
+  std::vector<GoldenCase> cases = {OneBitAdamOnEngines(), OneBitAdamOnEngines()};
+  cases.back().optimizer = optim::OptimizerKind::kZeroOneAdam;
   for (const GradientCompression method : kGradientCompressions) cases.push_back(OnEngines(method));
   cases.push_back(OnEngines(GradientCompression::kOneBit));
   cases.back().node_ranks = 2;

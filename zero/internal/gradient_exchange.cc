@@ -10,6 +10,7 @@
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/grad_check/grad_check.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam.h"
 #include "brigade/optim/freeze_moment.h"
 #include "brigade/optim/lamb_update.h"
 #include "brigade/zero/plan/layout.h"
@@ -20,6 +21,15 @@ namespace {
 
 constexpr auto kFloat = precision::DType::kFloat32;
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
+
+// Between steps, of errors and of moves.
+collectives::CollectiveSignature SumOfErrors(int64_t count) {
+  return {.kind = collectives::CollectiveKind::kAllReduce,
+          .algorithm = collectives::Algorithm::kDirect,
+          .dtype = kFloat,
+          .count = count,
+          .reduction = collectives::Reduction::kRoundedOnce};
+}
 
 }  // namespace
 
@@ -54,6 +64,12 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     if (HasWholeMoments(plan, options)) {
       BRIGADE_ASSIGN_OR_RETURN(
           memory.momentum, allocate("first moments of bucket ", count, Purpose::kOptimizerState));
+    }
+    if (options.has_local_steps()) {
+      BRIGADE_ASSIGN_OR_RETURN(memory.moved,
+                               allocate("moves of bucket ", count, Purpose::kOptimizerState));
+      BRIGADE_ASSIGN_OR_RETURN(memory.agreed, allocate("agreed weights of bucket ", bucket.size,
+                                                       Purpose::kOptimizerState));
     }
     if (!HasErrors(plan, options)) continue;
     memory.layout = ErrorLayoutOf(plan, options, bucket);
@@ -95,6 +111,10 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     BRIGADE_RETURN_IF_ERROR(
         kernels::Fill({{factor + groups, 1}}, kFloat, 1.0 - group.beta1, streams.comm()));
     ++factor;
+  }
+  if (const int64_t bytes = ZeroOneBytes(options); bytes > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(self->rates_, scratch(bytes, "rates since the last meeting"));
+    BRIGADE_RETURN_IF_ERROR(streams.comm().FillBytes(self->rates_.data(), 0, bytes));
   }
   for (size_t b = 0; b < self->memory_.size(); ++b) {
     if (plan.buckets()[b].trainable) self->ListCopies(static_cast<int>(b));
@@ -149,6 +169,7 @@ void GradientExchange::ListCopies(int index) {
   float* const mean = of.mean.as<float>().data();
   of.terms.clear();
   of.messages.clear();
+  of.moments.clear();
   auto tensor = static_cast<int32_t>(FirstTensorOf(plan_, index));
   int64_t at = 0;
   for (const BucketEntry& entry : bucket.entries) {
@@ -162,6 +183,10 @@ void GradientExchange::ListCopies(int index) {
       const float* const momentum = of.momentum.bytes() == 0 ? of.first + entry.range.begin
                                                              : of.momentum.as<float>().data() + at;
       terms->momentum.push_back({momentum, mean + at, entry.range.size});
+      of.moments.push_back({mean + at, entry.range.size, group});
+      if (of.moved.bytes() > 0) {
+        terms->moves.push_back({momentum, of.moved.as<float>().data() + at, entry.range.size});
+      }
       of.messages.push_back(
           {momentum, terms->gradient.back().source, mean + at, entry.range.size, group, tensor++});
     }
@@ -196,22 +221,38 @@ absl::Status GradientExchange::ClearErrors() {
   return absl::OkStatus();
 }
 
-absl::Status GradientExchange::Enqueue(optim::StepController& controller,
-                                       absl::FunctionRef<absl::Status()> freeze) {
+absl::Status GradientExchange::Enqueue(optim::StepController& controller, StepPhase phase,
+                                       int64_t tried, absl::FunctionRef<absl::Status()> freeze) {
   device::Stream& stream = streams_.comm();
+  const bool is_zero_one = options_.is_zero_one_adam();
+  if (is_zero_one && tried == options_.optimizer.zero_one.var_freeze_step) {
+    BRIGADE_RETURN_IF_ERROR(ClearErrors());
+  }
   BRIGADE_RETURN_IF_ERROR(Check(controller));
-  BRIGADE_RETURN_IF_ERROR(
-      controller.Foresee(divisors_, state(), group_steps_.as<kernels::GroupStep>().data(), stream));
-  const bool takes_moments = options_.averages_moments() && !has_moments_;
+  const bool of_moments = phase != StepPhase::kGradients;
+  const bool takes_moments = of_moments && !has_moments_;
   for (size_t b = 0; takes_moments && b < memory_.size(); ++b) {
     if (!plan_.buckets()[b].trainable) continue;
     BRIGADE_RETURN_IF_ERROR(TakeMoments(static_cast<int>(b)));
   }
-  if (takes_moments) BRIGADE_RETURN_IF_ERROR(freeze());
+  if (takes_moments) {
+    BRIGADE_RETURN_IF_ERROR(freeze());
+    moments_taken_in_ = tried;
+  }
+  has_moments_ = of_moments;
+  decision_ = {state(), controller.group_steps()};
+  if (phase == StepPhase::kLocal) {
+    BRIGADE_RETURN_IF_ERROR(controller.Decide(divisors_, stream));
+    return stream.Copy(state(), controller.state(), sizeof(kernels::StepState));
+  }
+  kernels::GroupStep* const foreseen = group_steps_.as<kernels::GroupStep>().data();
+  BRIGADE_RETURN_IF_ERROR(controller.Foresee(divisors_, state(), foreseen, stream));
+  const bool meets = is_zero_one && phase == StepPhase::kMoments;
+  if (meets) BRIGADE_RETURN_IF_ERROR(CountRates(kernels::ZeroOneCall::kSend, foreseen));
   for (size_t b = 0; b < memory_.size(); ++b) {
     if (!plan_.buckets()[b].trainable) continue;
     const int bucket = static_cast<int>(b);
-    if (!options_.averages_moments()) {
+    if (phase == StepPhase::kGradients) {
       BRIGADE_RETURN_IF_ERROR(Unscale(bucket));
     } else {
       BRIGADE_RETURN_IF_ERROR(numbers_.empty() ? AddToMomentum(bucket) : SendMomentum(bucket));
@@ -220,14 +261,114 @@ absl::Status GradientExchange::Enqueue(optim::StepController& controller,
     if (numbers_.empty()) continue;
     BRIGADE_RETURN_IF_ERROR(kernels::OneBitLambReceive(memory(bucket).messages, numbers_, stream));
   }
-  has_moments_ = options_.averages_moments();
   BRIGADE_RETURN_IF_ERROR(controller.Decide(divisors_, stream));
   BRIGADE_RETURN_IF_ERROR(stream.Copy(state(), controller.state(), sizeof(kernels::StepState)));
-  for (size_t b = 0; b < memory_.size(); ++b) {
+  if (meets) {
+    BRIGADE_RETURN_IF_ERROR(ReceiveMoments(kernels::ZeroOneCall::kMeet, controller.group_steps()));
+  }
+  for (size_t b = 0; b < memory_.size() && of_moments; ++b) {
     if (memory_[b].momentum.bytes() == 0) continue;
     BRIGADE_RETURN_IF_ERROR(KeepMomentum(static_cast<int>(b)));
   }
   return kernels::Fill({{&state()->grad_multiplier, 1}}, kFloat, 1.0, stream);
+}
+
+absl::Status GradientExchange::CountRates(kernels::ZeroOneCall call,
+                                          const kernels::GroupStep* group_steps) {
+  return kernels::ZeroOneAdamRates(
+      {.call = call,
+       .groups = static_cast<int32_t>(options_.optimizer.groups.size()),
+       .state = state(),
+       .group_steps = group_steps,
+       .betas = betas_.as<float>().data(),
+       .numbers = rates(),
+       .meeting = meeting()},
+      streams_.comm());
+}
+
+absl::Status GradientExchange::ReceiveMoments(kernels::ZeroOneCall call,
+                                              const kernels::GroupStep* group_steps) {
+  BRIGADE_RETURN_IF_ERROR(CountRates(call, group_steps));
+  decision_ = {state(), meeting()};
+  const absl::Span<const kernels::ZeroOneNumbers> numbers(rates(),
+                                                          options_.optimizer.groups.size());
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    if (!bucket.trainable) continue;
+    const BucketMemory& of = memory_[b];
+    BRIGADE_RETURN_IF_ERROR(kernels::ZeroOneAdamReceive(of.moments, numbers, streams_.comm()));
+    if (!options_.has_local_steps()) continue;
+    BRIGADE_RETURN_IF_ERROR(kernels::ZeroOneAdamTake(
+        {{of.agreed.as<float>().data(), of.param, bucket.size}}, state(), streams_.comm()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GradientExchange::Finish(StepPhase phase) {
+  if (!options_.has_local_steps() || phase == StepPhase::kGradients) return absl::OkStatus();
+  const bool is_local = phase == StepPhase::kLocal;
+  if (is_local) {
+    BRIGADE_RETURN_IF_ERROR(CountRates(kernels::ZeroOneCall::kLocal, decision_.group_steps));
+  }
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    if (!bucket.trainable) continue;
+    const BucketMemory& of = memory_[b];
+    if (!is_local) {
+      BRIGADE_RETURN_IF_ERROR(kernels::ZeroOneAdamTake(
+          {{of.param, of.agreed.as<float>().data(), bucket.size},
+           {nullptr, of.moved.as<float>().data(), ExchangedElements(bucket)}},
+          state(), streams_.comm()));
+      continue;
+    }
+    for (const Terms& terms : of.terms) {
+      BRIGADE_RETURN_IF_ERROR(kernels::Cast(terms.moves,
+                                            {.source_dtype = kFloat,
+                                             .target_dtype = kFloat,
+                                             .scale = &rates()[terms.group].moved,
+                                             .accumulate = true},
+                                            streams_.comm()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GradientExchange::MeetExactly() {
+  device::Stream& stream = streams_.comm();
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    const Bucket& bucket = plan_.buckets()[b];
+    if (!bucket.trainable) continue;
+    float* const moved = memory_[b].moved.as<float>().data();
+    float* const mean = memory_[b].mean.as<float>().data();
+    const int64_t count = ExchangedElements(bucket);
+    if (HasErrors(plan_, options_)) {
+      const collectives::CollectiveSignature sum = SumOfErrors(count);
+      BRIGADE_RETURN_IF_ERROR(
+          streams_.Count(sum, streams_.traffic.setup, StepGroup::kShards).status());
+      BRIGADE_RETURN_IF_ERROR(streams_.communicator().AllReduce(
+          moved, mean, count, kFloat, {sum.op, sum.reduction, sum.algorithm}, stream));
+      BRIGADE_RETURN_IF_ERROR(Copy({{mean, moved, count}}, factors_of_means_.as<float>().data()));
+    }
+    BRIGADE_RETURN_IF_ERROR(stream.Copy(mean, moved, count * kFloatBytes));
+  }
+  return ReceiveMoments(kernels::ZeroOneCall::kSave, group_steps_.as<kernels::GroupStep>().data());
+}
+
+absl::Status GradientExchange::ForgetMoves() {
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    if (!plan_.buckets()[b].trainable) continue;
+    const BucketMemory& of = memory_[b];
+    BRIGADE_RETURN_IF_ERROR(streams_.comm().Copy(of.param, of.agreed.data(), of.agreed.bytes()));
+    BRIGADE_RETURN_IF_ERROR(ClearMoves(static_cast<int>(b)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GradientExchange::ClearMoves(int index) {
+  device::Stream& stream = streams_.comm();
+  const device::Buffer& moved = memory(index).moved;
+  BRIGADE_RETURN_IF_ERROR(stream.FillBytes(moved.data(), 0, moved.bytes()));
+  return stream.FillBytes(rates_.data(), 0, rates_.bytes());
 }
 
 // The moments as the steps before have left them, of all ranks.
@@ -236,6 +377,10 @@ absl::Status GradientExchange::TakeMoments(int index) {
   const Bucket& bucket = plan_.bucket(index);
   const int64_t updated = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
   BRIGADE_RETURN_IF_ERROR(optim::FreezeMoment(of.second, updated, streams_.comm()));
+  if (options_.has_local_steps()) {
+    BRIGADE_RETURN_IF_ERROR(streams_.comm().Copy(of.agreed.data(), of.param, of.agreed.bytes()));
+    BRIGADE_RETURN_IF_ERROR(ClearMoves(index));
+  }
   if (of.momentum.bytes() == 0) return absl::OkStatus();
   float* const whole = of.mean.as<float>().data();
   BRIGADE_RETURN_IF_ERROR(
@@ -252,17 +397,33 @@ absl::Status GradientExchange::TakeMoments(int index) {
 absl::Status GradientExchange::AddToMomentum(int index) {
   const auto groups = static_cast<int64_t>(options_.optimizer.groups.size());
   float* const betas = betas_.as<float>().data();
-  BRIGADE_RETURN_IF_ERROR(
-      Copy({{betas + groups, betas + 2 * groups, groups}}, &state()->grad_multiplier));
+  const bool is_zero_one = options_.is_zero_one_adam();
+  if (!is_zero_one) {
+    BRIGADE_RETURN_IF_ERROR(
+        Copy({{betas + groups, betas + 2 * groups, groups}}, &state()->grad_multiplier));
+  }
+  const BucketMemory& of = memory(index);
+  const bool has_moves = of.moved.bytes() > 0;
+  if (has_moves) {
+    BRIGADE_RETURN_IF_ERROR(
+        streams_.comm().Copy(of.mean.data(), of.moved.data(), of.moved.bytes()));
+  }
   const precision::DType dtype = FinalGradientType(options_, plan_.bucket(index));
-  for (const Terms& terms : memory(index).terms) {
-    BRIGADE_RETURN_IF_ERROR(Copy(terms.momentum, betas + terms.group));
-    BRIGADE_RETURN_IF_ERROR(kernels::Cast(terms.gradient,
-                                          {.source_dtype = dtype,
+  for (const Terms& terms : of.terms) {
+    const kernels::ZeroOneNumbers* const numbers = rates() + terms.group;
+    const float* const of_moment = is_zero_one ? &numbers->of_moment : betas + terms.group;
+    const float* const of_gradient =
+        is_zero_one ? &numbers->of_gradient : betas + 2 * groups + terms.group;
+    BRIGADE_RETURN_IF_ERROR(kernels::Cast(terms.momentum,
+                                          {.source_dtype = kFloat,
                                            .target_dtype = kFloat,
-                                           .scale = betas + 2 * groups + terms.group,
-                                           .accumulate = true},
+                                           .scale = of_moment,
+                                           .accumulate = has_moves},
                                           streams_.comm()));
+    BRIGADE_RETURN_IF_ERROR(kernels::Cast(
+        terms.gradient,
+        {.source_dtype = dtype, .target_dtype = kFloat, .scale = of_gradient, .accumulate = true},
+        streams_.comm()));
   }
   return absl::OkStatus();
 }
@@ -386,11 +547,7 @@ absl::Status GradientExchange::ShareOwn(int index) {
   // Between steps nobody reads the mean of gradients.
   float* const whole = memory(index).mean.as<float>().data();
   float* const part = whole + streams_.rank() % own.parts * own.size;
-  const collectives::CollectiveSignature sum = {.kind = collectives::CollectiveKind::kAllReduce,
-                                                .algorithm = collectives::Algorithm::kDirect,
-                                                .dtype = kFloat,
-                                                .count = own.size,
-                                                .reduction = collectives::Reduction::kRoundedOnce};
+  const collectives::CollectiveSignature sum = SumOfErrors(own.size);
   const StepGroup role = in_parts ? StepGroup::kNodes : StepGroup::kShards;
   collectives::Communicator& ranks = in_parts ? *streams_.nodes().between : streams_.communicator();
   BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent, role).status());

@@ -17,6 +17,8 @@
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/cast/cast_math.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
+#include "brigade/kernels/step_control/step_state.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_math.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/internal/gradient_store.h"
@@ -39,6 +41,10 @@ namespace brigade::zero::internal {
 // stage has slices of moments, the whole ones lie here too, in the elements' order of an exchange;
 // the slices are those of the state.
 //
+// Of 0/1 Adam gradients are exchanged in some steps, and from var_freeze_step on, when errors begin
+// with zero, what first moments have moved. A meeting that follows steps alone begins with the
+// weights of the last one, which every rank keeps.
+//
 // Two decisions are made of the same statistics, with the same result but for failures. The first
 // one says by what to multiply gradients, and whether errors move at all. The second one comes
 // behind the last exchange, so that a communicator that fails in one of them skips the step, and
@@ -53,24 +59,38 @@ class GradientExchange final : public SavedErrors {
   // Of 1-bit LAMB: those of all tensors, device memory that outlives this; before SetMoments.
   void SetNumbers(absl::Span<kernels::OneBitLambNumbers> numbers) { numbers_ = numbers; }
 
-  // Of 1-bit Adam and 1-bit LAMB: the moments of a bucket that this rank updates, UpdatedRange,
-  // before the first step.
-  void SetMoments(int bucket, float* first, float* second) {
+  // Where moments are exchanged: what of a bucket this rank updates, UpdatedRange of master and
+  // moments, before the first step.
+  void SetMoments(int bucket, float* param, float* first, float* second) {
     BucketMemory& of = memory_[static_cast<size_t>(bucket)];
-    of.first = first, of.second = second;
+    of.param = param, of.first = first, of.second = second;
     ListCopies(bucket);
   }
-  // The state is another one: the next exchange begins with its moments.
+  // The state is another one, the same on all ranks: the next exchange begins with its moments.
   void StateChanged() { has_moments_ = false; }
-
-  // Checks this rank's gradients, decides with all ranks, and exchanges each bucket. `freeze` is
-  // called before the first exchange of moments, and of those behind a change of the state, when
-  // second moments are frozen.
-  absl::Status Enqueue(optim::StepController& controller, absl::FunctionRef<absl::Status()> freeze);
-  // What the update follows then: gradients are unscaled and clipped.
-  optim::StepDecision decision(const optim::StepController& controller) const {
-    return {state(), controller.group_steps()};
+  // A step may not have been taken: so many have been tried. Where there are local steps the state
+  // stays this rank's own.
+  void Cancelled(int64_t tried) {
+    if (!options_.has_local_steps() || tried <= moments_taken_in_) StateChanged();
   }
+
+  // Checks this rank's gradients, decides with all ranks, and exchanges each bucket in a phase that
+  // does. `freeze` is called before the first exchange of moments, and of those behind a change of
+  // the state, when second moments are frozen. `tried`: the steps before.
+  absl::Status Enqueue(optim::StepController& controller, StepPhase phase, int64_t tried,
+                       absl::FunctionRef<absl::Status()> freeze);
+  // What the update follows then. In an exchange gradients are unscaled and clipped.
+  const optim::StepDecision& decision() const { return decision_; }
+  // Behind the update: of local steps what it has moved, or that ranks have met.
+  absl::Status Finish(StepPhase phase);
+
+  // Of local steps, a call of all ranks between steps, before the update of a meeting and Finish:
+  // what ranks have moved crosses as it is. Nothing changes where there is nothing.
+  absl::Status MeetExactly();
+  // Whether there may be something.
+  bool has_moves() const { return options_.has_local_steps() && has_moments_; }
+  // The weights are those of the last meeting again.
+  absl::Status ForgetMoves();
 
   // The mean of a bucket's gradients, or first moments: the elements of its parameters, one after
   // another.
@@ -88,6 +108,11 @@ class GradientExchange final : public SavedErrors {
     return {memory(bucket).own_errors.as<float>().data(),
             memory(bucket).second_errors.as<float>().data()};
   }
+  // Of local steps, with exchanges of moments: what a bucket's elements have moved since the last
+  // meeting, and its weights, of as many elements as the bucket.
+  const float* MovesOf(int bucket) const { return memory(bucket).moved.as<float>().data(); }
+  const float* AgreedOf(int bucket) const { return memory(bucket).agreed.as<float>().data(); }
+
   // With the numbers of tensors.
   absl::Status ClearErrors() override;
 
@@ -108,6 +133,8 @@ class GradientExchange final : public SavedErrors {
     int group = 0;
     std::vector<kernels::CastSegment> gradient = {};
     std::vector<kernels::CastSegment> momentum = {};
+    // Of local steps: from first moments to what they move.
+    std::vector<kernels::CastSegment> moves = {};
   };
   struct BucketMemory {
     device::Buffer mean, own_errors, second_errors, slices;
@@ -118,10 +145,14 @@ class GradientExchange final : public SavedErrors {
     collectives::PowerSgdAllReduce* factors = nullptr;
     // Null or empty where nobody exchanges moments; and in stage 0, where `first` is all of it.
     device::Buffer momentum;
+    float* param = nullptr;
     float* first = nullptr;
     float* second = nullptr;
     std::vector<Terms> terms;
     std::vector<kernels::OneBitLambMessage> messages;
+    std::vector<kernels::ZeroOneMessage> moments;
+    // Of local steps: the sums of moves since the last meeting, and its weights.
+    device::Buffer moved, agreed;
     // From errors, and gathered ones, to each of the slices.
     std::array<std::vector<kernels::CastSegment>, kErrorArrays> shared;
   };
@@ -131,9 +162,19 @@ class GradientExchange final : public SavedErrors {
 
   const BucketMemory& memory(int bucket) const { return memory_[static_cast<size_t>(bucket)]; }
   kernels::StepState* state() const { return state_.as<kernels::StepState>().data(); }
+  kernels::ZeroOneNumbers* rates() const {
+    return static_cast<kernels::ZeroOneNumbers*>(rates_.data());
+  }
+  kernels::GroupStep* meeting() const {
+    return reinterpret_cast<kernels::GroupStep*>(rates() + options_.optimizer.groups.size());
+  }
   absl::Status Check(optim::StepController& controller);
   absl::Status Unscale(int bucket);
   absl::Status TakeMoments(int bucket);
+  absl::Status ClearMoves(int bucket);
+  absl::Status CountRates(kernels::ZeroOneCall call, const kernels::GroupStep* group_steps);
+  // Of a meeting: the mean of moves is that of moments, and weights are those before the moves.
+  absl::Status ReceiveMoments(kernels::ZeroOneCall call, const kernels::GroupStep* group_steps);
   // This rank's sum, where the mean is to be; and the mean, if the step is not skipped.
   absl::Status AddToMomentum(int bucket);
   // Of 1-bit LAMB, whose tensors have scales.
@@ -169,8 +210,13 @@ class GradientExchange final : public SavedErrors {
   // By group: beta1, 1 - beta1, and that times what unscales and clips a step's gradients.
   device::Buffer betas_;
   absl::Span<kernels::OneBitLambNumbers> numbers_;
+  // Of 0/1 Adam: of each group, and behind them the step that a meeting's update reads.
+  device::Buffer rates_;
+  optim::StepDecision decision_ = {};
   const std::vector<kernels::LambGroup> lamb_groups_;
   bool has_moments_ = false;
+  // The steps tried before the one that has begun with them.
+  int64_t moments_taken_in_ = 0;
 };
 
 }  // namespace brigade::zero::internal

@@ -389,7 +389,7 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   }
   BRIGADE_RETURN_IF_ERROR(
       AddToSum(index, whole, self.dtype, nullptr, at.accumulator.data(), self.size));
-  if (!last || phase() == StepPhase::kExchanged) return absl::OkStatus();
+  if (!last || phase() != StepPhase::kReduced) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, SumOverRanks(index, at.accumulator.data(), sum));
   return StoreFinal(index, reduced);
 }
@@ -497,7 +497,7 @@ absl::Status GradientStore::AddTied() {
                          {.source_dtype = dtype, .target_dtype = dtype, .accumulate = true},
                          streams_.comm());
   };
-  const bool whole = options_.traits().whole_optimizer_state || phase() == StepPhase::kExchanged;
+  const bool whole = options_.traits().whole_optimizer_state || phase() != StepPhase::kReduced;
   const auto sum_of = [&](int index) { return whole ? FinalWhole(index) : FinalSlice(index); };
   const int buckets = static_cast<int>(plan_.buckets().size());
   for (int part = buckets; part < static_cast<int>(states_.size()); ++part) {

@@ -43,8 +43,9 @@ class GradientStore {
 
   // So many steps have been tried, skipped ones included.
   void SetTried(int64_t tried) { tried_ = tried; }
-  // How the gradients of the step that begins now, or has not begun, are those of all ranks: with
-  // kExchanged they stay this rank's own, FinalWhole, of FinalGradientType.
+  int64_t tried() const { return tried_; }
+  // How the gradients of the step that begins now, or has not begun, are those of all ranks: but
+  // with kReduced they stay this rank's own, FinalWhole, of FinalGradientType.
   StepPhase phase() const { return PhaseOf(plan_, options_, tried_); }
 
   // Memory for the unit's part of a gradient in this micro-batch. A gradient that no unit asks for

@@ -8,6 +8,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
@@ -52,6 +53,12 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
   for (size_t c = 0; c < communicators.size(); ++c) {
     control.failure_flags.at(c) = communicators[c]->failure_flag();
   }
+  const std::vector<optim::UpdateList> updates = update->ListUpdates(gradients);
+  if (options.has_local_steps()) {
+    for (const auto& [types, segments] : updates) {
+      update->local_updates_.emplace_back(update->KeepsVariance(), segments, types);
+    }
+  }
   const auto checked = [&](int bucket) {
     return update->Checked(bucket, gradients.FinalSlice(bucket));
   };
@@ -59,7 +66,7 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
       update->executor_,
       optim::StepExecutor::Create(
           options.optimizer, control, streams.world().rank(),
-          {GradientLists(plan, options, checked), update->ListUpdates(gradients),
+          {GradientLists(plan, options, checked), updates,
            optim::LambRanks{.ranks = LambRanksOf(plan, options),
                             .rank = options.traits().whole_optimizer_state ? 0 : streams.rank(),
                             .tensors = LambSizesOf(plan, options).tensors,
@@ -311,7 +318,9 @@ absl::Status ShardedUpdate::ListExchangedUpdates() {
     const int index = static_cast<int>(b);
     if (!bucket.trainable) continue;
     const Place place = PlaceInMemory(index, nullptr);
-    if (options_.averages_moments()) exchange_->SetMoments(index, Array(index, 1), Array(index, 2));
+    if (options_.averages_moments()) {
+      exchange_->SetMoments(index, Array(index, 0), Array(index, 1), Array(index, 2));
+    }
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
     const float* mean = exchange_->Mean(index);
     auto tensor = static_cast<int32_t>(FirstTensorOf(plan_, index));
@@ -340,10 +349,10 @@ absl::Status ShardedUpdate::ListExchangedUpdates() {
     first_tile += updated.size / kernels::kLambTile;
   }
   optim::OptimizerOptions optimizer = options_.optimizer;
-  for (optim::ParameterGroup& group : optimizer.groups) {
-    if (!options_.averages_moments()) break;
-    // What is exchanged is the first moment, and the second one stays.
-    group.beta1 = 0.0, group.beta2 = 1.0;
+  if (options_.averages_moments()) {
+    optimizer = KeepsVariance();
+    // What is exchanged is the first moment.
+    for (optim::ParameterGroup& group : optimizer.groups) group.beta1 = 0.0;
   }
   std::vector<optim::UpdateList> updates;
   for (const auto& [dtype, segments] : lists) {
@@ -353,8 +362,20 @@ absl::Status ShardedUpdate::ListExchangedUpdates() {
   if (is_one_bit_lamb()) return CreateOneBitLamb(updates);
   for (const auto& [types, segments] : updates) {
     exchanged_updates_.emplace_back(optimizer, segments, types);
+    if (!options_.is_zero_one_adam()) continue;
+    kept_updates_.emplace_back(KeepsVariance(), segments, types);
+    for (const optim::UpdateSegment& s : segments) {
+      auto* const mean = static_cast<float*>(const_cast<void*>(s.grad));
+      masks_.push_back({s.second_moment, mean, s.size});
+    }
   }
   return absl::OkStatus();
+}
+
+optim::OptimizerOptions ShardedUpdate::KeepsVariance() const {
+  optim::OptimizerOptions optimizer = options_.optimizer;
+  for (optim::ParameterGroup& group : optimizer.groups) group.beta2 = 1.0;
+  return optimizer;
 }
 
 absl::Status ShardedUpdate::CreateOneBitLamb(const std::vector<optim::UpdateList>& lists) {
@@ -498,6 +519,22 @@ absl::Status ShardedUpdate::TakeGradient(int index, const void* gradient, device
   return IsOffloaded(index) ? lane_->TakeGradient(index, gradient, free) : absl::OkStatus();
 }
 
+absl::Status ShardedUpdate::UpdateExchanged(StepPhase phase) {
+  const bool keeps = phase == StepPhase::kGradients && !kept_updates_.empty();
+  if (keeps) BRIGADE_RETURN_IF_ERROR(kernels::ZeroOneAdamMask(masks_, streams_.comm()));
+  for (const optim::FusedUpdate& update : phase == StepPhase::kLocal ? local_updates_
+                                          : keeps                    ? kept_updates_
+                                                                     : exchanged_updates_) {
+    BRIGADE_RETURN_IF_ERROR(update.Enqueue(exchange_->decision(), streams_.comm()));
+  }
+  return exchange_->Finish(phase);
+}
+
+absl::Status ShardedUpdate::Meet() {
+  BRIGADE_RETURN_IF_ERROR(exchange_->MeetExactly());
+  return UpdateExchanged(StepPhase::kMoments);
+}
+
 absl::Status ShardedUpdate::Enqueue() {
   const auto gather = [this](absl::Span<const kernels::GradStats> own,
                              absl::Span<kernels::GradStats> all) {
@@ -513,22 +550,20 @@ absl::Status ShardedUpdate::Enqueue() {
   const auto gather_sums = [&](auto own, auto all) {
     return gather_as(own, all, streams_.traffic.scalars);
   };
-  if (gradients_.phase() == StepPhase::kExchanged) {
-    BRIGADE_RETURN_IF_ERROR(exchange_->Enqueue(controller(), [&]() -> absl::Status {
+  if (const StepPhase phase = gradients_.phase(); phase != StepPhase::kReduced) {
+    const auto freeze = [&]() -> absl::Status {
       if (one_bit_lamb_ == nullptr) return absl::OkStatus();
       return one_bit_lamb_->Freeze(
           [&](auto own, auto all) { return gather_as(own, all, streams_.traffic.setup); },
           streams_.comm());
-    }));
+    };
+    BRIGADE_RETURN_IF_ERROR(exchange_->Enqueue(controller(), phase, gradients_.tried(), freeze));
     if (one_bit_lamb_ != nullptr) {
       BRIGADE_RETURN_IF_ERROR(
-          one_bit_lamb_->Enqueue(exchange_->decision(controller()), gather_sums, streams_.comm()));
+          one_bit_lamb_->Enqueue(exchange_->decision(), gather_sums, streams_.comm()));
       return KeepNumbers();
     }
-    for (const optim::FusedUpdate& update : exchanged_updates_) {
-      BRIGADE_RETURN_IF_ERROR(update.Enqueue(exchange_->decision(controller()), streams_.comm()));
-    }
-    return absl::OkStatus();
+    return UpdateExchanged(phase);
   }
   if (lane_ == nullptr) {
     BRIGADE_RETURN_IF_ERROR(executor_->Enqueue(gather, gather_sums, streams_.comm()));

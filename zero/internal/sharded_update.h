@@ -12,6 +12,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/kernels/cast/cast_math.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb_math.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_math.h"
 #include "brigade/optim/fused_update.h"
 #include "brigade/optim/one_bit_lamb_update.h"
 #include "brigade/optim/step_controller.h"
@@ -43,6 +44,8 @@ class ShardedUpdate {
 
   // What the communication stream does from now on comes after the update.
   absl::Status Await() { return lane_ == nullptr ? absl::OkStatus() : lane_->Await(); }
+  // Of local steps, a call of all ranks between steps: all have the same weights and moments then.
+  absl::Status Meet();
   // All streams are idle and without an error.
   absl::Status Reset() { return lane_ == nullptr ? absl::OkStatus() : lane_->Reset(); }
   // The state is that of a training which has tried so many steps.
@@ -102,6 +105,10 @@ class ShardedUpdate {
   absl::Status KeepNumbers();
   // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
   std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
+  // By what the exchange has made of the gradients, or left.
+  absl::Status UpdateExchanged(StepPhase phase);
+  // The optimizer in steps that keep second moments.
+  optim::OptimizerOptions KeepsVariance() const;
   absl::Status CreateOneBitLamb(const std::vector<optim::UpdateList>& lists);
   // The weights that the update writes.
   void* Weights(int bucket) const;
@@ -145,6 +152,10 @@ class ShardedUpdate {
   std::unique_ptr<optim::StepExecutor> executor_;
   std::unique_ptr<GradientExchange> exchange_;
   std::vector<optim::FusedUpdate> exchanged_updates_;
+  // Of 0/1 Adam: those by exchanged gradients, which read these elements of them, and by this
+  // rank's own in local steps.
+  std::vector<optim::FusedUpdate> kept_updates_, local_updates_;
+  std::vector<kernels::ZeroOneMask> masks_;
   // Of 1-bit LAMB, else null or empty: that instead of these; the numbers of all tensors, which all
   // ranks have; copies from there to the state; and where the sums of tensors lie, before moments
   // are exchanged and then.

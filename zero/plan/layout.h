@@ -12,10 +12,12 @@
 #include "brigade/kernels/block_quant/block_quant_math.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_math.h"
 #include "brigade/optim/lamb_update.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
+#include "brigade/optim/zero_one_schedule.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
@@ -194,7 +196,11 @@ enum class StepPhase : uint8_t {
   // Reduced, each bucket as it is complete.
   kReduced,
   // Exchanged in Step.
-  kExchanged,
+  kGradients,
+  // They are not; in Step first moments are.
+  kMoments,
+  // They stay this rank's own.
+  kLocal,
 };
 
 // Whether there are steps with exchanges.
@@ -214,7 +220,23 @@ inline bool HasWholeMoments(const Plan& plan, const ZeroOptions& options) {
 // That of a step, by the number of those tried before.
 inline StepPhase PhaseOf(const Plan& plan, const ZeroOptions& options, int64_t tried) {
   if (!HasExchanges(plan, options)) return StepPhase::kReduced;
-  return tried < options.exchanges_from() ? StepPhase::kReduced : StepPhase::kExchanged;
+  if (options.is_zero_one_adam()) {
+    switch (optim::StepOf(options.optimizer.zero_one, tried)) {
+      case optim::ZeroOneStep::kVariance:
+        return StepPhase::kReduced;
+      case optim::ZeroOneStep::kSigns:
+        return StepPhase::kGradients;
+      case optim::ZeroOneStep::kMeeting:
+        return StepPhase::kMoments;
+      case optim::ZeroOneStep::kLocal:
+        return StepPhase::kLocal;
+    }
+  }
+  if (tried < options.exchanges_from()) return StepPhase::kReduced;
+  return options.averages_moments() ? StepPhase::kMoments : StepPhase::kGradients;
+}
+inline bool IsExchange(StepPhase phase) {
+  return phase == StepPhase::kGradients || phase == StepPhase::kMoments;
 }
 // What is exchanged of a bucket: the elements of its parameters, one after another.
 inline int64_t ExchangedElements(const Bucket& bucket) {
@@ -441,8 +463,15 @@ inline int64_t ExchangeTiles(const Plan& plan, const ZeroOptions& options) {
   }
   return tiles;
 }
+// Of 0/1 Adam: numbers of the groups, and what a meeting's update reads.
+inline int64_t ZeroOneBytes(const ZeroOptions& options) {
+  if (!options.is_zero_one_adam()) return 0;
+  return static_cast<int64_t>(options.optimizer.groups.size() *
+                              (sizeof(kernels::ZeroOneNumbers) + sizeof(kernels::GroupStep)));
+}
 inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options) {
-  return ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
+  return ZeroOneBytes(options) +
+         ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
          DecisionBytes(options) +
          (2 + 3 * static_cast<int64_t>(options.optimizer.groups.size())) *
              static_cast<int64_t>(sizeof(float));

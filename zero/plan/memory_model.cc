@@ -109,6 +109,11 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
                                                  : 0);
     add(Tier::kDevice, Purpose::kOptimizerState, "errors of exchanges",
         (errors.own.size + errors.second.size) * kFloat);
+    if (!options.has_local_steps()) continue;
+    add(Tier::kDevice, Purpose::kOptimizerState, "weights of the last meeting",
+        bucket.size * kFloat);
+    add(Tier::kDevice, Purpose::kOptimizerState, "moves since the last meeting",
+        internal::ExchangedElements(bucket) * kFloat);
   }
   for (size_t g = offloaded.size(); g < plan.gradients().size(); ++g) {
     const Bucket& part = plan.gradients()[g];

@@ -165,7 +165,9 @@ absl::InlinedVector<StepCollective, 4> ExchangeOf(const Plan& plan, const ZeroOp
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
   std::vector<StepCollective> all = CollectivesOfStep(plan, options, StepPhase::kReduced);
   if (!HasExchanges(plan, options)) return all;
-  for (StepCollective& each : CollectivesOfStep(plan, options, StepPhase::kExchanged)) {
+  // Of 0/1 Adam gradients are exchanged as moments are.
+  const StepPhase phase = options.averages_moments() ? StepPhase::kMoments : StepPhase::kGradients;
+  for (StepCollective& each : CollectivesOfStep(plan, options, phase)) {
     all.push_back(each);
   }
   return all;
@@ -183,19 +185,19 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
     return WireOptionsOf(options, wire).scaling == collectives::WireScaling::kDynamic;
   };
   for (const Bucket& bucket : plan.buckets()) {
-    if (phase != StepPhase::kExchanged || !bucket.trainable) continue;
+    if (!IsExchange(phase) || !bucket.trainable) continue;
     if (HasErrors(plan, options)) {
       for (const StepCollective& each : ExchangeOf(plan, options, bucket)) all.push_back(each);
     }
     // In the first such step alone.
-    if (HasWholeMoments(plan, options)) {
+    if (phase == StepPhase::kMoments && HasWholeMoments(plan, options)) {
       gathers(bucket, precision::DType::kFloat32, 0, &Traffic::setup);
     }
   }
   const bool gathers_sums =
       optim::IsLamb(options.optimizer.kind) && !options.traits().whole_optimizer_state;
   const bool has_quotients =
-      options.optimizer.kind == optim::OptimizerKind::kOneBitLamb && phase == StepPhase::kExchanged;
+      options.optimizer.kind == optim::OptimizerKind::kOneBitLamb && phase == StepPhase::kMoments;
   const int64_t sums = LambSizesOf(plan, options).tiles *
                        static_cast<int64_t>(has_quotients ? sizeof(kernels::OneBitLambSums)
                                                           : sizeof(kernels::LambSums));
@@ -204,7 +206,7 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
     all.push_back({AllGatherOf(options, sums, precision::DType::kUint8), 0, &Traffic::setup});
   }
   for (const Bucket& gradient : plan.gradients()) {
-    if (!gradient.trainable || phase == StepPhase::kExchanged) continue;
+    if (!gradient.trainable || phase != StepPhase::kReduced) continue;
     const int64_t times = once ? 1 : options.micro_batches;
     if (!HasGradientCodes(plan, options)) {
       all.push_back({GradientSumOf(plan, options, gradient), times, &Traffic::gradients});

@@ -287,6 +287,9 @@ TEST(ConfigErrorsTest, NameWhatCannotStandBesideExchangesOfGradients) {
   EXPECT_THAT(with_optimizer("OneBitLamb", R"(, "zero_optimization": {"stage": 3})"),
               StatusIs(kInvalid, HasSubstr("optimizer.type is \"OneBitLamb\", but "
                                            "zero_optimization.stage is 3")));
+  EXPECT_THAT(with_optimizer("ZeroOneAdam", R"(, "brigade": {"gradient_compression": "top_k"})"),
+              StatusIs(kInvalid, HasSubstr("optimizer.type is \"ZeroOneAdam\", which exchanges "
+                                           "first moments")));
   EXPECT_THAT(with_optimizer("OneBitLamb", R"(, "tensor_parallel": {"autotp_size": 2})"),
               StatusIs(kInvalid, HasSubstr("\"OneBitLamb\", whose rate goes by norms")));
   // Keys of another method, and of none.
@@ -592,9 +595,9 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
               StatusIs(kUnimplemented,
                        "data_parallel_size is 2; DeepSpeed knows it, but it is not supported yet: "
                        "the ranks that share neither model nor texts share the batch"));
-  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "ZeroOneAdam", "params": {"lr": 0.3}})"),
+  EXPECT_THAT(ErrorOfOptimizer(R"({"type": "MuAdam", "params": {"lr": 0.3}})"),
               StatusIs(kUnimplemented,
-                       "optimizer.type is \"ZeroOneAdam\", a string; DeepSpeed knows it, "
+                       "optimizer.type is \"MuAdam\", a string; DeepSpeed knows it, "
                        "but it is not supported yet"));
 }
 

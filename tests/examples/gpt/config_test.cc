@@ -182,6 +182,41 @@ TEST(ConfigTest, ReadsWhatRanksExchangeAsSigns) {
                    .ok());
 }
 
+TEST(ConfigTest, ReadsZeroOneAdamWithDeepSpeedsDefaults) {
+  const auto config = [](int stage, const char* params) {
+    return ParseConfig(
+        absl::StrCat(R"({"train_batch_size": 4, "zero_optimization": {"stage": )", stage,
+                     R"(}, "optimizer": {"type": "ZeroOneAdam", "params": {)", params, "}}}"),
+        4);
+  };
+  const optim::OptimizerOptions plain = config(0, "").value().zero.optimizer;
+  EXPECT_EQ(plain.kind, OptimizerKind::kZeroOneAdam);
+  EXPECT_EQ(plain.zero_one.var_freeze_step, 100000);
+  EXPECT_EQ(plain.zero_one.var_update_scaler, 16);
+  EXPECT_EQ(plain.zero_one.local_step_scaler, 32678);
+  EXPECT_EQ(plain.zero_one.local_step_clipper, 16);
+  const optim::OptimizerOptions own =
+      config(2, R"("var_freeze_step": 40, "var_update_scaler": 8, "local_step_scaler": 20,
+                   "local_step_clipper": 1, "weight_decay": 0.5, "cuda_aware": false,
+                   "comm_backend_name": "nccl")")
+          .value()
+          .zero.optimizer;
+  EXPECT_EQ(own.zero_one.var_freeze_step, 40);
+  EXPECT_EQ(own.zero_one.var_update_scaler, 8);
+  EXPECT_EQ(own.zero_one.local_step_scaler, 20);
+  EXPECT_EQ(own.zero_one.local_step_clipper, 1);
+  EXPECT_EQ(own.groups[0].weight_decay, 0.5);
+  for (const int stage : {1, 2}) {
+    EXPECT_THAT(
+        config(stage, "").status().message(),
+        ::testing::HasSubstr(absl::StrCat("optimizer.type is \"ZeroOneAdam\", but "
+                                          "zero_optimization.stage is ",
+                                          stage, " and local_step_clipper 16; local steps need")));
+  }
+  EXPECT_FALSE(config(0, R"("freeze_step": 3)").ok());
+  EXPECT_FALSE(config(0, R"("var_update_scaler": 0)").ok());
+}
+
 TEST(ConfigTest, ReadsOneBitLambWithDeepSpeedsDefaults) {
   const auto optimizer = [](const char* params) {
     return ParseConfig(absl::StrCat(R"({"train_batch_size": 4, "zero_optimization": {"stage": 1},

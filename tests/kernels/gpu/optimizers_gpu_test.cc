@@ -12,6 +12,7 @@
 #include "brigade/kernels/lion/lion.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/kernels/sgd/sgd.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam.h"
 #include "brigade/tests/kernels/gpu/both_devices.h"
 #include "gtest/gtest.h"
 
@@ -312,6 +313,74 @@ TEST(OptimizersGpuTest, OneBitLambGivesTheCpusBits) {
             return OneBitLambList(layout, grad_dtype).Run(options, stream);
           });
     }
+  }
+}
+
+// What 0/1 Adam does beside Adam, in the order of a local step, a meeting and a save.
+struct ZeroOneList {
+  explicit ZeroOneList(Layout& layout) {
+    for (const int64_t n : Sizes()) {
+      const int64_t o = masks.size() % 9;
+      float* const moment = layout.Take<float>(n, o);
+      float* const message = layout.Take<float>(n, o);
+      masks.push_back({moment, message, n});
+      messages.push_back({message, n, static_cast<int32_t>(messages.size() % 2)});
+      copies.push_back({moment, layout.Take<float>(n, o + 1), n});
+      copies.push_back({nullptr, layout.Take<float>(n, o + 2), n});
+    }
+    numbers = {layout.Take<ZeroOneNumbers>(2), 2};
+    meeting = layout.Take<GroupStep>(2);
+    betas = layout.Take<float>(4);
+  }
+
+  void Fill() const {
+    for (size_t i = 0; i < masks.size(); ++i) {
+      float* const moment = const_cast<float*>(masks[i].second_moment);
+      FillFloats(moment, DType::kFloat32, masks[i].size, 1);
+      for (int64_t j = 0; j < masks[i].size; j += 3) moment[j] = 0.0f;
+      FillFloats(masks[i].gradient, DType::kFloat32, masks[i].size, 2);
+    }
+    for (const ZeroOneCopy& copy : copies) FillFloats(copy.target, DType::kFloat32, copy.size, 3);
+    for (ZeroOneNumbers& each : numbers) each = {0.125f, 0, 0, 0, 0};
+    for (int i = 0; i < 2; ++i) meeting[i] = {0, 0, 0};
+    for (int i = 0; i < 4; ++i) betas[i] = 0.9f - 0.2f * static_cast<float>(i);
+  }
+
+  absl::Status Run(const StepMemory& step, device::Stream& stream) const {
+    absl::Status status = ZeroOneAdamMask(masks, stream);
+    for (const ZeroOneCall call :
+         {ZeroOneCall::kLocal, ZeroOneCall::kSend, ZeroOneCall::kMeet, ZeroOneCall::kSave}) {
+      status.Update(ZeroOneAdamRates(
+          {call, 2, step.state, step.group_steps, betas, numbers.data(), meeting}, stream));
+      if (call != ZeroOneCall::kMeet) continue;
+      status.Update(ZeroOneAdamReceive(messages, numbers, stream));
+      status.Update(ZeroOneAdamTake(copies, step.state, stream));
+    }
+    return status;
+  }
+
+  std::vector<ZeroOneMask> masks;
+  std::vector<ZeroOneMessage> messages;
+  std::vector<ZeroOneCopy> copies;
+  absl::Span<ZeroOneNumbers> numbers;
+  GroupStep* meeting;
+  float* betas;
+};
+
+TEST(OptimizersGpuTest, ZeroOneAdamGivesTheCpusBits) {
+  for (const bool skip : {false, true}) {
+    ExpectSameOnBoth(
+        absl::StrCat("0/1 Adam", skip ? ", skipped" : ""),
+        [&](char* base) {
+          Layout layout(base);
+          StepMemory(layout).Prepare(skip);
+          ZeroOneList(layout).Fill();
+        },
+        [&](char* base, device::Stream& stream) {
+          Layout layout(base);
+          const StepMemory step(layout);
+          return ZeroOneList(layout).Run(step, stream);
+        });
   }
 }
 
