@@ -44,8 +44,8 @@ BRIGADE_INLINE void QuantizeThread(const Batch& batch, int64_t tile, int thread,
       StoreBlock<Block, kFormat>(x, warp_max(LargestOf(x)), to, first + b, lane);
     }
   };
-  ForBlocks<kQuantizeBlocks<T>>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
-                                thread / kWarp, quantize);
+  ForBlocks<kQuantizeBlocks<T>, kQuantizeBlocks<T>>(
+      HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp, quantize);
 }
 
 template <typename T, QuantFormat kFormat, typename Batch>
@@ -69,8 +69,8 @@ BRIGADE_INLINE void DequantizeThread(const Batch& batch, int64_t tile, int threa
       Block::Elements(first + b, lane, s.size).Store(y, array);
     }
   };
-  ForBlocks<kDequantizeBlocks>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
-                               thread / kWarp, dequantize);
+  ForBlocks<kDequantizeBlocks, kDequantizeBlocks>(
+      HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp, dequantize);
 }
 
 }  // namespace brigade::kernels

@@ -67,10 +67,10 @@ BRIGADE_INLINE void DequantReduceThread(const DequantReduceArguments<kCapacity>&
   const int64_t in_segment = tile - batch.first_tile[index];
   if constexpr (kIsMessage<Target>) {
     // The blocks of messages are whole.
-    ForBlocks<1>(true, QuantBlocks(s.size) * kQuantBlock, in_segment, thread / kWarp, reduce);
+    ForBlocks<1, 1>(true, QuantBlocks(s.size) * kQuantBlock, in_segment, thread / kWarp, reduce);
   } else {
-    ForBlocks<1>(HasWholeGroups(static_cast<const Target*>(s.target)), s.size, in_segment,
-                 thread / kWarp, reduce);
+    ForBlocks<1, 1>(HasWholeGroups(static_cast<const Target*>(s.target)), s.size, in_segment,
+                    thread / kWarp, reduce);
   }
 }
 

@@ -63,8 +63,8 @@ BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments
     if (IsNonFinite(largest)) return;
     StoreBlock<Block, kLocoErrors>(errors, largest_error, error, block, lane);
   };
-  ForBlocks<1>(HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp,
-               quantize);
+  ForBlocks<1, 1>(HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp,
+                  quantize);
 }
 
 }  // namespace brigade::kernels
