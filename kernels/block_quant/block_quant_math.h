@@ -122,16 +122,28 @@ BRIGADE_INLINE BlockCoder MakeBlockCoder(int32_t magnitude) {
 }
 
 // The code of x in the low bits, two's complement, rounded to nearest even: what the sum with
-// 1.5 * 2^23, whose unit is 1, has in its fraction. Of a finite block.
-BRIGADE_INLINE uint32_t CodeOf(const BlockCoder& coder, float x) {
-  const float units = precision::Mul(precision::Mul(x, coder.up), coder.inverse);
+// 1.5 * 2^23, whose unit is 1, has in its fraction. Of a finite block; `x_up` is x * coder.up.
+BRIGADE_INLINE uint32_t CodeOfScaled(const BlockCoder& coder, float x_up) {
+  const float units = precision::Mul(x_up, coder.inverse);
   return __builtin_bit_cast(uint32_t, precision::Add(units, 0x1.8p23f));
+}
+BRIGADE_INLINE uint32_t CodeOf(const BlockCoder& coder, float x) {
+  return CodeOfScaled(coder, precision::Mul(x, coder.up));
+}
+
+// What CodeOf gave, as a number.
+BRIGADE_INLINE float NumberOf(uint32_t code) {
+  return precision::Sub(__builtin_bit_cast(float, code), 0x1.8p23f);
 }
 
 template <QuantFormat kFormat>
-BRIGADE_INLINE float ValueOf(float maximum, int32_t code) {
+BRIGADE_INLINE float ValueOf(float maximum, float code) {
   constexpr float kUnit = 1.0f / kLargestCode<kFormat>;
-  return precision::Mul(maximum, precision::Mul(static_cast<float>(code), kUnit));
+  return precision::Mul(maximum, precision::Mul(code, kUnit));
+}
+template <QuantFormat kFormat>
+BRIGADE_INLINE float ValueOf(float maximum, int32_t code) {
+  return ValueOf<kFormat>(maximum, static_cast<float>(code));
 }
 
 BRIGADE_INLINE uint8_t JoinCodes(uint32_t low, uint32_t high) {

@@ -84,7 +84,7 @@ TEST(CodecsGpuTest, BlockQuantGivesTheCpusBytes) {
 
 TEST(CodecsGpuTest, DequantReduceGivesTheCpusBytes) {
   constexpr int64_t kRanks = 5;
-  const std::vector<int64_t> sizes = {0, 1, 255, 256, 257, 2048, 2049, 10'001};
+  const std::vector<int64_t> sizes = {0, 1, 255, 256, 257, 2048, 2049, 10'001, 5'000};
   for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
     int64_t stride = 0;
     for (const int64_t size : sizes) stride += QuantBytes(size, format);
