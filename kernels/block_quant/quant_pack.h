@@ -108,15 +108,20 @@ template <typename Block, QuantFormat kFormat>
 BRIGADE_INLINE Pack<float> StoreBlock(const Pack<float>& x, int32_t largest,
                                       const QuantMessage<uint8_t>& to, int64_t block, int lane) {
   const BlockCoder coder = MakeBlockCoder<kFormat>(largest);
-  Pack<float> scaled = x;
-  // Of few blocks: a branch of the whole warp.
-  if (coder.up != 1.0f) {
-    for (float& value : scaled.values) value = precision::Mul(value, coder.up);
+  Pack<float> units, numbers;
+  // A branch of the whole warp.
+  if (coder.up == 1.0f) {
+    for (int j = 0; j < kPackSize; ++j) {
+      units.values[j] = precision::Mul(x.values[j], coder.inverse);
+    }
+  } else {
+    for (int j = 0; j < kPackSize; ++j) {
+      units.values[j] = precision::Mul(precision::Mul(x.values[j], coder.up), coder.inverse);
+    }
   }
   uint32_t codes[kPackSize];
-  Pack<float> numbers;
   for (int j = 0; j < kPackSize; ++j) {
-    codes[j] = CodeOfScaled(coder, scaled.values[j]);
+    codes[j] = RoundedCode(units.values[j]);
     numbers.values[j] = NumberOf(codes[j]);
   }
   uint32_t words[kCodeBytes<kFormat> / 4];
