@@ -296,6 +296,7 @@ brigade_library(
   kernels_block_quant_quant_pack
   HEADERS kernels/block_quant/quant_pack.h
   DEPS kernels_block_quant_math kernels_internal_gpu_blocks kernels_internal_gpu_tile
+    precision_float16
 )
 
 brigade_library(

@@ -46,7 +46,7 @@ cudaError_t ForEachQuantBatch(const Segment* segments, int64_t count, const Laun
 template <typename T>
 cudaError_t LaunchBlockQuantize(const QuantizeSegment* segments, int64_t count, QuantFormat format,
                                 cudaStream_t stream) {
-  return ForEachQuantBatch<kQuantizeBlocks<T>>(
+  return ForEachQuantBatch<kQuantizeBlocks>(
       segments, count, [&](const auto& batch, auto capacity, unsigned blocks) {
         return VisitQuantFormat(format, [&](auto constant) {
           return LaunchKernel<QuantizeKernel<T, decltype(constant)::value, capacity>>(

@@ -121,17 +121,30 @@ BRIGADE_INLINE BlockCoder MakeBlockCoder(int32_t magnitude) {
   return {maximum, up, magnitude == 0 ? 0.0f : units};
 }
 
-// The code of x in the low bits, two's complement, rounded to nearest even: what the sum with
-// 1.5 * 2^23, whose unit is 1, has in its fraction. Of a finite block.
-BRIGADE_INLINE uint32_t CodeOf(const BlockCoder& coder, float x) {
-  const float units = precision::Mul(precision::Mul(x, coder.up), coder.inverse);
+// A multiple of what a code stands for, rounded to nearest even: the code in the low bits, two's
+// complement, which is what the sum with 1.5 * 2^23, whose unit is 1, has in its fraction.
+BRIGADE_INLINE uint32_t RoundedCode(float units) {
   return __builtin_bit_cast(uint32_t, precision::Add(units, 0x1.8p23f));
 }
 
+// The code of x in the low bits. Of a finite block.
+BRIGADE_INLINE uint32_t CodeOf(const BlockCoder& coder, float x) {
+  return RoundedCode(precision::Mul(precision::Mul(x, coder.up), coder.inverse));
+}
+
+// A code in the low bits as a number.
+BRIGADE_INLINE float NumberOf(uint32_t code) {
+  return precision::Sub(__builtin_bit_cast(float, code), 0x1.8p23f);
+}
+
+template <QuantFormat kFormat>
+BRIGADE_INLINE float ValueOf(float maximum, float code) {
+  constexpr float kUnit = 1.0f / kLargestCode<kFormat>;
+  return precision::Mul(maximum, precision::Mul(code, kUnit));
+}
 template <QuantFormat kFormat>
 BRIGADE_INLINE float ValueOf(float maximum, int32_t code) {
-  constexpr float kUnit = 1.0f / kLargestCode<kFormat>;
-  return precision::Mul(maximum, precision::Mul(static_cast<float>(code), kUnit));
+  return ValueOf<kFormat>(maximum, static_cast<float>(code));
 }
 
 BRIGADE_INLINE uint8_t JoinCodes(uint32_t low, uint32_t high) {

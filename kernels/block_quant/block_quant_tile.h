@@ -14,10 +14,11 @@
 
 namespace brigade::kernels {
 
-// The blocks of a warp, all loaded before the first is looked at: 32 bytes of a thread from arrays,
-// and 16 or 32 of codes. Untuned.
+// The blocks of a warp, and how many of them it loads before it looks at the first: 32 bytes of a
+// thread from arrays, and 16 or 32 of codes. Untuned.
+inline constexpr int kQuantizeBlocks = 4;
 template <typename T>
-inline constexpr int kQuantizeBlocks = sizeof(T) == 4 ? 1 : 2;
+inline constexpr int kQuantizeBlocksAtOnce = sizeof(T) == 4 ? 1 : 2;
 inline constexpr int kDequantizeBlocks = 4;
 
 // Segments of 24 bytes, with their first tiles, that fill a launch's arguments.
@@ -44,8 +45,8 @@ BRIGADE_INLINE void QuantizeThread(const Batch& batch, int64_t tile, int thread,
       StoreBlock<Block, kFormat>(x, warp_max(LargestOf(x)), to, first + b, lane);
     }
   };
-  ForBlocks<kQuantizeBlocks<T>>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
-                                thread / kWarp, quantize);
+  ForBlocks<kQuantizeBlocks, kQuantizeBlocksAtOnce<T>>(
+      HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp, quantize);
 }
 
 template <typename T, QuantFormat kFormat, typename Batch>
@@ -69,8 +70,8 @@ BRIGADE_INLINE void DequantizeThread(const Batch& batch, int64_t tile, int threa
       Block::Elements(first + b, lane, s.size).Store(y, array);
     }
   };
-  ForBlocks<kDequantizeBlocks>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
-                               thread / kWarp, dequantize);
+  ForBlocks<kDequantizeBlocks, kDequantizeBlocks>(
+      HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp, dequantize);
 }
 
 }  // namespace brigade::kernels

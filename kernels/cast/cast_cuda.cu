@@ -1,6 +1,6 @@
 // Cast over a list on the GPU: reads the source, writes the target, 2 to 4 bytes each an element. A
-// thread takes 8 elements, so 16 to 32 bytes are in flight per thread: full occupancy makes 32 to
-// 64 KiB an SM.
+// thread takes 8 elements, or 16 from 16 bits to 16 bits, so 16 to 32 bytes are in flight per
+// thread: 32 to 64 KiB an SM.
 
 #include "brigade/kernels/cast/cast_cuda.h"
 #include "brigade/kernels/cast/cast_tile.h"
@@ -9,10 +9,12 @@
 namespace brigade::kernels {
 namespace {
 
-constexpr int kBlocksPerSm = 8;  // 2048 threads: full occupancy
+// 2048 threads, full occupancy, where registers allow.
+template <typename Source, typename Target>
+constexpr int kBlocksPerSm = kCastPack<Source, Target> == kPackSize ? 8 : 6;
 
 template <typename Source, typename Target, bool kAccumulate, int kCapacity>
-__global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kTileThreads, (kBlocksPerSm<Source, Target>))
     CastKernel(const __grid_constant__ CastArguments<kCapacity> arguments) {
   CastThread<Source, Target, kAccumulate>(arguments, blockIdx.x, threadIdx.x);
 }

@@ -22,12 +22,19 @@ struct CastArguments {
 };
 static_assert(sizeof(CastArguments<>) <= kMaxLaunchArgumentBytes);
 
+// The elements of a thread: two groups, so 8, or 16 where both types have 16 bits.
+template <typename Source, typename Target>
+inline constexpr int kCastGroup = GroupSize(sizeof(Source) < sizeof(Target) ? sizeof(Target)
+                                                                            : sizeof(Source));
+template <typename Source, typename Target>
+inline constexpr int kCastPack = 2 * kCastGroup<Source, Target>;
+
 template <typename Source, typename Target>
 BRIGADE_HOST_DEVICE auto CastLayout(const CastSegment& s) {
   const auto* const source = static_cast<const Source*>(s.source);
   const auto* const target = static_cast<const Target*>(s.target);
   constexpr bool kWidens = sizeof(Source) < sizeof(Target);
-  using Layout = PackLayout<GroupSize(kWidens ? sizeof(Target) : sizeof(Source))>;
+  using Layout = PackLayout<kCastGroup<Source, Target>, kCastPack<Source, Target>>;
   Layout layout = kWidens ? Layout(source) : Layout(target);
   layout.Add(source);
   layout.Add(target);
@@ -45,10 +52,11 @@ BRIGADE_INLINE void CastThread(const CastArguments<kCapacity>& arguments, int64_
   Target* const target = static_cast<Target*>(s.target);
 
   const auto cast = [&](const auto& chunk) {
-    const Pack<Source> x = chunk.Load(source);
-    Pack<Target> y = {};
+    constexpr int kPack = kCastPack<Source, Target>;
+    const Pack<Source, kPack> x = chunk.Load(source);
+    Pack<Target, kPack> y = {};
     if constexpr (kAccumulate) y = chunk.Load(static_cast<const Target*>(target));
-    for (int j = 0; j < kPackSize; ++j) {
+    for (int j = 0; j < kPack; ++j) {
       y.values[j] = CastElement<kAccumulate>(x.values[j], y.values[j], scale);
     }
     chunk.Store(y, target);

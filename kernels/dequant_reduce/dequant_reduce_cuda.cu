@@ -1,6 +1,6 @@
 // Sums of messages on the GPU: reads each message once, 1 or 1/2 bytes an element, and writes the
-// target. A thread has the codes of 4 ranks in flight, 16 or 32 bytes: 16 to 32 KiB an SM at half
-// of full occupancy.
+// target. A thread has the codes of 4 ranks in flight, or of 2 of int8, in two blocks: 32 bytes, 32
+// KiB an SM at half of full occupancy.
 
 #include "brigade/kernels/dequant_reduce/dequant_reduce_cuda.h"
 #include "brigade/kernels/dequant_reduce/dequant_reduce_tile.h"
@@ -11,12 +11,12 @@
 namespace brigade::kernels {
 namespace {
 
-constexpr int kBlocksPerSm = 4;  // 64 registers, without spills; untuned
+constexpr int kBlocksPerSm = 4;  // 64 registers; untuned
 
 template <typename Target, QuantFormat kFormat, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
     DequantReduceKernel(const __grid_constant__ DequantReduceArguments<kCapacity> arguments) {
-  DequantReduceThread<Target, kFormat>(arguments, blockIdx.x, threadIdx.x, WarpMax());
+  DequantReduceThread<Target, kFormat>(arguments, blockIdx.x, threadIdx.x, WarpMax(), OfLane());
 }
 
 }  // namespace
@@ -30,8 +30,8 @@ cudaError_t LaunchDequantReduce(const DequantReduceSegment* segments, int64_t co
     arguments.parameters = parameters;
     return ForEachBatch(
         segments, count, kMaxGridBlocks,
-        [](const DequantReduceSegment& s) { return BlockTiles<1>(s.size); }, arguments.batch,
-        cudaSuccess,
+        [](const DequantReduceSegment& s) { return BlockTiles<kDequantBlocks>(s.size); },
+        arguments.batch, cudaSuccess,
         [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
           return VisitQuantFormat(format, [&](auto constant) {

@@ -46,15 +46,24 @@ BRIGADE_HOST_DEVICE int64_t BlockTiles(int64_t size) {
 }
 
 // Calls run(WholeBlock or EdgeBlock, std::integral_constant(count), first) for the blocks of warp
-// `warp` of tile `tile` in a segment: for all of them where they lie whole in arrays with whole
-// groups, else for one after the other.
-template <int kBlocks, typename Run>
+// `warp` of tile `tile` in a segment: for kAtOnce and kAtOnce of them where they all lie whole in
+// arrays with whole groups, else for one after the other.
+template <int kBlocks, int kAtOnce, typename Run>
 BRIGADE_INLINE void ForBlocks(bool whole_groups, int64_t size, int64_t tile, int warp,
                               const Run& run) {
+  static_assert(kBlocks % kAtOnce == 0);
   const int64_t first = (tile * (kTileThreads / kWarp) + warp) * kBlocks;
   if (whole_groups && (first + kBlocks) * kWarpBlock <= size) {
-    run(WholeBlock(), std::integral_constant<int, kBlocks>(), first);
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
+    for (int64_t block = first; block < first + kBlocks; block += kAtOnce) {
+      run(WholeBlock(), std::integral_constant<int, kAtOnce>(), block);
+    }
   } else {
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
     for (int64_t block = first; block < first + kBlocks && block * kWarpBlock < size; ++block) {
       run(EdgeBlock(), std::integral_constant<int, 1>(), block);
     }

@@ -21,20 +21,17 @@ inline constexpr int64_t kMaxLaunchArgumentBytes = 32764;
 BRIGADE_HOST_DEVICE constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The last i in [0, count) with first_tile(i) <= tile; first_tile(0) must be <= tile. With empty
-// segments left out of the list it is the segment that holds the tile.
-template <typename FirstTile>
-BRIGADE_HOST_DEVICE int64_t FindSegment(int64_t count, int64_t tile, const FirstTile& first_tile) {
-  int64_t low = 0;
-  int64_t high = count;
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    if (first_tile(middle) <= tile) {
-      low = middle;
-    } else {
-      high = middle;
-    }
+// segments left out of the list it is the segment that holds the tile. GPUs wait for each of the
+// steps: how far one goes depends on `count` alone.
+template <typename Index, typename FirstTile>
+BRIGADE_HOST_DEVICE Index FindSegment(Index count, int64_t tile, const FirstTile& first_tile) {
+  Index found = 0;
+  while (count > 1) {
+    const Index half = count / 2;
+    if (first_tile(found + half) <= tile) found += half;
+    count -= half;
   }
-  return low;
+  return found;
 }
 
 // As many segments as fit into the arguments of one launch, with where their tiles begin.
@@ -48,8 +45,8 @@ struct SegmentBatch {
   int32_t count;
 
   BRIGADE_HOST_DEVICE int64_t tiles() const { return first_tile[count]; }
-  BRIGADE_HOST_DEVICE int64_t Find(int64_t tile) const {
-    return FindSegment(count, tile, [this](int64_t i) { return first_tile[i]; });
+  BRIGADE_HOST_DEVICE int32_t Find(int64_t tile) const {
+    return FindSegment(count, tile, [this](int32_t i) { return first_tile[i]; });
   }
 };
 

@@ -13,11 +13,14 @@ namespace brigade::kernels {
 // The largest value of the threads of a warp, for all of them.
 struct WarpMax {
   __device__ int32_t operator()(int32_t value) const {
-    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-      const int32_t other = __shfl_xor_sync(0xffffffffu, value, distance);
-      value = value < other ? other : value;
-    }
-    return value;
+    return __reduce_max_sync(0xffffffffu, value);
+  }
+};
+
+// The value that thread `lane` % 32 of the warp has.
+struct OfLane {
+  __device__ float operator()(float value, uint32_t lane) const {
+    return __shfl_sync(0xffffffffu, value, static_cast<int>(lane));
   }
 };
 

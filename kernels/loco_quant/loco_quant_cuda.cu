@@ -28,8 +28,9 @@ cudaError_t LaunchLocoQuantize(const LocoSegment* segments, int64_t count, Quant
     LocoArguments<capacity> arguments;
     arguments.parameters = parameters;
     return ForEachBatch(
-        segments, count, kMaxGridBlocks, [](const LocoSegment& s) { return BlockTiles<1>(s.size); },
-        arguments.batch, cudaSuccess,
+        segments, count, kMaxGridBlocks,
+        [](const LocoSegment& s) { return BlockTiles<kLocoBlocks>(s.size); }, arguments.batch,
+        cudaSuccess,
         [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
           return VisitQuantFormat(format, [&](auto constant) {

@@ -23,7 +23,10 @@ struct LocoArguments {
 };
 static_assert(sizeof(LocoArguments<>) <= kMaxLaunchArgumentBytes);
 
-// A warp takes a block. `warp_max` gives the largest value of its argument among the threads of the
+// The blocks of a warp, which it takes one after the other. Untuned.
+inline constexpr int kLocoBlocks = 4;
+
+// `warp_max` gives the largest value of its argument among the threads of the
 // warp.
 template <typename T, QuantFormat kFormat, int kCapacity, typename WarpMax>
 BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments, int64_t tile,
@@ -39,7 +42,7 @@ BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments
   const int lane = thread % kWarp;
   const auto quantize = [&](auto kind, auto, int64_t block) {
     using Block = decltype(kind);
-    const Pack<T> pack = Block::Elements(block, lane, s.size).Load(array);
+    const Pack<float> elements = Widened(Block::Elements(block, lane, s.size).Load(array));
     Pack<float> errors = {};
     if (!forget) {
       const auto codes = CodesOfThread<kLocoErrors>(Block(), block, lane).Load(error.codes());
@@ -50,12 +53,12 @@ BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments
     }
     Pack<float> x;
     for (int j = 0; j < kPackSize; ++j) {
-      x.values[j] = WithLocoError(pack.values[j], errors.values[j]);
+      x.values[j] = WithLocoError(elements.values[j], errors.values[j]);
     }
     const int32_t largest = warp_max(LargestOf(x));
-    const auto codes = StoreBlock<Block, kFormat>(x, largest, to, block, lane);
+    const auto numbers = StoreBlock<Block, kFormat>(x, largest, to, block, lane);
     // Of a finite block, which alone is looked at, the largest magnitude is the maximum.
-    const auto kept = ValuesOf<kFormat>(__builtin_bit_cast(float, largest), codes);
+    const auto kept = ValuesOf<kFormat>(__builtin_bit_cast(float, largest), numbers);
     for (int j = 0; j < kPackSize; ++j) {
       errors.values[j] = NextLocoError(beta, rest, errors.values[j], x.values[j], kept.values[j]);
     }
@@ -63,8 +66,8 @@ BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments
     if (IsNonFinite(largest)) return;
     StoreBlock<Block, kLocoErrors>(errors, largest_error, error, block, lane);
   };
-  ForBlocks<1>(HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp,
-               quantize);
+  ForBlocks<kLocoBlocks, 1>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
+                            thread / kWarp, quantize);
 }
 
 }  // namespace brigade::kernels

@@ -1,7 +1,8 @@
 // Signs and their scale on the GPU: array and error are read twice, first for the norm, and the
 // error is written, 20.1 bytes an element for fp32. A thread has 8 elements of both in flight, 64
 // bytes at fp32: 64 to 80 KiB an SM. Sums are those of grad_check/, of elements that are sums
-// themselves.
+// themselves. Back, each rank's bits are read once and the array is written, 5 bytes an element of
+// 8 ranks in fp32: 18 instructions, and 6 of a block's begin, where 36 are what a copy takes.
 
 #include "brigade/kernels/grad_check/grad_check_cuda.h"
 #include "brigade/kernels/grad_check/grad_check_tile.h"
@@ -15,6 +16,9 @@ namespace {
 
 constexpr int kWarps = kTileThreads / kWarp;
 constexpr int kBlocksPerSm = 4;  // 64 registers; untuned
+// The blocks of a warp that unpacks, so that the search for the segment and the table are of few
+// instructions an element.
+constexpr int kUnpackBlocks = 4;
 
 // Segments of 32 and of 24 bytes, with their first tiles, that fill a launch's arguments.
 constexpr int kMaxPackSegments = 780;
@@ -162,53 +166,110 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
     for (int j = 0; j < kPackSize; ++j) left.values[j] = LeftOut(x.values[j], scale);
     chunk.Store(left, s.error);
   };
-  ForBlocks<1>(PacksGroups<T>(s), s.size, blockIdx.x - batch.first_tile[index], threadIdx.x / kWarp,
-               pack);
+  ForBlocks<1, 1>(PacksGroups<T>(s), s.size, blockIdx.x - batch.first_tile[index],
+                  threadIdx.x / kWarp, pack);
 }
 
-// The bits of a thread's elements in a block: bit j is the j-th's.
-__device__ unsigned LoadBits(WholeBlock, const uint8_t* bits, int lane) {
+// The bits of a thread's elements in a block of four messages: bit j of byte i is that of element j
+// in message i.
+__device__ unsigned LoadBits(WholeBlock, const uint8_t* const (&messages)[4], int64_t begin,
+                             int lane) {
+  unsigned low = 0, high = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint8_t* const bits = messages[i] + begin + lane / 2;
+    low += unsigned{bits[0]} << i * 8;
+    high += unsigned{bits[16]} << i * 8;
+  }
   const int shift = lane % 2 * 4;
-  return (bits[lane / 2] >> shift & 15u) | (bits[16 + lane / 2] >> shift & 15u) << 4;
+  return (low >> shift & 0x0f0f0f0fu) | (high >> shift & 0x0f0f0f0fu) << 4;
 }
-__device__ unsigned LoadBits(EdgeBlock, const uint8_t* bits, int lane) {
+__device__ unsigned LoadBits(EdgeBlock, const uint8_t* const (&messages)[4], int64_t begin,
+                             int lane) {
   unsigned own = 0;
-  for (int j = 0; j < kPackSize; ++j) {
-    own |= (reinterpret_cast<const unsigned*>(bits)[j] >> lane & 1u) << j;
+  for (int i = 0; i < 4; ++i) {
+    const auto* const bits = reinterpret_cast<const unsigned*>(messages[i] + begin);
+    for (int j = 0; j < kPackSize; ++j) own |= (bits[j] >> lane & 1u) << (i * 8 + j);
   }
   return own;
 }
 
+// Byte j of word i: bit j of the bytes of all words, from that of byte 0 of word 0 on.
+__device__ void TransposeBits(unsigned (&words)[2]) {
+  for (unsigned& word : words) {
+    unsigned changed = (word ^ word >> 7) & 0x00aa00aau;
+    word ^= changed ^ changed << 7;
+    changed = (word ^ word >> 14) & 0x0000ccccu;
+    word ^= changed ^ changed << 14;
+  }
+  const unsigned low = words[0];
+  words[0] = (low & 0x0f0f0f0fu) | (words[1] & 0x0f0f0f0fu) << 4;
+  words[1] = (low >> 4 & 0x0f0f0f0fu) | (words[1] & 0xf0f0f0f0u);
+}
+
+// A message has one scale, so that an element's sum over the first 8 ranks is one of 256, by their
+// bits: a block adds each of them up once.
 template <typename T, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
     SignUnpackKernel(const __grid_constant__ SignUnpackArguments<kCapacity> arguments) {
+  constexpr int kTableRanks = 8;
+  __shared__ float table[1 << kTableRanks];
+  static_assert(kTileThreads == 1 << kTableRanks);
   const auto& batch = arguments.batch;
   const SignUnpackParameters& p = arguments.parameters;
   const int64_t index = batch.Find(blockIdx.x);
   const SignUnpackSegment& s = batch.segments[index];
   const int lane = threadIdx.x % kWarp;
   T* const array = static_cast<T*>(s.array);
-  const auto unpack = [&](auto kind, auto, int64_t block) {
-    float sums[kPackSize] = {};
-#pragma unroll 4
-    for (int64_t rank = 0; rank < p.ranks; ++rank) {
-      const auto* const message = static_cast<const uint8_t*>(s.messages) + rank * p.stride;
-      const float scale = *reinterpret_cast<const float*>(message);
-      const unsigned bits =
-          LoadBits(kind, message + kSignBitsBegin + block * (kWarpBlock / 8), lane);
-      for (int j = 0; j < kPackSize; ++j) {
-        const float value = SignValue(scale, (bits >> j & 1u) != 0);
-        sums[j] = rank == 0 ? value : precision::Add(sums[j], value);
-      }
-    }
-    Pack<T> result;
-    for (int j = 0; j < kPackSize; ++j) {
-      result.values[j] = static_cast<T>(precision::Mul(sums[j], p.factor));
-    }
-    decltype(kind)::Elements(block, lane, s.size).Store(result, array);
+  const uint8_t* const messages = static_cast<const uint8_t*>(s.messages);
+  const auto value_of = [&](int64_t rank, bool negative) {
+    return SignValue(*reinterpret_cast<const float*>(messages + rank * p.stride), negative);
   };
-  ForBlocks<1>(HasWholeGroups(array), s.size, blockIdx.x - batch.first_tile[index],
-               threadIdx.x / kWarp, unpack);
+  float entry = value_of(0, threadIdx.x % 2 != 0);
+  for (int rank = 1; rank < kTableRanks; ++rank) {
+    if (rank >= p.ranks) break;
+    entry = precision::Add(entry, value_of(rank, (threadIdx.x >> rank & 1u) != 0));
+  }
+  table[threadIdx.x] = entry;
+  __syncthreads();
+  const auto unpack = [&](auto kind, auto count, int64_t first) {
+    // The bits of four ranks from `rank` on. For ranks that are not there those of the last one.
+    const auto messages_from = [&](int64_t rank, const uint8_t*(&bits)[4]) {
+      bits[0] = messages + rank * p.stride + kSignBitsBegin;
+      for (int i = 1; i < 4; ++i) bits[i] = bits[i - 1] + (rank + i < p.ranks ? p.stride : 0);
+    };
+    const uint8_t *low[4], *high[4];
+    messages_from(0, low);
+    messages_from(p.ranks > 4 ? 4 : 0, high);
+#pragma unroll
+    for (int b = 0; b < decltype(count)::value; ++b) {
+      const int64_t begin = (first + b) * (kWarpBlock / 8);
+      unsigned words[] = {LoadBits(kind, low, begin, lane), LoadBits(kind, high, begin, lane)};
+      TransposeBits(words);
+      float sums[kPackSize];
+      for (int j = 0; j < kPackSize; ++j) sums[j] = table[words[j / 4] >> j % 4 * 8 & 255u];
+#pragma unroll 1
+      for (int64_t rank = kTableRanks; rank < p.ranks; rank += 4) {
+        const uint8_t* more[4];
+        messages_from(rank, more);
+        const unsigned own = LoadBits(kind, more, begin, lane);
+        for (int i = 0; i < 4; ++i) {
+          if (rank + i >= p.ranks) break;
+          for (int j = 0; j < kPackSize; ++j) {
+            const bool negative = (own >> (i * 8 + j) & 1u) != 0;
+            sums[j] = precision::Add(sums[j], value_of(rank + i, negative));
+          }
+        }
+      }
+      Pack<T> result;
+      for (int j = 0; j < kPackSize; ++j) {
+        result.values[j] = static_cast<T>(precision::Mul(sums[j], p.factor));
+      }
+      decltype(kind)::Elements(first + b, lane, s.size).Store(result, array);
+    }
+  };
+  ForBlocks<kUnpackBlocks, kUnpackBlocks>(HasWholeGroups(array), s.size,
+                                          blockIdx.x - batch.first_tile[index], threadIdx.x / kWarp,
+                                          unpack);
 }
 
 }  // namespace
@@ -261,8 +322,8 @@ cudaError_t LaunchSignUnpack(const SignUnpackSegment* segments, int64_t count,
     arguments.parameters = parameters;
     return ForEachBatch(
         segments, count, kMaxGridBlocks,
-        [](const SignUnpackSegment& s) { return BlockTiles<1>(s.size); }, arguments.batch,
-        cudaSuccess,
+        [](const SignUnpackSegment& s) { return BlockTiles<kUnpackBlocks>(s.size); },
+        arguments.batch, cudaSuccess,
         [&](int64_t) {
           const auto blocks = static_cast<unsigned>(arguments.batch.tiles());
           return LaunchKernel<SignUnpackKernel<T, capacity>>(blocks, kTileThreads, stream,

@@ -94,6 +94,8 @@ inline std::vector<int64_t> Sizes() {
   std::vector<int64_t> sizes = InterestingSizes();
   for (int i = 0; i < 1500; ++i) sizes.push_back(i % 37);
   sizes.push_back(brigade::testing::OnGpuOrEmulator(1'000'003, 30'003));
+  // Large at a place in the list where the codecs' arrays begin at a group's boundary.
+  sizes.push_back(5'003);
   return sizes;
 }
 

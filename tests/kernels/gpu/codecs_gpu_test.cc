@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -83,7 +84,7 @@ TEST(CodecsGpuTest, BlockQuantGivesTheCpusBytes) {
 
 TEST(CodecsGpuTest, DequantReduceGivesTheCpusBytes) {
   constexpr int64_t kRanks = 5;
-  const std::vector<int64_t> sizes = {0, 1, 255, 256, 257, 2048, 2049, 10'001};
+  const std::vector<int64_t> sizes = {0, 1, 255, 256, 257, 2048, 2049, 10'001, 5'000};
   for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
     int64_t stride = 0;
     for (const int64_t size : sizes) stride += QuantBytes(size, format);
@@ -236,14 +237,20 @@ TEST(CodecsGpuTest, SignPackAndUnpackGiveTheCpusBytes) {
 }
 
 TEST(CodecsGpuTest, SignUnpackAddsTheMessagesOfManyRanksAsTheCpuDoes) {
-  constexpr int64_t kRanks = 6;
-  const std::vector<int64_t> sizes = {0, 1, 255, 256, 511, 513, 10'001};
+  const std::vector<int64_t> sizes = {0, 1, 255, 256, 511, 513, 1024, 1025, 10'001, 10'001};
   int64_t stride = 0;
   for (const int64_t size : sizes) stride += SignBytes(size);
-  for (const DType dtype : kFloats) {
-    const auto lay = [&](char* base) {
+  // By a table, which holds the sums of 8 ranks at most, and one by one.
+  for (const auto& [dtype, ranks] : std::vector<std::pair<DType, int64_t>>{{DType::kFloat32, 1},
+                                                                           {DType::kFloat32, 3},
+                                                                           {DType::kFloat32, 4},
+                                                                           {DType::kFloat16, 5},
+                                                                           {DType::kFloat32, 8},
+                                                                           {DType::kBFloat16, 9},
+                                                                           {DType::kFloat32, 14}}) {
+    const auto lay = [&, ranks = ranks, dtype = dtype](char* base) {
       Layout layout(base);
-      const char* messages = layout.Take<char>(kRanks * stride);
+      const char* messages = layout.Take<char>(ranks * stride);
       std::vector<SignUnpackSegment> segments;
       for (const int64_t n : sizes) {
         segments.push_back({messages, nullptr, n});
@@ -253,22 +260,23 @@ TEST(CodecsGpuTest, SignUnpackAddsTheMessagesOfManyRanksAsTheCpuDoes) {
       return segments;
     };
     ExpectSameOnBoth(
-        absl::StrCat("sign_unpack ", precision::Name(dtype)),
-        [&](char* base) {
+        absl::StrCat("sign_unpack ", precision::Name(dtype), ", ranks ", ranks),
+        [&, ranks = ranks](char* base) {
           std::mt19937 random(51);
           for (const SignUnpackSegment& s : lay(base)) {
-            for (int64_t rank = 0; rank < kRanks && s.size > 0; ++rank) {
+            for (int64_t rank = 0; rank < ranks && s.size > 0; ++rank) {
               char* const message =
                   const_cast<char*>(static_cast<const char*>(s.messages)) + rank * stride;
-              *reinterpret_cast<float*>(message) = 0.7f + static_cast<float>(rank);
+              *reinterpret_cast<float*>(message) =
+                  std::ldexp(0.7f + static_cast<float>(random() % 1000), -static_cast<int>(rank));
               for (int64_t i = kSignBitsBegin; i < SignBytes(s.size); ++i) {
                 message[i] = static_cast<char>(random());
               }
             }
           }
         },
-        [&](char* base, device::Stream& stream) {
-          return SignUnpack(lay(base), {dtype, {kRanks, stride, 0.25f}}, stream);
+        [&, ranks = ranks, dtype = dtype](char* base, device::Stream& stream) {
+          return SignUnpack(lay(base), {dtype, {ranks, stride, 0.25f}}, stream);
         });
   }
 }
