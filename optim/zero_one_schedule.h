@@ -34,12 +34,13 @@ enum class ZeroOneStep : uint8_t {
 // What the step does behind so many that were tried, skipped ones too.
 inline ZeroOneStep StepOf(const ZeroOneSchedule& schedule, int64_t tried) {
   if (tried < schedule.var_freeze_step) {
-    // Counted from 1; the last one with this interval.
+    // Counted from 1. Behind the last one that is updated with an interval `last` may have some
+    // more, of which none is a multiple of it.
     const int64_t step = tried + 1;
     int64_t interval = 1, last = schedule.var_update_scaler;
     while (step > last) {
       interval *= 2;
-      last = last / interval * interval + schedule.var_update_scaler * interval;
+      last += schedule.var_update_scaler * interval;
     }
     return step % interval == 0 ? ZeroOneStep::kVariance : ZeroOneStep::kSigns;
   }
