@@ -137,8 +137,8 @@ BRIGADE_INLINE Pack<float> StoreBlock(const Pack<float>& x, int32_t largest,
   CodesOfThread<kFormat>(Block(), block, lane).Store(bytes, to.codes());
   if (lane == 0) to.maxima()[block] = coder.maximum;
   // The room behind the last maximum is less than a line of 16.
-  if (block + 1 == QuantBlocks(to.size) && block + 1 + lane < QuantMaxima(to.size)) {
-    to.maxima()[block + 1 + lane] = 0.0f;
+  if (block == 0 && lane < QuantMaxima(to.size) - QuantBlocks(to.size)) {
+    to.maxima()[QuantBlocks(to.size) + lane] = 0.0f;
   }
   return numbers;
 }

@@ -23,11 +23,11 @@ struct LocoArguments {
 };
 static_assert(sizeof(LocoArguments<>) <= kMaxLaunchArgumentBytes);
 
-// The blocks of a warp, which it takes one after the other. Untuned.
+// The blocks of a warp, and how many of them share the addresses that they find. Untuned.
 inline constexpr int kLocoBlocks = 4;
+inline constexpr int kLocoBlocksAtOnce = 2;
 
-// `warp_max` gives the largest value of its argument among the threads of the
-// warp.
+// `warp_max` gives the largest value of its argument among the threads of the warp.
 template <typename T, QuantFormat kFormat, int kCapacity, typename WarpMax>
 BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments, int64_t tile,
                                        int thread, const WarpMax& warp_max) {
@@ -40,7 +40,7 @@ BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments
   const float beta = arguments.parameters.beta, rest = precision::Sub(1.0f, beta);
   const bool forget = arguments.parameters.forget;
   const int lane = thread % kWarp;
-  const auto quantize = [&](auto kind, auto, int64_t block) {
+  const auto quantize_block = [&](auto kind, int64_t block) {
     using Block = decltype(kind);
     const Pack<float> elements = Widened(Block::Elements(block, lane, s.size).Load(array));
     Pack<float> errors = {};
@@ -66,8 +66,14 @@ BRIGADE_INLINE void LocoQuantizeThread(const LocoArguments<kCapacity>& arguments
     if (IsNonFinite(largest)) return;
     StoreBlock<Block, kLocoErrors>(errors, largest_error, error, block, lane);
   };
-  ForBlocks<kLocoBlocks, 1>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
-                            thread / kWarp, quantize);
+  const auto quantize = [&](auto kind, auto count, int64_t first) {
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+    for (int b = 0; b < decltype(count)::value; ++b) quantize_block(kind, first + b);
+  };
+  ForBlocks<kLocoBlocks, kLocoBlocksAtOnce>(
+      HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp, quantize);
 }
 
 }  // namespace brigade::kernels

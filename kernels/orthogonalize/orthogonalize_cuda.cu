@@ -123,7 +123,7 @@ __device__ void SumLanes(float (&values)[kRowsOfThread * kColumns], int lane) {
 
 // Half a warp has four rows, and a thread every 16th element of them.
 template <int kCapacity>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(kThreads, 3)
     LowRankRowsKernel(const __grid_constant__ LowRankArguments<kCapacity> arguments) {
   const auto& batch = arguments.batch;
   const int64_t index = batch.Find(blockIdx.x);
@@ -139,31 +139,46 @@ __global__ void __launch_bounds__(kThreads, 4)
   for (int k = 0; k < s.rank; k += kColumns) {
     const int count = Least(s.rank - k, kColumns);
     float values[kRowsOfThread * kColumns] = {};
-    const auto sum = [&](auto blocks, int64_t i) {
-      constexpr int kBlocks = decltype(blocks)::value;
-      float x[kBlocks][kRowsOfThread];
-      for (int b = 0; b < kBlocks; ++b) {
+    const auto load = [&](int64_t i, auto& x) {
+      for (auto& of_rows : x) {
         for (int r = 0; r < kRowsOfThread; ++r) {
-          x[b][r] = matrix[(r < rows ? r : 0) * columns + i + b * kRowLanes];
+          of_rows[r] = matrix[(r < rows ? r : 0) * columns + i];
         }
-      }
-      for (int b = 0; b < kBlocks; ++b) {
-        for (int c = 0; c < kColumns; ++c) {
-          const float q = s.q[(k + (c < count ? c : 0)) * columns + i + b * kRowLanes];
-          for (int r = 0; r < kRowsOfThread; ++r) {
-            float& value = values[r * kColumns + c];
-            value = precision::Fma(x[b][r], q, value);
-          }
-        }
+        i += kRowLanes;
       }
     };
-    int64_t i = lane;
+    const auto sum = [&](int64_t i, const auto& x) {
+      for (const auto& of_rows : x) {
+        for (int c = 0; c < kColumns; ++c) {
+          const float q = s.q[(k + (c < count ? c : 0)) * columns + i];
+          for (int r = 0; r < kRowsOfThread; ++r) {
+            float& value = values[r * kColumns + c];
+            value = precision::Fma(of_rows[r], q, value);
+          }
+        }
+        i += kRowLanes;
+      }
+    };
+    // What comes next is on its way while the factor's elements are fetched and used.
+    constexpr int kStep = kBlocksAtOnce * kRowLanes;
+    const int64_t steps = columns / kStep;
+    float next[kBlocksAtOnce][kRowsOfThread];
+    if (steps > 0) load(lane, next);
 #pragma unroll 1
-    for (; i - lane + kBlocksAtOnce * kRowLanes <= columns; i += kBlocksAtOnce * kRowLanes) {
-      sum(std::integral_constant<int, kBlocksAtOnce>(), i);
+    for (int64_t step = 0; step < steps; ++step) {
+      float x[kBlocksAtOnce][kRowsOfThread];
+      for (int b = 0; b < kBlocksAtOnce; ++b) {
+        for (int r = 0; r < kRowsOfThread; ++r) x[b][r] = next[b][r];
+      }
+      if (step + 1 < steps) load((step + 1) * kStep + lane, next);
+      sum(step * kStep + lane, x);
     }
 #pragma unroll 1
-    for (; i < columns; i += kRowLanes) sum(std::integral_constant<int, 1>(), i);
+    for (int64_t i = steps * kStep + lane; i < columns; i += kRowLanes) {
+      float x[1][kRowsOfThread];
+      load(i, x);
+      sum(i, x);
+    }
     SumLanes(values, lane);
     const int r = lane / kColumns;
     const int c = lane % kColumns;

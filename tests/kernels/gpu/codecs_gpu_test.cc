@@ -63,6 +63,10 @@ TEST(CodecsGpuTest, BlockQuantGivesTheCpusBytes) {
                   if (std::fabs(static_cast<float>(values[i])) > 8.0f) values[i] = T(0.75f);
                 }
                 if (s.size % 37 == 5) values[s.size / 2] = T(-INFINITY);
+                // A block with a maximum whose inverse is infinite.
+                for (int64_t i = kQuantBlock; s.size > 2000 && i < 2 * kQuantBlock; ++i) {
+                  values[i] = T(static_cast<float>(values[i]) * 0x1p-130f);
+                }
               });
             }
           },
@@ -121,6 +125,12 @@ TEST(CodecsGpuTest, DequantReduceGivesTheCpusBytes) {
                 FillFloats(message, DType::kFloat32, QuantBlocks(s.size), 32 + rank);
                 for (int64_t i = QuantCodesBegin(s.size); i < QuantBytes(s.size, format); ++i) {
                   message[i] = static_cast<char>(random() % 255 - 127);
+                }
+                // A block of nothing but -0, which a sum from 0 on would lose.
+                if (s.size > 2000) {
+                  reinterpret_cast<float*>(message)[1] = -1.0f;
+                  const int64_t bytes = QuantBlockBytes(format);
+                  std::fill_n(message + QuantCodesBegin(s.size) + bytes, bytes, '\0');
                 }
               }
             }
