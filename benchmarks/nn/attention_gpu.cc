@@ -43,10 +43,10 @@ absl::Status Measure(const nn::AttentionShape& shape, bool backward, Bench& benc
   };
   // What the backward pass reads.
   BRIGADE_RETURN_IF_ERROR(forward(bench.stream()));
-  BRIGADE_ASSIGN_OR_RETURN(
-      const auto seconds,
-      Interleave({backward ? gradient : forward}, Operations() == 0 ? OperationsOf(shape.dtype) : Operations(),
-                 Rounds(), bench.stream()));
+  BRIGADE_ASSIGN_OR_RETURN(const auto seconds,
+                           Interleave({backward ? gradient : forward},
+                                      Operations() == 0 ? OperationsOf(shape.dtype) : Operations(),
+                                      Rounds(), bench.stream()));
   const auto context = static_cast<double>(shape.context);
   const double pairs = static_cast<double>(shape.batch) * context * (context + 1) / 2;
   const double median = Median(seconds[0]);

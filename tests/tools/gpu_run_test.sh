@@ -100,6 +100,9 @@ shows "PyTorch with CUDA is not there"
 program benchmarks/kernels/sgd 'for flag; do case $flag in --benchmark_out=*) echo "{\"error_occurred\": true}" >"${flag#*=}" ;; esac; done'
 expect 1 "sgd --device=cuda --benchmark_out=$tree/figures/benchmarks/benchmarks.kernels.sgd.figures --benchmark_out_format=json" \
   benchmarks kernels/sgd --out "$tree/figures"
+shows "0 passed, 1 failed, 0 not run"
+writes figures/benchmarks.json '[.items[].name]' '["benchmarks/kernels/sgd","benchmarks/kernels/adam"]'
+writes figures/benchmarks.json '."benchmarks/kernels/adam"."GB/s"' 1
 # One that was cut short leaves half an object, which is nobody's figures.
 program benchmarks/kernels/cast 'for flag; do case $flag in --benchmark_out=*) echo "{\"half\": " >"${flag#*=}" ;; esac; done; exit 1'
 expect 1 "cast --device=cuda --benchmark_out=$tree/figures/benchmarks/benchmarks.kernels.cast.figures --benchmark_out_format=json" \
