@@ -1,6 +1,7 @@
 // Blocks with their errors to codes and next errors on the GPU: reads 4 or 2 bytes of the array and
-// 1 of the error an element, writes 1 of the error and 1 or 1/2 of the message. A thread has 24 to
-// 40 bytes in flight, 24 to 40 KiB an SM at half of full occupancy.
+// 1 of the error an element, writes 1 of the error and 1 or 1/2 of the message. A thread has 48 to
+// 80 bytes in flight, 48 to 80 KiB an SM at half of full occupancy. On an H200 it is no copy: warps
+// wait for what their shuffles bring (docs/performance.md).
 
 #include "brigade/kernels/internal/gpu_blocks.h"
 #include "brigade/kernels/internal/warp.h"
