@@ -20,9 +20,9 @@ enum class OptimizerKind : uint8_t {
   kSgd,
   // The sign of a momentum, decoupled weight decay; Chen et al. 2023.
   kLion,
-  // AdamW without bias correction until a step, from which on the second moment stays, and ranks
-  // exchange their first moments as signs, in a ZeroOptimizer alone; Tang et al. 2021 (arXiv
-  // 2102.02888).
+  // AdamW until a step, from which on the second moment stays, and ranks exchange their first
+  // moments as signs, in a ZeroOptimizer alone; Tang et al. 2021 (arXiv 2102.02888), with bias
+  // correction.
   kOneBitAdam,
   // Adam with a rate of each tensor's own, by norms; You et al. 2020.
   kLamb,
@@ -61,7 +61,7 @@ constexpr const char* ExchangingName(OptimizerKind kind) {
 // Whether its moments' bias is corrected.
 constexpr bool CorrectsBias(OptimizerKind kind) {
   return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam ||
-         kind == OptimizerKind::kLamb;
+         kind == OptimizerKind::kLamb || kind == OptimizerKind::kOneBitAdam;
 }
 
 // The settings of a group of parameters. Ranges: kernels/adam/adam.h, kernels/sgd/sgd.h,

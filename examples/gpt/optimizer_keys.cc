@@ -23,6 +23,10 @@ Key LearningRate(Settings& s) {
           .automatic = ByRate(s)};
 }
 
+constexpr char kCorrectsBias[] = "the moments are always corrected";
+// Of 1-bit LAMB and 0/1 Adam.
+constexpr char kCorrectsNoBias[] = "there is none, in DeepSpeed either";
+
 Keys AdamKeys(Settings& s, Value adam_w_mode, const char* decay) {
   optim::ParameterGroup& group = s.group;
   constexpr char kOneAdam[] = "there is one Adam here, whose formula is the same";
@@ -32,7 +36,7 @@ Keys AdamKeys(Settings& s, Value adam_w_mode, const char* decay) {
       {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
       {"weight_decay", Number(&group.weight_decay, kNotNegative), decay},
       {"adam_w_mode", std::move(adam_w_mode), "true: AdamW"},
-      {"bias_correction", Only(true, "the moments are always corrected")},
+      {"bias_correction", Only(true, kCorrectsBias)},
       {"amsgrad", Only(false, "there is no AMSGrad here")},
       {"torch_adam", Tuning(false, kOneAdam),
        "with true PyTorch's AdamW has a `weight_decay` of 0.01 by default, which must be written"},
@@ -43,7 +47,7 @@ Keys AdamKeys(Settings& s, Value adam_w_mode, const char* decay) {
 }
 
 // Names and defaults of deepspeed/runtime/fp16/onebit/adam.py.
-Keys OneBitAdamKeys(Settings& s) {
+Keys OneBitKeys(Settings& s, const char* bias_correction) {
   optim::ParameterGroup& group = s.group;
   constexpr char kTransport[] = "ranks exchange over the communicator that they have";
   return {
@@ -53,7 +57,7 @@ Keys OneBitAdamKeys(Settings& s) {
       {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
       {"freeze_step", Whole(&s.freeze_step, kStepsOrNone),
        "steps before second moments stay, 15 to 25 % of a training"},
-      {"bias_correction", Tuning(true, "there is none, in DeepSpeed either")},
+      {"bias_correction", Tuning(true, bias_correction)},
       {"eps_inside_sqrt", Only(false, "epsilon is added to the root")},
       {"amsgrad", Only(false, "there is no AMSGrad here")},
       {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
@@ -66,7 +70,7 @@ Keys OneBitAdamKeys(Settings& s) {
 // Names and defaults of deepspeed/runtime/fp16/onebit/zoadam.py.
 Keys ZeroOneAdamKeys(Settings& s) {
   Keys keys;
-  for (Key& key : OneBitAdamKeys(s)) {
+  for (Key& key : OneBitKeys(s, kCorrectsNoBias)) {
     if (std::string_view(key.name) != "freeze_step") {
       keys.push_back(std::move(key));
       continue;
@@ -98,7 +102,7 @@ Keys LambKeys(Settings& s) {
        "of the weights, in the update whose norm counts"},
       {"max_coeff", Number(&group.max_trust, kNotNegative), kMostTrust},
       {"min_coeff", Number(&group.min_trust, kNotNegative), "the least"},
-      {"bias_correction", Only(true, "the moments are always corrected")},
+      {"bias_correction", Only(true, kCorrectsBias)},
       {"eps_inside_sqrt", Only(false, "it is added to the root")},
       {"amsgrad", Only(false, "there is no AMSGrad here")},
       {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
@@ -110,7 +114,7 @@ Keys OneBitLambKeys(Settings& s) {
   kernels::OneBitLambCoefficients& factors = s.one_bit_lamb;
   constexpr NumberRange kLeast = {0x1p-149, 3.0e38, "more than 0, to factor_max"};
   Keys keys;
-  for (Key& key : OneBitAdamKeys(s)) {
+  for (Key& key : OneBitKeys(s, kCorrectsNoBias)) {
     const std::string_view name = key.name;
     if (name == "weight_decay") key.meaning = "of the weights, in the update whose norm counts";
     if (name == "freeze_step") key.value = Whole(&s.freeze_step, kSteps);
@@ -244,9 +248,9 @@ Key OptimizerKey(Settings& s) {
            {"fp32_optimizer_states", Only(true, "the momentum is fp32")},
        }},
       {"OneBitAdam", Set(&s.optimizer, Kind::kOneBitAdam),
-       "AdamW without bias correction, whose ranks exchange first moments as signs once second "
+       "AdamW, whose ranks exchange first moments as signs once second "
        "moments stay; stages 0 to 2",
-       OneBitAdamKeys(s)},
+       OneBitKeys(s, kCorrectsBias)},
       {"Lamb", Set(&s.optimizer, Kind::kLamb),
        "Adam, with a rate of each tensor's own: by its norm over that of its update", LambKeys(s)},
       {"OneBitLamb", Set(&s.optimizer, Kind::kOneBitLamb),

@@ -83,12 +83,14 @@ inline AdamElement AdamUpdate(AdamElement x, float raw_gradient, float multiplie
 // An element whose second moment stays, as 1-bit Adam has it (Tang et al. 2021, arXiv 2102.02888):
 // the moment is that of all ranks. An element that had no gradient before has no second moment, and
 // stays.
-inline float FrozenAdamUpdate(float param, float m, float v, const AdamRule& rule, float lr) {
-  const float decay_factor = std::fma(-lr, static_cast<float>(rule.weight_decay), 1.0f);
+inline float FrozenAdamUpdate(float param, float m, float v, const AdamRule& rule,
+                              const GroupStep& step) {
+  const float decay_factor = std::fma(-step.lr, static_cast<float>(rule.weight_decay), 1.0f);
   param = param * decay_factor;
   if (v == 0.0f) return param;
-  const float direction = m / (std::sqrt(v) + static_cast<float>(rule.eps));
-  return std::fma(-lr, direction, param);
+  const float eps = static_cast<float>(rule.eps);
+  const float direction = m / std::fma(std::sqrt(v), step.inv_sqrt_correction, eps);
+  return std::fma(-step.step_size, direction, param);
 }
 
 // An element in a step of 0/1 Adam that keeps its second moment (Lu et al. 2022, arXiv 2202.06009).

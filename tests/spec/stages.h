@@ -70,7 +70,7 @@ struct TrainingRule {
   std::vector<std::vector<Range>> entries = {};
   // The same as matrices, for kPowerSgd: by their place in what is exchanged.
   std::vector<std::vector<TensorPlace>> places = {};
-  // Of Adam: there is no correction of bias, and what is exchanged are first moments: beta1 times
+  // Of Adam, whose bias is corrected all along: what is exchanged are first moments: beta1 times
   // that of all ranks plus (1 - beta1) times each one's gradient. The second moment stays.
   bool is_one_bit_adam = false;
   // 0/1 Adam: Adam without correction of bias. So many steps tried update the second moment, as
@@ -427,7 +427,8 @@ class Training {
           float& m = rank.m[b][i];
           m = std::fma(static_cast<float>(rule.beta1), m,
                        static_cast<float>(1.0 - rule.beta1) * gradient);
-          rank.master[b][i] = FrozenAdamUpdate(rank.master[b][i], m, rank.v[b][i], rule, lr);
+          rank.master[b][i] =
+              FrozenAdamUpdate(rank.master[b][i], m, rank.v[b][i], rule, {lr, lr, 1.0f});
           const float move = m * lr;
           moved_[r][b][i] += move;
         }
@@ -473,8 +474,8 @@ class Training {
     for (size_t b = 0; b < mean.size(); ++b) {
       for (size_t i = 0; i < mean[b].size(); ++i) {
         const float m = mean[b][i] * inverse;
-        agreed_[b][i] =
-            FrozenAdamUpdate(agreed_[b][i], m, ranks_[0].v[b][i], rule_.adam_rule, rates_);
+        agreed_[b][i] = FrozenAdamUpdate(agreed_[b][i], m, ranks_[0].v[b][i], rule_.adam_rule,
+                                         {rates_, rates_, 1.0f});
         for (Rank& rank : ranks_) rank.m[b][i] = m;
       }
     }
@@ -574,11 +575,12 @@ class Training {
   }
 
   void UpdateFrozen(const Buckets& momentum, Rank& rank) const {
-    const float lr = LearningRate(rule_.learning_rates, state_);
+    const GroupStep group = MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2,
+                                          LearningRate(rule_.learning_rates, state_), state_.step);
     for (size_t b = 0; b < momentum.size(); ++b) {
       for (size_t i = 0; i < momentum[b].size(); ++i) {
         float& p = rank.master[b][i];
-        p = FrozenAdamUpdate(p, momentum[b][i], rank.v[b][i], rule_.adam_rule, lr);
+        p = FrozenAdamUpdate(p, momentum[b][i], rank.v[b][i], rule_.adam_rule, group);
       }
     }
     rank.m = momentum;
@@ -772,8 +774,7 @@ class Training {
     const float lr = LearningRate(rule_.learning_rates, state_);
     const bool is_lamb = rule_.optimizer == TrainingRule::Optimizer::kLamb;
     const GroupStep group =
-        rule_.is_one_bit_adam || rule_.var_update_scaler > 0
-            ? MakeGroupStep(0.0, 0.0, lr, state_.step)
+        rule_.var_update_scaler > 0 ? MakeGroupStep(0.0, 0.0, lr, state_.step)
         : is_lamb ? MakeGroupStep(rule_.lamb_rule.beta1, rule_.lamb_rule.beta2, lr, state_.step)
                   : MakeGroupStep(rule_.adam_rule.beta1, rule_.adam_rule.beta2, lr, state_.step);
     for (size_t b = 0; b < gradients.size(); ++b) {
