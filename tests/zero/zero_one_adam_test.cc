@@ -431,9 +431,8 @@ TEST(ZeroOneAdamTest, WithoutARateNothingMoves) {
     for (size_t b = 0; b < zero->plan().buckets().size(); ++b) {
       if (!zero->plan().buckets()[b].trainable) continue;
       for (const int array : {0, 1}) {
-        for (const float x : zero->StateArray(static_cast<int>(b), array).value()) {
-          ASSERT_TRUE(std::isfinite(x));
-        }
+        const auto values = zero->StateArray(static_cast<int>(b), array).value();
+        for (const float x : values) ASSERT_TRUE(std::isfinite(x));
       }
     }
     self.AwaitOthers();

@@ -82,14 +82,19 @@ int Loads8(const std::string& ptx) {
   return Count(ptx, "ld.global.v2.") + Count(ptx, "ld.global.nc.v2.");
 }
 
-void ExpectNoSpillsAnd64Registers(const std::string& kernel, size_t kernels) {
+void ExpectResources(const std::string& kernel, size_t kernels, int most_registers,
+                     int most_spilled_bytes) {
   const auto all = ResourcesOf(kernel);
   EXPECT_EQ(all.size(), kernels);
   for (const auto& [name, resources] : all) {
-    EXPECT_EQ(resources.spilled_bytes, 0) << name;
+    EXPECT_LE(resources.spilled_bytes, most_spilled_bytes) << name;
     EXPECT_GT(resources.registers, 0) << name;
-    EXPECT_LE(resources.registers, 64) << name;
+    EXPECT_LE(resources.registers, most_registers) << name;
   }
+}
+
+void ExpectNoSpillsAnd64Registers(const std::string& kernel, size_t kernels) {
+  ExpectResources(kernel, kernels, 64, 0);
 }
 
 // Each kernel of a list stands for short lists and for long ones.
@@ -165,7 +170,8 @@ TEST(CompilerReportsTest, BlockQuantMoves16BytesOfFloatsAtOnce) {
 }
 
 TEST(CompilerReportsTest, DequantReduceKeepsToItsRegisters) {
-  ExpectNoSpillsAnd64Registers("dequant_reduce", 20);
+  // Sums of int4 codes spill a few bytes; docs/performance.md has their speed.
+  ExpectResources("dequant_reduce", 20, 64, 24);
 }
 
 TEST(CompilerReportsTest, LocoQuantMoves16BytesOfFloatsAtOnce) {
@@ -186,7 +192,8 @@ TEST(CompilerReportsTest, SignPackMoves16BytesOfFloatsAtOnce) {
 }
 
 TEST(CompilerReportsTest, OrthogonalizeKeepsToItsRegisters) {
-  ExpectNoSpillsAnd64Registers("orthogonalize", 10);
+  // Rows have two parts of M in flight: three blocks an SM, not four, are faster.
+  ExpectResources("orthogonalize", 10, 80, 0);
 }
 
 TEST(CompilerReportsTest, LambKeepsToItsRegisters) { ExpectNoSpillsAnd64Registers("lamb", 16); }
