@@ -70,8 +70,8 @@ BRIGADE_INLINE void DequantizeThread(const Batch& batch, int64_t tile, int threa
       Block::Elements(first + b, lane, s.size).Store(y, array);
     }
   };
-  ForBlocks<kDequantizeBlocks, kDequantizeBlocks>(
-      HasWholeGroups(array), s.size, tile - batch.first_tile[index], thread / kWarp, dequantize);
+  ForBlocks<kDequantizeBlocks>(HasWholeGroups(array), s.size, tile - batch.first_tile[index],
+                               thread / kWarp, dequantize);
 }
 
 }  // namespace brigade::kernels

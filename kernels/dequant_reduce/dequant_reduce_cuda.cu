@@ -11,7 +11,8 @@
 namespace brigade::kernels {
 namespace {
 
-constexpr int kBlocksPerSm = 4;  // 64 registers; untuned
+// 64 registers; sums of int4 codes spill up to 24 bytes. Untuned.
+constexpr int kBlocksPerSm = 4;
 
 template <typename Target, QuantFormat kFormat, int kCapacity>
 __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)

@@ -48,7 +48,7 @@ BRIGADE_HOST_DEVICE int64_t BlockTiles(int64_t size) {
 // Calls run(WholeBlock or EdgeBlock, std::integral_constant(count), first) for the blocks of warp
 // `warp` of tile `tile` in a segment: for kAtOnce and kAtOnce of them where they all lie whole in
 // arrays with whole groups, else for one after the other.
-template <int kBlocks, int kAtOnce, typename Run>
+template <int kBlocks, int kAtOnce = kBlocks, typename Run>
 BRIGADE_INLINE void ForBlocks(bool whole_groups, int64_t size, int64_t tile, int warp,
                               const Run& run) {
   static_assert(kBlocks % kAtOnce == 0);

@@ -166,8 +166,8 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
     for (int j = 0; j < kPackSize; ++j) left.values[j] = LeftOut(x.values[j], scale);
     chunk.Store(left, s.error);
   };
-  ForBlocks<1, 1>(PacksGroups<T>(s), s.size, blockIdx.x - batch.first_tile[index],
-                  threadIdx.x / kWarp, pack);
+  ForBlocks<1>(PacksGroups<T>(s), s.size, blockIdx.x - batch.first_tile[index], threadIdx.x / kWarp,
+               pack);
 }
 
 // The bits of a thread's elements in a block of four messages: bit j of byte i is that of element j
@@ -267,9 +267,8 @@ __global__ void __launch_bounds__(kTileThreads, kBlocksPerSm)
       decltype(kind)::Elements(first + b, lane, s.size).Store(result, array);
     }
   };
-  ForBlocks<kUnpackBlocks, kUnpackBlocks>(HasWholeGroups(array), s.size,
-                                          blockIdx.x - batch.first_tile[index], threadIdx.x / kWarp,
-                                          unpack);
+  ForBlocks<kUnpackBlocks>(HasWholeGroups(array), s.size, blockIdx.x - batch.first_tile[index],
+                           threadIdx.x / kWarp, unpack);
 }
 
 }  // namespace
