@@ -140,6 +140,7 @@ TEST_P(ExecutorTest, AStageThatFailsEndsAllAndIsNamed) {
                  : absl::OkStatus();
     };
     ToyStage module(executor->schedule().shape, executor->stage(), executor->buffers(), fails);
+    self.AwaitOthers();  // one that was still creating would get the error there
     absl::Status status;
     while (status.ok()) {
       status = executor->Run(module);
