@@ -225,6 +225,7 @@ BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_INSTANTIATE)
 
 #define BRIGADE_INSTANTIATE(Source, Target) \
   template std::vector<Work> TransferCeilings<Source, Target>(const Source*, Target*, int64_t);
+BRIGADE_INSTANTIATE(float, float)
 BRIGADE_INSTANTIATE(float, BFloat16)
 BRIGADE_INSTANTIATE(BFloat16, float)
 BRIGADE_INSTANTIATE(float, Half)

@@ -208,9 +208,12 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
   // The deadline cuts the last attempt short, which then knows less than the one before, unless it
   // has reached somebody who tells what is missing.
   Entry last;
+  // What the last one said that took the connection: one that is gone now leaves just its port.
+  std::string met;
   while (true) {
     Entry entry = Enter(rank, where, host, port, deadline);
     if (entry.status.ok()) return entry;
+    if (entry.reached) met = std::string(entry.status.message());
     const bool in_time = absl::Now() + kRetryInterval < deadline;
     // The server may come up after its clients; the group before one's own goes away. Another job
     // stays, as does one who has this rank.
@@ -230,9 +233,13 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
   }
   if (last.answered) return last;
   const absl::Duration tried = absl::Trunc(absl::Now() - began, absl::Milliseconds(1));
-  return {
+  absl::Status status =
       Annotated(last.status, absl::StrCat("cannot reach the store of rank ", rank, " at ", where,
-                                          " (tried ", absl::FormatDuration(tried), "): "))};
+                                          " (tried ", absl::FormatDuration(tried), "): "));
+  if (!last.reached && !met.empty()) {
+    status = absl::Status(status.code(), absl::StrCat(status.message(), "; before: ", met));
+  }
+  return {std::move(status)};
 }
 
 // One attempt.
@@ -250,7 +257,7 @@ TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::s
   absl::StatusOr<Socket> socket = Socket::Connect(host, port, deadline);
   if (!socket.ok()) return {socket.status()};
   const absl::Status proved = internal::ProveToServer(*secret, rank, *socket, deadline);
-  if (!proved.ok()) return {proved};
+  if (!proved.ok()) return {proved, /*answered=*/false, /*whole=*/false, /*reached=*/true};
 
   device::MutexLock lock(mutex_);
   socket_ = *std::move(socket);
@@ -270,7 +277,7 @@ TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::s
     // The file may be another job's, or gone, when a standby is needed.
     if (!secret_.has_value()) secret_ = *secret;
   }
-  return {heard, /*answered=*/true, met_whole_group_};
+  return {heard, /*answered=*/true, met_whole_group_, /*reached=*/true};
 }
 
 absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {

@@ -87,6 +87,8 @@ class TcpStore : public Store {
     absl::Status status;
     bool answered = false;
     bool whole = false;
+    // Somebody took the connection.
+    bool reached = false;
   };
   // Port 0: the one that is told in the agent's store.
   Entry ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);

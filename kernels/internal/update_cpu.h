@@ -16,9 +16,8 @@ namespace brigade::kernels {
 
 // The step's values, which are only known as the work runs: FailedPrecondition if those that a
 // segment needs were not filled. For a step that is not skipped.
-template <typename Policy>
-absl::Status CheckStep(absl::string_view operation,
-                       absl::Span<const PlannedSegment<typename Policy::Segment>> plan,
+template <typename Policy, typename Segment>
+absl::Status CheckStep(absl::string_view operation, absl::Span<const PlannedSegment<Segment>> plan,
                        const typename Policy::Parameters& parameters) {
   for (const auto& planned : plan) {
     const int32_t group = planned.segment.group;

@@ -1,18 +1,17 @@
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/internal/enqueue_list.h"
-#include "brigade/kernels/internal/halve_lanes.h"
 #include "brigade/kernels/internal/segments.h"
+#include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/lamb/lamb_cpu.h"
 #include "brigade/kernels/lamb/lamb_tensors.h"
 #include "brigade/kernels/list_arguments.h"
-#include "brigade/kernels/simd.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_cpu.h"
 #include "brigade/kernels/value_range.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/precision/float16.h"
@@ -23,99 +22,6 @@
 
 namespace brigade::kernels {
 namespace {
-
-// On the CPU, in parts of all threads: visit(segment, begin, end) of each tile.
-template <typename Segment, typename Visit>
-void ForEachTile(absl::Span<const PlannedSegment<Segment>> plan, device::ThreadPool& pool,
-                 const Visit& visit) {
-  ForEachRange(plan, kLambTile, pool, [&](const Segment& s, int64_t begin, int64_t end, int64_t) {
-    for (int64_t tile = begin; tile < end; tile += kLambTile) {
-      visit(s, tile, std::min(end, tile + kLambTile));
-    }
-  });
-}
-
-void FreezeTile(const OneBitLambSegment& s, int64_t begin, int64_t end, OneBitLambSums* sums) {
-  RunSimd([&]() BRIGADE_SIMD_BODY {
-    alignas(64) double lanes[kLambLanes] = {};
-    for (int64_t row = begin; row < end; row += kLambLanes) {
-      const int64_t size = std::min<int64_t>(kLambLanes, end - row);
-      BRIGADE_SIMD_LOOP
-      for (int64_t l = 0; l < size; ++l) {
-        s.fresh[row + l] = s.v[row + l];
-        lanes[l] = AddLambSquare(lanes[l], s.m[row + l]);
-      }
-    }
-    sums[s.first_tile + begin / kLambTile] = {0.0, Halve(lanes), 0.0};
-  });
-}
-
-void MomentsOfTile(const OneBitLambSegment& s, const LambParameters& parameters, int64_t begin,
-                   int64_t end, OneBitLambSums* sums) {
-  const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s.group);
-  RunSimd([&]() BRIGADE_SIMD_BODY {
-    const LambCoefficients c = coefficients;
-    alignas(64) double directions[kLambLanes] = {};
-    alignas(64) double updates[kLambLanes] = {};
-    alignas(64) double quotients[kLambLanes] = {};
-    for (int64_t row = begin; row < end; row += kLambLanes) {
-      const int64_t size = std::min<int64_t>(kLambLanes, end - row);
-      BRIGADE_SIMD_LOOP
-      for (int64_t l = 0; l < size; ++l) {
-        const int64_t i = row + l;
-        const float m = s.mean[i];
-        float fresh = s.fresh[i];
-        const OneBitLambElement e = OneBitLambMoment(c, m, s.m[i], s.v[i], s.param[i], fresh);
-        s.m[i] = m;
-        s.fresh[i] = fresh;
-        directions[l] = AddLambSquare(directions[l], e.direction);
-        updates[l] = AddLambSquare(updates[l], e.update);
-        quotients[l] = OneBitLambGreater(quotients[l], e.quotient);
-      }
-    }
-    double quotient = 0.0;
-    for (const double each : quotients) quotient = OneBitLambGreater(quotient, each);
-    sums[s.first_tile + begin / kLambTile] = {Halve(directions), Halve(updates), quotient};
-  });
-}
-
-template <typename Grad>
-void SendTile(const OneBitLambMessage& s, const LambParameters& parameters, float scale,
-              int64_t begin, int64_t end) {
-  const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s.group);
-  RunSimd([&]() BRIGADE_SIMD_BODY {
-    const LambCoefficients c = coefficients;
-    const Grad* const grad = static_cast<const Grad*>(s.grad);
-    BRIGADE_SIMD_LOOP
-    for (int64_t i = begin; i < end; ++i) {
-      s.message[i] = OneBitLambSent(c, static_cast<float>(grad[i]), s.m[i], scale);
-    }
-  });
-}
-
-void ReceiveTile(const OneBitLambMessage& s, float scale, int64_t begin, int64_t end) {
-  RunSimd([&]() BRIGADE_SIMD_BODY {
-    BRIGADE_SIMD_LOOP
-    for (int64_t i = begin; i < end; ++i) s.message[i] = precision::Div(s.message[i], scale);
-  });
-}
-
-// The sum over a tensor's tiles of what value(tile) gives.
-template <typename Value>
-double SumOfTiles(const LambTensor& tensor, const Value& value) {
-  double lanes[kLambTileLanes] = {};
-  for (int64_t t = 0; t < tensor.count; ++t) {
-    double& lane = lanes[t % kLambTileLanes];
-    lane = precision::Add(lane, value(LambTileAt(tensor, t)));
-  }
-  return Halve(lanes);
-}
-
-double RootMeanSquare(const LambTensor& tensor, int64_t size, const OneBitLambSums* sums) {
-  if (size == 0) return 0.0;
-  const double sum = SumOfTiles(tensor, [&](int64_t t) { return sums[t].update; });
-  return precision::Sqrt(precision::Div(sum, static_cast<double>(size)));
-}
 
 absl::Status CheckTensors(const char* name, absl::Span<const LambTensor> tensors, size_t groups,
                           size_t sums, size_t numbers) {
@@ -159,15 +65,6 @@ absl::Status Validate(const OneBitLambCoefficients& c, const char* name) {
   BRIGADE_RETURN_IF_ERROR(CheckInRange(name, "factor_min", -1, c.factor_min,
                                        {0x1p-149, c.factor_max, "more than 0, to factor_max"}));
   return CheckInRange(name, "factor_threshold", -1, c.factor_threshold, kBelowOne);
-}
-
-OneBitLambConstants MakeOneBitLambConstants(const OneBitLambCoefficients& c) {
-  return {.ratio_beta = static_cast<float>(c.coeff_beta),
-          .one_minus_ratio_beta = static_cast<float>(1.0 - c.coeff_beta),
-          .min_factor = static_cast<float>(c.factor_min),
-          .max_factor = static_cast<float>(c.factor_max),
-          .least_change = static_cast<float>(1.0 - c.factor_threshold),
-          .most_change = static_cast<float>(1.0 + c.factor_threshold)};
 }
 
 absl::Status OneBitLambRatios(absl::Span<const LambTensor> tensors, const LambOptions& options,
@@ -221,9 +118,10 @@ absl::Status OneBitLambFreeze(absl::Span<const OneBitLambSegment> segments,
   return EnqueueList(
       {kName, arguments.accesses()}, segments, kLambTile, stream,
       [of, to](auto plan, device::ThreadPool& pool) {
-        ForEachTile(plan, pool, [&](const OneBitLambSegment& s, int64_t begin, int64_t end) {
-          if (of[s.tensor].scale == 0.0f) FreezeTile(s, begin, end, to);
-        });
+        ForEachRange(plan, kLambTile, pool,
+                     [&](const OneBitLambSegment& s, int64_t begin, int64_t end, int64_t) {
+                       if (of[s.tensor].scale == 0.0f) OneBitLambFreezeRange(s, begin, end, to);
+                     });
       },
       [&](auto cuda_stream) {
         return LaunchOneBitLambFreeze(segments.data(), static_cast<int64_t>(segments.size()), of,
@@ -253,12 +151,12 @@ absl::Status OneBitLambScales(absl::Span<const LambTensor> tensors, absl::Span<c
       [tiles, to, counts](absl::Span<const LambTensor> list) {
         double sum = 0.0;
         for (size_t i = 0; i < list.size(); ++i) {
-          sum = precision::Add(sum, RootMeanSquare(list[i], counts[i], tiles));
+          sum = precision::Add(sum, OneBitLambRootMeanSquare(list[i], counts[i], tiles));
         }
         for (size_t i = 0; i < list.size(); ++i) {
           if (to[i].scale != 0.0f) continue;
           to[i].scale = OneBitLambScale(sum, static_cast<int64_t>(list.size()),
-                                        RootMeanSquare(list[i], counts[i], tiles));
+                                        OneBitLambRootMeanSquare(list[i], counts[i], tiles));
           to[i].factor = 1.0f;
         }
       },
@@ -272,7 +170,7 @@ absl::Status OneBitLambScales(absl::Span<const LambTensor> tensors, absl::Span<c
 absl::Status OneBitLambSend(absl::Span<const OneBitLambMessage> messages,
                             const LambOptions& options, absl::Span<const OneBitLambNumbers> numbers,
                             device::Stream& stream) {
-  constexpr char kName[] = "one_bit_lamb_send";
+  static constexpr char kName[] = "one_bit_lamb_send";
   BRIGADE_RETURN_IF_ERROR(CheckFloatType(kName, "grad", options.grad_dtype));
   ListArguments arguments(kName,
                           {{"m", sizeof(float), false},
@@ -297,10 +195,16 @@ absl::Status OneBitLambSend(absl::Span<const OneBitLambMessage> messages,
     using Grad = decltype(grad);
     status = EnqueueList(
         {kName, arguments.accesses()}, messages, kLambTile, stream,
-        [parameters, of](auto plan, device::ThreadPool& pool) {
-          ForEachTile(plan, pool, [&](const OneBitLambMessage& s, int64_t begin, int64_t end) {
-            SendTile<Grad>(s, parameters, of[s.tensor].scale, begin, end);
-          });
+        [parameters, of](auto plan, device::ThreadPool& pool) -> absl::Status {
+          if (!SkipsStep(parameters)) {
+            BRIGADE_RETURN_IF_ERROR(CheckStep<LambPolicy>(kName, plan, parameters));
+          }
+          ForEachRange(plan, kLambTile, pool,
+                       [&](const OneBitLambMessage& s, int64_t begin, int64_t end, int64_t) {
+                         static_cast<void>(OneBitLambSendRange<Grad>(
+                             s, parameters, of[s.tensor].scale, begin, end));
+                       });
+          return absl::OkStatus();
         },
         [&](auto cuda_stream) {
           return LaunchOneBitLambSend<Grad>(messages.data(), static_cast<int64_t>(messages.size()),
@@ -326,9 +230,10 @@ absl::Status OneBitLambReceive(absl::Span<const OneBitLambMessage> messages,
   return EnqueueList(
       {kName, arguments.accesses()}, messages, kLambTile, stream,
       [of](auto plan, device::ThreadPool& pool) {
-        ForEachTile(plan, pool, [&](const OneBitLambMessage& s, int64_t begin, int64_t end) {
-          ReceiveTile(s, of[s.tensor].scale, begin, end);
-        });
+        ForEachRange(plan, kLambTile, pool,
+                     [&](const OneBitLambMessage& s, int64_t begin, int64_t end, int64_t) {
+                       OneBitLambReceiveRange(s, of[s.tensor].scale, begin, end);
+                     });
       },
       [&](auto cuda_stream) {
         return LaunchOneBitLambReceive(messages.data(), static_cast<int64_t>(messages.size()), of,
@@ -339,7 +244,7 @@ absl::Status OneBitLambReceive(absl::Span<const OneBitLambMessage> messages,
 absl::Status OneBitLambMoments(absl::Span<const OneBitLambSegment> segments,
                                const LambOptions& options, absl::Span<OneBitLambSums> sums,
                                device::Stream& stream) {
-  constexpr char kName[] = "one_bit_lamb_moments";
+  static constexpr char kName[] = "one_bit_lamb_moments";
   ListArguments arguments(kName,
                           {{"param", sizeof(float), false},
                            {"m", sizeof(float), true},
@@ -362,11 +267,15 @@ absl::Status OneBitLambMoments(absl::Span<const OneBitLambSegment> segments,
   OneBitLambSums* const to = sums.data();
   return EnqueueList(
       {kName, arguments.accesses()}, segments, kLambTile, stream,
-      [parameters, to](auto plan, device::ThreadPool& pool) {
-        if (SkipsStep(parameters)) return;
-        ForEachTile(plan, pool, [&](const OneBitLambSegment& s, int64_t begin, int64_t end) {
-          MomentsOfTile(s, parameters, begin, end, to);
-        });
+      [parameters, to](auto plan, device::ThreadPool& pool) -> absl::Status {
+        if (SkipsStep(parameters)) return absl::OkStatus();
+        BRIGADE_RETURN_IF_ERROR(CheckStep<LambPolicy>(kName, plan, parameters));
+        ForEachRange(
+            plan, kLambTile, pool,
+            [&](const OneBitLambSegment& s, int64_t begin, int64_t end, int64_t) {
+              static_cast<void>(OneBitLambMomentsRange(s, parameters, begin, end, to));
+            });
+        return absl::OkStatus();
       },
       [&](auto cuda_stream) {
         return LaunchOneBitLambMoments(segments.data(), static_cast<int64_t>(segments.size()),
@@ -403,11 +312,7 @@ absl::Status OneBitLambTrusts(absl::Span<const LambTensor> tensors, const LambOp
         if (SkipsStep(parameters)) return;
         for (size_t i = 0; i < list.size(); ++i) {
           const LambTensor& tensor = list[i];
-          OneBitLambSums of = {SumOfTiles(tensor, [&](int64_t t) { return tiles[t].direction; }),
-                               SumOfTiles(tensor, [&](int64_t t) { return tiles[t].update; }), 0.0};
-          for (int64_t t = 0; t < tensor.count; ++t) {
-            of.quotient = OneBitLambGreater(of.quotient, tiles[LambTileAt(tensor, t)].quotient);
-          }
+          const OneBitLambSums of = OneBitLambSumsOf(tensor, tiles);
           const float decay = parameters.groups[tensor.group].weight_decay;
           to[i].factor = OneBitLambFactor(constants, decay, of, to[i].factor);
           ratios[i] = precision::Mul(to[i].ratio, to[i].factor);

@@ -8,23 +8,12 @@
 #include "brigade/device/stream.h"
 #include "brigade/kernels/lamb/lamb.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb_math.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_parameters.h"
 
 namespace brigade::kernels {
 
-// Coefficients of 1-bit LAMB; names and defaults are DeepSpeed's.
-struct OneBitLambCoefficients {
-  // In [0, 1): of the mean of the warm-up's trust ratios.
-  double coeff_beta = 0.9;
-  // Bounds of the factor on that mean, the least more than 0 and at most the greatest.
-  double factor_max = 4.0;
-  double factor_min = 0.5;
-  // In [0, 1): how much a factor may change in a step, as a share of the one before.
-  double factor_threshold = 0.1;
-};
-
 // InvalidArgument naming the coefficient and its value, behind `name`.
 absl::Status Validate(const OneBitLambCoefficients& coefficients, const char* name);
-OneBitLambConstants MakeOneBitLambConstants(const OneBitLambCoefficients& coefficients);
 
 // The passes of 1-bit LAMB beside those of LAMB (lamb.h). The numbers of all tensors of a model lie
 // in one array, the same on all ranks; so do the sums of all ranks, where LambTensor says. In a

@@ -273,6 +273,7 @@ cudaError_t LaunchOneBitLambRatios(const LambTensor* tensors, int64_t count,
                                    const LambParameters& parameters,
                                    const OneBitLambConstants& constants, const LambSums* sums,
                                    OneBitLambNumbers* numbers, cudaStream_t stream) {
+  if (!NamesStep(parameters)) return cudaErrorInvalidValue;
   return ForEachTensors(tensors, nullptr, count, parameters, constants, sums, nullptr, numbers,
                         nullptr, [&](auto capacity, const auto& arguments) {
                           return LaunchKernel<RatiosKernel<capacity>>(
@@ -310,6 +311,9 @@ template <typename Grad>
 cudaError_t LaunchOneBitLambSend(const OneBitLambMessage* messages, int64_t count,
                                  const LambParameters& parameters, const OneBitLambNumbers* numbers,
                                  cudaStream_t stream) {
+  if (!NamesStep(parameters) || !HasOwnSteps<LambPolicy>(parameters, messages, count)) {
+    return cudaErrorInvalidValue;
+  }
   return ForEachLaunch(messages, count, parameters, numbers, nullptr,
                        [&](auto capacity, const auto& arguments, unsigned blocks) {
                          return LaunchKernel<SendKernel<Grad, capacity>>(blocks, kThreads, stream,
@@ -329,6 +333,9 @@ cudaError_t LaunchOneBitLambReceive(const OneBitLambMessage* messages, int64_t c
 cudaError_t LaunchOneBitLambMoments(const OneBitLambSegment* segments, int64_t count,
                                     const LambParameters& parameters, OneBitLambSums* sums,
                                     cudaStream_t stream) {
+  if (!NamesStep(parameters) || !HasOwnSteps<LambPolicy>(parameters, segments, count)) {
+    return cudaErrorInvalidValue;
+  }
   return ForEachLaunch(segments, count, parameters, nullptr, sums,
                        [&](auto capacity, const auto& arguments, unsigned blocks) {
                          return LaunchKernel<MomentsKernel<capacity>>(blocks, kThreads, stream,
@@ -340,6 +347,7 @@ cudaError_t LaunchOneBitLambTrusts(const LambTensor* tensors, int64_t count,
                                    const LambParameters& parameters,
                                    const OneBitLambConstants& constants, const OneBitLambSums* sums,
                                    OneBitLambNumbers* numbers, float* trusts, cudaStream_t stream) {
+  if (!NamesStep(parameters)) return cudaErrorInvalidValue;
   return ForEachTensors(tensors, nullptr, count, parameters, constants, sums, nullptr, numbers,
                         trusts, [&](auto capacity, const auto& arguments) {
                           return LaunchKernel<TrustsKernel<capacity>>(

@@ -37,9 +37,9 @@ BRIGADE_HOST_DEVICE bool NamesStep(const Parameters& parameters) {
 
 // Whether a step of the host's, if it is one, has numbers for the groups of all segments. Reads no
 // device memory.
-template <typename Policy>
-bool HasOwnSteps(const typename Policy::Parameters& parameters,
-                 const typename Policy::Segment* segments, int64_t count) {
+template <typename Policy, typename Segment>
+bool HasOwnSteps(const typename Policy::Parameters& parameters, const Segment* segments,
+                 int64_t count) {
   if (parameters.state != nullptr) return true;
   for (int64_t i = 0; i < count; ++i) {
     const int32_t group = segments[i].group;

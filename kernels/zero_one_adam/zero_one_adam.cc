@@ -6,6 +6,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/internal/enqueue_list.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_cpu.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_status.h"
@@ -23,8 +24,7 @@ absl::Status EnqueueElements(const char* name, const ListArguments& arguments,
       {name, arguments.accesses()}, segments, kCpuTile, stream,
       [operation](auto plan, device::ThreadPool& pool) {
         ForEachRange(plan, kCpuTile, pool, [&](const auto& s, int64_t begin, int64_t end, int64_t) {
-          const auto of_segment = operation.Begin(s);
-          for (int64_t i = begin; i < end; ++i) operation.Visit(s, of_segment, i);
+          ZeroOneElementsRange(operation, s, begin, end);
         });
       },
       [&](auto cuda_stream) {

@@ -26,6 +26,8 @@
 #include "brigade/kernels/lion/lion_cpu.h"
 #include "brigade/kernels/lion/lion_parameters.h"
 #include "brigade/kernels/loco_quant/loco_quant_cpu.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_cpu.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_parameters.h"
 #include "brigade/kernels/orthogonalize/orthogonalize_cpu.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
@@ -35,6 +37,7 @@
 #include "brigade/kernels/step_control/step_control_parameters.h"
 #include "brigade/kernels/top_k/top_k_cpu.h"
 #include "brigade/kernels/update_types.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_cpu.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gtest/gtest.h"
@@ -310,6 +313,75 @@ void ExpectLamb(const Known& known) {
   });
 }
 
+// A step of one rank whose message loses nothing but what its type rounds.
+template <typename Grad>
+void ExpectOneBitLamb(const Known& known) {
+  ExpectKnown(known, std::string("1-bit lamb ") + kName<Grad>, [&](Digest& digest) {
+    Inputs inputs;
+    const std::vector<float> param = inputs.Array<float>();
+    std::vector<float> m = inputs.Array<float>(), v = inputs.Array<float>();
+    for (float& moment : v) moment = std::abs(moment);
+    const std::vector<Grad> grad = inputs.Array<Grad>();
+    std::vector<float> fresh(kSize), message(kSize);
+    const int64_t count = (kSize + kLambTile - 1) / kLambTile;
+    std::vector<OneBitLambSums> sums(count);
+    const LambGroup group = {.weight_decay = 0.1};
+    const OneStep one = {.step = 3, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+    const LambParameters parameters = MakeLambParameters(&group, 1, one);
+    const OneBitLambSegment segment = {param.data(), m.data(),       v.data(),
+                                       fresh.data(), message.data(), kSize, 0, 0, 0};
+    const OneBitLambMessage own = {m.data(), grad.data(), message.data(), kSize, 0, 0};
+    const LambTensor tensor = {
+        .first = 0, .count = count, .offset = 0, .part = count, .stride = count, .group = 0};
+
+    OneBitLambFreezeRange(segment, 0, kSize, sums.data());
+    const double rms = OneBitLambRootMeanSquare(tensor, kSize, sums.data());
+    const float scale = OneBitLambScale(3.0, 2, rms);
+    ASSERT_EQ(OneBitLambSendRange<Grad>(own, parameters, scale, 0, kSize), StepError::kNone);
+    digest.Add(message);
+    OneBitLambReceiveRange(own, scale, 0, kSize);
+    ASSERT_EQ(OneBitLambMomentsRange(segment, parameters, 0, kSize, sums.data()),
+              StepError::kNone);
+    const OneBitLambSums of_tensor = OneBitLambSumsOf(tensor, sums.data());
+    digest.Add(scale);
+    digest.Add(OneBitLambFactor(MakeOneBitLambConstants({}), 0.1f, of_tensor, 1.0f));
+    for (const double sum : {of_tensor.direction, of_tensor.update, of_tensor.quotient}) {
+      digest.Add(sum);
+    }
+    for (const auto* array : {&m, &fresh}) digest.Add(*array);
+  });
+}
+
+void ExpectZeroOneAdam(const Known& known) {
+  ExpectKnown(known, "0/1 adam", [&](Digest& digest) {
+    Inputs inputs;
+    const std::vector<float> second_moment = inputs.Array<float>();
+    std::vector<float> gradient = inputs.Array<float>(), taken = inputs.Array<float>();
+    StepState state = {};
+    state.step = 3;
+    state.grad_multiplier = 0.37f;
+    const GroupStep step = {kLearningRate, 0.0f, 0.0f};
+    const float betas[] = {0.9f, 0.1f};
+    ZeroOneNumbers numbers = {};
+    GroupStep meeting = {};
+    for (const auto call : {ZeroOneCall::kLocal, ZeroOneCall::kSend, ZeroOneCall::kMeet}) {
+      CountRates({call, 1, &state, &step, betas, &numbers, &meeting});
+      for (const float number : {numbers.rates, numbers.of_moment, numbers.of_gradient,
+                                 numbers.inverse, numbers.moved, meeting.lr}) {
+        digest.Add(number);
+      }
+    }
+    ZeroOneElementsRange(ZeroOneMaskOperation(), {second_moment.data(), gradient.data(), kSize}, 0,
+                         kSize);
+    digest.Add(gradient);
+    ZeroOneElementsRange(ZeroOneReceiveOperation{&numbers}, {gradient.data(), kSize, 0}, 0, kSize);
+    digest.Add(gradient);
+    ZeroOneElementsRange(ZeroOneTakeOperation{&state}, {gradient.data(), taken.data(), kSize / 2},
+                         0, kSize / 2);
+    digest.Add(taken);
+  });
+}
+
 // The steps of PowerSGD on a matrix, after each other.
 void ExpectLowRank(const Known& known, int32_t rank) {
   ExpectKnown(known, "low rank " + std::to_string(rank), [&](Digest& digest) {
@@ -365,6 +437,17 @@ TEST(KnownBitsTest, LambLowRankAndTopK) {
   ExpectTopK<float>(known);
   ExpectTopK<Half>(known);
   ExpectTopK<BFloat16>(known);
+}
+
+TEST(KnownBitsTest, OneBitLambAndZeroOneAdam) {
+  const Known known = {
+      {"1-bit lamb fp32", 0x0ef9b7a752e040f9}, {"1-bit lamb fp16", 0xcc85a5c7b6331014},
+      {"1-bit lamb bf16", 0x067684dc26f9d4bc}, {"0/1 adam", 0x034c98583af5a936},
+  };
+  ExpectOneBitLamb<float>(known);
+  ExpectOneBitLamb<Half>(known);
+  ExpectOneBitLamb<BFloat16>(known);
+  ExpectZeroOneAdam(known);
 }
 
 template <typename Source, typename Target>

@@ -198,6 +198,11 @@ TEST(CompilerReportsTest, OrthogonalizeKeepsToItsRegisters) {
 
 TEST(CompilerReportsTest, LambKeepsToItsRegisters) { ExpectNoSpillsAnd64Registers("lamb", 16); }
 
+TEST(CompilerReportsTest, OneBitLambAndZeroOneAdamKeepToTheirRegisters) {
+  ExpectNoSpillsAnd64Registers("one_bit_lamb", 20);
+  ExpectNoSpillsAnd64Registers("zero_one_adam", 7);
+}
+
 TEST(CompilerReportsTest, TopKKeepsToItsRegistersAndAddsIntegersAlone) {
   ExpectNoSpillsAnd64Registers("top_k", 24);
   for (const auto& [name, ptx] : PtxOf("top_k", 24)) {
@@ -217,7 +222,8 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
   };
   for (const std::string kernel :
        {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "lamb",
-        "lion", "loco_quant", "orthogonalize", "reduce", "step_control", "cast", "fill"}) {
+        "lion", "loco_quant", "one_bit_lamb", "orthogonalize", "reduce", "step_control", "cast", "fill",
+        "zero_one_adam"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

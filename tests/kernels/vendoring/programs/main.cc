@@ -12,12 +12,14 @@ void RunGradCheck();
 void RunLamb();
 void RunLion();
 void RunLocoQuant();
+void RunOneBitLamb();
 void RunOrthogonalize();
 void RunReduce();
 void RunSgd();
 void RunSignPack();
 void RunStepControl();
 void RunTopK();
+void RunZeroOneAdam();
 
 }  // namespace brigade::vendored
 
@@ -33,10 +35,12 @@ int main() {
   RunLamb();
   RunLion();
   RunLocoQuant();
+  RunOneBitLamb();
   RunOrthogonalize();
   RunReduce();
   RunSgd();
   RunSignPack();
   RunStepControl();
   RunTopK();
+  RunZeroOneAdam();
 }

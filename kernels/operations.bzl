@@ -1,0 +1,23 @@
+"""The operations of this folder."""
+
+# Those with a CPU loop and a launcher of their own, which tools/vendor copies.
+OPERATIONS = [
+    "adam",
+    "amax",
+    "block_quant",
+    "cast",
+    "dequant_reduce",
+    "fill",
+    "grad_check",
+    "lamb",
+    "lion",
+    "loco_quant",
+    "one_bit_lamb",
+    "orthogonalize",
+    "reduce",
+    "sgd",
+    "sign_pack",
+    "step_control",
+    "top_k",
+    "zero_one_adam",
+]
