@@ -103,8 +103,8 @@ absl::Status MeasureMoments(const Case& what, Bench& bench, benchmark::State& st
     int64_t tile = 0;
     for (size_t i = 0; i < tensors.sizes().size(); ++i) {
       const int64_t size = tensors.sizes()[i];
-      segments.push_back({param + at[i], m + at[i], v + at[i], fresh + at[i], mean + at[i], size, 0,
-                          0, tile});
+      segments.push_back(
+          {param + at[i], m + at[i], v + at[i], fresh + at[i], mean + at[i], size, 0, 0, tile});
       tile += (size + kernels::kLambTile - 1) / kernels::kLambTile;
     }
     const absl::Span<kernels::OneBitLambSums> to = {sums, static_cast<size_t>(tiles)};

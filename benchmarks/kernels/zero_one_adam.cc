@@ -1,5 +1,6 @@
 // What 0/1 Adam does beside Adam: the mask of elements without a second moment, of which there are
-// hardly any here, reads an array; the message back is an update in place; a moment taken is a copy.
+// hardly any here, reads an array; the message back is an update in place; a moment that is taken
+// is a copy.
 
 #include "brigade/kernels/zero_one_adam/zero_one_adam.h"
 
@@ -27,8 +28,7 @@ absl::Status Compare(const Case& what, int64_t bytes, std::vector<Work> ceilings
     for (size_t i = 0; i < at.size(); ++i) segments.push_back(make(at[i], tensors.sizes()[i]));
     return [segments, call](device::Stream& stream) { return call(segments, stream); };
   };
-  Contest contest = {
-      .bytes = bytes, .kernel = over(what.list()), .ceilings = std::move(ceilings)};
+  Contest contest = {.bytes = bytes, .kernel = over(what.list()), .ceilings = std::move(ceilings)};
   if (what.tensors > 1) contest.flat = over(TensorList::Flat(what.elements));
   return Report(contest, bench, state);
 }
@@ -55,7 +55,9 @@ absl::Status MeasureReceive(const Case& what, Bench& bench, benchmark::State& st
   BRIGADE_ASSIGN_OR_RETURN(auto numbers, bench.CreateCopy(factor));
   return Compare(
       what, 2 * what.elements * kFloatBytes, TransferCeilings(message, message, what.elements),
-      [=](int64_t at, int64_t size) { return kernels::ZeroOneMessage{message + at, size, 0}; },
+      [=](int64_t at, int64_t size) {
+        return kernels::ZeroOneMessage{message + at, size, 0};
+      },
       [=](const auto& segments, device::Stream& stream) {
         return kernels::ZeroOneAdamReceive(segments, {numbers, 1}, stream);
       },
@@ -69,7 +71,9 @@ absl::Status MeasureTake(const Case& what, Bench& bench, benchmark::State& state
   BRIGADE_ASSIGN_OR_RETURN(auto step, bench.CreateCopy(OrdinaryState()));
   return Compare(
       what, 2 * what.elements * kFloatBytes, TransferCeilings(source, target, what.elements),
-      [=](int64_t at, int64_t size) { return kernels::ZeroOneCopy{source + at, target + at, size}; },
+      [=](int64_t at, int64_t size) {
+        return kernels::ZeroOneCopy{source + at, target + at, size};
+      },
       [=](const auto& segments, device::Stream& stream) {
         return kernels::ZeroOneAdamTake(segments, step, stream);
       },

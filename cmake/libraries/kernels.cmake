@@ -134,7 +134,33 @@ brigade_library(
 brigade_library(
   kernels_one_bit_lamb_math
   HEADERS kernels/one_bit_lamb/one_bit_lamb_math.h
-  DEPS kernels_lamb_math precision_host_device precision_rounding
+  DEPS precision_host_device precision_rounding kernels_lamb_math
+)
+
+brigade_library(
+  kernels_lamb_parameters
+  HEADERS kernels/lamb/lamb_parameters.h
+  DEPS kernels_lamb_math kernels_weight_decay kernels_step_control_math
+)
+
+brigade_library(
+  kernels_one_bit_lamb_parameters
+  HEADERS kernels/one_bit_lamb/one_bit_lamb_parameters.h
+  DEPS kernels_one_bit_lamb_math kernels_weight_decay kernels_lamb_parameters
+)
+
+brigade_library(
+  kernels_internal_halve_lanes
+  HEADERS kernels/internal/halve_lanes.h
+  DEPS kernels_simd precision_rounding
+)
+
+brigade_library(
+  kernels_one_bit_lamb_cpu
+  HEADERS kernels/one_bit_lamb/one_bit_lamb_cpu.h
+  SOURCES kernels/one_bit_lamb/one_bit_lamb_cpu.cc
+  DEPS kernels_one_bit_lamb_math kernels_nontemporal_store kernels_simd kernels_internal_halve_lanes
+    kernels_step_control_step_state precision_float16
 )
 
 brigade_library(
@@ -147,15 +173,11 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_internal_halve_lanes
-  HEADERS kernels/internal/halve_lanes.h
-  DEPS kernels_simd precision_rounding
-)
-
-brigade_library(
-  kernels_lamb_parameters
-  HEADERS kernels/lamb/lamb_parameters.h
-  DEPS kernels_lamb_math kernels_weight_decay kernels_step_control_math
+  kernels_internal_update_cpu
+  HEADERS kernels/internal/update_cpu.h
+  DEPS kernels_internal_cpu_list device_status_macros device_threads_thread_pool
+    kernels_step_control_step_state
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
 )
 
 brigade_library(
@@ -191,14 +213,6 @@ brigade_library(
     kernels_internal_enqueue_list
   CUDA_DEPS device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
-)
-
-brigade_library(
-  kernels_internal_update_cpu
-  HEADERS kernels/internal/update_cpu.h
-  DEPS kernels_internal_cpu_list device_status_macros device_threads_thread_pool
-    kernels_step_control_step_state
-  PUBLIC_LIBRARIES absl::span absl::status absl::strings
 )
 
 brigade_library(
@@ -248,7 +262,8 @@ brigade_library(
   HEADERS kernels/one_bit_lamb/one_bit_lamb_cuda.h
   CUDA_SOURCES kernels/one_bit_lamb/one_bit_lamb_cuda.cu
   DEPS kernels_one_bit_lamb_math kernels_launch_kernel kernels_internal_gpu_tile
-    kernels_internal_segments kernels_internal_warp precision_float16
+    kernels_internal_segments kernels_internal_warp kernels_step_control_step_state
+    precision_float16
   CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
 )
 
@@ -256,10 +271,12 @@ brigade_library(
   kernels_one_bit_lamb
   HEADERS kernels/one_bit_lamb/one_bit_lamb.h
   SOURCES kernels/one_bit_lamb/one_bit_lamb.cc
-  DEPS kernels_one_bit_lamb_math device_status_macros device_stream kernels_list_arguments
-    kernels_simd kernels_value_range kernels_internal_enqueue_list kernels_internal_halve_lanes
-    kernels_internal_segments kernels_internal_update_dispatch kernels_lamb kernels_lamb_cpu
-    kernels_lamb_tensors precision_dtype precision_float16
+  DEPS kernels_one_bit_lamb_math kernels_one_bit_lamb_parameters kernels_one_bit_lamb_cpu
+    device_stream device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype device_status_macros kernels_value_range
+    kernels_internal_enqueue_list kernels_internal_segments kernels_internal_update_cpu
+    kernels_internal_update_dispatch kernels_lamb kernels_lamb_cpu kernels_lamb_tensors
+    precision_float16
   CUDA_DEPS kernels_one_bit_lamb_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -467,7 +484,7 @@ brigade_library(
 brigade_library(
   kernels_zero_one_adam_math
   HEADERS kernels/zero_one_adam/zero_one_adam_math.h
-  DEPS kernels_step_control_step_state precision_host_device precision_rounding
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
 )
 
 brigade_library(
@@ -889,6 +906,13 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_zero_one_adam_cpu
+  HEADERS kernels/zero_one_adam/zero_one_adam_cpu.h
+  SOURCES kernels/zero_one_adam/zero_one_adam_cpu.cc
+  DEPS kernels_zero_one_adam_math kernels_nontemporal_store kernels_simd
+)
+
+brigade_library(
   kernels_zero_one_adam_cuda CUDA_ONLY
   HEADERS kernels/zero_one_adam/zero_one_adam_cuda.h
   CUDA_SOURCES kernels/zero_one_adam/zero_one_adam_cuda.cu
@@ -901,8 +925,9 @@ brigade_library(
   kernels_zero_one_adam
   HEADERS kernels/zero_one_adam/zero_one_adam.h
   SOURCES kernels/zero_one_adam/zero_one_adam.cc
-  DEPS kernels_zero_one_adam_math device_status_macros device_stream kernels_list_arguments
-    kernels_internal_enqueue_list
+  DEPS kernels_zero_one_adam_math kernels_zero_one_adam_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    device_status_macros kernels_internal_enqueue_list
   CUDA_DEPS kernels_zero_one_adam_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -920,8 +945,8 @@ brigade_library(
 
 brigade_library(
   kernels
-  DEPS kernels_adam kernels_amax kernels_block_quant kernels_cast kernels_dequant_reduce
-    kernels_fill kernels_flatten kernels_grad_check kernels_lamb kernels_lion kernels_loco_quant
-    kernels_orthogonalize kernels_reduce kernels_sgd kernels_sign_pack kernels_step_control
-    kernels_top_k
+  DEPS kernels_flatten kernels_adam kernels_amax kernels_block_quant kernels_cast
+    kernels_dequant_reduce kernels_fill kernels_grad_check kernels_lamb kernels_lion
+    kernels_loco_quant kernels_one_bit_lamb kernels_orthogonalize kernels_reduce kernels_sgd
+    kernels_sign_pack kernels_step_control kernels_top_k kernels_zero_one_adam
 )

@@ -28,11 +28,19 @@ int main() {
   const bk::LambParameters parameters = bk::MakeLambParameters(&group, 1, step);
   const bk::OneBitLambConstants constants = bk::MakeOneBitLambConstants({});
   // One tile of one rank.
-  const bk::LambTensor tiles = {/*first=*/0, /*count=*/1, /*offset=*/0, /*part=*/1, /*stride=*/1,
+  const bk::LambTensor tiles = {/*first=*/0, /*count=*/1,  /*offset=*/0,
+                                /*part=*/1,  /*stride=*/1,
                                 /*group=*/0};
   bk::OneBitLambSums sums[1];
-  const bk::OneBitLambSegment tensor = {param, m, v, fresh, /*mean=*/message, /*size=*/4,
-                                        /*group=*/0, /*tensor=*/0, /*first_tile=*/0};
+  const bk::OneBitLambSegment tensor = {param,
+                                        m,
+                                        v,
+                                        fresh,
+                                        /*mean=*/message,
+                                        /*size=*/4,
+                                        /*group=*/0,
+                                        /*tensor=*/0,
+                                        /*first_tile=*/0};
   bk::OneBitLambFreezeRange(tensor, 0, 4, sums);
   const double rms = bk::OneBitLambRootMeanSquare(tiles, 4, sums);
   const float scale = bk::OneBitLambScale(/*sum of all tensors=*/rms, /*tensors=*/1, rms);
@@ -44,10 +52,11 @@ int main() {
   if (error == bk::StepError::kNone) {
     error = bk::OneBitLambMomentsRange(tensor, parameters, 0, 4, sums);
   }
-  factor = bk::OneBitLambFactor(constants, /*weight_decay=*/0.0f,
-                                bk::OneBitLambSumsOf(tiles, sums), factor);
-  const bk::LambSegment update = {param, m, const_cast<float*>(v), grad, /*param_copy=*/nullptr,
-                                  /*size=*/4, /*group=*/0};
+  factor = bk::OneBitLambFactor(constants, /*weight_decay=*/0.0f, bk::OneBitLambSumsOf(tiles, sums),
+                                factor);
+  const bk::LambSegment update = {
+      param,      m,          const_cast<float*>(v), grad, /*param_copy=*/nullptr,
+      /*size=*/4, /*group=*/0};
   if (error == bk::StepError::kNone) {
     error = bk::LambParamRange<bk::NoCopy>(update, parameters, ratio * factor, 0, 4);
   }

@@ -48,23 +48,24 @@ int main() {
   const bk::LambParameters parameters = bk::MakeLambParameters(&group, 1, step);
   const bk::OneBitLambConstants constants = bk::MakeOneBitLambConstants({});
   // One tile of one rank.
-  const bk::LambTensor tiles = {/*first=*/0, /*count=*/1, /*offset=*/0, /*part=*/1, /*stride=*/1,
+  const bk::LambTensor tiles = {/*first=*/0, /*count=*/1,  /*offset=*/0,
+                                /*part=*/1,  /*stride=*/1,
                                 /*group=*/0};
-  const bk::OneBitLambSegment tensor = {device->param,       device->m, device->v, device->fresh,
-                                        device->message,     /*size=*/4, /*group=*/0, /*tensor=*/0,
+  const bk::OneBitLambSegment tensor = {device->param,   device->m,  device->v,   device->fresh,
+                                        device->message, /*size=*/4, /*group=*/0, /*tensor=*/0,
                                         /*first_tile=*/0};
-  const bk::OneBitLambMessage own = {device->m, device->grad, device->message, /*size=*/4,
+  const bk::OneBitLambMessage own = {device->m,   device->grad, device->message, /*size=*/4,
                                      /*group=*/0, /*tensor=*/0};
   const int64_t size = 4;
   Check(bk::LaunchOneBitLambFreeze(&tensor, 1, &device->numbers, device->sums, nullptr));
-  Check(bk::LaunchOneBitLambScales(&tiles, &size, 1, device->sums, &device->total,
-                                   &device->numbers, nullptr));
+  Check(bk::LaunchOneBitLambScales(&tiles, &size, 1, device->sums, &device->total, &device->numbers,
+                                   nullptr));
   Check(bk::LaunchOneBitLambSend<float>(&own, 1, parameters, &device->numbers, nullptr));
   // Here ranks exchange messages, and each gets the mean.
   Check(bk::LaunchOneBitLambReceive(&own, 1, &device->numbers, nullptr));
   Check(bk::LaunchOneBitLambMoments(&tensor, 1, parameters, device->sums, nullptr));
-  Check(bk::LaunchOneBitLambTrusts(&tiles, 1, parameters, constants, device->sums,
-                                   &device->numbers, &device->trust, nullptr));
+  Check(bk::LaunchOneBitLambTrusts(&tiles, 1, parameters, constants, device->sums, &device->numbers,
+                                   &device->trust, nullptr));
   Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
   std::printf("scale %.2f, m %.2f %.2f %.2f %.2f, factor %.2f\n", host.numbers.scale, host.m[0],
               host.m[1], host.m[2], host.m[3], host.numbers.factor);

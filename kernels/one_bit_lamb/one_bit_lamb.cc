@@ -270,11 +270,10 @@ absl::Status OneBitLambMoments(absl::Span<const OneBitLambSegment> segments,
       [parameters, to](auto plan, device::ThreadPool& pool) -> absl::Status {
         if (SkipsStep(parameters)) return absl::OkStatus();
         BRIGADE_RETURN_IF_ERROR(CheckStep<LambPolicy>(kName, plan, parameters));
-        ForEachRange(
-            plan, kLambTile, pool,
-            [&](const OneBitLambSegment& s, int64_t begin, int64_t end, int64_t) {
-              static_cast<void>(OneBitLambMomentsRange(s, parameters, begin, end, to));
-            });
+        ForEachRange(plan, kLambTile, pool,
+                     [&](const OneBitLambSegment& s, int64_t begin, int64_t end, int64_t) {
+                       static_cast<void>(OneBitLambMomentsRange(s, parameters, begin, end, to));
+                     });
         return absl::OkStatus();
       },
       [&](auto cuda_stream) {

@@ -120,8 +120,8 @@ double OneBitLambRootMeanSquare(const LambTensor& tensor, int64_t size,
   return precision::Sqrt(precision::Div(sum, static_cast<double>(size)));
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                                  \
-  template StepError OneBitLambSendRange<T>(const OneBitLambMessage&, const LambParameters&,    \
+#define BRIGADE_INSTANTIATE(T)                                                               \
+  template StepError OneBitLambSendRange<T>(const OneBitLambMessage&, const LambParameters&, \
                                             float, int64_t, int64_t);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)

@@ -40,8 +40,8 @@ int main() {
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
 
-  const bk::ZeroOneRates rates = {bk::ZeroOneCall::kMeet, /*groups=*/1,     &device->state,
-                                  &device->group,         device->betas,    &device->numbers,
+  const bk::ZeroOneRates rates = {bk::ZeroOneCall::kMeet, /*groups=*/1,  &device->state,
+                                  &device->group,         device->betas, &device->numbers,
                                   &device->meeting};
   Check(bk::LaunchZeroOneRates(rates, /*stream=*/nullptr));
   const bk::ZeroOneMessage tensor = {device->message, /*size=*/2, /*group=*/0};

@@ -19,7 +19,7 @@ void ZeroOneElementsRange(const Operation& operation, const typename Operation::
   });
 }
 
-#define BRIGADE_INSTANTIATE(Operation)                                                     \
+#define BRIGADE_INSTANTIATE(Operation)                                                       \
   template void ZeroOneElementsRange<Operation>(const Operation&, const Operation::Segment&, \
                                                 int64_t, int64_t);
 BRIGADE_INSTANTIATE(ZeroOneMaskOperation)

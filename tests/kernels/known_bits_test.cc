@@ -328,8 +328,8 @@ void ExpectOneBitLamb(const Known& known) {
     const LambGroup group = {.weight_decay = 0.1};
     const OneStep one = {.step = 3, .lr = &kLearningRate, .grad_multiplier = 0.37f};
     const LambParameters parameters = MakeLambParameters(&group, 1, one);
-    const OneBitLambSegment segment = {param.data(), m.data(),       v.data(),
-                                       fresh.data(), message.data(), kSize, 0, 0, 0};
+    const OneBitLambSegment segment = {
+        param.data(), m.data(), v.data(), fresh.data(), message.data(), kSize, 0, 0, 0};
     const OneBitLambMessage own = {m.data(), grad.data(), message.data(), kSize, 0, 0};
     const LambTensor tensor = {
         .first = 0, .count = count, .offset = 0, .part = count, .stride = count, .group = 0};
@@ -340,8 +340,7 @@ void ExpectOneBitLamb(const Known& known) {
     ASSERT_EQ(OneBitLambSendRange<Grad>(own, parameters, scale, 0, kSize), StepError::kNone);
     digest.Add(message);
     OneBitLambReceiveRange(own, scale, 0, kSize);
-    ASSERT_EQ(OneBitLambMomentsRange(segment, parameters, 0, kSize, sums.data()),
-              StepError::kNone);
+    ASSERT_EQ(OneBitLambMomentsRange(segment, parameters, 0, kSize, sums.data()), StepError::kNone);
     const OneBitLambSums of_tensor = OneBitLambSumsOf(tensor, sums.data());
     digest.Add(scale);
     digest.Add(OneBitLambFactor(MakeOneBitLambConstants({}), 0.1f, of_tensor, 1.0f));
@@ -441,8 +440,10 @@ TEST(KnownBitsTest, LambLowRankAndTopK) {
 
 TEST(KnownBitsTest, OneBitLambAndZeroOneAdam) {
   const Known known = {
-      {"1-bit lamb fp32", 0x0ef9b7a752e040f9}, {"1-bit lamb fp16", 0xcc85a5c7b6331014},
-      {"1-bit lamb bf16", 0x067684dc26f9d4bc}, {"0/1 adam", 0x034c98583af5a936},
+      {"1-bit lamb fp32", 0x0ef9b7a752e040f9},
+      {"1-bit lamb fp16", 0xcc85a5c7b6331014},
+      {"1-bit lamb bf16", 0x067684dc26f9d4bc},
+      {"0/1 adam", 0x034c98583af5a936},
   };
   ExpectOneBitLamb<float>(known);
   ExpectOneBitLamb<Half>(known);

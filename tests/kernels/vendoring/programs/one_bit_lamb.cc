@@ -16,8 +16,8 @@ void RunOneBitLamb() {
   Array<float> grad(Values<float>(kSize, 3));
   Array<float> message(std::vector<float>(kSize, 0.0f));
   Array<kernels::OneBitLambSums> sums(std::vector<kernels::OneBitLambSums>(1));
-  const kernels::OneBitLambSegment segment = {param.data(), m.data(),       v.data(), fresh.data(),
-                                              message.data(), kSize, 0, 0, 0};
+  const kernels::OneBitLambSegment segment = {
+      param.data(), m.data(), v.data(), fresh.data(), message.data(), kSize, 0, 0, 0};
   const kernels::OneBitLambMessage own = {m.data(), grad.data(), message.data(), kSize, 0, 0};
 
   kernels::LambGroup group;

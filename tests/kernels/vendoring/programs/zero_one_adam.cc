@@ -35,9 +35,12 @@ void RunZeroOneAdam() {
       meeting(std::vector<kernels::GroupStep>(1));
   Array<float> betas(std::vector<float>{0.9f, 0.1f});
   Array<kernels::ZeroOneNumbers> numbers(std::vector<kernels::ZeroOneNumbers>(1));
-  const kernels::ZeroOneRates rates = {kernels::ZeroOneCall::kMeet, 1,
-                                       states.data(),               groups.data(),
-                                       betas.data(),                numbers.data(),
+  const kernels::ZeroOneRates rates = {kernels::ZeroOneCall::kMeet,
+                                       1,
+                                       states.data(),
+                                       groups.data(),
+                                       betas.data(),
+                                       numbers.data(),
                                        meeting.data()};
 #ifdef ON_CUDA
   Check(kernels::LaunchZeroOneRates(rates, nullptr));
