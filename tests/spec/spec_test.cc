@@ -589,6 +589,74 @@ TEST(StagesSpecTest, DelaysTheUpdateAsTheKnownAnswerSays) {
   }
 }
 
+// 0/1 Adam in double, element by element. Gradients of one size for all elements: their signs lose
+// nothing, so that ranks exchange exact means, though one has three times the other's.
+TEST(StagesSpecTest, ZeroOneAdamFollowsThePapersAlgorithmWithinTheRoundingOfFloat) {
+  constexpr double kRate = 0.01, kBeta1 = 0.9, kBeta2 = 0.99, kEps = 1e-8;
+  constexpr int kFreeze = 9, kSteps = 30;
+  TrainingRule rule{.stage = 0,
+                    .ranks = 2,
+                    .format = Format::kFloat32,
+                    .optimizer = TrainingRule::Optimizer::kAdam};
+  rule.adam_rule = {.beta1 = kBeta1, .beta2 = kBeta2, .eps = kEps};
+  rule.learning_rates = {static_cast<float>(kRate)};
+  rule.step.divisor = 2.0;
+  rule.entries = {{{0, 4}}};
+  rule.var_update_scaler = 2;
+  rule.var_freeze_step = kFreeze;
+  rule.local_step_scaler = 3;
+  rule.local_step_clipper = 4;
+  const std::vector<float> signs = {1, -1, 1, -1};
+  Training training(rule, {{0.5f, -0.25f, 1.0f, 2.0f}});
+
+  double moved = 0.0;         // of each element, but for the sign
+  double m[2] = {}, v = 0.0;  // of each rank; of all
+  double since[2] = {}, rates = 0.0, at_meeting = 0.0;
+  const std::vector<float> first = training.FullMaster()[0];
+  // As the paper's schedules have it: second moments in steps 1 to 2 of interval 1, then of
+  // interval 2, then of 4; meetings in 3 steps of interval 1, then of 2, then of 4.
+  const std::vector<bool> updates = {true, true, false, true, false, true, false, true, false};
+  std::vector<bool> meets;
+  for (int step = kFreeze, interval = 1; step < kSteps; ++step) {
+    meets.push_back((step + 1) % interval == 0);
+    if ((step - kFreeze) % 3 == 2) interval = std::min(2 * interval, 4);
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    const double size = 1.0 + 0.5 * (step % 3);
+    training.Step([&](size_t rank, int, const Buckets&, float loss_scale) {
+      Buckets gradients(1);
+      for (const float sign : signs) {
+        gradients[0].push_back(sign * static_cast<float>(size) * (rank == 0 ? 0.5f : 1.5f) *
+                               loss_scale);
+      }
+      return gradients;
+    });
+    if (step < kFreeze) {
+      m[0] = m[1] = kBeta1 * m[0] + (1 - kBeta1) * size;
+      if (updates[static_cast<size_t>(step)]) v = kBeta2 * v + (1 - kBeta2) * size * size;
+      moved += kRate * m[0] / (std::sqrt(v) + kEps);
+      at_meeting = moved;
+    } else {
+      for (int rank = 0; rank < 2; ++rank) {
+        m[rank] = kBeta1 * m[rank] + (1 - kBeta1) * size * (rank == 0 ? 0.5 : 1.5);
+        since[rank] += kRate * m[rank];
+      }
+      rates += kRate;
+      moved = at_meeting + since[0] / (std::sqrt(v) + kEps);
+      if (meets[static_cast<size_t>(step - kFreeze)]) {
+        const double mean = (since[0] + since[1]) / 2;
+        m[0] = m[1] = mean / rates;
+        at_meeting = moved = at_meeting + mean / (std::sqrt(v) + kEps);
+        since[0] = since[1] = rates = 0.0;
+      }
+    }
+    for (size_t i = 0; i < signs.size(); ++i) {
+      EXPECT_NEAR(training.FullMaster()[0][i], first[i] - signs[i] * moved, 2e-6)
+          << "step " << step << ", element " << i;
+    }
+  }
+}
+
 struct StageCase {
   Format format;
   TrainingRule::Optimizer optimizer;
