@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "brigade/device/threads/thread_pool.h"
 #include "brigade/kernels/nontemporal_store.h"
@@ -215,6 +216,14 @@ std::vector<Work> TransferCeilings(const Source* source, Target* target, int64_t
 template <typename Source>
 Work AccumulateCeiling(const Source* source, float* target, int64_t size) {
   return UpdateCeiling<Source, NoCopy, 1>({target}, source, nullptr, size);
+}
+
+Work InTurn(std::vector<Work> works) {
+  return [works = std::move(works)](device::Stream& stream) {
+    absl::Status status;
+    for (const Work& work : works) status.Update(work(stream));
+    return status;
+  };
 }
 
 #define BRIGADE_INSTANTIATE(Grad, Copy)                                                           \

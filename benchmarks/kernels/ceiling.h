@@ -36,6 +36,9 @@ std::vector<Work> LineCeilings(const void* source, void* target, int64_t groups)
 template <typename Source>
 Work AccumulateCeiling(const Source* source, float* target, int64_t size);
 
+// One after the other: the ceiling of what no single loop here touches.
+Work InTurn(std::vector<Work> works);
+
 }  // namespace brigade::benchmarks
 
 #endif  // BRIGADE_BENCHMARKS_KERNELS_CEILING_H_

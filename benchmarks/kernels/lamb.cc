@@ -22,15 +22,10 @@ using kernels::NoCopy;
 // second pass, are updates here that write nothing else: no loop reads three arrays.
 template <typename Grad>
 Work TwoPasses(float* param, float* m, float* v, const Grad* grad, int64_t size) {
-  const Work first = UpdateCeiling<Grad, NoCopy, 2>({m, v}, grad, nullptr, size);
-  const Work read_param = ReadCeilings(param, size * static_cast<int64_t>(sizeof(float)))[1];
-  const Work read_m = ReadCeilings(m, size * static_cast<int64_t>(sizeof(float)))[1];
-  const Work second = AccumulateCeiling<float>(v, param, size);
-  return [=](device::Stream& stream) {
-    absl::Status status = first(stream);
-    for (const Work& work : {read_param, read_m, second}) status.Update(work(stream));
-    return status;
-  };
+  const int64_t bytes = size * static_cast<int64_t>(sizeof(float));
+  return InTurn({UpdateCeiling<Grad, NoCopy, 2>({m, v}, grad, nullptr, size),
+                 ReadCeilings(param, bytes)[1], ReadCeilings(m, bytes)[1],
+                 AccumulateCeiling<float>(v, param, size)});
 }
 
 template <typename Grad>

@@ -18,14 +18,6 @@ namespace {
 
 using kernels::NoCopy;
 
-Work Both(const Work& first, const Work& second) {
-  return [=](device::Stream& stream) {
-    absl::Status status = first(stream);
-    status.Update(second(stream));
-    return status;
-  };
-}
-
 // LAMB's options of a step that `state` and `group_step` say.
 struct Step {
   kernels::LambGroup group = {.weight_decay = 0.01};
@@ -75,7 +67,7 @@ absl::Status MeasureSend(const Case& what, Bench& bench, benchmark::State& state
   std::vector<Work> ceilings;
   const Work read = ReadCeilings(grad, what.elements * static_cast<int64_t>(sizeof(Grad)))[1];
   for (const Work& transfer : TransferCeilings(m, message, what.elements)) {
-    ceilings.push_back(Both(transfer, read));
+    ceilings.push_back(InTurn({transfer, read}));
   }
   Contest contest = {
       .bytes = what.elements * static_cast<int64_t>(2 * sizeof(float) + sizeof(Grad)),
@@ -113,11 +105,11 @@ absl::Status MeasureMoments(const Case& what, Bench& bench, benchmark::State& st
     };
   };
   const int64_t bytes = what.elements * static_cast<int64_t>(sizeof(float));
-  Contest contest = {
-      .bytes = 7 * bytes,
-      .kernel = moments(list),
-      .ceilings = {Both(UpdateCeiling<float, NoCopy, 2>({m, fresh}, mean, nullptr, what.elements),
-                        Both(ReadCeilings(param, bytes)[1], ReadCeilings(v, bytes)[1]))}};
+  Contest contest = {.bytes = 7 * bytes,
+                     .kernel = moments(list),
+                     .ceilings = {InTurn(
+                         {UpdateCeiling<float, NoCopy, 2>({m, fresh}, mean, nullptr, what.elements),
+                          ReadCeilings(param, bytes)[1], ReadCeilings(v, bytes)[1]})}};
   if (what.tensors > 1) contest.flat = moments(TensorList::Flat(what.elements));
   return Report(contest, bench, state);
 }

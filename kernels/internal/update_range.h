@@ -72,10 +72,8 @@ void UpdateElements(const typename Policy::Segment& segment, const Coefficients&
 template <typename Policy, typename Grad, typename Copy>
 StepError UpdateRange(const typename Policy::Segment& segment,
                       const typename Policy::Parameters& parameters, int64_t begin, int64_t end) {
-  if (!NamesStep(parameters)) return StepError::kNoStep;
-  if (SkipsStep(parameters)) return StepError::kNone;
-  const StepError error = FindStepError<Policy>(parameters, segment.group);
-  if (error != StepError::kNone) return error;
+  const StepError error = FindErrorOfAnyStep<Policy>(parameters, segment.group);
+  if (error != StepError::kNone || SkipsStep(parameters)) return error;
   const auto c = Policy::MakeCoefficients(parameters, segment);
   Policy::VisitElement(parameters, segment, [&](auto element) {
     UpdateElements<Policy, decltype(element), Grad, Copy>(segment, c, begin, end);

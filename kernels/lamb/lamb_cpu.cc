@@ -11,23 +11,15 @@
 #include "brigade/kernels/internal/halve_lanes.h"
 #include "brigade/kernels/internal/lanes.h"
 #include "brigade/kernels/simd.h"
+#include "brigade/kernels/step_control/one_step.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
-namespace {
-
-StepError Check(const LambParameters& parameters, int32_t group) {
-  if (!NamesStep(parameters)) return StepError::kNoStep;
-  if (SkipsStep(parameters)) return StepError::kNone;
-  return FindStepError<LambPolicy>(parameters, group);
-}
-
-}  // namespace
 
 template <typename Grad>
 StepError LambMomentsRange(const LambSegment& s, const LambParameters& parameters, int64_t begin,
                            int64_t end, LambSums* tiles) {
-  const StepError error = Check(parameters, s.group);
+  const StepError error = FindErrorOfAnyStep<LambPolicy>(parameters, s.group);
   if (error != StepError::kNone || SkipsStep(parameters)) return error;
   const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s.group);
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
@@ -85,7 +77,7 @@ float LambTrustOf(const LambSegment& s, const LambParameters& parameters, const 
 template <typename Copy>
 StepError LambParamRange(const LambSegment& s, const LambParameters& parameters, float trust,
                          int64_t begin, int64_t end) {
-  const StepError error = Check(parameters, s.group);
+  const StepError error = FindErrorOfAnyStep<LambPolicy>(parameters, s.group);
   if (error != StepError::kNone || SkipsStep(parameters)) return error;
   const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s.group);
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {

@@ -12,15 +12,6 @@
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
-namespace {
-
-StepError Check(const LambParameters& parameters, int32_t group) {
-  if (!NamesStep(parameters)) return StepError::kNoStep;
-  if (SkipsStep(parameters)) return StepError::kNone;
-  return FindStepError<LambPolicy>(parameters, group);
-}
-
-}  // namespace
 
 void OneBitLambFreezeRange(const OneBitLambSegment& s, int64_t begin, int64_t end,
                            OneBitLambSums* sums) {
@@ -44,7 +35,7 @@ void OneBitLambFreezeRange(const OneBitLambSegment& s, int64_t begin, int64_t en
 template <typename Grad>
 StepError OneBitLambSendRange(const OneBitLambMessage& s, const LambParameters& parameters,
                               float scale, int64_t begin, int64_t end) {
-  const StepError error = Check(parameters, s.group);
+  const StepError error = FindErrorOfAnyStep<LambPolicy>(parameters, s.group);
   if (error != StepError::kNone) return error;
   const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s.group);
   RunSimd([&]() BRIGADE_SIMD_BODY {
@@ -67,7 +58,7 @@ void OneBitLambReceiveRange(const OneBitLambMessage& s, float scale, int64_t beg
 
 StepError OneBitLambMomentsRange(const OneBitLambSegment& s, const LambParameters& parameters,
                                  int64_t begin, int64_t end, OneBitLambSums* sums) {
-  const StepError error = Check(parameters, s.group);
+  const StepError error = FindErrorOfAnyStep<LambPolicy>(parameters, s.group);
   if (error != StepError::kNone || SkipsStep(parameters)) return error;
   const LambCoefficients coefficients = LambPolicy::MakeCoefficients(parameters, s.group);
   RunSimd([&]() BRIGADE_SIMD_BODY {

@@ -3,9 +3,11 @@
 
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
+#include "brigade/kernels/internal/update_tile.h"
 #include "brigade/kernels/internal/warp.h"
 #include "brigade/kernels/launch_kernel.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb_cuda.h"
+#include "brigade/kernels/step_control/one_step.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
@@ -96,6 +98,7 @@ __global__ void __launch_bounds__(kThreads) MomentsKernel(
   const auto& batch = arguments.batch;
   const int64_t index = batch.Find(blockIdx.x);
   const OneBitLambSegment& s = batch.segments[index];
+  if (FindErrorOfAnyStep<LambPolicy>(arguments.parameters, s.group) != StepError::kNone) Trap();
   const LambCoefficients c = LambPolicy::MakeCoefficients(arguments.parameters, s.group);
   const int64_t tile = blockIdx.x - batch.first_tile[index];
   OneBitLambSums sums = {0.0, 0.0, 0.0};
@@ -122,6 +125,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto& batch = arguments.batch;
   const int64_t index = batch.Find(blockIdx.x);
   const OneBitLambMessage& s = batch.segments[index];
+  if (FindErrorOfAnyStep<LambPolicy>(arguments.parameters, s.group) != StepError::kNone) Trap();
   const LambCoefficients c = LambPolicy::MakeCoefficients(arguments.parameters, s.group);
   const float scale = arguments.numbers[s.tensor].scale;
   const Grad* const grad = static_cast<const Grad*>(s.grad);

@@ -12,6 +12,8 @@ namespace brigade::kernels {
 // The passes of one_bit_lamb.h on `stream`, without checks of the arguments. One launch for each
 // 400 non-empty segments, or 500 tensors; Scales two. cudaErrorInvalidValue if the parameters
 // (lamb_parameters.h) name no step, or not that of each segment's group; nothing is enqueued then.
+// Send and Moments end with an error of the stream if what state and group_steps point to was not
+// filled (StepError, step_state.h).
 cudaError_t LaunchOneBitLambRatios(const LambTensor* tensors, int64_t count,
                                    const LambParameters& parameters,
                                    const OneBitLambConstants& constants, const LambSums* sums,

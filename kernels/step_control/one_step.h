@@ -82,6 +82,15 @@ BRIGADE_INLINE StepError FindStepError(const typename Policy::Parameters& parame
                                                              : StepError::kGroupStepNotFilled;
 }
 
+// The same for any step: nothing is wrong with the values of a skipped one. Reads device memory.
+template <typename Policy>
+BRIGADE_INLINE StepError FindErrorOfAnyStep(const typename Policy::Parameters& parameters,
+                                            int32_t group) {
+  if (!NamesStep(parameters)) return StepError::kNoStep;
+  if (SkipsStep(parameters)) return StepError::kNone;
+  return FindStepError<Policy>(parameters, group);
+}
+
 }  // namespace brigade::kernels
 
 #endif  // BRIGADE_KERNELS_STEP_CONTROL_ONE_STEP_H_

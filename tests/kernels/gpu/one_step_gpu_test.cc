@@ -8,6 +8,9 @@
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/adam/adam_cuda.h"
 #include "brigade/kernels/adam/adam_parameters.h"
+#include "brigade/kernels/lamb/lamb_cuda.h"
+#include "brigade/kernels/lamb/lamb_parameters.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_cuda.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/sgd/sgd_cuda.h"
 #include "brigade/kernels/sgd/sgd_parameters.h"
@@ -19,6 +22,7 @@ namespace {
 constexpr int64_t kSize = 1000;
 const AdamGroup kAdamGroup = {0.9, 0.999, 1e-8, 0.1};
 const SgdGroup kSgdGroup = {0.9, 0.3, 0.1, false};
+const LambGroup kLambGroup = {.weight_decay = 0.1};
 const float kRate = 1e-2f;
 
 // param, two states and a gradient.
@@ -156,12 +160,38 @@ class UnfilledStepGpuTest : public ::testing::Test {
           nullptr);
     });
   }
+  // Kernels that end before they read what these point to, or write it.
+  [[noreturn]] static void Lamb(const StepState& state, const GroupStep& group_step) {
+    ExitWithTheEnd(state, group_step, [](float* a, const StepState* s, const GroupStep* g) {
+      const LambSegment segment = {a, a + kSize, a + 2 * kSize, a + 3 * kSize, nullptr, kSize, 0};
+      return LaunchLambMoments<float>(&segment, 1, MakeLambParameters(&kLambGroup, 1, s, g),
+                                      nullptr, nullptr);
+    });
+  }
+  [[noreturn]] static void OneBitLambSend(const StepState& state, const GroupStep& group_step) {
+    ExitWithTheEnd(state, group_step, [](float* a, const StepState* s, const GroupStep* g) {
+      const OneBitLambMessage message = {a, a + kSize, a + 2 * kSize, kSize, 0, 0};
+      return LaunchOneBitLambSend<float>(&message, 1, MakeLambParameters(&kLambGroup, 1, s, g),
+                                         nullptr, nullptr);
+    });
+  }
+  [[noreturn]] static void OneBitLambMoments(const StepState& state, const GroupStep& group_step) {
+    ExitWithTheEnd(state, group_step, [](float* a, const StepState* s, const GroupStep* g) {
+      const OneBitLambSegment segment = {a, a + kSize, a + 2 * kSize, a + 3 * kSize, a, kSize, 0,
+                                         0, 0};
+      return LaunchOneBitLambMoments(&segment, 1, MakeLambParameters(&kLambGroup, 1, s, g), nullptr,
+                                     nullptr);
+    });
+  }
 };
 
 TEST_F(UnfilledStepGpuTest, IsAnErrorForAState) {
   const GroupStep group_step = {1e-3f, 1e-3f, 1.0f};
   EXPECT_EXIT(Adam({}, group_step), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(Sgd({}, group_step), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(Lamb({}, group_step), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(OneBitLambSend({}, group_step), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(OneBitLambMoments({}, group_step), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(UnfilledStepGpuTest, IsAnErrorForAGroup) {
@@ -170,6 +200,9 @@ TEST_F(UnfilledStepGpuTest, IsAnErrorForAGroup) {
   state.grad_multiplier = 1.0f;
   EXPECT_EXIT(Adam(state, {}), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(Sgd(state, {}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(Lamb(state, {}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(OneBitLambSend(state, {}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(OneBitLambMoments(state, {}), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
