@@ -14,6 +14,7 @@
 #include "brigade/device/event.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/stream.h"
+#include "brigade/kernels/step_control/step_control.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/zero/internal/consistency_check.h"
 #include "brigade/zero/internal/gradient_store.h"
@@ -241,11 +242,6 @@ absl::Status ZeroOptimizer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(step_decided_, streams_->context().CreateEvent("step decided"));
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   return streams_->Synchronize();
-}
-
-void ZeroOptimizer::StateChanged(int64_t tried) {
-  if (update_->exchange() != nullptr) update_->exchange()->StateChanged();
-  gradients_->SetTried(tried);
 }
 
 bool ZeroOptimizer::has_moves() const {
@@ -493,12 +489,11 @@ absl::Status ZeroOptimizer::PrepareToChangeState(const char* call) {
 
 absl::Status ZeroOptimizer::InitializeParameters(
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
+  const kernels::StepState first =
+      kernels::InitialStepState(options_.loss_scaler.ToKernelOptions());
   BRIGADE_RETURN_IF_ERROR(
-      transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), write));
-  must_load_ = errors_forgotten_ = false;
-  errors_shared_ = true;
-  StateChanged(0);
-  return absl::OkStatus();
+      transfer_->InitializeParameters(PrepareToChangeState("InitializeParameters"), first, write));
+  return StateLoaded(first);
 }
 
 absl::Status ZeroOptimizer::ExportParameters(
@@ -542,6 +537,16 @@ absl::StatusOr<absl::Span<float>> ZeroOptimizer::StateArray(int bucket, int arra
   return absl::MakeSpan(update_->Array(bucket, array), static_cast<size_t>(size));
 }
 
+absl::StatusOr<absl::Span<std::byte>> ZeroOptimizer::FrozenWeights(int bucket) const {
+  if (options_.offload.enabled()) return StateArray(bucket, 0).status();
+  const Bucket& of = plan_.bucket(bucket);
+  void* const weights = options_.traits().whole_optimizer_state ? parameters_->Whole(bucket)
+                                                                : parameters_->Slice(bucket);
+  const int64_t size = internal::UpdatedRange(plan_, options_, of, streams_->rank()).size;
+  return absl::MakeSpan(static_cast<std::byte*>(weights),
+                        static_cast<size_t>(size * precision::SizeOf(of.dtype)));
+}
+
 absl::Status ZeroOptimizer::AttachState(std::vector<std::vector<float*>> arrays) {
   if (options_.offload.enabled()) return StateArray(0, 0).status();
   if (options_.exchanges()) {
@@ -563,7 +568,9 @@ absl::Status ZeroOptimizer::BeginStateChange() {
 
 absl::Status ZeroOptimizer::MastersChanged(absl::Span<const int> buckets) {
   for (const int bucket : buckets) {
-    BRIGADE_RETURN_IF_ERROR(update_->RoundMasterOnDevice(bucket));
+    if (plan_.bucket(bucket).trainable) {
+      BRIGADE_RETURN_IF_ERROR(update_->RoundMasterOnDevice(bucket));
+    }
   }
   return parameters_->GatherUpdated(buckets);
 }
@@ -604,9 +611,22 @@ absl::Status ZeroOptimizer::LoadState(
     int64_t chunk_bytes) {
   BRIGADE_RETURN_IF_ERROR(
       transfer_->Load(PrepareToChangeState("LoadState"), state, chunk_bytes, read));
+  return StateLoaded(state);
+}
+
+absl::Status ZeroOptimizer::StateLoaded(const kernels::StepState& state) {
+  BRIGADE_RETURN_IF_ERROR(LoadStepState(state));
   must_load_ = errors_forgotten_ = false;
   errors_shared_ = true;
-  StateChanged(state.iteration);
+  return absl::OkStatus();
+}
+
+absl::Status ZeroOptimizer::LoadStepState(const kernels::StepState& state) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("LoadStepState"));
+  BRIGADE_RETURN_IF_ERROR(controller().LoadState(state, streams_->comm()));
+  update_->SetSteps(state.iteration);
+  if (update_->exchange() != nullptr) update_->exchange()->StateChanged();
+  gradients_->SetTried(state.iteration);
   return absl::OkStatus();
 }
 

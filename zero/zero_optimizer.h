@@ -1,6 +1,7 @@
 #ifndef BRIGADE_ZERO_ZERO_OPTIMIZER_H_
 #define BRIGADE_ZERO_ZERO_OPTIMIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -272,19 +273,25 @@ class ZeroOptimizer final : public ParameterSource {
   // CopyState.
   // FailedPrecondition for a state that is not on the device.
   absl::StatusOr<absl::Span<float>> StateArray(int bucket, int array) const;
+  // The same elements of a frozen bucket's weights, as bytes of the bucket's type.
+  absl::StatusOr<absl::Span<std::byte>> FrozenWeights(int bucket) const;
   // Arrays of the caller's, [array][bucket] of the sizes above, null of frozen buckets, belong to
   // the state from now on: CopyState and LoadState have them behind the moments, and
   // InitializeParameters sets them to zero. They outlive the optimizer. Once, before a Saver or a
   // reader is made; FailedPrecondition with offload, and with exchanges of gradients or moments.
   absl::Status AttachState(std::vector<std::vector<float*>> arrays);
-  // What is enqueued on step_stream() from now on may change StateArrays: it comes after all passes
-  // so far and after readers of the state, for whose ReturnState this waits as Step does.
+  // What is enqueued on step_stream() from now on may change these arrays: it comes after all
+  // passes so far and after readers of the state, for whose ReturnState this waits as Step does.
   // FailedPrecondition in the middle of a step.
   absl::Status BeginStateChange();
-  // Work on step_stream() has changed the masters of these buckets, which ascend: rounds the
-  // weights, and gathers them or leaves that to the next Acquire, as Step does. A call of all ranks
-  // of the group.
+  // Work on step_stream() has changed the masters, or the frozen weights, of these buckets, which
+  // ascend: rounds the weights, and gathers them or leaves that to the next Acquire, as Step does.
+  // A call of all ranks of the group.
   absl::Status MastersChanged(absl::Span<const int> buckets);
+  // The step state of another training of the same model and optimizer, with all that this
+  // optimizer counts by it. A call of all ranks of the group between steps, with the same one;
+  // waits. InvalidArgument as of StepController::LoadState, with nothing changed.
+  absl::Status LoadStepState(const kernels::StepState& state);
 
   // Loss scale, gradient norm and step, read later (RequestState, TakeState), and changes of the
   // learning rate: enqueue them on step_stream(). Work on the compute stream from a step's first
@@ -315,8 +322,8 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status CheckBetweenSteps(const char* call) const;
   absl::Status PrepareToChangeState(const char* call);
 
-  // The state is that of so many steps tried, and of no step of this optimizer.
-  void StateChanged(int64_t tried);
+  // The arrays of a state are loaded; loads its step state.
+  absl::Status StateLoaded(const kernels::StepState& state);
   // Whether local steps may have moved this rank's weights.
   bool has_moves() const;
 

@@ -182,7 +182,7 @@ absl::Status StateTransfer::SetState(int index, const float* master) {
 }
 
 absl::Status StateTransfer::InitializeParameters(
-    const absl::Status& ready,
+    const absl::Status& ready, const kernels::StepState& step,
     absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write) {
   // Declared before `whole`, whose destruction waits for the copies from this memory.
   std::vector<float> host;
@@ -214,13 +214,9 @@ absl::Status StateTransfer::InitializeParameters(
     if (!written.ok()) break;
     written = SetBucket(static_cast<int>(b), static_cast<float*>(whole.data()));
   }
-  update_.SetSteps(0);
   if (errors_ != nullptr && written.ok()) written = errors_->ClearErrors();
-  const kernels::StepState first =
-      kernels::InitialStepState(options_.loss_scaler.ToKernelOptions());
-  if (written.ok() && file_ != nullptr) written = file_->FinishFilling(first);
+  if (written.ok() && file_ != nullptr) written = file_->FinishFilling(step);
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(written, streams_.world()));
-  BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(first, stream));
   return streams_.Synchronize();
 }
 
@@ -322,8 +318,6 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   if (mine.ok() && file_ != nullptr) mine = file_->FinishFilling(step);
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, streams_.world()));
   for (int b = 0; b < buckets; ++b) BRIGADE_RETURN_IF_ERROR(parameters_.MarkWritten(b));
-  update_.SetSteps(step.iteration);
-  BRIGADE_RETURN_IF_ERROR(update_.controller().LoadState(step, streams_.comm()));
   return streams_.Synchronize();
 }
 

@@ -21,7 +21,8 @@ namespace brigade::zero::internal {
 
 // Copies parameters and optimizer state between a ZeroOptimizer and host memory, bucket by bucket
 // or chunk by chunk, so that no rank ever holds the whole model. The contracts of the calls are in
-// zero_optimizer.h.
+// zero_optimizer.h. Of the step state only the file's copy is written here; the rest is the
+// caller's (ZeroOptimizer::LoadStepState).
 //
 // `ready` is whether this rank may make the call now. An error of it is an error of the call on all
 // ranks.
@@ -42,7 +43,7 @@ class StateTransfer {
         errors_(errors) {}
 
   absl::Status InitializeParameters(
-      const absl::Status& ready,
+      const absl::Status& ready, const kernels::StepState& step,
       absl::FunctionRef<absl::Status(int parameter, absl::Span<float> values)> write);
   absl::Status ExportParameters(
       const absl::Status& ready,
