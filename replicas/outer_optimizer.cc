@@ -93,8 +93,8 @@ absl::Status OuterOptimizer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(host_stats_,
                            context_.AllocateHost(kStats, kScratch, "statistics of deltas"));
   BRIGADE_ASSIGN_OR_RETURN(exchange_, context_.CreateStream("between replicas"));
-  BRIGADE_ASSIGN_OR_RETURN(made_, context_.CreateEvent("deltas made"));
-  BRIGADE_ASSIGN_OR_RETURN(summed_, context_.CreateEvent("deltas summed"));
+  BRIGADE_ASSIGN_OR_RETURN(made_, context_.CreateEvent("made for replicas"));
+  BRIGADE_ASSIGN_OR_RETURN(came_, context_.CreateEvent("come from replicas"));
   BRIGADE_RETURN_IF_ERROR(stream().FillBytes(weights_.data(), 0, weights_.bytes()));
   if (options_.momentum > 0) {
     BRIGADE_RETURN_IF_ERROR(stream().FillBytes(momentum_.data(), 0, momentum_.bytes()));
@@ -141,6 +141,27 @@ absl::Status OuterOptimizer::Step() {
   return absl::OkStatus();
 }
 
+absl::Status OuterOptimizer::AwaitMade(WaitPoint point) {
+  return omitted_ == point ? absl::OkStatus() : exchange_->Wait(*made_);
+}
+
+// With an event too: threads of other ranks, which have not waited, may enqueue the step stream's
+// part of a collective.
+absl::Status OuterOptimizer::AwaitExchange(WaitPoint point) {
+  if (omitted_ == point) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(between_->Synchronize(*exchange_));
+  BRIGADE_RETURN_IF_ERROR(exchange_->Record(*came_));
+  return stream().Wait(*came_);
+}
+
+// Of the replica; of all; and of the replica again, whose places may have heard of others.
+absl::Status OuterOptimizer::AgreeWithAll(const absl::Status& mine,
+                                          collectives::Communicator& between) {
+  absl::Status all = collectives::AgreeOnStatus(mine, inside_);
+  all = collectives::AgreeOnStatus(all, between);
+  return collectives::AgreeOnStatus(all, inside_);
+}
+
 absl::Status OuterOptimizer::Send(int fragment) {
   const std::vector<int>& buckets = fragments_[static_cast<size_t>(fragment)];
   std::vector<kernels::SgdSegment> segments;
@@ -165,7 +186,7 @@ absl::Status OuterOptimizer::Send(int fragment) {
   in_flight_ = fragment;
   // What goes wrong from here on is known to all when the sum is used.
   const auto exchange = [&]() -> absl::Status {
-    if (!omit_wait_) BRIGADE_RETURN_IF_ERROR(exchange_->Wait(*made_));
+    BRIGADE_RETURN_IF_ERROR(AwaitMade(WaitPoint::kDeltasMade));
     for (size_t i = 0; i < buckets.size(); ++i) {
       const int64_t size = checked[i].size;
       float* const delta = Delta(fragment, i);
@@ -182,21 +203,16 @@ absl::Status OuterOptimizer::Send(int fragment) {
     }
     BRIGADE_RETURN_IF_ERROR(kernels::GradCheck(checked, DType::kFloat32, workspace_.as<double>(),
                                                stats_.as<kernels::GradStats>().data(), *exchange_));
-    BRIGADE_RETURN_IF_ERROR(
-        exchange_->Copy(host_stats_.data(), stats_.data(), sizeof(kernels::GradStats)));
-    return exchange_->Record(*summed_);
+    return exchange_->Copy(host_stats_.data(), stats_.data(), sizeof(kernels::GradStats));
   };
   if (const absl::Status status = exchange(); !status.ok()) between_->Abort(status);
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> OuterOptimizer::Agree() {
-  absl::Status mine = between_->Synchronize(*exchange_);
+  const absl::Status mine = AwaitExchange(WaitPoint::kDeltasSummed);
   const int64_t is_finite = mine.ok() ? host_stats_.as<kernels::GradStats>().data()->all_finite : 0;
-  // Of the replica; of all; and of the replica again, whose places may have heard of others.
-  mine = collectives::AgreeOnStatus(mine, inside_);
-  mine = collectives::AgreeOnStatus(mine, *between_);
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(mine, inside_));
+  BRIGADE_RETURN_IF_ERROR(AgreeWithAll(mine, *between_));
   // Places have other elements; the same place of another replica has the same.
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> all, inside_.AllGatherHost({is_finite}));
   return std::all_of(all.begin(), all.end(), [](int64_t each) { return each == 1; });
@@ -214,7 +230,6 @@ absl::Status OuterOptimizer::Use(int fragment, const Round& round) {
     return is_finite.status();
   }
   BRIGADE_RETURN_IF_ERROR(zero_.BeginStateChange());
-  BRIGADE_RETURN_IF_ERROR(stream().Wait(*summed_));
   ++rounds_;
   if (*is_finite) {
     BRIGADE_RETURN_IF_ERROR(Update(fragment, round));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,7 +16,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
-#include "brigade/kernels/step_control/step_state.h"
+#include "brigade/precision/dtype.h"
 #include "brigade/replicas/options.h"
 #include "brigade/zero/zero_optimizer.h"
 
@@ -77,13 +78,16 @@ class OuterOptimizer {
   // destroyed before either.
   //
   // All that begin: they get the first one's weights as w0, and v is 0. With some that are
-  // in training: w0, v and the number of steps are those of the one with the latest round; new
-  // ones, those whose last round has failed, and those that have missed one go on from w0. New ones
-  // get that one's moments and step state too. The others keep their weights and moments. A sum on
-  // its way is dropped.
+  // in training: w0, v and the number of steps are those of the first one with the latest round;
+  // new ones, those whose last round or Join has failed, and those that have missed a round go on
+  // from w0. New ones get that one's moments and step state too; those and resumed ones its frozen
+  // weights. The others keep their weights and moments. A sum on its way is dropped.
   //
   // InvalidArgument on all ranks if replicas differ in model, options or place, or where they have
-  // resumed at different steps.
+  // resumed at different steps. After an error of `between`, or inside the replica, w0 and v are
+  // whole only in the replica that gave them: the others get them again in the next Join, which is
+  // FailedPrecondition on all ranks if no replica of a training has them whole, until a checkpoint
+  // is loaded (LoadState, Resume). The communicator inside goes on.
   absl::Status Join(collectives::Communicator& between);
 
   // Behind each ZeroOptimizer::Step, skipped ones included. FailedPrecondition without a Join, and
@@ -117,6 +121,9 @@ class OuterOptimizer {
     double lr, momentum, mix;
     bool has_momentum() const { return momentum > 0; }
   };
+  // Where the exchange's stream waits for the step's, in a round and in Join; and where the host
+  // and the step's stream wait for the exchange's.
+  enum class WaitPoint : uint8_t { kDeltasMade, kStateMade, kDeltasSummed, kStateCame };
   // What replicas tell each other in Join.
   struct Standing;
 
@@ -129,13 +136,19 @@ class OuterOptimizer {
   float* Delta(int fragment, size_t index) const;
   device::Stream& stream() { return zero_.step_stream(); }
 
+  absl::Status AwaitMade(WaitPoint point);
+  absl::Status AwaitExchange(WaitPoint point);
+  // OK if it is on all ranks of all replicas.
+  absl::Status AgreeWithAll(const absl::Status& mine, collectives::Communicator& between);
   absl::Status CheckReplicas(collectives::Communicator& between);
   absl::Status Prepare(collectives::Communicator& between);
+  static absl::StatusOr<int> RootOf(const std::vector<Standing>& all);
   absl::Status Share(const Standing& mine, const std::vector<Standing>& all, int root);
+  absl::Status ShareFrozen(bool takes, int root);
   absl::Status ShareStepState(const Standing& mine, int root);
-  absl::Status Broadcast(float* data, int64_t count, int root);
-  // w = w0, everywhere.
-  absl::Status GoBack();
+  absl::Status Broadcast(void* data, int64_t count, precision::DType dtype, int root);
+  absl::Status TakeShared(const Standing& mine, const Standing& latest);
+  std::vector<int> FrozenBuckets() const;
 
   // Enqueues the deltas of a fragment and their sum.
   absl::Status Send(int fragment);
@@ -155,8 +168,8 @@ class OuterOptimizer {
   std::vector<int64_t> begin_;
   device::Buffer weights_, momentum_, deltas_, workspace_, stats_, host_stats_;
   std::unique_ptr<device::Stream> exchange_;
-  // On the step's stream: the deltas are made; on the exchange's: they are summed.
-  std::unique_ptr<device::Event> made_, summed_;
+  // On the step's stream: what the exchange's sends is there; on the exchange's: the others' is.
+  std::unique_ptr<device::Event> made_, came_;
   collectives::Communicator* between_ = nullptr;
   std::unique_ptr<collectives::CompressedReduction> wire_;
 
@@ -164,6 +177,8 @@ class OuterOptimizer {
   int64_t last_round_ = 0;
   enum class Origin : uint8_t { kInTraining, kNew, kResumed };
   Origin origin_ = Origin::kNew;
+  // No Join has left w0 and v, or of a new one its own state, in parts.
+  bool is_whole_ = true;
   // The last round has failed.
   bool failed_ = false;
   // -1: none.
@@ -172,8 +187,8 @@ class OuterOptimizer {
   int64_t rounds_ = 0, not_finite_ = 0, sent_ = 0, setup_ = 0;
   // By bucket: what a round sends.
   std::vector<int64_t> sum_bytes_;
-  // For a test that shows that the race checker reports the wait's absence.
-  bool omit_wait_ = false;
+  // For a test that shows that the race checker reports a wait's absence.
+  std::optional<WaitPoint> omitted_;
 };
 
 }  // namespace brigade::replicas

@@ -24,7 +24,9 @@ namespace brigade::replicas {
 // Changes an OuterOptimizer in ways that only a test wants.
 class OuterOptimizerTestPeer {
  public:
-  static void OmitWait(OuterOptimizer& outer) { outer.omit_wait_ = true; }
+  using WaitPoint = OuterOptimizer::WaitPoint;
+
+  static void OmitWait(OuterOptimizer& outer, WaitPoint point) { outer.omitted_ = point; }
 };
 
 // A rank of a replica. Destroyed in reverse order.
@@ -70,8 +72,9 @@ inline zero::ZeroOptions Plain(int stage, double lr) {
   return options;
 }
 
-// A step in which each gradient of Lines has this value.
-inline absl::Status StepAlong(Member& member, collectives::Rank& self, float gradient) {
+// A step in which element i of each gradient of Lines has the value gradient(i).
+inline absl::Status StepAlong(Member& member, collectives::Rank& self,
+                              const std::function<float(int64_t i)>& gradient) {
   zero::ZeroOptimizer& zero = *member.zero;
   const int units = static_cast<int>(zero.plan().units().size());
   for (int u = 0; u < units; ++u) {
@@ -80,21 +83,27 @@ inline absl::Status StepAlong(Member& member, collectives::Rank& self, float gra
   }
   for (int u = units; u-- > 0;) {
     zero::UnitScope scope(zero, u, zero::Pass::kBackward);
-    const zero::GradientTarget target = scope.gradient(u);
-    BRIGADE_RETURN_IF_ERROR(scope.status());
-    const int64_t size = zero.plan().parameter(u).spec.size;
-    const std::vector<float> values(static_cast<size_t>(size), gradient);
-    BRIGADE_RETURN_IF_ERROR(self.stream->Enqueue(
-        {"gradient", {device::Writes(target.data, size * 4)}},
-        [values, target](device::ThreadPool&) {
-          std::memcpy(target.data, values.data(), values.size() * sizeof(float));
-          return absl::OkStatus();
-        }));
+    const zero::ParameterSpec& spec = zero.plan().parameter(u).spec;
+    if (spec.trainable) {
+      const zero::GradientTarget target = scope.gradient(u);
+      BRIGADE_RETURN_IF_ERROR(scope.status());
+      std::vector<float> values(static_cast<size_t>(spec.size));
+      for (size_t i = 0; i < values.size(); ++i) values[i] = gradient(static_cast<int64_t>(i));
+      BRIGADE_RETURN_IF_ERROR(self.stream->Enqueue(
+          {"gradient", {device::Writes(target.data, spec.size * 4)}},
+          [values, target](device::ThreadPool&) {
+            std::memcpy(target.data, values.data(), values.size() * sizeof(float));
+            return absl::OkStatus();
+          }));
+    }
     BRIGADE_RETURN_IF_ERROR(scope.Release());
     BRIGADE_RETURN_IF_ERROR(zero.GradientsReady(u));
   }
   BRIGADE_RETURN_IF_ERROR(zero.FinishBackward());
   return zero.Step();
+}
+inline absl::Status StepAlong(Member& member, collectives::Rank& self, float gradient) {
+  return StepAlong(member, self, [gradient](int64_t) { return gradient; });
 }
 
 // All parameters with this value.
