@@ -88,8 +88,8 @@ std::unique_ptr<Communicator> Among(Member& member, const std::vector<int>& repl
 // This rank's end of such a group.
 std::unique_ptr<Communicator> Failing(collectives::ThreadGroup& group, int replica, int broadcasts,
                                       Rank& self) {
-  auto engine = std::make_unique<FailingEngine>(group.Join(replica, *self.context).value(),
-                                                broadcasts);
+  auto engine =
+      std::make_unique<FailingEngine>(group.Join(replica, *self.context).value(), broadcasts);
   return Communicator::Create(std::move(engine), *self.context).value();
 }
 
@@ -129,8 +129,8 @@ TEST_P(JoinTest, AReplicaThatHasGotAPartOfAStateIsNotTheOneThatGivesIt) {
       if (member->groups.inside->rank() == 0) {
         two = Failing(*group, member->replica, member->replica == 0 ? 3 : 0, self);
       }
-      EXPECT_THAT(outer.Join(*two), StatusIs(absl::StatusCode::kUnavailable,
-                                             HasSubstr("the test ends the group")));
+      EXPECT_THAT(outer.Join(*two),
+                  StatusIs(absl::StatusCode::kUnavailable, HasSubstr("the test ends the group")));
       EXPECT_THAT(outer.Step(), StatusIs(absl::StatusCode::kFailedPrecondition));
       two.reset();
     }
@@ -249,6 +249,24 @@ TEST_P(JoinTest, ThoseThatBeginGetTheFrozenWeightsToo) {
     EXPECT_THAT(std::vector<float>(exported.begin() + 600, exported.end()), Each(1.0f));
     // Nobody begins.
     ASSERT_OK(outer.Join(*member->groups.between));
+    self.AwaitOthers();
+    member->outer.reset();
+  });
+}
+
+// As from checkpoints of trainings that had others; where weights stay that a pass has gathered.
+TEST_P(JoinTest, ThoseThatHaveResumedGetTheFrozenWeightsToo) {
+  OnThreads({.size = 4}, [](Rank& self) {
+    zero::ZeroOptions inner = Plain(GetParam(), 1.0);
+    if (inner.stage == 3) inner.persistence_threshold = 10'000;
+    auto member = CreateMember(WithFrozen(), inner, kOptions, 2, self);
+    ASSERT_OK(member);
+    const auto own = static_cast<float>(member->replica + 1);
+    ASSERT_OK(SetAll(*member, own));
+    EXPECT_THAT(FrozenWeights(*member, self).value(), Each(own));
+    member->outer->Resume(4);
+    ASSERT_OK(member->outer->Join(*member->groups.between));
+    EXPECT_THAT(FrozenWeights(*member, self).value(), Each(1.0f));
     self.AwaitOthers();
     member->outer.reset();
   });
