@@ -84,9 +84,8 @@ int FreePort() {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   socklen_t size = sizeof(address);
-  const bool found =
-      bind(socket_of_port, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-      getsockname(socket_of_port, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const bool found = bind(socket_of_port, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     getsockname(socket_of_port, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   if (socket_of_port >= 0) close(socket_of_port);
   return found ? ntohs(address.sin_port) : 0;
 }
@@ -166,9 +165,8 @@ class Agent {
   };
 
   void Turn() {
-    std::vector<pollfd> polled = {{signals_, POLLIN, 0},
-                                  {channel_.input(), POLLIN, 0},
-                                  {channel_.output(), POLLOUT, 0}};
+    std::vector<pollfd> polled = {
+        {signals_, POLLIN, 0}, {channel_.input(), POLLIN, 0}, {channel_.output(), POLLOUT, 0}};
     const bool listens = channel_.unsent() < kMostUnsent;
     for (const Running& each : ranks_) {
       for (const int pipe : each.pipes) polled.push_back({listens ? pipe : -1, POLLIN, 0});
@@ -307,7 +305,8 @@ class Agent {
       absl::string_view last = absl::StripAsciiWhitespace(lines);
       last = last.substr(last.rfind('\n') + 1);
       // Reasons stand in errors, where there are any.
-      if (!last.empty() && (k == 1 || running.last_line.empty())) running.last_line = std::string(last);
+      if (!last.empty() && (k == 1 || running.last_line.empty()))
+        running.last_line = std::string(last);
       channel_.Send({"output", absl::StrCat(running.rank.rank), absl::StrCat(k + 1), lines});
       begun.erase(0, whole);
     }
@@ -374,7 +373,8 @@ class Agent {
     if (!is_running_) return;
     for (Running& each : ranks_) each.asked = true;
     SignalDescendants(signal);
-    kill_at_ = std::min(kill_at_, absl::Now() + (signal == SIGKILL ? absl::ZeroDuration() : grace_));
+    kill_at_ =
+        std::min(kill_at_, absl::Now() + (signal == SIGKILL ? absl::ZeroDuration() : grace_));
   }
 
   void End(int signal) {

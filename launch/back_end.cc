@@ -159,8 +159,8 @@ absl::StatusOr<Variables> VariablesFromText(absl::string_view text, absl::string
     if (equals == absl::string_view::npos || name.empty() ||
         absl::ascii_isdigit(static_cast<unsigned char>(name.front())) ||
         !std::all_of(name.begin(), name.end(), is_in_name)) {
-      return absl::InvalidArgumentError(absl::StrCat(device::Printable(file, 300), ", line ", number,
-                                                     ": ", device::Quoted(line),
+      return absl::InvalidArgumentError(absl::StrCat(device::Printable(file, 300), ", line ",
+                                                     number, ": ", device::Quoted(line),
                                                      " is not NAME=VALUE"));
     }
     variables[std::string(name)] = std::string(line.substr(equals + 1));

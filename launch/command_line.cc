@@ -121,56 +121,94 @@ absl::Status SetLauncher(absl::string_view value, Options& options) {
 const std::vector<Flag>& Flags() {
   static const auto& flags = *new std::vector<Flag>{
       {{"hostfile", "H"}, "FILE", "hosts, a line each: NAME slots=N", Text(&Options::hostfile)},
-      {{"hosts"}, "NODES", "the same without a file: HOST[:SLOT,...][@HOST...]",
+      {{"hosts"},
+       "NODES",
+       "the same without a file: HOST[:SLOT,...][@HOST...]",
        Text(&Options::hosts)},
-      {{"include", "i"}, "NODES", "these alone: HOST[:SLOT,...][@HOST...]", Text(&Options::include)},
+      {{"include", "i"},
+       "NODES",
+       "these alone: HOST[:SLOT,...][@HOST...]",
+       Text(&Options::include)},
       {{"exclude", "e"}, "NODES", "all but these", Text(&Options::exclude)},
       {{"num_nodes"}, "N", "the first N hosts", Number(&Options::num_nodes, 1)},
       {{"num_gpus"}, "N", "the first N slots of each host", Number(&Options::num_gpus, 1)},
-      {{"nnodes"}, "MIN[:MAX]",
-       "as many hosts; with MAX, restarts need no more than MIN of them", SetNodes},
+      {{"nnodes"},
+       "MIN[:MAX]",
+       "as many hosts; with MAX, restarts need no more than MIN of them",
+       SetNodes},
       {{"nproc_per_node"}, "N", "ranks of this host: a number, gpu, cpu or auto", SetRanksPerNode},
       {{"standalone"}, "", "this host alone", True(&Options::standalone)},
-      {{"max_restarts"}, "N", "how often ranks are started again after a failure (default: 0)",
+      {{"max_restarts"},
+       "N",
+       "how often ranks are started again after a failure (default: 0)",
        Number(&Options::max_restarts, 0)},
-      {{"no_ssh"}, "", "start the ranks of this host alone: the command is given on each",
+      {{"no_ssh"},
+       "",
+       "start the ranks of this host alone: the command is given on each",
        True(&Options::no_ssh)},
-      {{"node_rank"}, "K", "which of the hosts this is, from 0 on",
+      {{"node_rank"},
+       "K",
+       "which of the hosts this is, from 0 on",
        [](absl::string_view value, Options& options) {
          BRIGADE_ASSIGN_OR_RETURN(options.node_rank,
                                   NumberOf(value, 0, std::numeric_limits<int>::max()));
          return absl::OkStatus();
        }},
-      {{"master_addr"}, "HOST", "where rank 0 is reached (default: an address of the first host)",
+      {{"master_addr"},
+       "HOST",
+       "where rank 0 is reached (default: an address of the first host)",
        Text(&Options::master_addr)},
-      {{"master_port"}, "PORT", "a free port there (default: 0, which finds one)",
+      {{"master_port"},
+       "PORT",
+       "a free port there (default: 0, which finds one)",
        Number(&Options::master_port, 0, 65535)},
-      {{"save_pid"}, "", "write the launcher's process id to a file PID.ds in $TMPDIR, or /tmp",
+      {{"save_pid"},
+       "",
+       "write the launcher's process id to a file PID.ds in $TMPDIR, or /tmp",
        True(&Options::save_pid)},
-      {{"enable_each_rank_log", "log_dir"}, "DIR",
-       "output goes to DIR/rank_N.log on each rank's host", Text(&Options::log_directory)},
-      {{"bind_cores_to_rank"}, "", "give each rank of a host an equal share of its cores",
+      {{"enable_each_rank_log", "log_dir"},
+       "DIR",
+       "output goes to DIR/rank_N.log on each rank's host",
+       Text(&Options::log_directory)},
+      {{"bind_cores_to_rank"},
+       "",
+       "give each rank of a host an equal share of its cores",
        True(&Options::bind_cores)},
-      {{"launcher"}, "NAME",
+      {{"launcher"},
+       "NAME",
        "local, ssh, pdsh, openmpi or slurm (default: ssh where a hostfile names hosts)",
        SetLauncher},
-      {{"launcher_args"}, "WORDS", "more arguments for ssh, pdsh, mpirun or srun",
+      {{"launcher_args"},
+       "WORDS",
+       "more arguments for ssh, pdsh, mpirun or srun",
        [](absl::string_view value, Options& options) {
          options.launcher_args = absl::StrSplit(value, ' ', absl::SkipEmpty());
          return absl::OkStatus();
        }},
-      {{"ssh"}, "PROGRAM", "what takes HOST COMMAND as ssh does (default: ssh)",
+      {{"ssh"},
+       "PROGRAM",
+       "what takes HOST COMMAND as ssh does (default: ssh)",
        Text(&Options::ssh)},
-      {{"remote_program"}, "PATH", "brigade_launch on other hosts (default: its path here)",
+      {{"remote_program"},
+       "PATH",
+       "brigade_launch on other hosts (default: its path here)",
        Text(&Options::remote_program)},
-      {{"grace"}, "TIME",
+      {{"grace"},
+       "TIME",
        "how long ranks may go on after a signal before they are killed (default: 30s)",
        Time(&Options::grace)},
-      {{"host_timeout"}, "TIME", "how long a host may be silent before it is lost (default: 30s)",
+      {{"host_timeout"},
+       "TIME",
+       "how long a host may be silent before it is lost (default: 30s)",
        Time(&Options::host_timeout)},
-      {{"no_python"}, "", "run PROGRAM as it is, also if it ends in .py", True(&Options::no_python)},
+      {{"no_python"},
+       "",
+       "run PROGRAM as it is, also if it ends in .py",
+       True(&Options::no_python)},
       {{"module", "m"}, "", "PROGRAM is a module of Python's", True(&Options::module)},
-      {{"no_local_rank"}, "", "taken and without effect: no rank gets --local_rank",
+      {{"no_local_rank"},
+       "",
+       "taken and without effect: no rank gets --local_rank",
        [](absl::string_view, Options&) { return absl::OkStatus(); }},
       {{"agent"}, "", "what this program gives itself on other hosts", True(&Options::is_agent)},
   };
@@ -230,16 +268,14 @@ absl::Status CheckTogether(const Options& o) {
       not_with(!o.include.empty(), "--include", !o.exclude.empty(), "--exclude"));
   BRIGADE_RETURN_IF_ERROR(not_with(has_filter, o.include.empty() ? "--exclude" : "--include",
                                    has_first, "--num_nodes and --num_gpus"));
-  BRIGADE_RETURN_IF_ERROR(
-      not_with(o.standalone, "--standalone", has_hosts || o.no_ssh || remote,
-               "a hostfile, --no_ssh and launchers other than local"));
+  BRIGADE_RETURN_IF_ERROR(not_with(o.standalone, "--standalone", has_hosts || o.no_ssh || remote,
+                                   "a hostfile, --no_ssh and launchers other than local"));
   BRIGADE_RETURN_IF_ERROR(not_with(o.standalone, "--standalone", o.max_nodes > 1, "--nnodes"));
   BRIGADE_RETURN_IF_ERROR(
       not_with(!o.ranks_per_node.empty(), "--nproc_per_node", o.num_gpus > 0, "--num_gpus"));
-  BRIGADE_RETURN_IF_ERROR(not_with(!o.ranks_per_node.empty(), "--nproc_per_node",
-                                   has_hosts, "a hostfile, which has slots"));
-  BRIGADE_RETURN_IF_ERROR(
-      not_with(!o.hosts.empty(), "--hosts", !o.hostfile.empty(), "--hostfile"));
+  BRIGADE_RETURN_IF_ERROR(not_with(!o.ranks_per_node.empty(), "--nproc_per_node", has_hosts,
+                                   "a hostfile, which has slots"));
+  BRIGADE_RETURN_IF_ERROR(not_with(!o.hosts.empty(), "--hosts", !o.hostfile.empty(), "--hostfile"));
   BRIGADE_RETURN_IF_ERROR(not_with(o.num_nodes > 0, "--num_nodes", o.max_nodes > 0, "--nnodes"));
   BRIGADE_RETURN_IF_ERROR(not_with(o.no_ssh, "--no_ssh", remote, "a launcher other than local"));
   BRIGADE_RETURN_IF_ERROR(not_with(o.module, "--module", o.no_python, "--no_python"));
@@ -255,15 +291,17 @@ absl::Status CheckTogether(const Options& o) {
     return Invalid("several hosts need --hostfile, or --no_ssh with --node_rank on each of them");
   }
   if (o.no_ssh && has_hosts && !o.node_rank.has_value()) {
-    return Invalid("--no_ssh needs --node_rank, the number of this host among those of the hostfile");
+    return Invalid(
+        "--no_ssh needs --node_rank, the number of this host among those of the hostfile");
   }
   if (o.no_ssh && (several || has_hosts) && (o.master_addr.empty() || o.master_port == 0)) {
     return Invalid("--no_ssh needs --master_addr and --master_port, the same on all hosts");
   }
   const bool supervised = !o.no_ssh && (!remote || *o.launcher == BackEnd::kSsh);
   if (o.max_restarts > 0 && !supervised) {
-    return Invalid("--max_restarts needs --launcher=local or ssh: nobody else starts again what "
-                   "has ended on other hosts");
+    return Invalid(
+        "--max_restarts needs --launcher=local or ssh: nobody else starts again what "
+        "has ended on other hosts");
   }
   return absl::OkStatus();
 }
@@ -340,7 +378,8 @@ absl::StatusOr<std::vector<Host>> HostsOf(const Options& options, int gpus) {
 std::string HelpText() {
   std::string text =
       "usage: brigade_launch [FLAG...] [--] PROGRAM [ARGUMENT...]\n\n"
-      "Starts PROGRAM once for each rank, on this host or on those of a hostfile, and ends all when "
+      "Starts PROGRAM once for each rank, on this host or on those of a hostfile, and ends all "
+      "when "
       "one fails.\n";
   for (const Flag& flag : Flags()) {
     absl::StrAppend(&text, "\n  ");

@@ -45,9 +45,10 @@ absl::StatusOr<Host> HostFromLine(absl::string_view line) {
       absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
   Host host = {std::string(words[0]), {}};
   if (!IsHostName(words[0])) {
-    return Invalid(Quoted(words[0]),
-                   " is no name of a host: letters, digits, \".\", \"-\" and \"_\", and no \"-\" in "
-                   "front");
+    return Invalid(
+        Quoted(words[0]),
+        " is no name of a host: letters, digits, \".\", \"-\" and \"_\", and no \"-\" in "
+        "front");
   }
   if (words.size() == 1) return Invalid("there is no slots=N behind ", host.name);
   absl::string_view number = words[1];

@@ -72,11 +72,11 @@ struct Node {
   bool greeted = false, has_ranks = false;
   std::string address;
   int port = 0;
-  // What waitpid said, and whether its messages are at their end: then it is lost.
-  std::optional<int> ended;
-  bool said_all = false;
-  int signalled = 0;
+  // Whether it has been waited for, and whether its messages are at their end: then it is lost.
+  bool has_ended = false, said_all = false;
+  // Of this agent, or of the one before.
   std::string why_lost;
+  bool has_reason = false;
   absl::Time heard_at = absl::InfiniteFuture();
   absl::Time retry_at = absl::InfinitePast();
 
@@ -139,6 +139,7 @@ class Job {
   // Until the agents of enough hosts are there; all of them if they come in time.
   bool Gather() {
     const absl::Time until = absl::Now() + options_.host_timeout;
+    for (const auto& node : nodes_) node->retry_at = absl::InfinitePast();
     while (ended_by_ == 0) {
       int greeted = 0, waited_for = 0;
       for (const auto& node : nodes_) {
@@ -171,9 +172,7 @@ class Job {
 
   void Connect(Node& node) {
     node.retry_at = absl::Now() + kRetry;
-    node.greeted = node.said_all = false;
-    node.signalled = 0;
-    node.ended.reset();
+    node.greeted = node.said_all = node.has_ended = node.has_reason = false;
     const auto agent = Start({.words = AgentCommand(options_, node.host.name),
                               .has_input = true,
                               .keeps_errors = true,
@@ -196,8 +195,8 @@ class Job {
     gathering.max_restarts = options_.max_restarts;
     gathering.sets_devices = job_.sets_devices;
     for (const auto& node : nodes_) {
-      const bool is_full = options_.max_nodes > 0 &&
-                           chosen.size() == static_cast<size_t>(options_.max_nodes);
+      const bool is_full =
+          options_.max_nodes > 0 && chosen.size() == static_cast<size_t>(options_.max_nodes);
       if (node->greeted && !is_full) chosen.push_back(node.get());
     }
     for (const Node* const node : chosen) gathering.hosts.push_back(node->host);
@@ -242,9 +241,8 @@ class Job {
   }
 
   void Turn() {
-    std::vector<pollfd> polled = {{signals_, POLLIN, 0},
-                                  {printed_.end(), POLLOUT, 0},
-                                  {errors_.end(), POLLOUT, 0}};
+    std::vector<pollfd> polled = {
+        {signals_, POLLIN, 0}, {printed_.end(), POLLOUT, 0}, {errors_.end(), POLLOUT, 0}};
     // Once all is to end, nobody's output keeps the end waiting.
     const bool listens =
         ended_by_ != 0 || std::max(printed_.size(), errors_.size()) < kMostUnprinted;
@@ -254,8 +252,8 @@ class Job {
       polled.push_back({has_more ? channel->input() : -1, POLLIN, 0});
       polled.push_back({channel != nullptr ? channel->output() : -1, POLLOUT, 0});
     }
-    const absl::Duration wait = is_remote_ || !all_greeted() ? absl::Milliseconds(250)
-                                                             : absl::Minutes(1);
+    const absl::Duration wait =
+        is_remote_ || !all_greeted() ? absl::Milliseconds(250) : absl::Minutes(1);
     poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(wait)));
     if (polled[1].revents != 0) printed_.Write();
     if (polled[2].revents != 0) errors_.Write();
@@ -312,8 +310,8 @@ class Job {
     const auto needs = [&](size_t fields) {
       return message.size() == fields
                  ? absl::OkStatus()
-                 : absl::InvalidArgumentError(absl::StrCat(device::Quoted(kind), " of ",
-                                                           message.size(), " fields"));
+                 : absl::InvalidArgumentError(
+                       absl::StrCat(device::Quoted(kind), " of ", message.size(), " fields"));
     };
     if (kind == "noise") {
       errors_.Print(absl::StrCat("[", node.host.name, "] ", message[1], "\n"));
@@ -340,7 +338,10 @@ class Job {
     } else if (kind == "signalled") {
       const absl::StatusOr<int> number = NumberIn(message, 1);
       if (!number.ok()) return number.status();
-      node.signalled = *number;
+      node.greeted = false;
+      // Rather by what has ended the agent's parent, of which it was told.
+      ReapAgent(node);
+      LoseRanks(node, absl::StrCat("was ended by ", SignalName(*number)), 128 + *number);
     }
     return absl::OkStatus();
   }
@@ -395,55 +396,60 @@ class Job {
 
   // Nothing more is expected of it.
   void Drop(Node& node, std::string why) {
-    if (node.why_lost.empty() || node.greeted) node.why_lost = std::move(why);
+    if (!std::exchange(node.has_reason, true)) node.why_lost = std::move(why);
     node.said_all = true;
     kill(-node.agent.id, SIGKILL);
+  }
+
+  // Its agent has ended, or is about to. The first reason counts.
+  void LoseRanks(Node& node, absl::string_view how, int code) {
+    if (!std::exchange(node.has_reason, true)) {
+      node.why_lost = absl::StrCat("host ", node.host.name, " is lost: its agent ", how);
+    }
+    if (node.has_ranks) Fail({node.why_lost, code == 0 ? kNoHosts : code, code > 128});
+  }
+
+  void ReapAgent(Node& node) {
+    int status = 0;
+    if (!node.is_connected() || node.has_ended ||
+        waitpid(node.agent.id, &status, WNOHANG) != node.agent.id) {
+      return;
+    }
+    node.has_ended = true;
+    // An agent that lives on without what was between it and this process ends, too.
+    node.channel->CloseOutput();
+    const int code = ExitCode(status);
+    LoseRanks(node,
+              WIFSIGNALED(status) ? absl::StrCat("was ended by ", SignalName(WTERMSIG(status)))
+                                  : absl::StrCat("ended with code ", code),
+              code);
   }
 
   void Reap() {
     for (const auto& each : nodes_) {
       Node& node = *each;
-      int status = 0;
-      if (node.is_connected() && !node.ended.has_value() &&
-          waitpid(node.agent.id, &status, WNOHANG) == node.agent.id) {
-        node.ended = status;
-      }
-      if (node.ended.has_value() && node.said_all) Lose(node);
+      ReapAgent(node);
+      if (node.has_ended && node.said_all) Lose(node);
     }
     // Orphans of agents that were killed; agents themselves are waited for above.
     while (true) {
       siginfo_t info = {};
       if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
-      const bool is_agent =
-          std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& n) {
-            return n->agent.id == info.si_pid && !n->ended.has_value();
-          });
+      const bool is_agent = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& n) {
+        return n->agent.id == info.si_pid && !n->has_ended;
+      });
       if (is_agent) return;
       waitpid(info.si_pid, nullptr, WNOHANG);
     }
   }
 
+  // Nothing of it is left.
   void Lose(Node& node) {
-    const int code = ExitCode(*node.ended);
-    if (node.why_lost.empty()) {
-      const int number = node.signalled != 0          ? node.signalled
-                         : WIFSIGNALED(*node.ended) ? WTERMSIG(*node.ended)
-                                                      : 0;
-      node.why_lost = absl::StrCat(
-          "host ", node.host.name, " is lost: its agent ",
-          number != 0 ? absl::StrCat("was ended by ", SignalName(number))
-                      : absl::StrCat("ended with code ", code));
-    }
-    // What it has left behind, where it was this host.
     if (!is_remote_) EndDescendants();
-    const bool had_ranks = std::exchange(node.has_ranks, false);
+    node.has_ranks = node.greeted = node.has_ended = false;
     node.channel.reset();
     node.agent = {};
-    node.greeted = false;
-    node.ended.reset();
     node.heard_at = absl::InfiniteFuture();
-    if (had_ranks) Fail({node.why_lost, code == 0 ? kNoHosts : code, code > 128});
-    if (had_ranks) node.why_lost.clear();
   }
 
   // To and from other hosts.
@@ -471,9 +477,8 @@ class Job {
       if (node->channel != nullptr) node->channel->CloseOutput();
     }
     const absl::Time until = absl::Now() + options_.grace + options_.host_timeout;
-    while (absl::Now() < until && std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) {
-             return n->is_connected();
-           })) {
+    while (absl::Now() < until && std::any_of(nodes_.begin(), nodes_.end(),
+                                              [](const auto& n) { return n->is_connected(); })) {
       Turn();
     }
     EndDescendants();

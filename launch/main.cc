@@ -101,8 +101,8 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
   if (options.no_ssh && job.hosts.size() > 1) {
     job.only = options.node_rank.value_or(0);
     if (*job.only >= static_cast<int>(job.hosts.size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--node_rank is ", *job.only, ", and there are ", job.hosts.size(), " hosts"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--node_rank is ", *job.only, ", and there are ", job.hosts.size(), " hosts"));
     }
   }
   const bool is_remote = options.launcher.has_value() && *options.launcher != BackEnd::kLocal;
@@ -115,9 +115,8 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
     }
   }
   job.sets_devices = has_hosts || std::getenv("CUDA_VISIBLE_DEVICES") == nullptr;
-  BRIGADE_ASSIGN_OR_RETURN(
-      job.secret, collectives::JobSecret::FromEnvironment(
-                      [](const char* name) { return std::getenv(name); }));
+  BRIGADE_ASSIGN_OR_RETURN(job.secret, collectives::JobSecret::FromEnvironment(
+                                           [](const char* name) { return std::getenv(name); }));
   if (!job.secret.has_value() && !job.only.has_value()) {
     job.secret = collectives::JobSecret::Random();
   }
