@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "brigade/kernels/zero_one_adam/zero_one_adam_cuda.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_parameters.h"
 
 namespace {
 
@@ -23,26 +24,25 @@ void Check(cudaError_t error) {
 int main() {
   namespace bk = brigade::kernels;
   struct Memory {
-    bk::StepState state;
-    bk::GroupStep group, meeting;
+    bk::GroupStep meeting;
     bk::ZeroOneNumbers numbers;
     float betas[2];
     float message[2];
   };
   Memory host = {};
-  host.state.step = 1;
-  host.state.grad_multiplier = 1.0f;
-  host.group.lr = 0.2f;
   host.numbers.rates = 0.1f;  // of the step before
-  host.betas[0] = 0.9f, host.betas[1] = 0.1f;
+  const bk::AdamGroup group = {0.9, 0.999, 1e-8, 0.0};
+  bk::FillZeroOneBetas(&group, /*count=*/1, host.betas);
   host.message[0] = 0.15f, host.message[1] = -0.3f;
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
 
-  const bk::ZeroOneRates rates = {bk::ZeroOneCall::kMeet, /*groups=*/1,  &device->state,
-                                  &device->group,         device->betas, &device->numbers,
-                                  &device->meeting};
+  const float lr = 0.2f;
+  const bk::OneStep step = {/*step=*/2, &lr, /*grad_multiplier=*/1.0f};
+  const bk::ZeroOneRates rates =
+      bk::MakeZeroOneRates(bk::ZeroOneCall::kMeet, /*groups=*/1, step, device->betas,
+                           &device->numbers, &device->meeting);
   Check(bk::LaunchZeroOneRates(rates, /*stream=*/nullptr));
   const bk::ZeroOneMessage tensor = {device->message, /*size=*/2, /*group=*/0};
   Check(bk::LaunchZeroOneElements(&tensor, 1, bk::ZeroOneReceiveOperation{&device->numbers},

@@ -86,7 +86,7 @@ absl::Status ZeroOneAdamTake(absl::Span<const ZeroOneCopy> copies, const StepSta
 }
 
 absl::Status ZeroOneAdamRates(const ZeroOneRates& rates, device::Stream& stream) {
-  constexpr char kName[] = "zero_one_adam_rates";
+  static constexpr char kName[] = "zero_one_adam_rates";
   ListArguments arguments(kName, {}, stream);
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("state", rates.state, 1));
   BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("group_steps", rates.group_steps, rates.groups));
@@ -104,8 +104,11 @@ absl::Status ZeroOneAdamRates(const ZeroOneRates& rates, device::Stream& stream)
   }
 #endif
   return stream.Enqueue(operation, [rates](device::ThreadPool&) {
-    CountRates(rates);
-    return absl::OkStatus();
+    const StepError error = CountRates(rates);
+    if (error == StepError::kNone) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(kName, ": ", error == StepError::kStateNotFilled ? "state" : "group_steps",
+                     " ", Describe(error), "; StepControl writes it"));
   });
 }
 

@@ -31,7 +31,8 @@ absl::Status ZeroOneAdamReceive(absl::Span<const ZeroOneMessage> messages,
 absl::Status ZeroOneAdamTake(absl::Span<const ZeroOneCopy> copies, const StepState* state,
                              device::Stream& stream);
 
-// CountRates (zero_one_adam_math.h).
+// CountRates (zero_one_adam_math.h) of a step in device memory. On the CPU the stream's error is
+// FailedPrecondition if nobody has filled it.
 absl::Status ZeroOneAdamRates(const ZeroOneRates& rates, device::Stream& stream);
 
 }  // namespace brigade::kernels

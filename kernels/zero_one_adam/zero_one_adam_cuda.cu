@@ -3,6 +3,7 @@
 
 #include "brigade/kernels/internal/gpu_tile.h"
 #include "brigade/kernels/internal/segments.h"
+#include "brigade/kernels/internal/update_tile.h"
 #include "brigade/kernels/launch_kernel.h"
 #include "brigade/kernels/zero_one_adam/zero_one_adam_cuda.h"
 
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 __global__ void __launch_bounds__(1) RatesKernel(const __grid_constant__ ZeroOneRates rates) {
-  CountRates(rates);
+  if (CountRates(rates) != StepError::kNone) Trap();
 }
 
 }  // namespace
@@ -67,6 +68,7 @@ BRIGADE_INSTANTIATE(ZeroOneTakeOperation)
 #undef BRIGADE_INSTANTIATE
 
 cudaError_t LaunchZeroOneRates(const ZeroOneRates& rates, cudaStream_t stream) {
+  if (!NamesRates(rates)) return cudaErrorInvalidValue;
   return LaunchKernel<RatesKernel>(1u, 1, stream, rates);
 }
 

@@ -10,7 +10,9 @@
 namespace brigade::kernels {
 
 // The operations of zero_one_adam_math.h over lists, and CountRates, on `stream`, without checks of
-// the arguments. One launch for each 900 non-empty segments.
+// the arguments. One launch for each 900 non-empty segments. Rates: cudaErrorInvalidValue, with
+// nothing launched, if they name no step; the kernel ends with an error of the stream if what state
+// and group_steps point to was not filled (StepError, step_state.h).
 template <typename Operation>
 cudaError_t LaunchZeroOneElements(const typename Operation::Segment* segments, int64_t count,
                                   const Operation& operation, cudaStream_t stream);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "brigade/kernels/step_control/one_step.h"
 #include "brigade/kernels/step_control/step_state.h"
 #include "brigade/precision/host_device.h"
 #include "brigade/precision/rounding.h"
@@ -60,35 +61,60 @@ enum class ZeroOneCall : int32_t {
   kSave,
 };
 
-// All that a call passes. Device memory.
+// All that a call passes; zero_one_adam_parameters.h fills it for a step of the host's. What it
+// points to is device memory.
 struct ZeroOneRates {
   ZeroOneCall call;
   int32_t groups;
-  // The decision of the step.
+  // The decision of the step, and what it fixes for the groups: [groups]. Null, both, in a step of
+  // the host's, which kSave has none of.
   StepState* state;
-  // [groups].
   const GroupStep* group_steps;
   // [2][groups]: beta1, 1 - beta1.
   const float* betas;
   // [groups], both.
   ZeroOneNumbers* numbers;
   GroupStep* meeting;
+  // The step of the host's (OneStep, one_step.h).
+  int64_t step = 0;
+  float grad_multiplier = 0.0f;
+  float lr[kMaxOneStepGroups] = {};
 };
 
-// One thread does all of it.
-BRIGADE_INLINE void CountRates(const ZeroOneRates& r) {
+// Whether a call names a step. Reads no device memory.
+BRIGADE_INLINE bool NamesRates(const ZeroOneRates& r) {
+  const bool may_be_hosts = r.call != ZeroOneCall::kSave && r.groups <= kMaxOneStepGroups;
+  return NamesStep(r) && (r.state != nullptr || may_be_hosts);
+}
+
+// What is wrong with the values of a step, also of a skipped one.
+BRIGADE_INLINE StepError FindRatesError(const ZeroOneRates& r) {
+  if (!NamesRates(r)) return StepError::kNoStep;
+  if (r.state == nullptr || r.call == ZeroOneCall::kSave || SkipsStep(r)) return StepError::kNone;
+  if (r.state->step < 1) return StepError::kStateNotFilled;
+  for (int32_t group = 0; group < r.groups; ++group) {
+    if (r.group_steps[group].inv_sqrt_correction == 0.0f) return StepError::kGroupStepNotFilled;
+  }
+  return StepError::kNone;
+}
+
+// One thread does all of it. After an error nothing has changed.
+BRIGADE_INLINE StepError CountRates(const ZeroOneRates& r) {
   using precision::Mul;
+  const StepError error = FindRatesError(r);
+  if (error != StepError::kNone) return error;
   const bool saves = r.call == ZeroOneCall::kSave;
   // A skipped step has no rates.
-  const bool has_rates = !saves && r.state->skip == 0;
+  const bool has_rates = !saves && !SkipsStep(r);
   bool any = false;
   for (int32_t group = 0; group < r.groups; ++group) {
     ZeroOneNumbers& n = r.numbers[group];
-    const float lr = has_rates ? r.group_steps[group].lr : 0.0f;
+    float lr = 0.0f;
+    if (has_rates) lr = r.state == nullptr ? r.lr[group] : r.group_steps[group].lr;
     const float rates = precision::Add(n.rates, lr);
     if (r.call == ZeroOneCall::kSend) {
       n.of_moment = Mul(lr, r.betas[group]);
-      n.of_gradient = Mul(Mul(lr, r.betas[r.groups + group]), r.state->grad_multiplier);
+      n.of_gradient = Mul(Mul(lr, r.betas[r.groups + group]), MultiplierOf(r));
     } else if (r.call == ZeroOneCall::kLocal) {
       n.moved = lr;
       n.rates = rates;
@@ -99,9 +125,10 @@ BRIGADE_INLINE void CountRates(const ZeroOneRates& r) {
       if (has_rates || saves) n.rates = 0.0f;
     }
   }
-  if (!saves) return;
+  if (!saves) return StepError::kNone;
   r.state->skip = any ? 0 : 1;
   r.state->grad_multiplier = 1.0f;
+  return StepError::kNone;
 }
 
 // Operations on each element of a list: Begin reads what the segment has for all of them.

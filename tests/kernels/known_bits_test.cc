@@ -359,12 +359,12 @@ void ExpectZeroOneAdam(const Known& known) {
     StepState state = {};
     state.step = 3;
     state.grad_multiplier = 0.37f;
-    const GroupStep step = {kLearningRate, 0.0f, 0.0f};
+    const GroupStep step = {kLearningRate, 0.0f, 1.0f};
     const float betas[] = {0.9f, 0.1f};
     ZeroOneNumbers numbers = {};
     GroupStep meeting = {};
     for (const auto call : {ZeroOneCall::kLocal, ZeroOneCall::kSend, ZeroOneCall::kMeet}) {
-      CountRates({call, 1, &state, &step, betas, &numbers, &meeting});
+      ASSERT_EQ(CountRates({call, 1, &state, &step, betas, &numbers, &meeting}), StepError::kNone);
       for (const float number : {numbers.rates, numbers.of_moment, numbers.of_gradient,
                                  numbers.inverse, numbers.moved, meeting.lr}) {
         digest.Add(number);

@@ -1,15 +1,16 @@
 #!/bin/bash
-# op_test.sh GRAPH GOLDEN FOLDER [SCRIPT...]: vendors the kernels of examples/pytorch_adamw; with
-# scripts of FOLDER also builds the package for the CPU as its README says, unoptimised (the bits
-# need none of it), and runs them with it.
+# op_test.sh GRAPH GOLDEN NVCC FOLDER [SCRIPT...]: vendors the kernels of examples/pytorch_adamw, and
+# compiles what its CUDA half has beside them; with scripts of FOLDER also builds the package for the
+# CPU as its README says, unoptimised (the bits need none of it), runs them with it, and compiles the
+# ops of the CUDA half.
 #
 # For that PyTorch 2.4 or newer has to be in the virtual environment of benchmarks/peers (BRIGADE_PEERS_VENV),
 # or in python3's own library.
 set -u -o pipefail
-graph=$PWD/$1 folder=$PWD/$3
+graph=$PWD/$1 nvcc=$3 folder=$PWD/$4
 export GOLDEN=$PWD/$2 PYTHONDONTWRITEBYTECODE=1
 work=$TEST_TMPDIR/tree
-shift 3
+shift 4
 
 fail() {
   printf 'FAILED: %s\n' "$*" >&2
@@ -25,6 +26,15 @@ chmod -R u+w .
 
 ./vendor --graph "$graph" || fail 'tools/vendor takes no copy of the kernels'
 ./vendor --check --graph "$graph" || fail 'tools/vendor finds that its own copy differs'
+
+# What PROVENANCE says of both folders, which is the same.
+said() { sed -n "s/^$1: //p" third_party/adam/PROVENANCE; }
+read -ra flags <<<"$(said flags)"
+read -ra cuda_flags <<<"$(said 'cuda flags')"
+include=(-I. -Ithird_party/adam -Ithird_party/grad_check)
+printf -v host '%s,' "${flags[@]}"
+"$nvcc" "${cuda_flags[@]}" -Xcompiler="${host%,}" -arch=sm_90 "${include[@]}" -cubin csrc/step_cuda.cu \
+  -o "$work/step_cuda.cubin" >"$work/log" 2>&1 || fail "csrc/step_cuda.cu: $(cat "$work/log")"
 [ $# -gt 0 ] || exit 0
 
 home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
@@ -48,6 +58,20 @@ mv vendored third_party
 for file in third_party/*/PROVENANCE; do sed -i 's/^flags: .*/& -O0/' "$file"; done
 BRIGADE_ADAMW_CUDA=0 MAX_JOBS=${MAX_JOBS:-2} "$python" setup.py -q build_ext --inplace >"$work/log" 2>&1 ||
   fail "the package does not build: $(cat "$work/log")"
+
+# PyTorch's own headers for CUDA are in every package of it but those for the CPU alone.
+paths=$("$python" -c '
+from torch.utils import cpp_extension
+print(*(f"-isystem{path}" for path in cpp_extension.include_paths()))
+') || fail "PyTorch does not say where its headers are"
+read -ra of_torch <<<"$paths"
+if echo '#include <c10/cuda/CUDAStream.h>' |
+  g++ -std=c++17 -E "${of_torch[@]}" -isystem"${nvcc%/*}/../include" -x c++ - >/dev/null 2>&1; then
+  g++ "${flags[@]}" -fsyntax-only "${include[@]}" "${of_torch[@]}" -isystem"${nvcc%/*}/../include" \
+    csrc/ops_cuda.cc >"$work/log" 2>&1 || fail "csrc/ops_cuda.cc: $(cat "$work/log")"
+else
+  echo "csrc/ops_cuda.cc is not compiled: this PyTorch has no headers for CUDA"
+fi
 
 for script in "$@"; do
   echo "$script"

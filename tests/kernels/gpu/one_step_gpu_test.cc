@@ -14,6 +14,7 @@
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/sgd/sgd_cuda.h"
 #include "brigade/kernels/sgd/sgd_parameters.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_cuda.h"
 #include "gtest/gtest.h"
 
 namespace brigade::kernels {
@@ -183,6 +184,13 @@ class UnfilledStepGpuTest : public ::testing::Test {
                                      nullptr);
     });
   }
+  [[noreturn]] static void ZeroOneAdam(const StepState& state, const GroupStep& group_step) {
+    ExitWithTheEnd(state, group_step, [](float*, const StepState* s, const GroupStep* g) {
+      return LaunchZeroOneRates(
+          {ZeroOneCall::kLocal, 1, const_cast<StepState*>(s), g, nullptr, nullptr, nullptr},
+          nullptr);
+    });
+  }
 };
 
 TEST_F(UnfilledStepGpuTest, IsAnErrorForAState) {
@@ -192,6 +200,7 @@ TEST_F(UnfilledStepGpuTest, IsAnErrorForAState) {
   EXPECT_EXIT(Lamb({}, group_step), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(OneBitLambSend({}, group_step), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(OneBitLambMoments({}, group_step), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(ZeroOneAdam({}, group_step), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(UnfilledStepGpuTest, IsAnErrorForAGroup) {
@@ -203,6 +212,7 @@ TEST_F(UnfilledStepGpuTest, IsAnErrorForAGroup) {
   EXPECT_EXIT(Lamb(state, {}), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(OneBitLambSend(state, {}), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(OneBitLambMoments(state, {}), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(ZeroOneAdam(state, {}), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "brigade/kernels/zero_one_adam/zero_one_adam_parameters.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -103,6 +105,7 @@ TEST(ZeroOneAdamTest, RatesAreCountedFromMeetingToMeeting) {
   auto context = device::Context::Create({.compute_threads = 1}).value();
   auto stream = context->CreateStream("stream").value();
   StepState state = {};
+  state.step = 1;
   state.grad_multiplier = 0.5f;
   // A step that is skipped does not fill them.
   std::vector<GroupStep> steps(2), meeting(2);
@@ -111,6 +114,7 @@ TEST(ZeroOneAdamTest, RatesAreCountedFromMeetingToMeeting) {
   const auto call = [&](ZeroOneCall kind, int32_t skip, float lr) {
     state.skip = skip;
     steps[0].lr = skip == 0 ? lr : NAN, steps[1].lr = skip == 0 ? 0.0f : NAN;
+    for (GroupStep& step : steps) step.inv_sqrt_correction = skip == 0 ? 1.0f : 0.0f;
     EXPECT_OK(ZeroOneAdamRates(
         {kind, 2, &state, steps.data(), betas.data(), numbers.data(), meeting.data()}, *stream));
     EXPECT_OK(stream->Synchronize());
@@ -152,6 +156,63 @@ TEST(ZeroOneAdamTest, RatesAreCountedFromMeetingToMeeting) {
                                 meeting.data()},
                                *stream),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("numbers")));
+}
+
+// No call of a step that nobody has filled does something.
+TEST(ZeroOneAdamTest, AStepThatIsNotFilledIsAnError) {
+  auto context = device::Context::Create({.compute_threads = 1}).value();
+  const std::vector<float> betas = {0.9f, 0.1f};
+  for (const ZeroOneCall call : {ZeroOneCall::kSend, ZeroOneCall::kMeet, ZeroOneCall::kLocal}) {
+    ZeroOneNumbers numbers = {0.5f, 2.0f, 3.0f, 4.0f, 5.0f};
+    StepState state = {};
+    GroupStep step = {0.1f, 0.1f, 1.0f}, meeting = {7.0f, 7.0f, 7.0f};
+    const auto fails = [&](const char* text) {
+      auto stream = context->CreateStream("stream").value();
+      EXPECT_OK(
+          ZeroOneAdamRates({call, 1, &state, &step, betas.data(), &numbers, &meeting}, *stream));
+      EXPECT_THAT(stream->Synchronize(),
+                  StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(text)));
+      EXPECT_EQ(numbers.rates, 0.5f);
+      EXPECT_EQ(numbers.of_moment, 2.0f);
+      EXPECT_EQ(numbers.inverse, 4.0f);
+      EXPECT_EQ(numbers.moved, 5.0f);
+      EXPECT_EQ(meeting.lr, 7.0f);
+    };
+    fails("state was not filled");
+    state.step = 1;
+    step = {};
+    fails("group_steps was not filled");
+  }
+}
+
+TEST(ZeroOneAdamTest, AStepOfTheHostsCountsAsOneInMemory) {
+  const AdamGroup groups[] = {{.beta1 = 0.9}, {.beta1 = 0.35}};
+  float betas[4];
+  FillZeroOneBetas(groups, 2, betas);
+  EXPECT_EQ(betas[3], static_cast<float>(1.0 - 0.35));
+  const float lr[] = {0.03f, 0.7f};
+  StepState state = {};
+  state.step = 5;
+  state.grad_multiplier = 0.3f;
+  const GroupStep steps[] = {{lr[0], 0.0f, 1.0f}, {lr[1], 0.0f, 1.0f}};
+  const OneStep step = {5, lr, 0.3f};
+  ZeroOneNumbers of_memory[2] = {}, of_host[2] = {};
+  GroupStep meeting[2] = {}, other_meeting[2] = {};
+  for (const ZeroOneCall call : {ZeroOneCall::kLocal, ZeroOneCall::kSend, ZeroOneCall::kMeet}) {
+    ASSERT_EQ(CountRates({call, 2, &state, steps, betas, of_memory, meeting}), StepError::kNone);
+    ASSERT_EQ(CountRates(MakeZeroOneRates(call, 2, step, betas, of_host, other_meeting)),
+              StepError::kNone);
+    EXPECT_EQ(std::memcmp(of_memory, of_host, sizeof(of_host)), 0);
+    EXPECT_EQ(std::memcmp(meeting, other_meeting, sizeof(meeting)), 0);
+  }
+  EXPECT_GT(meeting[1].lr, 1.3f);
+  const auto error = [&](ZeroOneCall call, int32_t count, const OneStep& of) {
+    return CountRates(MakeZeroOneRates(call, count, of, betas, of_host, other_meeting));
+  };
+  EXPECT_EQ(error(ZeroOneCall::kSave, 2, step), StepError::kNoStep);
+  EXPECT_EQ(error(ZeroOneCall::kMeet, 2, {0, lr, 1.0f}), StepError::kNoStep);
+  EXPECT_EQ(error(ZeroOneCall::kMeet, 2, {1, nullptr, 1.0f}), StepError::kNoStep);
+  EXPECT_EQ(error(ZeroOneCall::kMeet, kMaxOneStepGroups + 1, step), StepError::kNoStep);
 }
 
 TEST(ZeroOneAdamTest, BadArgumentsAreNamed) {

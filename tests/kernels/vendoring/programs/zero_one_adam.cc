@@ -1,3 +1,6 @@
+#include <cstdlib>
+
+#include "brigade/kernels/zero_one_adam/zero_one_adam_parameters.h"
 #include "brigade/tests/kernels/vendoring/programs/program.h"
 #ifdef ON_CUDA
 #include "brigade/kernels/zero_one_adam/zero_one_adam_cuda.h"
@@ -30,10 +33,14 @@ void RunZeroOneAdam() {
   state.grad_multiplier = 1.0f;
   kernels::GroupStep group = {};
   group.lr = 0.3f;
+  group.inv_sqrt_correction = 1.0f;
   Array<kernels::StepState> states(std::vector<kernels::StepState>(1, state));
   Array<kernels::GroupStep> groups(std::vector<kernels::GroupStep>(1, group)),
       meeting(std::vector<kernels::GroupStep>(1));
-  Array<float> betas(std::vector<float>{0.9f, 0.1f});
+  const kernels::AdamGroup adam = {0.9, 0.999, 1e-8, 0.0};
+  std::vector<float> factors(2);
+  kernels::FillZeroOneBetas(&adam, 1, factors.data());
+  Array<float> betas(factors);
   Array<kernels::ZeroOneNumbers> numbers(std::vector<kernels::ZeroOneNumbers>(1));
   const kernels::ZeroOneRates rates = {kernels::ZeroOneCall::kMeet,
                                        1,
@@ -45,7 +52,7 @@ void RunZeroOneAdam() {
 #ifdef ON_CUDA
   Check(kernels::LaunchZeroOneRates(rates, nullptr));
 #else
-  kernels::CountRates(rates);
+  if (kernels::CountRates(rates) != kernels::StepError::kNone) std::exit(1);
 #endif
   Run(kernels::ZeroOneMaskOperation(), {second_moment.data(), gradient.data(), kSize});
   Run(kernels::ZeroOneReceiveOperation{numbers.data()}, {gradient.data(), kSize, 0});

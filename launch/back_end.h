@@ -1,0 +1,47 @@
+#ifndef BRIGADE_LAUNCH_BACK_END_H_
+#define BRIGADE_LAUNCH_BACK_END_H_
+
+// Command lines of those that start processes on other hosts.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "brigade/launch/command_line.h"
+#include "brigade/launch/hosts.h"
+#include "brigade/launch/ranks.h"
+
+namespace brigade::launch {
+
+// A word as a shell reads it.
+std::string ShellQuoted(absl::string_view word);
+
+// KEY=VALUE lines, as in DeepSpeed's .deepspeed_env; blank lines and those that begin with # are
+// none. InvalidArgument naming `file`, the line and what it is.
+absl::StatusOr<Variables> VariablesFromText(absl::string_view text, absl::string_view file);
+
+// What ranks on other hosts get of this process's environment: names that begin with NCCL, PYTHON,
+// MV2, UCX, MLFLOW, TORCH, OMP_ or BRIGADE_, but no secret; and what .deepspeed_env says, in the
+// user's home or here, or by the name in DS_ENV_FILE. Errors of VariablesFromText and ReadFile.
+absl::StatusOr<Variables> ExportedVariables();
+
+// What starts the agent of a host: this program, or ssh with it.
+std::vector<std::string> AgentCommand(const Options& options, const std::string& host);
+
+// The program and its arguments, with Python where it is a script or module of it.
+std::vector<std::string> ProgramOf(const Options& options);
+
+// The whole job for pdsh, mpirun or srun, which then take this process's place. pdsh starts this
+// program on each host, with --no_ssh; the others start ranks. InvalidArgument where they cannot:
+// slots that are not the first ones of a host.
+absl::StatusOr<std::vector<std::string>> ForeignCommand(const Options& options,
+                                                        const std::vector<Host>& hosts,
+                                                        const Variables& exported);
+
+// Hosts as ForeignCommand tells them to this program: what Filter's text is.
+std::string ToText(const std::vector<Host>& hosts);
+
+}  // namespace brigade::launch
+
+#endif  // BRIGADE_LAUNCH_BACK_END_H_

@@ -1,0 +1,523 @@
+#include "brigade/launch/job.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "brigade/device/printable.h"
+#include "brigade/launch/agent.h"
+#include "brigade/launch/back_end.h"
+#include "brigade/launch/channel.h"
+#include "brigade/launch/processes.h"
+
+namespace brigade::launch {
+namespace {
+
+constexpr int kEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+constexpr absl::Duration kHeartbeat = absl::Seconds(1);
+// Between two tries to reach a host.
+constexpr absl::Duration kRetry = absl::Seconds(1);
+// Agents wait while so many bytes are to be printed.
+constexpr size_t kMostUnprinted = size_t{4} << 20;
+
+// What is to be printed: a terminal or a pipe that nobody reads must not keep signals waiting.
+class Printer {
+ public:
+  explicit Printer(int end) : end_(end) {}
+
+  void Print(absl::string_view text) { absl::StrAppend(&text_, text); }
+  size_t size() const { return text_.size(); }
+  // For poll.
+  int end() const { return text_.empty() ? -1 : end_; }
+  // When poll says that there is room: so much of it every pipe takes at once.
+  void Write() {
+    const ssize_t wrote = write(end_, text_.data(), std::min<size_t>(text_.size(), PIPE_BUF));
+    if (wrote > 0) text_.erase(0, static_cast<size_t>(wrote));
+    if (wrote < 0 && errno != EINTR && errno != EAGAIN) text_.clear();
+  }
+
+ private:
+  const int end_;
+  std::string text_;
+};
+
+// What has ended a start.
+struct Failure {
+  std::string words;
+  int code = 0;
+  bool by_signal = false;
+};
+
+struct Node {
+  Host host;
+  Process agent;
+  std::unique_ptr<Channel> channel;
+  // Whether the agent has said so since it was started, and whether it has ranks.
+  bool greeted = false, has_ranks = false;
+  std::string address;
+  int port = 0;
+  // Whether it has been waited for, and whether its messages are at their end: then it is lost.
+  bool has_ended = false, said_all = false;
+  // Of this agent, or of the one before.
+  std::string why_lost;
+  bool has_reason = false;
+  absl::Time heard_at = absl::InfiniteFuture();
+  absl::Time retry_at = absl::InfinitePast();
+
+  bool is_connected() const { return agent.id >= 0; }
+};
+
+class Job {
+ public:
+  explicit Job(const JobOptions& job)
+      : job_(job), options_(job.options), is_remote_(IsRemote(job)) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int each : kEnding) sigaddset(&signals, each);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, nullptr);
+    signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    for (size_t h = 0; h < job.hosts.size(); ++h) {
+      if (job.only.has_value() && static_cast<size_t>(*job.only) != h) continue;
+      nodes_.push_back(std::make_unique<Node>());
+      nodes_.back()->host = job.hosts[h];
+    }
+  }
+
+  int Run() {
+    while (true) {
+      if (!Gather()) break;
+      failure_.reset();
+      Begin();
+      while (AnyHasRanks()) Turn();
+      if (ended_by_ != 0 || !failure_.has_value() || restarts_ == options_.max_restarts) break;
+      ++restarts_;
+      Say(absl::StrCat(failure_->words, "; restart ", restarts_, " of ", options_.max_restarts));
+    }
+    End();
+    if (ended_by_ != 0) Say(absl::StrCat("ended by ", SignalName(ended_by_)));
+    if (failure_.has_value()) Say(failure_->words);
+    PrintAll();
+    if (ended_by_ != 0) return 128 + ended_by_;
+    return failure_.has_value() ? failure_->code : 0;
+  }
+
+ private:
+  static bool IsRemote(const JobOptions& job) {
+    return job.options.launcher.has_value() && *job.options.launcher == BackEnd::kSsh;
+  }
+
+  void Say(absl::string_view words) {
+    errors_.Print(absl::StrCat("brigade_launch: ", words, "\n"));
+  }
+
+  bool AnyHasRanks() const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->has_ranks; });
+  }
+
+  int LeastNodes() const {
+    const int all = static_cast<int>(nodes_.size());
+    return options_.min_nodes > 0 ? std::min(options_.min_nodes, all) : all;
+  }
+
+  // Until the agents of enough hosts are there; all of them if they come in time.
+  bool Gather() {
+    const absl::Time until = absl::Now() + options_.host_timeout;
+    for (const auto& node : nodes_) node->retry_at = absl::InfinitePast();
+    while (ended_by_ == 0) {
+      int greeted = 0, waited_for = 0;
+      for (const auto& node : nodes_) {
+        if (!node->is_connected() && absl::Now() >= node->retry_at) Connect(*node);
+        if (node->greeted) ++greeted;
+        // The first try of a host is waited for, whatever it takes; others only if hosts are missing.
+        if (!node->greeted && (node->is_connected() || greeted < LeastNodes())) ++waited_for;
+      }
+      if (greeted == static_cast<int>(nodes_.size())) return true;
+      const bool enough = greeted >= LeastNodes();
+      if (enough && waited_for == 0) return true;
+      if (absl::Now() >= until) {
+        if (enough) return true;
+        failure_ = Failure{absl::StrCat(greeted, " of ", nodes_.size(), " hosts are there, and ",
+                                        LeastNodes(), " are needed", WhyLost()),
+                           kNoHosts, false};
+        return false;
+      }
+      Turn();
+    }
+    return false;
+  }
+
+  std::string WhyLost() const {
+    for (const auto& node : nodes_) {
+      if (!node->greeted && !node->why_lost.empty()) return absl::StrCat("; ", node->why_lost);
+    }
+    return "";
+  }
+
+  void Connect(Node& node) {
+    node.retry_at = absl::Now() + kRetry;
+    node.greeted = node.said_all = node.has_ended = node.has_reason = false;
+    const auto agent = Start({.words = AgentCommand(options_, node.host.name),
+                              .has_input = true,
+                              .keeps_errors = true,
+                              .signal_with_parent = SIGTERM});
+    if (!agent.ok()) {
+      node.why_lost = absl::StrCat("no agent on ", node.host.name, ": ", agent.status().message());
+      return;
+    }
+    node.agent = *agent;
+    node.channel = std::make_unique<Channel>(agent->output, agent->input);
+    node.heard_at = absl::Now();
+  }
+
+  // Starts ranks on the hosts that are there, at most max_nodes of them.
+  void Begin() {
+    std::vector<Node*> chosen;
+    Gathering gathering;
+    gathering.run_id = job_.run_id;
+    gathering.restart = restarts_;
+    gathering.max_restarts = options_.max_restarts;
+    gathering.sets_devices = job_.sets_devices;
+    for (const auto& node : nodes_) {
+      const bool is_full =
+          options_.max_nodes > 0 && chosen.size() == static_cast<size_t>(options_.max_nodes);
+      if (node->greeted && !is_full) chosen.push_back(node.get());
+    }
+    for (const Node* const node : chosen) gathering.hosts.push_back(node->host);
+    if (job_.only.has_value()) gathering.hosts = job_.hosts;
+    const bool is_alone = gathering.hosts.size() == 1;
+    gathering.master_addr = is_alone ? "127.0.0.1" : chosen[0]->address;
+    // Of the user it is the first host's.
+    const bool has_first = chosen[0] == nodes_[0].get();
+    if (!options_.master_addr.empty() && has_first) gathering.master_addr = options_.master_addr;
+    gathering.master_port = options_.master_port > 0 ? options_.master_port : chosen[0]->port;
+    if (job_.secret.has_value()) {
+      gathering.secret = job_.secret->Derive({"start", absl::StrCat(restarts_)}).ToHex();
+    }
+    if (restarts_ > 0) {
+      Say(absl::StrCat("starting ", CountRanks(gathering.hosts), " ranks on ", chosen.size(),
+                       chosen.size() == 1 ? " host" : " hosts"));
+    }
+    const std::vector<std::vector<Rank>> ranks = RanksOf(gathering);
+    size_ = CountRanks(gathering.hosts);
+    std::error_code ignored;
+    StartOrder order = {.program = ProgramOf(options_),
+                        .directory = std::filesystem::current_path(ignored).string(),
+                        .log_directory = LogDirectory(),
+                        .bind_cores = options_.bind_cores,
+                        .grace = options_.grace,
+                        .patience = is_remote_ ? options_.host_timeout : absl::ZeroDuration(),
+                        .variables = job_.exported,
+                        .ranks = {}};
+    for (size_t n = 0; n < chosen.size(); ++n) {
+      order.ranks = ranks[job_.only.has_value() ? static_cast<size_t>(*job_.only) : n];
+      chosen[n]->has_ranks = true;
+      chosen[n]->heard_at = absl::Now();
+      chosen[n]->channel->Send(ToMessage(order));
+    }
+    stops_ = false;
+  }
+
+  std::string LogDirectory() const {
+    if (options_.log_directory.empty()) return "";
+    std::error_code ignored;
+    return std::filesystem::absolute(options_.log_directory, ignored).string();
+  }
+
+  void Turn() {
+    std::vector<pollfd> polled = {
+        {signals_, POLLIN, 0}, {printed_.end(), POLLOUT, 0}, {errors_.end(), POLLOUT, 0}};
+    // Once all is to end, nobody's output keeps the end waiting.
+    const bool listens =
+        ended_by_ != 0 || std::max(printed_.size(), errors_.size()) < kMostUnprinted;
+    for (const auto& node : nodes_) {
+      Channel* const channel = node->channel.get();
+      const bool has_more = channel != nullptr && listens && !node->said_all;
+      polled.push_back({has_more ? channel->input() : -1, POLLIN, 0});
+      polled.push_back({channel != nullptr ? channel->output() : -1, POLLOUT, 0});
+    }
+    const absl::Duration wait =
+        is_remote_ || !all_greeted() ? absl::Milliseconds(250) : absl::Minutes(1);
+    poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(wait)));
+    if (polled[1].revents != 0) printed_.Write();
+    if (polled[2].revents != 0) errors_.Write();
+    if (polled[0].revents != 0) TakeSignals();
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (polled[3 + 2 * n].revents != 0) Listen(*nodes_[n]);
+      if (nodes_[n]->channel != nullptr) nodes_[n]->channel->Flush();
+    }
+    Reap();
+    Beat();
+  }
+
+  bool all_greeted() const {
+    return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->greeted; });
+  }
+
+  void TakeSignals() {
+    signalfd_siginfo info;
+    while (read(signals_, &info, sizeof(info)) == sizeof(info)) {
+      const int number = static_cast<int>(info.ssi_signo);
+      if (number == SIGCHLD) continue;
+      const bool again = ended_by_ != 0;
+      if (!again) ended_by_ = number;
+      SendAll(again ? Message{"kill"} : Message{"stop", absl::StrCat(number)});
+    }
+  }
+
+  void SendAll(const Message& message) {
+    for (const auto& node : nodes_) {
+      if (node->channel != nullptr) node->channel->Send(message);
+    }
+  }
+
+  void Listen(Node& node) {
+    const absl::StatusOr<bool> more = node.channel->Read();
+    node.heard_at = absl::Now();
+    while (true) {
+      const auto message = node.channel->Next();
+      if (!message.ok()) {
+        Drop(node, absl::StrCat(node.host.name, " says ", message.status().message()));
+        return;
+      }
+      if (!message->has_value()) break;
+      if (const absl::Status taken = Take(node, **message); !taken.ok()) {
+        Drop(node, absl::StrCat(node.host.name, " says ", taken.message()));
+        return;
+      }
+    }
+    if (!more.ok() || !*more) node.said_all = true;
+  }
+
+  absl::Status Take(Node& node, const Message& message) {
+    const std::string& kind = message[0];
+    const auto needs = [&](size_t fields) {
+      return message.size() == fields
+                 ? absl::OkStatus()
+                 : absl::InvalidArgumentError(
+                       absl::StrCat(device::Quoted(kind), " of ", message.size(), " fields"));
+    };
+    if (kind == "noise") {
+      errors_.Print(absl::StrCat("[", node.host.name, "] ", message[1], "\n"));
+    } else if (kind == "hello") {
+      absl::Status fits = needs(3);
+      if (!fits.ok()) return fits;
+      const absl::StatusOr<int> port = NumberIn(message, 2);
+      if (!port.ok()) return port.status();
+      node.address = message[1], node.port = *port;
+      node.greeted = true;
+    } else if (kind == "output") {
+      absl::Status fits = needs(4);
+      if (!fits.ok()) return fits;
+      Pass(message);
+    } else if (kind == "ended") {
+      absl::Status fits = needs(7);
+      if (!fits.ok()) return fits;
+      return TakeEnd(node, message);
+    } else if (kind == "stopped") {
+      const absl::StatusOr<int> port = NumberIn(message, 1);
+      if (!port.ok()) return port.status();
+      node.port = *port;
+      node.has_ranks = false;
+    } else if (kind == "signalled") {
+      const absl::StatusOr<int> number = NumberIn(message, 1);
+      if (!number.ok()) return number.status();
+      node.greeted = false;
+      // Rather by what has ended the agent's parent, of which it was told.
+      ReapAgent(node);
+      LoseRanks(node, absl::StrCat("was ended by ", SignalName(*number)), 128 + *number);
+    }
+    return absl::OkStatus();
+  }
+
+  // Lines of a rank.
+  void Pass(const Message& message) {
+    Printer& printer = message[2] == "1" ? printed_ : errors_;
+    if (ended_by_ != 0 && printer.size() > kMostUnprinted) return;
+    const std::string prefix = size_ > 1 ? absl::StrCat("[", message[1], "] ") : "";
+    absl::string_view lines = message[3];
+    while (!lines.empty()) {
+      const size_t end = std::min(lines.find('\n'), lines.size() - 1);
+      printer.Print(prefix);
+      printer.Print(lines.substr(0, end + 1));
+      if (lines[end] != '\n') printer.Print("\n");
+      lines.remove_prefix(end + 1);
+    }
+  }
+
+  absl::Status TakeEnd(const Node& node, const Message& message) {
+    int numbers[5] = {};
+    for (size_t i = 0; i < 5; ++i) {
+      const absl::StatusOr<int> number = NumberIn(message, i + 1);
+      if (!number.ok()) return number.status();
+      numbers[i] = *number;
+    }
+    const auto [rank, process, code, signal, asked] = numbers;
+    if (code == 0 || asked != 0) return absl::OkStatus();
+    const std::string who = absl::StrCat("rank ", rank, " on ", node.host.name);
+    const std::string how =
+        process == 0 ? " did not start"
+                     : absl::StrCat(" (process ", process, ") ",
+                                    signal != 0 ? absl::StrCat("was ended by ", SignalName(signal))
+                                                : absl::StrCat("ended with code ", code));
+    Fail({absl::StrCat(who, how, message[6].empty() ? "" : ": ", message[6]), code, signal != 0});
+    return absl::OkStatus();
+  }
+
+  // A start is over: the first failure counts, or the first rank that was killed.
+  void Fail(Failure failure) {
+    if (ended_by_ != 0) return;
+    if (!failure_.has_value() || (failure.by_signal && !failure_->by_signal)) {
+      failure_ = std::move(failure);
+    }
+    if (std::exchange(stops_, true)) return;
+    for (const auto& node : nodes_) {
+      if (node->has_ranks && node->channel != nullptr) {
+        node->channel->Send({"stop", absl::StrCat(SIGTERM)});
+      }
+    }
+  }
+
+  // Nothing more is expected of it.
+  void Drop(Node& node, std::string why) {
+    if (!std::exchange(node.has_reason, true)) node.why_lost = std::move(why);
+    node.said_all = true;
+    kill(-node.agent.id, SIGKILL);
+  }
+
+  // Its agent has ended, or is about to. The first reason counts.
+  void LoseRanks(Node& node, absl::string_view how, int code) {
+    if (!std::exchange(node.has_reason, true)) {
+      node.why_lost = absl::StrCat("host ", node.host.name, " is lost: its agent ", how);
+    }
+    if (node.has_ranks) Fail({node.why_lost, code == 0 ? kNoHosts : code, code > 128});
+  }
+
+  void ReapAgent(Node& node) {
+    int status = 0;
+    if (!node.is_connected() || node.has_ended ||
+        waitpid(node.agent.id, &status, WNOHANG) != node.agent.id) {
+      return;
+    }
+    node.has_ended = true;
+    // An agent that lives on without what was between it and this process ends, too.
+    node.channel->CloseOutput();
+    const int code = ExitCode(status);
+    LoseRanks(node,
+              WIFSIGNALED(status) ? absl::StrCat("was ended by ", SignalName(WTERMSIG(status)))
+                                  : absl::StrCat("ended with code ", code),
+              code);
+  }
+
+  void Reap() {
+    for (const auto& each : nodes_) {
+      Node& node = *each;
+      ReapAgent(node);
+      if (node.has_ended && node.said_all) Lose(node);
+    }
+    // Orphans of agents that were killed; agents themselves are waited for above.
+    while (true) {
+      siginfo_t info = {};
+      if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+      const bool is_agent = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& n) {
+        return n->agent.id == info.si_pid && !n->has_ended;
+      });
+      if (is_agent) return;
+      waitpid(info.si_pid, nullptr, WNOHANG);
+    }
+  }
+
+  // Nothing of it is left.
+  void Lose(Node& node) {
+    if (!is_remote_) EndDescendants();
+    node.has_ranks = node.greeted = node.has_ended = false;
+    node.channel.reset();
+    node.agent = {};
+    node.heard_at = absl::InfiniteFuture();
+  }
+
+  // To and from other hosts.
+  void Beat() {
+    if (!is_remote_) return;
+    const absl::Time now = absl::Now();
+    for (const auto& node : nodes_) {
+      const bool is_due = node->is_connected() && (!node->greeted || node->has_ranks);
+      if (!is_due || node->said_all) continue;
+      if (now - node->heard_at > options_.host_timeout) {
+        Drop(*node, absl::StrCat("host ", node->host.name, " is lost: it has said nothing for ",
+                                 absl::FormatDuration(options_.host_timeout)));
+      }
+    }
+    if (now < beat_at_) return;
+    beat_at_ = now + kHeartbeat;
+    for (const auto& node : nodes_) {
+      if (node->greeted && node->channel != nullptr) node->channel->Send({"alive"});
+    }
+  }
+
+  // All agents, by the end of what they read.
+  void End() {
+    for (const auto& node : nodes_) {
+      if (node->channel != nullptr) node->channel->CloseOutput();
+    }
+    const absl::Time until = absl::Now() + options_.grace + options_.host_timeout;
+    while (absl::Now() < until && std::any_of(nodes_.begin(), nodes_.end(),
+                                              [](const auto& n) { return n->is_connected(); })) {
+      Turn();
+    }
+    EndDescendants();
+  }
+
+  // What is left of it; after a signal only what somebody takes now.
+  void PrintAll() {
+    for (Printer* const printer : {&printed_, &errors_}) {
+      while (printer->end() >= 0) {
+        pollfd polled = {printer->end(), POLLOUT, 0};
+        constexpr int kShortly = 200;
+        if (poll(&polled, 1, ended_by_ != 0 ? kShortly : -1) <= 0) break;
+        printer->Write();
+      }
+    }
+  }
+
+  // Of a job without enough hosts.
+  static constexpr int kNoHosts = 1;
+
+  const JobOptions& job_;
+  const Options& options_;
+  const bool is_remote_;
+  int signals_ = -1;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  Printer printed_{1}, errors_{2};
+  int restarts_ = 0, size_ = 0;
+  std::optional<Failure> failure_;
+  bool stops_ = false;
+  // The signal to this process.
+  int ended_by_ = 0;
+  absl::Time beat_at_ = absl::InfinitePast();
+};
+
+}  // namespace
+
+int RunJob(const JobOptions& options) {
+  AdoptOrphans();
+  return Job(options).Run();
+}
+
+}  // namespace brigade::launch

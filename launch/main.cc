@@ -1,0 +1,166 @@
+// brigade_launch: starts a program once for each rank (docs/launching.md).
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "brigade/collectives/bootstrap/job_secret.h"
+#include "brigade/device/files.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/launch/agent.h"
+#include "brigade/launch/back_end.h"
+#include "brigade/launch/command_line.h"
+#include "brigade/launch/hosts.h"
+#include "brigade/launch/job.h"
+
+namespace brigade::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+// GPUs of this host: those that programs may see, or what the driver has made files for.
+int CountGpus() {
+  if (const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
+    const std::vector<std::string> all = absl::StrSplit(visible, ',', absl::SkipWhitespace());
+    return static_cast<int>(all.size());
+  }
+  int count = 0;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev", ignored)) {
+    const std::string name = entry.path().filename().string();
+    const absl::string_view prefix = "nvidia";
+    const bool is_gpu = absl::StartsWith(name, prefix) && name.size() > prefix.size() &&
+                        std::all_of(name.begin() + static_cast<std::ptrdiff_t>(prefix.size()),
+                                    name.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (is_gpu) ++count;
+  }
+  return count;
+}
+
+// A file that says which process the launcher is, while it runs.
+class PidFile {
+ public:
+  absl::Status Write() {
+    std::error_code ignored;
+    path_ = (fs::temp_directory_path(ignored) / absl::StrCat(getpid(), ".ds")).string();
+    BRIGADE_ASSIGN_OR_RETURN(auto file, device::FileReplacement::Begin(path_));
+    file.Write(absl::StrCat(getpid()));
+    return file.Commit();
+  }
+  ~PidFile() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove(path_, ignored);
+  }
+
+ private:
+  std::string path_;
+};
+
+// Takes this process's place.
+absl::Status Become(const std::vector<std::string>& words) {
+  std::fprintf(stderr, "brigade_launch:");
+  for (const std::string& word : words) std::fprintf(stderr, " %s", ShellQuoted(word).c_str());
+  std::fprintf(stderr, "\n");
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  return absl::ErrnoToStatus(errno, absl::StrCat("program ", words[0]));
+}
+
+absl::StatusOr<int> Run(const std::vector<std::string>& words) {
+  JobOptions job;
+  BRIGADE_ASSIGN_OR_RETURN(job.options, ParseCommandLine(words));
+  Options& options = job.options;
+  if (options.is_agent) return RunAgent();
+  BRIGADE_ASSIGN_OR_RETURN(job.hosts, HostsOf(options, CountGpus()));
+  const bool has_hosts = !options.hostfile.empty() || !options.hosts.empty();
+  if (has_hosts && !options.launcher.has_value()) {
+    options.launcher = options.no_ssh ? BackEnd::kLocal : BackEnd::kSsh;
+  }
+  if (options.launcher == BackEnd::kLocal && !options.no_ssh && job.hosts.size() > 1) {
+    return absl::InvalidArgumentError("--launcher=local is for one host");
+  }
+  if (options.no_ssh && job.hosts.size() > 1) {
+    job.only = options.node_rank.value_or(0);
+    if (*job.only >= static_cast<int>(job.hosts.size())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--node_rank is ", *job.only, ", and there are ", job.hosts.size(), " hosts"));
+    }
+  }
+  const bool is_remote = options.launcher.has_value() && *options.launcher != BackEnd::kLocal;
+  if (is_remote) {
+    BRIGADE_ASSIGN_OR_RETURN(job.exported, ExportedVariables());
+    if (*options.launcher != BackEnd::kSsh) {
+      BRIGADE_ASSIGN_OR_RETURN(const std::vector<std::string> command,
+                               ForeignCommand(options, job.hosts, job.exported));
+      return Become(command);
+    }
+  }
+  job.sets_devices = has_hosts || std::getenv("CUDA_VISIBLE_DEVICES") == nullptr;
+  BRIGADE_ASSIGN_OR_RETURN(job.secret, collectives::JobSecret::FromEnvironment(
+                                           [](const char* name) { return std::getenv(name); }));
+  if (!job.secret.has_value() && !job.only.has_value()) {
+    job.secret = collectives::JobSecret::Random();
+  }
+  // Ranks get what is made of it.
+  unsetenv("BRIGADE_JOB_SECRET");
+  unsetenv("BRIGADE_JOB_SECRET_FILE");
+  const char* const run_id = std::getenv("TORCHELASTIC_RUN_ID");
+  // Launchers on several hosts cannot agree on one.
+  job.run_id = run_id != nullptr      ? run_id
+               : job.only.has_value() ? "none"
+                                      : absl::BytesToHexString(collectives::Nonce().substr(0, 8));
+  PidFile pid_file;
+  if (options.save_pid) BRIGADE_RETURN_IF_ERROR(pid_file.Write());
+  return RunJob(job);
+}
+
+}  // namespace
+}  // namespace brigade::launch
+
+int main(int argc, char** argv) {
+  // What is opened later must not become one of the three.
+  while (true) {
+    const int end = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (end > 2) {
+      close(end);
+      break;
+    }
+    if (end < 0) return 1;
+  }
+  signal(SIGPIPE, SIG_IGN);
+  // The ranks would go on.
+  signal(SIGTSTP, SIG_IGN);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && (words[0] == "--help" || words[0] == "-h" || words[0] == "-help")) {
+    std::fputs(brigade::launch::HelpText().c_str(), stdout);
+    return 0;
+  }
+  // `bazel run` moves the process.
+  if (const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY"); folder != nullptr) {
+    if (chdir(folder) != 0) std::perror(folder);
+    unsetenv("BUILD_WORKING_DIRECTORY");
+  }
+  const absl::StatusOr<int> code = brigade::launch::Run(words);
+  if (code.ok()) return *code;
+  std::fprintf(stderr, "brigade_launch: %s\n", std::string(code.status().message()).c_str());
+  return 2;
+}

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""launch_test.py BRIGADE_LAUNCH: what ranks get and print, how a job ends, and what starts it again."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from launching import LAUNCH, Job, run, stand_in_for_ssh
+
+
+def shell(script):
+    return ["bash", "-c", script]
+
+
+class LaunchTest(unittest.TestCase):
+
+    def test_ranks_know_their_places(self):
+        code, printed, said = run("--nproc_per_node=3", *shell(
+            'echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR $CUDA_VISIBLE_DEVICES '
+            '${#BRIGADE_JOB_SECRET} $TORCHELASTIC_RESTART_COUNT; [ "$MASTER_PORT" -gt 0 ] || exit 1'))
+        self.assertEqual((code, said), (0, ""))
+        self.assertEqual(sorted(printed.splitlines()),
+                         [f"[{rank}] {rank} {rank} 3 3 0 127.0.0.1 0,1,2 64 0" for rank in range(3)])
+
+    def test_devices_that_were_chosen_before_stay(self):
+        code, printed, _ = run("--nproc_per_node=2", *shell("echo $CUDA_VISIBLE_DEVICES"),
+                               variables={"CUDA_VISIBLE_DEVICES": "GPU-7,GPU-9"})
+        self.assertEqual((code, sorted(printed.splitlines())), (0, ["[0] GPU-7,GPU-9", "[1] GPU-7,GPU-9"]))
+
+    def test_output_is_whole_lines_of_one_rank_and_nothing_is_lost(self):
+        code, printed, said = run("--nproc_per_node=4", *shell(
+            'for i in $(seq 3000); do echo "line $i of rank $RANK"; done; printf "no end" >&2'))
+        self.assertEqual(code, 0)
+        for rank in range(4):
+            lines = [line for line in printed.splitlines() if line.startswith(f"[{rank}] ")]
+            self.assertEqual(lines, [f"[{rank}] line {i} of rank {rank}" for i in range(1, 3001)])
+        self.assertEqual(sorted(said.splitlines()), [f"[{rank}] no end" for rank in range(4)])
+
+    def test_one_rank_has_no_prefix_and_any_bytes(self):
+        job = Job("printf", r"a\x00\xff\x1b[1m\r\n")
+        try:
+            self.assertEqual(job.wait(), 0)
+            self.assertEqual(job.out.read_bytes(), b"a\0\xff\x1b[1m\r\n")
+        finally:
+            job.close()
+
+    def test_a_line_without_an_end_is_passed_on(self):
+        code, printed, _ = run("--nproc_per_node=2", *shell("head -c 1000000 /dev/zero | tr '\\0' x"))
+        self.assertEqual(code, 0)
+        self.assertEqual(printed.count("x"), 2000000)
+
+    def test_output_goes_to_a_file_for_each_rank(self):
+        with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
+            code, printed, said = run("--nproc_per_node=2", f"--enable_each_rank_log={folder}/logs", *shell(
+                "echo out $RANK; echo err $RANK >&2; exit $RANK"))
+            self.assertEqual((code, printed), (1, ""))
+            for rank in range(2):
+                text = pathlib.Path(f"{folder}/logs/rank_{rank}.log").read_text()
+                self.assertEqual(text, f"out {rank}\nerr {rank}\n")
+            self.assertRegex(said, r"^brigade_launch: rank 1 on localhost \(process \d+\) ended with code 1: err 1\n$")
+
+    def test_the_first_error_is_the_last_line_once(self):
+        code, _, said = run("--nproc_per_node=3", *shell(
+            'if [ $RANK = 1 ]; then echo "cannot read x" >&2; exit 3; fi; '
+            'trap "echo late >&2; exit 9" TERM; while true; do sleep 0.01; done'))
+        self.assertEqual(code, 3)
+        lines = said.splitlines()
+        self.assertRegex(lines[-1], r"^brigade_launch: rank 1 on localhost \(process \d+\) ended with code 3: cannot read x$")
+        self.assertEqual(sum(line.startswith("brigade_launch") for line in lines), 1)
+
+    def test_the_error_file_says_why(self):
+        code, _, said = run("--nproc_per_node=2", *shell(
+            '[ $RANK = 1 ] || exec sleep 1000; '
+            'echo \'{"message": {"message": "INTERNAL: lost", "extraInfo": {"timestamp": "1"}}}\' '
+            '>$TORCHELASTIC_ERROR_FILE; echo other >&2; exit 1'))
+        self.assertEqual(code, 1)
+        self.assertIn("ended with code 1: INTERNAL: lost\n", said)
+
+    def test_what_is_in_the_error_file_ends_nobody(self):
+        for content in ("", "{", "[]", '{"message": 7}', '{"message": {"message": [1]}}', "[" * 5000):
+            code, _, said = run(*shell(f"echo '{content}' >$TORCHELASTIC_ERROR_FILE; exit 4"))
+            self.assertEqual(code, 4, said)
+            self.assertIn("ended with code 4", said)
+
+    def test_a_rank_that_was_killed_goes_before_those_that_miss_it(self):
+        code, _, said = run("--nproc_per_node=2", *shell(
+            '[ $RANK = 1 ] || { while kill -0 $PPID && [ -e dead ] || ! [ -e dead ]; do '
+            '[ ! -e dead ] || exit 5; sleep 0.01; done; }; touch dead; kill -9 $$'))
+        self.assertIn(code, (137, 5))
+        if code == 137:
+            self.assertIn("rank 1 on localhost", said)
+
+    def test_codes_are_passed_on(self):
+        self.assertEqual(run(*shell("exit 77"))[0], 77)
+        self.assertEqual(run(*shell("kill -SEGV $$"))[0], 128 + signal.SIGSEGV)
+        code, _, said = run("./nothere")
+        self.assertEqual(code, 127)
+        self.assertIn('rank 0 on localhost did not start: program "./nothere": No such file or directory', said)
+        code, _, said = run("/")
+        self.assertEqual(code, 126)
+        self.assertIn("Permission denied", said)
+        code, _, said = run("--nproc_per_node=x", "true")
+        self.assertEqual(code, 2)
+        self.assertIn("brigade_launch: --nproc_per_node is", said)
+
+    def test_ranks_that_take_no_signal_are_killed_when_the_grace_is_over(self):
+        code, _, said = run("--nproc_per_node=2", "--grace=0.2", *shell(
+            'trap "" TERM; [ $RANK = 0 ] || exit 6; while true; do sleep 0.01; done'))
+        self.assertEqual(code, 6, said)
+
+    def test_ranks_may_save_within_the_grace(self):
+        job = Job("--nproc_per_node=2", "--grace=10m", *shell(
+            'trap "sleep 0.3; echo saved; exit 0" TERM; echo ready; while true; do sleep 0.01; done'))
+        try:
+            job.wait_for("ready", 2)
+            job.process.send_signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 143)
+            self.assertEqual(job.printed().count("saved"), 2)
+            self.assertEqual(job.said().splitlines()[-1], "brigade_launch: ended by SIGTERM")
+            job.wait_until_none_is_left()
+        finally:
+            job.close()
+
+    def test_a_second_signal_kills(self):
+        job = Job("--nproc_per_node=2", "--grace=10m", *shell(
+            'trap "echo no" INT TERM; echo ready; while true; do sleep 0.01; done'))
+        try:
+            job.wait_for("ready", 2)
+            job.process.send_signal(signal.SIGINT)
+            job.wait_for("no", 2)
+            job.process.send_signal(signal.SIGINT)
+            self.assertEqual(job.wait(), 130)
+            job.wait_until_none_is_left()
+        finally:
+            job.close()
+
+    def test_what_a_rank_leaves_behind_ends_with_the_job(self):
+        code, _, _ = run("--nproc_per_node=2", *shell("setsid sleep 1000 & sleep 1000 & disown -a; exit 0"))
+        self.assertEqual(code, 0)
+
+    def test_a_reader_that_does_not_read_keeps_no_signal_waiting(self):
+        read_end, write_end = os.pipe()
+        job = Job("true")
+        job.wait()
+        process = subprocess.Popen([LAUNCH, "--nproc_per_node=2", "yes"], stdout=write_end, stderr=subprocess.DEVNULL,
+                                   env=dict(os.environ, **dict([job.mark.split("=")])))
+        try:
+            os.read(read_end, 1)
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(), 143)
+            job.wait_until_none_is_left()
+        finally:
+            job.close()
+            os.close(read_end)
+            os.close(write_end)
+
+    def test_cores_are_shared_out(self):
+        count = len(os.sched_getaffinity(0))
+        code, printed, _ = run(f"--nproc_per_node={count}", "--bind_cores_to_rank", *shell(
+            "grep Cpus_allowed_list /proc/self/status"))
+        self.assertEqual(code, 0)
+        cores = sorted(int(line.split()[-1]) for line in printed.splitlines())
+        self.assertEqual(cores, sorted(os.sched_getaffinity(0)))
+
+    def test_the_launchers_id_is_in_a_file(self):
+        job = Job("--save_pid", *shell("echo ready; exec sleep 1000"))
+        try:
+            job.wait_for("ready")
+            path = job.folder / f"{job.process.pid}.ds"
+            self.assertEqual(path.read_text(), str(job.process.pid))
+            job.process.send_signal(signal.SIGTERM)
+            job.wait()
+            self.assertFalse(path.exists())
+        finally:
+            job.close()
+
+
+class RestartTest(unittest.TestCase):
+
+    def test_a_failure_is_a_restart_up_to_a_number(self):
+        script = ('echo "try $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS"; '
+                  'if [ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT -lt 2 ]; then kill -9 $$; fi')
+        code, printed, said = run("--nproc_per_node=2", "--max_restarts=2", *shell(script))
+        self.assertEqual(code, 0)
+        self.assertIn("[1] try 2 of 2\n", printed)
+        self.assertEqual(said.count("restart 1 of 2"), 1)
+        self.assertEqual(said.count("restart 2 of 2"), 1)
+        code, printed, said = run("--nproc_per_node=2", "--max_restarts=1", *shell(script))
+        self.assertEqual(code, 137)
+        self.assertRegex(said.splitlines()[-1], r"^brigade_launch: rank 1 .* was ended by SIGKILL: try 1 of 1$")
+
+    def test_each_start_has_a_secret_and_a_port_of_its_own(self):
+        with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
+            # Both have written before one ends the other.
+            script = (f'cd {folder}; echo $BRIGADE_JOB_SECRET >>$RANK; touch 0 1; '
+                      'until [ $(cat 0 1 | wc -l) = $((2 * TORCHELASTIC_RESTART_COUNT + 2)) ]; do sleep 0.01; done; exit 1')
+            run("--nproc_per_node=2", "--max_restarts=2", *shell(script))
+            first, second = (pathlib.Path(f"{folder}/{rank}").read_text().split() for rank in range(2))
+            self.assertEqual(first, second)
+            self.assertEqual(len(set(first)), 3)
+            given = "ab" * 32
+            run("--nproc_per_node=1", *shell(f"echo $BRIGADE_JOB_SECRET >{folder}/given"),
+                variables={"BRIGADE_JOB_SECRET": given})
+            self.assertNotEqual(pathlib.Path(f"{folder}/given").read_text().strip(), given)
+
+    def test_no_restart_after_a_signal(self):
+        job = Job("--max_restarts=5", *shell("echo ready; exec sleep 1000"))
+        try:
+            job.wait_for("ready")
+            job.process.send_signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 143)
+            self.assertEqual(job.printed().count("ready"), 1)
+        finally:
+            job.close()
+
+
+class SeveralHostsTest(unittest.TestCase):
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+
+    def job(self, *arguments, body='sh -c "$2"', variables=None):
+        return Job(f"--ssh={stand_in_for_ssh(self.folder, body)}", *arguments, variables=variables)
+
+    def ends(self, job, code):
+        try:
+            self.assertEqual(job.wait(), code, job.said())
+            job.wait_until_none_is_left()
+            return job.printed(), job.said()
+        finally:
+            job.close()
+
+    def test_ranks_are_those_of_a_hostfile(self):
+        hostfile = pathlib.Path(self.folder) / "hosts"
+        hostfile.write_text("# two of three\na slots=2\nb slots=3\nc slots=1\n")
+        printed, said = self.ends(self.job(
+            f"--hostfile={hostfile}", "--exclude=c@b:1", *shell(
+                "echo $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK $CUDA_VISIBLE_DEVICES $NCCL_THIS")), 0)
+        self.assertEqual(sorted(printed.splitlines()), ["[0] 0 0 4 0 0,1", "[1] 1 1 4 0 0,1", "[2] 2 0 4 1 0,2",
+                                                        "[3] 3 1 4 1 0,2"])
+        self.assertEqual(sorted(said.splitlines()), ["[a] Welcome to a", "[b] Welcome to b"])
+
+    def test_variables_and_the_folder_are_passed_on(self):
+        job = self.job("--hosts=a:0", *shell("pwd; echo $NCCL_THIS $MORE $OTHER."),
+                       body='cd /; env -u OTHER -u NCCL_THIS sh -c "$2"',
+                       variables={"NCCL_THIS": "is it", "OTHER": "x", "DS_ENV_FILE": f"{self.folder}/env"})
+        folder = job.folder
+        printed, _ = self.ends(job, 0)
+        self.assertEqual(printed.splitlines()[0], str(folder))
+        self.assertEqual(printed.splitlines()[1], "is it .")
+
+    def test_a_host_that_is_not_there_is_named(self):
+        _, said = self.ends(self.job("--hosts=a@b", "--host_timeout=0.5", "true",
+                                     body='[ $1 = a ] || { echo "no route to $1" >&2; exit 255; }; sh -c "$2"'), 1)
+        self.assertIn("no route to b", said)
+        self.assertIn("brigade_launch: 1 of 2 hosts are there, and 2 are needed; host b is lost: its agent ended with "
+                      "code 255", said)
+
+    def test_a_host_that_talks_nonsense_is_named(self):
+        _, said = self.ends(self.job("--hosts=a", "--host_timeout=0.5", "true",
+                                     body='printf "@brigade_launch 99999999999\\n"; sleep 1000'), 1)
+        self.assertIn("a says \"99999999999\" is no length of a message", said)
+
+    def test_a_silent_host_is_lost(self):
+        # Its agent is stopped, as a machine that hangs.
+        job = self.job("--hosts=a@b", "--host_timeout=1", *shell(
+            'echo ready $RANK; [ $RANK = 0 ] || kill -STOP $PPID; exec sleep 1000'))
+        try:
+            self.assertEqual(job.wait(), 137, job.said())
+            self.assertIn("host b is lost: it has said nothing for 1s", job.said())
+        finally:
+            job.close()
+
+    def test_a_lost_host_is_left_out_and_taken_in_again(self):
+        # b is away while the file is there; its agent is killed twice.
+        body = f'[ $1 = a ] || [ ! -e {self.folder}/away ] || exit 255; sh -c "$2"'
+        script = (f'echo "rank $RANK of $WORLD_SIZE, start $TORCHELASTIC_RESTART_COUNT"; cd {self.folder}; '
+                  'case $TORCHELASTIC_RESTART_COUNT in '
+                  '0) [ $GROUP_RANK = 0 ] || { touch away; kill -9 $PPID; } ;; '
+                  '1) rm away; exit 1 ;; '
+                  '2) exit 0 ;; esac; exec sleep 1000')
+        job = self.job("--hosts=a:0,1@b:0", "--nnodes=1:2", "--max_restarts=3", "--host_timeout=20", *shell(script),
+                       body=body)
+        printed, said = self.ends(job, 0)
+        self.assertIn("rank 2 of 3, start 0", printed)
+        self.assertIn("rank 1 of 2, start 1", printed)
+        self.assertNotIn("of 3, start 1", printed)
+        self.assertIn("rank 2 of 3, start 2", printed)
+        self.assertIn("host b is lost", said)
+        self.assertIn("starting 2 ranks on 1 host\n", said)
+        self.assertIn("starting 3 ranks on 2 hosts\n", said)
+
+    def test_the_same_command_on_each_host(self):
+        printed = []
+        for k in range(2):
+            code, lines, said = run("--no_ssh", f"--node_rank={k}", "--nnodes=2", "--nproc_per_node=2",
+                                    "--master_addr=here", "--master_port=7",
+                                    *shell("echo $RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT $GROUP_RANK"))
+            self.assertEqual((code, said), (0, ""))
+            printed += lines.splitlines()
+        self.assertEqual(sorted(printed), [f"[{r}] {r} 4 here 7 {r // 2}" for r in range(4)])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -1,0 +1,99 @@
+"""What the tests of brigade_launch share: a job with a mark in its environment, by which its processes are found."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+LAUNCH = pathlib.Path(sys.argv[1]).resolve()
+
+
+class Job:
+    """A launcher with these arguments. Its processes, wherever they went, are those with its mark."""
+
+    def __init__(self, *arguments, variables=None):
+        self.mark = f"BRIGADE_TEST_MARK={uuid.uuid4()}"
+        name, value = self.mark.split("=")
+        environment = {key: text for key, text in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
+        environment.update({name: value, "OMP_NUM_THREADS": "1"}, **(variables or {}))
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"]))
+        environment["TMPDIR"] = str(self.folder)
+        self.out, self.errors = self.folder / "out", self.folder / "errors"
+        with open(self.out, "wb") as out, open(self.errors, "wb") as errors:
+            self.process = subprocess.Popen([LAUNCH, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out,
+                                            stderr=errors, env=environment, cwd=self.folder)
+
+    def wait(self):
+        """The launcher's code, as a shell has it."""
+        code = self.process.wait()
+        return code if code >= 0 else 128 - code
+
+    def printed(self):
+        return self.out.read_text(errors="replace")
+
+    def said(self):
+        return self.errors.read_text(errors="replace")
+
+    def wait_for(self, text, times=1):
+        """Until the ranks have printed it so often."""
+        while self.printed().count(text) < times:
+            if self.process.poll() is not None:
+                raise AssertionError(f"it ended before '{text}':\n{self.printed()}{self.said()}")
+            time.sleep(0.01)
+
+    def processes(self):
+        """Ids of all that are alive and have the mark."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                has_mark = self.mark.encode() in (entry / "environ").read_bytes().split(b"\0")
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if has_mark and state not in "ZX":
+                found.append(int(entry.name))
+        return found
+
+    def children(self, process):
+        """Ids of the processes that one has started, in their order."""
+        try:
+            text = "".join(path.read_text() for path in pathlib.Path(f"/proc/{process}/task").glob("*/children"))
+        except OSError:
+            return []
+        return [int(word) for word in text.split()]
+
+    def wait_until_none_is_left(self):
+        while self.processes():
+            time.sleep(0.01)
+
+    def close(self):
+        for process in self.processes():
+            os.kill(process, signal.SIGKILL)
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def run(*arguments, variables=None):
+    """(code, what was printed, what was said on the error output) of a job that ends by itself."""
+    job = Job(*arguments, variables=variables)
+    try:
+        code = job.wait()
+        job.wait_until_none_is_left()
+        return code, job.printed(), job.said()
+    finally:
+        job.close()
+
+
+def stand_in_for_ssh(folder, body='sh -c "$2"'):
+    """A program that takes HOST COMMAND as ssh does, in a session of its own, and prints a greeting first."""
+    path = pathlib.Path(folder) / "stand_in_for_ssh"
+    path.write_text(f'#!/bin/sh\necho "Welcome to $1"\n{body}\n')
+    path.chmod(0o755)
+    return path
