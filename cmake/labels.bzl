@@ -28,6 +28,7 @@ LIBRARIES = {
         "//device:memory_stats",
         "//device:operation",
         "//device:printable",
+        "//device:requirements",
         "//device:status_macros",
         "//device:stream",
     ],

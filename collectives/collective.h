@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "brigade/collectives/options.h"
+#include "brigade/device/requirements.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/precision/dtype.h"
 

@@ -1,16 +1,11 @@
 #ifndef BRIGADE_DEVICE_DEVICE_H_
 #define BRIGADE_DEVICE_DEVICE_H_
 
-#if __cplusplus < 202002L
-#error "Brigade needs C++20: build --cxxopt=-std=c++20 in your .bazelrc"
-// Stops the compiler, as #error does not.
-#include <the error above says why>
-#endif
-
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::device {
 

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "brigade/precision/rounding.h"
+
 namespace brigade::kernels {
 
 // A kernel that the program launches somewhere, in the list of all of them.

@@ -10,6 +10,7 @@
 
 #include "brigade/precision/dtype.h"
 #include "brigade/precision/host_device.h"
+#include "brigade/precision/rounding.h"
 
 namespace brigade::nn {
 

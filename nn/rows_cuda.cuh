@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "brigade/device/requirements.h"
 #include "brigade/kernels/launch_kernel.h"
 #include "brigade/nn/rows.h"
 #include "brigade/nn/warp.h"

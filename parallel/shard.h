@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::parallel {
 

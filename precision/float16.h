@@ -5,12 +5,6 @@
 
 #include "brigade/precision/host_device.h"
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "Brigade is for little-endian processors: it writes and sends numbers as they are in memory"
-// Stops the compiler, as #error does not.
-#include <the error above says why>
-#endif
-
 namespace brigade::precision {
 
 // The two 16-bit floating-point formats of training: storage types that convert to and from float.

@@ -7,6 +7,11 @@
 #include <the error above says why>
 #endif
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Brigade is for little-endian processors: it writes and sends numbers as they are in memory"
+#include <the error above says why>
+#endif
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #error "this code needs compute capability 8.0 or newer: -arch=sm_80 (CMAKE_CUDA_ARCHITECTURES)"
 #include <the error above says why>

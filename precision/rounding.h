@@ -6,8 +6,8 @@
 //
 // The host side holds under -ffp-contract=off, which Bazel's macros set and CMake's targets hand on
 // to their users, and in the default floating-point environment (a thread that flushes subnormals
-// to zero loses them). The device side holds under any flag of nvcc but -ftz=true, with which
-// nothing here compiles.
+// to zero loses them). The device side holds under any flag of nvcc but -ftz=true, with which no
+// file that includes this compiles.
 
 // -ffast-math, and the options that it is made of as far as a compiler tells of them; clang does of
 // -ffinite-math-only alone, with which nothing ever overflows.
@@ -29,60 +29,25 @@ namespace brigade::precision {
 // a label that is nowhere, and ptxas ends:
 // "Unknown symbol 'compile_without_use_fast_math_and_ftz'".
 extern "C" __device__ int __nvvm_reflect(const char* name);
-__device__ __forceinline__ void RequireIeee() {
+// In each file that includes this, whatever it computes with; ptxas drops it.
+__attribute__((used)) static __device__ void RequireIeee() {
   if (__nvvm_reflect("__CUDA_FTZ") != 0) {
     asm volatile("bra compile_without_use_fast_math_and_ftz;");
   }
 }
 
-__device__ inline float Add(float a, float b) {
-  RequireIeee();
-  return __fadd_rn(a, b);
-}
-__device__ inline float Sub(float a, float b) {
-  RequireIeee();
-  return __fsub_rn(a, b);
-}
-__device__ inline float Mul(float a, float b) {
-  RequireIeee();
-  return __fmul_rn(a, b);
-}
-__device__ inline float Div(float a, float b) {
-  RequireIeee();
-  return __fdiv_rn(a, b);
-}
-__device__ inline float Fma(float a, float b, float c) {
-  RequireIeee();
-  return __fmaf_rn(a, b, c);
-}
-__device__ inline float Sqrt(float a) {
-  RequireIeee();
-  return __fsqrt_rn(a);
-}
-__device__ inline double Add(double a, double b) {
-  RequireIeee();
-  return __dadd_rn(a, b);
-}
-__device__ inline double Sub(double a, double b) {
-  RequireIeee();
-  return __dsub_rn(a, b);
-}
-__device__ inline double Mul(double a, double b) {
-  RequireIeee();
-  return __dmul_rn(a, b);
-}
-__device__ inline double Div(double a, double b) {
-  RequireIeee();
-  return __ddiv_rn(a, b);
-}
-__device__ inline double Fma(double a, double b, double c) {
-  RequireIeee();
-  return __fma_rn(a, b, c);
-}
-__device__ inline double Sqrt(double a) {
-  RequireIeee();
-  return __dsqrt_rn(a);
-}
+__device__ inline float Add(float a, float b) { return __fadd_rn(a, b); }
+__device__ inline float Sub(float a, float b) { return __fsub_rn(a, b); }
+__device__ inline float Mul(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline float Div(float a, float b) { return __fdiv_rn(a, b); }
+__device__ inline float Fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ inline float Sqrt(float a) { return __fsqrt_rn(a); }
+__device__ inline double Add(double a, double b) { return __dadd_rn(a, b); }
+__device__ inline double Sub(double a, double b) { return __dsub_rn(a, b); }
+__device__ inline double Mul(double a, double b) { return __dmul_rn(a, b); }
+__device__ inline double Div(double a, double b) { return __ddiv_rn(a, b); }
+__device__ inline double Fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+__device__ inline double Sqrt(double a) { return __dsqrt_rn(a); }
 
 #else
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "brigade/device/device.h"  // says so without C++20
+#include "brigade/device/requirements.h"
 
 namespace brigade::recompute {
 

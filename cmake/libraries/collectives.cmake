@@ -21,7 +21,8 @@ brigade_library(
   collectives_collective
   HEADERS collectives/collective.h
   SOURCES collectives/collective.cc
-  DEPS collectives_options kernels_reduce_math precision_dtype precision_dtype_names
+  DEPS collectives_options device_requirements kernels_reduce_math precision_dtype
+    precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::strings
 )
 
@@ -115,7 +116,7 @@ brigade_library(
   collectives_bootstrap_fields
   HEADERS collectives/bootstrap/fields.h
   SOURCES collectives/bootstrap/fields.cc
-  DEPS device_printable
+  DEPS device_printable device_requirements
   PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
 )
 
@@ -202,7 +203,7 @@ brigade_library(
 brigade_library(
   collectives_compressed_seed_columns_math
   HEADERS collectives/compressed/seed_columns_math.h
-  DEPS precision_host_device
+  DEPS precision_host_device precision_rounding
 )
 
 brigade_library(
@@ -279,7 +280,7 @@ brigade_library(
 brigade_library(
   collectives_compressed_amax_scale_math
   HEADERS collectives/compressed/amax_scale_math.h
-  DEPS precision_host_device
+  DEPS precision_host_device precision_rounding
 )
 
 brigade_library(
@@ -341,7 +342,7 @@ brigade_library(
   collectives_bootstrap_job
   HEADERS collectives/bootstrap/job.h collectives/bootstrap/job_secret.h
   SOURCES collectives/bootstrap/job.cc collectives/bootstrap/job_secret.cc
-  DEPS collectives_bootstrap_fields
+  DEPS collectives_bootstrap_fields device_requirements
   PUBLIC_LIBRARIES absl::statusor absl::strings
   PRIVATE_LIBRARIES Brigade::system_sodium absl::cleanup absl::status
 )
@@ -370,7 +371,7 @@ brigade_library(
     collectives/internal/socket.h collectives/internal/stranger_log.h
   SOURCES collectives/internal/frame_buffer.cc collectives/internal/handshake.cc
     collectives/internal/socket.cc collectives/internal/stranger_log.cc
-  DEPS collectives_bootstrap_fields collectives_bootstrap_job
+  DEPS collectives_bootstrap_fields collectives_bootstrap_job device_requirements
   PUBLIC_LIBRARIES absl::status absl::statusor absl::strings absl::time
   PRIVATE_LIBRARIES absl::str_format
 )

@@ -1,6 +1,11 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
 brigade_library(
+  device_requirements
+  HEADERS device/requirements.h
+)
+
+brigade_library(
   device_status_macros
   HEADERS device/status_macros.h
   PUBLIC_LIBRARIES absl::status absl::statusor
@@ -24,6 +29,7 @@ brigade_library(
   device_id
   HEADERS device/device.h
   SOURCES device/device.cc
+  DEPS device_requirements
   PUBLIC_LIBRARIES absl::strings
 )
 
@@ -74,7 +80,7 @@ brigade_library(
     device/race_checker/shadow.h
   SOURCES device/race_checker/access_history.cc device/race_checker/actor_table.cc
     device/race_checker/race_checker.cc device/race_checker/shadow.cc
-  DEPS device_race_checker_interval_map device_operation device_threads_mutex
+  DEPS device_race_checker_interval_map device_operation device_requirements device_threads_mutex
   PUBLIC_LIBRARIES absl::function_ref absl::inlined_vector absl::status absl::strings
 )
 
@@ -169,6 +175,7 @@ brigade_library(
   device_file_crc32c
   HEADERS device/file/crc32c.h device/file/crc32c_methods.h
   SOURCES device/file/crc32c.cc
+  DEPS device_requirements
   PUBLIC_LIBRARIES absl::span absl::strings
 )
 
@@ -199,7 +206,7 @@ brigade_library(
   device_file_options
   HEADERS device/file/file_options.h
   SOURCES device/file/file_options.cc
-  DEPS device_file_aligned_memory device_file_transfer device_file_store_table
+  DEPS device_file_aligned_memory device_file_transfer device_file_store_table device_requirements
   PUBLIC_LIBRARIES absl::span absl::status absl::strings
 )
 

@@ -101,6 +101,7 @@ brigade_library(
 brigade_library(
   kernels_launch_kernel CUDA_ONLY
   HEADERS kernels/launch_kernel.h
+  DEPS precision_rounding
   CUDA_LIBRARIES CUDA::toolkit
 )
 
@@ -203,7 +204,8 @@ brigade_library(
   HEADERS kernels/lamb/lamb_cpu.h
   SOURCES kernels/lamb/lamb_cpu.cc
   DEPS kernels_lamb_math kernels_nontemporal_store kernels_simd kernels_update_types
-    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes precision_float16
+    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes
+    kernels_step_control_step_state precision_float16
 )
 
 brigade_library(
@@ -262,8 +264,8 @@ brigade_library(
   HEADERS kernels/one_bit_lamb/one_bit_lamb_cuda.h
   CUDA_SOURCES kernels/one_bit_lamb/one_bit_lamb_cuda.cu
   DEPS kernels_one_bit_lamb_math kernels_launch_kernel kernels_internal_gpu_tile
-    kernels_internal_segments kernels_internal_warp kernels_step_control_step_state
-    precision_float16
+    kernels_internal_segments kernels_internal_update_tile kernels_internal_warp
+    kernels_step_control_step_state precision_float16
   CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
 )
 

@@ -3,7 +3,7 @@
 brigade_library(
   nn_functions
   HEADERS nn/functions.h
-  DEPS precision_dtype precision_host_device
+  DEPS precision_dtype precision_host_device precision_rounding
 )
 
 brigade_library(
@@ -49,7 +49,7 @@ brigade_library(
 brigade_library(
   nn_rows_cuda CUDA_ONLY
   HEADERS nn/rows_cuda.cuh nn/warp.h
-  DEPS nn_rows kernels_launch_kernel
+  DEPS nn_rows device_requirements kernels_launch_kernel
 )
 
 brigade_library(

@@ -4,7 +4,7 @@ brigade_library(
   parallel_shard
   HEADERS parallel/shard.h
   SOURCES parallel/shard.cc
-  DEPS device_status_macros
+  DEPS device_requirements device_status_macros
   PUBLIC_LIBRARIES absl::function_ref absl::status
   PRIVATE_LIBRARIES absl::strings
 )
@@ -56,7 +56,7 @@ brigade_library(
   parallel_pipeline_schedule_kind
   HEADERS parallel/pipeline/schedule_kind.h
   SOURCES parallel/pipeline/schedule_kind.cc
-  DEPS device_id
+  DEPS device_requirements
   PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
 )
 

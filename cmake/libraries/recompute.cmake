@@ -13,7 +13,7 @@ brigade_library(
   recompute_operation
   HEADERS recompute/operation.h
   SOURCES recompute/operation.cc
-  DEPS device_id
+  DEPS device_requirements
   PRIVATE_LIBRARIES absl::strings
 )
 

@@ -267,6 +267,7 @@ brigade_library(
   zero_plan_batch_sizes
   HEADERS zero/plan/batch_sizes.h
   SOURCES zero/plan/batch_sizes.cc
+  DEPS device_requirements
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

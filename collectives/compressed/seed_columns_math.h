@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "brigade/precision/host_device.h"
+#include "brigade/precision/rounding.h"
 
 namespace brigade::collectives {
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::device {
 

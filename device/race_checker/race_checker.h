@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/operation.h"
 #include "brigade/device/race_checker/vector_clock.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::device {
 

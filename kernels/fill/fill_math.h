@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "brigade/precision/rounding.h"
+
 namespace brigade::kernels {
 
 // One array. Device memory.

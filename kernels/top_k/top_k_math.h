@@ -12,6 +12,7 @@
 
 #include "brigade/precision/float16.h"
 #include "brigade/precision/host_device.h"
+#include "brigade/precision/rounding.h"
 
 namespace brigade::kernels {
 

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/device/device.h"  // says so without C++20
+#include "brigade/device/requirements.h"
 
 namespace brigade::parallel {
 

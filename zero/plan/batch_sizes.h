@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::zero {
 

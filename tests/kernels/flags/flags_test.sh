@@ -41,18 +41,17 @@ refuses() {
 }
 
 for compiler in "${compilers[@]}"; do
-  syntax=("$compiler" -fsyntax-only "${include[@]}" -x c++ kernels/adam/adam_cpu.cc)
-  refuses "compile without -ffast-math" "${syntax[@]}" -std=c++17 -ffast-math
-  refuses "compile with -std=c++17 or newer" "${syntax[@]}" -std=c++14
-  refuses "Brigade needs C++20" "${syntax[@]::${#syntax[@]}-1}" -std=c++17 device/device.h
+  syntax=("$compiler" -fsyntax-only "${include[@]}")
+  refuses "compile with -std=c++17 or newer" "${syntax[@]}" kernels/adam/adam_cpu.cc -std=c++14
+  for file in kernels/*/*_cpu.cc; do
+    refuses "compile without -ffast-math" "${syntax[@]}" "$file" -std=c++17 -ffast-math
+  done
 done
 
 [[ $nvcc != none ]] || exit 0
-cat >"$TEST_TMPDIR/product.cu" <<'EOF'
-#include "brigade/precision/rounding.h"
-__global__ void Product(float* x) { x[0] = brigade::precision::Mul(x[1], x[2]); }
-EOF
-device=("$nvcc" -std=c++17 -arch=sm_90 -cubin "${include[@]}" "$TEST_TMPDIR/product.cu"
-  -o "$TEST_TMPDIR/product.cubin")
-"${device[@]}" || fail "the product does not compile"
-refuses "compile_without_use_fast_math_and_ftz" "${device[@]}" --use_fast_math
+for file in kernels/*/*_cuda.cu; do
+  device=("$nvcc" -std=c++17 -arch=sm_90 -cubin "${include[@]}" "$file" -o "$TEST_TMPDIR/kernel")
+  # The others are compiled by the build.
+  [[ $file != */fill_cuda.cu ]] || "${device[@]}" || fail "$file does not compile"
+  refuses "compile_without_use_fast_math_and_ftz" "${device[@]}" --use_fast_math
+done
