@@ -454,6 +454,32 @@ std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& 
   return values;
 }
 
+// What is saved of own errors is their mean over ranks; in two hops the sum of nodes' errors over
+// all ranks. [rank][bucket][element].
+void ExpectTheMean(const std::vector<std::vector<std::vector<float>>>& own, const Plan& plan,
+                   const std::vector<CapturedState>& saved) {
+  const auto ranks = static_cast<double>(own.size());
+  int compared = 0;
+  for (size_t p = 0; p < plan.parameters().size(); ++p) {
+    const Parameter& of = plan.parameters()[p];
+    if (!of.spec.trainable) continue;
+    const std::vector<float> mean = Elements(plan, saved, static_cast<int>(p), 3);
+    for (size_t i = 0; i < mean.size(); ++i) {
+      double sum = 0, magnitude = 0;
+      for (const auto& of_rank : own) {
+        const double error =
+            of_rank[static_cast<size_t>(of.bucket)][static_cast<size_t>(of.begin) + i];
+        sum += error, magnitude += std::fabs(error);
+      }
+      // A sum over ranks, and its product with a rounded 1 / ranks.
+      EXPECT_NEAR(mean[i], sum / ranks, RoundingError<float>(ranks + 2, magnitude / ranks))
+          << of.spec.name << ", element " << i;
+      compared += sum != 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(compared, 100);
+}
+
 // Another number of ranks has other buckets, parts and slices: by element each new rank's own error
 // is the mean of what there was, and the errors of sums, or factors, are what they were. An error
 // of a node's sum is that of all its ranks.
@@ -465,16 +491,27 @@ void ExpectToGoOn(const RanksAndNodes& first, const RanksAndNodes& then,
                   GradientCompression method) {
   const int from = first.ranks, to = then.ranks;
   std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
+  std::vector<std::vector<std::vector<float>>> own_errors(saved.size());
   OnThreads({.size = from}, [&](Rank& self) {
-    auto zero =
-        CreateZero(ToyMatrices(), InNodes(Options(1, method), first.node_ranks), self).value();
+    const ZeroOptions options = InNodes(Options(1, method), first.node_ranks);
+    auto zero = CreateZero(ToyMatrices(), options, self).value();
     ASSERT_OK(InitializeToy(*zero));
     ToyTrainer trainer(*zero, self);
     for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    for (size_t b = 0; b < zero->plan().buckets().size(); ++b) {
+      const Bucket& bucket = zero->plan().buckets()[b];
+      auto& own = own_errors[static_cast<size_t>(self.rank)].emplace_back();
+      if (!bucket.trainable) continue;
+      const auto errors = ZeroOptimizerTestPeer::Exchange(*zero).ErrorsOf(static_cast<int>(b));
+      const auto layout = internal::ErrorLayoutOf(zero->plan(), options, bucket);
+      own = ByElement(bucket, layout.own, errors.own, self.rank);
+    }
     saved[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
     self.AwaitOthers();
   });
   const Plan old = Plan::Create(ToyMatrices(), {from, DType::kFloat16, 1000}).value();
+  ExpectTheMean(own_errors, old, saved);
   const Plan plan = Plan::Create(ToyMatrices(), {to, DType::kFloat16, 1000}).value();
   int owned = 0, compared = 0;
   OnThreads({.size = to}, [&](Rank& self) {
