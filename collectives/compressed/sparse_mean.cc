@@ -31,6 +31,8 @@ bool AddTile(const SparseMessages& messages, float factor, int64_t begin, int64_
     const float* const values = messages.values(rank);
     for (int64_t i = FirstIndexFrom(indices, messages.k, begin); i < messages.k && indices[i] < end;
          ++i) {
+      // Of a message that did not come they are any numbers.
+      if (indices[i] < begin) continue;
       float& sum = sums[static_cast<size_t>(indices[i] - begin)];
       sum = precision::Add(sum, values[i]);
     }

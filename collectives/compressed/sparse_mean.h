@@ -14,6 +14,9 @@ namespace brigade::collectives {
 // has sent nothing at i adds nothing; and *non_finite, if something of that is infinite or NaN,
 // becomes another number than 0. It is 0 before.
 //
+// Messages that an error of the communicator has left undefined give undefined sums, and nothing
+// else is written.
+//
 // Shapes       `size` elements of fp32, fp16 or bf16; indices are in [0, size), and of a rank each
 //              is there once.
 // Precision    fp32, each sum and the product rounded, then to the type. Judged before the type.

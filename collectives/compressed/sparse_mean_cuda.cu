@@ -45,8 +45,10 @@ __global__ void __launch_bounds__(kThreads)
       const float* const values = messages.values(rank);
       const int64_t last = bounds[2 * (rank - first) + 1];
       for (int64_t i = bounds[2 * (rank - first)] + thread; i < last; i += kThreads) {
-        float& sum = sums[indices[i] - begin];
-        sum = precision::Add(sum, values[i]);
+        // Of a message that did not come they are any numbers.
+        const int64_t at = indices[i] - begin;
+        if (at < 0 || at >= count) continue;
+        sums[at] = precision::Add(sums[at], values[i]);
       }
       // The next rank's values are other threads'; and so are the next bounds.
       __syncthreads();

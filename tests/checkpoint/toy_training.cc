@@ -71,6 +71,8 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
       options.quantized_gradients = kernels::QuantFormat::kInt4;
       options.loco.emplace();
     }
+    options.optimizer.kind = run.optimizer;
+    options.optimizer.freeze_step = run.freeze_step;
     if (run.zero_one.has_value()) {
       options.optimizer.kind = optim::OptimizerKind::kZeroOneAdam;
       options.optimizer.zero_one = *run.zero_one;

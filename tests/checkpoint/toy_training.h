@@ -45,6 +45,9 @@ struct ToyRun {
   // With these the model has matrices.
   std::optional<zero::CompressionOptions> gradient_compression = {};
   int node_ranks = 0;
+  // With freeze_step, of 1-bit Adam and 1-bit LAMB.
+  optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
+  int64_t freeze_step = 0;
   // By 0/1 Adam, with matrices too.
   std::optional<optim::ZeroOneSchedule> zero_one = {};
   // Gradients as codes, in one hop or in two, with their errors.

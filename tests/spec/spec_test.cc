@@ -657,6 +657,127 @@ TEST(StagesSpecTest, ZeroOneAdamFollowsThePapersAlgorithmWithinTheRoundingOfFloa
   }
 }
 
+// Error feedback of signs in double (Tang et al. 2021, arXiv 2102.02888, algorithm 1): each worker
+// sends the signs of what it has with its error, times their root mean square, and the server does
+// the same with the mean. Here each worker is the server of one part.
+struct OneBitReference {
+  using Lists = std::vector<std::vector<double>>;
+
+  static std::vector<double> Compress(std::vector<double>& values, size_t begin, size_t end) {
+    double squares = 0;
+    for (size_t i = begin; i < end; ++i) squares += values[i] * values[i];
+    const double scale = std::sqrt(squares / static_cast<double>(end - begin));
+    std::vector<double> sent;
+    for (size_t i = begin; i < end; ++i) {
+      sent.push_back(values[i] < 0 ? -scale : scale);
+      values[i] -= sent.back();
+    }
+    return sent;
+  }
+
+  std::vector<double> Mean(const Lists& of_worker) {
+    const size_t workers = of_worker.size(), count = of_worker[0].size();
+    const size_t part = (count + workers - 1) / workers;
+    worker_errors.resize(workers, std::vector<double>(count));
+    server_errors.resize(count);
+    std::vector<double> mean = server_errors;
+    for (size_t w = 0; w < workers; ++w) {
+      for (size_t i = 0; i < count; ++i) worker_errors[w][i] += of_worker[w][i];
+      const std::vector<double> sent = Compress(worker_errors[w], 0, count);
+      for (size_t i = 0; i < count; ++i) mean[i] += sent[i] / static_cast<double>(workers);
+    }
+    server_errors = mean;
+    std::vector<double> result;
+    for (size_t begin = 0; begin < count; begin += part) {
+      for (const double x : Compress(server_errors, begin, std::min(begin + part, count))) {
+        result.push_back(x);
+      }
+    }
+    return result;
+  }
+
+  Lists worker_errors;
+  std::vector<double> server_errors;
+};
+
+// 1-bit Adam in double, on gradients of which signs lose much; with the bias corrected by the
+// number of the step all along, and decay outside of the quotient.
+TEST(StagesSpecTest, OneBitAdamFollowsThePapersAlgorithmWithinTheRoundingOfFloat) {
+  constexpr double kRate = 0.01, kBeta1 = 0.9, kBeta2 = 0.99, kEps = 1e-8, kDecay = 0.1;
+  constexpr int kFreeze = 7, kSteps = 30;
+  constexpr size_t kRanks = 3, kElements = 12;
+  for (int stage = 0; stage < 3; ++stage) {
+    TrainingRule rule{.stage = stage,
+                      .ranks = kRanks,
+                      .format = Format::kFloat32,
+                      .optimizer = TrainingRule::Optimizer::kAdam};
+    rule.adam_rule = {.beta1 = kBeta1, .beta2 = kBeta2, .eps = kEps, .weight_decay = kDecay};
+    rule.learning_rates = {static_cast<float>(kRate)};
+    rule.step.divisor = kRanks;
+    rule.entries = {{{0, kElements}}};
+    rule.is_one_bit_adam = true;
+    rule.exchange_from = kFreeze;
+    std::mt19937 random(3);
+    std::uniform_real_distribution<float> size(0.5f, 1.5f);
+    const auto draw = [&] { return random() % 4 == 0 ? -size(random) : size(random); };
+    Buckets master(1);
+    for (size_t i = 0; i < kElements; ++i) master[0].push_back(draw());
+    Training training(rule, master);
+
+    std::vector<double> x(master[0].begin(), master[0].end()), m(kElements), v(kElements);
+    OneBitReference exchange;
+    double moved = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      std::vector<std::vector<double>> gradients(kRanks);
+      training.Step([&](size_t rank, int, const Buckets&, float loss_scale) {
+        Buckets scaled(1);
+        for (size_t i = 0; i < kElements; ++i) {
+          const float g = draw();
+          gradients[rank].push_back(g);
+          scaled[0].push_back(g * loss_scale);
+        }
+        return scaled;
+      });
+      OneBitReference::Lists of_worker(kRanks);
+      std::vector<double> mean(kElements);
+      for (size_t i = 0; i < kElements; ++i) {
+        for (size_t r = 0; r < kRanks; ++r) {
+          of_worker[r].push_back(kBeta1 * m[i] + (1 - kBeta1) * gradients[r][i]);
+          mean[i] += gradients[r][i] / kRanks;
+        }
+      }
+      if (step < kFreeze) {
+        for (size_t i = 0; i < kElements; ++i) {
+          m[i] = kBeta1 * m[i] + (1 - kBeta1) * mean[i];
+          v[i] = kBeta2 * v[i] + (1 - kBeta2) * mean[i] * mean[i];
+        }
+      } else {
+        m = exchange.Mean(of_worker);
+      }
+      const double correction1 = 1 - std::pow(kBeta1, step + 1);
+      const double correction2 = 1 - std::pow(kBeta2, step + 1);
+      for (size_t i = 0; i < kElements; ++i) {
+        const double update = m[i] / correction1 / (std::sqrt(v[i] / correction2) + kEps);
+        x[i] = x[i] * (1 - kRate * kDecay) - kRate * update;
+        moved = std::max(moved, std::fabs(update));
+        // Weights of up to 2 round twice in a step. Up to 30 roundings have made an update of what
+        // earlier exchanges have left, whose own roundings stay in the errors.
+        const double of_updates = RoundingError<float>(30 * (step + 1), kRate * (step + 1) * moved);
+        EXPECT_NEAR(training.FullMaster()[0][i], x[i],
+                    RoundingError<float>(2 * (step + 1), 2.0) + of_updates)
+            << "stage " << stage << ", step " << step << ", element " << i;
+      }
+    }
+    // Far more than the bounds, though signs have left out much of what was sent.
+    EXPECT_GT(moved, 0.5);
+    double left = 0;
+    for (const auto& errors : exchange.worker_errors) {
+      for (const double error : errors) left = std::max(left, std::fabs(error));
+    }
+    EXPECT_GT(left, 0.1);
+  }
+}
+
 struct StageCase {
   Format format;
   TrainingRule::Optimizer optimizer;
@@ -890,6 +1011,55 @@ TEST(CodecsSpecTest, LocoKeepsItsIdentity) {
       with += std::pow(sums[i] / kSteps - array[i], 2);
     }
     EXPECT_LT(std::sqrt(with), std::sqrt(without) / 10) << beta;
+  }
+}
+
+// The same of sums over ranks, in one hop and in two, at every step: what came out, and all errors
+// of ranks and of nodes' sums over 1 - beta, are what went in.
+TEST(CodecsSpecTest, LocoKeepsItsIdentityOverRanksAndNodes) {
+  constexpr size_t kRanks = 4, kPart = 300;
+  constexpr int kSteps = 30;
+  for (const size_t node_ranks : {0, 2}) {
+    for (const float beta : {0.0f, 0.8f}) {
+      std::mt19937 random(9);
+      std::normal_distribution<float> normal;
+      LocoState state(kRanks, kPart, node_ranks);
+      std::vector<double> in(kRanks * kPart), out(in.size()), slack(in.size());
+      double codes_miss = 0;
+      for (int step = 0; step < kSteps; ++step) {
+        std::vector<std::vector<float>> of_rank(kRanks, std::vector<float>(in.size()));
+        for (auto& values : of_rank) {
+          for (size_t i = 0; i < in.size(); ++i) in[i] += values[i] = normal(random);
+        }
+        const auto sums =
+            LocoReduce(of_rank, 4, 1.0f, Format::kFloat32, beta, false, state, node_ranks);
+        std::vector<double> left(in.size());
+        for (size_t rank = 0; rank < kRanks; ++rank) {
+          const auto count = [&](const std::vector<uint8_t>& message, size_t part) {
+            const std::vector<float> errors = Dequantize(message, kPart, 8);
+            for (size_t i = 0; i < kPart; ++i) {
+              float maximum;
+              std::memcpy(&maximum, &message[i / kBlock * 4], 4);
+              left[part * kPart + i] += errors[i] / (1.0 - beta);
+              // Half a code of 8 bits, and roundings to float of what is less than 16.
+              slack[part * kPart + i] +=
+                  (maximum / 254 + RoundingError<float>(6, 16)) / (1.0 - beta);
+            }
+          };
+          for (size_t part = 0; part < kRanks; ++part) count(state.local[rank][part], part);
+          for (size_t node = 0; node_ranks > 0 && node < kRanks / node_ranks; ++node) {
+            count(state.sum[rank][node], node * node_ranks + rank % node_ranks);
+          }
+        }
+        for (size_t i = 0; i < in.size(); ++i) {
+          out[i] += sums[i / kPart][i % kPart];
+          EXPECT_NEAR(out[i] + left[i], in[i], slack[i])
+              << "nodes of " << node_ranks << ", beta " << beta << ", step " << step << ", " << i;
+          codes_miss = std::max(codes_miss, std::fabs(out[i] - in[i]) / slack[i]);
+        }
+      }
+      EXPECT_GT(codes_miss, 3);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/step_control/step_state.h"
@@ -51,17 +52,46 @@ inline absl::Status EnqueueCapture(ZeroOptimizer& zero, device::Stream& reader, 
   return reader.Copy(&to.step, zero.controller().state(), sizeof(to.step));
 }
 
-// The state now; waits. A call of all ranks where gradients are exchanged.
-inline absl::StatusOr<CapturedState> Capture(ZeroOptimizer& zero, collectives::Rank& self) {
+// The state as this rank can lend it without the others: also after the communicator has failed and
+// CancelStep. Waits.
+inline absl::StatusOr<CapturedState> CaptureAlone(ZeroOptimizer& zero, collectives::Rank& self) {
   CapturedState state;
   BRIGADE_ASSIGN_OR_RETURN(auto reader, self.context->CreateStream("reader"));
-  BRIGADE_RETURN_IF_ERROR(zero.ShareErrors());
   BRIGADE_RETURN_IF_ERROR(zero.LendState(*reader));
   absl::Status status = EnqueueCapture(zero, *reader, state);
   status.Update(zero.ReturnState());
   status.Update(reader->Synchronize());
   if (!status.ok()) return status;
   return state;
+}
+
+// The state now; waits. A call of all ranks where gradients are exchanged.
+inline absl::StatusOr<CapturedState> Capture(ZeroOptimizer& zero, collectives::Rank& self) {
+  BRIGADE_RETURN_IF_ERROR(zero.ShareErrors());
+  return CaptureAlone(zero, self);
+}
+
+// Of what a rank lends alone, behind an error of the communicator and CancelStep: masters and moments
+// are those of `wanted`, and errors those that were shared last, those of codes zeros. Internal
+// naming what is not.
+inline absl::Status CompareLent(const ZeroOptions& options, const CapturedState& lent,
+                                const CapturedState& wanted, const CapturedState& shared) {
+  const size_t errors = options.loco.has_value() ? 1 : options.exchanges() ? 2 : 0;
+  for (size_t b = 0; b < lent.arrays.size(); ++b) {
+    const size_t arrays = lent.arrays[b].size();
+    for (size_t array = 0; array < arrays; ++array) {
+      const std::string& bytes = lent.arrays[b][array];
+      const bool is_error = arrays > 1 && array >= arrays - errors;
+      const bool same = !is_error                  ? bytes == wanted.arrays[b][array]
+                        : options.loco.has_value() ? bytes == std::string(bytes.size(), '\0')
+                                                   : bytes == shared.arrays[b][array];
+      if (!same) {
+        return absl::InternalError(
+            absl::StrCat("bucket ", b, ", array ", array, " is not what it should be"));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 // A call of all ranks: LoadState from a state that this rank has captured, in any stage.

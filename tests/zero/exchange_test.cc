@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/testing/tolerance.h"
 #include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
@@ -22,6 +23,7 @@
 namespace brigade::zero {
 namespace {
 
+using ::brigade::testing::RoundingError;
 using ::brigade::testing::StatusIs;
 using collectives::OnThreads;
 using collectives::Rank;
@@ -86,6 +88,13 @@ bool IsFinite(ZeroOptimizer& zero, int bucket) {
     }
   }
   return true;
+}
+
+std::string NameOf(const ZeroOptions& options) {
+  return absl::StrCat("stage ", options.stage, ", ",
+                      options.averages_moments() ? optim::ExchangingName(options.optimizer.kind)
+                                                 : Name(options.gradient_compression->method),
+                      ", nodes of ", options.node_ranks);
 }
 
 // All methods in all of their stages.
@@ -156,11 +165,7 @@ TEST(ExchangeTest, ASkippedStepKeepsErrorsOfBucketsThatStayFinite) {
   constexpr int kOfFirstBlock = 2;
   ASSERT_EQ(plan.parameter(kOfFirstBlock).spec.name, "h.0.w");
   for (const ZeroOptions& options : AllOptions()) {
-    SCOPED_TRACE(absl::StrCat("stage ", options.stage, ", ",
-                              options.averages_moments()
-                                  ? optim::ExchangingName(options.optimizer.kind)
-                                  : Name(options.gradient_compression->method),
-                              ", nodes of ", options.node_ranks));
+    SCOPED_TRACE(NameOf(options));
     ExpectTheSkippedStepToKeepAll(options, kOfFirstBlock);
   }
 }
@@ -201,83 +206,146 @@ std::vector<float> ByElement(const Bucket& bucket, const internal::ErrorArray& a
   return elements;
 }
 
+// Whether ranks exchange something in the step behind so many that were tried, with errors.
+bool HasExchange(const ZeroOptions& options, int tried) {
+  if (options.is_zero_one_adam()) {
+    return optim::StepOf(options.optimizer.zero_one, tried) == optim::ZeroOneStep::kSigns;
+  }
+  return tried >= options.exchanges_from();
+}
+
+// Calls visit(bucket, i, at) for the elements of parameters that are trained: i of the bucket, and
+// `at` among its exchanged ones.
+template <typename Visit>
+void ForEachExchanged(const Plan& plan, const Visit& visit) {
+  for (size_t b = 0; b < plan.buckets().size(); ++b) {
+    const Bucket& bucket = plan.buckets()[b];
+    if (!bucket.trainable) continue;
+    int64_t at = 0;
+    for (const BucketEntry& entry : bucket.entries) {
+      for (int64_t i = 0; i < entry.range.size; ++i) {
+        visit(static_cast<int>(b), entry.range.begin + i, at++);
+      }
+    }
+  }
+}
+
 // Sum over steps of what updates read + mean over ranks of own errors + errors of the sums, where
-// there are sums as signs = sum over steps of the mean of what went in.
+// there are sums as signs = sum over steps of the mean of what went in: gradients, unscaled and
+// clipped, or with 1-bit Adam what they make of the first moment.
+void ExpectNothingToBeLost(const ZeroOptions& options) {
+  constexpr int kSteps = 12, kSkipped = 5;
+  ASSERT_TRUE(HasExchange(options, kSkipped));
+  const int ranks = RanksFor(options);
+  const auto size = static_cast<size_t>(ranks);
+  const bool sends_moments = options.optimizer.kind == optim::OptimizerKind::kOneBitAdam;
+  // [rank][element of all buckets].
+  std::vector<std::vector<double>> gradients(size), locals(size), outputs(size), sums(size);
+  // Before the step, the same on all ranks: each writes its slices.
+  std::vector<double> moments;
+  ForEachExchanged(Plan::Create(ToyMatrices(), {ranks, DType::kFloat16, 1000}).value(),
+                   [&](int, int64_t, int64_t) { moments.push_back(0); });
+  // Where 0/1 Adam's second moment is 0, updates take nothing from signs.
+  std::vector<char> is_masked(moments.size());
+  std::vector<double> in(moments.size()), out(moments.size());
+  double magnitude = 0;
+  OnThreads({.size = ranks}, [&](Rank& self) {
+    const auto me = static_cast<size_t>(self.rank);
+    auto zero = CreateZero(ToyMatrices(), options, self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    const Plan& plan = zero->plan();
+    const auto& exchange = ZeroOptimizerTestPeer::Exchange(*zero);
+    ToyTrainer trainer(*zero, self, {{.step = kSkipped, .rank = 1}});
+    for (int step = 0; step < kSteps; ++step) {
+      ASSERT_OK(zero->step_stream().Synchronize());
+      size_t next = 0;
+      ForEachExchanged(plan, [&](int bucket, int64_t i, int64_t) {
+        const int64_t slice = plan.slice(plan.bucket(bucket));
+        const int64_t begin = options.stage == 0 ? 0 : self.rank * slice;
+        const size_t at = next++;
+        if (i / slice != self.rank || !options.averages_moments()) return;
+        const auto of_element = [&](int array) {
+          return zero->StateArray(bucket, array).value()[static_cast<size_t>(i - begin)];
+        };
+        if (sends_moments) moments[at] = of_element(1);
+        is_masked[at] = options.is_zero_one_adam() && of_element(2) == 0 ? 1 : 0;
+      });
+      ASSERT_OK(trainer.Step());
+      const kernels::StepState state = zero->controller().SaveState(zero->step_stream()).value();
+      EXPECT_EQ(state.skip, step == kSkipped ? 1 : 0);
+      gradients[me].clear(), locals[me].clear(), outputs[me].clear(), sums[me].clear();
+      for (size_t b = 0; b < plan.buckets().size(); ++b) {
+        const int index = static_cast<int>(b);
+        const Bucket& bucket = plan.bucket(index);
+        if (!bucket.trainable) continue;
+        const void* const own = ZeroOptimizerTestPeer::OwnGradient(*zero, index);
+        const auto layout = internal::ErrorLayoutOf(plan, options, bucket);
+        const auto errors = exchange.ErrorsOf(index);
+        const auto local = ByElement(bucket, layout.own, errors.own, self.rank);
+        // Factors are no errors.
+        const auto sum =
+            ByElement(bucket, layout.second.parts > 1 ? layout.second : internal::ErrorArray(),
+                      errors.second, self.rank);
+        int64_t at = 0;
+        for (const BucketEntry& entry : bucket.entries) {
+          for (int64_t i = entry.range.begin; i < entry.range.begin + entry.range.size; ++i) {
+            gradients[me].push_back(Load(own, bucket.dtype, i) * state.grad_multiplier);
+            outputs[me].push_back(exchange.Mean(index)[at++]);
+            locals[me].push_back(local[static_cast<size_t>(i)]);
+            sums[me].push_back(sum[static_cast<size_t>(i)]);
+          }
+        }
+      }
+      self.AwaitOthers();
+      const bool counts = state.skip == 0 && HasExchange(options, step);
+      const double beta1 = sends_moments ? options.optimizer.groups[0].beta1 : 0.0;
+      for (size_t i = 0; i < in.size() && self.rank == 0; ++i) {
+        if (is_masked[i] != 0) continue;
+        double left = 0;
+        if (counts) in[i] += beta1 * moments[i], out[i] += outputs[0][i];
+        for (size_t r = 0; r < size; ++r) {
+          if (counts) {
+            in[i] += (1 - beta1) * gradients[r][i] / ranks;
+            EXPECT_EQ(outputs[r][i], outputs[0][i]);
+          }
+          left += locals[r][i] / ranks + sums[r][i];
+          magnitude = std::max({magnitude, std::fabs(locals[r][i]), std::fabs(sums[r][i])});
+        }
+        magnitude = std::max({magnitude, std::fabs(in[i]), std::fabs(out[i])});
+        // In each step what is sent rounds up to 5 times and its error twice, the sum of messages
+        // once for each rank, their mean and its error 3 times; factors of 1 / ranks, beta1 and the
+        // multiplier have roundings of their own. What rounds is up to twice the magnitude.
+        EXPECT_NEAR(out[i] + left, in[i], RoundingError<float>(32 * kSteps, magnitude))
+            << NameOf(options) << ", step " << step << ", element " << i;
+      }
+      self.AwaitOthers();
+    }
+  });
+  // Errors were there to be lost.
+  double left = 0;
+  for (const auto& of_rank : locals) {
+    for (const double error : of_rank) left = std::max(left, std::fabs(error));
+  }
+  EXPECT_GT(left, 1e-3);
+}
+
 TEST(ExchangeTest, NothingIsLostAtAnyStep) {
-  constexpr int kSteps = 12;
+  using optim::OptimizerKind;
   std::vector<ZeroOptions> all;
-  for (const int stage : {0, 1, 2}) all.push_back(Options(stage, GradientCompression::kOneBit));
+  for (const int stage : {0, 1, 2}) {
+    all.push_back(Options(stage, GradientCompression::kOneBit));
+    all.push_back(Options(stage, OptimizerKind::kOneBitAdam));
+    // Signs of gradients in steps 2, 4 to 6, and from 8 on: in the others errors wait.
+    all.push_back(Options(stage, OptimizerKind::kZeroOneAdam));
+    all.back().optimizer.zero_one = {
+        .var_freeze_step = 100, .var_update_scaler = 1, .local_step_clipper = 1};
+  }
   all.push_back(InNodes(Options(1, GradientCompression::kOneBit), 2));
+  all.push_back(InNodes(Options(2, OptimizerKind::kOneBitAdam), 2));
+  all.push_back(InNodes(all[2], 2));
   all.push_back(Options(0, GradientCompression::kPowerSgd));
   all.push_back(Options(2, GradientCompression::kTopK));
-  for (const ZeroOptions& options : all) {
-    const int stage = options.stage;
-    const std::string method =
-        absl::StrCat(Name(options.gradient_compression->method), ", nodes of ", options.node_ranks);
-    const int ranks = RanksFor(options);
-    const auto size = static_cast<size_t>(ranks);
-    // [rank][element of all buckets].
-    std::vector<std::vector<double>> inputs(size), locals(size), outputs(size), sums(size);
-    std::vector<double> in, out;
-    double magnitude = 0;
-    OnThreads({.size = ranks}, [&](Rank& self) {
-      const auto me = static_cast<size_t>(self.rank);
-      auto zero = CreateZero(ToyMatrices(), options, self).value();
-      ASSERT_OK(InitializeToy(*zero));
-      ToyTrainer trainer(*zero, self, {{.step = 5, .rank = 1}});
-      for (int step = 0; step < kSteps; ++step) {
-        ASSERT_OK(trainer.Step());
-        const kernels::StepState state = zero->controller().SaveState(zero->step_stream()).value();
-        inputs[me].clear(), locals[me].clear(), outputs[me].clear(), sums[me].clear();
-        for (size_t b = 0; b < zero->plan().buckets().size(); ++b) {
-          const int index = static_cast<int>(b);
-          const Bucket& bucket = zero->plan().bucket(index);
-          if (!bucket.trainable) continue;
-          const auto& exchange = ZeroOptimizerTestPeer::Exchange(*zero);
-          const void* const own = ZeroOptimizerTestPeer::OwnGradient(*zero, index);
-          const auto layout = internal::ErrorLayoutOf(zero->plan(), options, bucket);
-          const auto errors = exchange.ErrorsOf(index);
-          const auto local = ByElement(bucket, layout.own, errors.own, self.rank);
-          // Factors are no errors.
-          const auto sum =
-              ByElement(bucket, layout.second.parts > 1 ? layout.second : internal::ErrorArray(),
-                        errors.second, self.rank);
-          int64_t at = 0;
-          for (const BucketEntry& entry : bucket.entries) {
-            for (int64_t i = entry.range.begin; i < entry.range.begin + entry.range.size; ++i) {
-              inputs[me].push_back(Load(own, bucket.dtype, i) * state.grad_multiplier);
-              outputs[me].push_back(exchange.Mean(index)[at++]);
-              locals[me].push_back(local[static_cast<size_t>(i)]);
-              sums[me].push_back(sum[static_cast<size_t>(i)]);
-            }
-          }
-        }
-        self.AwaitOthers();
-        if (self.rank == 0) {
-          in.resize(inputs[0].size());
-          out.resize(inputs[0].size());
-          for (size_t i = 0; i < in.size(); ++i) {
-            double left = 0;
-            for (size_t r = 0; r < size; ++r) {
-              if (state.skip == 0) in[i] += inputs[r][i] / ranks;
-              left += locals[r][i] / ranks + sums[r][i];
-              if (state.skip == 0) {
-                EXPECT_EQ(outputs[r][i], outputs[0][i]);
-              }
-              magnitude = std::max({magnitude, std::fabs(locals[r][i]), std::fabs(sums[r][i])});
-            }
-            if (state.skip == 0) out[i] += outputs[0][i];
-            magnitude = std::max({magnitude, std::fabs(in[i]), std::fabs(out[i])});
-            // A few roundings to fp32 in each step.
-            EXPECT_NEAR(out[i] + left, in[i], 16 * kSteps * magnitude * 0x1p-24)
-                << method << ", stage " << stage << ", step " << step << ", element " << i;
-          }
-        }
-        EXPECT_EQ(state.skip, step == 5 ? 1 : 0);
-        self.AwaitOthers();
-      }
-    });
-  }
+  for (const ZeroOptions& options : all) ExpectNothingToBeLost(options);
 }
 
 // What has never had a gradient has a second moment of 0 when that is frozen. Signs in the first
@@ -386,6 +454,32 @@ std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& 
   return values;
 }
 
+// What is saved of own errors is their mean over ranks; in two hops the sum of nodes' errors over
+// all ranks. [rank][bucket][element].
+void ExpectTheMean(const std::vector<std::vector<std::vector<float>>>& own, const Plan& plan,
+                   const std::vector<CapturedState>& saved) {
+  const auto ranks = static_cast<double>(own.size());
+  int compared = 0;
+  for (size_t p = 0; p < plan.parameters().size(); ++p) {
+    const Parameter& of = plan.parameters()[p];
+    if (!of.spec.trainable) continue;
+    const std::vector<float> mean = Elements(plan, saved, static_cast<int>(p), 3);
+    for (size_t i = 0; i < mean.size(); ++i) {
+      double sum = 0, magnitude = 0;
+      for (const auto& of_rank : own) {
+        const double error =
+            of_rank[static_cast<size_t>(of.bucket)][static_cast<size_t>(of.begin) + i];
+        sum += error, magnitude += std::fabs(error);
+      }
+      // A sum over ranks, and its product with a rounded 1 / ranks.
+      EXPECT_NEAR(mean[i], sum / ranks, RoundingError<float>(ranks + 2, magnitude / ranks))
+          << of.spec.name << ", element " << i;
+      compared += sum != 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(compared, 100);
+}
+
 // Another number of ranks has other buckets, parts and slices: by element each new rank's own error
 // is the mean of what there was, and the errors of sums, or factors, are what they were. An error
 // of a node's sum is that of all its ranks.
@@ -397,16 +491,27 @@ void ExpectToGoOn(const RanksAndNodes& first, const RanksAndNodes& then,
                   GradientCompression method) {
   const int from = first.ranks, to = then.ranks;
   std::vector<CapturedState> saved(static_cast<size_t>(from)), loaded(static_cast<size_t>(to));
+  std::vector<std::vector<std::vector<float>>> own_errors(saved.size());
   OnThreads({.size = from}, [&](Rank& self) {
-    auto zero =
-        CreateZero(ToyMatrices(), InNodes(Options(1, method), first.node_ranks), self).value();
+    const ZeroOptions options = InNodes(Options(1, method), first.node_ranks);
+    auto zero = CreateZero(ToyMatrices(), options, self).value();
     ASSERT_OK(InitializeToy(*zero));
     ToyTrainer trainer(*zero, self);
     for (int step = 0; step < 5; ++step) ASSERT_OK(trainer.Step());
+    ASSERT_OK(zero->step_stream().Synchronize());
+    for (size_t b = 0; b < zero->plan().buckets().size(); ++b) {
+      const Bucket& bucket = zero->plan().buckets()[b];
+      auto& own = own_errors[static_cast<size_t>(self.rank)].emplace_back();
+      if (!bucket.trainable) continue;
+      const auto errors = ZeroOptimizerTestPeer::Exchange(*zero).ErrorsOf(static_cast<int>(b));
+      const auto layout = internal::ErrorLayoutOf(zero->plan(), options, bucket);
+      own = ByElement(bucket, layout.own, errors.own, self.rank);
+    }
     saved[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
     self.AwaitOthers();
   });
   const Plan old = Plan::Create(ToyMatrices(), {from, DType::kFloat16, 1000}).value();
+  ExpectTheMean(own_errors, old, saved);
   const Plan plan = Plan::Create(ToyMatrices(), {to, DType::kFloat16, 1000}).value();
   int owned = 0, compared = 0;
   OnThreads({.size = to}, [&](Rank& self) {

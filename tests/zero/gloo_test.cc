@@ -12,6 +12,7 @@
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
+#include "brigade/tests/zero/compressed_cases.h"
 #include "brigade/tests/zero/golden.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -83,11 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Sgd, GlooTest,
 
 // Steps until rank 2 kills itself in its third backward; then what the survivor had after two steps
 // can be read.
-absl::Status StepUntilRank2IsGone(Rank& self, int stage, Fault& fault) {
-  ZeroOptions options;
-  options.stage = stage;
-  options.bucket_elements = 1000;
-  BRIGADE_ASSIGN_OR_RETURN(auto zero, CreateZero(ToyModel(), options, self));
+absl::Status StepUntilRank2IsGone(Rank& self, const ZeroOptions& options, Fault& fault) {
+  BRIGADE_ASSIGN_OR_RETURN(auto zero, CreateZero(ToyMatrices(), options, self));
   BRIGADE_RETURN_IF_ERROR(InitializeToy(*zero));
   ToyTrainer trainer(*zero, self);
   BRIGADE_RETURN_IF_ERROR(trainer.Step());
@@ -106,26 +104,42 @@ absl::Status StepUntilRank2IsGone(Rank& self, int stage, Fault& fault) {
   if (status.ok()) status = zero->step_stream().Synchronize();
   fault.End();
   BRIGADE_RETURN_IF_ERROR(zero->CancelStep());
-  BRIGADE_ASSIGN_OR_RETURN(auto after, Capture(*zero, self));
-  if (after.arrays != before.arrays || after.step.step != before.step.step ||
-      after.step.loss_scale != before.step.loss_scale) {
-    return absl::InternalError("the state is not that of the last step");
+  BRIGADE_ASSIGN_OR_RETURN(auto after, CaptureAlone(*zero, self));
+  if (after.step.step != before.step.step || after.step.loss_scale != before.step.loss_scale) {
+    return absl::InternalError("the step is not the last one");
   }
+  BRIGADE_RETURN_IF_ERROR(CompareLent(options, after, before, before));
   return status;
 }
 
-class FaultTest : public ::testing::TestWithParam<int> {};  // stage
+// What is sent as it is, in every stage, and what is sent with fewer bytes, in one each.
+std::vector<CompressedCase> FaultCases() {
+  std::vector<CompressedCase> cases;
+  for (int stage = 0; stage < kStages; ++stage) {
+    CompressedCase& c = cases.emplace_back();
+    c.name = absl::StrCat("Stage", stage);
+    c.options.stage = stage;
+    c.options.bucket_elements = 1000;
+  }
+  for (const CompressedCase& c : CompressedCases()) {
+    if (c.options.stage == 1 && c.options.node_ranks == 0) cases.push_back(c);
+  }
+  return cases;
+}
+
+class FaultTest : public ::testing::TestWithParam<CompressedCase> {};
 
 TEST_P(FaultTest, ARankKilledInAStepIsNamedAndTheStateCanBeRead) {
   const auto reports =
       OnProcesses(kRanks, collectives::testing::kNever, [&](Rank& self, Arrays&, Fault& fault) {
-        return StepUntilRank2IsGone(self, GetParam(), fault);
+        return StepUntilRank2IsGone(self, GetParam().options, fault);
       });
   collectives::testing::ExpectReports(
       reports, 2, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 2 is gone")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, FaultTest, ::testing::Range(0, kStages));
+INSTANTIATE_TEST_SUITE_P(Cases, FaultTest, ::testing::ValuesIn(FaultCases()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace brigade::zero

@@ -151,19 +151,31 @@ GoldenCase OneBitAdamOnEngines() {
   return c;
 }
 
+// With tensors of several tiles.
+GoldenCase OneBitLambOnEngines() {
+  GoldenCase c = OneBitAdamOnEngines();
+  c.optimizer = optim::OptimizerKind::kOneBitLamb;
+  c.bucket_elements = 30'000;
+  return c;
+}
+
 GoldenCase OnEngines(GradientCompression method) {
   GoldenCase c = {.ranks = 4, .dtype = DType::kFloat16, .micro_batches = 2};
   c.gradient_compression = CompressionFrom(5, method);
   return c;
 }
 
-void ExpectBits(const collectives::RanksOptions& options, int stage,
-                const collectives::CreateEngineFn& engines) {
+std::vector<GoldenCase> CasesOnEngines() {
   std::vector<GoldenCase> cases = {OneBitAdamOnEngines(), OneBitAdamOnEngines()};
   cases.back().optimizer = optim::OptimizerKind::kZeroOneAdam;
   for (const GradientCompression method : kGradientCompressions) cases.push_back(OnEngines(method));
   cases.push_back(OnEngines(GradientCompression::kOneBit));
   cases.back().node_ranks = 2;
+  return cases;
+}
+
+void ExpectBits(const std::vector<GoldenCase>& cases, const collectives::RanksOptions& options,
+                int stage, const collectives::CreateEngineFn& engines) {
   std::vector<Trajectory> wanted;
   for (const GoldenCase& each : cases) wanted.push_back(Specified(each));
   collectives::OnRanks(options, engines, [&](collectives::Rank& self) {
@@ -178,14 +190,18 @@ void ExpectBits(const collectives::RanksOptions& options, int stage,
 
 TEST(ExchangeOnEnginesTest, GlooGivesTheSpecificationsBits) {
   const collectives::RanksOptions options = {.size = 4};
-  ExpectBits(options, 2, collectives::testing::GlooEngines(options));
+  std::vector<GoldenCase> cases = CasesOnEngines();
+  cases.push_back(OneBitLambOnEngines());
+  ExpectBits(cases, options, 2, collectives::testing::GlooEngines(options));
 }
 
 class ExchangeOnNcclTest : public collectives::NcclTest {};
 
 TEST_F(ExchangeOnNcclTest, NcclGivesTheSpecificationsBits) {
   const collectives::RanksOptions options = {.size = 4};
-  ExpectBits(options, 1, collectives::NcclEngines(options));
+  std::vector<GoldenCase> cases = CasesOnEngines();
+  cases.push_back(OneBitLambOnEngines());
+  ExpectBits(cases, options, 1, collectives::NcclEngines(options));
 }
 
 TEST(ExchangeOnEnginesTest, DelaysChangeNoBit) {
@@ -193,7 +209,8 @@ TEST(ExchangeOnEnginesTest, DelaysChangeNoBit) {
     device::RaceChecker checker;
     const collectives::RanksOptions options = {
         .size = 4, .random_delay = {.seed = seed, .max_delay_us = 100}, .race_checker = &checker};
-    ExpectBits(options, static_cast<int>(seed % 3), collectives::ThreadEngines(options));
+    ExpectBits(CasesOnEngines(), options, static_cast<int>(seed % 3),
+               collectives::ThreadEngines(options));
     EXPECT_TRUE(checker.reports().empty());
   }
 }

@@ -11,6 +11,7 @@
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/spec/codecs.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/testing/tolerance.h"
 #include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
@@ -20,6 +21,7 @@
 namespace brigade::zero {
 namespace {
 
+using ::brigade::testing::RoundingError;
 using ::brigade::testing::StatusIs;
 using collectives::OnThreads;
 using collectives::Rank;
@@ -57,18 +59,23 @@ float InverseScaleOf(const std::string& errors) {
   return scale;
 }
 
-// In fp32 what a rank's messages of all buckets hold, without the loss scale; of sums, too.
+// In fp32 what a rank's messages of all buckets hold, without the loss scale; of sums, too; and the
+// most by which their codes may miss it: half a code of the largest in a block, of each message.
 // [bucket][element].
-std::vector<std::vector<double>> Values(ZeroOptimizer& zero) {
+struct Errors {
+  std::vector<std::vector<double>> values, half_codes;
+};
+Errors ErrorsIn(ZeroOptimizer& zero) {
   const Plan& plan = zero.plan();
   const std::string bytes = BytesOf(zero);
   const double inverse = InverseScaleOf(bytes);
   const int nodes = zero.options().node_ranks == 0 ? 1 : plan.ranks() / zero.options().node_ranks;
   const int places = plan.ranks() / nodes;
-  std::vector<std::vector<double>> values;
+  Errors all;
   size_t at = 0;
   for (const Bucket& bucket : plan.buckets()) {
-    std::vector<double>& of = values.emplace_back(static_cast<size_t>(bucket.size));
+    auto& values = all.values.emplace_back(static_cast<size_t>(bucket.size));
+    auto& half_codes = all.half_codes.emplace_back(static_cast<size_t>(bucket.size));
     if (!bucket.trainable) continue;
     const auto count = static_cast<size_t>(plan.slice(bucket));
     const size_t size = spec::CodesBegin(count) + spec::BlocksOf(count) * spec::kBlock;
@@ -81,14 +88,18 @@ std::vector<std::vector<double>> Values(ZeroOptimizer& zero) {
                            ? message
                            : (message - plan.ranks()) * places + zero.rank() % places;
       for (size_t i = 0; i < count; ++i) {
-        of[static_cast<size_t>(part) * count + i] += errors[i] * inverse;
+        float maximum;
+        std::memcpy(&maximum, bytes.data() + at + i / spec::kBlock * sizeof(float), sizeof(float));
+        values[static_cast<size_t>(part) * count + i] += errors[i] * inverse;
+        half_codes[static_cast<size_t>(part) * count + i] += maximum * inverse / 254;
       }
       at += size;
     }
   }
   EXPECT_EQ(at + 64, bytes.size());
-  return values;
+  return all;
 }
+std::vector<std::vector<double>> Values(ZeroOptimizer& zero) { return ErrorsIn(zero).values; }
 
 // Of a step in which rank 1 alone overflows, in this parameter or in all.
 void ExpectTheSkippedStepToKeepAll(const ZeroOptions& options, int parameter) {
@@ -138,6 +149,102 @@ TEST(LocoErrorsTest, ASkippedStepKeepsErrorsOfBucketsThatStayFinite) {
     for (int stage = 0; stage < kStages; ++stage) {
       SCOPED_TRACE(absl::StrCat("stage ", stage, ", nodes of ", node_ranks));
       ExpectTheSkippedStepToKeepAll(Options(stage, node_ranks), kOfFirstBlock);
+    }
+  }
+}
+
+// A rank's gradient of all elements in a step, without the loss scale, as the toy makes it of
+// these weights. [bucket][element].
+std::vector<std::vector<double>> GradientsOf(const Plan& plan, int rank, int step,
+                                             const std::vector<std::vector<float>>& weights) {
+  const auto weight = [&](int parameter, int64_t i) {
+    return weights[static_cast<size_t>(parameter)][static_cast<size_t>(i)];
+  };
+  std::vector<std::vector<double>> gradients;
+  for (const Bucket& bucket : plan.buckets()) {
+    gradients.emplace_back(static_cast<size_t>(bucket.size));
+  }
+  for (int unit = 0; unit < static_cast<int>(plan.units().size()); ++unit) {
+    const float activation = Activation(plan, unit, weight);
+    for (const int p : plan.unit(unit).parameters) {
+      const Parameter& of = plan.parameter(p);
+      for (int64_t i = 0; i < of.spec.size && HasGradient(plan, unit, p); ++i) {
+        gradients[static_cast<size_t>(of.bucket)][static_cast<size_t>(of.begin + i)] +=
+            GradientElement({rank, 0, step, unit, p, i}, weight(p, i), activation, 1.0f, {});
+      }
+    }
+  }
+  return gradients;
+}
+
+// Sum over steps of what updates read + errors of all ranks and of nodes' sums over 1 - beta = sum
+// over steps and ranks of gradients; over a step that is skipped and loss scales that change.
+void ExpectNothingToBeLost(ZeroOptions options, double beta) {
+  constexpr int kRanks = 4, kSteps = 12, kSkipped = 5;
+  options.dtype = DType::kFloat32;
+  options.loco->err_beta = beta;
+  const Plan plan = Plan::Create(ToyMatrices(), {kRanks, options.dtype, 1000}).value();
+  // [bucket][element].
+  std::vector<std::vector<double>> in, slack;
+  for (const Bucket& bucket : plan.buckets()) in.emplace_back(static_cast<size_t>(bucket.size));
+  slack = in;
+  std::vector<std::vector<double>> out = in;
+  std::vector<Errors> errors(kRanks);
+  std::vector<float> scales;
+  OnThreads({.size = kRanks}, [&](Rank& self) {
+    auto zero = CreateZero(ToyMatrices(), options, self).value();
+    ASSERT_OK(InitializeToy(*zero));
+    ToyTrainer trainer(*zero, self, {{.step = kSkipped, .rank = 1}});
+    for (int step = 0; step < kSteps; ++step) {
+      const auto weights = Exported(*zero).value();
+      const float scale = zero->controller().SaveState(zero->step_stream()).value().loss_scale;
+      ASSERT_OK(trainer.Step());
+      const bool skip = zero->controller().SaveState(zero->step_stream()).value().skip != 0;
+      EXPECT_EQ(skip, step == kSkipped);
+      errors[static_cast<size_t>(self.rank)] = ErrorsIn(*zero);
+      for (size_t b = 0; b < out.size() && !skip; ++b) {
+        const Bucket& bucket = plan.buckets()[b];
+        const void* const sums = ZeroOptimizerTestPeer::SummedSlice(*zero, static_cast<int>(b));
+        for (int64_t i = 0; i < plan.slice(bucket) && bucket.trainable; ++i) {
+          out[b][static_cast<size_t>(self.rank * plan.slice(bucket) + i)] +=
+              Load(sums, DType::kFloat32, i) / scale;
+        }
+      }
+      self.AwaitOthers();
+      if (self.rank == 0) {
+        scales.push_back(scale);
+        for (int rank = 0; rank < kRanks && !skip; ++rank) {
+          const auto gradients = GradientsOf(plan, rank, step, weights);
+          for (size_t b = 0; b < in.size(); ++b) {
+            for (size_t i = 0; i < in[b].size(); ++i) in[b][i] += gradients[b][i];
+          }
+        }
+        for (size_t b = 0; b < in.size(); ++b) {
+          if (!plan.buckets()[b].trainable) continue;
+          for (size_t i = 0; i < in[b].size(); ++i) {
+            double left = 0;
+            for (const Errors& of_rank : errors) {
+              left += of_rank.values[b][i] / (1 - beta);
+              // What codes of 8 bits have left out of errors.
+              if (!skip) slack[b][i] += of_rank.half_codes[b][i] / (1 - beta);
+            }
+            EXPECT_NEAR(out[b][i] + left, in[b][i], slack[b][i] + RoundingError<float>(64, 16))
+                << "step " << step << ", bucket " << b << ", element " << i;
+          }
+        }
+      }
+      self.AwaitOthers();
+    }
+  });
+  EXPECT_GT(*std::max_element(scales.begin(), scales.end()), scales[0]);
+  EXPECT_LT(scales[kSkipped + 1], scales[kSkipped]);
+}
+
+TEST(LocoErrorsTest, NothingIsLostAtAnyStep) {
+  for (const int node_ranks : {0, 2}) {
+    for (const double beta : {0.0, 0.8}) {
+      SCOPED_TRACE(absl::StrCat("nodes of ", node_ranks, ", beta ", beta));
+      ExpectNothingToBeLost(Options(node_ranks == 0 ? 1 : 3, node_ranks), beta);
     }
   }
 }

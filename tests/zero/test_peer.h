@@ -34,6 +34,10 @@ class ZeroOptimizerTestPeer {
   static const void* OwnGradient(ZeroOptimizer& zero, int bucket) {
     return zero.gradients_->FinalWhole(bucket);
   }
+  // This rank's slice of a bucket's gradients, summed over all, in stages 1 to 3 without offload.
+  static const void* SummedSlice(ZeroOptimizer& zero, int bucket) {
+    return zero.gradients_->FinalSlice(bucket);
+  }
   static const internal::LocoErrors& Loco(ZeroOptimizer& zero) { return *zero.gradients_->loco(); }
   // The optimizer's streams but the compute stream.
   static std::vector<device::Stream*> Streams(ZeroOptimizer& zero) { return zero.streams_->Own(); }

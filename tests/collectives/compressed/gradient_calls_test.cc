@@ -251,5 +251,28 @@ TEST(SparseMeanTest, AddsMessagesAndMarksWhatIsNotFinite) {
   });
 }
 
+// As behind an error of the communicator, when streams go on without messages.
+TEST(SparseMeanTest, WritesNothingElseWhateverIndicesAre) {
+  OnThreads({.size = 1}, [](Rank& self) {
+    constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
+    constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+    constexpr size_t kSize = 9000, kGuard = 64;
+    for (const std::vector<int32_t>& indices : std::vector<std::vector<int32_t>>{
+             {kLeast, -1, 9000, kMost}, {kMost, 8999, -5, kLeast}, {4096, -4096, 4095, 9001}}) {
+      std::vector<int32_t> words = indices;
+      words.resize(2 * indices.size(), std::bit_cast<int32_t>(1.0f));
+      Values memory(kSize + 2 * kGuard, 9.0f);
+      int32_t non_finite = 0;
+      ASSERT_OK(SparseMean({words.data(), 1, static_cast<int64_t>(indices.size())}, 1.0f,
+                           memory.data() + kGuard, kSize, kFloat32, &non_finite, *self.stream));
+      ASSERT_OK(self.stream->Synchronize());
+      for (size_t i = 0; i < memory.size(); ++i) {
+        const bool is_output = i >= kGuard && i < kGuard + kSize;
+        EXPECT_TRUE(is_output ? memory[i] == 0.0f || memory[i] == 1.0f : memory[i] == 9.0f) << i;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace brigade::collectives
