@@ -11,6 +11,8 @@
 namespace brigade::gpt {
 namespace {
 
+constexpr auto kHarmless = Rule::Kind::kHarmless;
+
 // The rate that a schedule rises to, where that is not the optimizer's.
 std::optional<double> OwnHighestRate(const optim::Schedule& schedule) {
   if (const auto* warmup = std::get_if<optim::WarmupLR>(&schedule)) return warmup->warmup_max_lr;
@@ -26,7 +28,8 @@ Rules PrecisionRules(const Together& together) {
   const bool changes = scaler.dynamic() || !s.fp16;
   const std::string constant = "fp16.loss_scale is not 0, so the scale never changes";
   const bool is_above_minimum =
-      !s.fp16 || scaler.min_loss_scale <= std::ldexp(1.0, scaler.initial_scale_power);
+      !s.fp16 || !scaler.dynamic() ||
+      scaler.min_loss_scale <= std::ldexp(1.0, scaler.initial_scale_power);
   constexpr char kTypes[] = "fp16 bf16 bfloat16 --precision";
   const std::string type(precision::ShortName(TypeOf(s)));
   const std::string by_file = absl::StrCat("fp16.enabled and bf16.enabled of the file say ", type);
@@ -38,11 +41,11 @@ Rules PrecisionRules(const Together& together) {
        absl::StrCat("by fp16 and bf16 it is ", type), kTypes},
       {"fp16.loss_scale", changes || scaler.loss_scale >= 0x1p-60f,
        "a scale that is not 0 is at least 2^-60", ""},
-      {"fp16.initial_scale_power", changes, constant, ""},
-      {"fp16.loss_scale_window", changes, constant, ""},
-      {"fp16.hysteresis", changes, constant, ""},
-      {"fp16.consecutive_hysteresis", changes, constant, ""},
-      {"fp16.min_loss_scale", changes, constant, ""},
+      {"fp16.initial_scale_power", changes, constant, "", kHarmless},
+      {"fp16.loss_scale_window", changes, constant, "", kHarmless},
+      {"fp16.hysteresis", changes, constant, "", kHarmless},
+      {"fp16.consecutive_hysteresis", changes, constant, "", kHarmless},
+      {"fp16.min_loss_scale", changes, constant, "", kHarmless},
       {"fp16.min_loss_scale", is_above_minimum,
        absl::StrCat("the first scale is less, 2 to initial_scale_power, which is ",
                     scaler.initial_scale_power),
@@ -90,7 +93,8 @@ Rules OptimizerRules(const Together& together) {
        absl::StrCat("it needs momentum above 0 and dampening 0, and they are ", group.momentum,
                     " and ", group.dampening),
        ""},
-      {"optimizer.params.lr", s.flags.lr.has_value() || highest == rate, own_rates, kRates},
+      {"optimizer.params.lr", s.flags.lr.has_value() || highest == rate, own_rates, kRates,
+       kHarmless},
       {"--lr", highest == rate, own_rates, kRates},
       {"scheduler.params.decay_step_size", decays || cycle->decay_step_size == 0, no_decay, ""},
       {"scheduler.params.decay_lr_rate", decays || cycle->decay_lr_rate == 0, no_decay, ""},

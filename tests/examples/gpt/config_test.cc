@@ -313,6 +313,49 @@ TEST(ConfigTest, ReadsAllThatLossScalingHas) {
   EXPECT_FALSE(off.zero.loss_scaler.check_overflow);
 }
 
+// The usual section, whose scale somebody has made a constant.
+TEST(ConfigTest, TakesWhatAConstantLossScaleDoesNotAsk) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(R"(, "fp16": {"enabled": true,
+      "loss_scale": 128, "initial_scale_power": 2, "loss_scale_window": 1000, "hysteresis": 2,
+      "consecutive_hysteresis": false, "min_loss_scale": 8})"));
+  EXPECT_FALSE(config.zero.loss_scaler.dynamic());
+  EXPECT_EQ(config.zero.loss_scaler.loss_scale, 128.0f);
+  constexpr char kConstant[] = ": fp16.loss_scale is not 0, so the scale never changes";
+  EXPECT_THAT(config.without_effect,
+              ::testing::UnorderedElementsAre(
+                  absl::StrCat("fp16.initial_scale_power is 2", kConstant),
+                  absl::StrCat("fp16.loss_scale_window is 1000", kConstant),
+                  absl::StrCat("fp16.hysteresis is 2", kConstant),
+                  absl::StrCat("fp16.consecutive_hysteresis is false", kConstant),
+                  absl::StrCat("fp16.min_loss_scale is 8", kConstant)));
+}
+
+TEST(ConfigTest, TakesARateThatTheScheduleDoesNotAsk) {
+  const auto with_rate = [](const char* scheduler) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "scheduler": {"type": )", scheduler,
+                                    R"(}, "optimizer": {"type": "Adam", "params": {"lr": 0.5}}})"),
+                       4);
+  };
+  for (const char* const own :
+       {R"("WarmupLR", "params": {"warmup_max_lr": 0.25})",
+        R"("WarmupDecayLR", "params": {"warmup_max_lr": 0.25, "total_num_steps": 2000})",
+        R"("OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 0.25,
+                                  "cycle_momentum": false})"}) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, with_rate(own));
+    const optim::ParameterGroup& group = config.zero.optimizer.groups[0];
+    EXPECT_EQ(optim::LearningRates(group.schedule, group.lr),
+              optim::LearningRates(group.schedule, 0.125));
+    EXPECT_THAT(config.without_effect,
+                ::testing::ElementsAre("optimizer.params.lr is 0.5: the schedule has rates of its "
+                                       "own, up to 0.25"));
+  }
+  for (const char* const none : {R"("WarmupLR")", R"("WarmupLR", "params": {"warmup_max_lr": 0.5})",
+                                 R"("WarmupCosineLR", "params": {"total_num_steps": 2000})"}) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, with_rate(none));
+    EXPECT_THAT(config.without_effect, ::testing::ElementsAre());
+  }
+}
+
 TEST(ConfigTest, TakesSectionsOfPrecisionThatAreOff) {
   for (const char* const off :
        {R"("fp16": {})", R"("bf16": {})", R"("fp16": {"loss_scale": 0})", R"("scheduler": {})",
