@@ -61,15 +61,22 @@ absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s,
                          absl::StrCat("its nodes have ", topology.ranks(), " ranks, and ", ranks,
                                       " train; brigade.ranks_per_node would replace them"));
   }
-  if (s.zero.algorithm == collectives::Algorithm::kHierarchical && !topology.Even()) {
-    const auto [fewest, most] =
-        std::minmax_element(topology.ranks_of_node.begin(), topology.ranks_of_node.end());
-    return Contradiction("brigade.algorithm", "hierarchical",
-                         absl::StrCat("it needs nodes of one size, and they have ", *fewest, " to ",
-                                      *most, " ranks"));
-  }
   options.topology = std::move(topology);
   return options;
+}
+
+// InvalidArgument where the algorithm needs nodes of one size, and they are of several.
+absl::Status CheckNodes(collectives::Algorithm algorithm,
+                        const collectives::CommunicatorOptions& communicator) {
+  const auto& nodes = communicator.topology;
+  if (algorithm != collectives::Algorithm::kHierarchical || !nodes.has_value() || nodes->Even()) {
+    return absl::OkStatus();
+  }
+  const auto [fewest, most] =
+      std::minmax_element(nodes->ranks_of_node.begin(), nodes->ranks_of_node.end());
+  return Contradiction("brigade.algorithm", "hierarchical",
+                       absl::StrCat("it needs nodes of one size, and they have ", *fewest, " to ",
+                                    *most, " ranks"));
 }
 
 // In the words of keys, and of --batch where that is given.
@@ -121,17 +128,15 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   for (const char* const flag : {"--tensor", "--context_parallel", "--pipeline"}) {
     if (said.Find(flag) != nullptr) grid_path = flag;
   }
-  const bool has_grid = are_known(
-                            "tensor_parallel sequence_parallel_size pipeline "
-                            "--tensor --context_parallel --pipeline") &&
+  const bool has_grid = are_known(Names({kTensorRanks, kContextRanks, kStages})) &&
                         take(grid_path, GridOf(said, sharing, ranks), all.grid);
-  if (has_grid && are_known("zero_optimization.mics_shard_size brigade.shard_ranks")) {
+  if (has_grid && are_known(kShardRanks)) {
     if (check(ShardsName(said), CheckShards(said, sharing, all.grid)) &&
         are_known("zero_optimization.zero_hpz_partition_size")) {
       check("zero_optimization.zero_hpz_partition_size", CheckNear(sharing, all.grid));
     }
   }
-  if (has_grid && are_known("brigade.replicas --replicas")) {
+  if (has_grid && are_known(kReplicas)) {
     check(said.Name("--replicas", "brigade.replicas"), CheckReplicas(said, sharing, all.grid));
   }
   if (has_grid && are_known("optimizer.type")) {
@@ -147,8 +152,10 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   if (has_batch && are_known("brigade.schedule --schedule")) {
     check(said.Name("--schedule", "brigade.schedule"), CheckPipeline(said, all.pipeline_shape()));
   }
-  if (are_known("brigade.topology brigade.ranks_per_node brigade.algorithm")) {
-    take("brigade.topology", Communicator(s, ranks, folder), all.communicator);
+  if (are_known("brigade.topology brigade.ranks_per_node") &&
+      take("brigade.topology", Communicator(s, ranks, folder), all.communicator) &&
+      are_known("brigade.algorithm")) {
+    check("brigade.algorithm", CheckNodes(s.zero.algorithm, all.communicator));
   }
 }
 
@@ -218,6 +225,10 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   Settings s;
   s.flags = step;
   Reading reading = ReadObject(config, ConfigKeys(s));
+  if (!config.is_object()) {
+    refusals.insert(refusals.end(), reading.refusals.begin(), reading.refusals.end());
+    return std::nullopt;
+  }
   const size_t refused_flags = refusals.size();
   reading.refusals.insert(reading.refusals.begin(), refusals.begin(), refusals.end());
   if (step.batch != 0) s.batch.train_batch_size = step.batch;

@@ -16,7 +16,8 @@ constexpr char kIntroduction[] = R"(# Keys of a training's configuration
 reads them (`bazel run //examples/gpt:configuration_reference > docs/configuration.md`).
 
 - **No key is ignored.** All that is refused is listed at once, each with its path, its value and
-  the reason; of a key that there is not, with the nearest, if one is near.
+  the reason; of a key that there is not, with the nearest, if one is near. What goes by a key that
+  is refused is found once that one is right.
 - **What is off is accepted**: sections that say `"enabled": false`, devices that are `none`,
   false and neutral values.
 - **What changes no result is accepted**: memory, speed and printing. Where nothing follows from

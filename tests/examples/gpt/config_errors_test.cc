@@ -726,6 +726,34 @@ TEST(ConfigErrorsTest, AreListedAtOnce) {
           "  brigade.recompute_times is \"measured\", but no activations are made again"));
 }
 
+// What a key says is unknown where it is refused; what stands beside it is not.
+TEST(ConfigErrorsTest, AreListedBesideOthersOfTheirSection) {
+  EXPECT_THAT(
+      Error(R"("zero_optimization": {"stage": 1, "stages": 1, "overlap_comm": 2, "zenflow": {},
+                                     "offload_optimizer": {"device": "nvme", "ratios": 1}},
+               "brigade": {"delay": 1, "delay_warm_up": 3, "file_limits": [1], "dropout": 2})"),
+      StatusIs(kInvalid,
+               AllOf(HasSubstr("9 keys are refused:\n"), HasSubstr("zero_optimization.stages is 1"),
+                     HasSubstr("\n  zero_optimization.offload_optimizer.device is \"nvme\", but "
+                               "nvme_path is missing"),
+                     HasSubstr("\n  brigade.delay_warm_up is 3, but brigade.delay_update is not "
+                               "true"))));
+  // Of the key that is meant nothing is known.
+  EXPECT_THAT(Error(R"("zero_optimization": {"stage": 1,
+                         "offload_optimizer": {"device": "nvme", "nvme_paths": "/d"}})"),
+              StatusIs(kInvalid, StartsWith("zero_optimization.offload_optimizer.nvme_paths is")));
+  // Params are not known without their type.
+  EXPECT_THAT(
+      ErrorOfOptimizer(R"({"type": "Adm", "params": {"lr": 0.5}})",
+                       R"(, "scheduler": {"type": "WarmupCosine",
+                                                  "params": {"total_num_steps": 5}},
+                                    "brigade": {"live_units": 3}, "pipeline": {"stages": 3})"),
+      StatusIs(kInvalid, AllOf(StartsWith("4 keys are refused:\n  optimizer.type is"),
+                               HasSubstr("\n  scheduler.type is \"WarmupCosine\""),
+                               HasSubstr("\n  brigade.live_units is 3, but "
+                                         "zero_optimization.stage is 0\n  4 ranks cannot be"))));
+}
+
 // A file that does not say it in full is of another program, whose flags say the rest.
 TEST(ConfigErrorsTest, SayWhatToDoForAuto) {
   constexpr char kAuto[] = R"({"train_batch_size": "auto", "gradient_accumulation_steps": "auto",
