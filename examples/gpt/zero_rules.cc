@@ -176,8 +176,10 @@ Rules ExchangeRules(const Together& together) {
        s.topology.has_value() || KnowsOfNodes(zero.algorithm) || HasTwoHops(s),
        absl::StrCat("without brigade.topology algorithm ", algorithm, " asks for no nodes"),
        Names({"brigade.topology brigade.algorithm", two_hops})},
-      {"brigade.topology", zero.algorithm == Algorithm::kAuto || KnowsOfNodes(zero.algorithm),
-       absl::StrCat("algorithm ", algorithm, " asks for no topology"), "brigade.algorithm"},
+      {"brigade.topology",
+       zero.algorithm == Algorithm::kAuto || KnowsOfNodes(zero.algorithm) || HasTwoHops(s),
+       absl::StrCat("algorithm ", algorithm, " asks for no topology"),
+       Names({"brigade.algorithm", two_hops})},
   };
 }
 

@@ -946,6 +946,58 @@ TEST(ConfigTest, ReadsWhatCrossesTheWireAsCodes) {
       nodes_of(R"("brigade": {"ranks_per_node": 2}, "tensor_parallel": {"autotp_size": 2}, )"), 0);
 }
 
+// A machine's file says as well which ranks are on one node.
+TEST(ConfigTest, TakesTheNodesOfCodesAndSignsFromTheTopology) {
+  using ::testing::AllOf;
+  using ::testing::EndsWith;
+  using ::testing::StartsWith;
+  const std::string path = absl::StrCat(::testing::TempDir(), "/nodes.json");
+  const auto with = [&path](const char* nodes, const char* keys, const char* brigade = "") {
+    std::ofstream(path) << R"({"inside": {"latency_us": 1, "gigabytes_per_s": 2},
+        "between": {"latency_us": 3, "gigabytes_per_s": 4}, "ranks_of_node": )"
+                        << nodes << "}";
+    return ParseConfig(
+               absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, )", keys,
+                            R"("brigade": {"topology": ")", path, "\"", brigade, "}}"),
+               8)
+        .value();
+  };
+  constexpr char kCodes[] = R"("zero_optimization": {"stage": 2,
+                                                     "zero_quantized_gradients": true}, )";
+  constexpr char kSigns[] = R"(, "gradient_compression": "one_bit")";
+  for (const char* const algorithm : {"", R"(, "algorithm": "direct")"}) {
+    const TrainConfig codes = with("[4, 4]", kCodes, algorithm);
+    EXPECT_EQ(codes.zero.node_ranks, 4);
+    EXPECT_THAT(codes.without_effect, ::testing::ElementsAre());
+  }
+  EXPECT_EQ(with("[2, 2, 2, 2]", "", kSigns).zero.node_ranks, 2);
+  EXPECT_EQ(with("[4, 4]", kCodes, R"(, "ranks_per_node": 2)").zero.node_ranks, 2);
+  // One hop is all there is to do; and where nothing is sent in fewer bytes.
+  for (const char* const nodes : {"[8]", "[1, 1, 1, 1, 1, 1, 1, 1]"}) {
+    const TrainConfig one = with(nodes, kCodes);
+    EXPECT_EQ(one.zero.node_ranks, 0) << nodes;
+    EXPECT_THAT(one.without_effect, ::testing::ElementsAre()) << nodes;
+  }
+  EXPECT_EQ(with("[4, 4]", kCodes, R"(, "shard_ranks": 4)").zero.node_ranks, 0);
+  EXPECT_EQ(with("[4, 4]", "").zero.node_ranks, 0);
+  // It says why, where there might be two.
+  const auto why = [](const TrainConfig& config) {
+    EXPECT_EQ(config.zero.node_ranks, 0);
+    return config.without_effect.empty() ? "" : config.without_effect.back();
+  };
+  constexpr char kHop[] = "a string: codes of gradients, and signs, go in one hop: two need ";
+  EXPECT_THAT(why(with("[4, 2, 2]", kCodes)),
+              AllOf(StartsWith("brigade.topology is \"/"),
+                    EndsWith(absl::StrCat(kHop, "nodes of one size, and they have 2 to 4 ranks"))));
+  EXPECT_THAT(why(with("[5, 3]", "", kSigns)),
+              EndsWith(absl::StrCat(kHop, "nodes of one size, and they have 3 to 5 ranks")));
+  EXPECT_THAT(why(with("[4, 4]", R"("tensor_parallel": {"autotp_size": 2}, )", kSigns)),
+              EndsWith(absl::StrCat(kHop, "ranks with the whole model")));
+  EXPECT_EQ(why(with("[4, 4]", kCodes, R"(, "ranks_per_node": 3)")),
+            "brigade.ranks_per_node is 3: codes of gradients, and signs, go in one hop: two need "
+            "nodes of one size, and they have 2 to 3 ranks");
+}
+
 // Ranks, the batch and the pipeline of a config with these keys, for 8 ranks.
 absl::StatusOr<TrainConfig> OfPipeline(const std::string& keys,
                                        const ModelParallelism& flags = {}) {
