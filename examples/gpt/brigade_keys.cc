@@ -46,8 +46,8 @@ Keys ExchangeKeys(Settings& s) {
        "where sums are rounded; `rounded_once` of `auto`, `direct` and `parameter_server` alone, "
        "`fp32_partials` not of `native`"},
       {"topology", Text(&s.topology),
-       "the path of a machine's figures, by which `auto` chooses; a relative one begins at the "
-       "config's folder"},
+       "the path of a machine's figures, by which `auto` chooses, and of its nodes; a relative one "
+       "begins at the config's folder"},
       {"ranks_per_node", Whole(&s.ranks_per_node, kMany),
        "nodes of so many ranks, instead of the machine's; `hierarchical` needs nodes"},
       {"gradient_compression",
@@ -57,7 +57,9 @@ Keys ExchangeKeys(Settings& s) {
                                                   {"power_sgd", GradientCompression::kPowerSgd},
                                                   {"top_k", GradientCompression::kTopK}}),
        "in stages 0 to 2 ranks exchange gradients in fewer bytes, and keep what messages leave "
-       "out: `one_bit` as signs, with `ranks_per_node` between nodes alone, `power_sgd` as factors "
+       "out: `one_bit` as signs, between nodes alone where these are of one size "
+       "(`ranks_per_node`, "
+       "`topology`), `power_sgd` as factors "
        "of a low rank, `top_k` the greatest alone "
        "(`docs/compression.md`); `--gradient_compression` goes before it"},
       {"gradient_compression_density", Number(&s.compression.density, kShare),

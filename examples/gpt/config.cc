@@ -12,65 +12,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "brigade/checkpoint/strict_json.h"
-#include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config_grid.h"
 #include "brigade/examples/gpt/config_keys.h"
+#include "brigade/examples/gpt/config_nodes.h"
 #include "brigade/examples/gpt/config_rules.h"
 #include "brigade/examples/gpt/json_reader.h"
 
 namespace brigade::gpt {
 namespace {
-
-absl::Status Contradiction(absl::string_view path, const Json& value, absl::string_view why) {
-  return absl::InvalidArgumentError(ButText(path, value, why));
-}
-
-// Relative paths begin at the config's folder.
-std::string InFolder(absl::string_view folder, const std::string& path) {
-  return path.front() == '/' ? path : absl::StrCat(folder, "/", path);
-}
-
-// Of `ranks` ranks, if any was asked for. Errors name the key.
-absl::StatusOr<collectives::CommunicatorOptions> Communicator(const Settings& s, int ranks,
-                                                              absl::string_view folder) {
-  collectives::CommunicatorOptions options;
-  if (!s.topology.has_value() && !s.ranks_per_node.has_value()) return options;
-  // Nodes alone: all links are alike.
-  collectives::Topology topology;
-  topology.inside = topology.between = {1e-6, 1e9};
-  const Json path = s.topology.value_or("");
-  if (s.topology.has_value()) {
-    const auto text =
-        device::ReadFile(InFolder(folder, *s.topology), checkpoint::JsonLimits().bytes);
-    if (!text.ok()) return Contradiction("brigade.topology", path, text.status().message());
-    auto machine = collectives::TopologyFromJson(*text);
-    if (!machine.ok()) return Contradiction("brigade.topology", path, machine.status().message());
-    topology = *std::move(machine);
-  }
-  if (s.ranks_per_node.has_value()) {
-    topology.ranks_of_node = collectives::RanksOfNodes(ranks, *s.ranks_per_node);
-  }
-  if (topology.ranks_of_node.empty()) {
-    return Contradiction("brigade.topology", path,
-                         "it has no ranks_of_node: brigade.ranks_per_node is needed");
-  }
-  if (topology.ranks() != ranks) {
-    return Contradiction("brigade.topology", path,
-                         absl::StrCat("its nodes have ", topology.ranks(), " ranks, and ", ranks,
-                                      " train; brigade.ranks_per_node would replace them"));
-  }
-  if (s.zero.algorithm == collectives::Algorithm::kHierarchical && !topology.Even()) {
-    const auto [fewest, most] =
-        std::minmax_element(topology.ranks_of_node.begin(), topology.ranks_of_node.end());
-    return Contradiction("brigade.algorithm", "hierarchical",
-                         absl::StrCat("it needs nodes of one size, and they have ", *fewest, " to ",
-                                      *most, " ranks"));
-  }
-  options.topology = std::move(topology);
-  return options;
-}
 
 // In the words of keys, and of --batch where that is given.
 absl::StatusOr<zero::BatchSizes> Complete(const zero::BatchSizes& given, int ranks,
@@ -121,17 +72,15 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   for (const char* const flag : {"--tensor", "--context_parallel", "--pipeline"}) {
     if (said.Find(flag) != nullptr) grid_path = flag;
   }
-  const bool has_grid = are_known(
-                            "tensor_parallel sequence_parallel_size pipeline "
-                            "--tensor --context_parallel --pipeline") &&
+  const bool has_grid = are_known(Names({kTensorRanks, kContextRanks, kStages})) &&
                         take(grid_path, GridOf(said, sharing, ranks), all.grid);
-  if (has_grid && are_known("zero_optimization.mics_shard_size brigade.shard_ranks")) {
+  if (has_grid && are_known(kShardRanks)) {
     if (check(ShardsName(said), CheckShards(said, sharing, all.grid)) &&
         are_known("zero_optimization.zero_hpz_partition_size")) {
       check("zero_optimization.zero_hpz_partition_size", CheckNear(sharing, all.grid));
     }
   }
-  if (has_grid && are_known("brigade.replicas --replicas")) {
+  if (has_grid && are_known(kReplicas)) {
     check(said.Name("--replicas", "brigade.replicas"), CheckReplicas(said, sharing, all.grid));
   }
   if (has_grid && are_known("optimizer.type")) {
@@ -147,8 +96,10 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   if (has_batch && are_known("brigade.schedule --schedule")) {
     check(said.Name("--schedule", "brigade.schedule"), CheckPipeline(said, all.pipeline_shape()));
   }
-  if (are_known("brigade.topology brigade.ranks_per_node brigade.algorithm")) {
-    take("brigade.topology", Communicator(s, ranks, folder), all.communicator);
+  if (are_known("brigade.topology brigade.ranks_per_node") &&
+      take("brigade.topology", NodesOf(s, ranks, folder), all.communicator.topology) &&
+      are_known("brigade.algorithm")) {
+    check("brigade.algorithm", CheckNodes(s.zero.algorithm, all.communicator));
   }
 }
 
@@ -162,18 +113,6 @@ void SetCodes(const Said& said, const Settings& s, zero::ZeroOptions& zero) {
   if (!s.quantized_gradients) return;
   zero.quantized_gradients = QuantFormat::kInt4;
   if (HasLoco(said)) zero.loco = s.loco;
-}
-
-// Codes of gradients, and signs, go in two hops where the ranks that share a state lie node by
-// node: they have no part in a model that others share.
-void SetNodes(const Settings& s, const Sharing& sharing, const parallel::GridShape& grid,
-              zero::ZeroOptions& zero) {
-  if (!zero.quantized_gradients.has_value() && !zero.exchanges_signs()) return;
-  const int of_node = s.ranks_per_node.value_or(0);
-  const int sharers = SharersOf(sharing, grid);
-  const bool has_whole_models = grid.tensor == 1 && grid.pipeline == 1;
-  const bool has_nodes = of_node > 1 && of_node < sharers && sharers % of_node == 0;
-  if (has_whole_models && has_nodes) zero.node_ranks = of_node;
 }
 
 optim::OptimizerOptions Optimizer(const Settings& s) {
@@ -218,6 +157,10 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   Settings s;
   s.flags = step;
   Reading reading = ReadObject(config, ConfigKeys(s));
+  if (!config.is_object()) {
+    refusals.insert(refusals.end(), reading.refusals.begin(), reading.refusals.end());
+    return std::nullopt;
+  }
   const size_t refused_flags = refusals.size();
   reading.refusals.insert(reading.refusals.begin(), refusals.begin(), refusals.end());
   if (step.batch != 0) s.batch.train_batch_size = step.batch;
@@ -248,7 +191,11 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   }
   zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
-  SetNodes(s, sharing, all.grid, zero);
+  if (zero.quantized_gradients.has_value() || zero.exchanges_signs()) {
+    const Hops hops = HopsOf(all.communicator, zero.model_ranks, SharersOf(sharing, all.grid));
+    zero.node_ranks = hops.node_ranks;
+    if (!hops.why_one.empty()) reading.without_effect.push_back(OneHopText(said, hops.why_one));
+  }
   if (s.gradient_clipping > 0.0) zero.max_grad_norm = s.gradient_clipping;
   if (zero.stage < 3) zero.persistence_threshold = 0;
   if (zero.stage == 3 && s.prefetch_bucket_size.has_value()) zero.live_units = 1;

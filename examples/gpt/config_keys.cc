@@ -51,7 +51,8 @@ Keys Fp16Keys(Settings& s) {
        .meaning = "true: weights, activations and gradients are fp16, masters fp32",
        .automatic = ByPrecision(s, precision::DType::kFloat16)},
       {"loss_scale", Number(&scaler.loss_scale, {0.0, 0x1p126, "0 (dynamic) or 2^-60 to 2^126"}),
-       "0: it follows overflows"},
+       "0: it follows overflows; else it is a constant, and what says how it changes has no "
+       "effect"},
       {"initial_scale_power", Whole(&scaler.initial_scale_power, {-60.0, 126.0, "-60 to 126"}),
        "the first scale is two to this power"},
       {"loss_scale_window", Whole(&scaler.loss_scale_window, kCount),

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
 
 namespace brigade::gpt {
 
@@ -39,14 +39,17 @@ Rules Joined(const std::vector<Rules>& parts) {
   return joined;
 }
 
+std::string Names(std::initializer_list<absl::string_view> lists) {
+  return absl::StrJoin(lists, " ");
+}
+
 void CheckRules(const Together& together, Reading& reading) {
   std::set<std::string> named;
   const auto apply = [&](const Rules& rules, const std::vector<Refusal>& unread) {
     for (const Rule& rule : rules) {
       const Json* const value = together.said.Find(rule.path);
       if (rule.is_right || (value == nullptr) != (rule.kind == Rule::Kind::kMissing)) continue;
-      const absl::string_view section = *absl::StrSplit(rule.path, '.').begin();
-      if (AnyRefused(absl::StrCat(section, " ", rule.others), unread)) continue;
+      if (AnyRefused(Names({rule.path, rule.others}), unread)) continue;
       if (!named.insert(rule.path).second) continue;
       switch (rule.kind) {
         case Rule::Kind::kRefused:

@@ -4,6 +4,7 @@
 // What keys and flags say beside one another.
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct Rule {
   // Otherwise `why_not`.
   bool is_right;
   std::string why_not;
-  // The keys and objects by which it goes beside the section of its own key, with blanks between.
+  // The keys, flags and objects by which it and its text go beside its own, with blanks between;
+  // and those of rules before it by which its key has no effect.
   std::string others;
   Kind kind = Kind::kRefused;
 };
@@ -39,6 +41,20 @@ using Rules = std::vector<Rule>;
 
 // One behind the other.
 Rules Joined(const std::vector<Rules>& parts);
+
+// Lists that `others` may have: what says how many ranks share matrices, texts, layers and a state,
+// and how many replicas there are.
+inline constexpr char kTensorRanks[] =
+    "tensor_parallel.autotp_size tensor_parallel.tp.tp_size "
+    "tensor_parallel.tensor_parallel.tp_size --tensor";
+inline constexpr char kContextRanks[] = "sequence_parallel_size --context_parallel";
+inline constexpr char kStages[] = "pipeline.stages --pipeline";
+inline constexpr char kShardRanks[] =
+    "zero_optimization.mics_shard_size brigade.shard_ranks --shard_ranks";
+inline constexpr char kReplicas[] = "brigade.replicas --replicas";
+
+// Several such lists as one.
+std::string Names(std::initializer_list<absl::string_view> lists);
 
 // What rules go by.
 struct Together {
@@ -57,8 +73,7 @@ Rules ParallelRules(const Together& together);
 Rules ZeroRules(const Together& together);
 
 // Adds what is not right: to what is refused, or to what has no effect. Of several rules for one
-// key the first counts. A rule that goes by a key that is refused is left out: what that says is
-// not known.
+// key the first counts. A rule is left out where its own key is not known, or one of `others`.
 void CheckRules(const Together& together, Reading& reading);
 
 // Of all files.

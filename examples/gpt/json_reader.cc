@@ -141,8 +141,8 @@ class Reader {
 
  private:
   void Refuse(absl::string_view path, std::string text, bool not_supported = false,
-              const std::string& meant = "") {
-    reading_.refusals.push_back({std::string(path), std::move(text), not_supported, meant});
+              const std::string& hidden = "") {
+    reading_.refusals.push_back({std::string(path), std::move(text), not_supported, hidden});
   }
 
   void Wrong(absl::string_view path, const Json& value, absl::string_view wanted) {
@@ -205,7 +205,9 @@ class Reader {
     const Json* const given = Member(value, "params");
     const bool is_none = key.required == nullptr && Member(value, "type") == nullptr &&
                          (given == nullptr || given->empty());
-    if (const Key* found = is_none ? nullptr : TypeOf(path, value, key.types)) {
+    const Key* const found = is_none ? nullptr : TypeOf(path, value, key.types);
+    if (found == nullptr && !is_none) reading_.refusals.back().hidden = PathOf(path, "params");
+    if (found != nullptr) {
       type.value = found->value;
       params.keys = found->keys;
       // Without params those that are required are missing as well.
@@ -291,15 +293,12 @@ const Json* Find(const Json& object, absl::string_view path) {
 }
 
 bool AnyRefused(absl::string_view paths, const std::vector<Refusal>& refusals) {
-  const auto overlap = [](absl::string_view a, absl::string_view b) {
-    return a == b || absl::StartsWith(a, absl::StrCat(b, ".")) ||
-           absl::StartsWith(b, absl::StrCat(a, "."));
+  const auto is_in = [](absl::string_view path, absl::string_view object) {
+    return path == object || absl::StartsWith(path, absl::StrCat(object, "."));
   };
   for (const absl::string_view path : absl::StrSplit(paths, ' ', absl::SkipEmpty())) {
     for (const Refusal& refusal : refusals) {
-      // Without a path it is all.
-      if (refusal.path.empty() || overlap(refusal.path, path)) return true;
-      if (!refusal.meant.empty() && overlap(refusal.meant, path)) return true;
+      if (is_in(path, refusal.path) || is_in(path, refusal.hidden)) return true;
     }
   }
   return false;

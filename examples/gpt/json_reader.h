@@ -84,8 +84,9 @@ struct Refusal {
   std::string text;
   // Of what is not supported.
   bool not_supported = false;
-  // Of a key that there is not: the path of the key that is most likely meant.
-  std::string meant = {};
+  // What is not known either: of a key that there is not the path of the key that is most likely
+  // meant, of a type its params.
+  std::string hidden = {};
 };
 
 // Keys of an object are read in alphabetical order, whatever their order in the file, and an object
@@ -105,8 +106,9 @@ Reading ReadObject(const Json& object, const Keys& keys);
 // The value of "fp16.loss_scale" in an object; null where it is not given, or is null.
 const Json* Find(const Json& object, absl::string_view path);
 
-// Whether any of these is of one of these keys and objects, with blanks between, of a key in them,
-// of an object around them, or of a name by which one of them is meant: what they say is not known.
+// Whether one of these keys, flags and objects, with blanks between, is not known: it is refused,
+// or an object around it, or is hidden by a refusal. Of an object keys inside may be refused: that
+// it is given is known. A refusal without a path hides nothing.
 bool AnyRefused(absl::string_view paths, const std::vector<Refusal>& refusals);
 
 // OK of none. Unimplemented if all are of what is not supported, else InvalidArgument; the text of

@@ -16,7 +16,8 @@ constexpr char kIntroduction[] = R"(# Keys of a training's configuration
 reads them (`bazel run //examples/gpt:configuration_reference > docs/configuration.md`).
 
 - **No key is ignored.** All that is refused is listed at once, each with its path, its value and
-  the reason; of a key that there is not, with the nearest, if one is near.
+  the reason; of a key that there is not, with the nearest, if one is near. What goes by a key that
+  is refused is found once that one is right.
 - **What is off is accepted**: sections that say `"enabled": false`, devices that are `none`,
   false and neutral values.
 - **What changes no result is accepted**: memory, speed and printing. Where nothing follows from
@@ -29,7 +30,8 @@ reads them (`bazel run //examples/gpt:configuration_reference > docs/configurati
 - Types of numbers are also accepted in full: `float32`, `float16`, `bfloat16`.
 - Flags go before the file. `--batch` takes the place of `train_batch_size`; micro-batch and
   accumulation of the file stay, and with the ranks must give it. `--lr` takes the place of
-  `optimizer.params.lr`; a schedule with rates of its own must rise to the same.
+  `optimizer.params.lr`; a schedule with rates of its own, beside which the key has no effect, must
+  rise to the same.
 
 What is not given has DeepSpeed's default where it changes a result, with two exceptions:
 `gradient_clipping` is off, where DeepSpeed's default is 1.0 since 0.19.3, and

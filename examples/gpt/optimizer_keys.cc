@@ -19,7 +19,9 @@ Auto ByRate(const Settings& s) {
 Key LearningRate(Settings& s) {
   return {.name = "lr",
           .value = Number(&s.group.lr, kNotNegative),
-          .meaning = "the learning rate; `--lr` goes before it",
+          .meaning =
+              "the learning rate; `--lr` goes before it; without effect beside a schedule "
+              "with rates of its own",
           .automatic = ByRate(s)};
 }
 

@@ -12,9 +12,10 @@ Rules TensorRules(const Together& together) {
   const Said& said = together.said;
   const Settings& s = together.settings;
   const Sharing& sharing = together.sharing;
-  constexpr char kTensor[] = "tensor_parallel --tensor --tensor_shards";
-  constexpr char kModel[] = "brigade tensor_parallel --tensor";
-  constexpr char kShards[] = "tensor_parallel brigade.tensor_shards --tensor --tensor_shards";
+  constexpr char kSizes[] =
+      "tensor_parallel.autotp_size tensor_parallel.tp.tp_size "
+      "tensor_parallel.tensor_parallel.tp_size";
+  const std::string shard_keys = Names({kTensorRanks, "brigade.tensor_shards --tensor_shards"});
   const absl::Status shards = parallel::Validate(
       parallel::TensorShards{.count = sharing.tensor_shards, .ranks = sharing.tensor});
   const std::string no_shards(absl::StripPrefix(shards.message(), "tensor shards: "));
@@ -22,44 +23,44 @@ Rules TensorRules(const Together& together) {
   const bool one_size = s.autotp_size == 0 || s.tp_size == s.autotp_size;
   const std::string one_shard = "the model has one tensor shard: nothing is exchanged";
   return {
-      {"--tensor_shards", shards.ok(), no_shards, kTensor},
+      {"--tensor_shards", shards.ok(), no_shards, kTensorRanks},
       {"brigade.tensor_shards", shards.ok() || said.Find("--tensor_shards") != nullptr, no_shards,
-       kTensor},
-      {"--tensor_overlap", sharing.tensor_shards > 1, one_shard, kShards},
+       shard_keys},
+      {"--tensor_overlap", sharing.tensor_shards > 1, one_shard, shard_keys},
       {"tensor_parallel.tp_overlap_comm", !s.tensor_overlap || sharing.tensor_shards > 1, one_shard,
-       kShards},
+       shard_keys},
       {"activation_checkpointing.partition_activations",
-       !s.partition_activations || sharing.tensor > 1, "the model has one tensor rank", kModel,
-       Rule::Kind::kHarmless},
+       !s.partition_activations || sharing.tensor > 1, "the model has one tensor rank",
+       kTensorRanks, Rule::Kind::kHarmless},
       {"activation_checkpointing.partition_activations",
        sharing.tensor == 1 || s.partition_activations == sharing.sequence_parallel,
-       "ranks share activations as brigade.sequence_parallel (--sequence_parallel) says", kModel},
+       "ranks share activations as brigade.sequence_parallel (--sequence_parallel) says",
+       Names({kTensorRanks, "brigade.sequence_parallel"})},
       {"brigade.keep_gathered", sharing.sequence_parallel,
-       "nothing is gathered: brigade.sequence_parallel (--sequence_parallel) is not true", ""},
-      {"brigade.tensor_sums", sharing.tensor > 1, "a tensor rank alone sends no sums", kTensor},
+       "nothing is gathered: brigade.sequence_parallel (--sequence_parallel) is not true",
+       "brigade.sequence_parallel"},
+      {"brigade.tensor_sums", sharing.tensor > 1, "a tensor rank alone sends no sums",
+       kTensorRanks},
       {"tensor_parallel.tensor_parallel", said.Find("tensor_parallel.tp") == nullptr,
-       "tensor_parallel.tp is the same section", ""},
-      {"tensor_parallel.tp.tp_size", one_size, other_size, ""},
-      {"tensor_parallel.tensor_parallel.tp_size", one_size, other_size, ""},
+       "tensor_parallel.tp is the same section", "tensor_parallel.tp"},
+      {"tensor_parallel.tp.tp_size", one_size, other_size, kSizes},
+      {"tensor_parallel.tensor_parallel.tp_size", one_size, other_size, kSizes},
   };
 }
 
 Rules ContextRules(const Together& together) {
-  constexpr char kContext[] = "sequence_parallel_size --context_parallel";
   const bool has_context = together.sharing.context > 1;
   return {{"brigade.context_exchange", has_context,
            "no ranks share texts: sequence_parallel_size (--context_parallel) is not above 1",
-           kContext},
+           kContextRanks},
           {"--context_exchange", has_context,
-           "no ranks share texts: --context_parallel is not above 1", kContext}};
+           "no ranks share texts: --context_parallel is not above 1", kContextRanks}};
 }
 
 Rules PipelineRules(const Together& together) {
   const Settings& s = together.settings;
   const Sharing& sharing = together.sharing;
-  constexpr char kPipeline[] = "pipeline --pipeline";
-  constexpr char kModel[] = "brigade tensor_parallel --tensor --pipeline";
-  constexpr char kBrigade[] = "brigade";
+  const std::string parts = Names({kStages, kTensorRanks, "brigade.sequence_parallel"});
   const bool has_pipeline = sharing.pipeline > 1;
   const std::string no_pipeline =
       "no ranks share the model's layers: pipeline.stages (--pipeline) is not above 1";
@@ -73,34 +74,33 @@ Rules PipelineRules(const Together& together) {
     return sharing.tensor == 1 || parts == sharing.sequence_parallel;
   };
   return {
-      {"--partition", has_pipeline, no_pipeline_of_flag, kPipeline},
-      {"--schedule", has_pipeline, no_pipeline_of_flag, kPipeline},
-      {"brigade.partition", has_pipeline, no_pipeline, kPipeline},
-      {"brigade.schedule", has_pipeline, no_pipeline, kPipeline},
+      {"--partition", has_pipeline, no_pipeline_of_flag, kStages},
+      {"--schedule", has_pipeline, no_pipeline_of_flag, kStages},
+      {"brigade.partition", has_pipeline, no_pipeline, kStages},
+      {"brigade.schedule", has_pipeline, no_pipeline, kStages},
       {"brigade.tied_gradients", s.zero.tied_apart || !has_pipeline,
        absl::StrCat("the first and the last of ", sharing.pipeline,
                     " stages have gradients of their own of the tied weights: it must be "
                     "\"apart\""),
-       kPipeline},
-      {"pipeline.partition", has_pipeline, one_stage, kPipeline, Rule::Kind::kHarmless},
-      {"pipeline.partition", s.no_partition.empty(), s.no_partition, kPipeline},
+       kStages},
+      {"pipeline.partition", has_pipeline, one_stage, kStages, Rule::Kind::kHarmless},
+      {"pipeline.partition", s.no_partition.empty(), s.no_partition, kStages},
       {"pipeline.partition", !s.partition.has_value() || s.partition == s.deepspeed_partition,
        absl::StrCat("brigade.partition is ",
                     parallel::ToString(s.partition.value_or(parallel::PartitionChoice()))),
-       kBrigade},
-      {"pipeline.pipe_partitioned", has_pipeline, one_stage, kPipeline, Rule::Kind::kHarmless},
-      {"pipeline.pipe_partitioned", sends(s.pipe_partitioned), rows, kModel},
-      {"pipeline.grad_partitioned", has_pipeline, one_stage, kPipeline, Rule::Kind::kHarmless},
-      {"pipeline.grad_partitioned", sends(s.grad_partitioned), rows, kModel},
+       Names({kStages, "brigade.partition"})},
+      {"pipeline.pipe_partitioned", has_pipeline, one_stage, kStages, Rule::Kind::kHarmless},
+      {"pipeline.pipe_partitioned", sends(s.pipe_partitioned), rows, parts},
+      {"pipeline.grad_partitioned", has_pipeline, one_stage, kStages, Rule::Kind::kHarmless},
+      {"pipeline.grad_partitioned", sends(s.grad_partitioned), rows, parts},
   };
 }
 
 // Of copies that update locally.
 Rules ReplicaRules(const Together& together) {
-  constexpr char kRanks[] =
-      "brigade.replicas --replicas tensor_parallel sequence_parallel_size pipeline --tensor "
-      "--context_parallel --pipeline";
-  constexpr char kRounds[] = "brigade --replica_period --replica_fragments --replica_delay";
+  constexpr char kRounds[] =
+      "brigade.replica_period brigade.replica_fragments --replica_period --replica_fragments "
+      "brigade.replicas --replicas";
   const Settings& s = together.settings;
   const Sharing& sharing = together.sharing;
   const Said& said = together.said;
@@ -110,24 +110,26 @@ Rules ReplicaRules(const Together& together) {
   const replicas::OuterOptions& outer = sharing.outer;
   Rules rules = {
       {replicas, !has_replicas || sharing.tensor * sharing.context * sharing.pipeline == 1,
-       "ranks share a model or texts; each replica needs ranks with all of it", kRanks},
+       "ranks share a model or texts; each replica needs ranks with all of it",
+       Names({kTensorRanks, kContextRanks, kStages})},
       {replicas, !has_replicas || sharing.shard_ranks == 0,
        absl::StrCat(ShardsName(said), " is given; the ranks of a replica share one state"),
-       "brigade zero_optimization --shard_ranks"},
+       kShardRanks},
       {replicas, !has_replicas || !s.zero.offload.enabled(),
        "the optimizer state is on the host or in a file; rounds need it on the device",
-       "zero_optimization"},
+       "zero_optimization.offload_optimizer.device"},
       {replicas,
        !has_replicas ||
            (!s.gradient_compression.has_value() && !optim::AveragesMoments(s.optimizer)),
        "ranks exchange gradients or moments with errors of their own, which rounds do not know",
-       "brigade optimizer"},
-      {named("--replica_fragments", "brigade.replica_fragments"), outer.fragments <= outer.period,
+       "brigade.gradient_compression --gradient_compression optimizer.type"},
+      {named("--replica_fragments", "brigade.replica_fragments"),
+       !has_replicas || outer.fragments <= outer.period,
        absl::StrCat("it is above ", named("--replica_period", "brigade.replica_period"), ", ",
                     outer.period),
        kRounds},
       {named("--replica_delay", "brigade.replica_delay"),
-       outer.fragments < 1 || outer.delay < outer.period / outer.fragments,
+       !has_replicas || outer.fragments < 1 || outer.delay < outer.period / outer.fragments,
        absl::StrCat("it must be below ",
                     outer.fragments < 1 ? outer.period : outer.period / outer.fragments,
                     ", the steps between two rounds"),
@@ -138,7 +140,7 @@ Rules ReplicaRules(const Together& together) {
        {"replica_period", "replica_fragments", "replica_delay", "replica_mix", "replica_start_step",
         "replica_wire", "outer_lr", "outer_momentum"}) {
     for (const char* const prefix : {"brigade.", "--"}) {
-      rules.push_back({absl::StrCat(prefix, key), has_replicas, none, "brigade --replicas"});
+      rules.push_back({absl::StrCat(prefix, key), has_replicas, none, kReplicas});
     }
   }
   return rules;

@@ -178,8 +178,8 @@ Keys ZeroKeys(Settings& s) {
       {"zero_quantized_nontrainable_weights", Flag(&s.quantized_frozen_weights),
        "the same of weights that are not trained, in stage 3"},
       {"zero_quantized_gradients", Flag(&s.quantized_gradients),
-       "gradients are summed as int4 codes; in two hops, inside nodes and between them, with "
-       "`brigade.ranks_per_node`"},
+       "gradients are summed as int4 codes; in two hops, inside nodes and between them, where "
+       "`brigade.ranks_per_node`, or else `brigade.topology`, has nodes of one size"},
       {.name = "zeropp_loco_param",
        .meaning =
            "Error feedback of zero_quantized_gradients: what codes leave out enters the next "

@@ -313,6 +313,49 @@ TEST(ConfigTest, ReadsAllThatLossScalingHas) {
   EXPECT_FALSE(off.zero.loss_scaler.check_overflow);
 }
 
+// The usual section, whose scale somebody has made a constant.
+TEST(ConfigTest, TakesWhatAConstantLossScaleDoesNotAsk) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig config, With(R"(, "fp16": {"enabled": true,
+      "loss_scale": 128, "initial_scale_power": 2, "loss_scale_window": 1000, "hysteresis": 2,
+      "consecutive_hysteresis": false, "min_loss_scale": 8})"));
+  EXPECT_FALSE(config.zero.loss_scaler.dynamic());
+  EXPECT_EQ(config.zero.loss_scaler.loss_scale, 128.0f);
+  constexpr char kConstant[] = ": fp16.loss_scale is not 0, so the scale never changes";
+  EXPECT_THAT(config.without_effect,
+              ::testing::UnorderedElementsAre(
+                  absl::StrCat("fp16.initial_scale_power is 2", kConstant),
+                  absl::StrCat("fp16.loss_scale_window is 1000", kConstant),
+                  absl::StrCat("fp16.hysteresis is 2", kConstant),
+                  absl::StrCat("fp16.consecutive_hysteresis is false", kConstant),
+                  absl::StrCat("fp16.min_loss_scale is 8", kConstant)));
+}
+
+TEST(ConfigTest, TakesARateThatTheScheduleDoesNotAsk) {
+  const auto with_rate = [](const char* scheduler) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "scheduler": {"type": )", scheduler,
+                                    R"(}, "optimizer": {"type": "Adam", "params": {"lr": 0.5}}})"),
+                       4);
+  };
+  for (const char* const own :
+       {R"("WarmupLR", "params": {"warmup_max_lr": 0.25})",
+        R"("WarmupDecayLR", "params": {"warmup_max_lr": 0.25, "total_num_steps": 2000})",
+        R"("OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 0.25,
+                                  "cycle_momentum": false})"}) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, with_rate(own));
+    const optim::ParameterGroup& group = config.zero.optimizer.groups[0];
+    EXPECT_EQ(optim::LearningRates(group.schedule, group.lr),
+              optim::LearningRates(group.schedule, 0.125));
+    EXPECT_THAT(config.without_effect,
+                ::testing::ElementsAre("optimizer.params.lr is 0.5: the schedule has rates of its "
+                                       "own, up to 0.25"));
+  }
+  for (const char* const none : {R"("WarmupLR")", R"("WarmupLR", "params": {"warmup_max_lr": 0.5})",
+                                 R"("WarmupCosineLR", "params": {"total_num_steps": 2000})"}) {
+    ASSERT_OK_AND_ASSIGN(const TrainConfig config, with_rate(none));
+    EXPECT_THAT(config.without_effect, ::testing::ElementsAre());
+  }
+}
+
 TEST(ConfigTest, TakesSectionsOfPrecisionThatAreOff) {
   for (const char* const off :
        {R"("fp16": {})", R"("bf16": {})", R"("fp16": {"loss_scale": 0})", R"("scheduler": {})",
@@ -901,6 +944,58 @@ TEST(ConfigTest, ReadsWhatCrossesTheWireAsCodes) {
   EXPECT_EQ(nodes_of(R"("brigade": {"ranks_per_node": 2, "shard_ranks": 2}, )"), 0);
   EXPECT_EQ(
       nodes_of(R"("brigade": {"ranks_per_node": 2}, "tensor_parallel": {"autotp_size": 2}, )"), 0);
+}
+
+// A machine's file says as well which ranks are on one node.
+TEST(ConfigTest, TakesTheNodesOfCodesAndSignsFromTheTopology) {
+  using ::testing::AllOf;
+  using ::testing::EndsWith;
+  using ::testing::StartsWith;
+  const std::string path = absl::StrCat(::testing::TempDir(), "/nodes.json");
+  const auto with = [&path](const char* nodes, const char* keys, const char* brigade = "") {
+    std::ofstream(path) << R"({"inside": {"latency_us": 1, "gigabytes_per_s": 2},
+        "between": {"latency_us": 3, "gigabytes_per_s": 4}, "ranks_of_node": )"
+                        << nodes << "}";
+    return ParseConfig(
+               absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "Adam"}, )", keys,
+                            R"("brigade": {"topology": ")", path, "\"", brigade, "}}"),
+               8)
+        .value();
+  };
+  constexpr char kCodes[] = R"("zero_optimization": {"stage": 2,
+                                                     "zero_quantized_gradients": true}, )";
+  constexpr char kSigns[] = R"(, "gradient_compression": "one_bit")";
+  for (const char* const algorithm : {"", R"(, "algorithm": "direct")"}) {
+    const TrainConfig codes = with("[4, 4]", kCodes, algorithm);
+    EXPECT_EQ(codes.zero.node_ranks, 4);
+    EXPECT_THAT(codes.without_effect, ::testing::ElementsAre());
+  }
+  EXPECT_EQ(with("[2, 2, 2, 2]", "", kSigns).zero.node_ranks, 2);
+  EXPECT_EQ(with("[4, 4]", kCodes, R"(, "ranks_per_node": 2)").zero.node_ranks, 2);
+  // One hop is all there is to do; and where nothing is sent in fewer bytes.
+  for (const char* const nodes : {"[8]", "[1, 1, 1, 1, 1, 1, 1, 1]"}) {
+    const TrainConfig one = with(nodes, kCodes);
+    EXPECT_EQ(one.zero.node_ranks, 0) << nodes;
+    EXPECT_THAT(one.without_effect, ::testing::ElementsAre()) << nodes;
+  }
+  EXPECT_EQ(with("[4, 4]", kCodes, R"(, "shard_ranks": 4)").zero.node_ranks, 0);
+  EXPECT_EQ(with("[4, 4]", "").zero.node_ranks, 0);
+  // It says why, where there might be two.
+  const auto why = [](const TrainConfig& config) {
+    EXPECT_EQ(config.zero.node_ranks, 0);
+    return config.without_effect.empty() ? "" : config.without_effect.back();
+  };
+  constexpr char kHop[] = "a string: codes of gradients, and signs, go in one hop: two need ";
+  EXPECT_THAT(why(with("[4, 2, 2]", kCodes)),
+              AllOf(StartsWith("brigade.topology is \"/"),
+                    EndsWith(absl::StrCat(kHop, "nodes of one size, and they have 2 to 4 ranks"))));
+  EXPECT_THAT(why(with("[5, 3]", "", kSigns)),
+              EndsWith(absl::StrCat(kHop, "nodes of one size, and they have 3 to 5 ranks")));
+  EXPECT_THAT(why(with("[4, 4]", R"("tensor_parallel": {"autotp_size": 2}, )", kSigns)),
+              EndsWith(absl::StrCat(kHop, "ranks with the whole model")));
+  EXPECT_EQ(why(with("[4, 4]", kCodes, R"(, "ranks_per_node": 3)")),
+            "brigade.ranks_per_node is 3: codes of gradients, and signs, go in one hop: two need "
+            "nodes of one size, and they have 2 to 3 ranks");
 }
 
 // Ranks, the batch and the pipeline of a config with these keys, for 8 ranks.

@@ -175,19 +175,22 @@ TEST(ReadObjectTest, ReadsNothingElseWhereTheSwitchIsOff) {
               StatusIs(kInvalid, "section.side is 1; it must be true or false"));
 }
 
-TEST(ReadObjectTest, TellsWhetherAPathIsRefused) {
+TEST(ReadObjectTest, TellsWhetherAPathIsKnown) {
   const auto refused = [](absl::string_view paths, const Refusal& refusal) {
     return AnyRefused(paths, {refusal});
   };
   EXPECT_TRUE(refused("a.b", {"a.b", ""}));
-  EXPECT_TRUE(refused("a", {"a.b", ""}));
   EXPECT_TRUE(refused("a.b", {"a", ""}));
   EXPECT_TRUE(refused("x a.b", {"a.b", ""}));
-  EXPECT_TRUE(refused("a.b", {"", "the config is []"}));
-  EXPECT_TRUE(refused("a.b", {.path = "a.bb", .text = "", .meant = "a.b"}));
+  EXPECT_TRUE(refused("a.b", {.path = "a.bb", .text = "", .hidden = "a.b"}));
+  EXPECT_TRUE(refused("a.b.c", {.path = "aa", .text = "", .hidden = "a"}));
+  // That it is given is known, whatever is inside.
+  EXPECT_FALSE(refused("a", {"a.b", ""}));
+  EXPECT_FALSE(refused("a", {.path = "b", .text = "", .hidden = "a.b"}));
   EXPECT_FALSE(refused("a.b", {"a.bb", ""}));
   EXPECT_FALSE(refused("a.b", {"a.c", ""}));
   EXPECT_FALSE(refused("", {"a.c", ""}));
+  EXPECT_FALSE(refused("a.b", {"", "there is no such file"}));
 }
 
 TEST(ReadObjectTest, ListsAllRefusalsWithTheirPaths) {
@@ -198,6 +201,8 @@ TEST(ReadObjectTest, ListsAllRefusalsWithTheirPaths) {
       KeysOf(v));
   std::vector<std::string> paths;
   for (const Refusal& refusal : reading.refusals) paths.push_back(refusal.path);
+  // Params of no type are not read.
+  EXPECT_EQ(reading.refusals[0].hidden, "choice.params");
   EXPECT_THAT(paths, ::testing::ElementsAre("choice.type", "choice.sort", "flags", "later",
                                             "numbers.pair", "numbers.real"));
   EXPECT_EQ(v.whole, 7);

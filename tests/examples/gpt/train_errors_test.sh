@@ -114,7 +114,10 @@ refuses "2 keys and flags are refused:
   the model's width is 17; it must be a multiple of its 2 heads" \
   --offload=optimizer --offload_to=file --offload_dir=/no/folder --width=17
 
-# Whatever refuses them: flags by themselves, the file, flags beside it, the model.
+# Whatever refuses them: flags by themselves, the file, flags beside it, the model; what has no name hides none.
+refuses '2 keys and flags are refused:
+  cannot open missing.txt: No such file or directory
+  --tensor_overlap is 2, but the model has one tensor shard: nothing is exchanged' --data=missing.txt --tensor_overlap=2
 refuses 'no_json.json: 2 keys and flags are refused:
   --stage is in the file that --config names, not beside it
   not valid JSON: parse error at line 2, column 1: syntax error while parsing object key - unexpected end of input; expected string literal' \
