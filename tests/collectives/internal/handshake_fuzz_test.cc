@@ -19,7 +19,6 @@ namespace brigade::collectives::internal {
 namespace {
 
 constexpr int kServer = 3;
-constexpr size_t kSignatureBytes = 32;
 
 enum Flags { kClient = 1, kHonestKnock = 2, kHonestProof = 4, kByteByByte = 8 };
 
