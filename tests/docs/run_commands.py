@@ -20,7 +20,8 @@ import docs_commands
 RUNFILES = pathlib.Path.cwd()
 
 # By label, where the program is, if it has another name.
-PROGRAMS = {"//parallel:plan": "parallel/plan/plan", "//tools:plot": "tools/plot.sh"}
+PROGRAMS = {"//launch": "launch/brigade_launch", "//parallel:plan": "parallel/plan/plan",
+            "//tools:plot": "tools/plot.sh"}
 
 # Flags that make a program's run short; the last one of a name counts.
 SHORTER = {
@@ -96,9 +97,16 @@ class Runner:
         if path is None:
             self.errors.append(f"{command}: {program} is not there to be run; tests/docs/BUILD.bazel names the programs")
             return
-        self.check_flags(command.where, path, arguments)
-        shorter = SHORTER.get(path, [])
-        if path == "examples/gpt/train" and self.page != "README.md":
+        if path == PROGRAMS["//launch"]:
+            # What follows the program that it starts is that one's.
+            inner = next(i for i, word in enumerate(arguments) if not word.startswith("-"))
+            self.check_flags(command.where, path, arguments[:inner])
+            path_of_flags, flags = self.path(arguments[inner]), arguments[inner + 1:]
+        else:
+            path_of_flags, flags = path, arguments
+        self.check_flags(command.where, path_of_flags, flags)
+        shorter = SHORTER.get(path_of_flags, [])
+        if path_of_flags == "examples/gpt/train" and self.page != "README.md":
             # A text that takes less time than the default one.
             shorter = shorter + ["--data=book.txt"]
             # What a step takes grows with the context.

@@ -3,10 +3,12 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -305,6 +307,94 @@ class SeveralHostsTest(unittest.TestCase):
             self.assertEqual((code, said), (0, ""))
             printed += lines.splitlines()
         self.assertEqual(sorted(printed), [f"[{r}] {r} 4 here 7 {r // 2}" for r in range(4)])
+
+
+# Rank 0 listens where the others look for it.
+MEET = """
+import os, socket
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(where) as server:
+        for _ in range(size - 1):
+            server.accept()[0].sendall(b"x")
+else:
+    while True:
+        try:
+            with socket.create_connection(where) as other:
+                assert other.recv(1) == b"x"
+            break
+        except ConnectionRefusedError:
+            pass
+print("met at", where[0])
+"""
+
+
+def can_make_hosts():
+    command = ["unshare", "--net", "ip", "link", "set", "lo", "up"]
+    return all(map(shutil.which, ("unshare", "nsenter", "ip"))) and subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+@unittest.skipUnless(can_make_hosts(), "[  SKIPPED ] network namespaces as hosts need root and iproute2")
+class NamespacesTest(unittest.TestCase):
+    """Two network namespaces as hosts, with a link between them."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        self.holders = [subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE) for _ in range(2)]
+        own = os.readlink("/proc/self/ns/net")
+        while any(os.readlink(f"/proc/{each.pid}/ns/net") == own for each in self.holders):
+            time.sleep(0.01)
+        first, second = self.holders
+        subprocess.run(f"ip link add host0 netns {first.pid} type veth peer name host1 netns {second.pid}".split(),
+                       check=True)
+        for k, each in enumerate(self.holders):
+            for command in (f"ip address add 10.79.7.{k + 1}/24 dev host{k}", f"ip link set host{k} up",
+                            "ip link set lo up"):
+                subprocess.run(["nsenter", "-t", str(each.pid), "-n", *command.split()], check=True)
+
+    def tearDown(self):
+        for each in self.holders:
+            each.kill()
+            each.wait()
+            each.stdin.close()
+
+    def test_ranks_of_two_hosts_meet(self):
+        body = "\n".join(f'[ $1 != {name} ] || exec nsenter -t {each.pid} -n sh -c "$2"'
+                         for name, each in zip("ab", self.holders))
+        code, printed, said = run(f"--ssh={stand_in_for_ssh(self.folder, body)}", "--hosts=b:0,1@a:0,1", sys.executable,
+                                  "-c", MEET)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(sorted(printed.splitlines()), [f"[{rank}] met at 10.79.7.2" for rank in range(4)])
+
+
+class MpirunTest(unittest.TestCase):
+
+    @unittest.skipUnless(shutil.which("mpirun"), "[  SKIPPED ] no mpirun")
+    def test_mpirun_starts_the_ranks(self):
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        arguments = " ".join(root + ["--oversubscribe"])
+        code, printed, said = run("--launcher=openmpi", f"--launcher_args={arguments}", "--hosts=localhost:0,1", *shell(
+            "echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE at $MASTER_ADDR; exit $OMPI_COMM_WORLD_RANK"))
+        self.assertEqual(code, 1, said)
+        self.assertEqual(sorted(printed.splitlines()), ["0 of 2 at localhost", "1 of 2 at localhost"])
+        self.assertIn("brigade_launch: mpirun -n 2 --host localhost:2 ", said)
+
+    def test_srun_and_pdsh_are_given_their_command(self):
+        with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
+            for name in ("srun", "pdsh"):
+                path = pathlib.Path(folder) / name
+                path.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done; exit 9\n')
+                path.chmod(0o755)
+            paths = {"PATH": f"{folder}:{os.environ['PATH']}"}
+            code, printed, _ = run("--launcher=slurm", "--num_nodes=2", "--num_gpus=4", "train", "a b", variables=paths)
+            self.assertEqual(code, 9)
+            self.assertEqual(printed.split("\n")[:3], ["<-n>", "<8>", "<--nodes=2>"])
+            self.assertTrue(printed.endswith("<train>\n<a b>\n"), printed)
+            code, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train", variables=paths)
+            self.assertEqual(code, 9)
+            self.assertIn("--no_ssh --node_rank=%n --hosts=a:0@b:0 --master_addr=a --master_port=29500", printed)
 
 
 if __name__ == "__main__":
