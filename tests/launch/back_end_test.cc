@@ -40,8 +40,9 @@ TEST(BackEndTest, MpirunStartsTheRanks) {
   EXPECT_EQ(Command(BackEnd::kOpenMpi, "a:0,1@b:0,1,2", {{"NCCL_DEBUG", "INFO"}}),
             "mpirun -n 5 --host a:2,b:3 --more -x MASTER_ADDR=a -x MASTER_PORT=29500 "
             "-x NCCL_DEBUG=INFO python3 -u train.py it's");
-  EXPECT_EQ(Command(BackEnd::kOpenMpi, "a:1"),
-            "--launcher=openmpi starts ranks on the first slots of a host, and a is to have others");
+  EXPECT_EQ(
+      Command(BackEnd::kOpenMpi, "a:1"),
+      "--launcher=openmpi starts ranks on the first slots of a host, and a is to have others");
 }
 
 TEST(BackEndTest, SrunStartsTheRanks) {
@@ -55,10 +56,11 @@ TEST(BackEndTest, PdshStartsALauncherOnEachHost) {
   const std::string command = Command(BackEnd::kPdsh, "a:0,1@b:1", {{"PYTHONPATH", "50% of/it"}});
   EXPECT_THAT(command, HasSubstr("pdsh -S -f 1024 -w a,b --more cd "));
   // A percent sign is pdsh's, and two of them are one.
-  EXPECT_THAT(command, HasSubstr(" && PYTHONPATH='50%% of/it' exec '/opt/brigade launch' --no_ssh "
-                                 "--node_rank=%n --hosts=a:0,1@b:1 --master_addr=a "
-                                 "--master_port=29500 --grace=30s --no_python -- python3 -u train.py "
-                                 "'it'\\''s'"));
+  EXPECT_THAT(command,
+              HasSubstr(" && PYTHONPATH='50%% of/it' exec '/opt/brigade launch' --no_ssh "
+                        "--node_rank=%n --hosts=a:0,1@b:1 --master_addr=a "
+                        "--master_port=29500 --grace=30s --no_python -- python3 -u train.py "
+                        "'it'\\''s'"));
 }
 
 TEST(BackEndTest, SshStartsAnAgent) {

@@ -50,7 +50,8 @@ TEST(CommandLineTest, AnErrorNamesTheWord) {
       {{"--hostfile"}, "--hostfile needs a value: FILE"},
       {{"--hostfile=", "x"}, "--hostfile is \"\"; it is empty"},
       {{"--standalone=yes", "x"}, "--standalone takes no value"},
-      {{"--master_port=65536", "x"}, "--master_port is \"65536\"; it must be a whole number from 0"},
+      {{"--master_port=65536", "x"},
+       "--master_port is \"65536\"; it must be a whole number from 0"},
       {{"--max_restarts=-1", "x"}, "--max_restarts is \"-1\"; it must be a whole number from 0 on"},
       {{"--nnodes=2:1", "x"}, "--nnodes is \"2:1\"; it must be a number of hosts, or MIN:MAX"},
       {{"--nnodes=1:2:3", "x"}, "--nnodes is \"1:2:3\""},
@@ -120,18 +121,27 @@ TEST(RanksTest, LocalRanksCountOnEachHost) {
     text += "| ";
   }
   EXPECT_EQ(text, "0/0 1/1 | 2/0 3/1 4/2 | ");
-  const Variables expected = {
-      {"RANK", "3"},           {"ROLE_RANK", "3"},
-      {"LOCAL_RANK", "1"},     {"WORLD_SIZE", "5"},
-      {"LOCAL_SIZE", "3"},     {"LOCAL_WORLD_SIZE", "3"},
-      {"GROUP_RANK", "1"},     {"GROUP_WORLD_SIZE", "2"},
-      {"CROSS_RANK", "1"},     {"CROSS_SIZE", "2"},
-      {"NODE_RANK", "1"},      {"ROLE_WORLD_SIZE", "5"},
-      {"ROLE_NAME", "default"}, {"MASTER_ADDR", "10.0.0.1"},
-      {"MASTER_PORT", "29500"}, {"CUDA_VISIBLE_DEVICES", "1,3,4"},
-      {"BRIGADE_JOB_SECRET", "s"}, {"TORCHELASTIC_RUN_ID", "job"},
-      {"TORCHELASTIC_RESTART_COUNT", "1"}, {"TORCHELASTIC_MAX_RESTARTS", "2"},
-      {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+  const Variables expected = {{"RANK", "3"},
+                              {"ROLE_RANK", "3"},
+                              {"LOCAL_RANK", "1"},
+                              {"WORLD_SIZE", "5"},
+                              {"LOCAL_SIZE", "3"},
+                              {"LOCAL_WORLD_SIZE", "3"},
+                              {"GROUP_RANK", "1"},
+                              {"GROUP_WORLD_SIZE", "2"},
+                              {"CROSS_RANK", "1"},
+                              {"CROSS_SIZE", "2"},
+                              {"NODE_RANK", "1"},
+                              {"ROLE_WORLD_SIZE", "5"},
+                              {"ROLE_NAME", "default"},
+                              {"MASTER_ADDR", "10.0.0.1"},
+                              {"MASTER_PORT", "29500"},
+                              {"CUDA_VISIBLE_DEVICES", "1,3,4"},
+                              {"BRIGADE_JOB_SECRET", "s"},
+                              {"TORCHELASTIC_RUN_ID", "job"},
+                              {"TORCHELASTIC_RESTART_COUNT", "1"},
+                              {"TORCHELASTIC_MAX_RESTARTS", "2"},
+                              {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
   EXPECT_EQ(ranks[1][1].variables, expected);
 }
 

@@ -60,7 +60,7 @@ struct TrainingRule {
   // From this step tried on (-1: never) ranks keep their own gradients, which is what is checked,
   // and an exchange of each bucket's, unscaled and clipped, gives their mean: of signs, of factors
   // of `factor_rank`, or of the greatest elements, a share of `density` rounded up. A rank alone
-  // does not. The norm is the root of the mean of the ranks' squared norms.
+  // does not. The norm is the root of the sum of the ranks' squared norms, divided by ranks.
   int64_t exchange_from = -1;
   enum class Exchange : uint8_t { kOneBit, kPowerSgd, kTopK };
   Exchange exchange = Exchange::kOneBit;
@@ -346,7 +346,7 @@ class Training {
     const bool meets = is_frozen && IsMeeting();
     StepRule rule = rule_.step;
     const auto ranks = static_cast<double>(rule_.ranks);
-    rule.norm_divisor = rule.divisor / std::sqrt(ranks);
+    rule.norm_divisor = rule.divisor;
     rule.divisor /= ranks;
     ControlStep(stats, rule, state_);
     if (state_.skip) return;

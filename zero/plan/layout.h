@@ -2,7 +2,6 @@
 #define BRIGADE_ZERO_PLAN_LAYOUT_H_
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -477,11 +476,11 @@ inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options
              static_cast<int64_t>(sizeof(float));
 }
 
-// The divisors of a step that exchanges its gradients' mean over ranks.
+// The divisors of a step that exchanges its gradients' mean over ranks. The norm is that of the mean
+// of gradients that are orthogonal to each other.
 inline optim::StepDivisors ExchangeDivisors(const Plan& plan, const ZeroOptions& options) {
   const double all = ControllerOptions(plan, options).grad_divisor;
-  const double ranks = plan.ranks();
-  return {.gradients = all / ranks, .norm = all / std::sqrt(ranks)};
+  return {.gradients = all / plan.ranks(), .norm = all};
 }
 
 }  // namespace brigade::zero::internal
