@@ -7,7 +7,7 @@ foreach(config IN LISTS CMAKE_BUILD_TYPE CMAKE_CONFIGURATION_TYPES)
 endforeach()
 get_property(options DIRECTORY PROPERTY COMPILE_OPTIONS)
 string(REGEX MATCH "[ ;,=:](-ffast-math|-Ofast|-funsafe-math-optimizations|-ffinite-math-only\
-|-fassociative-math|-freciprocal-math|-fno-signed-zeros|-ffp-contract=fast|-ffp-model=[a-z]*|--?use_fast_math|--?ftz=true)[ ;,>]" found
+|-fassociative-math|-freciprocal-math|-fno-signed-zeros|-ffp-contract=fast|-ffp-model=fast|-ffp-model=aggressive|--?use_fast_math|--?ftz=true)[ ;,>]" found
   " ${given};${options} ")
 if(found)
   message(FATAL_ERROR "compile without ${CMAKE_MATCH_1}: with it formulas give other bits")

@@ -13,6 +13,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/attention.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/precision/dtype_names.h"
 
 namespace brigade::benchmarks {
 namespace {
@@ -70,7 +71,7 @@ absl::Status MeasureAny(const nn::AttentionShape& shape, bool backward, benchmar
 
 void Register(const nn::AttentionShape& shape, bool backward) {
   const std::string name = absl::StrCat(
-      "attention/", backward ? "backward" : "forward", "/type:", precision::Name(shape.dtype),
+      "attention/", backward ? "backward" : "forward", "/type:", precision::ShortName(shape.dtype),
       "/batch:", shape.batch, "/context:", shape.context, "/heads:", shape.heads,
       "/width:", shape.head_width(), "/cuda");
   benchmark::RegisterBenchmark(name.c_str(),

@@ -1,6 +1,32 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
 brigade_library(
+  checkpoint_durable_file
+  HEADERS checkpoint/durable_file.h
+  SOURCES checkpoint/durable_file.cc
+  DEPS device_printable device_file_system_calls
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+)
+
+brigade_library(
+  checkpoint_folder
+  HEADERS checkpoint/checkpoint_folder.h
+  SOURCES checkpoint/checkpoint_folder.cc
+  DEPS checkpoint_durable_file device_status_macros device_file_system_calls
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+  PRIVATE_LIBRARIES absl::algorithm_container absl::str_format
+)
+
+brigade_library(
+  checkpoint_fields
+  HEADERS checkpoint/fields.h
+  SOURCES checkpoint/fields.cc
+  DEPS collectives_options device_printable device_status_macros kernels_step_control_step_state
+    optim_loss_scaler optim_parameter_group optim_schedule precision_dtype zero_options zero_plan
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+)
+
+brigade_library(
   checkpoint_model_part
   HEADERS checkpoint/model_part.h
   SOURCES checkpoint/model_part.cc
@@ -33,32 +59,6 @@ brigade_library(
   DEPS checkpoint_model_part checkpoint_safetensors device_status_macros precision_dtype zero_plan
   PUBLIC_LIBRARIES absl::span absl::statusor
   PRIVATE_LIBRARIES absl::status absl::str_format absl::strings nlohmann_json::nlohmann_json
-)
-
-brigade_library(
-  checkpoint_durable_file
-  HEADERS checkpoint/durable_file.h
-  SOURCES checkpoint/durable_file.cc
-  DEPS device_printable device_file_system_calls
-  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
-)
-
-brigade_library(
-  checkpoint_folder
-  HEADERS checkpoint/checkpoint_folder.h
-  SOURCES checkpoint/checkpoint_folder.cc
-  DEPS checkpoint_durable_file device_status_macros device_file_system_calls
-  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
-  PRIVATE_LIBRARIES absl::algorithm_container absl::str_format
-)
-
-brigade_library(
-  checkpoint_fields
-  HEADERS checkpoint/fields.h
-  SOURCES checkpoint/fields.cc
-  DEPS collectives_options device_printable device_status_macros kernels_step_control_step_state
-    optim_loss_scaler optim_parameter_group optim_schedule precision_dtype zero_options zero_plan
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
 )
 
 brigade_library(
@@ -206,7 +206,7 @@ brigade_library(
 
 brigade_library(
   checkpoint
-  DEPS checkpoint_layout checkpoint_loader checkpoint_manifest checkpoint_model_part
-    checkpoint_safetensors checkpoint_saver checkpoint_weight_files checkpoint_weights
-    checkpoint_write_mode
+  DEPS checkpoint_folder checkpoint_fields checkpoint_layout checkpoint_loader checkpoint_manifest
+    checkpoint_model_part checkpoint_safetensors checkpoint_saver checkpoint_weight_files
+    checkpoint_weight_index checkpoint_weights checkpoint_write_mode
 )

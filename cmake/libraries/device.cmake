@@ -1,17 +1,6 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
 brigade_library(
-  device_requirements
-  HEADERS device/requirements.h
-)
-
-brigade_library(
-  device_status_macros
-  HEADERS device/status_macros.h
-  PUBLIC_LIBRARIES absl::status absl::statusor
-)
-
-brigade_library(
   device_printable
   HEADERS device/printable.h
   SOURCES device/printable.cc
@@ -23,6 +12,17 @@ brigade_library(
   device_file_system_calls
   HEADERS device/file/system_calls.h
   SOURCES device/file/system_calls.cc
+)
+
+brigade_library(
+  device_status_macros
+  HEADERS device/status_macros.h
+  PUBLIC_LIBRARIES absl::status absl::statusor
+)
+
+brigade_library(
+  device_requirements
+  HEADERS device/requirements.h
 )
 
 brigade_library(
@@ -219,6 +219,13 @@ brigade_library(
 )
 
 brigade_library(
+  device_byte_count
+  HEADERS device/byte_count.h
+  SOURCES device/byte_count.cc
+  PUBLIC_LIBRARIES absl::strings
+)
+
+brigade_library(
   device_cpu_task_queue
   HEADERS device/cpu/task_queue.h
   SOURCES device/cpu/task_queue.cc
@@ -275,10 +282,19 @@ brigade_library(
 )
 
 brigade_library(
+  device_files
+  HEADERS device/files.h
+  SOURCES device/files.cc
+  DEPS device_printable
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+)
+
+brigade_library(
   device
-  DEPS device_address_registry device_buffer device_context device_id device_event
-    device_memory_stats device_operation device_stream device_race_checker
-    device_threads_thread_pool device_tracing_tracer
+  DEPS device_address_registry device_buffer device_byte_count device_context device_id device_event
+    device_files device_memory_stats device_operation device_printable device_requirements
+    device_status_macros device_stream device_race_checker device_threads_thread_pool
+    device_tracing_tracer
 )
 
 brigade_library(
@@ -338,24 +354,9 @@ brigade_library(
 )
 
 brigade_library(
-  device_files
-  HEADERS device/files.h
-  SOURCES device/files.cc
-  DEPS device_printable
-  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
-)
-
-brigade_library(
   device_threads_periodic_thread
   HEADERS device/threads/periodic_thread.h
   SOURCES device/threads/periodic_thread.cc
   DEPS device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::time
-)
-
-brigade_library(
-  device_byte_count
-  HEADERS device/byte_count.h
-  SOURCES device/byte_count.cc
-  PUBLIC_LIBRARIES absl::strings
 )

@@ -183,6 +183,11 @@ brigade_library(
 )
 
 brigade_library(
+  nn_random
+  HEADERS nn/random.h
+)
+
+brigade_library(
   nn_rms_norm
   HEADERS nn/rms_norm.h
   SOURCES nn/rms_norm.cc
@@ -214,10 +219,5 @@ brigade_library(
 brigade_library(
   nn
   DEPS nn_attention nn_blas nn_cross_entropy nn_dropout nn_embedding nn_layer_norm nn_linear
-    nn_pointwise nn_rms_norm nn_rotary nn_swiglu nn_workspace
-)
-
-brigade_library(
-  nn_random
-  HEADERS nn/random.h
+    nn_pointwise nn_random nn_rms_norm nn_rotary nn_swiglu nn_workspace
 )

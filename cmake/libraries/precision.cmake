@@ -6,6 +6,12 @@ brigade_library(
 )
 
 brigade_library(
+  precision_rounding
+  HEADERS precision/rounding.h
+  DEPS precision_host_device
+)
+
+brigade_library(
   precision_float16
   HEADERS precision/float16.h
   DEPS precision_host_device
@@ -28,12 +34,7 @@ brigade_library(
 )
 
 brigade_library(
-  precision_rounding
-  HEADERS precision/rounding.h
-  DEPS precision_host_device
-)
-
-brigade_library(
   precision
-  DEPS precision_dtype precision_float16 precision_rounding
+  DEPS precision_dtype precision_dtype_names precision_float16 precision_host_device
+    precision_rounding
 )

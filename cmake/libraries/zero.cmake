@@ -1,15 +1,6 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
 
 brigade_library(
-  zero_plan
-  HEADERS zero/plan/plan.h
-  SOURCES zero/plan/plan.cc
-  DEPS precision_dtype precision_dtype_names
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::algorithm_container absl::strings
-)
-
-brigade_library(
   zero_offload
   HEADERS zero/offload.h
   DEPS device_memory_stats device_file_options
@@ -23,6 +14,15 @@ brigade_library(
     kernels_block_quant kernels_block_quant_math kernels_orthogonalize_math optim_loss_scaler
     optim_parameter_group precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::algorithm_container absl::strings
+)
+
+brigade_library(
+  zero_plan
+  HEADERS zero/plan/plan.h
+  SOURCES zero/plan/plan.cc
+  DEPS precision_dtype precision_dtype_names
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )
 

@@ -3,7 +3,8 @@
 # that it does not have it refuses, saying how it is called. What is not executable is a part of others.
 set -u
 scripts=()
-for file in .ci/run tools/* tools/gpu/* benchmarks/check_* benchmarks/peers/* benchmarks/slow_memory; do
+for file in .ci/run tools/* tools/gpu/* benchmarks/check_* benchmarks/peers/* benchmarks/slow_memory \
+  examples/*/vendor; do
   [ ! -f "$file" ] || [ ! -x "$file" ] || scripts+=("$file")
 done
 printf '%s\n' "${scripts[@]}"

@@ -112,11 +112,13 @@ users_find_components() { # ARGUMENT...
   done
 }
 
+# In lib, lib64 or one named after the machine, as CMake has it here.
+pkg_config_path() { find "$prefix" -type d -name pkgconfig -print -quit; }
+
 users_find_pkg_config() { # ARGUMENT...
   local component flags
   for component in $(closure); do
-    flags=$(PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib/x86_64-linux-gnu/pkgconfig \
-      pkg-config "$@" --cflags --libs "brigade-$component") || {
+    flags=$(PKG_CONFIG_PATH=$(pkg_config_path) pkg-config "$@" --cflags --libs "brigade-$component") || {
       fail "pkg-config does not find brigade-$component"
       continue
     }
@@ -230,8 +232,7 @@ users_get_the_bits() {
   has kernels.cc -ffp-contract=off
   must consumer device -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
   ! grep -e -ffp-contract "$built/compile_commands.json" || fail "device's users get flags of formulas"
-  PKG_CONFIG_PATH=$prefix/lib/pkgconfig:$prefix/lib/x86_64-linux-gnu/pkgconfig \
-    pkg-config --cflags brigade-kernels | grep -q -e ' -ffp-contract=off' ||
+  PKG_CONFIG_PATH=$(pkg_config_path) pkg-config --cflags brigade-kernels | grep -q -e ' -ffp-contract=off' ||
     fail "pkg-config does not say -ffp-contract=off"
 }
 
