@@ -111,11 +111,7 @@ class HostLane {
   };
 
   HostLane(const Plan& plan, const ZeroOptions& options, RankFile* file, StepStreams& streams)
-      : plan_(plan),
-        options_(options),
-        file_(file),
-        streams_(streams),
-        states_(plan.buckets().size()) {}
+      : options_(options), file_(file), streams_(streams), states_(plan.buckets().size()) {}
 
   BucketState& state(int bucket) { return states_[static_cast<size_t>(bucket)]; }
   const BucketState& state(int bucket) const { return states_[static_cast<size_t>(bucket)]; }
@@ -133,7 +129,6 @@ class HostLane {
   // Copies what the update of that turn has left to where it is used.
   absl::Status Deliver(BucketState& at, int turn);
 
-  const Plan& plan_;
   const ZeroOptions& options_;
   RankFile* const file_;
   StepStreams& streams_;
