@@ -37,7 +37,7 @@ class DyingRank {
   // The calls so far.
   int calls() const { return calls_; }
 
-  // The call behind so many more ends all groups of the rank instead, when those before it are over.
+  // The call behind so many more ends all groups of the rank, when those before it are over.
   void DieBehind(int calls) { last_ = calls_ + calls; }
 
  private:

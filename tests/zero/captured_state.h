@@ -1,6 +1,7 @@
 #ifndef BRIGADE_TESTS_ZERO_CAPTURED_STATE_H_
 #define BRIGADE_TESTS_ZERO_CAPTURED_STATE_H_
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -71,17 +72,32 @@ inline absl::StatusOr<CapturedState> Capture(ZeroOptimizer& zero, collectives::R
   return CaptureAlone(zero, self);
 }
 
-// Of what a rank lends alone, behind an error of the communicator and CancelStep: masters and moments
-// are those of `wanted`, and errors those that were shared last, those of codes zeros. Internal
-// naming what is not.
+// Whether second moments are `wanted`, or what a freeze makes of some of them: infinity of 0.
+inline bool AreSecondMoments(const std::string& bytes, const std::string& wanted) {
+  for (size_t at = 0; at < wanted.size(); at += sizeof(float)) {
+    float is, was;
+    std::memcpy(&is, bytes.data() + at, sizeof(float));
+    std::memcpy(&was, wanted.data() + at, sizeof(float));
+    if (is != was && !(was == 0 && std::isinf(is))) return false;
+  }
+  return bytes.size() == wanted.size();
+}
+
+// Of what a rank lends alone, behind an error of the communicator and CancelStep: masters and
+// moments are those of `wanted`, and errors those that were shared last, those of codes zeros. The
+// step may have frozen second moments, before it was known to fail: 0 is infinity then, and LAMB's
+// fresh ones, which a freeze makes, are anything. Internal naming what is not so.
 inline absl::Status CompareLent(const ZeroOptions& options, const CapturedState& lent,
                                 const CapturedState& wanted, const CapturedState& shared) {
   const size_t errors = options.loco.has_value() ? 1 : options.exchanges() ? 2 : 0;
+  const bool freezes = lent.step.iteration == options.optimizer.freeze_step;
   for (size_t b = 0; b < lent.arrays.size(); ++b) {
     const size_t arrays = lent.arrays[b].size();
     for (size_t array = 0; array < arrays; ++array) {
       const std::string& bytes = lent.arrays[b][array];
       const bool is_error = arrays > 1 && array >= arrays - errors;
+      if (freezes && array == 2 && AreSecondMoments(bytes, wanted.arrays[b][array])) continue;
+      if (freezes && array == 3 && optim::IsLamb(options.optimizer.kind)) continue;
       const bool same = !is_error                  ? bytes == wanted.arrays[b][array]
                         : options.loco.has_value() ? bytes == std::string(bytes.size(), '\0')
                                                    : bytes == shared.arrays[b][array];

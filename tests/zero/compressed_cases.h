@@ -62,6 +62,13 @@ inline std::vector<CompressedCase> CompressedCases() {
         in_nodes(options);
       },
       4);
+  // The third step freezes second moments.
+  for (const auto kind : {OptimizerKind::kOneBitAdam, OptimizerKind::kOneBitLamb}) {
+    add(absl::StrCat(optim::ExchangingName(kind), "Freezes"), 1, [&](ZeroOptions& options) {
+      by(kind)(options);
+      options.optimizer.freeze_step = 2;
+    });
+  }
   // The third step is one of signs; or one that each rank makes alone.
   add("ZeroOneAdamSigns", 1, [&](ZeroOptions& options) {
     by(OptimizerKind::kZeroOneAdam)(options);

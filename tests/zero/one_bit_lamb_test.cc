@@ -61,9 +61,11 @@ std::vector<GoldenCase> Cases() {
   c = Case(4, DType::kFloat32);
   c.bucket_elements = 1;
   cases.push_back(c);
-  // The freeze comes with a step that is skipped.
+  // The freeze comes with a step that is skipped, and is made again where the state is loaded.
   c = Case(2, DType::kFloat16);
   c.freeze_step = 7;
+  cases.push_back(c);
+  c.reload_at = 8;
   cases.push_back(c);
   c = Case(4, DType::kBFloat16);
   c.node_ranks = 2;

@@ -8,6 +8,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/cast/cast.h"
+#include "brigade/kernels/cast/cast_math.h"
 #include "brigade/kernels/zero_one_adam/zero_one_adam.h"
 #include "brigade/zero/plan/layout.h"
 
@@ -133,10 +134,8 @@ absl::Status ShardedUpdate::AllocateNumbers() {
   return streams_.comm().FillBytes(numbers_.data(), 0, bytes);
 }
 
-absl::Status ShardedUpdate::KeepNumbers() {
-  constexpr auto kFloat = precision::DType::kFloat32;
-  return kernels::Cast(kept_numbers_, {.source_dtype = kFloat, .target_dtype = kFloat},
-                       streams_.comm());
+absl::Status ShardedUpdate::KeepNumbers(const kernels::StepState* state) {
+  return kernels::ZeroOneAdamTake(kept_numbers_, state, streams_.comm());
 }
 
 absl::Status ShardedUpdate::TakeNumbers(int index) {
@@ -561,13 +560,13 @@ absl::Status ShardedUpdate::Enqueue() {
     if (one_bit_lamb_ != nullptr) {
       BRIGADE_RETURN_IF_ERROR(
           one_bit_lamb_->Enqueue(exchange_->decision(), gather_sums, streams_.comm()));
-      return KeepNumbers();
+      return KeepNumbers(exchange_->decision().state);
     }
     return UpdateExchanged(phase);
   }
   if (lane_ == nullptr) {
     BRIGADE_RETURN_IF_ERROR(executor_->Enqueue(gather, gather_sums, streams_.comm()));
-    return is_one_bit_lamb() ? KeepNumbers() : absl::OkStatus();
+    return is_one_bit_lamb() ? KeepNumbers(controller().state()) : absl::OkStatus();
   }
   BRIGADE_RETURN_IF_ERROR(executor_->Decide(gather, streams_.comm()));
   BRIGADE_RETURN_IF_ERROR(lane_->Update(controller().decision()));

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/device/buffer.h"
-#include "brigade/kernels/cast/cast_math.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb_math.h"
 #include "brigade/kernels/zero_one_adam/zero_one_adam_math.h"
 #include "brigade/optim/fused_update.h"
@@ -100,9 +99,10 @@ class ShardedUpdate {
   bool is_one_bit_lamb() const {
     return options_.optimizer.kind == optim::OptimizerKind::kOneBitLamb;
   }
-  // Of 1-bit LAMB: memory of the numbers of tensors, and where they are kept in the state.
+  // Of 1-bit LAMB: memory of the numbers of tensors, and where they are kept in the state by steps
+  // that count. In one that fails ranks may have none of the sums by which scales are made.
   absl::Status AllocateNumbers();
-  absl::Status KeepNumbers();
+  absl::Status KeepNumbers(const kernels::StepState* state);
   // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
   std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
   // By what the exchange has made of the gradients, or left.
@@ -161,7 +161,7 @@ class ShardedUpdate {
   // are exchanged and then.
   std::unique_ptr<optim::OneBitLambUpdate> one_bit_lamb_;
   device::Buffer numbers_;
-  std::vector<kernels::CastSegment> kept_numbers_;
+  std::vector<kernels::ZeroOneCopy> kept_numbers_;
   std::vector<kernels::LambTensor> tensors_, exchanged_tensors_;
   const GradientStore& gradients_;
 };
