@@ -105,6 +105,7 @@ LIBRARIES = {
         "//kernels/zero_one_adam:zero_one_adam",
         "//kernels/zero_one_adam:zero_one_adam_cpu",
         "//kernels/zero_one_adam:zero_one_adam_math",
+        "//kernels/zero_one_adam:zero_one_adam_parameters",
         "//kernels:kernels",
         "//kernels:list_arguments",
         "//kernels:nontemporal_store",

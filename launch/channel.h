@@ -1,7 +1,8 @@
 #ifndef BRIGADE_LAUNCH_CHANNEL_H_
 #define BRIGADE_LAUNCH_CHANNEL_H_
 
-// Messages between the launcher and its agent on a host, over two pipes, which may lead through ssh.
+// Messages between the launcher and its agent on a host, over two pipes, which may lead through
+// ssh.
 
 #include <cstddef>
 #include <optional>

@@ -26,8 +26,8 @@ inline constexpr int kMostSlots = 4096;
 // DeepSpeed's hostfile: lines of a name and "slots=N", N from 1 on; what follows a # is a comment,
 // and lines of blanks are none. The slots of a host are 0 to N-1.
 //
-// Errors  InvalidArgument naming `file`, the line and the word: a word that does not belong there, a
-//         number that is none, a host for the second time, a name that has other characters than
+// Errors  InvalidArgument naming `file`, the line and the word: a word that does not belong there,
+//         a number that is none, a host for the second time, a name that has other characters than
 //         letters, digits, "." "-" "_" or begins with "-"; and no host at all.
 absl::StatusOr<std::vector<Host>> HostsFromText(absl::string_view text, absl::string_view file);
 

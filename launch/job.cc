@@ -145,7 +145,7 @@ class Job {
       for (const auto& node : nodes_) {
         if (!node->is_connected() && absl::Now() >= node->retry_at) Connect(*node);
         if (node->greeted) ++greeted;
-        // The first try of a host is waited for, whatever it takes; others only if hosts are missing.
+        // A host's first try is waited for, whatever it takes; others only if hosts are missing.
         if (!node->greeted && (node->is_connected() || greeted < LeastNodes())) ++waited_for;
       }
       if (greeted == static_cast<int>(nodes_.size())) return true;

@@ -30,14 +30,14 @@ struct JobOptions {
   bool sets_devices = true;
 };
 
-// Runs it. What ranks print goes to this process's outputs, each line behind "[RANK] "; a failure is
-// told on its error output: of a start that ended by it, the rank that failed first, once, at the
-// end. When a rank fails, or a host is lost, all ranks are stopped, and started again up to
+// Runs it. What ranks print goes to this process's outputs, each line behind "[RANK] "; a failure
+// is told on its error output: of a start that ended by it, the rank that failed first, once, at
+// the end. When a rank fails, or a host is lost, all ranks are stopped, and started again up to
 // max_restarts times, on the hosts that are there then: all of them, or no fewer than min_nodes.
 //
 // Returns 0 if all ranks have; 128 + signal if one has ended this process's work; else the code of
-// the rank that failed first, 128 + signal if one has killed it. Of several that fail at once that is
-// one that was killed: errors of a rank whose neighbour is gone are what follows.
+// the rank that failed first, 128 + signal if one has killed it. Of several that fail at once that
+// is one that was killed: errors of a rank whose neighbour is gone are what follows.
 //
 // No process is left then. SIGINT, SIGTERM, SIGHUP and SIGQUIT go to all ranks; a second one kills
 // them. If this process is killed its agents end the ranks.

@@ -908,6 +908,12 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_zero_one_adam_parameters
+  HEADERS kernels/zero_one_adam/zero_one_adam_parameters.h
+  DEPS kernels_zero_one_adam_math kernels_weight_decay kernels_adam_parameters
+)
+
+brigade_library(
   kernels_zero_one_adam_cpu
   HEADERS kernels/zero_one_adam/zero_one_adam_cpu.h
   SOURCES kernels/zero_one_adam/zero_one_adam_cpu.cc
@@ -919,7 +925,7 @@ brigade_library(
   HEADERS kernels/zero_one_adam/zero_one_adam_cuda.h
   CUDA_SOURCES kernels/zero_one_adam/zero_one_adam_cuda.cu
   DEPS kernels_zero_one_adam_math kernels_launch_kernel kernels_internal_gpu_tile
-    kernels_internal_segments
+    kernels_internal_segments kernels_internal_update_tile
   CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
 )
 
@@ -927,9 +933,9 @@ brigade_library(
   kernels_zero_one_adam
   HEADERS kernels/zero_one_adam/zero_one_adam.h
   SOURCES kernels/zero_one_adam/zero_one_adam.cc
-  DEPS kernels_zero_one_adam_math kernels_zero_one_adam_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    device_status_macros kernels_internal_enqueue_list
+  DEPS kernels_zero_one_adam_math kernels_zero_one_adam_parameters kernels_zero_one_adam_cpu
+    device_stream device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype device_status_macros kernels_internal_enqueue_list
   CUDA_DEPS kernels_zero_one_adam_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings

@@ -253,12 +253,12 @@ brigade_library(
   SOURCES zero/zero_optimizer.cc
   DEPS zero_options zero_step collectives_agree collectives_communicator collectives_host_threads
     collectives_compressed_node_groups device_context device_event device_memory_stats
-    device_status_macros device_stream kernels_step_control_step_state optim_step_controller
-    precision_dtype zero_internal_consistency_check zero_internal_gradient_store
-    zero_internal_loco_errors zero_internal_parameter_store zero_internal_rank_file
-    zero_internal_saved_errors zero_internal_sharded_update zero_internal_state_loan
-    zero_internal_state_transfer zero_internal_step_streams zero_plan zero_plan_memory_model_lib
-    zero_plan_movement zero_plan_traffic
+    device_status_macros device_stream kernels_step_control kernels_step_control_step_state
+    optim_step_controller precision_dtype zero_internal_consistency_check
+    zero_internal_gradient_store zero_internal_loco_errors zero_internal_parameter_store
+    zero_internal_rank_file zero_internal_saved_errors zero_internal_sharded_update
+    zero_internal_state_loan zero_internal_state_transfer zero_internal_step_streams zero_plan
+    zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
   PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

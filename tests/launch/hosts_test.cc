@@ -63,7 +63,7 @@ TEST(HostsTest, AnErrorNamesFileLineAndWord) {
   }
 }
 
-// The table of what DeepSpeed's filter and its whole command line make of these, with what is right.
+// What is right where DeepSpeed's filter and its whole command line differ.
 TEST(HostsTest, IncludeTakesWhatItNames) {
   const struct {
     const char* text;

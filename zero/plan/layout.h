@@ -476,8 +476,8 @@ inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options
              static_cast<int64_t>(sizeof(float));
 }
 
-// The divisors of a step that exchanges its gradients' mean over ranks. The norm is that of the mean
-// of gradients that are orthogonal to each other.
+// The divisors of a step that exchanges its gradients' mean over ranks. The norm is that of the
+// mean of gradients that are orthogonal to each other.
 inline optim::StepDivisors ExchangeDivisors(const Plan& plan, const ZeroOptions& options) {
   const double all = ControllerOptions(plan, options).grad_divisor;
   return {.gradients = all / plan.ranks(), .norm = all};
