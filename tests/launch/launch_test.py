@@ -90,13 +90,24 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(code, 4, said)
             self.assertIn("ended with code 4", said)
 
-    def test_a_rank_that_was_killed_goes_before_those_that_miss_it(self):
-        code, _, said = run("--nproc_per_node=2", *shell(
-            '[ $RANK = 1 ] || { while kill -0 $PPID && [ -e dead ] || ! [ -e dead ]; do '
-            '[ ! -e dead ] || exit 5; sleep 0.01; done; }; touch dead; kill -9 $$'))
-        self.assertIn(code, (137, 5))
-        if code == 137:
-            self.assertIn("rank 1 on localhost", said)
+    def test_a_rank_that_was_killed_goes_before_one_that_ended_first(self):
+        job = Job("--nproc_per_node=2", *shell(
+            'trap "exit 5" USR1; echo "ready $RANK $$."; while true; do sleep 0.01; done'))
+        try:
+            job.wait_for("ready", 2)
+            ranks = {int(line.split()[2]): int(line.split()[3].rstrip(".")) for line in job.printed().splitlines()}
+            agent = job.children(job.children(job.process.pid)[0])[0]
+            # Both have ended before the agent looks.
+            os.kill(agent, signal.SIGSTOP)
+            for rank, number in ((0, signal.SIGUSR1), (1, signal.SIGKILL)):
+                os.kill(ranks[rank], number)
+                while ranks[rank] in job.processes():
+                    time.sleep(0.01)
+            os.kill(agent, signal.SIGCONT)
+            self.assertEqual(job.wait(), 137)
+            self.assertIn("rank 1 on localhost", job.said())
+        finally:
+            job.close()
 
     def test_codes_are_passed_on(self):
         self.assertEqual(run(*shell("exit 77"))[0], 77)
