@@ -5,51 +5,70 @@ code is right."""
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
 from launching import Job
-
-# As ssh, which every signal ends at once; shells wait for what they have started.
-SSH = """#!/usr/bin/env python3
-import signal, subprocess, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-code = subprocess.call(["sh", "-c", sys.argv[2]])
-sys.exit(code if code >= 0 else 128 - code)
-"""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL)
 # Each rank with a child in its own session, and one in the rank's group.
 RANK = ["bash", "-c", "setsid sleep 1000 & sleep 1000 & echo ready; exec sleep 1000"]
+RANK_ALONE = ["bash", "-c", "echo ready; exec sleep 1000"]
 
 
-def chain(job, remote):
-    """{name: process} of the first host, and of its first rank."""
+class Host:
+    """What other hosts are here: a process beside the launcher."""
+
+    def __init__(self, folder):
+        path = f"{folder}/host"
+        self.process = subprocess.Popen([sys.executable, HERE / "host.py", path], stdout=subprocess.PIPE)
+        self.process.stdout.readline()
+        self.ssh = pathlib.Path(folder) / "ssh"
+        self.ssh.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE}/host.py {path} "$@"\n')
+        self.ssh.chmod(0o755)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def chain(job, host):
+    """{name: process} of a host, and of its first rank."""
     found = {"launcher": job.process.pid}
-    above = job.process.pid
-    for name in (["ssh"] if remote else []) + ["guardian", "agent", "rank"]:
+    if host:
+        found["ssh"] = job.children(job.process.pid)[0]
+    above = host.process.pid if host else job.process.pid
+    for name in ("guardian", "agent", "rank"):
         above = job.children(above)[0]
         found[name] = above
     return found
 
 
-def check(name, number, remote, ssh):
-    arguments = [f"--ssh={ssh}", "--hosts=a:0,1@b:0"] if remote else ["--nproc_per_node=3"]
-    job = Job("--grace=1", *arguments, *RANK)
+def check(names, number, host):
+    several = len(names) > 1
+    arguments = [f"--ssh={host.ssh}", "--hosts=a:0,1@b:0"] if host else ["--nproc_per_node=3"]
+    job = Job("--grace=1", *arguments, *(RANK_ALONE if several else RANK))
     try:
         job.wait_for("ready", 3)
-        os.kill(chain(job, remote)[name], number)
+        processes = chain(job, host)
+        for name in names if several else ():
+            os.kill(processes[name], signal.SIGSTOP)
+        for name in names:
+            os.kill(processes[name], number)
         code = job.wait()
         job.wait_until_none_is_left()
         right = {128 + number}
-        if remote and name == "guardian" and number == signal.SIGKILL:
+        if host and names == ("guardian",) and number == signal.SIGKILL:
             # Its child, which lives on, is told by a signal of its own.
             right.add(128 + signal.SIGTERM)
         if code not in right:
-            sys.exit(f"{name} ended by {number.name}{', two hosts' if remote else ''}: the launcher's code is {code}\n"
-                     f"{job.said()}")
+            sys.exit(f"{' and '.join(names)} ended by {number.name}{', two hosts' if host else ''}: the launcher's code is "
+                     f"{code}\n{job.said()}")
     finally:
         job.close()
 
@@ -57,15 +76,18 @@ def check(name, number, remote, ssh):
 def main():
     rounds = int(sys.argv[2])
     with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
-        ssh = pathlib.Path(folder) / "ssh"
-        ssh.write_text(SSH)
-        ssh.chmod(0o755)
-        cases = [(name, number, remote) for remote in (False, True) for number in SIGNALS
-                 for name in ("launcher", "guardian", "agent", "rank", "ssh") if remote or name != "ssh"]
-        for turn in range(rounds):
-            for name, number, remote in cases:
-                check(name, number, remote, ssh)
-            print(f"round {turn + 1} of {rounds}: {len(cases)} jobs ended", flush=True)
+        host = Host(folder)
+        try:
+            cases = [((name,), number, where) for where in (None, host) for number in SIGNALS
+                     for name in ("launcher", "guardian", "agent", "rank", "ssh") if where or name != "ssh"]
+            # Both that end what is left: the system ends the ranks.
+            cases.append((("guardian", "agent"), signal.SIGKILL, host))
+            for turn in range(rounds):
+                for names, number, where in cases:
+                    check(names, number, where)
+                print(f"round {turn + 1} of {rounds}: {len(cases)} jobs ended", flush=True)
+        finally:
+            host.close()
 
 
 if __name__ == "__main__":
