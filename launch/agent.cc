@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -315,8 +314,7 @@ class Agent {
     running.pipes[k] = -1;
   }
 
-  // Children that have ended, ranks among them: first those that a signal has ended, since no rank
-  // ends another one by it.
+  // Children that have ended, ranks among them.
   void Reap() {
     std::vector<Running*> ended;
     int status = 0;
@@ -328,9 +326,6 @@ class Agent {
       }
     }
     if (ended.empty()) return;
-    std::stable_sort(ended.begin(), ended.end(), [](const Running* a, const Running* b) {
-      return WIFSIGNALED(*a->ended) && !WIFSIGNALED(*b->ended);
-    });
     for (Running* const each : ended) {
       // What it has said before.
       for (size_t k = 0; k < 2; ++k) {
@@ -467,14 +462,12 @@ int RunAgent() {
   for (const int each : kEnding) sigaddset(&signals, each);
   sigaddset(&signals, SIGCHLD);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
-  const pid_t parent = getpid(), agent = fork();
+  const pid_t agent = fork();
   if (agent < 0) {
     std::perror("fork");
     return 1;
   }
   if (agent == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(128 + SIGTERM);
     signal(SIGPIPE, SIG_IGN);
     AdoptOrphans();
     _exit(Agent(folder).Run());

@@ -339,8 +339,6 @@ class Job {
       const absl::StatusOr<int> number = NumberIn(message, 1);
       if (!number.ok()) return number.status();
       node.greeted = false;
-      // Rather by what has ended the agent's parent, of which it was told.
-      ReapAgent(node);
       LoseRanks(node, absl::StrCat("was ended by ", SignalName(*number)), 128 + *number);
     }
     return absl::OkStatus();
@@ -416,6 +414,7 @@ class Job {
       return;
     }
     node.has_ended = true;
+    node.greeted = false;
     // An agent that lives on without what was between it and this process ends, too.
     node.channel->CloseOutput();
     const int code = ExitCode(status);

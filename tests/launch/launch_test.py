@@ -13,7 +13,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from launching import LAUNCH, Job, run, stand_in_for_ssh
+from launching import LAUNCH, Host, Job, run, stand_in_for_ssh
 
 
 def shell(script):
@@ -60,7 +60,8 @@ class LaunchTest(unittest.TestCase):
     def test_output_goes_to_a_file_for_each_rank(self):
         with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
             code, printed, said = run("--nproc_per_node=2", f"--enable_each_rank_log={folder}/logs", *shell(
-                "echo out $RANK; echo err $RANK >&2; exit $RANK"))
+                f"echo out $RANK; echo err $RANK >&2; until grep -q err {folder}/logs/rank_0.log; do sleep 0.01; done; "
+                "exit $RANK"))
             self.assertEqual((code, printed), (1, ""))
             for rank in range(2):
                 text = pathlib.Path(f"{folder}/logs/rank_{rank}.log").read_text()
@@ -308,6 +309,21 @@ class SeveralHostsTest(unittest.TestCase):
         self.assertIn("host b is lost", said)
         self.assertIn("starting 2 ranks on 1 host\n", said)
         self.assertIn("starting 3 ranks on 2 hosts\n", said)
+
+    def test_a_host_whose_ssh_was_killed_is_asked_again(self):
+        host = Host(self.folder)
+        job = Job(f"--ssh={host.ssh}", "--hosts=a:0,1@b:0", "--max_restarts=1", *shell(
+            'echo "ready for $TORCHELASTIC_RESTART_COUNT with $WORLD_SIZE"; '
+            '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 1000'))
+        try:
+            job.wait_for("ready for 0 with 3", 3)
+            os.kill(job.children(job.process.pid)[1], signal.SIGKILL)
+            self.assertEqual(job.wait(), 0, job.said())
+            self.assertEqual(job.printed().count("ready for 1 with 3"), 3)
+            job.wait_until_none_is_left()
+        finally:
+            job.close()
+            host.close()
 
     def test_the_same_command_on_each_host(self):
         printed = []

@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 
+HERE = pathlib.Path(__file__).resolve().parent
 LAUNCH = pathlib.Path(sys.argv[1]).resolve()
 
 
@@ -89,6 +90,23 @@ def run(*arguments, variables=None):
         return code, job.printed(), job.said()
     finally:
         job.close()
+
+
+class Host:
+    """What other hosts are here: a process beside the launcher."""
+
+    def __init__(self, folder):
+        path = f"{folder}/host"
+        self.process = subprocess.Popen([sys.executable, HERE / "host.py", path], stdout=subprocess.PIPE)
+        self.process.stdout.readline()
+        self.ssh = pathlib.Path(folder) / "ssh"
+        self.ssh.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE}/host.py {path} "$@"\n')
+        self.ssh.chmod(0o755)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 def stand_in_for_ssh(folder, body='sh -c "$2"'):
