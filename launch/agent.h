@@ -49,7 +49,8 @@ absl::StatusOr<StartOrder> StartOrderFrom(const Message& message);
 // messages, or a signal to the agent itself, is a stop after which the agent ends.
 //
 // Two processes: one that does this, and its parent, which waits and then kills whatever is left,
-// so that nothing that ranks have started outlives an agent that was killed. Returns 0, or 128 + the signal that ended it.
+// so that nothing that ranks have started outlives an agent that was killed. Returns 0, or 128 +
+// the signal that ended it.
 int RunAgent();
 
 }  // namespace brigade::launch

@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, "tools")
 import docs_commands
 
-FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "examples", "parallel", "tools", "zero")
+FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "examples", "launch", "parallel", "tools", "zero")
 
 # Flags of Bazel, of CMake, of compilers, of libFuzzer and of other programs that the pages name.
 OTHERS = {
