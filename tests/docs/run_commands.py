@@ -99,9 +99,9 @@ class Runner:
             return
         if path == PROGRAMS["//launch"]:
             # What follows the program that it starts is that one's.
-            inner = next(i for i, word in enumerate(arguments) if not word.startswith("-"))
+            inner = next((i for i, word in enumerate(arguments) if not word.startswith("-")), len(arguments))
             self.check_flags(command.where, path, arguments[:inner])
-            path_of_flags, flags = self.path(arguments[inner]), arguments[inner + 1:]
+            path_of_flags, flags = self.path((arguments + [path])[inner]), arguments[inner + 1:]
         else:
             path_of_flags, flags = path, arguments
         self.check_flags(command.where, path_of_flags, flags)
