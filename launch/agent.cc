@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -41,9 +43,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// That end the agent.
-constexpr int kEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 // A line is passed on in pieces of so many bytes.
 constexpr size_t kMostLine = size_t{64} << 10;
 // Ranks wait while the launcher has so much to read.
@@ -119,11 +118,11 @@ std::string ReasonInFile(const std::string& path) {
   return words.is_string() ? words.get<std::string>() : words.dump();
 }
 
-// The last line of a file that is none of blanks.
-std::string LastLine(const std::string& path) {
+// The last line of a file behind its first `from` bytes that is none of blanks.
+std::string LastLine(const std::string& path, std::streamoff from) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file.tellg();
-  file.seekg(std::max<std::streamoff>(0, size - static_cast<std::streamoff>(kMostReason)));
+  file.seekg(std::max(from, size - static_cast<std::streamoff>(kMostReason)));
   std::stringstream text;
   text << file.rdbuf();
   const std::string end = text.str();
@@ -131,17 +130,27 @@ std::string LastLine(const std::string& path) {
   return std::string(lines.substr(lines.rfind('\n') + 1));
 }
 
+// Waits until no other process has the name, and has it from then on, with its children but not
+// with what they start, until they have ended: an abstract socket, of which no file is left.
+void HoldName(const std::string& name) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string path = absl::StrCat("brigade_launch.", getuid(), ".", name);
+  // Behind a zero.
+  const size_t size = std::min(path.size(), sizeof(address.sun_path) - 1);
+  std::memcpy(address.sun_path + 1, path.data(), size);
+  const int held = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+  while (held >= 0 && bind(held, reinterpret_cast<sockaddr*>(&address), length) != 0 &&
+         errno == EADDRINUSE) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+}
+
 class Agent {
  public:
   // `folder` is for files of ranks' errors.
-  explicit Agent(std::string folder) : folder_(std::move(folder)) {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int each : kEnding) sigaddset(&signals, each);
-    sigaddset(&signals, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &signals, nullptr);
-    signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
+  explicit Agent(std::string folder) : folder_(std::move(folder)) {}
 
   int Run() {
     channel_.Send({"hello", AddressOfHost(), absl::StrCat(FreePort())});
@@ -155,9 +164,11 @@ class Agent {
     pid_t process = -1;
     // 1 and 2.
     int pipes[2] = {-1, -1};
-    // The begin of a line, of each.
-    std::string begun[2];
-    std::string last_line, error_file, log;
+    // Of each the begin of a line, and the last one before.
+    std::string begun[2], last_line[2];
+    std::string error_file, log;
+    // What was in the log before.
+    std::streamoff logged = 0;
     // What waitpid said.
     std::optional<int> ended;
     bool asked = false;
@@ -188,7 +199,7 @@ class Agent {
     if (patience_ == absl::ZeroDuration()) return;
     if (now >= beat_at_) {
       channel_.Send({"alive"});
-      beat_at_ = now + kHeartbeat;
+      beat_at_ = now + Heartbeat(patience_);
     }
     if (now - heard_at_ > patience_) End(SIGTERM);
   }
@@ -262,6 +273,8 @@ class Agent {
         fs::create_directories(order.log_directory, ignored);
         command.log = absl::StrCat(order.log_directory, "/rank_", rank.rank, ".log");
         running.log = command.log;
+        running.logged = std::max<std::streamoff>(
+            0, std::ifstream(command.log, std::ios::binary | std::ios::ate).tellg());
       }
       if (order.bind_cores) command.cores = CoresOf(rank.local_rank, order.ranks.size());
       const bool has_threads = command.variables.count("OMP_NUM_THREADS") > 0 ||
@@ -289,29 +302,37 @@ class Agent {
     EndStart();
   }
 
-  // Passes on what a pipe has, in whole lines.
-  void Listen(Running& running, size_t k) {
+  // Passes on what a pipe has, in whole lines; a terminal's lines may end with "\r". False if it has
+  // nothing now.
+  bool Listen(Running& running, size_t k) {
     char bytes[1 << 16];
     const ssize_t got = read(running.pipes[k], bytes, sizeof(bytes));
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     std::string& begun = running.begun[k];
     if (got > 0) begun.append(bytes, static_cast<size_t>(got));
-    const size_t end = begun.rfind('\n');
+    const size_t end = begun.find_last_of("\n\r");
     size_t whole = end == std::string::npos ? 0 : end + 1;
     if (got <= 0 || begun.size() - whole > kMostLine) whole = begun.size();
     if (whole > 0) {
       const std::string lines = begun.substr(0, whole);
       absl::string_view last = absl::StripAsciiWhitespace(lines);
-      last = last.substr(last.rfind('\n') + 1);
-      // Reasons stand in errors, where there are any.
-      if (!last.empty() && (k == 1 || running.last_line.empty()))
-        running.last_line = std::string(last);
+      last = last.substr(last.find_last_of("\n\r") + 1);
+      if (!last.empty()) running.last_line[k] = std::string(last);
       channel_.Send({"output", absl::StrCat(running.rank.rank), absl::StrCat(k + 1), lines});
       begun.erase(0, whole);
     }
-    if (got > 0) return;
+    if (got > 0) return true;
     close(running.pipes[k]);
     running.pipes[k] = -1;
+    return false;
+  }
+
+  // Why a rank has ended, as far as it has said so: in its file, its errors, or its output.
+  static std::string ReasonOf(const Running& running) {
+    const std::string in_file = ReasonInFile(running.error_file);
+    if (!in_file.empty()) return in_file;
+    if (!running.log.empty()) return LastLine(running.log, running.logged);
+    return running.last_line[1].empty() ? running.last_line[0] : running.last_line[1];
   }
 
   // Children that have ended, ranks among them.
@@ -331,11 +352,9 @@ class Agent {
       for (size_t k = 0; k < 2; ++k) {
         if (each->pipes[k] >= 0) Listen(*each, k);
       }
-      std::string reason = ReasonInFile(each->error_file);
-      if (reason.empty()) reason = each->log.empty() ? each->last_line : LastLine(each->log);
       SendEnd(each->rank.rank, each->process, ExitCode(*each->ended),
               WIFSIGNALED(*each->ended) ? WTERMSIG(*each->ended) : 0, each->asked,
-              device::Printable(reason, kMostReason));
+              device::Printable(ReasonOf(*each), kMostReason));
     }
     EndStart();
   }
@@ -354,8 +373,10 @@ class Agent {
     EndDescendants();
     for (Running& each : ranks_) {
       for (size_t k = 0; k < 2; ++k) {
-        // What their children have said; nobody writes any more.
-        while (each.pipes[k] >= 0) Listen(each, k);
+        // What their children have said; who writes now is none of them.
+        while (each.pipes[k] >= 0 && Listen(each, k)) {
+        }
+        if (each.pipes[k] >= 0) close(each.pipes[k]);
       }
     }
     ranks_.clear();
@@ -380,7 +401,7 @@ class Agent {
 
   const std::string folder_;
   Channel channel_{0, 1};
-  int signals_ = -1;
+  const int signals_ = OpenSignals();
   std::vector<Running> ranks_;
   bool is_running_ = false, ends_ = false;
   int ended_by_ = 0;
@@ -450,35 +471,43 @@ absl::StatusOr<StartOrder> StartOrderFrom(const Message& message) {
   return order;
 }
 
-int RunAgent() {
+absl::Duration Heartbeat(absl::Duration patience) {
+  return std::min(absl::Seconds(1), patience / 4);
+}
+
+int RunAgent(const std::string& name) {
+  if (!name.empty()) HoldName(name);
   AdoptOrphans();
-  std::string folder = (fs::temp_directory_path() / "brigade_launch.XXXXXX").string();
+  std::string folder = absl::StrCat(TemporaryFolder(), "/brigade_launch.XXXXXX");
   if (mkdtemp(folder.data()) == nullptr) {
     std::perror(folder.c_str());
     return 1;
   }
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int each : kEnding) sigaddset(&signals, each);
-  sigaddset(&signals, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  const int signals = OpenSignals();
   const pid_t agent = fork();
   if (agent < 0) {
     std::perror("fork");
     return 1;
   }
   if (agent == 0) {
-    signal(SIGPIPE, SIG_IGN);
+    close(signals);
     AdoptOrphans();
-    _exit(Agent(folder).Run());
+    const int code = Agent(folder).Run();
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    _exit(code);
   }
   // The launcher sees the end of messages when the agent ends.
   close(0);
   close(1);
   int status = 0;
   while (waitpid(agent, &status, WNOHANG) != agent) {
-    int number = 0;
-    if (sigwait(&signals, &number) == 0 && number != SIGCHLD) kill(agent, number);
+    pollfd polled = {signals, POLLIN, 0};
+    poll(&polled, 1, -1);
+    signalfd_siginfo info;
+    while (read(signals, &info, sizeof(info)) == sizeof(info)) {
+      if (info.ssi_signo != SIGCHLD) kill(agent, static_cast<int>(info.ssi_signo));
+    }
   }
   EndDescendants();
   std::error_code ignored;

@@ -29,6 +29,9 @@ struct StartOrder {
   std::vector<Rank> ranks;
 };
 
+// How often both sides speak at least.
+absl::Duration Heartbeat(absl::Duration patience);
+
 Message ToMessage(const StartOrder& order);
 absl::StatusOr<StartOrder> StartOrderFrom(const Message& message);
 
@@ -51,7 +54,10 @@ absl::StatusOr<StartOrder> StartOrderFrom(const Message& message);
 // Two processes: one that does this, and its parent, which waits and then kills whatever is left,
 // so that nothing that ranks have started outlives an agent that was killed. Returns 0, or 128 +
 // the signal that ended it.
-int RunAgent();
+//
+// `name` is that of the job and the host. While another agent has it, whose ranks may still be in
+// their grace, this one waits before it says hello.
+int RunAgent(const std::string& name);
 
 }  // namespace brigade::launch
 

@@ -58,9 +58,9 @@ std::vector<std::string> PdshCommand(const Options& options, const std::vector<H
   std::vector<std::string> names;
   for (const Host& host : hosts) names.push_back(host.name);
   const std::string folder = CurrentFolder();
+  const std::string program =
+      options.remote_program.empty() ? ThisProgram() : options.remote_program;
   std::vector<std::string> agent = {
-      options.remote_program.empty() ? ThisProgram() : options.remote_program,
-      "--no_ssh",
       absl::StrCat("--hosts=", ToText(hosts)),
       absl::StrCat("--master_addr=",
                    options.master_addr.empty() ? hosts[0].name : options.master_addr),
@@ -76,15 +76,19 @@ std::vector<std::string> PdshCommand(const Options& options, const std::vector<H
   for (const auto& [name, value] : exported) {
     absl::StrAppend(&remote, " ", name, "=", ShellQuoted(value));
   }
-  absl::StrAppend(&remote, " exec ", Joined(agent), " -- ", Joined(ProgramOf(options)));
-  remote = absl::StrReplaceAll(remote, {{"%", "%%"}});
-  remote = absl::StrReplaceAll(remote, {{"--no_ssh", "--no_ssh --node_rank=%n"}});
+  absl::StrAppend(&remote, " exec ", ShellQuoted(program), " --no_ssh");
+  const std::string rest = absl::StrCat(Joined(agent), " -- ", Joined(ProgramOf(options)));
+  const auto escaped = [](const std::string& text) {
+    return absl::StrReplaceAll(text, {{"%", "%%"}});
+  };
+  remote = absl::StrCat(escaped(remote), " --node_rank=%n ", escaped(rest));
   std::vector<std::string> words = {"pdsh", "-S", "-f", "1024", "-w", absl::StrJoin(names, ",")};
   Append(words, options.launcher_args);
   words.push_back(remote);
   return words;
 }
 
+// Values stay in the environment, where nobody else reads them.
 std::vector<std::string> MpirunCommand(const Options& options, const std::vector<Host>& hosts,
                                        const Variables& exported) {
   std::vector<std::string> slots;
@@ -92,43 +96,25 @@ std::vector<std::string> MpirunCommand(const Options& options, const std::vector
   std::vector<std::string> words = {"mpirun", "-n", absl::StrCat(CountRanks(hosts)), "--host",
                                     absl::StrJoin(slots, ",")};
   Append(words, options.launcher_args);
-  Variables all = exported;
-  all["MASTER_ADDR"] = options.master_addr.empty() ? hosts[0].name : options.master_addr;
-  all["MASTER_PORT"] = absl::StrCat(MasterPort(options));
-  for (const auto& [name, value] : all) {
+  for (const auto& [name, value] : exported) {
     words.push_back("-x");
-    words.push_back(absl::StrCat(name, "=", value));
-  }
-  // Of these the value stays in the environment.
-  for (const absl::string_view secret : kSecrets) {
-    if (std::getenv(std::string(secret).c_str()) == nullptr) continue;
-    words.push_back("-x");
-    words.emplace_back(secret);
+    words.push_back(name);
   }
   Append(words, ProgramOf(options));
   return words;
 }
 
-std::vector<std::string> SrunCommand(const Options& options, const std::vector<Host>& hosts,
-                                     const Variables& exported) {
+std::vector<std::string> SrunCommand(const Options& options, const std::vector<Host>& hosts) {
   std::vector<std::string> words = {"srun", "-n", absl::StrCat(CountRanks(hosts)),
                                     absl::StrCat("--nodes=", hosts.size())};
-  if (!options.hostfile.empty()) {
+  if (!options.hostfile.empty() || !options.hosts.empty()) {
     std::vector<std::string> names;
     for (const Host& host : hosts) names.push_back(host.name);
     words.push_back(absl::StrCat("--nodelist=", absl::StrJoin(names, ",")));
   }
   words.push_back(absl::StrCat("--ntasks-per-node=", hosts[0].slots.size()));
+  Append(words, {"--kill-on-bad-exit=1", "--export=ALL"});
   Append(words, options.launcher_args);
-  Variables all = exported;
-  if (!options.master_addr.empty()) all["MASTER_ADDR"] = options.master_addr;
-  all["MASTER_PORT"] = absl::StrCat(MasterPort(options));
-  // A comma would end a value.
-  std::string text = "--export=ALL";
-  for (const auto& [name, value] : all) {
-    if (!absl::StrContains(value, ',')) absl::StrAppend(&text, ",", name, "=", value);
-  }
-  words.push_back(text);
   Append(words, ProgramOf(options));
   return words;
 }
@@ -192,7 +178,13 @@ absl::StatusOr<Variables> ExportedVariables() {
     if (!std::filesystem::exists(path)) continue;
     BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path, int64_t{1} << 20));
     BRIGADE_ASSIGN_OR_RETURN(const Variables more, VariablesFromText(text, path));
-    for (const auto& [key, value] : more) exported[key] = value;
+    for (const auto& [key, value] : more) {
+      if (std::count(std::begin(kSecrets), std::end(kSecrets), key) == 0) {
+        exported[key] = value;
+      } else {
+        setenv(key.c_str(), value.c_str(), 1);
+      }
+    }
   }
   return exported;
 }
@@ -206,15 +198,16 @@ std::vector<std::string> ProgramOf(const Options& options) {
   return words;
 }
 
-std::vector<std::string> AgentCommand(const Options& options, const std::string& host) {
-  const std::string here = ThisProgram();
-  if (!options.launcher.has_value() || *options.launcher != BackEnd::kSsh) return {here, "--agent"};
+std::vector<std::string> AgentCommand(const Options& options, const std::string& host,
+                                      const std::string& name) {
+  const std::string here = ThisProgram(), agent = absl::StrCat("--agent=", name);
+  if (!options.launcher.has_value() || *options.launcher != BackEnd::kSsh) return {here, agent};
   std::vector<std::string> words = {options.ssh};
   Append(words, options.launcher_args);
   words.push_back(host);
   words.push_back(absl::StrCat(
-      "exec ", ShellQuoted(options.remote_program.empty() ? here : options.remote_program),
-      " --agent"));
+      "exec ", ShellQuoted(options.remote_program.empty() ? here : options.remote_program), " ",
+      ShellQuoted(agent)));
   return words;
 }
 
@@ -243,8 +236,19 @@ absl::StatusOr<std::vector<std::string>> ForeignCommand(const Options& options,
                        host.slots.size(), ", ", hosts[0].name, " ", hosts[0].slots.size()));
     }
   }
-  return *options.launcher == BackEnd::kSlurm ? SrunCommand(options, hosts, exported)
+  return *options.launcher == BackEnd::kSlurm ? SrunCommand(options, hosts)
                                               : MpirunCommand(options, hosts, exported);
+}
+
+Variables ForeignVariables(const Options& options, const std::vector<Host>& hosts) {
+  Variables variables = {{"MASTER_PORT", absl::StrCat(MasterPort(options))}};
+  if (!options.master_addr.empty()) {
+    variables["MASTER_ADDR"] = options.master_addr;
+  } else if (*options.launcher != BackEnd::kSlurm) {
+    // Slurm's ranks look for the first of their nodes.
+    variables["MASTER_ADDR"] = hosts[0].name;
+  }
+  return variables;
 }
 
 }  // namespace brigade::launch

@@ -23,21 +23,26 @@ absl::StatusOr<Variables> VariablesFromText(absl::string_view text, absl::string
 
 // What ranks on other hosts get of this process's environment: names that begin with NCCL, PYTHON,
 // MV2, UCX, MLFLOW, TORCH, OMP_ or BRIGADE_, but no secret; and what .deepspeed_env says, in the
-// user's home or here, or by the name in DS_ENV_FILE. Errors of VariablesFromText and ReadFile.
+// user's home or here, or by the name in DS_ENV_FILE. A secret there goes into this process's
+// environment. Errors of VariablesFromText and ReadFile.
 absl::StatusOr<Variables> ExportedVariables();
 
-// What starts the agent of a host: this program, or ssh with it.
-std::vector<std::string> AgentCommand(const Options& options, const std::string& host);
+// What starts the agent of a host, by its name: this program, or ssh with it.
+std::vector<std::string> AgentCommand(const Options& options, const std::string& host,
+                                      const std::string& name);
 
 // The program and its arguments, with Python where it is a script or module of it.
 std::vector<std::string> ProgramOf(const Options& options);
 
 // The whole job for pdsh, mpirun or srun, which then take this process's place. pdsh starts this
-// program on each host, with --no_ssh; the others start ranks. InvalidArgument where they cannot:
-// slots that are not the first ones of a host.
+// program on each host, with --no_ssh; the others start ranks, with what `exported` names of this
+// process's environment. InvalidArgument where they cannot: slots that are not a host's first ones.
 absl::StatusOr<std::vector<std::string>> ForeignCommand(const Options& options,
                                                         const std::vector<Host>& hosts,
                                                         const Variables& exported);
+
+// Where ranks that mpirun or srun starts look for rank 0.
+Variables ForeignVariables(const Options& options, const std::vector<Host>& hosts);
 
 // Hosts as ForeignCommand tells them to this program: what Filter's text is.
 std::string ToText(const std::vector<Host>& hosts);

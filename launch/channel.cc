@@ -78,6 +78,13 @@ absl::StatusOr<bool> Channel::Read() {
 }
 
 absl::StatusOr<std::optional<Message>> Channel::Next() {
+  // Behind what a shell has said without an end of the line.
+  const size_t mark = has_begun_ ? 0 : received_.find(kMark.data());
+  if (mark != 0 && mark != std::string::npos && received_.find('\n') > mark) {
+    const std::string text = received_.substr(0, mark);
+    received_.erase(0, mark);
+    return Message{"noise", text};
+  }
   const size_t end = received_.find('\n');
   if (end == std::string::npos) {
     if (received_.size() <= kMostNoise) return std::nullopt;

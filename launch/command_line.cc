@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -73,8 +74,8 @@ Set Number(int Options::*member, int least, int most = std::numeric_limits<int>:
 }
 
 // "30", of seconds, or "1m30s".
-Set Time(absl::Duration Options::*member) {
-  return [member](absl::string_view value, Options& options) {
+Set Time(absl::Duration Options::*member, absl::Duration least) {
+  return [=](absl::string_view value, Options& options) {
     absl::Duration time;
     double seconds = 0;
     if (absl::SimpleAtod(value, &seconds)) {
@@ -82,8 +83,8 @@ Set Time(absl::Duration Options::*member) {
     } else if (!absl::ParseDuration(value, &time)) {
       return Invalid("it must be a time as 30 (seconds), 90s or 5m");
     }
-    if (!(time >= absl::ZeroDuration()) || time > absl::Hours(24 * 7)) {
-      return Invalid("it must be from 0 to a week");
+    if (!(time >= least) || time > absl::Hours(24 * 7)) {
+      return Invalid("it must be from ", absl::FormatDuration(least), " to a week");
     }
     options.*member = time;
     return absl::OkStatus();
@@ -111,11 +112,38 @@ absl::Status SetRanksPerNode(absl::string_view value, Options& options) {
 }
 
 absl::Status SetLauncher(absl::string_view value, Options& options) {
+  options.launcher.reset();
   for (size_t i = 0; i < std::size(kBackEnds); ++i) {
     if (value == kBackEnds[i]) options.launcher = static_cast<BackEnd>(i);
   }
   if (options.launcher.has_value()) return absl::OkStatus();
   return Invalid("it must be ", absl::StrJoin(kBackEnds, ", "));
+}
+
+// As a shell has them, with quotation marks of both kinds and "\\".
+absl::StatusOr<std::vector<std::string>> WordsOf(absl::string_view text) {
+  std::vector<std::string> words;
+  bool is_in_word = false;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == 0 && (c == ' ' || c == '\t')) {
+      is_in_word = false;
+      continue;
+    }
+    if (!std::exchange(is_in_word, true)) words.emplace_back();
+    if (c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+      words.back() += text[++i];
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote != 0) return Invalid("a quotation mark has no other one");
+  return words;
 }
 
 const std::vector<Flag>& Flags() {
@@ -182,7 +210,7 @@ const std::vector<Flag>& Flags() {
        "WORDS",
        "more arguments for ssh, pdsh, mpirun or srun",
        [](absl::string_view value, Options& options) {
-         options.launcher_args = absl::StrSplit(value, ' ', absl::SkipEmpty());
+         BRIGADE_ASSIGN_OR_RETURN(options.launcher_args, WordsOf(value));
          return absl::OkStatus();
        }},
       {{"ssh"},
@@ -196,11 +224,11 @@ const std::vector<Flag>& Flags() {
       {{"grace"},
        "TIME",
        "how long ranks may go on after a signal before they are killed (default: 30s)",
-       Time(&Options::grace)},
+       Time(&Options::grace, absl::ZeroDuration())},
       {{"host_timeout"},
        "TIME",
        "how long a host may be silent before it is lost (default: 30s)",
-       Time(&Options::host_timeout)},
+       Time(&Options::host_timeout, absl::Milliseconds(100))},
       {{"no_python"},
        "",
        "run PROGRAM as it is, also if it ends in .py",
@@ -210,7 +238,18 @@ const std::vector<Flag>& Flags() {
        "",
        "taken and without effect: no rank gets --local_rank",
        [](absl::string_view, Options&) { return absl::OkStatus(); }},
-      {{"agent"}, "", "what this program gives itself on other hosts", True(&Options::is_agent)},
+      {{"force_multi"},
+       "",
+       "taken and without effect: hosts that are named are asked by ssh",
+       [](absl::string_view, Options&) { return absl::OkStatus(); }},
+      {{"agent"},
+       "NAME",
+       "what this program gives itself",
+       [](absl::string_view value, Options& options) {
+         options.agent = std::string(value);
+         return absl::OkStatus();
+       }},
+      {{"help", "h"}, "", "print this", True(&Options::help)},
   };
   return flags;
 }
@@ -282,8 +321,15 @@ absl::Status CheckTogether(const Options& o) {
   if (remote && !has_hosts && *o.launcher != BackEnd::kSlurm) {
     return Invalid("--launcher=", NameOf(*o.launcher), " needs --hostfile");
   }
-  if (has_filter && !has_hosts) {
-    return Invalid(o.include.empty() ? "--exclude" : "--include", " needs --hostfile");
+  const bool foreign =
+      remote && (*o.launcher == BackEnd::kOpenMpi || *o.launcher == BackEnd::kSlurm);
+  for (const auto& [is_set, name] :
+       {std::pair(!o.log_directory.empty(), "--enable_each_rank_log"),
+        std::pair(o.bind_cores, "--bind_cores_to_rank"), std::pair(o.save_pid, "--save_pid")}) {
+    if (foreign && is_set) {
+      return Invalid(name, " does not go with --launcher=", NameOf(*o.launcher),
+                     ", which starts the ranks itself");
+    }
   }
   if (o.node_rank.has_value() && !o.no_ssh) return Invalid("--node_rank needs --no_ssh");
   const bool several = o.num_nodes > 1 || o.max_nodes > 1;
@@ -340,7 +386,7 @@ absl::StatusOr<Options> ParseCommandLine(absl::Span<const std::string> words) {
     }
   }
   options.program.assign(words.begin() + static_cast<std::ptrdiff_t>(w), words.end());
-  if (options.is_agent) return options;
+  if (options.agent.has_value() || options.help) return options;
   BRIGADE_RETURN_IF_ERROR(CheckTogether(options));
   if (options.program.empty()) return Invalid("no program is given; --help says how");
   return options;
@@ -361,6 +407,9 @@ absl::StatusOr<std::vector<Host>> HostsOf(const Options& options, int gpus) {
     if (asked == "gpu" && gpus == 0) return Invalid("--nproc_per_node is gpu, and there is none");
     if (asked == "cpu" || (asked == "auto" && gpus == 0)) slots = cores;
     if (const auto number = NumberOf(asked, 1, kMostSlots); number.ok()) slots = *number;
+    if (gpus > 0 && options.num_gpus > gpus) {
+      return Invalid("--num_gpus is ", options.num_gpus, ", and this host has ", gpus);
+    }
     Host host = {"localhost", {}};
     for (int slot = 0; slot < slots; ++slot) host.slots.push_back(slot);
     const int nodes = std::max({1, options.num_nodes, options.max_nodes});
@@ -368,7 +417,10 @@ absl::StatusOr<std::vector<Host>> HostsOf(const Options& options, int gpus) {
       hosts.push_back(host);
       if (nodes > 1) hosts.back().name = absl::StrCat("node", n);
     }
-    return hosts;
+    if (options.include.empty() && options.exclude.empty()) return hosts;
+  }
+  if (options.min_nodes > static_cast<int>(hosts.size())) {
+    return Invalid("--nnodes needs ", options.min_nodes, " hosts, and there are ", hosts.size());
   }
   if (!options.include.empty()) return Filter(hosts, Choice::kInclude, options.include);
   if (!options.exclude.empty()) return Filter(hosts, Choice::kExclude, options.exclude);

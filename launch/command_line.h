@@ -55,8 +55,10 @@ struct Options {
   bool no_python = false;
   // PROGRAM is a module of Python's.
   bool module = false;
-  // This process has been started by a launcher on another host.
-  bool is_agent = false;
+  // This process has been started by a launcher, as its agent of this name.
+  std::optional<std::string> agent;
+  // What --help prints is asked for.
+  bool help = false;
   // PROGRAM and its arguments.
   std::vector<std::string> program;
 };

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -29,8 +30,10 @@
 namespace brigade::launch {
 namespace {
 
-constexpr int kEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-constexpr absl::Duration kHeartbeat = absl::Seconds(1);
+// How much later than the first failure a rank may be killed to be the reason for it.
+constexpr absl::Duration kAtOnce = absl::Seconds(1);
+// What agents have beyond the grace, and after what cannot be refused.
+constexpr absl::Duration kAfterKill = absl::Seconds(5);
 // Between two tries to reach a host.
 constexpr absl::Duration kRetry = absl::Seconds(1);
 // Agents wait while so many bytes are to be printed.
@@ -87,12 +90,6 @@ class Job {
  public:
   explicit Job(const JobOptions& job)
       : job_(job), options_(job.options), is_remote_(IsRemote(job)) {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int each : kEnding) sigaddset(&signals, each);
-    sigaddset(&signals, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &signals, nullptr);
-    signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     for (size_t h = 0; h < job.hosts.size(); ++h) {
       if (job.only.has_value() && static_cast<size_t>(*job.only) != h) continue;
       nodes_.push_back(std::make_unique<Node>());
@@ -141,10 +138,11 @@ class Job {
     const absl::Time until = absl::Now() + options_.host_timeout;
     for (const auto& node : nodes_) node->retry_at = absl::InfinitePast();
     while (ended_by_ == 0) {
-      int greeted = 0, waited_for = 0;
+      const int greeted = static_cast<int>(std::count_if(
+          nodes_.begin(), nodes_.end(), [](const auto& node) { return node->greeted; }));
+      int waited_for = 0;
       for (const auto& node : nodes_) {
         if (!node->is_connected() && absl::Now() >= node->retry_at) Connect(*node);
-        if (node->greeted) ++greeted;
         // A host's first try is waited for, whatever it takes; others only if hosts are missing.
         if (!node->greeted && (node->is_connected() || greeted < LeastNodes())) ++waited_for;
       }
@@ -173,10 +171,11 @@ class Job {
   void Connect(Node& node) {
     node.retry_at = absl::Now() + kRetry;
     node.greeted = node.said_all = node.has_ended = node.has_reason = false;
-    const auto agent = Start({.words = AgentCommand(options_, node.host.name),
-                              .has_input = true,
-                              .keeps_errors = true,
-                              .signal_with_parent = SIGTERM});
+    const auto agent = Start(
+        {.words = AgentCommand(options_, node.host.name, absl::StrCat(id_, ".", node.host.name)),
+         .has_input = true,
+         .keeps_errors = true,
+         .signal_with_parent = SIGTERM});
     if (!agent.ok()) {
       node.why_lost = absl::StrCat("no agent on ", node.host.name, ": ", agent.status().message());
       return;
@@ -232,6 +231,7 @@ class Job {
       chosen[n]->channel->Send(ToMessage(order));
     }
     stops_ = false;
+    drop_at_ = absl::InfiniteFuture();
   }
 
   std::string LogDirectory() const {
@@ -252,11 +252,18 @@ class Job {
       polled.push_back({has_more ? channel->input() : -1, POLLIN, 0});
       polled.push_back({channel != nullptr ? channel->output() : -1, POLLOUT, 0});
     }
-    const absl::Duration wait =
-        is_remote_ || !all_greeted() ? absl::Milliseconds(250) : absl::Minutes(1);
+    const bool is_timed = is_remote_ || !all_greeted() || drop_at_ < absl::InfiniteFuture();
+    const absl::Duration wait = is_timed ? absl::Milliseconds(20) : absl::Minutes(1);
     poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(wait)));
-    if (polled[1].revents != 0) printed_.Write();
-    if (polled[2].revents != 0) errors_.Write();
+    // One of them: both may be one pipe, which then has room for one.
+    if (polled[1].revents != 0) {
+      printed_.Write();
+    } else if (polled[2].revents != 0) {
+      errors_.Write();
+    }
+    if (!listens) {
+      for (const auto& node : nodes_) node->heard_at = absl::Now();
+    }
     if (polled[0].revents != 0) TakeSignals();
     for (size_t n = 0; n < nodes_.size(); ++n) {
       if (polled[3 + 2 * n].revents != 0) Listen(*nodes_[n]);
@@ -264,6 +271,13 @@ class Job {
     }
     Reap();
     Beat();
+    if (absl::Now() < drop_at_) return;
+    drop_at_ = absl::InfiniteFuture();
+    for (const auto& node : nodes_) {
+      if (node->is_connected()) {
+        Drop(*node, absl::StrCat("host ", node->host.name, " is lost: its ranks do not end"));
+      }
+    }
   }
 
   bool all_greeted() const {
@@ -277,6 +291,7 @@ class Job {
       if (number == SIGCHLD) continue;
       const bool again = ended_by_ != 0;
       if (!again) ended_by_ = number;
+      drop_at_ = absl::Now() + kAfterKill + (again ? absl::ZeroDuration() : options_.grace);
       SendAll(again ? Message{"kill"} : Message{"stop", absl::StrCat(number)});
     }
   }
@@ -350,11 +365,14 @@ class Job {
     if (ended_by_ != 0 && printer.size() > kMostUnprinted) return;
     const std::string prefix = size_ > 1 ? absl::StrCat("[", message[1], "] ") : "";
     absl::string_view lines = message[3];
+    // Of one rank every byte is passed on as it is.
+    if (size_ == 1) printer.Print(std::exchange(lines, ""));
     while (!lines.empty()) {
-      const size_t end = std::min(lines.find('\n'), lines.size() - 1);
+      size_t end = std::min(lines.find_first_of("\n\r"), lines.size() - 1);
+      if (lines[end] == '\r' && end + 1 < lines.size() && lines[end + 1] == '\n') ++end;
       printer.Print(prefix);
       printer.Print(lines.substr(0, end + 1));
-      if (lines[end] != '\n') printer.Print("\n");
+      if (lines[end] != '\n' && lines[end] != '\r') printer.Print("\n");
       lines.remove_prefix(end + 1);
     }
   }
@@ -378,13 +396,18 @@ class Job {
     return absl::OkStatus();
   }
 
-  // A start is over: the first failure counts, or the first rank that was killed.
+  // A start is over: the first failure counts, or a rank that was killed at once.
   void Fail(Failure failure) {
     if (ended_by_ != 0) return;
-    if (!failure_.has_value() || (failure.by_signal && !failure_->by_signal)) {
+    const absl::Time now = absl::Now();
+    if (!failure_.has_value()) {
+      failed_at_ = now;
+      failure_ = std::move(failure);
+    } else if (failure.by_signal && !failure_->by_signal && now - failed_at_ < kAtOnce) {
       failure_ = std::move(failure);
     }
     if (std::exchange(stops_, true)) return;
+    drop_at_ = now + options_.grace + kAfterKill;
     for (const auto& node : nodes_) {
       if (node->has_ranks && node->channel != nullptr) {
         node->channel->Send({"stop", absl::StrCat(SIGTERM)});
@@ -404,7 +427,7 @@ class Job {
     if (!std::exchange(node.has_reason, true)) {
       node.why_lost = absl::StrCat("host ", node.host.name, " is lost: its agent ", how);
     }
-    if (node.has_ranks) Fail({node.why_lost, code == 0 ? kNoHosts : code, code > 128});
+    if (node.has_ranks) Fail({node.why_lost, code == 0 ? kNoHosts : code, false});
   }
 
   void ReapAgent(Node& node) {
@@ -464,7 +487,7 @@ class Job {
       }
     }
     if (now < beat_at_) return;
-    beat_at_ = now + kHeartbeat;
+    beat_at_ = now + Heartbeat(options_.host_timeout);
     for (const auto& node : nodes_) {
       if (node->greeted && node->channel != nullptr) node->channel->Send({"alive"});
     }
@@ -485,13 +508,13 @@ class Job {
 
   // What is left of it; after a signal only what somebody takes now.
   void PrintAll() {
-    for (Printer* const printer : {&printed_, &errors_}) {
-      while (printer->end() >= 0) {
-        pollfd polled = {printer->end(), POLLOUT, 0};
-        constexpr int kShortly = 200;
-        if (poll(&polled, 1, ended_by_ != 0 ? kShortly : -1) <= 0) break;
-        printer->Write();
-      }
+    while (printed_.end() >= 0 || errors_.end() >= 0) {
+      Printer& printer = printed_.end() >= 0 ? printed_ : errors_;
+      pollfd polled[] = {{printer.end(), POLLOUT, 0}, {signals_, POLLIN, 0}};
+      constexpr int kShortly = 200;
+      if (poll(polled, 2, ended_by_ != 0 ? kShortly : -1) <= 0) return;
+      if (polled[0].revents != 0) printer.Write();
+      if (polled[1].revents != 0) TakeSignals();
     }
   }
 
@@ -501,12 +524,15 @@ class Job {
   const JobOptions& job_;
   const Options& options_;
   const bool is_remote_;
-  int signals_ = -1;
+  const int signals_ = OpenSignals();
+  // Of the agents' names: two jobs of a user have others.
+  const std::string id_ = absl::BytesToHexString(collectives::Nonce().substr(0, 8));
   std::vector<std::unique_ptr<Node>> nodes_;
   Printer printed_{1}, errors_{2};
   int restarts_ = 0, size_ = 0;
   std::optional<Failure> failure_;
   bool stops_ = false;
+  absl::Time failed_at_, drop_at_ = absl::InfiniteFuture();
   // The signal to this process.
   int ended_by_ = 0;
   absl::Time beat_at_ = absl::InfinitePast();

@@ -29,6 +29,7 @@
 #include "brigade/launch/command_line.h"
 #include "brigade/launch/hosts.h"
 #include "brigade/launch/job.h"
+#include "brigade/launch/processes.h"
 
 namespace brigade::launch {
 namespace {
@@ -58,8 +59,7 @@ int CountGpus() {
 class PidFile {
  public:
   absl::Status Write() {
-    std::error_code ignored;
-    path_ = (fs::temp_directory_path(ignored) / absl::StrCat(getpid(), ".ds")).string();
+    path_ = absl::StrCat(TemporaryFolder(), "/", getpid(), ".ds");
     BRIGADE_ASSIGN_OR_RETURN(auto file, device::FileReplacement::Begin(path_));
     file.Write(absl::StrCat(getpid()));
     return file.Commit();
@@ -75,9 +75,6 @@ class PidFile {
 
 // Takes this process's place.
 absl::Status Become(const std::vector<std::string>& words) {
-  std::fprintf(stderr, "brigade_launch:");
-  for (const std::string& word : words) std::fprintf(stderr, " %s", ShellQuoted(word).c_str());
-  std::fprintf(stderr, "\n");
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -89,11 +86,16 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
   JobOptions job;
   BRIGADE_ASSIGN_OR_RETURN(job.options, ParseCommandLine(words));
   Options& options = job.options;
-  if (options.is_agent) return RunAgent();
+  if (options.help) {
+    std::fputs(HelpText().c_str(), stdout);
+    return 0;
+  }
+  if (options.agent.has_value()) return RunAgent(*options.agent);
   BRIGADE_ASSIGN_OR_RETURN(job.hosts, HostsOf(options, CountGpus()));
   const bool has_hosts = !options.hostfile.empty() || !options.hosts.empty();
+  const bool is_here = job.hosts.size() == 1 && job.hosts[0].name == "localhost";
   if (has_hosts && !options.launcher.has_value()) {
-    options.launcher = options.no_ssh ? BackEnd::kLocal : BackEnd::kSsh;
+    options.launcher = options.no_ssh || is_here ? BackEnd::kLocal : BackEnd::kSsh;
   }
   if (options.launcher == BackEnd::kLocal && !options.no_ssh && job.hosts.size() > 1) {
     return absl::InvalidArgumentError("--launcher=local is for one host");
@@ -109,6 +111,15 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
   if (is_remote) {
     BRIGADE_ASSIGN_OR_RETURN(job.exported, ExportedVariables());
     if (*options.launcher != BackEnd::kSsh) {
+      if (*options.launcher != BackEnd::kPdsh) {
+        for (const auto& [name, value] : ForeignVariables(options, job.hosts)) {
+          job.exported[name] = value;
+        }
+        for (const auto& [name, value] : job.exported) setenv(name.c_str(), value.c_str(), 1);
+        for (const char* const secret : {"BRIGADE_JOB_SECRET", "BRIGADE_JOB_SECRET_FILE"}) {
+          if (std::getenv(secret) != nullptr) job.exported[secret] = "";
+        }
+      }
       BRIGADE_ASSIGN_OR_RETURN(const std::vector<std::string> command,
                                ForeignCommand(options, job.hosts, job.exported));
       return Become(command);
@@ -120,7 +131,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
   if (!job.secret.has_value() && !job.only.has_value()) {
     job.secret = collectives::JobSecret::Random();
   }
-  // Ranks get what is made of it.
+  // Ranks get what is made of it, and no other process a copy.
   unsetenv("BRIGADE_JOB_SECRET");
   unsetenv("BRIGADE_JOB_SECRET_FILE");
   const char* const run_id = std::getenv("TORCHELASTIC_RUN_ID");
@@ -147,13 +158,11 @@ int main(int argc, char** argv) {
     if (end < 0) return 1;
   }
   signal(SIGPIPE, SIG_IGN);
+  // Children are waited for, also where who has started this process does not do so.
+  signal(SIGCHLD, SIG_DFL);
   // The ranks would go on.
   signal(SIGTSTP, SIG_IGN);
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && (words[0] == "--help" || words[0] == "-h" || words[0] == "-help")) {
-    std::fputs(brigade::launch::HelpText().c_str(), stdout);
-    return 0;
-  }
   // `bazel run` moves the process.
   if (const char* const folder = std::getenv("BUILD_WORKING_DIRECTORY"); folder != nullptr) {
     if (chdir(folder) != 0) std::perror(folder);

@@ -5,15 +5,18 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -101,7 +104,13 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
     // It may have ended before that.
     if (getppid() != parent) _exit(127);
   }
-  for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
+  for (int number = 1; number < NSIG; ++number) {
+    // What was ignored before this program began stays so; these two it ignores itself.
+    struct sigaction now = {};
+    const bool is_ours = number == SIGPIPE || number == SIGTSTP;
+    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN && !is_ours) continue;
+    signal(number, SIG_DFL);
+  }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -216,13 +225,40 @@ int SignalDescendants(int signal) {
 }
 
 void EndDescendants() {
-  while (SignalDescendants(SIGKILL) > 0) {
+  const absl::Time until = absl::Now() + absl::Seconds(10);
+  while (SignalDescendants(SIGKILL) > 0 && absl::Now() < until) {
     pid_t reaped;
     while ((reaped = waitpid(-1, nullptr, WNOHANG)) > 0) {
     }
     if (reaped < 0 && errno == ECHILD) return;
     absl::SleepFor(absl::Milliseconds(2));
   }
+}
+
+std::vector<int> EndingSignals() {
+  std::vector<int> signals;
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    struct sigaction now = {};
+    if (sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) {
+      signals.push_back(number);
+    }
+  }
+  return signals;
+}
+
+int OpenSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int each : EndingSignals()) sigaddset(&signals, each);
+  sigaddset(&signals, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+std::string TemporaryFolder() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  return error ? "/tmp" : folder.string();
 }
 
 int ExitCode(int wait_status) {

@@ -51,8 +51,18 @@ void AdoptOrphans();
 // Sends a signal to all processes under this one, to their children too; returns how many got it.
 int SignalDescendants(int signal);
 
-// Kills all of them, and reaps them, until there is none but those of other users.
+// Kills all of them, and reaps them, until there is none but those of other users, and those that
+// the system keeps for 10 s.
 void EndDescendants();
+
+// Of SIGTERM, SIGINT, SIGHUP and SIGQUIT those that are not ignored, as SIGHUP is behind nohup.
+std::vector<int> EndingSignals();
+
+// A descriptor that reads them, and SIGCHLD, which do nothing else from now on.
+int OpenSignals();
+
+// A folder for files that nobody needs later: TMPDIR, or /tmp where that is no folder.
+std::string TemporaryFolder();
 
 // 128 + signal, or the code, of what waitpid says.
 int ExitCode(int wait_status);

@@ -38,17 +38,16 @@ TEST(BackEndTest, AWordIsOneForAShell) {
 
 TEST(BackEndTest, MpirunStartsTheRanks) {
   EXPECT_EQ(Command(BackEnd::kOpenMpi, "a:0,1@b:0,1,2", {{"NCCL_DEBUG", "INFO"}}),
-            "mpirun -n 5 --host a:2,b:3 --more -x MASTER_ADDR=a -x MASTER_PORT=29500 "
-            "-x NCCL_DEBUG=INFO python3 -u train.py it's");
+            "mpirun -n 5 --host a:2,b:3 --more -x NCCL_DEBUG python3 -u train.py it's");
   EXPECT_EQ(
       Command(BackEnd::kOpenMpi, "a:1"),
       "--launcher=openmpi starts ranks on the first slots of a host, and a is to have others");
 }
 
 TEST(BackEndTest, SrunStartsTheRanks) {
-  EXPECT_EQ(Command(BackEnd::kSlurm, "a:0,1@b:0,1", {{"NCCL_DEBUG", "INFO"}, {"LIST", "1,2"}}),
-            "srun -n 4 --nodes=2 --ntasks-per-node=2 --more "
-            "--export=ALL,MASTER_PORT=29500,NCCL_DEBUG=INFO python3 -u train.py it's");
+  EXPECT_EQ(Command(BackEnd::kSlurm, "a:0,1@b:0,1", {{"LIST", "1,2"}}),
+            "srun -n 4 --nodes=2 --nodelist=a,b --ntasks-per-node=2 --kill-on-bad-exit=1 "
+            "--export=ALL --more python3 -u train.py it's");
   EXPECT_THAT(Command(BackEnd::kSlurm, "a:0,1@b:0"), HasSubstr("b has 1, a 2"));
 }
 
@@ -69,8 +68,8 @@ TEST(BackEndTest, SshStartsAnAgent) {
   options.ssh = "my_ssh";
   options.launcher_args = {"-p", "2222"};
   options.remote_program = "/opt/it's";
-  EXPECT_THAT(AgentCommand(options, "host"),
-              ElementsAre("my_ssh", "-p", "2222", "host", "exec '/opt/it'\\''s' --agent"));
+  EXPECT_THAT(AgentCommand(options, "host", "job;1"),
+              ElementsAre("my_ssh", "-p", "2222", "host", "exec '/opt/it'\\''s' '--agent=job;1'"));
 }
 
 TEST(BackEndTest, AnEnvironmentFileIsLinesOfVariables) {
@@ -93,9 +92,17 @@ TEST(BackEndTest, SecretsAreNotExported) {
   EXPECT_EQ(exported->count("BRIGADE_JOB_SECRET"), 0u);
   EXPECT_EQ(exported->at("BRIGADE_TRACE"), "here");
   EXPECT_EQ(exported->count("PATH"), 0u);
-  const std::string command = Command(BackEnd::kOpenMpi, "a:0", *exported);
-  EXPECT_THAT(command, Not(HasSubstr("hidden")));
-  EXPECT_THAT(command, HasSubstr("-x BRIGADE_JOB_SECRET "));
+  EXPECT_THAT(Command(BackEnd::kPdsh, "a:0", *exported), Not(HasSubstr("hidden")));
+}
+
+TEST(BackEndTest, APercentSignOfTheProgramIsItsOwn) {
+  Options options;
+  options.launcher = BackEnd::kPdsh;
+  options.program = {"train", "--no_ssh", "100%"};
+  const auto command = ForeignCommand(options, Hosts("a:0"), {});
+  ASSERT_TRUE(command.ok());
+  EXPECT_THAT(command->back(), HasSubstr(" --no_ssh --node_rank=%n --hosts=a:0 "));
+  EXPECT_THAT(command->back(), HasSubstr(" -- train --no_ssh 100%%"));
 }
 
 }  // namespace

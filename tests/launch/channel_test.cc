@@ -62,8 +62,8 @@ TEST(ChannelTest, AMessageMayHoldAnything) {
 
 TEST(ChannelTest, WhatAShellSaysBeforeIsNoise) {
   Ends ends;
-  ends.Say("Welcome to b\r\n\nlast login\n@brigade_launch 7\n5:hello");
-  for (const char* const line : {"Welcome to b", "", "last login"}) {
+  ends.Say("Welcome to b\r\n\nlast login\n\033]0;title\007@brigade_launch 7\n5:hello");
+  for (const char* const line : {"Welcome to b", "", "last login", "\033]0;title\007"}) {
     EXPECT_THAT(*ends.channel->Next().value(), ElementsAre("noise", line));
   }
   EXPECT_THAT(*ends.channel->Next().value(), ElementsAre("hello"));

@@ -19,7 +19,8 @@ TEST(CommandLineTest, FlagsAreDeepSpeedsAndTorchruns) {
   const auto options = ParseCommandLine(std::vector<std::string>{
       "--hostfile", "h", "--include=a@b:0", "--master-port=29501", "--max-restarts", "3",
       "--nnodes=1:2", "--grace=1m30s", "--enable_each_rank_log=logs", "--bind-cores-to-rank",
-      "--launcher=ssh", "--launcher_args=-p 22  -q", "train", "--include=x", "--", "y"});
+      "--launcher=ssh", "--launcher_args=-p 22  -o 'Proxy a'\\ b \"\"", "train", "--include=x",
+      "--", "y"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->hostfile, "h");
   EXPECT_EQ(options->include, "a@b:0");
@@ -31,7 +32,7 @@ TEST(CommandLineTest, FlagsAreDeepSpeedsAndTorchruns) {
   EXPECT_EQ(options->log_directory, "logs");
   EXPECT_TRUE(options->bind_cores);
   EXPECT_EQ(options->launcher, BackEnd::kSsh);
-  EXPECT_THAT(options->launcher_args, ElementsAre("-p", "22", "-q"));
+  EXPECT_THAT(options->launcher_args, ElementsAre("-p", "22", "-o", "Proxy a b", ""));
   // What follows the program is its own.
   EXPECT_THAT(options->program, ElementsAre("train", "--include=x", "--", "y"));
   EXPECT_THAT(ParseCommandLine(std::vector<std::string>{"--", "--odd"})->program,
@@ -62,7 +63,10 @@ TEST(CommandLineTest, AnErrorNamesTheWord) {
       {{"--include=a", "--exclude=b", "--hostfile=h", "x"}, "--include does not go with --exclude"},
       {{"--include=a", "--num_gpus=1", "--hostfile=h", "x"},
        "--include does not go with --num_nodes and --num_gpus"},
-      {{"--include=a", "x"}, "--include needs --hostfile"},
+      {{"--launcher_args='a", "x"}, "a quotation mark has no other one"},
+      {{"--launcher=slurm", "--save_pid", "x"}, "--save_pid does not go with --launcher=slurm"},
+      {{"--launcher=local", "--launcher=mpich", "x"}, "it must be local, ssh"},
+      {{"--host_timeout=0", "x"}, "it must be from 100ms to a week"},
       {{"--launcher=ssh", "x"}, "--launcher=ssh needs --hostfile"},
       {{"--num_nodes=2", "x"}, "several hosts need --hostfile"},
       {{"--node_rank=1", "x"}, "--node_rank needs --no_ssh"},
@@ -99,6 +103,15 @@ TEST(CommandLineTest, WithoutAHostfileTheRanksAreThoseOfThisHost) {
                    "--master_addr=h", "--master_port=1"},
                   0),
             6);
+  EXPECT_EQ(slots({"--include=localhost:1,2"}, 4), 2);
+  EXPECT_EQ(slots({"--exclude=localhost:0"}, 4), 3);
+  const auto fails = [](const std::vector<std::string>& words, int gpus, const char* error) {
+    EXPECT_THAT(HostsOf(ParseCommandLine(words).value(), gpus).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(error)));
+  };
+  fails({"--num_gpus=3", "x"}, 2, "--num_gpus is 3, and this host has 2");
+  fails({"--include=a", "x"}, 2, "there is no host \"a\"; there are localhost");
+  fails({"--hosts=a", "--nnodes=4", "x"}, 0, "--nnodes needs 4 hosts, and there are 1");
   EXPECT_THAT(HostsOf(ParseCommandLine({"--nproc_per_node=gpu", "x"}).value(), 0).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("there is none")));
 }

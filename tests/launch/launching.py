@@ -62,6 +62,10 @@ class Job:
                 found.append(int(entry.name))
         return found
 
+    def state(self, process):
+        """The letter that the system has for it: Z of one that has ended."""
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
     def children(self, process):
         """Ids of the processes that one has started, in their order."""
         try:

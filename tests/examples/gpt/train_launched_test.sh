@@ -33,7 +33,8 @@ wait_for_step() {
   >"$files/out" 2>"$files/error" &
 process=$!
 for kill in 1 2 3 4 5; do
-  wait_for_step $((kill * 30))
+  until [ "$(grep -c 'starting 2 ranks' "$files/error")" -eq $((kill - 1)) ]; do sleep 0.02; done
+  wait_for_step $((kill * 25))
   mapfile -t all < <(ranks)
   [ ${#all[@]} -gt 0 ] || fail 'there is no rank'
   kill -KILL "${all[kill % ${#all[@]}]}"
