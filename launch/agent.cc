@@ -302,8 +302,8 @@ class Agent {
     EndStart();
   }
 
-  // Passes on what a pipe has, in whole lines; a terminal's lines may end with "\r". False if it has
-  // nothing now.
+  // Passes on what a pipe has, in whole lines; a terminal's lines may end with "\r". False if it
+  // has nothing now.
   bool Listen(Running& running, size_t k) {
     char bytes[1 << 16];
     const ssize_t got = read(running.pipes[k], bytes, sizeof(bytes));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""host.py SOCKET: a host, which runs what it is asked for, so that no launcher is above it.
-host.py SOCKET HOST COMMAND: asks it, as ssh asks a host.
+"""host.py NAME: a host, which runs what it is asked for, so that no launcher is above it; its socket has that name.
+host.py NAME HOST COMMAND: asks it, as ssh asks a host.
 """
 
 import os
@@ -10,9 +10,14 @@ import sys
 import threading
 
 
-def serve(path):
+def address(name):
+    """In no folder: paths may be too long."""
+    return "\0brigade_test_host." + name
+
+
+def serve(name):
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
+        server.bind(address(name))
         server.listen()
         print("listening", flush=True)
         while True:
@@ -39,12 +44,12 @@ def tell_end(child, connection):
     connection.close()
 
 
-def ask(path, command):
+def ask(name, command):
     # As ssh, which every signal ends at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     mark = os.environ["BRIGADE_TEST_MARK"]
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
+        connection.connect(address(name))
         socket.send_fds(connection, [f"export BRIGADE_TEST_MARK={mark}; {command}".encode()], [0, 1, 2])
         os.close(0)
         os.close(1)

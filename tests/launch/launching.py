@@ -100,11 +100,11 @@ class Host:
     """What other hosts are here: a process beside the launcher."""
 
     def __init__(self, folder):
-        path = f"{folder}/host"
-        self.process = subprocess.Popen([sys.executable, HERE / "host.py", path], stdout=subprocess.PIPE)
+        name = str(uuid.uuid4())
+        self.process = subprocess.Popen([sys.executable, HERE / "host.py", name], stdout=subprocess.PIPE)
         self.process.stdout.readline()
         self.ssh = pathlib.Path(folder) / "ssh"
-        self.ssh.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE}/host.py {path} "$@"\n')
+        self.ssh.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE}/host.py {name} "$@"\n')
         self.ssh.chmod(0o755)
 
     def close(self):
