@@ -4,9 +4,10 @@
 . tests/examples/gpt/train_testing.sh
 launch=$PWD/$2
 root=$files/checkpoints
-echo '{"train_batch_size": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2},
+# Steps of some 20 ms, so that kills fall between them.
+echo '{"train_batch_size": 64, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2},
        "optimizer": {"type": "Adam", "params": {"lr": 0.003}}}' >"$files/config.json"
-job=("${tiny[@]}" --evaluate_every=0 --config="$files/config.json" --steps=200)
+job=("${small[@]}" --evaluate_every=0 --config="$files/config.json" --steps=200)
 saved=(--save="$root" --save_every=10 --resume --metrics="$files/metrics")
 losses='select(.loss) | [.step, .loss, .grad_norm]'
 
@@ -17,13 +18,22 @@ ranks() {
     [ "$(readlink "/proc/$process/exe")" != "$(readlink -f "$train")" ] || echo "$process"
   done
 }
-# wait_for_step N: until a step of at least N is in the metrics.
-wait_for_step() {
-  until [ "$(tail -n 1 "$files/metrics" 2>/dev/null | jq '.step // 0' 2>/dev/null || echo 0)" -ge "$1" ]; do
-    kill -0 $process 2>/dev/null || fail "it ended before step $1: $(cat "$files/out" "$files/error")"
+# wait_for WHAT COMMAND...: until the command succeeds, while the launcher runs.
+wait_for() {
+  until "${@:2}"; do
+    kill -0 $process 2>/dev/null || fail "it ended before $1: $(cat "$files/out" "$files/error")"
     sleep 0.02
   done
 }
+# has_step N: whether a step of at least N is in the metrics.
+has_step() {
+  local step
+  step=$(tail -n 1 "$files/metrics" 2>/dev/null | jq '.step // 0' 2>/dev/null)
+  [ "${step:-0}" -ge "$1" ]
+}
+# says N WORDS: whether these have been said so often.
+says() { [ "$(grep -c "$2" "$files/error")" -ge "$1" ]; }
+has_ranks() { mapfile -t all < <(ranks) && [ ${#all[@]} -gt 0 ]; }
 
 "$launch" --nproc_per_node=2 "$train" "${job[@]}" --metrics="$files/whole" >"$files/out" 2>&1 ||
   fail "$(cat "$files/out")"
@@ -33,10 +43,9 @@ wait_for_step() {
   >"$files/out" 2>"$files/error" &
 process=$!
 for kill in 1 2 3 4 5; do
-  until [ "$(grep -c 'starting 2 ranks' "$files/error")" -eq $((kill - 1)) ]; do sleep 0.02; done
-  wait_for_step $((kill * 25))
-  mapfile -t all < <(ranks)
-  [ ${#all[@]} -gt 0 ] || fail 'there is no rank'
+  wait_for "start $kill" says $((kill - 1)) 'starting 2 ranks'
+  wait_for "step $((kill * 25))" has_step $((kill * 25))
+  wait_for 'ranks' has_ranks
   kill -KILL "${all[kill % ${#all[@]}]}"
 done
 wait $process || fail "it ended with $?: $(cat "$files/error")"
@@ -57,20 +66,17 @@ chmod +x "$files/ssh"
 "$launch" --hosts=a:0@b:0 --nnodes=1:2 --ssh="$files/ssh" --max_restarts=2 --master_addr=127.0.0.1 \
   "$train" "${job[@]}" "${saved[@]}" >"$files/out" 2>"$files/error" &
 process=$!
-wait_for_step 60
+wait_for 'step 60' has_step 60
 touch "$files/away"
 # The agents of b: a process and its parent.
 for each in $(ranks); do
   grep -qz '^GROUP_RANK=1$' "/proc/$each/environ" || continue
   kill -KILL "$(ps -o ppid= -p "$each")"
 done
-until grep -q 'starting 1 ranks on 1 host' "$files/error"; do
-  kill -0 $process || fail "$(cat "$files/error")"
-  sleep 0.02
-done
+wait_for 'a start on one host' says 1 'starting 1 ranks on 1 host'
 rm "$files/away"
-wait_for_step 120
-until mapfile -t all < <(ranks) && [ ${#all[@]} -gt 0 ]; do sleep 0.02; done
+wait_for 'step 120' has_step 120
+wait_for 'ranks' has_ranks
 kill -KILL "${all[0]}"
 wait $process || fail "it ended with $?: $(cat "$files/error")"
 grep -q 'starting 2 ranks on 2 hosts' "$files/error" || fail "$(cat "$files/error")"
