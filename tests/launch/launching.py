@@ -1,5 +1,6 @@
 """What the tests of brigade_launch share: a job with a mark in its environment, by which its processes are found."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -80,7 +81,8 @@ class Job:
 
     def close(self):
         for process in self.processes():
-            os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
