@@ -66,8 +66,8 @@ print(*(f"-isystem{path}" for path in cpp_extension.include_paths()))
 ') || fail "PyTorch does not say where its headers are"
 read -ra of_torch <<<"$paths"
 if echo '#include <c10/cuda/CUDAStream.h>' |
-  g++ -std=c++17 -E "${of_torch[@]}" -isystem"${nvcc%/*}/../include" -x c++ - >/dev/null 2>&1; then
-  g++ "${flags[@]}" -fsyntax-only "${include[@]}" "${of_torch[@]}" -isystem"${nvcc%/*}/../include" \
+  g++ -std=c++20 -E "${of_torch[@]}" -isystem"${nvcc%/*}/../include" -x c++ - >/dev/null 2>&1; then
+  g++ "${flags[@]}" -std=c++20 -fsyntax-only "${include[@]}" "${of_torch[@]}" -isystem"${nvcc%/*}/../include" \
     csrc/ops_cuda.cc >"$work/log" 2>&1 || fail "csrc/ops_cuda.cc: $(cat "$work/log")"
 else
   echo "csrc/ops_cuda.cc is not compiled: this PyTorch has no headers for CUDA"
