@@ -24,8 +24,6 @@ namespace {
 
 constexpr absl::string_view kExported[] = {"NCCL",   "PYTHON", "MV2",  "UCX",
                                            "MLFLOW", "TORCH",  "OMP_", "BRIGADE_"};
-// That everybody reads on a command line.
-constexpr absl::string_view kSecrets[] = {"BRIGADE_JOB_SECRET", "BRIGADE_JOB_SECRET_FILE"};
 // Where nobody can look for a free one on the host of rank 0.
 constexpr int kUsualPort = 29500;
 
@@ -161,7 +159,7 @@ absl::StatusOr<Variables> ExportedVariables() {
     const absl::string_view name = text.substr(0, text.find('='));
     const auto begins = [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); };
     if (!std::any_of(std::begin(kExported), std::end(kExported), begins) ||
-        std::count(std::begin(kSecrets), std::end(kSecrets), name) > 0 ||
+        std::count(std::begin(kSecretVariables), std::end(kSecretVariables), name) > 0 ||
         name.size() == text.size()) {
       continue;
     }
@@ -179,7 +177,7 @@ absl::StatusOr<Variables> ExportedVariables() {
     BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path, int64_t{1} << 20));
     BRIGADE_ASSIGN_OR_RETURN(const Variables more, VariablesFromText(text, path));
     for (const auto& [key, value] : more) {
-      if (std::count(std::begin(kSecrets), std::end(kSecrets), key) == 0) {
+      if (std::count(std::begin(kSecretVariables), std::end(kSecretVariables), key) == 0) {
         exported[key] = value;
       } else {
         setenv(key.c_str(), value.c_str(), 1);
@@ -201,7 +199,7 @@ std::vector<std::string> ProgramOf(const Options& options) {
 std::vector<std::string> AgentCommand(const Options& options, const std::string& host,
                                       const std::string& name) {
   const std::string here = ThisProgram(), agent = absl::StrCat("--agent=", name);
-  if (!options.launcher.has_value() || *options.launcher != BackEnd::kSsh) return {here, agent};
+  if (options.launcher != BackEnd::kSsh) return {here, agent};
   std::vector<std::string> words = {options.ssh};
   Append(words, options.launcher_args);
   words.push_back(host);

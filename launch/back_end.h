@@ -14,6 +14,9 @@
 
 namespace brigade::launch {
 
+// What no command line has, since everybody reads those.
+inline constexpr const char* kSecretVariables[] = {"BRIGADE_JOB_SECRET", "BRIGADE_JOB_SECRET_FILE"};
+
 // A word as a shell reads it.
 std::string ShellQuoted(absl::string_view word);
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "brigade/device/edit_distance.h"
 #include "brigade/device/files.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
@@ -23,6 +24,7 @@
 namespace brigade::launch {
 namespace {
 
+using ::brigade::device::EditDistance;
 using ::brigade::device::Quoted;
 
 constexpr const char* kBackEnds[] = {"local", "ssh", "pdsh", "openmpi", "slurm"};
@@ -265,30 +267,15 @@ const Flag* Find(absl::string_view name) {
   return nullptr;
 }
 
-// Letters that must be changed, added or left out.
-size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
-      diagonal = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 absl::Status Unknown(absl::string_view name) {
   const std::string wanted = absl::StrReplaceAll(name, {{"-", "_"}});
   absl::string_view nearest;
   for (const Flag& flag : Flags()) {
     const absl::string_view each = flag.names[0];
-    if (nearest.empty() || Distance(wanted, each) < Distance(wanted, nearest)) nearest = each;
+    if (nearest.empty() || EditDistance(wanted, each) < EditDistance(wanted, nearest))
+      nearest = each;
   }
-  const bool is_near = Distance(wanted, nearest) <= 2;
+  const bool is_near = EditDistance(wanted, nearest) <= 2;
   return Invalid("there is no flag --", device::Printable(name, 100),
                  is_near ? absl::StrCat("; --", nearest, " is the nearest") : "",
                  "; --help lists all");

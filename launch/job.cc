@@ -18,10 +18,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "brigade/device/printable.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/launch/agent.h"
 #include "brigade/launch/back_end.h"
 #include "brigade/launch/channel.h"
@@ -89,7 +89,7 @@ struct Node {
 class Job {
  public:
   explicit Job(const JobOptions& job)
-      : job_(job), options_(job.options), is_remote_(IsRemote(job)) {
+      : job_(job), options_(job.options), is_remote_(job.options.launcher == BackEnd::kSsh) {
     for (size_t h = 0; h < job.hosts.size(); ++h) {
       if (job.only.has_value() && static_cast<size_t>(*job.only) != h) continue;
       nodes_.push_back(std::make_unique<Node>());
@@ -116,10 +116,6 @@ class Job {
   }
 
  private:
-  static bool IsRemote(const JobOptions& job) {
-    return job.options.launcher.has_value() && *job.options.launcher == BackEnd::kSsh;
-  }
-
   void Say(absl::string_view words) {
     errors_.Print(absl::StrCat("brigade_launch: ", words, "\n"));
   }
@@ -331,30 +327,23 @@ class Job {
     if (kind == "noise") {
       errors_.Print(absl::StrCat("[", node.host.name, "] ", message[1], "\n"));
     } else if (kind == "hello") {
-      absl::Status fits = needs(3);
-      if (!fits.ok()) return fits;
-      const absl::StatusOr<int> port = NumberIn(message, 2);
-      if (!port.ok()) return port.status();
-      node.address = message[1], node.port = *port;
+      BRIGADE_RETURN_IF_ERROR(needs(3));
+      BRIGADE_ASSIGN_OR_RETURN(node.port, NumberIn(message, 2));
+      node.address = message[1];
       node.greeted = true;
     } else if (kind == "output") {
-      absl::Status fits = needs(4);
-      if (!fits.ok()) return fits;
+      BRIGADE_RETURN_IF_ERROR(needs(4));
       Pass(message);
     } else if (kind == "ended") {
-      absl::Status fits = needs(7);
-      if (!fits.ok()) return fits;
+      BRIGADE_RETURN_IF_ERROR(needs(7));
       return TakeEnd(node, message);
     } else if (kind == "stopped") {
-      const absl::StatusOr<int> port = NumberIn(message, 1);
-      if (!port.ok()) return port.status();
-      node.port = *port;
+      BRIGADE_ASSIGN_OR_RETURN(node.port, NumberIn(message, 1));
       node.has_ranks = false;
     } else if (kind == "signalled") {
-      const absl::StatusOr<int> number = NumberIn(message, 1);
-      if (!number.ok()) return number.status();
+      BRIGADE_ASSIGN_OR_RETURN(const int number, NumberIn(message, 1));
       node.greeted = false;
-      LoseRanks(node, absl::StrCat("was ended by ", SignalName(*number)), 128 + *number);
+      LoseRanks(node, absl::StrCat("was ended by ", SignalName(number)), 128 + number);
     }
     return absl::OkStatus();
   }
@@ -380,9 +369,7 @@ class Job {
   absl::Status TakeEnd(const Node& node, const Message& message) {
     int numbers[5] = {};
     for (size_t i = 0; i < 5; ++i) {
-      const absl::StatusOr<int> number = NumberIn(message, i + 1);
-      if (!number.ok()) return number.status();
-      numbers[i] = *number;
+      BRIGADE_ASSIGN_OR_RETURN(numbers[i], NumberIn(message, i + 1));
     }
     const auto [rank, process, code, signal, asked] = numbers;
     if (code == 0 || asked != 0) return absl::OkStatus();

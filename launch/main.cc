@@ -116,7 +116,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
           job.exported[name] = value;
         }
         for (const auto& [name, value] : job.exported) setenv(name.c_str(), value.c_str(), 1);
-        for (const char* const secret : {"BRIGADE_JOB_SECRET", "BRIGADE_JOB_SECRET_FILE"}) {
+        for (const char* const secret : kSecretVariables) {
           if (std::getenv(secret) != nullptr) job.exported[secret] = "";
         }
       }
@@ -132,8 +132,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
     job.secret = collectives::JobSecret::Random();
   }
   // Ranks get what is made of it, and no other process a copy.
-  unsetenv("BRIGADE_JOB_SECRET");
-  unsetenv("BRIGADE_JOB_SECRET_FILE");
+  for (const char* const secret : kSecretVariables) unsetenv(secret);
   const char* const run_id = std::getenv("TORCHELASTIC_RUN_ID");
   // Launchers on several hosts cannot agree on one.
   job.run_id = run_id != nullptr      ? run_id

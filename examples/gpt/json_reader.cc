@@ -2,35 +2,17 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "brigade/device/edit_distance.h"
 #include "brigade/device/printable.h"
 
 namespace brigade::gpt {
 namespace {
-
-// Levenshtein's, ignoring case, of beginnings long enough for any name that is meant.
-int EditDistance(absl::string_view a, absl::string_view b) {
-  a = a.substr(0, 64);
-  b = b.substr(0, 64);
-  std::vector<int> row(b.size() + 1);  // distances of the a so far to each beginning of b
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    int diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const int replaced = diagonal + (absl::ascii_tolower(a[i]) != absl::ascii_tolower(b[j]));
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
 
 bool IsSupported(const Key& key) { return key.value.is_supported; }
 
@@ -73,7 +55,7 @@ class Nearest {
     // Of as many letters one may be wrong.
     const int length = static_cast<int>(name_.size());
     const int limit = is_beside ? (length + 1) / 4 : length / 8;
-    const int edits = EditDistance(name_, name);
+    const int edits = device::EditDistance(name_, name);
     const int distance = 2 * (edits + !is_beside) + !is_supported;
     if (edits > limit || distance >= distance_) return;
     distance_ = distance;
