@@ -1,15 +1,18 @@
 """The commands of the documents, and the files that they show, for tools/check_docs and tests/docs.
 
-A command is a line of a block ```sh. The line before the block may say why no test of the documents runs it:
+A command is a line of a block ```sh, or stands between backticks in a sentence or a table. A comment may say why no
+test of the documents runs it, in the line before the block, or behind the backticks:
 
     <!-- needs: a GPU -->                                  something that not every machine has
     <!-- run by: //tests/tools:plot_test -->               a test, or a script that CI runs, which names the program
 
-Bazel's `build` and `test` are not run either: CI builds and tests everything. A block after the line
+Bazel's `build` and `test` are not run either: CI builds and tests everything. In the line before a block of another
+language stands one of these, or what the block shows of the tree:
 
-    <!-- the file examples/one_kernel.cc -->
-
-holds that file, whole.
+    <!-- the file examples/one_kernel.cc -->               the file, whole
+    <!-- from tests/docs/snippets.cc -->                   lines of a file that is built or run, but for comments and
+                                                           for how lines are broken
+    <!-- from x/WORKSPACE, but for strings -->             and what is between quotes
 """
 
 import pathlib
@@ -18,6 +21,11 @@ import shlex
 
 COPY = re.compile(r"^<!-- the file (.+) -->$")
 MARK = re.compile(r"^<!-- (needs|run by): (.+) -->$")
+FROM = re.compile(r"^<!-- from (\S+?)(, but for strings)? -->$")
+SPAN = re.compile(r"`([^`]+)`(?: ?<!-- (needs|run by): (.+?) -->)?")
+# Programs that are not ours, in which a command may begin.
+OTHERS = {"apt-get", "bazel", "cmake", "chroot", "clang++", "ctest", "curl", "docker", "g++", "git", "make", "mpirun", "ninja",
+          "nvcc", "openssl", "pip", "pkg-config", "python3", "sudo"}
 LABEL = re.compile(r"(?<![\w:/@.])//(?:\.\.\.|[a-z][\w-]*(?:/[\w-]+)*(?:/\.\.\.)?)(?::[\w.+*-]*\w)?")
 
 
@@ -77,44 +85,53 @@ class Block:
             joined, begin = "", None
 
 
+class Fence:
+    """A block between ``` and ```, which may be indented, as in a list: its language, the number of the line that begins
+    it, its lines, and the line before it."""
+
+    def __init__(self, language, line, before):
+        self.language, self.line, self.before, self.lines = language, line, before, []
+
+
+def fences(text):
+    """The blocks of a page, and all other lines as (number, line)."""
+    fence = None
+    before = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        marker = line.lstrip()
+        if fence is None and marker.startswith("```"):
+            fence, indent = Fence(marker[3:], number, before), len(line) - len(marker)
+        elif fence is None:
+            yield number, line
+        elif marker.startswith("```"):
+            yield fence
+            fence = None
+        else:
+            fence.lines.append(line[indent:] if line[:indent].isspace() else line)
+        before = marker
+
+
+def all_blocks(text):
+    return (item for item in fences(text) if isinstance(item, Fence))
+
+
 def blocks(page, text):
     """The blocks of shell commands of a page."""
-    fence = previous = ""
-    begin, lines, mark = 0, [], None
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.startswith("```"):
-            lines.append(line)
-            previous = line if not fence else previous
-            continue
-        if fence == "```sh":
-            yield Block(page, begin, mark, lines)
-        fence = "" if fence else line
-        begin, lines, mark = number, [], MARK.match(previous)
+    for fence in all_blocks(text):
+        if fence.language == "sh":
+            yield Block(page, fence.line, MARK.match(fence.before), fence.lines)
 
 
 def copies(text):
     """The blocks that the line before calls a file: its path, the block's first line, and what is in the block."""
-    path, begin, lines = None, None, []
-    previous = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if begin is not None and line == "```":
-            yield path, begin, "".join(each + "\n" for each in lines)
-            begin, lines = None, []
-        elif begin is not None:
-            lines.append(line)
-        elif line.startswith("```") and COPY.match(previous):
-            path, begin = COPY.match(previous).group(1), number
-        previous = line
+    for fence in all_blocks(text):
+        if COPY.match(fence.before):
+            yield COPY.match(fence.before).group(1), fence.line, "".join(each + "\n" for each in fence.lines)
 
 
 def prose(text):
     """The lines outside of all blocks, with their numbers."""
-    inside = False
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith("```"):
-            inside = not inside
-        elif not inside:
-            yield number, line
+    return (item for item in fences(text) if not isinstance(item, Fence))
 
 
 def quoted(text):
@@ -122,6 +139,37 @@ def quoted(text):
     for number, line in prose(text):
         for words in re.findall(r"`([^`]+)`", line):
             yield number, words
+
+
+def quoted_commands(page, text, programs):
+    """The commands between backticks, as blocks of one line; `programs` says of a word whether it is a program of ours.
+    One word is a name, however executable, and so is a program's own name without flags."""
+    for number, line in prose(text):
+        if MARK.match(line):
+            continue
+        for words, kind, reason in SPAN.findall(line):
+            try:
+                command = Command(f"{page}:{number}", shlex.split(words))
+            except ValueError:
+                continue
+            first, *rest = command.words or [""]
+            # Bazel's subcommand, by its name.
+            if first == "bazel" and not any(word.startswith("//") for word in rest):
+                continue
+            if not rest or not (first in OTHERS or ("/" in first and programs(first))
+                                or (rest[0].startswith("-") and programs(first))):
+                continue
+            block = Block(page, number - 1, None, [words])
+            block.kind, block.reason = kind or None, reason or None
+            yield block
+
+
+def skeleton(language, text, strings=True):
+    """The text without comments, white space and commas before a bracket; without `strings` nothing is between quotes."""
+    text = re.sub(r"//.*" if language in ("cpp", "cuda") else r"#.*", "", text)
+    if not strings:
+        text = re.sub(r'"[^"\n]*"', '""', text)
+    return re.sub(r",(?=[)\]}])", "", re.sub(r"\s+", "", text))
 
 
 def read(path):

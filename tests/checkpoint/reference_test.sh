@@ -1,6 +1,6 @@
 #!/bin/bash
 # reference_test.sh PEER EXPORT SCRIPT: files of a checkpoint as the reference implementation of
-# safetensors reads them, and its files as they are read here.
+# safetensors reads them, and its files as they are read here; and the Python of docs/checkpoints.md.
 set -u -o pipefail
 peer=$1 export=$2 script=$3
 files=$TEST_TMPDIR
@@ -25,6 +25,13 @@ for dtype in none fp32 fp16 bf16; do
     fail "no export of type $dtype"
 done
 "$python" "$script" check "$files" || fail 'the reference reads something else'
+
+# The lines of the page, where the names are those that it has.
+mkdir -p "$files/run" && ln -s ../in_place/step-00000003 "$files/run/step-00000800" || exit 1
+awk '$0 == "```python" { inside = 1; next } /^```/ { inside = 0 } inside' docs/checkpoints.md >"$files/page.py"
+grep -q 'load_file(' "$files/page.py" || fail 'docs/checkpoints.md has no Python'
+shown=$(cd "$files" && "$python" page.py) || fail 'the Python of docs/checkpoints.md'
+[[ $shown == "{'"*": ("*")}" ]] || fail "the Python of docs/checkpoints.md prints $shown"
 
 "$python" "$script" write "$files" || fail 'the reference writes nothing'
 for name in one bf16; do

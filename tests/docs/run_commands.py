@@ -1,4 +1,4 @@
-"""run_commands.py PAGE...: runs the commands of the pages, as tools/docs_commands.py finds them.
+"""run_commands.py PAGE...: runs the commands of the pages, as tools/docs_commands.py finds them, in blocks and in prose.
 
 Commands of a page run one after the other, in a folder of their own with the files that they read, and what is slow
 is made short: SHORTER. Each flag that a command gives is one of the program's --help. A command that cannot be run here
@@ -138,7 +138,8 @@ class Runner:
     def run_page(self):
         text = docs_commands.read(self.page)
         count = 0
-        for block in docs_commands.blocks(self.page, text):
+        in_prose = docs_commands.quoted_commands(self.page, text, lambda word: self.path(word) is not None)
+        for block in sorted([*docs_commands.blocks(self.page, text), *in_prose], key=lambda each: each.line):
             if block.kind:
                 continue
             for command in block.commands():

@@ -45,6 +45,7 @@ nvcc anything
 anything at all
 ```
 
+<!-- needs: a reader -->
 ```cpp
 int x;  //nothing
 ```
@@ -75,6 +76,39 @@ expect 0 "" <<<$'<!-- the file x.cc -->\n```cpp\nint x;\n```'
 expect 1 'README.md:2: this is not x.cc as it is now' <<<$'<!-- the file x.cc -->\n```cpp\nint y;\n```'
 expect 1 'README.md:2: this is not x.cc as it is now' <<<$'<!-- the file x.cc -->\n```cpp\n```'
 expect 1 'README.md:2: there is no file y.cc' <<<$'<!-- the file y.cc -->\n```cpp\nint y;\n```'
+# A command between backticks is one too, and what says why it is not run stands behind it.
+chmod +x kernels/adam/adam.h && echo '# adam' >kernels/adam/adam.h
+cat >.bazelrc <<<'build:tsan --copt=-fsanitize=thread'
+expect 0 "" <<<'`kernels/adam/adam.h`, `adam`, `bazel run`, `bazel test --config=tsan //...`, `adam.h x`, `X=1 kernels/adam/adam.h x`'
+expect 0 "" <<<'| `nvcc x` <!-- needs: a toolkit --> | `adam --fast` <!-- run by: kernels/adam/adam.h --> |'
+expect 1 'README.md:1: .bazelrc has no --config=msan' <<<'`bazel test --config=msan //...`'
+expect 1 'README.md:2: .bazelrc has no --config=msan' <<<$'```sh\nbazel test --config=msan //...\n```'
+expect 1 'README.md:1: say before the block what nvcc needs, or what runs it' <<<'`nvcc x`, <!-- needs: a toolkit -->'
+expect 1 'README.md:1: say before the block what adam needs, or what runs it' <<<'Where `X=1 adam --fast`'
+expect 1 'README.md:1: there is no target //tests/docs:no_test' <<<'`nvcc x` <!-- run by: //tests/docs:no_test -->'
+expect 1 'README.md:1: //tests/docs:pages_test does not run g++' <<<'`g++ x` <!-- run by: //tests/docs:pages_test -->'
+expect 1 'README.md:1: what is between backticks stands in one line' <<<$'`bazel run\n//kernels/adam`'
+expect 1 'README.md:2: a command in a block that is not ```sh' <<<$'```\nbazel run //kernels/adam\n```'
+# So is one on a page whose flags alone are looked up.
+printf '%s\n' 'PAGES = ["README.md"]' '_FLAG_PAGES = ["docs/flags.md"]' '# nvcc; anything' >tests/docs/BUILD.bazel
+printf '`bazel run //kernels/adam`, `--fast`\n' >docs/flags.md
+expect 1 'docs/flags.md:1: no test runs this, as tests/docs/BUILD.bazel does not name the page' </dev/null
+printf '`--fast`\n' >docs/flags.md
+expect 0 "" </dev/null
+printf '`--fast`\n' >docs/others.md
+expect 1 'docs/others.md:1: no test looks this flag up, as tests/docs/BUILD.bazel does not name the page' </dev/null
+rm docs/flags.md docs/others.md
+# What other languages say is something of the tree, or a test takes it.
+expect 1 'README.md:1: say before the block from which file it is, or what takes it' <<<$'```python\nx = 1\n```'
+printf 'f(\n  "b",  # why\n  2,\n)\ng()\n' >x.py
+expect 0 "" <<<$'- In a list:\n  <!-- from x.py -->\n  ```python\n  f("b", 2)\n  ```\n  and `then`.'
+expect 1 'README.md:2: x.py has no such lines' <<<$'<!-- from x.py -->\n```python\nf("a", 2)\n```'
+expect 0 "" <<<$'<!-- from x.py, but for strings -->\n```python\nf("a", 2)\n```'
+expect 1 'README.md:2: x.py has no such lines' <<<$'<!-- from x.py, but for strings -->\n```python\nf("a", 3)\n```'
+expect 1 'README.md:2: x.py has no such lines' <<<$'<!-- from x.py -->\n```python\n# nothing\n```'
+expect 1 'README.md:2: there is no file y.py' <<<$'<!-- from y.py -->\n```python\nx\n```'
+expect 1 'README.md:2: x.py does not read this page: no file there names it' \
+  <<<$'<!-- run by: x.py -->\n```python\nx\n```'
 expect 0 "" </dev/null
 printf '```sh\nbazel run //kernels/adam\n```\n' >docs/page.md
 expect 1 'docs/page.md:2: no test runs this, as tests/docs/BUILD.bazel does not name the page' </dev/null

@@ -73,6 +73,20 @@ else
   echo "csrc/ops_cuda.cc is not compiled: this PyTorch has no headers for CUDA"
 fi
 
+# What the README shows under "Use".
+{
+  cat <<'END'
+import torch
+model = torch.nn.Linear(8, 1)
+before = model.weight.detach().clone()
+loss = model(torch.ones(4, 8)).sum()
+END
+  awk '$0 == "```python" { inside = 1; next } /^```/ { inside = 0 } inside' README.md
+  echo 'assert not torch.equal(before, model.weight)'
+} >"$work/use.py"
+grep -q 'scaler.step(optimizer)' "$work/use.py" || fail 'examples/pytorch_adamw/README.md shows no use'
+PYTHONPATH=$PWD "$python" "$work/use.py" || fail 'the use that examples/pytorch_adamw/README.md shows'
+
 for script in "$@"; do
   echo "$script"
   PYTHONPATH=$PWD:$folder "$python" "$folder/$script" || fail "$script"

@@ -112,6 +112,22 @@ users_find_components() { # ARGUMENT...
   done
 }
 
+# The lines that docs/using_one_target.md shows.
+users_do_as_the_guide_says() {
+  local user=$work/guide
+  mkdir -p "$user"
+  {
+    printf 'cmake_minimum_required(VERSION 3.22)\nproject(guide CXX)\n'
+    awk '$0 == "```cmake" { inside = 1; next } /^```/ { inside = 0 } inside' \
+      "$checkout/docs/using_one_target.md"
+  } >"$user/CMakeLists.txt"
+  grep -q 'find_package(Brigade' "$user/CMakeLists.txt" || fail "docs/using_one_target.md has no find_package"
+  cp "$here/consumer/kernels.cc" "$user/main.cc"
+  must cmake -G Ninja -S "$user" -B "$user/build" -DCMAKE_PREFIX_PATH="$prefix"
+  must cmake --build "$user/build"
+  must "$user/build/main"
+}
+
 # In lib, lib64 or one named after the machine, as CMake has it here.
 pkg_config_path() { find "$prefix" -type d -name pkgconfig -print -quit; }
 
@@ -295,6 +311,7 @@ fi
 build_and_install
 installed_files_are_complete
 users_find_components
+users_do_as_the_guide_says
 users_find_pkg_config
 missing_ones_are_refused
 missing_libraries_are_named
