@@ -1,5 +1,5 @@
 """check_flags.py PAGE...: each flag that the pages name between backticks, or behind one of our programs in a block of
-commands that "needs" something, is one that its program has.
+commands that "needs" something, is one that its program has, and a word that it is set to is one that --help names.
 
 Behind a program of ours, which may be called by its last name alone, it must be that one's; by itself, one of a program
 that the page names. What programs have says their --help.
@@ -15,12 +15,16 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, "tools")
 import docs_commands
 
+# Set to words of the user's.
+FREE = {"benchmark_filter", "data", "exclude", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace"}
+
 FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "examples", "launch", "parallel", "tools", "zero")
 
 # Flags of Bazel, of CMake, of compilers, of libFuzzer and of other programs that the pages name.
 OTHERS = {
     "DBRIGADE_COMPONENTS", "DBRIGADE_CUDA", "DBUILD_SHARED_LIBS", "config", "cxxopt", "disk_cache", "enable_workspace",
-    "ffast", "ffp", "fmad", "hex", "lineinfo", "merge", "noenable_bzlmod", "nosandbox_debug", "std", "test_env", "use_counters",
+    "fassociative", "ffast", "ffinite", "ffp", "fmad", "fno", "freciprocal", "ftz", "funsafe", "help", "hex", "lineinfo", "merge",
+    "noenable_bzlmod", "nosandbox_debug", "platform_suffix", "repo_env", "std", "test_env", "use_counters", "use_fast_math",
 }
 
 
@@ -48,10 +52,11 @@ def parts(command):
 
 
 def flags_of(words):
+    """Of each flag the name and, if it is a word, what it is set to."""
     for word in words:
-        flag = re.match(r"--?([a-zA-Z]\w*)", word)
+        flag = re.match(r"--?([a-zA-Z]\w*)(?:=([a-z][\w-]*))?", word)
         if flag:
-            yield flag[1]
+            yield flag[1], flag[2]
 
 
 class Programs:
@@ -59,10 +64,14 @@ class Programs:
 
     def __init__(self):
         self.by_path, self.by_name = {}, collections.defaultdict(set)
+        # What is said of a flag, by all programs that have it.
+        self.said = collections.defaultdict(str)
         for path in programs():
             done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False,
                                   stdin=subprocess.DEVNULL)
             flags = set(re.findall(r"(?<![\w-])--?([a-zA-Z]\w*)", done.stdout)) | {"help"}
+            for name, text in re.findall(r"^ *--([a-z]\w*)\b(.*\n(?:      .*\n)*)", done.stdout, re.MULTILINE):
+                self.said[name] += text
             self.by_path[path] = flags
             self.by_name[docs_commands.last_name(path)] |= flags
 
@@ -72,6 +81,11 @@ class Programs:
         if path in self.by_path:
             return self.by_path[path]
         return self.by_name.get(docs_commands.last_name(program))
+
+    def offers(self, flag, value):
+        """Whether the help of a flag names what it is set to, as far as that is a choice."""
+        return value in (None, "true", "false") or flag in FREE | OTHERS or re.search(
+            rf"(?<!\w){re.escape(value)}(?!\w)", self.said[flag])
 
     def named(self, commands):
         """The flags of all that these name as a program, or anywhere."""
@@ -104,7 +118,9 @@ def main():
                     continue
                 # What stands between backticks may begin with a flag.
                 words = arguments if flags is not None else [program or "", *arguments]
-                for flag in flags_of(words):
+                for flag, value in flags_of(words):
+                    if not ours.offers(flag, value):
+                        errors.append(f"{command.where}: no --help offers {value} for --{flag}")
                     if flag in OTHERS or flag in (named if flags is None else flags):
                         continue
                     who = f"no program that {page} names knows" if flags is None else f"{program} --help does not know"
