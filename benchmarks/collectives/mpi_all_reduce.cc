@@ -20,8 +20,13 @@
 namespace brigade::benchmarks {
 namespace {
 
-void HelpIfAsked(int argc, char** argv) {
-  if (!device::AsksForHelp(argc, argv)) return;
+// Prints help if asked to, and refuses whatever else is on the command line.
+void ReadCommandLine(int argc, char** argv) {
+  if (argc < 2) return;
+  if (!device::AsksForHelp(argc, argv)) {
+    std::fprintf(stderr, "mpi_all_reduce: \"%s\": it takes nothing but --help\n", argv[1]);
+    std::exit(2);
+  }
   std::fputs(device::HelpText("mpi_all_reduce",
                               "A rank of MPI's own all-reduce; benchmarks/collectives:all_reduce "
                               "starts it by mpirun.")
@@ -113,14 +118,14 @@ void Main() {
 }  // namespace brigade::benchmarks
 
 int main(int argc, char** argv) {
-  brigade::benchmarks::HelpIfAsked(argc, argv);
+  brigade::benchmarks::ReadCommandLine(argc, argv);
   MPI_Init(&argc, &argv);
   brigade::benchmarks::Main();
   MPI_Finalize();
 }
 #else
 int main(int argc, char** argv) {
-  brigade::benchmarks::HelpIfAsked(argc, argv);
+  brigade::benchmarks::ReadCommandLine(argc, argv);
   std::puts("libopenmpi-dev was not installed when this was built");
 }
 #endif
