@@ -204,17 +204,17 @@ class Reader {
   const Key* TypeOf(absl::string_view path, const Json& value, const Keys& types) {
     const std::string place = PathOf(path, "type");
     const Json* const given = Member(value, "type");
-    std::string valid = "it must be one of ";
+    std::string valid = "one of ";
     for (const Key& each : types) {
       if (!IsSupported(each)) continue;
       absl::StrAppend(&valid, absl::EndsWith(valid, " of ") ? "" : ", ", each.name);
     }
     if (given == nullptr) {
-      Refuse(place, absl::StrCat(place, " is not given; ", valid));
+      Refuse(place, absl::StrCat(place, " is not given; it must be ", valid));
       return nullptr;
     }
     if (!given->is_string()) {
-      Wrong(place, *given, "a string");
+      Wrong(place, *given, absl::StrCat("a string, ", valid));
       return nullptr;
     }
     const std::string& name = given->get_ref<const std::string&>();
@@ -224,12 +224,17 @@ class Reader {
     if (type == types.end()) {
       Nearest nearest(name);
       for (const Key& each : types) nearest.Add(each.name, "", "", IsSupported(each), true);
+      const std::string advice = nearest.Advice();
       Refuse(place, absl::StrCat(place, " is ", ShortJson(*given), "; there is no such type",
-                                 nearest.Advice(absl::StrCat(": ", valid))));
+                                 advice, advice.empty() ? ": " : "; ", "it must be ", valid));
       return nullptr;
     }
     if (IsSupported(*type)) return &*type;
+    const size_t before = reading_.refusals.size();
     ReadValue(place, *given, {.name = "type", .value = type->value});
+    if (reading_.refusals.size() > before) {
+      absl::StrAppend(&reading_.refusals.back().text, "; it must be ", valid);
+    }
     return nullptr;
   }
 

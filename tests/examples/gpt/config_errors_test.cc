@@ -59,7 +59,8 @@ TEST(ConfigErrorsTest, NameTheNearestKeyWhereverItIs) {
   EXPECT_THAT(ErrorOfOptimizer(R"({"type": "AdamX"})"),
               StatusIs(kInvalid,
                        "optimizer.type is \"AdamX\", a string; there is no such type, the "
-                       "nearest is Adam"));
+                       "nearest is Adam; it must be one of Adam, AdamW, SGD, Lion, OneBitAdam, "
+                       "Lamb, OneBitLamb, ZeroOneAdam"));
   EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adm"})"), StatusIs(kInvalid, HasSubstr("is Adam")));
 }
 
@@ -598,7 +599,8 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
   EXPECT_THAT(ErrorOfOptimizer(R"({"type": "MuAdam", "params": {"lr": 0.3}})"),
               StatusIs(kUnimplemented,
                        "optimizer.type is \"MuAdam\", a string; DeepSpeed knows it, "
-                       "but it is not supported yet"));
+                       "but it is not supported yet; it must be one of Adam, AdamW, SGD, Lion, "
+                       "OneBitAdam, Lamb, OneBitLamb, ZeroOneAdam"));
 }
 
 TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {

@@ -98,9 +98,11 @@ TEST(ReadObjectTest, NamesPathValueAndWhatItMustBe) {
   expect(R"({"choice": 1})", "choice is 1; it must be an object");
   expect(R"({"choice": {"params": {"side": 1}}})",
          "choice.type is not given; it must be one of Round, Square");
-  expect(R"({"choice": {"type": 1}})", "choice.type is 1; it must be a string");
+  expect(R"({"choice": {"type": 1}})",
+         "choice.type is 1; it must be a string, one of Round, Square");
   expect(R"({"choice": {"type": "Rond"}})",
-         "choice.type is \"Rond\", a string; there is no such type, the nearest is Round");
+         "choice.type is \"Rond\", a string; there is no such type, the nearest is Round; it must "
+         "be one of Round, Square");
   expect(R"({"choice": {"type": "Round"}})", "choice.params.radius is not given; no circle");
   expect(R"({"choice": {"type": "Round", "params": {}}})",
          "choice.params.radius is not given; no circle");
@@ -210,7 +212,7 @@ TEST(ReadObjectTest, ListsAllRefusalsWithTheirPaths) {
               StatusIs(kInvalid,
                        "6 keys are refused:\n"
                        "  choice.type is \"Triangle\", a string; DeepSpeed knows it, but it is not "
-                       "supported yet\n"
+                       "supported yet; it must be one of Round, Square\n"
                        "  choice.sort is 1; there is no such key\n"
                        "  flags is 1; there is no such key, the nearest is flag\n"
                        "  later is 2; DeepSpeed knows it, but it is not supported yet\n"
@@ -400,7 +402,7 @@ TEST(ReadObjectTest, SaysWhatIsNotSupportedYet) {
   EXPECT_THAT(ReadText(R"({"choice": {"type": "triangle", "params": {"x": 1}}})", v),
               StatusIs(kUnimplemented,
                        "choice.type is \"triangle\", a string; DeepSpeed knows it, "
-                       "but it is not supported yet"));
+                       "but it is not supported yet; it must be one of Round, Square"));
 }
 
 }  // namespace
