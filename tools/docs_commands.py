@@ -156,7 +156,7 @@ def quoted_commands(page, text, programs):
             # Bazel's subcommand, by its name.
             if first == "bazel" and not any(word.startswith("//") for word in rest):
                 continue
-            if not rest or not (first in OTHERS or ("/" in first and programs(first))
+            if not rest or not (first in OTHERS or first.startswith("bazel-bin/") or ("/" in first and programs(first))
                                 or (rest[0].startswith("-") and programs(first))):
                 continue
             block = Block(page, number - 1, None, [words])

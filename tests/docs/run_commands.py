@@ -138,7 +138,10 @@ class Runner:
     def run_page(self):
         text = docs_commands.read(self.page)
         count = 0
-        in_prose = docs_commands.quoted_commands(self.page, text, lambda word: self.path(word) is not None)
+        # A script that is not in the runfiles is an error, as in a block.
+        in_prose = docs_commands.quoted_commands(
+            self.page, text, lambda word: word.startswith((".ci/", "tools/", "benchmarks/", "examples/")) or
+            self.path(word) is not None)
         for block in sorted([*docs_commands.blocks(self.page, text), *in_prose], key=lambda each: each.line):
             if block.kind:
                 continue

@@ -86,6 +86,7 @@ expect 1 'README.md:2: .bazelrc has no --config=msan' <<<$'```sh\nbazel test --c
 expect 1 'README.md:1: say before the block what nvcc needs, or what runs it' <<<'`nvcc x`, <!-- needs: a toolkit -->'
 expect 1 'README.md:1: say before the block what adam needs, or what runs it' <<<'Where `X=1 adam --fast`'
 expect 1 'README.md:1: there is no target //tests/docs:no_test' <<<'`nvcc x` <!-- run by: //tests/docs:no_test -->'
+expect 1 'README.md:1: there is no target //kernels/adam:sgd' <<<'`bazel-bin/kernels/adam/sgd --fast`'
 expect 1 'README.md:1: //tests/docs:pages_test does not run g++' <<<'`g++ x` <!-- run by: //tests/docs:pages_test -->'
 expect 1 'README.md:1: what is between backticks stands in one line' <<<$'`bazel run\n//kernels/adam`'
 expect 1 'README.md:2: a command in a block that is not ```sh' <<<$'```\nbazel run //kernels/adam\n```'
