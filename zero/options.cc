@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "brigade/collectives/compressed/power_sgd_all_reduce.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/block_quant/block_quant.h"
 #include "brigade/kernels/orthogonalize/orthogonalize_math.h"
@@ -96,6 +97,11 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
       (compression.rank < 1 || compression.rank > kernels::kMaxLowRank)) {
     return Invalid("gradient_compression.rank is ", compression.rank, ", must be 1 to ",
                    kernels::kMaxLowRank);
+  }
+  if (compression.method == GradientCompression::kPowerSgd &&
+      (compression.iterations < 1 || compression.iterations > collectives::kMostPowerIterations)) {
+    return Invalid("gradient_compression.iterations is ", compression.iterations, ", must be 1 to ",
+                   collectives::kMostPowerIterations);
   }
   if (compression.method == GradientCompression::kTopK &&
       !(compression.density > 0 && compression.density <= 1)) {

@@ -104,6 +104,9 @@ struct CompressionOptions {
   int64_t start_step = 0;
   // Of kPowerSgd: the columns of factors, 1 to kernels::kMaxLowRank.
   int32_t rank = 4;
+  // Of kPowerSgd: how often the factors of a step are made and exchanged, 1 to
+  // collectives::kMostPowerIterations. More keep more of the gradients.
+  int32_t iterations = 1;
   // Of kTopK: the share of a bucket's elements that each rank sends, more than 0 and at most 1;
   // rounded up to whole elements.
   double density = 0.01;

@@ -50,6 +50,9 @@ absl::Status CheckOptions(const PowerSgdOptions& options) {
   if (options.rank < 1 || options.rank > kernels::kMaxLowRank) {
     return Invalid("rank is ", options.rank, ", must be 1 to ", kernels::kMaxLowRank);
   }
+  if (options.iterations < 1 || options.iterations > kMostPowerIterations) {
+    return Invalid("iterations is ", options.iterations, ", must be 1 to ", kMostPowerIterations);
+  }
   if (options.epsilon > 0 && std::isfinite(options.epsilon)) return absl::OkStatus();
   return Invalid("epsilon is ", options.epsilon, ", must be positive and finite");
 }
@@ -245,15 +248,20 @@ absl::Status PowerSgdAllReduce::AllReduce(const void* input, void* output,
   BRIGADE_RETURN_IF_ERROR(kernels::Orthogonalize(q_, {options_.epsilon}, stream));
   BRIGADE_RETURN_IF_ERROR(FromBucket(input, /*with_factors=*/true, state.error, stream));
   BRIGADE_RETURN_IF_ERROR(FromBucket(input, /*with_factors=*/false, plain, stream));
-  BRIGADE_RETURN_IF_ERROR(kernels::LowRankRows(low_rank_, stream));
-  BRIGADE_RETURN_IF_ERROR(Sum(message(), calls.first, stream));
-  // The first pass leaves rounding errors of columns that depend on earlier ones, which become a
-  // direction with a part along these: what lies there would be restored twice.
-  for (int pass = 0; pass < 2; ++pass) {
-    BRIGADE_RETURN_IF_ERROR(kernels::Orthogonalize(p_, {options_.epsilon}, stream));
+  for (int32_t iteration = 0; iteration < options_.iterations; ++iteration) {
+    if (iteration > 0) {
+      BRIGADE_RETURN_IF_ERROR(kernels::Orthogonalize(q_, {options_.epsilon}, stream));
+    }
+    BRIGADE_RETURN_IF_ERROR(kernels::LowRankRows(low_rank_, stream));
+    BRIGADE_RETURN_IF_ERROR(Sum(message(), iteration == 0 ? calls.first : calls.again, stream));
+    // The first pass leaves rounding errors of columns that depend on earlier ones, which become a
+    // direction with a part along these: what lies there would be restored twice.
+    for (int pass = 0; pass < 2; ++pass) {
+      BRIGADE_RETURN_IF_ERROR(kernels::Orthogonalize(p_, {options_.epsilon}, stream));
+    }
+    BRIGADE_RETURN_IF_ERROR(kernels::LowRankColumns(low_rank_, stream));
+    BRIGADE_RETURN_IF_ERROR(Sum(q, calls.second, stream));
   }
-  BRIGADE_RETURN_IF_ERROR(kernels::LowRankColumns(low_rank_, stream));
-  BRIGADE_RETURN_IF_ERROR(Sum(q, calls.second, stream));
   BRIGADE_RETURN_IF_ERROR(kernels::Cast({{q, state.q, sizes_.q}},
                                         {DType::kFloat32, DType::kFloat32, At<float>(layout_.mean)},
                                         stream));

@@ -54,17 +54,17 @@ struct PowerSgdSizes {
 };
 PowerSgdSizes PowerSgdSizesOf(absl::Span<const PowerSgdTensor> tensors, int64_t rank);
 
-// The two exchanges: sums of P and of the tensors without factors, and of Q. One of no elements is
-// left out.
+// The exchanges: sums of P and of the tensors without factors, and of Q; with several iterations of
+// P alone and of Q again, for each but the first. One of no elements is left out.
 struct PowerSgdCalls {
-  CollectiveSignature first, second;
+  CollectiveSignature first, second, again;
 };
 inline PowerSgdCalls PowerSgdCallsOf(const PowerSgdSizes& sizes) {
   const auto sum = [](int64_t count) {
     return CollectiveSignature{
         .kind = CollectiveKind::kAllReduce, .dtype = precision::DType::kFloat32, .count = count};
   };
-  return {sum(sizes.p + sizes.plain), sum(sizes.q)};
+  return {sum(sizes.p + sizes.plain), sum(sizes.q), sum(sizes.p)};
 }
 
 struct PowerSgdOptions {
@@ -74,7 +74,11 @@ struct PowerSgdOptions {
   precision::DType dtype = precision::DType::kFloat32;
   // Of Orthogonalize.
   double epsilon = 1e-8;
+  // How often P and Q are made of the same matrices: each time their columns come nearer to the
+  // directions in which the mean is largest.
+  int32_t iterations = 1;
 };
+inline constexpr int32_t kMostPowerIterations = 8;
 
 // What a bucket's exchanges leave for the next one: the caller's, in fp32 and device memory, zero
 // at the beginning. Save both with the state of a training. Only the mean over ranks of `error`
@@ -93,7 +97,9 @@ struct PowerSgdState {
 //   Q = the last one's columns, or ColumnSeed's where they are zero, made orthonormal
 //   P = M_0 Q + M_1 Q + ...          the first exchange; then P's columns are made orthonormal, by
 //                                    two passes
-//   Q = (M_0^T P + M_1^T P + ...) / size     the second one; kept for the next call
+//   Q = (M_0^T P + M_1^T P + ...) / size     the second one; kept for the next call. Of several
+//                                            iterations all but the last go on with Q made
+//                                            orthonormal
 //   output = P Q^T;   error_r = M_r - output
 //
 // so that at every step the sum over steps of outputs + mean over ranks of error is the sum over
@@ -115,7 +121,8 @@ struct PowerSgdState {
 // Skipped      So they do if *state says that its step is skipped. It is read on the stream, behind
 //              the exchanges; all ranks give the same. What outputs hold is then of no use.
 // Traffic      PowerSgdCallsOf's: 8 rank (rows + columns) (size - 1) / size bytes a matrix, in two
-//              all-reduces for the whole bucket. In memory 40 bytes for each element of fp32.
+//              all-reduces for the whole bucket, for each iteration. In memory 40 bytes for each
+//              element of fp32, and 8 more for each further iteration.
 // Memory       Bytes(tensors, options), of purpose communication: P and Q, tensors without factors
 //              in fp32, 4 bytes an element of the matrices for the error before the call, and 4
 //              more for the product where the bucket has 16 bits.

@@ -1,3 +1,4 @@
+#include "brigade/collectives/compressed/power_sgd_all_reduce.h"
 #include "brigade/device/file/file_options.h"
 #include "brigade/examples/gpt/config_sections.h"
 #include "brigade/kernels/orthogonalize/orthogonalize_math.h"
@@ -18,6 +19,7 @@ using zero::GradientCompression;
 
 constexpr NumberRange kMany = {1.0, 1 << 20, "1 to 2^20"};
 constexpr NumberRange kShare = {0x1p-149, 1.0, "more than 0, up to 1"};
+constexpr NumberRange kPowerIterations = {1.0, collectives::kMostPowerIterations, "1 to 8"};
 constexpr NumberRange kFactorRanks = {1.0, kernels::kMaxLowRank, "1 to 128"};
 static_assert(kernels::kMaxLowRank == 128);
 
@@ -66,6 +68,8 @@ Keys ExchangeKeys(Settings& s) {
        "of `top_k`: the share of a bucket's elements that each rank sends"},
       {"gradient_compression_rank", Whole(&s.compression.rank, kFactorRanks),
        "of `power_sgd`: columns of the factors of a matrix"},
+      {"gradient_compression_iterations", Whole(&s.compression.iterations, kPowerIterations),
+       "of `power_sgd`: how often factors of a step are made and exchanged"},
       {"gradient_compression_start_step", Whole(&s.compression.start_step, kCountOrNone),
        "exact steps before that"},
       {"live_units", Whole(&s.zero.live_units, kMany),

@@ -102,6 +102,7 @@ zero::ModelSpec SpecOf(const ModelOptions& options, const parallel::TensorShards
     return spec;
   };
   zero::ModelSpec spec = {{"embedding", {parameter("tokens"), parameter("positions")}, {}}};
+  for (zero::ParameterSpec& table : spec.front().parameters) table.low_rank = false;
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     zero::UnitSpec& block = spec.emplace_back(zero::UnitSpec{absl::StrCat("h.", layer), {}, {}});
     for (const char* const name : kBlockNames) {

@@ -204,6 +204,8 @@ Rules CompressionRules(const Together& together) {
        Names({kMethod, kOptimizer})},
       {"brigade.gradient_compression_rank", is_method(zero::GradientCompression::kPowerSgd),
        "gradient_compression is not \"power_sgd\"", kMethod},
+      {"brigade.gradient_compression_iterations", is_method(zero::GradientCompression::kPowerSgd),
+       "gradient_compression is not \"power_sgd\"", kMethod},
       {"brigade.gradient_compression_density", is_method(zero::GradientCompression::kTopK),
        "gradient_compression is not \"top_k\"", kMethod},
       {"brigade.gradient_compression_start_step", has_gradients,

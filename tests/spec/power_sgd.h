@@ -10,7 +10,8 @@
 //   Q     kept from the call before, where a column of zeros becomes ColumnSeed; Gram-Schmidt
 //   P     the sum of M Q over ranks, in ascending order; Gram-Schmidt twice, since what is left of
 //         columns that depend on earlier ones may have a part along these
-//   Q     the sum of M^T P over ranks, in ascending order, times 1 / ranks; kept
+//   Q     the sum of M^T P over ranks, in ascending order, times 1 / ranks; kept. Of several
+//         iterations all but the last go on from P's line with the sum, after Gram-Schmidt
 //   mean  P Q^T, and M without it is left out
 //
 // Other tensors are added in ascending order of ranks, times 1 / ranks. All is float; results are
@@ -78,7 +79,7 @@ inline void AddTo(std::vector<float>& sum, const std::vector<float>& more) {
 inline std::vector<float> PowerSgdMean(const std::vector<std::vector<float>>& of_rank,
                                        const std::vector<TensorPlace>& places, size_t rank,
                                        double epsilon, bool skip, Format format,
-                                       PowerSgdState& state) {
+                                       PowerSgdState& state, int iterations = 1) {
   const PowerSgdState before = state;
   const size_t ranks = of_rank.size();
   const auto factor = static_cast<float>(1.0 / static_cast<double>(ranks));
@@ -115,21 +116,26 @@ inline std::vector<float> PowerSgdMean(const std::vector<std::vector<float>>& of
         ++column;
       }
       Orthogonalize(q, epsilon);
-      Columns p;
       for (size_t r = 0; r < ranks; ++r) {
         Matrix& m = state.left_out[r][t];
         for (size_t i = 0; i < size; ++i) {
           m.values[i] = m.values[i] + of_rank[r][place.offset + i];
         }
-        const Columns own = TimesColumns(m, q);
-        if (r == 0) p = own;
-        for (size_t k = 0; r > 0 && k < rank; ++k) AddTo(p[k], own[k]);
       }
-      for (int pass = 0; pass < 2; ++pass) Orthogonalize(p, epsilon);
-      for (size_t r = 0; r < ranks; ++r) {
-        const Columns own = TransposedTimesColumns(state.left_out[r][t], p);
-        if (r == 0) q = own;
-        for (size_t k = 0; r > 0 && k < rank; ++k) AddTo(q[k], own[k]);
+      Columns p;
+      for (int iteration = 0; iteration < iterations; ++iteration) {
+        if (iteration > 0) Orthogonalize(q, epsilon);
+        for (size_t r = 0; r < ranks; ++r) {
+          const Columns own = TimesColumns(state.left_out[r][t], q);
+          if (r == 0) p = own;
+          for (size_t k = 0; r > 0 && k < rank; ++k) AddTo(p[k], own[k]);
+        }
+        for (int pass = 0; pass < 2; ++pass) Orthogonalize(p, epsilon);
+        for (size_t r = 0; r < ranks; ++r) {
+          const Columns own = TransposedTimesColumns(state.left_out[r][t], p);
+          if (r == 0) q = own;
+          for (size_t k = 0; r > 0 && k < rank; ++k) AddTo(q[k], own[k]);
+        }
       }
       for (std::vector<float>& each : q) {
         expect_finite(each);

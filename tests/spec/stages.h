@@ -65,6 +65,7 @@ struct TrainingRule {
   enum class Exchange : uint8_t { kOneBit, kPowerSgd, kTopK };
   Exchange exchange = Exchange::kOneBit;
   size_t factor_rank = 1;
+  int power_iterations = 1;
   double density = 1;
   // Where the elements of parameters are in each bucket: what is exchanged, one after another.
   std::vector<std::vector<Range>> entries = {};
@@ -327,7 +328,7 @@ class Training {
                          : OneBitMean(of_rank, kSkip, Format::kFloat32, errors.one_bit);
       case TrainingRule::Exchange::kPowerSgd:
         return PowerSgdMean(of_rank, rule_.places[bucket], rule_.factor_rank, kEpsilon, kSkip,
-                            Format::kFloat32, errors.power_sgd);
+                            Format::kFloat32, errors.power_sgd, rule_.power_iterations);
       case TrainingRule::Exchange::kTopK:
         break;
     }

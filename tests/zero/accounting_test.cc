@@ -689,6 +689,10 @@ TEST(AccountingTest, FactorsAndGreatestElementsSendWhatTheirNumbersSay) {
     EXPECT_EQ(bytes("errors of exchanges"), 4 * matrices * (4096 + 3 * 256));
     // The buckets of one shape share the memory of an exchange.
     const int64_t once = bytes("messages of exchanges");
+    options.gradient_compression->iterations = 3;
+    EXPECT_EQ(sent(), 4 * 2 * (ranks - 1) * (3 * matrices * 3 * (16 + 256) + vectors * 700));
+    EXPECT_EQ(bytes("messages of exchanges"), once);
+    options.gradient_compression->iterations = 1;
     options.gradient_compression->rank = 128;
     EXPECT_EQ(sent(), 4 * 2 * (ranks - 1) * all);
     EXPECT_EQ(bytes("errors of exchanges"), 0);

@@ -69,6 +69,11 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
           o.gradient_compression = {.method = GradientCompression::kPowerSgd, .rank = 129};
         },
         "gradient_compression.rank is 129, must be 1 to 128");
+    compression(
+        [](ZeroOptions& o) {
+          o.gradient_compression = {.method = GradientCompression::kPowerSgd, .iterations = 9};
+        },
+        "gradient_compression.iterations is 9, must be 1 to 8");
     for (const double density : {0.0, 1.5, std::nan("")}) {
       ZeroOptions sparse;
       sparse.gradient_compression = {.method = GradientCompression::kTopK, .density = density};

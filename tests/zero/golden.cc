@@ -61,6 +61,7 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
                     : method == GradientCompression::kTopK   ? Exchange::kTopK
                                                              : Exchange::kOneBit;
     rule.factor_rank = static_cast<size_t>(c.gradient_compression->rank);
+    rule.power_iterations = c.gradient_compression->iterations;
     rule.density = c.gradient_compression->density;
   }
   rule.format = FormatOf(c.dtype);
@@ -276,8 +277,9 @@ Trajectory Specified(const GoldenCase& c) {
     for (const BucketEntry& entry : bucket.entries) {
       const auto size = static_cast<size_t>(entry.range.size);
       entries.push_back({static_cast<size_t>(entry.range.begin), size});
-      const std::vector<int64_t>& shape = plan.parameter(entry.parameter).spec.shape;
-      const size_t rows = shape.size() < 2 ? 1 : static_cast<size_t>(shape[0]);
+      const ParameterSpec& spec = plan.parameter(entry.parameter).spec;
+      const size_t rows =
+          spec.shape.size() < 2 || !spec.low_rank ? 1 : static_cast<size_t>(spec.shape[0]);
       places.push_back({at, rows, size / rows});
       at += size;
     }

@@ -45,6 +45,7 @@ ModelSpec ToyMatrices() {
   model[1].parameters[0].shape = {30, 50};
   model[2].parameters[0].shape = {5, 6, 50};
   model[3].parameters[0].shape = {4, 5};
+  model[3].parameters[0].low_rank = false;
   return model;
 }
 

@@ -51,7 +51,8 @@ std::string CompressionText(const std::optional<CompressionOptions>& compression
     case GradientCompression::kOneBit:
       return from;
     case GradientCompression::kPowerSgd:
-      return absl::StrCat(from, ", rank ", compression->rank);
+      return absl::StrCat(from, ", rank ", compression->rank, ", iterations ",
+                          compression->iterations);
     case GradientCompression::kTopK:
       return absl::StrCat(from, ", density ", Number(compression->density));
   }

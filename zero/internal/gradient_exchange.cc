@@ -151,7 +151,7 @@ absl::Status GradientExchange::CreateExchanges() {
         if (factors == nullptr) {
           BRIGADE_ASSIGN_OR_RETURN(factors, collectives::PowerSgdAllReduce::Create(
                                                 ranks, context, ExchangedTensors(plan_, bucket),
-                                                {.rank = options_.gradient_compression->rank}));
+                                                PowerSgdOptionsOf(options_)));
         }
         memory_[b].factors = factors.get();
       }

@@ -13,9 +13,9 @@ std::vector<collectives::PowerSgdTensor> ExchangedTensors(const Plan& plan, cons
   std::vector<collectives::PowerSgdTensor> tensors;
   int64_t offset = 0;
   for (const BucketEntry& entry : bucket.entries) {
-    const std::vector<int64_t>& shape = plan.parameter(entry.parameter).spec.shape;
+    const ParameterSpec& spec = plan.parameter(entry.parameter).spec;
     const int64_t size = entry.range.size;
-    const int64_t rows = shape.size() > 1 && size > 0 ? shape[0] : 1;
+    const int64_t rows = spec.low_rank && spec.shape.size() > 1 && size > 0 ? spec.shape[0] : 1;
     tensors.push_back({offset, rows, size / rows});
     offset += size;
   }
@@ -121,7 +121,7 @@ int64_t ExchangeBytes(const Plan& plan, const ZeroOptions& options) {
   for (int b = 0; b < static_cast<int>(plan.buckets().size()); ++b) {
     if (!plan.bucket(b).trainable || FirstOfTheseTensors(plan, b) != b) continue;
     bytes += collectives::PowerSgdAllReduce::Bytes(ExchangedTensors(plan, plan.bucket(b)),
-                                                   {.rank = options.gradient_compression->rank});
+                                                   PowerSgdOptionsOf(options));
   }
   return bytes;
 }

@@ -52,11 +52,17 @@ struct ErrorLayout {
 ErrorLayout ErrorLayoutOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
 
 // kPowerSgd: the parameters as matrices. Rows are the first dimension, columns all others together;
-// what has one dimension is a single row.
+// what has one dimension, or ParameterSpec::low_rank false, is a single row.
 std::vector<collectives::PowerSgdTensor> ExchangedTensors(const Plan& plan, const Bucket& bucket);
 // Buckets of the same matrices take turns with the memory of one exchange: that of the first one
 // that is trained.
 int FirstOfTheseTensors(const Plan& plan, int bucket);
+
+// kPowerSgd: of its means, which are in fp32.
+inline collectives::PowerSgdOptions PowerSgdOptionsOf(const ZeroOptions& options) {
+  return {.rank = options.gradient_compression->rank,
+          .iterations = options.gradient_compression->iterations};
+}
 
 // kTopK: how many of so many elements cross.
 int64_t TopKOf(const ZeroOptions& options, int64_t elements);

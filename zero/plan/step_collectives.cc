@@ -153,6 +153,10 @@ absl::InlinedVector<StepCollective, 4> ExchangeOf(const Plan& plan, const ZeroOp
           ExchangedTensors(plan, bucket), options.gradient_compression->rank));
       if (calls.first.count > 0) add(calls.first);
       if (calls.second.count > 0) add(calls.second);
+      for (int32_t i = 1; i < options.gradient_compression->iterations; ++i) {
+        if (calls.again.count > 0) add(calls.again);
+        if (calls.second.count > 0) add(calls.second);
+      }
       break;
     }
     case GradientCompression::kTopK:

@@ -42,6 +42,8 @@ TEST(GradientCallsTest, BadArgumentsAreNamedAndNothingHappens) {
     EXPECT_THAT(create(kTensors, {.rank = 129}), Invalid("rank is 129"));
     EXPECT_THAT(create(kTensors, {.dtype = DType::kInt32}), Invalid("int32"));
     EXPECT_THAT(create(kTensors, {.epsilon = 0}), Invalid("epsilon is 0, must be positive"));
+    EXPECT_THAT(create(kTensors, {.iterations = 0}), Invalid("iterations is 0, must be 1 to 8"));
+    EXPECT_THAT(create(kTensors, {.iterations = 9}), Invalid("iterations is 9"));
     EXPECT_THAT(create({{0, 4, 4}, {15, 2, 2}}, {}),
                 Invalid("tensor 1 begins at element 15, the one before it ends at 16"));
     EXPECT_THAT(create({{-1, 4, 4}}, {}), Invalid("tensor 0 begins at element -1"));

@@ -96,7 +96,7 @@ class LowRankMean {
     const Values result = in_place ? input.Get() : output.Get();
     const Values wanted = spec::PowerSgdMean(
         inputs, PlacesOf(tensors_), static_cast<size_t>(options_.rank), options_.epsilon,
-        skip.value_or(false), FormatOf(options_.dtype), wanted_);
+        skip.value_or(false), FormatOf(options_.dtype), wanted_, options_.iterations);
     if (!skip.value_or(false)) {
       EXPECT_TRUE(AreSame(Tensors(result, tensors_), Tensors(wanted, tensors_)));
     }
@@ -142,7 +142,8 @@ TEST_P(PowerSgdTest, HasTheSpecificationsBitsAndLosesNothing) {
     bool in_place = false;
     for (const int32_t rank : {1, 3}) {
       for (const DType dtype : kTypes) {
-        LowRankMean mean(self, tensors, {rank, dtype, kEpsilon});
+        const int32_t iterations = rank == 1 ? 1 : 2;
+        LowRankMean mean(self, tensors, {rank, dtype, kEpsilon, iterations});
         std::vector<double> given(static_cast<size_t>(count)), wanted(given.size());
         for (uint32_t step = 0; step < 3; ++step) {
           const ValuesOfRanks inputs = MakeValues(self.size, count, dtype, step);
@@ -261,13 +262,37 @@ TEST_P(PowerSgdTest, AStepThatIsSkippedOrNotFiniteKeepsEveryBitOfErrorsAndFactor
   });
 }
 
+// Of a matrix with singular values 4, 2, 1 and a start beside all of their directions: by the
+// analysis of the power method, the part of the second direction beside the first falls by 4 with
+// each iteration, that of the third by 16.
+TEST_P(PowerSgdTest, IterationsComeNearerToTheLargestDirection) {
+  OnGroup(GetParam(), {}, [](Rank& self) {
+    constexpr size_t kSide = 10;
+    Values m(kSide * kSide), q(kSide);
+    for (const auto& [at, value] : {std::pair<size_t, float>{0, 4}, {1, 2}, {2, 1}}) {
+      m[at * kSide + at] = value;
+      q[at] = std::sqrt(1.0f / 3);
+    }
+    for (int32_t iterations = 1; iterations <= 4; ++iterations) {
+      LowRankMean mean(self, {{0, kSide, kSide}}, {.rank = 1, .iterations = iterations});
+      mean.PutQ(q);
+      mean.Call(ValuesOfRanks(static_cast<size_t>(self.size), m), false, false);
+      const Values kept = mean.q();
+      EXPECT_NEAR(kept[1] / kept[0], std::pow(4.0, -iterations), 1e-6) << iterations;
+      EXPECT_NEAR(kept[2] / kept[0], std::pow(16.0, -iterations), 1e-6) << iterations;
+    }
+  });
+}
+
 TEST_P(PowerSgdTest, SendsTheBytesOfTheFormulas) {
   OnGroup(GetParam(), {}, [](Rank& self) {
     const std::vector<PowerSgdTensor> tensors = {{0, 30, 24}, {720, 12, 1}, {732, 24, 36}};
     LowRankMean mean(self, tensors, {.rank = 4});
+    LowRankMean three(self, tensors, {.rank = 4, .iterations = 3});
     const PowerSgdCalls calls = PowerSgdCallsOf(mean.mean().sizes());
     EXPECT_EQ(calls.first.count, 4 * (30 + 24) + 12);
     EXPECT_EQ(calls.second.count, 4 * (24 + 36));
+    EXPECT_EQ(calls.again.count, 4 * (30 + 24));
     const auto sent_by_sums = [&](int64_t count) {
       TypedArray array(self, count, kFloat32);
       array.Put(Values(static_cast<size_t>(count)));
@@ -279,11 +304,16 @@ TEST_P(PowerSgdTest, SendsTheBytesOfTheFormulas) {
     };
     const std::vector<int64_t> first = sent_by_sums(calls.first.count);
     const std::vector<int64_t> second = sent_by_sums(calls.second.count);
+    const std::vector<int64_t> again = sent_by_sums(calls.again.count);
     const ValuesOfRanks inputs = MakeValues(self.size, mean.mean().sizes().count, kFloat32);
     const std::vector<int64_t> sent =
         SentBy(self, *self.communicator, [&] { mean.Call(inputs, std::nullopt, true); });
+    const std::vector<int64_t> sent_thrice =
+        SentBy(self, *self.communicator, [&] { three.Call(inputs, std::nullopt, true); });
     for (size_t to = 0; to < sent.size(); ++to) {
       EXPECT_EQ(sent[to], first[to] + second[to]) << "to " << to;
+      EXPECT_EQ(sent_thrice[to], first[to] + second[to] + 2 * (again[to] + second[to]))
+          << "to " << to;
     }
   });
 }
