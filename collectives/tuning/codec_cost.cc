@@ -70,9 +70,8 @@ absl::StatusOr<CodecCost> CostOfScatter(const Topology& topology, kernels::Quant
                       (two_hops ? 2 * codes / ranks_per_node : 0);
   if (error_feedback) {
     // Of what a rank sends, and of the sums of a node: copied, read and written.
-    const auto errors = static_cast<double>(sizes.ranks * kernels::QuantBytes(
-                                                              sizes.part_elements,
-                                                              kernels::QuantFormat::kInt8));
+    const auto errors = static_cast<double>(
+        sizes.ranks * kernels::QuantBytes(sizes.part_elements, kernels::QuantFormat::kInt8));
     cost.memory_bytes += 4 * (errors + (two_hops ? errors / ranks_per_node : 0));
   }
   return cost;

@@ -119,8 +119,8 @@ absl::StatusOr<double> StepCost::CodesOfGradients() const {
   double seconds = 0;
   for (const zero::Bucket& bucket : plan_.gradients()) {
     if (!bucket.trainable) continue;
-    BRIGADE_ASSIGN_OR_RETURN(
-        double each, Coded(Codec::kInt4, CollectiveKind::kReduceScatter, bucket.size, bucket.dtype));
+    BRIGADE_ASSIGN_OR_RETURN(double each, Coded(Codec::kInt4, CollectiveKind::kReduceScatter,
+                                                bucket.size, bucket.dtype));
     if (zero_.stage == 0) {
       BRIGADE_ASSIGN_OR_RETURN(const double gather,
                                Plain(CollectiveKind::kAllGather, bucket.bytes()));
@@ -157,9 +157,8 @@ absl::StatusOr<double> StepCost::CodesOfWeights(bool trainable) const {
   double seconds = 0;
   for (const zero::Bucket& bucket : plan_.buckets()) {
     if (!IsCoded(bucket, trainable)) continue;
-    BRIGADE_ASSIGN_OR_RETURN(
-        const double each,
-        Coded(Codec::kInt8, CollectiveKind::kAllGather, bucket.size, bucket.dtype));
+    BRIGADE_ASSIGN_OR_RETURN(const double each, Coded(Codec::kInt8, CollectiveKind::kAllGather,
+                                                      bucket.size, bucket.dtype));
     seconds += each;
   }
   return seconds;
@@ -200,7 +199,8 @@ absl::StatusOr<ChosenCodecs> ChooseCodecs(const TrainConfig& config, const Topol
   const OpenCodecs& open = config.open;
   std::string why_no_codes =
       topology.has_value() ? "" : "ranks that share a state are not numbered node by node";
-  const Topology alone = {.ranks_of_node = {1}, .inside = machine.inside, .between = machine.between};
+  const Topology alone = {
+      .ranks_of_node = {1}, .inside = machine.inside, .between = machine.between};
   const StepCost cost(config, topology.value_or(alone), plan);
 
   if (open.gradients || open.compression) {
@@ -252,20 +252,20 @@ absl::StatusOr<ChosenCodecs> ChooseCodecs(const TrainConfig& config, const Topol
     std::string why_not = why_no_codes;
     if (!exists) why_not = absl::StrCat("stage ", config.zero.stage, " gathers none of them");
     if (exists && plain == 0) why_not = "there are no such weights of 16 bits to be gathered";
-    BRIGADE_ASSIGN_OR_RETURN(
-        const Way way, WayOf(codes, why_not, [&] { return cost.CodesOfWeights(trainable); }));
+    BRIGADE_ASSIGN_OR_RETURN(const Way way,
+                             WayOf(codes, why_not, [&] { return cost.CodesOfWeights(trainable); }));
     const bool pays = way.IsFasterThan({plain, {}});
     AddLine(key, "int8", pays, way, plain, chosen.text);
     return pays;
   };
   if (open.weights) {
-    BRIGADE_ASSIGN_OR_RETURN(
-        chosen.weights, choose_weights("zero_quantized_weights", true, config.zero.stage > 0));
+    BRIGADE_ASSIGN_OR_RETURN(chosen.weights,
+                             choose_weights("zero_quantized_weights", true, config.zero.stage > 0));
   }
   if (open.frozen_weights) {
-    BRIGADE_ASSIGN_OR_RETURN(chosen.frozen_weights,
-                             choose_weights("zero_quantized_nontrainable_weights", false,
-                                            config.zero.stage == 3));
+    BRIGADE_ASSIGN_OR_RETURN(
+        chosen.frozen_weights,
+        choose_weights("zero_quantized_nontrainable_weights", false, config.zero.stage == 3));
   }
   return chosen;
 }
@@ -311,8 +311,7 @@ absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int l
       end += ranks_of_node[static_cast<size_t>(node)];
       if (world.rank() < end) break;
     }
-    BRIGADE_ASSIGN_OR_RETURN(machine,
-                             collectives::MeasureTopology(world, node, context, stream));
+    BRIGADE_ASSIGN_OR_RETURN(machine, collectives::MeasureTopology(world, node, context, stream));
   }
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> replica,
                            grid.replica().AllGatherHost({world.rank()}));
@@ -323,11 +322,10 @@ absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int l
       replica.begin(), replica.begin() + static_cast<std::ptrdiff_t>(replica.size() / groups));
   const zero::ZeroOptions& zero = config.zero;
   const PassShape shape = ShapeOf(job, grid.coordinates());
-  BRIGADE_ASSIGN_OR_RETURN(
-      const zero::Plan plan,
-      zero::Plan::Create(SpecOf(job.model, shape.shards()),
-                         {static_cast<int>(sharers.size()), zero.dtype, zero.bucket_elements,
-                          zero.tied_apart}));
+  BRIGADE_ASSIGN_OR_RETURN(const zero::Plan plan,
+                           zero::Plan::Create(SpecOf(job.model, shape.shards()),
+                                              {static_cast<int>(sharers.size()), zero.dtype,
+                                               zero.bucket_elements, zero.tied_apart}));
   ChosenCodecs chosen;
   if (world.rank() == 0) {
     BRIGADE_ASSIGN_OR_RETURN(chosen, ChooseCodecs(config, *machine, sharers, plan));
@@ -344,9 +342,8 @@ absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int l
   chosen.node_ranks = static_cast<int>(said[4]);
   Job with = job;
   TakeCodecs(chosen, with.config);
-  with.config.codec_choice =
-      absl::StrCat(config.open.measures ? "Figures of the machine are measured.\n" : "",
-                   chosen.text);
+  with.config.codec_choice = absl::StrCat(
+      config.open.measures ? "Figures of the machine are measured.\n" : "", chosen.text);
   return with;
 }
 

@@ -102,8 +102,7 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
     check("brigade.algorithm", CheckNodes(s.zero.algorithm, all.communicator));
   }
   if (are_known("brigade.topology") && s.topology.has_value() && s.open.any() &&
-      all.communicator.topology.has_value() &&
-      all.communicator.topology->memory_bytes_per_s == 0) {
+      all.communicator.topology.has_value() && all.communicator.topology->memory_bytes_per_s == 0) {
     check("brigade.topology", absl::InvalidArgumentError(ButText(
                                   "brigade.topology", *s.topology,
                                   "it has no memory_gigabytes_per_s, by which \"auto\" chooses "

@@ -125,12 +125,10 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
   const auto train = [&]() -> absl::StatusOr<Outcome> {
     BRIGADE_ASSIGN_OR_RETURN(grid, parallel::Grid::Create(job.config.grid, communicator));
     if (job.config.open.any()) {
-      BRIGADE_ASSIGN_OR_RETURN(chosen,
-                               WithChosenCodecs(job, *grid, local_rank, context, *compute));
+      BRIGADE_ASSIGN_OR_RETURN(chosen, WithChosenCodecs(job, *grid, local_rank, context, *compute));
     }
-    BRIGADE_ASSIGN_OR_RETURN(
-        trainer, RankTrainer::Create(chosen.has_value() ? *chosen : job, *grid, context, *compute,
-                                     watchers.recorder));
+    BRIGADE_ASSIGN_OR_RETURN(trainer, RankTrainer::Create(chosen.has_value() ? *chosen : job, *grid,
+                                                          context, *compute, watchers.recorder));
     BRIGADE_ASSIGN_OR_RETURN(auto interrupted,
                              trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
     BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, trainer->Summary());

@@ -21,8 +21,8 @@ namespace brigade::gpt {
 namespace {
 
 using collectives::Topology;
-using testing::StatusIs;
 using ::testing::HasSubstr;
+using testing::StatusIs;
 
 constexpr char kHead[] = R"("bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 1,
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, )";
@@ -48,8 +48,8 @@ ChosenCodecs Choose(absl::string_view keys, const Topology& machine, int sharers
   std::iota(ranks.begin(), ranks.end(), 0);
   const ModelOptions model = {.layers = 2, .heads = 4, .width = 128, .context = 32};
   const absl::StatusOr<zero::Plan> plan = zero::Plan::Create(
-      SpecOf(model), {sharers, config->zero.dtype, config->zero.bucket_elements,
-                      config->zero.tied_apart});
+      SpecOf(model),
+      {sharers, config->zero.dtype, config->zero.bucket_elements, config->zero.tied_apart});
   EXPECT_OK(plan);
   absl::StatusOr<ChosenCodecs> chosen = ChooseCodecs(*config, machine, ranks, *plan);
   EXPECT_OK(chosen);
@@ -123,9 +123,8 @@ TEST(CodecChoiceTest, SignsInStages0To2WhereTheyAreFaster) {
 
 TEST(CodecChoiceTest, WhatOtherOptionsRefuseIsNotChosenAndSaidWhy) {
   const Topology slow = Links({1, 1, 1, 1}, 1e6, 1e11);
-  const ChosenCodecs in_stage_3 =
-      Choose(R"("zero_optimization": {"stage": 3}, "brigade": {"gradient_compression": "auto"})",
-             slow, 4);
+  const ChosenCodecs in_stage_3 = Choose(
+      R"("zero_optimization": {"stage": 3}, "brigade": {"gradient_compression": "auto"})", slow, 4);
   EXPECT_FALSE(in_stage_3.signs);
   EXPECT_THAT(in_stage_3.text, HasSubstr("none, since one_bit cannot be: "));
   EXPECT_THAT(in_stage_3.text, HasSubstr("stage 3 has no memory for whole gradients"));
@@ -173,29 +172,26 @@ TEST(CodecChoiceTest, AutoIsReadAndFiguresNeedAMemory) {
   EXPECT_FALSE(open.open.compression);
   EXPECT_TRUE(open.open.measures);
   // Flags go before the file.
-  ASSERT_OK_AND_ASSIGN(
-      const TrainConfig flagged,
-      parse(R"("brigade": {"gradient_compression": "top_k"})",
-            {.chooses_gradient_compression = true}));
+  ASSERT_OK_AND_ASSIGN(const TrainConfig flagged,
+                       parse(R"("brigade": {"gradient_compression": "top_k"})",
+                             {.chooses_gradient_compression = true}));
   EXPECT_TRUE(flagged.open.compression);
   EXPECT_FALSE(flagged.zero.gradient_compression.has_value());
   ASSERT_OK_AND_ASSIGN(const TrainConfig given, parse(kStage3, {.quantized_weights = true}));
   EXPECT_FALSE(given.open.weights);
   EXPECT_EQ(given.zero.quantized_weights, kernels::QuantFormat::kInt8);
 
-  ASSERT_OK_AND_ASSIGN(
-      const TrainConfig figures,
-      parse(absl::StrCat(kStage3, R"(, "brigade": {"ranks_per_node": 8,
+  ASSERT_OK_AND_ASSIGN(const TrainConfig figures,
+                       parse(absl::StrCat(kStage3, R"(, "brigade": {"ranks_per_node": 8,
           "topology": "collectives/tuning/topologies/hgx_h100.json"})")));
   EXPECT_FALSE(figures.open.measures);
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   const std::string path = absl::StrCat(::testing::TempDir(), "/no_memory.json");
   std::ofstream(path) << R"({"inside": {"latency_us": 3, "gigabytes_per_s": 300},
                              "between": {"latency_us": 10, "gigabytes_per_s": 50}})";
-  EXPECT_THAT(
-      parse(absl::StrCat(kStage3, R"(, "brigade": {"ranks_per_node": 8, "topology": ")", path,
-                         R"("})")),
-      StatusIs(kInvalid, HasSubstr("it has no memory_gigabytes_per_s, by which \"auto\"")));
+  EXPECT_THAT(parse(absl::StrCat(kStage3, R"(, "brigade": {"ranks_per_node": 8, "topology": ")",
+                                 path, R"("})")),
+              StatusIs(kInvalid, HasSubstr("it has no memory_gigabytes_per_s, by which \"auto\"")));
   EXPECT_THAT(parse(R"("zero_optimization": {"zero_quantized_weights": "sometimes"})"),
               StatusIs(kInvalid, HasSubstr("true or false or \"auto\"")));
 }
