@@ -83,14 +83,15 @@ absl::StatusOr<double> StepCost::Plain(CollectiveKind operation, int64_t bytes) 
       zero_.reduction == collectives::Reduction::kRoundedOnce) {
     algorithm = Algorithm::kDirect;
   }
-  if (algorithm == Algorithm::kAuto || algorithm == Algorithm::kNative) {
-    BRIGADE_ASSIGN_OR_RETURN(const collectives::Choice choice,
-                             collectives::Select(topology_, operation, bytes));
-    return choice.seconds;
+  if (algorithm != Algorithm::kAuto && algorithm != Algorithm::kNative) {
+    const auto phases = collectives::PhasesOf(topology_, algorithm, operation, bytes);
+    if (phases.ok()) return collectives::SecondsOf(topology_, *phases);
+    // The model lacks some that engines have: halves of ranks that are no power of two.
+    if (!absl::IsFailedPrecondition(phases.status())) return phases.status();
   }
-  BRIGADE_ASSIGN_OR_RETURN(const auto phases,
-                           collectives::PhasesOf(topology_, algorithm, operation, bytes));
-  return collectives::SecondsOf(topology_, phases);
+  BRIGADE_ASSIGN_OR_RETURN(const collectives::Choice choice,
+                           collectives::Select(topology_, operation, bytes));
+  return choice.seconds;
 }
 
 absl::StatusOr<double> StepCost::Coded(Codec codec, CollectiveKind operation, int64_t elements,

@@ -212,9 +212,9 @@ TEST(CodecCostTest, ErrorFeedbackCanBeWhatDoesNotPay) {
 }
 
 // c / M < 2 (p - 1) / p (b0 - b1) / L, by numbers: on 8 ranks signs of 16 bits move c = 8 bytes an
-// element saved, 2 * (2 + 4) packed, 4 + 2 written, 32/8 of the sums and 0.390625 of signs, and send
-// 2 * 7/8 * (2 - 1/8) = 3.28125 fewer: from M / L = 9.262 on. NVLink beside 4.8 TB/s has 10.7, a NIC
-// of 50 GB/s 96, threads 1.
+// element saved, 2 * (2 + 4) packed, 4 + 2 written, 32/8 of the sums and 0.390625 of signs, and
+// send 2 * 7/8 * (2 - 1/8) = 3.28125 fewer: from M / L = 9.262 on. NVLink beside 4.8 TB/s has 10.7,
+// a NIC of 50 GB/s 96, threads 1.
 TEST(CodecCostTest, OneBitPaysFromAKnownRatioOn) {
   for (const double ratio : {1.0, 5.0, 9.1, 9.4, 10.7, 96.0}) {
     const Topology topology = Links(std::vector<int>(8, 1), 1e9, 1e9 * ratio);

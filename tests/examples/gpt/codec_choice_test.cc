@@ -162,6 +162,15 @@ TEST(CodecChoiceTest, GoesByTheRanksThatShareAState) {
   EXPECT_EQ(taken.zero.node_ranks, 2);
 }
 
+// The model has no halving and doubling of three ranks; the engines have.
+TEST(CodecChoiceTest, AnAlgorithmThatTheModelLacksIsNoError) {
+  const ChosenCodecs chosen = Choose(
+      R"("zero_optimization": {"stage": 2, "zero_quantized_gradients": "auto"},
+         "brigade": {"algorithm": "halving_doubling", "reduction": "rounded_per_hop"})",
+      Links({1, 1, 1}, 1e6, 1e11), 3);
+  EXPECT_TRUE(chosen.gradients);
+}
+
 TEST(CodecChoiceTest, AutoIsReadAndFiguresNeedAMemory) {
   const auto parse = [](absl::string_view keys, const StepFlags& step = {}) {
     return ParseConfig(absl::StrCat("{", kHead, keys, "}"), 16, ".", {}, step);
