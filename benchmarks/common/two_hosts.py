@@ -13,7 +13,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TRAIN = ROOT / "bazel-bin/examples/gpt/train"
-PLAIN_TRANSFER = ROOT / "benchmarks/common/plain_transfer.py"
+PLAIN_TRANSFER = [sys.executable, ROOT / "benchmarks/common/plain_transfer.py"]
 TEXT = "/usr/share/common-licenses/GPL-3"
 # Of the text's bytes a tenth is held out, and evaluated behind the last step, over the link too.
 TEXT_BYTES = 4000
@@ -68,10 +68,10 @@ class TwoHosts:
         size = int(seconds * 1e6 * self.megabits / 8) // CONNECTIONS
         rates = []
         for _ in range(turns):
-            servers = subprocess.Popen(self.on(0) + [PLAIN_TRANSFER, "serve", ADDRESSES[0], str(CONNECTIONS), str(size)],
+            servers = subprocess.Popen(self.on(0) + PLAIN_TRANSFER + ["serve", ADDRESSES[0], str(CONNECTIONS), str(size)],
                                        stdout=subprocess.PIPE, text=True)
             port = servers.stdout.readline().strip()
-            client = subprocess.run(self.on(1) + [PLAIN_TRANSFER, "connect", ADDRESSES[0], port, str(CONNECTIONS), str(size)],
+            client = subprocess.run(self.on(1) + PLAIN_TRANSFER + ["connect", ADDRESSES[0], port, str(CONNECTIONS), str(size)],
                                     stdout=subprocess.PIPE, text=True, check=True)
             out, _ = servers.communicate()
             if servers.returncode != 0:
