@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<Phase>> Exchange(const Topology& topology, int64_t me
 }
 
 absl::StatusOr<CodecCost> CostOfScatter(const Topology& topology, kernels::QuantFormat format,
-                                        const Sizes& sizes) {
+                                        bool error_feedback, const Sizes& sizes) {
   const int ranks_per_node = topology.ranks_of_node.front();
   const bool two_hops = HasTwoHops(topology);
   const int64_t message = kernels::QuantBytes(sizes.part_elements, format);
@@ -68,6 +68,12 @@ absl::StatusOr<CodecCost> CostOfScatter(const Topology& topology, kernels::Quant
   // To codes, and these added up; in two hops the sums of a node become codes too.
   cost.memory_bytes = sizes.whole * sizes.element + 2 * codes + sizes.part * sizes.element +
                       (two_hops ? 2 * codes / ranks_per_node : 0);
+  if (error_feedback) {
+    // Of what a rank sends, and of the sums of a node: copied, read and written.
+    const auto errors = static_cast<double>(
+        sizes.ranks * kernels::QuantBytes(sizes.part_elements, kernels::QuantFormat::kInt8));
+    cost.memory_bytes += 4 * (errors + (two_hops ? errors / ranks_per_node : 0));
+  }
   return cost;
 }
 
@@ -238,7 +244,8 @@ absl::StatusOr<CodecCost> CodecCostOf(const Topology& topology, Codec codec,
   if (codec == Codec::kTopK) return CostOfTopK(topology, settings, sizes);
   const kernels::QuantFormat format =
       codec == Codec::kInt8 ? kernels::QuantFormat::kInt8 : kernels::QuantFormat::kInt4;
-  return scatters ? CostOfScatter(topology, format, sizes) : CostOfGather(topology, format, sizes);
+  return scatters ? CostOfScatter(topology, format, settings.error_feedback, sizes)
+                  : CostOfGather(topology, format, sizes);
 }
 
 double SecondsOf(const Topology& topology, const CodecCost& cost) {

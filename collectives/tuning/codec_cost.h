@@ -35,7 +35,7 @@ inline constexpr Codec kElementCodecs[] = {Codec::kNone, Codec::kInt8, Codec::kI
 // "none", "int8", "int4", "one_bit", "power_sgd", "top_k".
 absl::string_view Name(Codec codec);
 
-// How much kPowerSgd and kTopK keep of an array.
+// How much kPowerSgd and kTopK keep of an array, and whether sums of codes keep their errors.
 struct CodecSettings {
   // The columns of each factor of a matrix.
   int32_t rank = 4;
@@ -44,6 +44,11 @@ struct CodecSettings {
   int64_t matrix_side = 1024;
   // The share of the elements that each rank sends.
   double density = 0.001;
+  // kInt8 and kInt4 in a reduce-scatter: what codes leave out enters the next ones (LoCo,
+  // kernels/loco_quant). Errors are int8 codes, read and written in each call, and copied before,
+  // so that a step that is skipped has them as they were. kOneBit, kPowerSgd and kTopK have errors
+  // of their own, always.
+  bool error_feedback = false;
 };
 
 // What a rank does for a collective of `elements` of the whole array.

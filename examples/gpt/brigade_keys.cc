@@ -53,17 +53,19 @@ Keys ExchangeKeys(Settings& s) {
       {"ranks_per_node", Whole(&s.ranks_per_node, kMany),
        "nodes of so many ranks, instead of the machine's; `hierarchical` needs nodes"},
       {"gradient_compression",
-       OneOf<std::optional<GradientCompression>>(&s.gradient_compression,
-                                                 {{"none", std::nullopt},
-                                                  {"one_bit", GradientCompression::kOneBit},
-                                                  {"power_sgd", GradientCompression::kPowerSgd},
-                                                  {"top_k", GradientCompression::kTopK}}),
+       OrChosen(OneOf<std::optional<GradientCompression>>(
+                    &s.gradient_compression, {{"none", std::nullopt},
+                                              {"one_bit", GradientCompression::kOneBit},
+                                              {"power_sgd", GradientCompression::kPowerSgd},
+                                              {"top_k", GradientCompression::kTopK}}),
+                &s.open.compression),
        "in stages 0 to 2 ranks exchange gradients in fewer bytes, and keep what messages leave "
        "out: `one_bit` as signs, between nodes alone where these are of one size "
        "(`ranks_per_node`, "
        "`topology`), `power_sgd` as factors "
        "of a low rank, `top_k` the greatest alone "
-       "(`docs/compression.md`); `--gradient_compression` goes before it"},
+       "(`docs/compression.md`), \"auto\" as signs where the cost model says that they pay; "
+       "`--gradient_compression` goes before it"},
       {"gradient_compression_density", Number(&s.compression.density, kShare),
        "of `top_k`: the share of a bucket's elements that each rank sends"},
       {"gradient_compression_rank", Whole(&s.compression.rank, kFactorRanks),

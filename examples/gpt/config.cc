@@ -101,6 +101,13 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
       are_known("brigade.algorithm")) {
     check("brigade.algorithm", CheckNodes(s.zero.algorithm, all.communicator));
   }
+  if (are_known("brigade.topology") && s.topology.has_value() && s.open.any() &&
+      all.communicator.topology.has_value() && all.communicator.topology->memory_bytes_per_s == 0) {
+    check("brigade.topology", absl::InvalidArgumentError(ButText(
+                                  "brigade.topology", *s.topology,
+                                  "it has no memory_gigabytes_per_s, by which \"auto\" chooses "
+                                  "what crosses the wire as codes")));
+  }
 }
 
 // What crosses the wire as codes.
@@ -113,6 +120,16 @@ void SetCodes(const Said& said, const Settings& s, zero::ZeroOptions& zero) {
   if (!s.quantized_gradients) return;
   zero.quantized_gradients = QuantFormat::kInt4;
   if (HasLoco(said)) zero.loco = s.loco;
+}
+
+// What is left to the cost model.
+OpenCodecs OpenOf(const Said& said, const Settings& s) {
+  OpenCodecs open = s.open;
+  if (open.gradients && HasLoco(said)) open.loco = s.loco;
+  open.signs = s.compression;
+  open.signs.method = zero::GradientCompression::kOneBit;
+  open.measures = !s.topology.has_value();
+  return open;
 }
 
 optim::OptimizerOptions Optimizer(const Settings& s) {
@@ -167,7 +184,12 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   if (step.lr.has_value()) s.group.lr = *step.lr;
   s.quantized_weights = s.quantized_weights || step.quantized_weights;
   s.quantized_gradients = s.quantized_gradients || step.quantized_gradients;
-  if (step.gradient_compression.has_value()) s.gradient_compression = step.gradient_compression;
+  if (step.quantized_weights) s.open.weights = false;
+  if (step.quantized_gradients) s.open.gradients = false;
+  if (step.gradient_compression.has_value() || step.chooses_gradient_compression) {
+    s.gradient_compression = step.gradient_compression;
+    s.open.compression = step.chooses_gradient_compression;
+  }
   if (s.zero.stage < 3) s.zero.offload.parameters = device::Tier::kDevice;
   const Said said = {config, FlagsOf(flags, step)};
   const Sharing sharing = Merged(s, flags);
@@ -191,6 +213,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   }
   zero.micro_batches = static_cast<int>(all.batch.gradient_accumulation_steps);
   zero.optimizer = Optimizer(s);
+  all.open = OpenOf(said, s);
   if (zero.quantized_gradients.has_value() || zero.exchanges_signs()) {
     const Hops hops = HopsOf(all.communicator, zero.model_ranks, SharersOf(sharing, all.grid));
     zero.node_ranks = hops.node_ranks;

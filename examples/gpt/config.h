@@ -88,10 +88,28 @@ struct StepFlags {
   bool quantized_gradients = false;
   // zeropp_loco_param, as the file has it or with its defaults.
   bool loco = false;
-  // brigade.gradient_compression; none: not given.
+  // brigade.gradient_compression; none: not given, or "auto".
   std::optional<zero::GradientCompression> gradient_compression = {};
+  bool chooses_gradient_compression = false;
   // What fp16.enabled and bf16.enabled must say together.
   std::optional<precision::DType> dtype = {};
+};
+
+// What crosses the wire in fewer bytes if the cost model says that it pays: keys that are "auto".
+struct OpenCodecs {
+  // zero_quantized_weights and zero_quantized_nontrainable_weights.
+  bool weights = false;
+  bool frozen_weights = false;
+  // zero_quantized_gradients, with LoCo where zeropp_loco_param is given.
+  bool gradients = false;
+  std::optional<zero::LocoOptions> loco = {};
+  // brigade.gradient_compression, of signs.
+  bool compression = false;
+  zero::CompressionOptions signs = {};
+  // The config has no figures of the machine (brigade.topology): they are measured.
+  bool measures = true;
+
+  bool any() const { return weights || frozen_weights || gradients || compression; }
 };
 
 // The most chunks of a stage of a pipeline, for which summaries of ranks have room (job.h).
@@ -129,6 +147,10 @@ struct TrainConfig {
   // Of the grid's pipeline, if it has one: what its stages run, and by what the model is cut.
   parallel::ScheduleChoice schedule = {};
   parallel::PartitionChoice partition = {};
+  // For ChooseCodecs (codec_choice.h), which puts into `zero` what it has chosen.
+  OpenCodecs open = {};
+  // What it says of that, lines for the user; empty: nothing was open, or is not chosen yet.
+  std::string codec_choice = {};
   // Steps between two lines of progress; 0: not given.
   int64_t steps_per_print = 0;
   // Of each key that is accepted and has no effect: its path, its value and why.

@@ -80,6 +80,8 @@ Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   if (step.loco) flags["--loco"] = true;
   if (step.gradient_compression.has_value()) {
     flags["--gradient_compression"] = zero::Name(*step.gradient_compression);
+  } else if (step.chooses_gradient_compression) {
+    flags["--gradient_compression"] = "auto";
   }
   if (step.dtype.has_value()) {
     flags["--precision"] = std::string(precision::ShortName(*step.dtype));

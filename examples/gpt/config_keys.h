@@ -68,6 +68,8 @@ struct Settings {
   bool quantized_weights = false, quantized_frozen_weights = false, quantized_gradients = false;
   // Of zeropp_loco_param, where that is given.
   zero::LocoOptions loco = {};
+  // Which of these, and of the next one, are "auto".
+  OpenCodecs open = {};
 
   // None: gradients are reduced as they are.
   std::optional<zero::GradientCompression> gradient_compression;

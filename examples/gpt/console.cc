@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace brigade::gpt {
@@ -38,6 +40,9 @@ absl::Status Console::OnStart(const Start& start) {
   first_step_ = start.step;
   if (!start.resumed.empty()) Print(start.resumed, true);
   if (!start.file.empty()) Print(start.file, true);
+  for (const absl::string_view line : absl::StrSplit(start.codecs, '\n', absl::SkipEmpty())) {
+    Print(std::string(line), true);
+  }
   return absl::OkStatus();
 }
 

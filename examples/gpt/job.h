@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,8 @@ struct Start {
   std::string resumed;
   // Where rank 0's file is, and what writing it means; empty without one.
   std::string file = {};
+  // What the cost model has chosen (TrainConfig::codec_choice), in lines; empty: nothing was open.
+  std::string codecs = {};
 };
 
 // A save that has ended.
@@ -215,6 +218,8 @@ class Observer {
 struct Outcome {
   std::vector<RankSummary> ranks;
   bool interrupted = false;
+  // What was trained by, where the config has left something open; else none.
+  std::optional<zero::ZeroOptions> zero = {};
 };
 
 }  // namespace brigade::gpt

@@ -67,7 +67,8 @@ ABSL_FLAG(
     "it or with its defaults. With --quantized_gradients, or where the config says the same");
 ABSL_FLAG(std::string, gradient_compression, "",
           "one_bit, power_sgd or top_k: ranks of stages 0 to 2 exchange gradients in fewer bytes, "
-          "and keep what messages leave out: brigade.gradient_compression. Before the config's");
+          "and keep what messages leave out; auto: as signs where the cost model says that they "
+          "pay: brigade.gradient_compression. Before the config's");
 ABSL_FLAG(std::optional<double>, dropout, std::nullopt,
           "the share that is dropped of the embedding's output and of what attention and MLP of "
           "each block add to it, 0 to below 1. Before the config's; default 0");
@@ -236,9 +237,10 @@ StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
     for (const zero::GradientCompression method : zero::kGradientCompressions) {
       if (name == zero::Name(method)) step.gradient_compression = method;
     }
-    if (!step.gradient_compression.has_value()) {
+    step.chooses_gradient_compression = name == "auto";
+    if (!step.gradient_compression.has_value() && !step.chooses_gradient_compression) {
       refusals.Add("gradient_compression", " is \"", name,
-                   "\"; it must be one_bit, power_sgd or top_k");
+                   "\"; it must be one_bit, power_sgd, top_k or auto");
     }
   }
   if (const std::string precision = absl::GetFlag(FLAGS_precision); !precision.empty()) {

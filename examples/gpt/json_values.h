@@ -100,6 +100,20 @@ inline Value Flag(bool* target) {
           type, DefaultOf(*target)};
 }
 
+// What `value` may be, or "auto", which is ours to choose: then `is_open` is true.
+inline Value OrChosen(Value value, bool* is_open) {
+  absl::StrAppend(&value.type, " or \"auto\"");
+  value.read = [read = std::move(value.read), type = value.type,
+                is_open](const Json& said) -> Verdict {
+    *is_open = said == Json("auto");
+    if (*is_open) return {};
+    Verdict verdict = read(said);
+    if (verdict.kind == Verdict::Kind::kWrong) verdict.text = type;
+    return verdict;
+  };
+  return value;
+}
+
 // `target` may be null, where all are as good.
 template <typename T>
 Value OneOf(T* target, std::vector<std::pair<const char*, T>> words) {

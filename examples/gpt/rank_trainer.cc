@@ -108,6 +108,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
                                         options.offload.file.directory, " (", file->description(),
                                         "). Of each rank ", zero::WearOf(moved.file_written), ".");
   }
+  trainer->start_.codecs = job.config.codec_choice;
   // The model is of what is left when parameters are in.
   context.memory_stats().ResetPeaks();
   context.host_memory_stats().ResetPeaks();

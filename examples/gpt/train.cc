@@ -245,7 +245,10 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   const auto report = [&](const Outcome& outcome) {
     interrupt.Disarm();
     report_progress();
-    absl::PrintF("%s", ResourceReport(job, outcome.ranks));
+    // Of what was trained by: the cost model may have chosen some of it.
+    Job trained = job;
+    if (outcome.zero.has_value()) trained.config.zero = *outcome.zero;
+    absl::PrintF("%s", ResourceReport(trained, outcome.ranks));
     std::fflush(stdout);
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };

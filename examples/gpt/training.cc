@@ -1,6 +1,7 @@
 #include "brigade/examples/gpt/training.h"
 
 #include <barrier>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
+#include "brigade/examples/gpt/codec_choice.h"
 #include "brigade/examples/gpt/rank_trainer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/partition.h"
@@ -109,23 +111,31 @@ collectives::JobValues ValuesOf(const Job& job) {
   };
 }
 
+// `local_rank`: among those of this host.
 absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& communicator,
-                                  device::Context& context, const Watchers& watchers,
-                                  RootCause& root_cause) {
+                                  int local_rank, device::Context& context,
+                                  const Watchers& watchers, RootCause& root_cause) {
   const bool first = communicator.rank() == 0;
   // Its communicators outlive what is enqueued.
   std::unique_ptr<parallel::Grid> grid;
   BRIGADE_ASSIGN_OR_RETURN(auto compute, context.CreateStream("compute"));
+  // The job, where its config leaves something to the cost model.
+  std::optional<Job> chosen;
   std::unique_ptr<RankTrainer> trainer;
   const auto train = [&]() -> absl::StatusOr<Outcome> {
     BRIGADE_ASSIGN_OR_RETURN(grid, parallel::Grid::Create(job.config.grid, communicator));
-    BRIGADE_ASSIGN_OR_RETURN(trainer,
-                             RankTrainer::Create(job, *grid, context, *compute, watchers.recorder));
+    if (job.config.open.any()) {
+      BRIGADE_ASSIGN_OR_RETURN(chosen, WithChosenCodecs(job, *grid, local_rank, context, *compute));
+    }
+    BRIGADE_ASSIGN_OR_RETURN(trainer, RankTrainer::Create(chosen.has_value() ? *chosen : job, *grid,
+                                                          context, *compute, watchers.recorder));
     BRIGADE_ASSIGN_OR_RETURN(auto interrupted,
                              trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
     BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, trainer->Summary());
     BRIGADE_ASSIGN_OR_RETURN(auto summaries, trainer->Gather(summary));
-    return Outcome{std::move(summaries), interrupted};
+    Outcome outcome = {std::move(summaries), interrupted};
+    if (chosen.has_value()) outcome.zero = chosen->config.zero;
+    return outcome;
   };
   absl::StatusOr<Outcome> outcome = train();
   if (!outcome.ok()) {
@@ -180,7 +190,7 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
     threads.emplace_back([&, rank] {
       Rank& self = all[static_cast<size_t>(rank)];
       absl::StatusOr<Outcome> mine =
-          TrainRank(job, *self.communicator, *self.context, watchers, root_cause);
+          TrainRank(job, *self.communicator, rank, *self.context, watchers, root_cause);
       if (rank == 0 && mine.ok()) outcome = *std::move(mine);
       // Others read its memory until they end; and it is freed by the thread that has waited for
       // them on its stream, or the race checker would see no order.
@@ -205,7 +215,7 @@ absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::Launch
                                               .communicator = job.config.communicator},
                                              *context));
   RootCause root_cause;
-  return TrainRank(job, *communicator, *context, watchers, root_cause);
+  return TrainRank(job, *communicator, launch_info.local_rank, *context, watchers, root_cause);
 }
 
 }  // namespace brigade::gpt

@@ -172,14 +172,17 @@ Keys ZeroKeys(Settings& s) {
       {"zero_hpz_partition_size", Whole(&s.hpz_partition_size, kRanks),
        "of stage 3: ranks, one after another, that have a second slice of each weight, from which "
        "the backward pass gathers; 1: there are none"},
-      {"zero_quantized_weights", Flag(&s.quantized_weights),
+      {"zero_quantized_weights", OrChosen(Flag(&s.quantized_weights), &s.open.weights),
        "of stages 1 to 3: weights of 16 bits are gathered as int8 codes, and all ranks use what "
-       "these keep of them (`docs/compression.md`)"},
-      {"zero_quantized_nontrainable_weights", Flag(&s.quantized_frozen_weights),
+       "these keep of them (`docs/compression.md`); \"auto\": where the cost model says that it "
+       "pays"},
+      {"zero_quantized_nontrainable_weights",
+       OrChosen(Flag(&s.quantized_frozen_weights), &s.open.frozen_weights),
        "the same of weights that are not trained, in stage 3"},
-      {"zero_quantized_gradients", Flag(&s.quantized_gradients),
+      {"zero_quantized_gradients", OrChosen(Flag(&s.quantized_gradients), &s.open.gradients),
        "gradients are summed as int4 codes; in two hops, inside nodes and between them, where "
-       "`brigade.ranks_per_node`, or else `brigade.topology`, has nodes of one size"},
+       "`brigade.ranks_per_node`, or else `brigade.topology`, has nodes of one size; \"auto\": "
+       "where the cost model says that it pays"},
       {.name = "zeropp_loco_param",
        .meaning =
            "Error feedback of zero_quantized_gradients: what codes leave out enters the next "

@@ -84,9 +84,10 @@ Rules OffloadRules(const Together& together) {
   };
 }
 
-// Whether nodes have two hops of their own: of codes of gradients, or signs.
+// Whether nodes have two hops of their own: of codes of gradients, or signs; or may have, by the
+// cost model, which then asks for nodes and figures in any case.
 bool HasTwoHops(const Settings& s) {
-  return s.quantized_gradients || optim::AveragesMoments(s.optimizer) ||
+  return s.quantized_gradients || optim::AveragesMoments(s.optimizer) || s.open.any() ||
          s.gradient_compression == zero::GradientCompression::kOneBit;
 }
 
@@ -160,7 +161,9 @@ Rules ExchangeRules(const Together& together) {
   const zero::ZeroOptions& zero = s.zero;
   const std::string algorithm(collectives::Name(zero.algorithm));
   const bool has_nodes = s.topology.has_value() || s.ranks_per_node.has_value();
-  const std::string two_hops = Names({kCodes, kMethod, "optimizer.type"});
+  const std::string two_hops =
+      Names({kCodes, kMethod, "optimizer.type", "zero_optimization.zero_quantized_weights",
+             "zero_optimization.zero_quantized_nontrainable_weights"});
   return {
       {"brigade.accumulation",
        zero.accumulation != zero::Accumulation::kAtBoundary || zero.traits().whole_gradients,
@@ -208,7 +211,7 @@ Rules CompressionRules(const Together& together) {
        "gradient_compression is not \"power_sgd\"", kMethod},
       {"brigade.gradient_compression_density", is_method(zero::GradientCompression::kTopK),
        "gradient_compression is not \"top_k\"", kMethod},
-      {"brigade.gradient_compression_start_step", has_gradients,
+      {"brigade.gradient_compression_start_step", has_gradients || s.open.compression,
        "gradient_compression is not given", kMethod},
   };
   rules.push_back(
@@ -260,7 +263,7 @@ Rules GroupRules(const Together& together) {
       {together.said.Name("--quantized_weights", "zero_optimization.zero_quantized_weights"),
        s.zero.stage > 0 || !s.quantized_weights, "stage 0 gathers no weights", kStage, kHarmless},
       {together.said.Name("--loco", "zero_optimization.zeropp_loco_param"),
-       s.quantized_gradients || !HasLoco(together.said),
+       s.quantized_gradients || s.open.gradients || !HasLoco(together.said),
        "gradients are no codes without zero_quantized_gradients", kCodes, kHarmless},
       {"zero_optimization.zero_quantized_nontrainable_weights",
        s.zero.stage == 3 || !s.quantized_frozen_weights, KeepsParameters(s.zero), kStage,

@@ -131,6 +131,99 @@ TEST(CodecCostTest, MemoryBytesAreThoseOfTheKernels) {
   EXPECT_EQ(none.memory_bytes, 0);
 }
 
+// Counted by hand, of 2^20 elements on four ranks with a link each: what of a table of facts any
+// implementation must send, and what ours has beside it (lines of 64 bytes, a maximum for each 256
+// elements).
+TEST(CodecCostTest, KnownAnswers) {
+  constexpr int64_t kElements = 1 << 20;
+  const Topology one_each = Links({1, 1, 1, 1}, 1e9, 1e10);
+  const auto cost = [&](Codec codec, CollectiveKind operation, DType dtype,
+                        const CodecSettings& settings = {}) {
+    return CodecCostOf(one_each, codec, operation, kElements, dtype, settings).value();
+  };
+  // (n/4) (p-1)/p = 196608 of signs, and six messages begin with 64 bytes.
+  const CodecCost bits = cost(Codec::kOneBit, kAllReduce, DType::kBFloat16);
+  EXPECT_EQ(Sum(bits.phases, &Phase::between), 196608 + 6 * 64);
+  // (n/2) (p-1)/p = 393216 of int4, (p-1)/p n = 786432 of int8, and 1/64 of n (p-1)/p = 12288.
+  EXPECT_EQ(Sum(cost(Codec::kInt4, kReduceScatter, DType::kBFloat16).phases, &Phase::between),
+            393216 + 12288);
+  EXPECT_EQ(Sum(cost(Codec::kInt8, kAllGather, DType::kBFloat16).phases, &Phase::between),
+            786432 + 12288);
+  // 8 r (a+b) (p-1)/p.
+  EXPECT_EQ(
+      Sum(cost(Codec::kPowerSgd, kAllReduce, DType::kFloat32, {.rank = 8}).phases, &Phase::between),
+      98304);
+  // 8 k (p-1), k a 1024th.
+  EXPECT_EQ(Sum(cost(Codec::kTopK, kAllReduce, DType::kFloat32, {.density = 1.0 / 1024}).phases,
+                &Phase::between),
+            24576);
+  // 2 (p-1)/p of 2 MiB, as they are.
+  EXPECT_EQ(Sum(cost(Codec::kNone, kAllReduce, DType::kBFloat16).phases, &Phase::between), 3145728);
+  // 0.405504 ms on the link; 2 MiB read, 540672 bytes of codes written and read, 0.5 MiB written:
+  // 3702784 bytes, 0.3702784 ms.
+  EXPECT_NEAR(SecondsOf(one_each, cost(Codec::kInt4, kReduceScatter, DType::kBFloat16)),
+              0.405504e-3 + 0.3702784e-3, 1e-12);
+  // Nodes of two: one message for each node to the rank beside, and one to the other node.
+  const Topology nodes = Links({2, 2}, 1e9, 1e10);
+  const CodecCost hops =
+      CodecCostOf(nodes, Codec::kInt4, kReduceScatter, kElements, DType::kBFloat16).value();
+  Topology of_one_port = nodes;
+  of_one_port.inside.ports = 1;
+  EXPECT_EQ(Sum(CodecCostOf(of_one_port, Codec::kInt4, kReduceScatter, kElements, DType::kBFloat16)
+                    .value()
+                    .phases,
+                &Phase::inside),
+            2 * 135168);
+  EXPECT_EQ(Sum(hops.phases, &Phase::between), 135168);
+}
+
+// Errors are int8 codes, 266240 bytes for each of four ranks' parts: copied, read and written; in
+// two hops those of a node's sums too, half as many.
+TEST(CodecCostTest, ErrorFeedbackOfCodesCostsMemoryAlone) {
+  constexpr int64_t kElements = 1 << 20;
+  const auto cost = [&](const Topology& topology, CollectiveKind operation, bool feedback) {
+    return CodecCostOf(topology, Codec::kInt4, operation, kElements, DType::kFloat32,
+                       {.error_feedback = feedback})
+        .value();
+  };
+  const Topology one_each = Links({1, 1, 1, 1}, 1e9, 1e10);
+  EXPECT_EQ(cost(one_each, kReduceScatter, false).memory_bytes, 6324224);
+  EXPECT_EQ(cost(one_each, kReduceScatter, true).memory_bytes, 6324224 + 4 * 1064960);
+  EXPECT_EQ(Sum(cost(one_each, kReduceScatter, true).phases, &Phase::between),
+            Sum(cost(one_each, kReduceScatter, false).phases, &Phase::between));
+  const Topology nodes = Links({2, 2}, 1e9, 1e10);
+  EXPECT_EQ(cost(nodes, kReduceScatter, false).memory_bytes, 6864896);
+  EXPECT_EQ(cost(nodes, kReduceScatter, true).memory_bytes, 6864896 + 4 * (1064960 + 532480));
+  EXPECT_EQ(cost(one_each, kAllGather, true).memory_bytes,
+            cost(one_each, kAllGather, false).memory_bytes);
+}
+
+// Where M / L is 5 int4 pays without errors, from 3.172 on, and not with them, from 6.821 on.
+TEST(CodecCostTest, ErrorFeedbackCanBeWhatDoesNotPay) {
+  const Topology topology = Links({1, 1, 1, 1}, 1e9, 5e9);
+  const auto choose = [&](bool feedback) {
+    return SelectCodec(topology, kReduceScatter, 1 << 24, DType::kBFloat16, kElementCodecs,
+                       {.error_feedback = feedback})
+        .value()
+        .codec;
+  };
+  EXPECT_EQ(choose(false), Codec::kInt4);
+  EXPECT_EQ(choose(true), Codec::kNone);
+}
+
+// c / M < 2 (p - 1) / p (b0 - b1) / L, by numbers: on 8 ranks signs of 16 bits move c = 8 bytes an
+// element saved, 2 * (2 + 4) packed, 4 + 2 written, 32/8 of the sums and 0.390625 of signs, and
+// send 2 * 7/8 * (2 - 1/8) = 3.28125 fewer: from M / L = 9.262 on. NVLink beside 4.8 TB/s has 10.7,
+// a NIC of 50 GB/s 96, threads 1.
+TEST(CodecCostTest, OneBitPaysFromAKnownRatioOn) {
+  for (const double ratio : {1.0, 5.0, 9.1, 9.4, 10.7, 96.0}) {
+    const Topology topology = Links(std::vector<int>(8, 1), 1e9, 1e9 * ratio);
+    ASSERT_OK_AND_ASSIGN(const CodecChoice choice,
+                         SelectCodec(topology, kAllReduce, 1 << 28, DType::kBFloat16));
+    EXPECT_EQ(choice.codec, ratio > 9.262 ? Codec::kOneBit : Codec::kNone) << ratio;
+  }
+}
+
 // c / M < 2 (p - 1) / p (b0 - b1) / L.
 TEST(CodecCostTest, OneBitPaysWhereTheRuleSaysSo) {
   constexpr int64_t kElements = 1 << 28;
