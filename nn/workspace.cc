@@ -65,8 +65,8 @@ int64_t Workspace::LayOut(char* memory) {
   return end;
 }
 
-absl::StatusOr<Workspace> Workspace::Measure(const device::Context& context,
-                                             precision::DType dtype, const Sizes& sizes) {
+absl::StatusOr<Workspace> Workspace::Measure(const device::Context& context, precision::DType dtype,
+                                             const Sizes& sizes) {
   const int64_t rows = sizes.rows;
   if (rows < 0 || rows > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(

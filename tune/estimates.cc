@@ -72,9 +72,9 @@ EstimatedBytes estimate_zero3_model_states_mem_needs(const EstimatedModel& model
 std::string estimate_zero2_model_states_mem_needs_all_cold(const EstimatedModel& model) {
   std::string text = Heading(model, /*has_layer=*/false);
   for (const bool offloads : {true, false}) {
-    absl::StrAppend(
-        &text, Row(estimate_zero2_model_states_mem_needs(model, {.cpu_offload = offloads}),
-                   absl::StrCat("offload_optimizer=", Device(offloads))));
+    absl::StrAppend(&text,
+                    Row(estimate_zero2_model_states_mem_needs(model, {.cpu_offload = offloads}),
+                        absl::StrCat("offload_optimizer=", Device(offloads))));
   }
   return text;
 }

@@ -75,9 +75,9 @@ gpt::PassCosts MeasuredCosts::At(int64_t batch) const {
     gpt::PassCosts none;
     return Line(none, small, static_cast<double>(batch) / static_cast<double>(small_batch));
   }
-  return Line(small, large,
-              static_cast<double>(batch - small_batch) /
-                  static_cast<double>(large_batch - small_batch));
+  return Line(
+      small, large,
+      static_cast<double>(batch - small_batch) / static_cast<double>(large_batch - small_batch));
 }
 
 struct RankModel::Part {
@@ -122,9 +122,9 @@ absl::StatusOr<RankModel::Part> RankModel::PartOf(const gpt::Job& job,
   BRIGADE_ASSIGN_OR_RETURN(const parallel::StageBuffers buffers,
                            parallel::PipelineExecutor::BuffersOf(lists, at.pipeline));
   const gpt::ModelPart part(job.model, gpt::ChunksOf(pipeline, boundaries, at.pipeline));
-  BRIGADE_ASSIGN_OR_RETURN(gpt::PartPlan plan,
-                           gpt::PlanPart(shape, operations, part, gpt::SlotsOf(buffers),
-                                         job.config.recompute));
+  BRIGADE_ASSIGN_OR_RETURN(
+      gpt::PartPlan plan,
+      gpt::PlanPart(shape, operations, part, gpt::SlotsOf(buffers), job.config.recompute));
   zero::ZeroOptions options =
       gpt::ZeroOptionsOf(job.config, plan, lists.lists[static_cast<size_t>(at.pipeline)]);
   BRIGADE_RETURN_IF_ERROR(zero::Validate(options));
@@ -172,9 +172,9 @@ absl::StatusOr<RankNeeds> RankModel::NeedsOf(const gpt::Job& job, int rank,
                              replicas::MemoryOf(part.parameters, part.zero, job.config.outer));
     needs.terms.insert(needs.terms.end(), terms.begin(), terms.end());
     Communicator& between = *part.zero_groups.replicas;
-    BRIGADE_ASSIGN_OR_RETURN(auto workspace,
-                             replicas::WorkspaceOfRounds(part.parameters, part.zero,
-                                                         job.config.outer, between));
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto workspace,
+        replicas::WorkspaceOfRounds(part.parameters, part.zero, job.config.outer, between));
     BRIGADE_ASSIGN_OR_RETURN(const auto of_step, between.WorkspaceFor(gpt::kStepSums));
     needs.terms.push_back({Tier::kDevice, device::Purpose::kCommunication, "workspace of rounds",
                            collectives::Max(workspace, of_step).bytes()});
@@ -196,8 +196,7 @@ double RankModel::CollectiveSeconds(const CollectiveSignature& signature, int si
                         signature.kind == CollectiveKind::kAllGather;
   if (of_parts || signature.kind == CollectiveKind::kAllReduce) {
     const auto bytes = static_cast<int64_t>(count * element * (of_parts ? size : 1));
-    const auto phases =
-        collectives::PhasesOf(topology, signature.algorithm, signature.kind, bytes);
+    const auto phases = collectives::PhasesOf(topology, signature.algorithm, signature.kind, bytes);
     if (phases.ok()) return collectives::SecondsOf(topology, *phases);
   }
   // One message to each other, or to one.
@@ -242,8 +241,8 @@ absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part
     if (bucket.trainable) elements += static_cast<double>(bucket.size);
   }
   const double sliced = elements / part.zero_groups.shards.size();
-  seconds.update = (part.zero.traits().whole_optimizer_state ? elements : sliced) *
-                   figures_.update_s;
+  seconds.update =
+      (part.zero.traits().whole_optimizer_state ? elements : sliced) * figures_.update_s;
   if (part.zero.accumulates()) {
     const bool at_once = part.zero.reduces_once();
     seconds.update += micro_batches * (at_once ? elements : sliced) * kAccumulatedBytes /
@@ -283,8 +282,7 @@ absl::StatusOr<Prediction> RankModel::Of(const gpt::Job& job, bool with_time) {
     // Ranks that differ in nothing but the texts, or the part of a matrix, take as long.
     if (!with_time || at.tensor + at.context + at.data > 0) continue;
     double of_rank = 0;
-    BRIGADE_ASSIGN_OR_RETURN(const StepSeconds seconds,
-                             SecondsOf(job, part, of_rank));
+    BRIGADE_ASSIGN_OR_RETURN(const StepSeconds seconds, SecondsOf(job, part, of_rank));
     work += of_rank;
     if (seconds.total() > longest) {
       longest = seconds.total();
@@ -317,12 +315,11 @@ absl::StatusOr<Prediction> RankModel::Of(const gpt::Job& job, bool with_time) {
   if (!with_time || pipeline.stages == 1) return prediction;
   // Stages take turns: the processors that one does not use are another's. So a step takes what the
   // lists take with a processor each, or all work on the processors that there are.
-  BRIGADE_ASSIGN_OR_RETURN(const parallel::Simulation simulated,
-                           parallel::Simulate(*lists, times));
+  BRIGADE_ASSIGN_OR_RETURN(const parallel::Simulation simulated, parallel::Simulate(*lists, times));
   const double alike = static_cast<double>(world_.size()) / pipeline.stages;
   const double of_processors = work / share * alike / figures_.processors;
-  const double passes = std::max(simulated.makespan * std::max(1.0, alike / figures_.processors),
-                                 of_processors);
+  const double passes =
+      std::max(simulated.makespan * std::max(1.0, alike / figures_.processors), of_processors);
   const double busiest = *std::max_element(simulated.work.begin(), simulated.work.end());
   prediction.seconds.passes = std::min(passes, std::max(busiest, of_processors));
   prediction.seconds.bubble = passes - prediction.seconds.passes;
@@ -335,7 +332,15 @@ absl::StatusOr<Prediction> RankModel::Predict(const gpt::Job& job) { return Of(j
 std::string DescribeTerms(const std::vector<zero::MemoryTerm>& terms, Tier tier) {
   std::vector<zero::MemoryTerm> sorted;
   for (const zero::MemoryTerm& term : terms) {
-    if (term.tier == tier && term.bytes > 0) sorted.push_back(term);
+    if (term.tier != tier || term.bytes == 0) continue;
+    // Padding, of weights and of others.
+    const auto same = std::find_if(sorted.begin(), sorted.end(),
+                                   [&](const auto& other) { return other.name == term.name; });
+    if (same == sorted.end()) {
+      sorted.push_back(term);
+    } else {
+      same->bytes += term.bytes;
+    }
   }
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

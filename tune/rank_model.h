@@ -120,7 +120,7 @@ class RankModel {
   std::map<SharedKey, MeasuredCosts> costs_;
 };
 
-// "device: 12 of weights, ...": the terms of one tier by purpose, the largest first.
+// "weights 1024, padding 12": the terms of one tier by their names, the largest first.
 std::string DescribeTerms(const std::vector<zero::MemoryTerm>& terms, device::Tier tier);
 
 }  // namespace brigade::tune

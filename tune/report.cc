@@ -65,17 +65,17 @@ std::string ShowMetric(double seconds, const gpt::Job& job, gpt::TuningMetric me
     case gpt::TuningMetric::kThroughput:
       return absl::StrFormat("%.1f texts/s", texts / seconds);
     case gpt::TuningMetric::kFlops:
-      return absl::StrFormat("%.4f TFLOP/s a rank",
-                             gpt::FlopsPerToken(job.model) * texts *
-                                 static_cast<double>(job.model.context) / seconds / ranks / 1e12);
+      return absl::StrFormat("%.4f TFLOP/s a rank", gpt::FlopsPerToken(job.model) * texts *
+                                                        static_cast<double>(job.model.context) /
+                                                        seconds / ranks / 1e12);
   }
   return "";
 }
 
 std::string TrialTable(const std::vector<Candidate>& candidates, gpt::TuningMetric metric,
                        int ranks) {
-  std::string text = absl::StrFormat("%10s %10s %14s %14s  %s\n", "measured", "predicted",
-                                     "bytes", "of the books", "configuration");
+  std::string text = absl::StrFormat("%10s %10s %14s %14s  %s\n", "measured", "predicted", "bytes",
+                                     "of the books", "configuration");
   absl::StrAppendFormat(&text, "%10s %10s %14s %14s\n", "ms a step", "ms a step", "by formula",
                         "when measured");
   for (const Candidate* each : TriedOf(candidates)) {
@@ -86,11 +86,10 @@ std::string TrialTable(const std::vector<Candidate>& candidates, gpt::TuningMetr
                             std::string(each->failed.message()));
       continue;
     }
-    absl::StrAppendFormat(&text, "%10.2f %10.2f %14d %14d  %s (%s)\n",
-                          each->measured->seconds * 1e3, predicted,
-                          each->prediction.needs.device_bytes, each->measured->device_bytes,
-                          ToString(each->point),
-                          ShowMetric(each->measured->seconds, each->job, metric, ranks));
+    absl::StrAppendFormat(
+        &text, "%10.2f %10.2f %14d %14d  %s (%s)\n", each->measured->seconds * 1e3, predicted,
+        each->prediction.needs.device_bytes, each->measured->device_bytes, ToString(each->point),
+        ShowMetric(each->measured->seconds, each->job, metric, ranks));
   }
   return text;
 }
@@ -140,23 +139,22 @@ absl::StatusOr<std::string> EstimateTable(const gpt::Job& job) {
   options.persistence_threshold = 0;
   options.gradient_compression = {};
   options.accumulation = zero::Accumulation::kEveryMicroBatch;
-  BRIGADE_ASSIGN_OR_RETURN(
-      const zero::Plan plan,
-      zero::Plan::Create(spec, {.ranks = sharers,
-                                .dtype = options.dtype,
-                                .bucket_elements = options.bucket_elements,
-                                .tied_apart = options.tied_apart}));
+  BRIGADE_ASSIGN_OR_RETURN(const zero::Plan plan,
+                           zero::Plan::Create(spec, {.ranks = sharers,
+                                                     .dtype = options.dtype,
+                                                     .bucket_elements = options.bucket_elements,
+                                                     .tied_apart = options.tied_apart}));
   for (options.stage = 0; options.stage < zero::kStages; ++options.stage) {
     const int64_t ours = zero::Total(zero::MemoryOf(plan, options), device::Tier::kDevice);
-    const double paper = zero::PaperBytes(static_cast<double>(model.total_params), sharers,
-                                          options.stage);
+    const double paper =
+        zero::PaperBytes(static_cast<double>(model.total_params), sharers, options.stage);
     const std::string theirs =
         options.stage == 0
             ? "-"
-            : absl::StrFormat("%.3f",
-                              Megabytes(options.stage == 3
-                                            ? estimate_zero3_model_states_mem_needs(model, {}).gpu
-                                            : estimate_zero2_model_states_mem_needs(model, {}).gpu));
+            : absl::StrFormat(
+                  "%.3f", Megabytes(options.stage == 3
+                                        ? estimate_zero3_model_states_mem_needs(model, {}).gpu
+                                        : estimate_zero2_model_states_mem_needs(model, {}).gpu));
     absl::StrAppendFormat(&text, "%-8d %12.3f %12.3f %22s %18.3f %12.3f\n", options.stage,
                           Megabytes(ours), paper / kMega, theirs,
                           Megabytes(AutotunerBytes(model.total_params, sharers, options.stage)),
@@ -180,20 +178,20 @@ std::string DescribeNoFit(const Search& search, const Limits& limits,
     absl::StrAppendFormat(&text, "; of the host %d, and may have %d",
                           smallest.prediction.host_bytes, limits.host_bytes);
   }
-  absl::StrAppend(&text, ".\nOf the device's: ",
-                  DescribeTerms(needs.terms, device::Tier::kDevice), ".\n");
+  absl::StrAppend(&text, ".\nOf the device's: ", DescribeTerms(needs.terms, device::Tier::kDevice),
+                  ".\n");
   absl::StrAppend(&text, helps.empty() ? "Nothing that was looked at would help but more memory.\n"
                                        : "What would help, each by itself:\n");
   for (const Help& help : helps) {
-    absl::StrAppendFormat(&text, "  %-58s %14d bytes: %s\n", help.what, help.device_bytes,
-                          help.short_bytes <= 0
-                              ? "fits"
-                              : absl::StrFormat("%d bytes short", help.short_bytes));
+    absl::StrAppendFormat(
+        &text, "  %-72s %12d bytes: %s\n", help.what, help.device_bytes,
+        help.short_bytes <= 0 ? "fits" : absl::StrFormat("%d bytes short", help.short_bytes));
   }
   return text;
 }
 
-absl::StatusOr<std::vector<Help>> FindHelp(const TuningSetup& setup, const gpt::ModelOptions& gpt_model,
+absl::StatusOr<std::vector<Help>> FindHelp(const TuningSetup& setup,
+                                           const gpt::ModelOptions& gpt_model,
                                            const Candidate& smallest, const MakeJob& make_job,
                                            const Limits& limits, RankModel& model) {
   std::vector<Help> helps;

@@ -42,7 +42,8 @@ struct Help {
 // and `model` are the search's.
 std::string DescribeNoFit(const Search& search, const Limits& limits,
                           const std::vector<Help>& helps);
-absl::StatusOr<std::vector<Help>> FindHelp(const TuningSetup& setup, const gpt::ModelOptions& gpt_model,
+absl::StatusOr<std::vector<Help>> FindHelp(const TuningSetup& setup,
+                                           const gpt::ModelOptions& gpt_model,
                                            const Candidate& smallest, const MakeJob& make_job,
                                            const Limits& limits, RankModel& model);
 

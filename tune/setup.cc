@@ -97,10 +97,10 @@ void AddValues(Dimension dimension, const Json& config, const gpt::ModelOptions&
       const bool has_nodes = FindGiven(config, "brigade.topology") != nullptr ||
                              FindGiven(config, "brigade.ranks_per_node") != nullptr;
       // What the sums' rounding allows; others are refused.
-      space.algorithms = once ? std::vector<std::string>{"direct", "parameter_server"}
-                              : std::vector<std::string>{"direct", "ring", "bidirectional_ring",
-                                                         "halving_doubling", "double_tree",
-                                                         "parameter_server"};
+      space.algorithms =
+          once ? std::vector<std::string>{"direct", "parameter_server"}
+               : std::vector<std::string>{"direct",           "ring",        "bidirectional_ring",
+                                          "halving_doubling", "double_tree", "parameter_server"};
       if (!once && has_nodes) space.algorithms.push_back("hierarchical");
       return;
     }
@@ -131,7 +131,7 @@ void AddValues(Dimension dimension, const Json& config, const gpt::ModelOptions&
 }
 
 absl::StatusOr<TuningSetup> SetupOf(absl::string_view text, const gpt::ModelOptions& model,
-                              const SetupFlags& flags) {
+                                    const SetupFlags& flags) {
   TuningSetup setup;
   BRIGADE_ASSIGN_OR_RETURN(setup.config, ParseConfigText(text));
   const Json& config = setup.config;
@@ -171,8 +171,8 @@ absl::StatusOr<TuningSetup> SetupOf(absl::string_view text, const gpt::ModelOpti
     if (Contains(flags.given, each) || Contains(flags.kept, each)) continue;
     const bool of_fast = each == Dimension::kStage || each == Dimension::kMicroBatch;
     const bool wanted = Contains(flags.tuned, each);
-    if (!wanted && (IsGiven(config, each) ||
-                    (setup.options.fast && !of_fast && !IsAuto(config, each)))) {
+    if (!wanted &&
+        (IsGiven(config, each) || (setup.options.fast && !of_fast && !IsAuto(config, each)))) {
       continue;
     }
     setup.tuned.push_back(each);

@@ -28,11 +28,11 @@ struct SetupFlags {
 };
 
 struct TuningSetup {
-  Json config;
-  gpt::AutotuningOptions options;
-  Totals totals;
-  Space space;
-  std::vector<Dimension> tuned;
+  Json config = {};
+  gpt::AutotuningOptions options = {};
+  Totals totals = {};
+  Space space = {};
+  std::vector<Dimension> tuned = {};
 };
 
 // A file's text, as an object with the order of its keys. Errors of checkpoint::ParseJson, and
@@ -45,7 +45,7 @@ absl::StatusOr<Json> ParseConfigText(absl::string_view text);
 // Errors       InvalidArgument: of "autotuning", naming the key; where nobody says how many texts a
 //              step has; where nothing is tuned.
 absl::StatusOr<TuningSetup> SetupOf(absl::string_view text, const gpt::ModelOptions& model,
-                              const SetupFlags& flags);
+                                    const SetupFlags& flags);
 
 // The values that a dimension is tried with.
 void AddValues(Dimension dimension, const Json& config, const gpt::ModelOptions& model,

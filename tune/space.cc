@@ -12,8 +12,8 @@ namespace brigade::tune {
 namespace {
 
 constexpr absl::string_view kNames[kDimensions] = {
-    "stage",   "micro_batch", "bucket", "live_units", "algorithm", "recompute",
-    "offload", "tensor",      "context", "pipeline"};
+    "stage",     "micro_batch", "bucket", "live_units", "algorithm",
+    "recompute", "offload",     "tensor", "context",    "pipeline"};
 
 // [Dimension]: keys that say it, with blanks between.
 constexpr absl::string_view kKeys[kDimensions] = {
@@ -80,8 +80,8 @@ std::vector<int64_t> Divisors(int64_t number, int64_t least, int64_t most) {
 absl::string_view Name(Dimension dimension) { return kNames[static_cast<size_t>(dimension)]; }
 
 absl::StatusOr<std::vector<Dimension>> ParseDimensions(absl::string_view name) {
-  if (name == "all") return std::vector<Dimension>(std::begin(kAllDimensions),
-                                                   std::end(kAllDimensions));
+  if (name == "all")
+    return std::vector<Dimension>(std::begin(kAllDimensions), std::end(kAllDimensions));
   if (name == "grid") {
     return std::vector<Dimension>{Dimension::kTensor, Dimension::kContext, Dimension::kPipeline};
   }
@@ -126,8 +126,8 @@ std::vector<Point> PointsOf(const Space& space, const Totals& totals) {
         const bool shares = data * context.value_or(totals.context) > 1;
         std::vector<std::optional<int64_t>> micro_batches = {std::nullopt};
         if (space.tunes_micro_batch) {
-          micro_batches = Values(Divisors(totals.batch / data, space.min_micro_batch,
-                                          space.max_micro_batch));
+          micro_batches =
+              Values(Divisors(totals.batch / data, space.min_micro_batch, space.max_micro_batch));
           if (micro_batches.size() == 1 && !micro_batches[0].has_value()) continue;
         }
         for (const auto& stage : Values(space.stages)) {
@@ -183,16 +183,14 @@ const Json* FindGiven(const Json& config, absl::string_view path) {
 }
 
 bool IsGiven(const Json& config, Dimension dimension) {
-  for (const absl::string_view path :
-       absl::StrSplit(kKeys[static_cast<size_t>(dimension)], ' ')) {
+  for (const absl::string_view path : absl::StrSplit(kKeys[static_cast<size_t>(dimension)], ' ')) {
     if (FindGiven(config, path) != nullptr) return true;
   }
   return false;
 }
 
 bool IsAuto(const Json& config, Dimension dimension) {
-  for (const absl::string_view path :
-       absl::StrSplit(kKeys[static_cast<size_t>(dimension)], ' ')) {
+  for (const absl::string_view path : absl::StrSplit(kKeys[static_cast<size_t>(dimension)], ' ')) {
     Json without = config;
     EraseAuto(without, path);
     if (without != config) return true;

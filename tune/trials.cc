@@ -85,35 +85,35 @@ absl::Status MeasureMachine(World& world, Figures& figures) {
   figures.processors = Processors();
   std::vector<double> memory(static_cast<size_t>(world.size()));
   std::vector<collectives::Topology> topologies(memory.size());
-  BRIGADE_RETURN_IF_ERROR(world.OnRanks([&](int rank, collectives::Communicator& communicator,
-                                            device::Context& context,
-                                            device::Stream& stream) -> absl::Status {
-    if (context.device().kind == device::DeviceKind::kCuda) figures.processors = 1;
-    const auto r = static_cast<size_t>(rank);
-    if (communicator.size() > 1) {
-      BRIGADE_ASSIGN_OR_RETURN(topologies[r],
-                               collectives::MeasureTopology(communicator, 0, context, stream));
-    } else {
-      topologies[r].ranks_of_node = {1};
-      topologies[r].inside = topologies[r].between = {1e-6, 1e10};
-    }
-    // Beyond what caches hold, of all ranks at once.
-    constexpr int64_t kBytes = int64_t{8} << 20;
-    constexpr int kCopies = 4;
-    BRIGADE_ASSIGN_OR_RETURN(auto memory_buffer,
-                             context.Allocate(2 * kBytes, device::Purpose::kScratch, "copies"));
-    char* const data = static_cast<char*>(memory_buffer.data());
-    BRIGADE_RETURN_IF_ERROR(stream.Copy(data, data + kBytes, kBytes));
-    BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCopies; ++i) {
-      BRIGADE_RETURN_IF_ERROR(stream.Copy(data, data + kBytes, kBytes));
-    }
-    BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    memory[r] = 2.0 * kCopies * kBytes / std::max(taken.count(), 1e-9);
-    return absl::OkStatus();
-  }));
+  BRIGADE_RETURN_IF_ERROR(
+      world.OnRanks([&](int rank, collectives::Communicator& communicator, device::Context& context,
+                        device::Stream& stream) -> absl::Status {
+        if (context.device().kind == device::DeviceKind::kCuda) figures.processors = 1;
+        const auto r = static_cast<size_t>(rank);
+        if (communicator.size() > 1) {
+          BRIGADE_ASSIGN_OR_RETURN(topologies[r],
+                                   collectives::MeasureTopology(communicator, 0, context, stream));
+        } else {
+          topologies[r].ranks_of_node = {1};
+          topologies[r].inside = topologies[r].between = {1e-6, 1e10};
+        }
+        // Beyond what caches hold, of all ranks at once.
+        constexpr int64_t kBytes = int64_t{8} << 20;
+        constexpr int kCopies = 4;
+        BRIGADE_ASSIGN_OR_RETURN(auto memory_buffer,
+                                 context.Allocate(2 * kBytes, device::Purpose::kScratch, "copies"));
+        char* const data = static_cast<char*>(memory_buffer.data());
+        BRIGADE_RETURN_IF_ERROR(stream.Copy(data, data + kBytes, kBytes));
+        BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+        const auto begin = std::chrono::steady_clock::now();
+        for (int i = 0; i < kCopies; ++i) {
+          BRIGADE_RETURN_IF_ERROR(stream.Copy(data, data + kBytes, kBytes));
+        }
+        BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+        memory[r] = 2.0 * kCopies * kBytes / std::max(taken.count(), 1e-9);
+        return absl::OkStatus();
+      }));
   figures.topology = topologies[0];
   figures.memory_bytes_per_s = *std::min_element(memory.begin(), memory.end());
   // A copy reads and writes each byte.
@@ -131,18 +131,18 @@ absl::StatusOr<MeasuredCosts> MeasureCosts(const gpt::Job& job, int64_t small_ba
   for (const bool is_small : {true, false}) {
     if (!is_small && large_batch == small_batch) break;
     std::vector<gpt::PassCosts> of_ranks(static_cast<size_t>(world.size()));
-    BRIGADE_RETURN_IF_ERROR(world.OnRanks([&](int rank, collectives::Communicator&,
-                                              device::Context& context,
-                                              device::Stream& stream) -> absl::Status {
-      const World::Place& place = (*places)[static_cast<size_t>(rank)];
-      gpt::PassShape shape = gpt::ShapeOf(job, place.grid->coordinates());
-      shape.batch = is_small ? small_batch : large_batch;
-      BRIGADE_ASSIGN_OR_RETURN(of_ranks[static_cast<size_t>(rank)],
-                               gpt::MeasurePasses(job, shape,
-                                                  {&place.grid->tensor(), &place.grid->context()},
-                                                  context, stream, recorder));
-      return absl::OkStatus();
-    }));
+    BRIGADE_RETURN_IF_ERROR(
+        world.OnRanks([&](int rank, collectives::Communicator&, device::Context& context,
+                          device::Stream& stream) -> absl::Status {
+          const World::Place& place = (*places)[static_cast<size_t>(rank)];
+          gpt::PassShape shape = gpt::ShapeOf(job, place.grid->coordinates());
+          shape.batch = is_small ? small_batch : large_batch;
+          BRIGADE_ASSIGN_OR_RETURN(
+              of_ranks[static_cast<size_t>(rank)],
+              gpt::MeasurePasses(job, shape, {&place.grid->tensor(), &place.grid->context()},
+                                 context, stream, recorder));
+          return absl::OkStatus();
+        }));
     // A step is as fast as its slowest rank, but ranks of one machine take turns at that.
     gpt::PassCosts& mean = is_small ? costs.small : costs.large;
     const double weight = 1.0 / static_cast<double>(of_ranks.size());
@@ -153,9 +153,9 @@ absl::StatusOr<MeasuredCosts> MeasureCosts(const gpt::Job& job, int64_t small_ba
         add((mean.*part).forward, (each.*part).forward);
         add((mean.*part).backward, (each.*part).backward);
       }
-      for (const auto part : {&gpt::PassCosts::pointwise, &gpt::PassCosts::middle,
-                              &gpt::PassCosts::qkv, &gpt::PassCosts::expanded,
-                              &gpt::PassCosts::attention}) {
+      for (const auto part :
+           {&gpt::PassCosts::pointwise, &gpt::PassCosts::middle, &gpt::PassCosts::qkv,
+            &gpt::PassCosts::expanded, &gpt::PassCosts::attention}) {
         add(mean.*part, each.*part);
       }
     }

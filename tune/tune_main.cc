@@ -45,11 +45,13 @@ ABSL_FLAG(std::vector<std::string>, tune, {},
           "what is tuned although the config has a value: stage, micro_batch, bucket, live_units, "
           "algorithm, recompute, offload, tensor, context, pipeline, grid (the last three) or all, "
           "with commas between. Tuned is besides what the config does not say, or leaves \"auto\"");
-ABSL_FLAG(std::vector<std::string>, keep, {}, "what of these is not tuned");
-ABSL_FLAG(std::string, output, "",
-          "where the best config is written; default: beside --config, with .tuned.json at its end");
-ABSL_FLAG(std::optional<brigade::device::ByteCount>, host_limit, std::nullopt,
-          "how much memory of the host a rank may have, like --device_limit; default: all there is");
+ABSL_FLAG(std::vector<std::string>, fixed, {}, "what of these is not tuned");
+ABSL_FLAG(
+    std::string, output, "",
+    "where the best config is written; default: beside --config, with .tuned.json at its end");
+ABSL_FLAG(
+    std::optional<brigade::device::ByteCount>, host_limit, std::nullopt,
+    "how much memory of the host a rank may have, like --device_limit; default: all there is");
 ABSL_FLAG(std::optional<int>, trials, std::nullopt,
           "configurations that are measured; 0: none, the best predicted one is written. Before "
           "the config's tuner_num_trials; default 5");
@@ -117,7 +119,7 @@ SetupFlags SetupFlagsOf(gpt::Refusals& refusals) {
                  kernels::kMaxReduceArrays);
   }
   flags.tuned = DimensionsOf("tune", absl::GetFlag(FLAGS_tune), refusals);
-  flags.kept = DimensionsOf("keep", absl::GetFlag(FLAGS_keep), refusals);
+  flags.kept = DimensionsOf("fixed", absl::GetFlag(FLAGS_fixed), refusals);
   const auto given = [&](const auto& flag, Dimension dimension, int& value) {
     if (!flag.has_value()) return;
     value = *flag;
@@ -168,8 +170,7 @@ std::string OutputOf(const std::string& config) {
   }
   constexpr absl::string_view kEnd = ".json";
   const bool has_end = absl::EndsWith(config, kEnd);
-  return absl::StrCat(config.substr(0, config.size() - (has_end ? kEnd.size() : 0)),
-                      ".tuned.json");
+  return absl::StrCat(config.substr(0, config.size() - (has_end ? kEnd.size() : 0)), ".tuned.json");
 }
 
 absl::Status WriteConfig(const std::string& path, const std::string& text) {
@@ -180,9 +181,8 @@ absl::Status WriteConfig(const std::string& path, const std::string& text) {
 }
 
 std::string WordOf(const std::vector<Dimension>& dimensions) {
-  return absl::StrJoin(dimensions, ", ", [](std::string* out, Dimension each) {
-    absl::StrAppend(out, Name(each));
-  });
+  return absl::StrJoin(dimensions, ", ",
+                       [](std::string* out, Dimension each) { absl::StrAppend(out, Name(each)); });
 }
 
 absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
@@ -223,8 +223,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
                            device::ReadFile(path, checkpoint::JsonLimits().bytes));
   absl::StatusOr<TuningSetup> read = SetupOf(text, model, flags);
   if (!read.ok()) {
-    return absl::Status(read.status().code(),
-                        absl::StrCat(path, ": ", read.status().message()));
+    return absl::Status(read.status().code(), absl::StrCat(path, ": ", read.status().message()));
   }
   const TuningSetup& setup = *read;
 
@@ -248,8 +247,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   const device::Device device =
       absl::GetFlag(FLAGS_device) == "cuda" ? device::Cuda() : device::Cpu();
   gpt::Recorder recorder(nullptr);
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto world, World::Create(flags.ranks, device, communicator, &recorder.tracer()));
+  BRIGADE_ASSIGN_OR_RETURN(auto world,
+                           World::Create(flags.ranks, device, communicator, &recorder.tracer()));
   Figures figures;
   figures.topology.ranks_of_node = {flags.ranks};
   figures.topology.inside = figures.topology.between = {1e-5, 5e9};
@@ -288,9 +287,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     if (!search.smallest.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": none of the configurations can be"));
     }
-    BRIGADE_ASSIGN_OR_RETURN(
-        const std::vector<Help> helps,
-        FindHelp(setup, model, *search.smallest, make_job, limits, rank_model));
+    BRIGADE_ASSIGN_OR_RETURN(const std::vector<Help> helps, FindHelp(setup, model, *search.smallest,
+                                                                     make_job, limits, rank_model));
     absl::PrintF("%s", DescribeNoFit(search, limits, helps));
     return absl::ResourceExhaustedError(
         absl::StrCat(path, ": no configuration fits; the smallest is ",
@@ -310,28 +308,26 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   if (plan.trials > 0) {
     absl::Status status = MeasureMachine(*world, figures);
     if (status.ok()) {
-      status = PredictTimes(corpus, *world, recorder, figures, rank_model, candidates,
-                            interrupt.stop());
+      status =
+          PredictTimes(corpus, *world, recorder, figures, rank_model, candidates, interrupt.stop());
     }
     if (!status.ok()) return when_interrupted(status);
     const std::vector<size_t> order =
         OrderOfTrials(candidates, setup.options.tuner_type, absl::GetFlag(FLAGS_seed));
     int done = 0;
-    status = RunTrials(order, plan, flags.ranks, corpus, limits, candidates, interrupt.stop(),
-                       [&](size_t index) {
-                         const Candidate& each = candidates[index];
-                         absl::PrintF("trial %d: %s: %s\n", ++done, ToString(each.point),
-                                      each.measured.has_value()
-                                          ? ShowMetric(each.measured->seconds, each.job,
-                                                       setup.options.metric, flags.ranks)
-                                          : std::string(each.failed.message()));
-                         std::fflush(stdout);
-                         if (const auto best = BestOf(candidates); best.has_value()) {
-                           best_so_far.Set(absl::StrCat("The best so far: ",
-                                                        ToString(candidates[*best].point), "\n",
-                                                        candidates[*best].text, "\n"));
-                         }
-                       });
+    status = RunTrials(
+        order, plan, flags.ranks, corpus, limits, candidates, interrupt.stop(), [&](size_t index) {
+          const Candidate& each = candidates[index];
+          absl::PrintF("trial %d: %s: %s\n", ++done, ToString(each.point),
+                       each.measured.has_value() ? ShowMetric(each.measured->seconds, each.job,
+                                                              setup.options.metric, flags.ranks)
+                                                 : std::string(each.failed.message()));
+          std::fflush(stdout);
+          if (const auto best = BestOf(candidates); best.has_value()) {
+            best_so_far.Set(absl::StrCat("The best so far: ", ToString(candidates[*best].point),
+                                         "\n", candidates[*best].text, "\n"));
+          }
+        });
     if (!status.ok()) return when_interrupted(status);
   } else {
     for (Candidate& each : candidates) {

@@ -52,8 +52,7 @@ auto FamilyOf(const Point& point) {
 std::vector<double> RanksOf(const std::vector<double>& values) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
   std::vector<double> ranks(values.size());
   for (size_t begin = 0; begin < order.size();) {
     size_t end = begin + 1;
@@ -79,8 +78,7 @@ absl::StatusOr<Search> FindFitting(const Json& config, const Space& space, const
                                    const std::atomic<bool>& stop) {
   Search search;
   // Nothing of a candidate that is refused: its reason is counted.
-  const auto candidate_of =
-      [&](const Point& point) -> absl::StatusOr<std::optional<Candidate>> {
+  const auto candidate_of = [&](const Point& point) -> absl::StatusOr<std::optional<Candidate>> {
     Candidate candidate;
     candidate.point = point;
     candidate.text = WithPoint(config, point, totals).dump(2);
@@ -232,8 +230,7 @@ absl::Status RunTrials(const std::vector<size_t>& order, const TrialPlan& plan, 
     candidate.was_tried = true;
     if (!measured.ok()) {
       candidate.failed = measured.status();
-    } else if (!candidate.measured.has_value() ||
-               measured->seconds < candidate.measured->seconds) {
+    } else if (!candidate.measured.has_value() || measured->seconds < candidate.measured->seconds) {
       candidate.measured = *measured;
     }
     after_each(index);

@@ -26,9 +26,9 @@ std::string KeyOf(const gpt::TrainConfig& config) {
 absl::StatusOr<std::unique_ptr<World>> World::Create(
     int ranks, device::Device device, const collectives::CommunicatorOptions& communicator,
     device::Tracer* tracer) {
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto group, collectives::ThreadGroup::Create(
-                      {.size = ranks, .timeout = kTimeout, .stream_timeout = kTimeout}));
+  BRIGADE_ASSIGN_OR_RETURN(auto group,
+                           collectives::ThreadGroup::Create(
+                               {.size = ranks, .timeout = kTimeout, .stream_timeout = kTimeout}));
   std::unique_ptr<World> world(new World);
   for (int rank = 0; rank < ranks; ++rank) {
     device::ContextOptions options;

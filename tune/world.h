@@ -49,9 +49,8 @@ class World {
 
   // Runs `body` on a thread for each rank; the first error of a rank, whose world ends with it: it
   // is of no use any more.
-  absl::Status OnRanks(
-      const std::function<absl::Status(int rank, collectives::Communicator&, device::Context&,
-                                       device::Stream&)>& body);
+  absl::Status OnRanks(const std::function<absl::Status(int rank, collectives::Communicator&,
+                                                        device::Context&, device::Stream&)>& body);
 
  private:
   struct Rank {

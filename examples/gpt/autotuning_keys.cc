@@ -25,7 +25,8 @@ Keys AutotuningKeys(Settings& s) {
        OneOf<TunerType>(&tuning.tuner_type, {{"model_based", TunerType::kModelBased},
                                              {"gridsearch", TunerType::kGridSearch},
                                              {"random", TunerType::kRandom}}),
-       "in which order configurations are tried: by a model of their times, as they are counted up, "
+       "in which order configurations are tried: by a model of their times, as they are counted "
+       "up, "
        "or at random; DeepSpeed's default is gridsearch"},
       {"tuner_early_stopping", Whole(&tuning.tuner_early_stopping, kCount),
        "trials without a better one, after which no more follow"},

@@ -22,9 +22,8 @@ void* Behind(void* array, int64_t bytes) { return static_cast<char*>(array) + by
 // Of the layers' sums.
 nn::Workspace::Sizes SumsOf(const PassShape& shape) {
   const int64_t width = shape.model.width;
-  return {.rows = shape.rows(),
-          .sums = std::max(2 * width, shape.OfShard(4 * width)),
-          .width = width};
+  return {
+      .rows = shape.rows(), .sums = std::max(2 * width, shape.OfShard(4 * width)), .width = width};
 }
 
 }  // namespace
@@ -36,9 +35,8 @@ absl::StatusOr<std::unique_ptr<Layers>> Layers::Create(const PassShape& shape,
   std::unique_ptr<Layers> layers(new Layers(shape, groups));
   const int64_t width = shape.model.width;
   BRIGADE_ASSIGN_OR_RETURN(layers->blas_, nn::Blas::Create(context, WorkspaceBytes(shape)));
-  BRIGADE_ASSIGN_OR_RETURN(
-      layers->workspace_,
-      nn::Workspace::Create(context, shape.dtype, SumsOf(shape)));
+  BRIGADE_ASSIGN_OR_RETURN(layers->workspace_,
+                           nn::Workspace::Create(context, shape.dtype, SumsOf(shape)));
   BRIGADE_ASSIGN_OR_RETURN(layers->sums_,
                            parallel::ShardSums::Create(SumOptions(shape), groups.tensor, context));
   if (shape.model.tensor_shards > 1) {

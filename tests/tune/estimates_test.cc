@@ -29,9 +29,9 @@ TEST(EstimatesTest, Zero2HasAGradientInFp32ThatThePaperHasNot) {
 
 TEST(EstimatesTest, Zero3HasTheLargestLayerWhole) {
   const auto of = [](bool optimizer, bool parameters, bool zero_init) {
-    return estimate_zero3_model_states_mem_needs(kPaper, {.cpu_offload = optimizer,
-                                                          .cpu_offload_params = parameters,
-                                                          .zero_init = zero_init});
+    return estimate_zero3_model_states_mem_needs(
+        kPaper,
+        {.cpu_offload = optimizer, .cpu_offload_params = parameters, .zero_init = zero_init});
   };
   // 4 L + 18 P / N, 4 L + 2 P / N, 4 L.
   EXPECT_EQ(of(false, false, true).gpu, int64_t{800} * 1000 * 1000 + 2'109'375'000);

@@ -24,7 +24,10 @@ gpt::Job JobOf(const std::string& keys, int ranks) {
   gpt::Job job;
   job.model = {.layers = 2, .heads = 4, .width = 32, .context = 32};
   job.config = gpt::ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type":
-      "AdamW"}, )", keys, "}"), ranks).value();
+      "AdamW"}, )",
+                                             keys, "}"),
+                                ranks)
+                   .value();
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;
   job.model.tensor_pieces = job.config.tensor_pieces;
@@ -58,8 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Stage3Offload", 2,
              R"("bf16": {"enabled": true}, "zero_optimization": {"stage": 3,
                 "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}})"},
-        Case{"Stash", 1,
-             R"("brigade": {"recompute": "block", "stash": "host"})"},
+        Case{"Stash", 1, R"("brigade": {"recompute": "block", "stash": "host"})"},
         Case{"Tensor", 4,
              R"("zero_optimization": {"stage": 1}, "tensor_parallel": {"autotp_size": 2},
                 "brigade": {"sequence_parallel": true})"},

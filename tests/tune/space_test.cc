@@ -34,7 +34,7 @@ TEST(SpaceTest, TunesWhatTheConfigLeavesOutOrToAuto) {
       "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"},
       "tensor_parallel": {"autotp_size": 1}, "sequence_parallel_size": 1,
       "pipeline": {"stages": "auto"}, "brigade": {"recompute": "none", "algorithm": null}})",
-                                                  kModel, {.ranks = 4}));
+                                                        kModel, {.ranks = 4}));
   EXPECT_THAT(NamesOf(setup.tuned), ElementsAre("micro_batch", "bucket", "live_units", "algorithm",
                                                 "offload", "pipeline"));
   EXPECT_EQ(setup.totals.batch, 16);
@@ -44,13 +44,13 @@ TEST(SpaceTest, TunesWhatTheConfigLeavesOutOrToAuto) {
 TEST(SpaceTest, FlagsSayMoreAndLess) {
   const std::string config = R"({"train_batch_size": 8, "zero_optimization": {"stage": 2}})";
   ASSERT_OK_AND_ASSIGN(const TuningSetup setup,
-                       SetupOf(config, kModel, {.ranks = 2,
-                                                .tuned = {Dimension::kStage},
-                                                .kept = {Dimension::kOffload, Dimension::kBucket},
-                                                .given = {Dimension::kTensor}}));
-  EXPECT_THAT(NamesOf(setup.tuned),
-              ElementsAre("stage", "micro_batch", "live_units", "algorithm", "recompute",
-                          "context", "pipeline"));
+                       SetupOf(config, kModel,
+                               {.ranks = 2,
+                                .tuned = {Dimension::kStage},
+                                .kept = {Dimension::kOffload, Dimension::kBucket},
+                                .given = {Dimension::kTensor}}));
+  EXPECT_THAT(NamesOf(setup.tuned), ElementsAre("stage", "micro_batch", "live_units", "algorithm",
+                                                "recompute", "context", "pipeline"));
 }
 
 TEST(SpaceTest, FastTunesStageAndMicroBatchAlone) {
@@ -86,7 +86,9 @@ TEST(SpaceTest, TheBatchStaysWhateverTheGrid) {
 }
 
 TEST(SpaceTest, LeavesOutWhatHasNoEffect) {
-  Space space = {.stages = {0, 1, 2, 3}, .live_units = {1, 2}, .algorithms = {"direct", "ring"},
+  Space space = {.stages = {0, 1, 2, 3},
+                 .live_units = {1, 2},
+                 .algorithms = {"direct", "ring"},
                  .offload = {{}, {.optimizer = "cpu"}, {.optimizer = "cpu", .parameters = "cpu"}}};
   // Of ranks that share: offload 1 + 2 (stage 0 is refused where the config is read), live units
   // from stage 2 on, weights of stage 3.

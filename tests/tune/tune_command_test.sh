@@ -22,7 +22,7 @@ cat >ds.json <<'JSON'
 JSON
 
 # Measured: three, the best of them is written, and the trainer takes it.
-"$tune" --config=ds.json "${model[@]}" --keep=grid,offload,recompute,live_units --rounds=1 >out ||
+"$tune" --config=ds.json "${model[@]}" --fixed=grid,offload,recompute,live_units --rounds=1 >out ||
   fail "it fails: $(cat out)"
 [ "$(grep -c '^trial ' out)" = 3 ] || fail "not 3 trials in $(cat out)"
 expect_line out 'Tuned: stage, micro_batch, bucket, algorithm'
@@ -49,14 +49,14 @@ expect_line out 'The best by prediction: tensor .*'
   fail "the trainer does not take $(cat other.json)"
 
 # Within a limit to the byte: the memory of what it has found is enough for the trainer.
-"$tune" --config=ds.json "${model[@]}" --keep=grid --trials=0 --device_limit=400KiB >out ||
+"$tune" --config=ds.json "${model[@]}" --fixed=grid --trials=0 --device_limit=400KiB >out ||
   fail "$(cat out)"
 "$train" --config=ds.tuned.json "${small[@]}" --ranks=2 --steps=1 --evaluate_every=0 \
   --device_limit=400KiB >report || fail "what was to fit does not: $(cat ds.tuned.json)"
 
 # Nothing fits.
 rm -f none.json
-"$tune" --config=ds.json "${model[@]}" --keep=grid,offload --device_limit=50KiB --output=none.json \
+"$tune" --config=ds.json "${model[@]}" --fixed=grid,offload --device_limit=50KiB --output=none.json \
   >out 2>error && fail 'it fits 50 KiB'
 grep -qE '^tune: ds.json: no configuration fits; the smallest is [0-9]+ bytes short$' error ||
   fail "$(cat error)"
@@ -67,7 +67,7 @@ expect_line out '  --tune=offload .* bytes: .*'
 [ ! -e none.json ] || fail 'a config is written'
 
 # Interrupted: what it has.
-"$tune" --config=ds.json --model=2x32x2x32 --ranks=2 --keep=grid --trials=1000 --rounds=1000 \
+"$tune" --config=ds.json --model=2x32x2x32 --ranks=2 --fixed=grid --trials=1000 --rounds=1000 \
   --grace_period=2m >out 2>error &
 wait_for_line out '^trial 1:' $!
 kill -INT $!
@@ -95,7 +95,7 @@ refuses 'no_batch.json: train_batch_size is not given' --config=no_batch.json
 echo '{"train_batch_size": 8, "optimizer": {"type": "AdamW"}, "autotuning": {"fats": true}}' >typo.json
 refuses 'autotuning.fats' --config=typo.json
 echo '{"train_batch_size": 8, "optimizer": {"type": "AdamW"}, "gradient_cliping": 1}' >typo.json
-refuses 'none of the configurations can be' --config=typo.json "${model[@]}" --keep=grid
+refuses 'none of the configurations can be' --config=typo.json "${model[@]}" --fixed=grid
 grep -q 'gradient_clipping' out || fail "it does not name the key: $(cat out)"
 
 # The estimators beside the paper: 17.1 GB for 16.6.

@@ -193,9 +193,9 @@ TEST(FindFittingTest, SaysHowManyBytesAreMissingAndWhatHelps) {
                        .space = space,
                        .tuned = {Dimension::kStage}};
   setup.options.max_micro_batch = 1024;
-  ASSERT_OK_AND_ASSIGN(const std::vector<Help> helps,
-                       FindHelp(setup, kTiny, *none.smallest, tuning.make_job, limits,
-                                *tuning.rank_model));
+  ASSERT_OK_AND_ASSIGN(
+      const std::vector<Help> helps,
+      FindHelp(setup, kTiny, *none.smallest, tuning.make_job, limits, *tuning.rank_model));
   ASSERT_FALSE(helps.empty());
   bool fits = false;
   for (const Help& help : helps) {
@@ -288,16 +288,15 @@ double RegretOf(const gpt::ModelOptions& model, int64_t batch, const Space& spac
   tuning.totals.batch = batch;
   Json config = Json::parse(kConfig);
   config["train_batch_size"] = batch;
-  const absl::StatusOr<Search> search =
-      FindFitting(config, space, tuning.totals, tuning.make_job, {}, *tuning.rank_model,
-                  tuning.stop);
+  const absl::StatusOr<Search> search = FindFitting(config, space, tuning.totals, tuning.make_job,
+                                                    {}, *tuning.rank_model, tuning.stop);
   EXPECT_OK(search);
   if (!search.ok()) return 1;
   std::vector<Candidate> candidates = search->fitting;
   EXPECT_OK(tuning.Predict(candidates));
   const TrialPlan plan = {.steps = steps, .rounds = rounds + more_rounds};
-  EXPECT_OK(tuning.Run(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1), plan, {},
-                       candidates));
+  EXPECT_OK(
+      tuning.Run(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1), plan, {}, candidates));
   EXPECT_LE(std::set<size_t>(tuning.tried.begin(), tuning.tried.end()).size(), 5u);
   const std::optional<size_t> chosen = BestOf(candidates);
   EXPECT_TRUE(chosen.has_value());
@@ -332,11 +331,12 @@ double RegretOf(const gpt::ModelOptions& model, int64_t batch, const Space& spac
   if (std::getenv("TUNE_PRINT_ALL") != nullptr) {
     for (size_t i = 0; i < candidates.size(); ++i) {
       const StepSeconds& s = candidates[i].prediction.seconds;
-      std::printf("%8.3f ms, predicted %8.3f (passes %.3f shared %.3f collectives %.3f update %.3f "
-                  "moves %.3f bubble %.3f): %s\n",
-                  least[i] * 1e3, predicted[i] * 1e3, s.passes * 1e3, s.shared_passes * 1e3,
-                  s.collectives * 1e3, s.update * 1e3, s.moves * 1e3, s.bubble * 1e3,
-                  ToString(candidates[i].point).c_str());
+      std::printf(
+          "%8.3f ms, predicted %8.3f (passes %.3f shared %.3f collectives %.3f update %.3f "
+          "moves %.3f bubble %.3f): %s\n",
+          least[i] * 1e3, predicted[i] * 1e3, s.passes * 1e3, s.shared_passes * 1e3,
+          s.collectives * 1e3, s.update * 1e3, s.moves * 1e3, s.bubble * 1e3,
+          ToString(candidates[i].point).c_str());
     }
   }
   return regret;
@@ -345,7 +345,9 @@ double RegretOf(const gpt::ModelOptions& model, int64_t batch, const Space& spac
 // Each day a tiny grid, whose steps are so short that a busy machine is seen in them: that the
 // result is no bad one. The soak test has the claim.
 TEST(TunerGridTest, OfATinyGridTheResultIsNearTheBest) {
-  const Space space = {.stages = {0, 3}, .tunes_micro_batch = true, .max_micro_batch = 1024,
+  const Space space = {.stages = {0, 3},
+                       .tunes_micro_batch = true,
+                       .max_micro_batch = 1024,
                        .recompute = {"none", "block"}};
   EXPECT_LE(RegretOf(kTiny, 8, space, {.first = 2, .last = 6}, 2, 2), 0.30);
 }
