@@ -258,7 +258,10 @@ absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part
 }
 
 absl::StatusOr<Prediction> RankModel::Of(const gpt::Job& job, bool with_time) {
-  BRIGADE_ASSIGN_OR_RETURN(const std::vector<World::Place>* places, world_.PlacesOf(job));
+  const absl::StatusOr<const std::vector<World::Place>*> made = world_.PlacesOf(job);
+  // No refusal of this job: the world is gone for all that follow.
+  if (!made.ok()) return absl::InternalError(made.status().message());
+  const std::vector<World::Place>* const places = *made;
   Prediction prediction;
   prediction.needs.device_bytes = -1;
   double work = 0, longest = 0;

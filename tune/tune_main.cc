@@ -302,9 +302,11 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   TrialPlan plan = {.steps = {setup.options.start_profile_step, setup.options.end_profile_step},
                     .early_stopping = setup.options.tuner_early_stopping,
                     .rounds = absl::GetFlag(FLAGS_rounds)};
-  plan.trials = absl::GetFlag(FLAGS_trials)
-                    .value_or(static_cast<int>(setup.options.tuner_num_trials.value_or(
-                        is_model_based ? gpt::kTrialsOfModel : gpt::kTrialsOfOthers)));
+  const std::optional<int> trials = absl::GetFlag(FLAGS_trials);
+  plan.trials = trials.has_value()
+                    ? *trials
+                    : setup.options.tuner_num_trials.value_or(
+                          is_model_based ? gpt::kTrialsOfModel : gpt::kTrialsOfOthers);
   if (plan.trials > 0) {
     absl::Status status = MeasureMachine(*world, figures);
     if (status.ok()) {
@@ -333,10 +335,6 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     for (Candidate& each : candidates) {
       BRIGADE_ASSIGN_OR_RETURN(each.prediction, rank_model.Predict(each.job));
     }
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate& a, const Candidate& b) {
-                       return a.prediction.seconds.total() < b.prediction.seconds.total();
-                     });
   }
   interrupt.Disarm();
   const bool interrupted = interrupt.stop().load();
@@ -346,7 +344,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     absl::PrintF("%s", TrialTable(candidates, setup.options.metric, flags.ranks));
     return absl::InternalError("no trial has come to its end");
   }
-  const Candidate& best = candidates[measured.value_or(0)];
+  const Candidate& best =
+      candidates[measured.value_or(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1)[0])];
   if (measured.has_value()) {
     absl::PrintF("\n%s%s", TrialTable(candidates, setup.options.metric, flags.ranks),
                  OrderReport(candidates));

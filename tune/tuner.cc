@@ -190,10 +190,6 @@ absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, gpt::Recorder
     if (interrupted()) return absl::CancelledError("interrupted");
     BRIGADE_ASSIGN_OR_RETURN(candidate.prediction, model.Predict(candidate.job));
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     return a.prediction.seconds.total() < b.prediction.seconds.total();
-                   });
   return absl::OkStatus();
 }
 
@@ -205,6 +201,9 @@ std::vector<size_t> OrderOfTrials(const std::vector<Candidate>& candidates, gpt:
     std::mt19937_64 random(seed);
     std::shuffle(order.begin(), order.end(), random);
   } else if (type == gpt::TunerType::kModelBased) {
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return candidates[a].prediction.seconds.total() < candidates[b].prediction.seconds.total();
+    });
     std::set<decltype(FamilyOf(Point()))> families;
     std::vector<size_t> first, others;
     for (const size_t each : order) {

@@ -71,16 +71,15 @@ absl::StatusOr<Search> FindFitting(const Json& config, const Space& space, const
 // Of the micro-batches of candidates that fit the `count` largest.
 void KeepLargestMicroBatches(int64_t count, std::vector<Candidate>& candidates);
 
-// Measures what the model's times need, for the shapes of the candidates, and predicts theirs; the
-// shortest first. One short trial of the smallest candidate says how fast updates are. `corpus` is
+// Measures what the model's times need, for the shapes of the candidates, and predicts theirs. One short trial of the smallest candidate says how fast updates are. `corpus` is
 // the jobs' text. Cancelled as above.
 absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, gpt::Recorder& recorder,
                           Figures& figures, RankModel& model, std::vector<Candidate>& candidates,
                           const std::atomic<bool>& stop);
 
-// In which candidates are tried. By the model, of candidates that differ in bucket, live units and
-// algorithm alone the first one comes before the others of the rest: their times hardly differ, and
-// all trials would be of one family.
+// In which candidates are tried. By the model those with the shortest predicted times, but of
+// candidates that differ in bucket, live units and algorithm alone one comes before the others of
+// all: their times hardly differ, and all trials would be of one family.
 std::vector<size_t> OrderOfTrials(const std::vector<Candidate>& candidates, gpt::TunerType type,
                                   uint64_t seed);
 

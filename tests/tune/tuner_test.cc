@@ -109,12 +109,12 @@ TEST(RankCorrelationTest, IsSpearmans) {
 }
 
 TEST(OrderOfTrialsTest, OfEachFamilyTheFirstComesBeforeTheOthers) {
-  std::vector<Candidate> candidates = WithSeconds({1, 2, 3, 4});
+  std::vector<Candidate> candidates = WithSeconds({4, 2, 3, 1});
   candidates[0].point = {.stage = 1, .bucket = 4096};
   candidates[1].point = {.stage = 1, .bucket = 8192};
   candidates[2].point = {.stage = 2, .bucket = 4096};
   candidates[3].point = {.stage = 1, .bucket = 4096, .algorithm = "ring"};
-  EXPECT_THAT(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1), ElementsAre(3, 2, 1, 0));
   EXPECT_THAT(OrderOfTrials(candidates, gpt::TunerType::kGridSearch, 1), ElementsAre(0, 1, 2, 3));
   const auto random = OrderOfTrials(candidates, gpt::TunerType::kRandom, 1);
   EXPECT_THAT(random, UnorderedElementsAreArray({0, 1, 2, 3}));
@@ -323,7 +323,8 @@ double RegretOf(const gpt::ModelOptions& model, int64_t batch, const Space& spac
       predicted[static_cast<size_t>(best - least.begin())] * 1e3,
       ToString(candidates[static_cast<size_t>(best - least.begin())].point).c_str(),
       least[*chosen] * 1e3, predicted[*chosen] * 1e3, ToString(candidates[*chosen].point).c_str(),
-      100 * regret, 100 * (least[0] / *best - 1), [&] {
+      100 * regret,
+      100 * (least[OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1)[0]] / *best - 1), [&] {
         std::vector<double> sorted = least;
         std::sort(sorted.begin(), sorted.end());
         return 100 * (sorted[sorted.size() / 2] / *best - 1);
