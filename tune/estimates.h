@@ -72,8 +72,8 @@ EstimatedModel CountOf(const LiveModel& model, int num_gpus_per_node, int num_no
 // optimizer state; the largest of them is its answer. Of one GPU, whatever their number.
 int64_t AccelerateBytes(int64_t total_params);
 
-// What DeepSpeed's autotuner takes the states of a model in 16 bits for: 20 P in stage 0, of which N
-// GPUs share 16 from stage 1 on, 2 more (gradients) from stage 2 on, and the last 2 in stage 3.
+// What DeepSpeed's autotuner takes the states of a model in 16 bits for: 20 P in stage 0. Of these
+// N GPUs share 16 from stage 1 on, 2 more (gradients) from stage 2 on, and the last 2 in stage 3.
 // Source: deepspeed/autotuning/autotuner.py.
 int64_t AutotunerBytes(int64_t total_params, int64_t total_gpus, int stage);
 

@@ -98,9 +98,9 @@ struct Totals {
   std::optional<int> stage = {};
 };
 
-// All points, grid by grid, without those that differ in nothing that has an effect: stages of ranks
-// that share nothing, live units where all units are there. Values that do not go together are in
-// it: a config says so when it is read.
+// All points, grid by grid, without those that differ in nothing that has an effect: stages of
+// ranks that share nothing, live units where all units are there. Values that do not go together
+// are in it: a config says so when it is read.
 std::vector<Point> PointsOf(const Space& space, const Totals& totals);
 
 // What of a user's config is given: keys that have another value than "auto" and null.

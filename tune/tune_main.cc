@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -60,25 +60,18 @@ ABSL_FLAG(absl::Duration, grace_period, absl::Seconds(5),
           "how long a trial may take to end after Ctrl-C or SIGTERM, until the tuner ends without "
           "it");
 
-// The trainer's.
-ABSL_DECLARE_FLAG(std::string, config);
-ABSL_DECLARE_FLAG(std::string, data);
-ABSL_DECLARE_FLAG(std::string, device);
-ABSL_DECLARE_FLAG(std::string, device_limit);
-ABSL_DECLARE_FLAG(std::string, offload);
-ABSL_DECLARE_FLAG(std::string, recompute);
-ABSL_DECLARE_FLAG(std::optional<int64_t>, batch);
-ABSL_DECLARE_FLAG(std::optional<int>, tensor);
-ABSL_DECLARE_FLAG(std::optional<int>, context_parallel);
-ABSL_DECLARE_FLAG(std::optional<int>, pipeline);
-ABSL_DECLARE_FLAG(int64_t, layers);
-ABSL_DECLARE_FLAG(int64_t, width);
-ABSL_DECLARE_FLAG(int64_t, heads);
-ABSL_DECLARE_FLAG(int64_t, context);
-ABSL_DECLARE_FLAG(uint64_t, seed);
-
 namespace brigade::tune {
 namespace {
+
+// A flag of the trainer (examples/gpt/job_flags.h), which this program has too.
+template <typename T>
+T TrainersFlag(absl::string_view name) {
+  return absl::FindCommandLineFlag(name)->TryGet<T>().value_or(T());
+}
+void SetTrainersFlag(absl::string_view name, int64_t value) {
+  std::string error;
+  absl::FindCommandLineFlag(name)->ParseFrom(absl::StrCat(value), &error);
+}
 
 // One configuration to be shown, which the thread of an interrupt may ask for.
 class BestSoFar {
@@ -113,7 +106,7 @@ std::vector<Dimension> DimensionsOf(absl::string_view flag, const std::vector<st
 
 SetupFlags SetupFlagsOf(gpt::Refusals& refusals) {
   SetupFlags flags = {.ranks = absl::GetFlag(FLAGS_ranks),
-                      .batch = absl::GetFlag(FLAGS_batch).value_or(0)};
+                      .batch = TrainersFlag<std::optional<int64_t>>("batch").value_or(0)};
   if (flags.ranks < 1 || flags.ranks > kernels::kMaxReduceArrays) {
     refusals.Add("ranks", " is ", flags.ranks, "; a group of threads has 1 to ",
                  kernels::kMaxReduceArrays);
@@ -125,11 +118,11 @@ SetupFlags SetupFlagsOf(gpt::Refusals& refusals) {
     value = *flag;
     flags.given.push_back(dimension);
   };
-  given(absl::GetFlag(FLAGS_tensor), Dimension::kTensor, flags.tensor);
-  given(absl::GetFlag(FLAGS_context_parallel), Dimension::kContext, flags.context);
-  given(absl::GetFlag(FLAGS_pipeline), Dimension::kPipeline, flags.pipeline);
-  if (!absl::GetFlag(FLAGS_offload).empty()) flags.given.push_back(Dimension::kOffload);
-  if (!absl::GetFlag(FLAGS_recompute).empty()) flags.given.push_back(Dimension::kRecompute);
+  given(TrainersFlag<std::optional<int>>("tensor"), Dimension::kTensor, flags.tensor);
+  given(TrainersFlag<std::optional<int>>("context_parallel"), Dimension::kContext, flags.context);
+  given(TrainersFlag<std::optional<int>>("pipeline"), Dimension::kPipeline, flags.pipeline);
+  if (!TrainersFlag<std::string>("offload").empty()) flags.given.push_back(Dimension::kOffload);
+  if (!TrainersFlag<std::string>("recompute").empty()) flags.given.push_back(Dimension::kRecompute);
   return flags;
 }
 
@@ -143,14 +136,14 @@ absl::StatusOr<Limits> LimitsOfFlags(int ranks) {
   if (const auto host = absl::GetFlag(FLAGS_host_limit); host.has_value()) {
     limits.host_bytes = host->value;
   }
-  const std::string text = absl::GetFlag(FLAGS_device_limit);
+  const std::string text = TrainersFlag<std::string>("device_limit");
   const std::optional<int64_t> bytes = device::ParseByteCount(text);
   if (bytes.has_value()) {
     limits.device_bytes = *bytes;
   } else if (!text.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--device_limit is \"", text, "\"; it must be a number of bytes"));
-  } else if (absl::GetFlag(FLAGS_device) == "cuda") {
+  } else if (TrainersFlag<std::string>("device") == "cuda") {
     return absl::InvalidArgumentError(
         "--device_limit is not given; of a GPU it must say how much a rank may have");
   } else {
@@ -188,7 +181,7 @@ std::string WordOf(const std::vector<Dimension>& dimensions) {
 absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   gpt::Refusals refusals;
   for (const std::string& flag : empty) refusals.Add(flag, " is given, but empty");
-  const std::string path = device::FromUsersFolder(absl::GetFlag(FLAGS_config));
+  const std::string path = device::FromUsersFolder(TrainersFlag<std::string>("config"));
   if (path.empty()) refusals.Add("config", " is not given; it must name a DeepSpeed config");
   const SetupFlags flags = SetupFlagsOf(refusals);
   if (const int trials = absl::GetFlag(FLAGS_trials).value_or(0); trials < 0) {
@@ -206,16 +199,16 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     if (!model.ok()) {
       refusals.Add("model", ": ", model.status().message());
     } else {
-      absl::SetFlag(&FLAGS_layers, model->layers);
-      absl::SetFlag(&FLAGS_width, model->width);
-      absl::SetFlag(&FLAGS_heads, model->heads);
-      absl::SetFlag(&FLAGS_context, model->context);
+      SetTrainersFlag("layers", model->layers);
+      SetTrainersFlag("width", model->width);
+      SetTrainersFlag("heads", model->heads);
+      SetTrainersFlag("context", model->context);
     }
   }
-  const gpt::ModelOptions model = {.layers = absl::GetFlag(FLAGS_layers),
-                                   .heads = absl::GetFlag(FLAGS_heads),
-                                   .width = absl::GetFlag(FLAGS_width),
-                                   .context = absl::GetFlag(FLAGS_context)};
+  const gpt::ModelOptions model = {.layers = TrainersFlag<int64_t>("layers"),
+                                   .heads = TrainersFlag<int64_t>("heads"),
+                                   .width = TrainersFlag<int64_t>("width"),
+                                   .context = TrainersFlag<int64_t>("context")};
   refusals.Check(gpt::Validate(model));
   BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const Limits limits, LimitsOfFlags(flags.ranks));
@@ -231,7 +224,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   const MakeJob make_job = [&](const std::string& config) {
     return gpt::JobOfFlags(ranks, {}, {config, FolderOf(path), /*reads_texts=*/false});
   };
-  const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
+  const std::string data = device::FromUsersFolder(TrainersFlag<std::string>("data"));
   BRIGADE_ASSIGN_OR_RETURN(const gpt::Corpus corpus,
                            data.empty() ? gpt::ReadLicences() : gpt::ReadCorpus(data));
   BRIGADE_RETURN_IF_ERROR(gpt::CheckLength(corpus, model.context));
@@ -245,7 +238,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   }
 
   const device::Device device =
-      absl::GetFlag(FLAGS_device) == "cuda" ? device::Cuda() : device::Cpu();
+      TrainersFlag<std::string>("device") == "cuda" ? device::Cuda() : device::Cpu();
   gpt::Recorder recorder(nullptr);
   BRIGADE_ASSIGN_OR_RETURN(auto world,
                            World::Create(flags.ranks, device, communicator, &recorder.tracer()));
@@ -315,7 +308,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     }
     if (!status.ok()) return when_interrupted(status);
     const std::vector<size_t> order =
-        OrderOfTrials(candidates, setup.options.tuner_type, absl::GetFlag(FLAGS_seed));
+        OrderOfTrials(candidates, setup.options.tuner_type, TrainersFlag<uint64_t>("seed"));
     int done = 0;
     status = RunTrials(
         order, plan, flags.ranks, corpus, limits, candidates, interrupt.stop(), [&](size_t index) {

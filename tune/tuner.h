@@ -71,8 +71,9 @@ absl::StatusOr<Search> FindFitting(const Json& config, const Space& space, const
 // Of the micro-batches of candidates that fit the `count` largest.
 void KeepLargestMicroBatches(int64_t count, std::vector<Candidate>& candidates);
 
-// Measures what the model's times need, for the shapes of the candidates, and predicts theirs. One short trial of the smallest candidate says how fast updates are. `corpus` is
-// the jobs' text. Cancelled as above.
+// Measures what the model's times need, for the shapes of the candidates, and predicts theirs. One
+// short trial of the smallest candidate says how fast updates are. `corpus` is the jobs' text.
+// Cancelled as above.
 absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, gpt::Recorder& recorder,
                           Figures& figures, RankModel& model, std::vector<Candidate>& candidates,
                           const std::atomic<bool>& stop);
@@ -92,7 +93,7 @@ struct TrialPlan {
 };
 
 // Tries candidates in this order, and then by turns those within a tenth of the best. Called
-// `after_each` trial with the candidate's index. OK too if `stop` was set: what was tried until then
+// `after_each` trial with the candidate's index. OK too if `stop` was set: what was tried before it
 // counts. A trial that fails is told of in its candidate.
 absl::Status RunTrials(const std::vector<size_t>& order, const TrialPlan& plan, int ranks,
                        const gpt::Corpus& corpus, const Limits& limits,

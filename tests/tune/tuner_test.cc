@@ -200,7 +200,8 @@ TEST(FindFittingTest, SaysHowManyBytesAreMissingAndWhatHelps) {
   bool fits = false;
   for (const Help& help : helps) {
     EXPECT_LT(help.device_bytes, least) << help.what;
-    EXPECT_EQ(help.short_bytes, help.device_bytes - limits.device_bytes) << help.what;
+    EXPECT_EQ(help.short_bytes, std::max<int64_t>(help.device_bytes - limits.device_bytes, 0))
+        << help.what;
     fits = fits || help.short_bytes <= 0;
   }
   EXPECT_TRUE(fits);
@@ -291,16 +292,25 @@ double RegretOf(const gpt::ModelOptions& model, int64_t batch, const Space& spac
   const absl::StatusOr<Search> search = FindFitting(config, space, tuning.totals, tuning.make_job,
                                                     {}, *tuning.rank_model, tuning.stop);
   EXPECT_OK(search);
-  if (!search.ok()) return 1;
+  if (!search.ok()) return -1;
   std::vector<Candidate> candidates = search->fitting;
   EXPECT_OK(tuning.Predict(candidates));
-  const TrialPlan plan = {.steps = steps, .rounds = rounds + more_rounds};
+  const TrialPlan plan = {.steps = steps, .early_stopping = 5, .rounds = rounds + more_rounds};
   EXPECT_OK(
       tuning.Run(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1), plan, {}, candidates));
   EXPECT_LE(std::set<size_t>(tuning.tried.begin(), tuning.tried.end()).size(), 5u);
   const std::optional<size_t> chosen = BestOf(candidates);
   EXPECT_TRUE(chosen.has_value());
-  if (!chosen.has_value()) return 1;
+  if (!chosen.has_value()) return -1;
+  // Those that the model puts first, and of them the fastest.
+  const std::vector<size_t> order = OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1);
+  for (size_t place = 0; place < order.size(); ++place) {
+    const Candidate& each = candidates[order[place]];
+    EXPECT_EQ(each.was_tried, place < 5) << place;
+    if (each.measured.has_value()) {
+      EXPECT_GE(each.measured->seconds, candidates[*chosen].measured->seconds);
+    }
+  }
   for (const Candidate& each : candidates) {
     if (!each.was_tried) continue;
     EXPECT_OK(each.failed) << ToString(each.point);
@@ -343,14 +353,15 @@ double RegretOf(const gpt::ModelOptions& model, int64_t batch, const Space& spac
   return regret;
 }
 
-// Each day a tiny grid, whose steps are so short that a busy machine is seen in them: that the
-// result is no bad one. The soak test has the claim.
-TEST(TunerGridTest, OfATinyGridTheResultIsNearTheBest) {
+// Each day a tiny grid, for what RegretOf expects of every search: how many are tried, what they
+// need, and which one is the result. Its steps are so short that what else a machine does decides
+// about their times: how near the best the result is, the soak test says.
+TEST(TunerGridTest, OfATinyGridTheResultIsTheFastestOfFive) {
   const Space space = {.stages = {0, 3},
                        .tunes_micro_batch = true,
                        .max_micro_batch = 1024,
                        .recompute = {"none", "block"}};
-  EXPECT_LE(RegretOf(kTiny, 8, space, {.first = 2, .last = 6}, 2, 2), 0.30);
+  EXPECT_GE(RegretOf(kTiny, 8, space, {.first = 2, .last = 6}, 1, 1), 0);
 }
 
 TEST(TunerGridSoakTest, TheResultIsWithinThreePercentOfTheBestOfTheGrid) {
