@@ -365,16 +365,15 @@ TEST(TunerGridTest, OfATinyGridTheResultIsTheFastestOfFive) {
 }
 
 TEST(TunerGridSoakTest, TheResultIsWithinThreePercentOfTheBestOfTheGrid) {
-  const gpt::ModelOptions model = {.layers = 4, .heads = 4, .width = 128, .context = 64};
-  Space space = {.stages = {0, 1, 2, 3},
-                 .tunes_micro_batch = true,
-                 .max_micro_batch = 1024,
-                 .live_units = {1, 2},
-                 .recompute = {"none", "block"},
-                 .tensor = {1, 2},
-                 .pipeline = {1, 2}};
-  space.buckets = {16384, 262144};
-  EXPECT_LE(RegretOf(model, 16, space, {.first = 3, .last = 6}, 2, 6), 0.03);
+  const gpt::ModelOptions model = {.layers = 3, .heads = 4, .width = 128, .context = 64};
+  const Space space = {.stages = {0, 1, 2, 3},
+                       .tunes_micro_batch = true,
+                       .max_micro_batch = 1024,
+                       .recompute = {"none", "block"},
+                       .tensor = {1, 2}};
+  const double regret = RegretOf(model, 8, space, {.first = 2, .last = 4}, 2, 6);
+  EXPECT_GE(regret, 0);
+  EXPECT_LE(regret, 0.03);
 }
 
 }  // namespace
