@@ -65,8 +65,8 @@ int64_t Workspace::LayOut(char* memory) {
   return end;
 }
 
-absl::StatusOr<Workspace> Workspace::Create(device::Context& context, precision::DType dtype,
-                                            const Sizes& sizes) {
+absl::StatusOr<Workspace> Workspace::Measure(const device::Context& context, precision::DType dtype,
+                                             const Sizes& sizes) {
   const int64_t rows = sizes.rows;
   if (rows < 0 || rows > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(
@@ -88,11 +88,24 @@ absl::StatusOr<Workspace> Workspace::Create(device::Context& context, precision:
   const int64_t bytes = dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float);
   workspace.parts_bytes_ = bytes * std::max(PartsOf(rows) * sizes.sums,
                                             MostTokenParts(rows, sizes.vocabulary) * sizes.width);
+  return workspace;
+}
+
+absl::StatusOr<int64_t> Workspace::Bytes(const device::Context& context, precision::DType dtype,
+                                         const Sizes& sizes) {
+  BRIGADE_ASSIGN_OR_RETURN(Workspace workspace, Measure(context, dtype, sizes));
+  return workspace.LayOut(nullptr);
+}
+
+absl::StatusOr<Workspace> Workspace::Create(device::Context& context, precision::DType dtype,
+                                            const Sizes& sizes) {
+  BRIGADE_ASSIGN_OR_RETURN(Workspace workspace, Measure(context, dtype, sizes));
   BRIGADE_ASSIGN_OR_RETURN(
       workspace.memory_,
       context.Allocate(workspace.LayOut(nullptr), device::Purpose::kScratch, "sums of layers"));
   workspace.LayOut(static_cast<char*>(workspace.memory_.data()));
 #if BRIGADE_CUDA
+  const bool on_gpu = context.device().kind == device::DeviceKind::kCuda;
   if (on_gpu) BRIGADE_RETURN_IF_ERROR(LoadSort(context, workspace));
 #endif
   return workspace;

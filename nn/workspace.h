@@ -33,6 +33,10 @@ class Workspace {
   static absl::StatusOr<Workspace> Create(device::Context& context, precision::DType dtype,
                                           const Sizes& sizes);
 
+  // What Create allocates. `context` tells the device; nothing is allocated. Errors of Create.
+  static absl::StatusOr<int64_t> Bytes(const device::Context& context, precision::DType dtype,
+                                       const Sizes& sizes);
+
   const device::Buffer& memory() const { return memory_; }
   int64_t rows() const { return rows_; }
 
@@ -45,6 +49,9 @@ class Workspace {
   const SortMemory& sort_memory() const { return sort_; }
 
  private:
+  // Without memory.
+  static absl::StatusOr<Workspace> Measure(const device::Context& context, precision::DType dtype,
+                                           const Sizes& sizes);
   // Cuts the memory; counts its bytes if there is none.
   int64_t LayOut(char* memory);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/checkpoint/saver.h"
 #include "brigade/collectives/options.h"
+#include "brigade/examples/gpt/autotuning.h"
 #include "brigade/examples/gpt/context_exchange.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/partition.h"
@@ -151,6 +152,8 @@ struct TrainConfig {
   OpenCodecs open = {};
   // What it says of that, lines for the user; empty: nothing was open, or is not chosen yet.
   std::string codec_choice = {};
+  // Of //tune; a training does not go by it.
+  AutotuningOptions autotuning = {};
   // Steps between two lines of progress; 0: not given.
   int64_t steps_per_print = 0;
   // Of each key that is accepted and has no effect: its path, its value and why.

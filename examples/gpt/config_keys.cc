@@ -170,7 +170,6 @@ Keys OtherSections() {
   constexpr char kNoQuantization[] = "nothing is quantized";
   return {
       {"amp", Off("fp16 and bf16 say it")},
-      {"autotuning", Off("`//examples/gpt:memory_model` says what fits")},
       {"comet", Off(kMetrics)},
       {"comms_logger", Off("the report has a table of what each group of ranks has sent")},
       {"compile", Off("")},
@@ -285,6 +284,9 @@ Keys ConfigKeys(Settings& s) {
           {.name = "tensor_parallel",
            .meaning = "Ranks that share the matrices of the model (`parallel/README.md`).",
            .keys = TensorKeys(s)},
+          {.name = "autotuning",
+           .meaning = "Of `bazel run //tune` (`docs/tuning.md`).",
+           .keys = AutotuningKeys(s)},
           {.name = "brigade", .meaning = "What DeepSpeed has no key for.", .keys = BrigadeKeys(s)},
       });
   for (const Keys& part : {OtherKeys(), OtherSections()}) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "brigade/examples/gpt/autotuning.h"
 #include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/json_reader.h"
 #include "brigade/optim/parameter_group.h"
@@ -119,6 +120,9 @@ struct Settings {
   // Copies that update locally; 0: not given.
   int replicas = 0;
   replicas::OuterOptions outer = {.period = kDefaultReplicaPeriod};
+
+  // Of trials, for //tune.
+  AutotuningOptions autotuning;
 
   // The path of a machine's figures, and how many ranks each node has.
   std::optional<std::string> topology;

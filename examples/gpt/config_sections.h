@@ -40,6 +40,9 @@ Keys AioKeys(Settings& settings);
 Keys TensorKeys(Settings& settings);
 Keys PipelineKeys(Settings& settings);
 
+// "autotuning".
+Keys AutotuningKeys(Settings& settings);
+
 // "brigade".
 Keys BrigadeKeys(Settings& settings);
 

@@ -355,9 +355,8 @@ void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
   }
 }
 
-}  // namespace
-
-absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
+// `text` may be null: --config names a file, or there is none.
+absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Refusals refusals) {
   // Of each flag by itself. What is refused does not refuse others: these go by one that is right.
   Job job;
   job.model = {.layers = absl::GetFlag(FLAGS_layers),
@@ -397,14 +396,21 @@ absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
   const MemoryFlags memory = MemoryOfFlags(refusals);
   const bool has_memory = refusals.size() == refused;
   const std::string data = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
-  auto corpus = data.empty() ? ReadLicences() : ReadCorpus(data);
-  const bool has_text = refusals.Check(corpus.status());
-  if (has_text) job.corpus = *std::move(corpus);
+  bool has_text = false;
+  if (text == nullptr || text->reads_texts) {
+    auto corpus = data.empty() ? ReadLicences() : ReadCorpus(data);
+    has_text = refusals.Check(corpus.status());
+    if (has_text) job.corpus = *std::move(corpus);
+  }
 
   // Of flags and keys together. A file that has refused something is named.
   std::optional<TrainConfig> read;
   bool is_of_file = false;
-  if (config.empty()) {
+  if (text != nullptr) {
+    refused = refusals.size();
+    read = ParseConfig(text->text, ranks.count, text->folder, parallelism, step, refusals.all());
+    is_of_file = refusals.size() > refused;
+  } else if (config.empty()) {
     read = DefaultConfig(ranks.count, stage.value_or(2), parallelism, step, refusals);
   } else {
     refused = refusals.size();
@@ -432,6 +438,16 @@ absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
   }
   BRIGADE_RETURN_IF_ERROR(refusals.status(is_of_file ? config : ""));
   return job;
+}
+
+}  // namespace
+
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
+  return JobBeside(nullptr, ranks, std::move(refusals));
+}
+
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals, const ConfigText& config) {
+  return JobBeside(&config, ranks, std::move(refusals));
 }
 
 }  // namespace brigade::gpt

@@ -28,6 +28,19 @@ struct JobRanks {
 // be, where keys and flags are right also together with them.
 absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals);
 
+// A config in the place of the file that --config names.
+struct ConfigText {
+  // JSON, whose paths begin at `folder`.
+  std::string text;
+  std::string folder = ".";
+  // Without it the job has no text to train on, and texts are not asked whether they are long
+  // enough.
+  bool reads_texts = true;
+};
+
+// The same flags beside such a config: what the trainer would make of it.
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals, const ConfigText& config);
+
 }  // namespace brigade::gpt
 
 #endif  // BRIGADE_EXAMPLES_GPT_JOB_FLAGS_H_

@@ -19,6 +19,13 @@ const void* Behind(const void* array, int64_t bytes) {
 }
 void* Behind(void* array, int64_t bytes) { return static_cast<char*>(array) + bytes; }
 
+// Of the layers' sums.
+nn::Workspace::Sizes SumsOf(const PassShape& shape) {
+  const int64_t width = shape.model.width;
+  return {
+      .rows = shape.rows(), .sums = std::max(2 * width, shape.OfShard(4 * width)), .width = width};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Layers>> Layers::Create(const PassShape& shape,
@@ -28,12 +35,8 @@ absl::StatusOr<std::unique_ptr<Layers>> Layers::Create(const PassShape& shape,
   std::unique_ptr<Layers> layers(new Layers(shape, groups));
   const int64_t width = shape.model.width;
   BRIGADE_ASSIGN_OR_RETURN(layers->blas_, nn::Blas::Create(context, WorkspaceBytes(shape)));
-  BRIGADE_ASSIGN_OR_RETURN(
-      layers->workspace_,
-      nn::Workspace::Create(context, shape.dtype,
-                            {.rows = shape.rows(),
-                             .sums = std::max(2 * width, shape.OfShard(4 * width)),
-                             .width = width}));
+  BRIGADE_ASSIGN_OR_RETURN(layers->workspace_,
+                           nn::Workspace::Create(context, shape.dtype, SumsOf(shape)));
   BRIGADE_ASSIGN_OR_RETURN(layers->sums_,
                            parallel::ShardSums::Create(SumOptions(shape), groups.tensor, context));
   if (shape.model.tensor_shards > 1) {
@@ -77,6 +80,27 @@ int64_t Layers::WorkspaceBytes(const PassShape& shape) {
                                     shape.model.width);
   };
   return std::max(bytes(4 * shape.model.width), bytes(nn::kVocabulary));
+}
+
+absl::StatusOr<int64_t> Layers::Bytes(const PassShape& shape, const device::Context& context) {
+  const device::Device device = context.device();
+  const nn::AttentionShape attention = shape.AttentionOfTexts();
+  BRIGADE_ASSIGN_OR_RETURN(int64_t bytes,
+                           nn::Workspace::Bytes(context, shape.dtype, SumsOf(shape)));
+  bytes += parallel::ShardSums::Bytes(SumOptions(shape));
+  if (shape.model.tensor_shards > 1) {
+    bytes += parallel::VocabularyCrossEntropy::Bytes(CrossEntropyOptions(shape));
+  }
+  if (shape.model.sequence_parallel) {
+    bytes += parallel::RowGradients::Bytes(RowGradientOptionsOf(shape));
+  }
+  if (shape.is_ring()) {
+    return bytes + parallel::RingAttention::Bytes(attention, shape.context_ranks, device) +
+           shape.bytes_of(shape.positions() * shape.model.width);
+  }
+  return bytes + (shape.context_ranks > 1
+                      ? parallel::Ulysses::Bytes(attention, shape.context_ranks, device)
+                      : nn::AttentionWorkspaceBytes(attention, device));
 }
 
 int64_t Layers::bytes() const {

@@ -50,6 +50,9 @@ class Layers {
   static int64_t WorkspaceBytes(const PassShape& shape);
   // Of sums, of attention, and of what ranks share.
   int64_t bytes() const;
+  // The same beforehand, on the device of a context, of which nothing is allocated. Errors of
+  // nn::Workspace.
+  static absl::StatusOr<int64_t> Bytes(const PassShape& shape, const device::Context& context);
 
   // y [rows, cut outputs] = x [rows, width] weight^T, and + bias unless it is null. Of rows that
   // are gathered, here and below, products wait for what they read.

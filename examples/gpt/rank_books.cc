@@ -12,8 +12,8 @@
 #include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pipeline_report.h"
+#include "brigade/examples/gpt/rank_memory.h"
 #include "brigade/examples/gpt/step_batch.h"
-#include "brigade/nn/blas.h"
 #include "brigade/replicas/round_plan.h"
 #include "brigade/zero/plan/memory_model.h"
 
@@ -34,11 +34,6 @@ void AddSince(const Movement& before, const Movement& now, Movement& sum) {
 }
 
 }  // namespace
-
-const device::FileOptions* StashFileOf(const Job& job) {
-  const bool in_file = job.config.recompute.stash == recompute::StashTier::kFile;
-  return in_file ? &job.config.zero.offload.file : nullptr;
-}
 
 RankBooks::RankBooks(const Accounts& accounts) : of_(accounts) {}
 
@@ -130,20 +125,7 @@ absl::Status RankBooks::AddRounds(RankSummary& summary) const {
 }
 
 void RankBooks::ForEachOwnGroup(absl::FunctionRef<void(size_t, Communicator&)> visit) const {
-  std::vector<const Communicator*> seen;
-  for (const GridGroup each : parallel::kGridGroups) {
-    Communicator* const group = of_.grid.group(each);
-    if (group == nullptr || std::find(seen.begin(), seen.end(), group) != seen.end()) continue;
-    seen.push_back(group);
-    visit(static_cast<size_t>(each), *group);
-    if (group != &of_.grid.replica()) continue;
-    const ZeroGroups& of_zero = of_.zero_groups;
-    if (&of_zero.shards != group) visit(static_cast<size_t>(each), of_zero.shards);
-    const zero::OuterGroups& outer = of_zero.outer;
-    for (Communicator* const made : {outer.between, outer.near, outer.node, outer.nodes}) {
-      if (made != nullptr) visit(static_cast<size_t>(each), *made);
-    }
-  }
+  gpt::ForEachOwnGroup(of_.grid, of_.zero_groups, visit);
 }
 
 GroupBytes RankBooks::SentInGroups() const {
@@ -186,46 +168,19 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
   return sent;
 }
 
-absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
-  const zero::Plan& plan = of_.zero.plan();
-  const zero::ZeroOptions& options = of_.zero.options();
-  int64_t bytes = 0;
-  absl::Status status;
-  ForEachOwnGroup([&](size_t, Communicator& group) {
-    collectives::Workspace workspace;
-    const auto add = [&](const absl::StatusOr<collectives::Workspace>& needed) {
-      status.Update(needed.status());
-      if (needed.ok()) workspace = collectives::Max(workspace, *needed);
-    };
-    for (auto PassGroups::*const which : {&PassGroups::tensor, &PassGroups::context}) {
-      if (&group != of_.groups.*which) continue;
-      add(WorkspaceOfPasses(of_.shape, of_.transformer.plan(), of_.groups, which));
-    }
-    const zero::OuterGroups& outer = of_.zero_groups.outer;
-    const std::pair<const Communicator*, zero::StepGroup> roles[] = {
-        {&of_.zero_groups.shards, zero::StepGroup::kShards},
-        {outer.between, zero::StepGroup::kBetween},
-        {outer.near, zero::StepGroup::kNear},
-        {outer.node, zero::StepGroup::kNode},
-        {outer.nodes, zero::StepGroup::kNodes},
-        {outer.world, zero::StepGroup::kWorld},
-        {outer.tied, zero::StepGroup::kTied}};
-    for (const auto& [its, role] : roles) {
-      if (&group == its) add(zero::WorkspaceOfStep(plan, options, group, role));
-    }
-    if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
-    bytes += workspace.bytes();
-  });
-  BRIGADE_RETURN_IF_ERROR(status);
-  return bytes;
-}
-
 absl::Status RankBooks::AddMemory(RankSummary& summary) const {
   const zero::ZeroOptimizer& zero = of_.zero;
-  std::vector<zero::MemoryTerm> terms = zero::MemoryOf(zero.plan(), zero.options());
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t workspace_bytes, WorkspaceBytes());
-  terms.push_back({device::Tier::kDevice, Purpose::kCommunication, "workspace of collectives",
-                   workspace_bytes});
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<zero::MemoryTerm> terms,
+                           MemoryOfRank({.job = of_.job,
+                                         .grid = of_.grid,
+                                         .zero_groups = of_.zero_groups,
+                                         .shape = of_.shape,
+                                         .groups = of_.groups,
+                                         .context = of_.context,
+                                         .plan = of_.transformer.plan(),
+                                         .buffers = of_.executor.buffers(),
+                                         .parameters = zero.plan(),
+                                         .zero = zero.options()}));
   for (int i = 0; i < device::kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
     summary.memory[i] = of_.context.memory_stats().peak_bytes(purpose);
@@ -233,32 +188,19 @@ absl::Status RankBooks::AddMemory(RankSummary& summary) const {
     summary.host_memory[i] = of_.context.host_memory_stats().peak_bytes(purpose);
     summary.host_memory_model[i] = zero::Total(terms, device::Tier::kHost, purpose);
   }
-  const int64_t batches =
-      of_.in_flight * StepBatch::Bytes(of_.shape, of_.job.config.zero.micro_batches);
-  summary.host_memory_model[static_cast<int>(Purpose::kScratch)] += 2 * batches;
-  summary.memory_model[static_cast<int>(Purpose::kActivations)] +=
-      ActivationBytes(of_.shape, of_.transformer.plan()) + batches +
-      parallel::PipelineExecutor::Bytes(of_.executor.buffers(), of_.executor.boundary());
-  summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
-      nn::Blas::ScratchBytes(of_.context.device(), Layers::WorkspaceBytes(of_.shape)) +
-      of_.transformer.layers().bytes() + of_.scratch_bytes;
   summary.file_bytes_model = zero::Total(terms, device::Tier::kFile);
   if (zero.file() != nullptr) summary.file_bytes = zero.file()->bytes();
+  for (const auto& stash : of_.transformer.stashes()) {
+    if (StashFileOf(of_.job) != nullptr) summary.file_bytes += stash->file()->bytes();
+  }
   return absl::OkStatus();
 }
 
 void RankBooks::AddStash(RankSummary& summary) const {
-  const device::FileOptions* const file = StashFileOf(of_.job);
-  const auto& stashes = of_.transformer.stashes();
-  const std::vector<int64_t> of_stash = of_.transformer.plan().written_bytes();
-  summary.host_memory_model[static_cast<int>(Purpose::kActivations)] +=
-      std::ssize(stashes) * recompute::Stash::HostBytes(of_stash, file);
   const int64_t stashed = of_.job.config.zero.micro_batches * of_.transformer.plan().WrittenBytes();
   summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
-  if (file == nullptr) return;
+  if (StashFileOf(of_.job) == nullptr) return;
   summary.stashed_of_step.file_read = summary.stashed_of_step.file_written = stashed;
-  summary.file_bytes_model += std::ssize(stashes) * recompute::Stash::FileBytes(of_stash);
-  for (const auto& stash : stashes) summary.file_bytes += stash->file()->bytes();
 }
 
 absl::StatusOr<RankSummary> RankBooks::Summary() const {

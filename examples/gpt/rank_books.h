@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
-#include "brigade/device/file/file_options.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
@@ -40,10 +39,6 @@ class RankBooks {
     const zero::ZeroOptimizer& zero;
     const Transformer& transformer;
     const parallel::PipelineExecutor& executor;
-    // Of the device's scratch memory beside what these have.
-    int64_t scratch_bytes = 0;
-    // Steps whose batches are in memory.
-    int in_flight = 1;
   };
 
   explicit RankBooks(const Accounts& accounts);
@@ -75,8 +70,6 @@ class RankBooks {
   // To the other replicas, by this rank.
   int64_t SentBetween() const;
   absl::Status AddRounds(RankSummary& summary) const;
-  // The workspaces of all communicators.
-  absl::StatusOr<int64_t> WorkspaceBytes() const;
   absl::Status AddMemory(RankSummary& summary) const;
   void AddStash(RankSummary& summary) const;
 
@@ -97,9 +90,6 @@ class RankBooks {
   int64_t started_ns_ = 0;
   int64_t counted_ns_ = 0;
 };
-
-// Where the inputs of stages go to a file: its options; else null.
-const device::FileOptions* StashFileOf(const Job& job);
 
 }  // namespace brigade::gpt
 

@@ -183,9 +183,7 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
                                                            .recorder = recorder_,
                                                            .zero = *zero_,
                                                            .transformer = *transformer_,
-                                                           .executor = *executor_,
-                                                           .scratch_bytes = passes_->bytes(),
-                                                           .in_flight = kInFlight});
+                                                           .executor = *executor_});
   const optim::ParameterGroup& group = job_.config.zero.optimizer.groups[0];
   learning_rates_ = optim::LearningRates(group.schedule, group.lr);
   return absl::OkStatus();

@@ -20,6 +20,7 @@
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/rank_books.h"
 #include "brigade/examples/gpt/rank_checkpoints.h"
+#include "brigade/examples/gpt/rank_memory.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_passes.h"
 #include "brigade/examples/gpt/step_batch.h"
@@ -66,7 +67,7 @@ class RankTrainer {
   absl::StatusOr<std::vector<RankSummary>> Gather(const RankSummary& mine);
 
  private:
-  static constexpr int kInFlight = 2;
+  static constexpr int kInFlight = kStepsInFlight;
 
   RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
               device::Stream& compute, Recorder& recorder);

@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<StagePasses>> StagePasses::Create(const Options& 
                                                                  device::Stream& compute) {
   std::unique_ptr<StagePasses> self(new StagePasses(options, transformer, zero));
   constexpr auto kPurpose = device::Purpose::kScratch;
-  BRIGADE_ASSIGN_OR_RETURN(self->seeds_, context.Allocate(2 * sizeof(float), kPurpose, "seeds"));
+  BRIGADE_ASSIGN_OR_RETURN(self->seeds_, context.Allocate(kBytes, kPurpose, "seeds"));
   BRIGADE_ASSIGN_OR_RETURN(auto one, context.AllocateHost(sizeof(float), kPurpose, "one"));
   one.as<float>()[0] = 1.0f;
   BRIGADE_RETURN_IF_ERROR(compute.Copy(self->seeds_.data(), one.data(), sizeof(float)));

@@ -22,7 +22,7 @@ namespace brigade::gpt {
 // (parallel/pipeline/executor.h): a Transformer with the weights and gradients of a ZeroOptimizer,
 // whose step is the schedule's one collective.
 //
-// Memory       Bytes, of purpose scratch, at Create.
+// Memory       kBytes, of purpose scratch, at Create.
 // Errors       Those of the two.
 class StagePasses final : public parallel::StageModule {
  public:
@@ -47,6 +47,7 @@ class StagePasses final : public parallel::StageModule {
   void Train(StepBatch& batch) { Begin(batch, true); }
   void Evaluate(StepBatch& batch) { Begin(batch, false); }
 
+  static constexpr int64_t kBytes = 2 * sizeof(float);
   int64_t bytes() const { return seeds_.bytes(); }
 
   absl::Status Forward(const parallel::StagePass& pass, device::Stream& compute) override;

@@ -271,6 +271,22 @@ Rules GroupRules(const Together& together) {
   };
 }
 
+// Of trials, which a training has none of.
+Rules AutotuningRules(const Together& together) {
+  const AutotuningOptions& tuning = together.settings.autotuning;
+  return {
+      {"autotuning.enabled", !tuning.enabled, "//tune tries configurations, a training does not",
+       "", kHarmless},
+      {"autotuning.end_profile_step", tuning.end_profile_step >= tuning.start_profile_step,
+       absl::StrCat("start_profile_step is ", tuning.start_profile_step),
+       "autotuning.start_profile_step"},
+      {"autotuning.max_train_micro_batch_size_per_gpu",
+       tuning.max_micro_batch >= tuning.min_micro_batch,
+       absl::StrCat("min_train_micro_batch_size_per_gpu is ", tuning.min_micro_batch),
+       "autotuning.min_train_micro_batch_size_per_gpu"},
+  };
+}
+
 // Of stages that cut weights.
 Rules GatheringRules(const Together& together) {
   const Settings& s = together.settings;
@@ -304,7 +320,7 @@ Rules GatheringRules(const Together& together) {
 Rules ZeroRules(const Together& together) {
   return Joined({FileRules(together), OffloadRules(together), ActivationRules(together),
                  ExchangeRules(together), CompressionRules(together), GroupRules(together),
-                 GatheringRules(together)});
+                 GatheringRules(together), AutotuningRules(together)});
 }
 
 }  // namespace brigade::gpt

@@ -95,6 +95,12 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
   return self;
 }
 
+absl::StatusOr<StageBuffers> PipelineExecutor::BuffersOf(const PipelineSchedule& schedule,
+                                                         int stage) {
+  BRIGADE_ASSIGN_OR_RETURN(const ListIndex index, ListIndex::Create(schedule, stage));
+  return BufferPlan(schedule, stage, index, kSpareBuffers).counts();
+}
+
 int64_t PipelineExecutor::Bytes(const StageBuffers& buffers, const BoundaryShape& boundary) {
   return BoundariesOf(buffers) * AlignedBytes(boundary);
 }

@@ -77,6 +77,8 @@ class PipelineExecutor {
                                                                   device::Context& context,
                                                                   device::Stream& compute);
 
+  // What a stage of these lists has room for; errors of ListIndex.
+  static absl::StatusOr<StageBuffers> BuffersOf(const PipelineSchedule& schedule, int stage);
   // Of the boundaries of a stage with so many buffers, those of its activations left out.
   static int64_t Bytes(const StageBuffers& buffers, const BoundaryShape& boundary);
 

@@ -26,6 +26,7 @@ PROGRAMS = {"//launch": "launch/brigade_launch", "//parallel:plan": "parallel/pl
 # Flags that make a program's run short; the last one of a name counts.
 SHORTER = {
     "examples/gpt/train": ["--steps=2", "--evaluate_every=0"],
+    "tune/tune": ["--model=1x16x2x16", "--ranks=2", "--trials=1", "--rounds=1", "--fixed=grid,bucket,algorithm"],
     "benchmarks/kernels/adam": ["--rounds=1", "--operations=1", "--benchmark_filter=/elements:4096/"],
     "benchmarks/kernels/cast": ["--rounds=1", "--operations=1", "--benchmark_filter=/elements:4096/"],
     "benchmarks/kernels/streams": ["--mib=4", "--rounds=1"],

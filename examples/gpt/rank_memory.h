@@ -1,0 +1,67 @@
+#ifndef BRIGADE_EXAMPLES_GPT_RANK_MEMORY_H_
+#define BRIGADE_EXAMPLES_GPT_RANK_MEMORY_H_
+
+// What a rank of a training needs, to the byte: the formulas that reports stand beside what was
+// measured, and by which a tuner knows beforehand what fits.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/device/context.h"
+#include "brigade/device/file/file_options.h"
+#include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/part_plan.h"
+#include "brigade/examples/gpt/pass_collectives.h"
+#include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/examples/gpt/stage_setup.h"
+#include "brigade/parallel/grid.h"
+#include "brigade/parallel/pipeline/buffers.h"
+#include "brigade/zero/options.h"
+#include "brigade/zero/plan/memory_model.h"
+#include "brigade/zero/plan/plan.h"
+
+namespace brigade::gpt {
+
+// Steps whose batches are in memory.
+inline constexpr int kStepsInFlight = 2;
+
+// A rank, as far as its memory goes by it. The communicators of grid and groups are asked what they
+// would allocate; nothing is allocated, and no other rank is called.
+struct RankParts {
+  const Job& job;
+  const parallel::Grid& grid;
+  const ZeroGroups& zero_groups;
+  const PassShape& shape;
+  const PassGroups& groups;
+  const device::Context& context;
+  const PartPlan& plan;
+  const parallel::StageBuffers& buffers;
+  const zero::Plan& parameters;
+  // With what follows from the plan (ZeroOptionsOf).
+  const zero::ZeroOptions& zero;
+};
+
+// Where the inputs of stages go to a file: its options; else null.
+const device::FileOptions* StashFileOf(const Job& job);
+
+// Calls visit(index of the group, communicator) for each group of the grid whose communicator no
+// group before it has; behind that of the ranks with the same weights, for those that ZeRO makes of
+// it.
+void ForEachOwnGroup(const parallel::Grid& grid, const ZeroGroups& zero_groups,
+                     absl::FunctionRef<void(size_t, collectives::Communicator&)> visit);
+
+// All that the rank has while it trains, and nothing that passes; what replicas have beside it is
+// not in it (replicas/outer_optimizer.h). Errors of Communicator::Resolve.
+absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankParts& rank);
+
+// Of the device, beside that, for a moment: one bucket in fp32 while parameters go in, or, at the
+// end, the summaries of `ranks` ranks.
+int64_t PassingBytes(const zero::Plan& parameters, int ranks);
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_RANK_MEMORY_H_
