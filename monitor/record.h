@@ -20,7 +20,7 @@ struct Value {
   };
   // In event files, CSV and the page, with its unit at the end where it has one:
   // "Train/Samples/train_loss", "Train/Samples/elapsed_time_ms_forward". Empty: not there.
-  std::string tag;
+  std::string tag = {};
   double value = 0;
   // In JSON lines: "loss". Empty: not there.
   std::string key = {};
@@ -35,10 +35,10 @@ struct Position {
 
 // The values of one moment. What belongs to a step is one record: JSON lines has a line for each.
 struct Record {
-  Position at;
+  Position at = {};
   // Of the system's clock, in seconds since 1970.
   double wall_time = 0;
-  std::vector<Value> values;
+  std::vector<Value> values = {};
   // A training that is resumed at this step makes the record again: an evaluation. Else a training
   // makes it on its way to the step, and one that is resumed at the step does not.
   bool is_made_again = false;
@@ -48,24 +48,24 @@ struct Record {
 struct Timeline {
   struct Span {
     // "F5'", "B5'" of passes (parallel/pipeline/item.h), "update", "exchange".
-    std::string name;
+    std::string name = {};
     // Since the step began, in seconds.
     double begin = 0;
     double end = 0;
   };
   struct Lane {
     // "rank 0".
-    std::string name;
+    std::string name = {};
     // In order of time.
-    std::vector<Span> passes;
+    std::vector<Span> passes = {};
     // Collectives and updates, beside passes or between them.
-    std::vector<Span> others;
+    std::vector<Span> others = {};
   };
   int64_t step = 0;
   double seconds = 0;
   // Where the step's time went on the first rank: names and seconds, which add up to `seconds`.
-  std::vector<std::pair<std::string, double>> split;
-  std::vector<Lane> lanes;
+  std::vector<std::pair<std::string, double>> split = {};
+  std::vector<Lane> lanes = {};
 };
 
 }  // namespace brigade::monitor
