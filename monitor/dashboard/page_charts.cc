@@ -30,7 +30,7 @@ const color = (name) => `var(--${name})`;
 function short(value) {
   if (value === null || value === undefined || !isFinite(value)) return '–';
   const size = Math.abs(value);
-  if (size === 0) return '0';
+  if (Number.isInteger(value) && size < 1e6) return value.toLocaleString('en');
   if (size < 1e-3) return value.toExponential(2);
   for (const [unit, name] of [[1e12, ' T'], [1e9, ' G'], [1e6, ' M'], [1e4, ' k']]) {
     if (size >= unit) {
@@ -38,7 +38,6 @@ function short(value) {
       return scaled.toFixed(Math.abs(scaled) >= 100 ? 0 : Math.abs(scaled) >= 10 ? 1 : 2) + name;
     }
   }
-  if (Number.isInteger(value)) return String(value);
   return value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4);
 }
 

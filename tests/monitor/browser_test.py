@@ -20,7 +20,7 @@ def browse(browser, url, *flags):
     return subprocess.run(
         [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
          "--disable-background-networking", "--disable-component-update", f"--user-data-dir={profile}",
-         "--enable-logging=stderr", "--timeout=8000", "--window-size=1280,1500", *flags, url],
+         "--enable-logging=stderr", "--virtual-time-budget=6000", "--window-size=1280,1500", *flags, url],
         capture_output=True, text=True, timeout=280, env={**os.environ, "HOME": os.environ["TEST_TMPDIR"]})
 
 

@@ -216,7 +216,7 @@ TEST(EventFileTest, ErrorsNameTheFolder) {
   EXPECT_EQ(EventFile::Create("/dev/null/runs").status().message(),
             "cannot make /dev/null/runs: Not a directory");
   EXPECT_EQ(CsvFiles::Create("/dev/null").status().message(),
-            "cannot make /dev/null: it is no folder");
+            "cannot make /dev/null: Not a directory");
 }
 
 }  // namespace

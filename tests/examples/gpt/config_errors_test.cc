@@ -569,10 +569,18 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
                                               "knows it, but it is not supported yet")));
   }
   EXPECT_THAT(
-      Error(R"("tensorboard": {"enabled": true})"),
+      Error(R"("wandb": {"enabled": true})"),
       StatusIs(kUnimplemented,
-               "tensorboard is {\"enabled\":true}, an object; DeepSpeed knows it, but it is "
-               "not supported yet: --metrics writes what a step has, as JSON"));
+               "wandb is {\"enabled\":true}, an object; DeepSpeed knows it, but it is "
+               "not supported yet: `wandb sync` uploads what tensorboard writes"));
+  EXPECT_THAT(Error(R"("tensorboard": {"enabled": true, "job_name": "", "output": "x"},
+                       "csv_monitor": {"enabled": 1})"),
+              StatusIs(kInvalid, AllOf(HasSubstr("csv_monitor.enabled is 1; it must be true or "
+                                                 "false"),
+                                       HasSubstr("tensorboard.job_name is \"\"; it must be a text "
+                                                 "that is not empty"),
+                                       HasSubstr("tensorboard.output is \"x\"; there is no such "
+                                                 "key, the nearest is output_path"))));
   EXPECT_THAT(Error(R"("amp": {"enabled": "auto"})"),
               StatusIs(kUnimplemented,
                        "amp is {\"enabled\":\"auto\"}, an object; DeepSpeed knows it, but it is "
