@@ -27,7 +27,7 @@ def browse(browser, url, *flags):
 def main():
     browser = os.environ.get("BRIGADE_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
-        print("[  SKIPPED ] browser_test (no chromium: it comes with apt-get install chromium)")
+        print("[  SKIPPED ] browser_test (no chromium: it comes with tools/setup --monitors)")
         return
     peer = Peer(sys.argv[1], os.environ["TEST_TMPDIR"] + "/run")
     peer.tell("start 0", "evaluate", "steps 300", "evaluate")

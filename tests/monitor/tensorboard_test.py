@@ -29,7 +29,7 @@ def main():
     python = os.environ.get("BRIGADE_TENSORBOARD_VENV", cache + "/brigade/peers/tensorboard") + "/bin/python"
     check = [python, "-c", "from tensorboard.backend.event_processing import event_accumulator"]
     if not os.access(python, os.X_OK) or subprocess.run(check, stderr=subprocess.DEVNULL).returncode != 0:
-        print("[  SKIPPED ] tensorboard_test (no TensorBoard: it comes with tools/setup --tensorboard)")
+        print("[  SKIPPED ] tensorboard_test (no TensorBoard: it comes with tools/setup --monitors)")
         return
 
     folder = os.environ["TEST_TMPDIR"] + "/run"
