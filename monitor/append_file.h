@@ -13,8 +13,8 @@
 
 namespace brigade::monitor {
 
-// A file that grows by whole pieces: a piece that did not fit on the disk leaves nothing behind, and
-// the next one comes in its place.
+// A file that grows by whole pieces: a piece that did not fit on the disk leaves nothing behind,
+// and the next one comes in its place.
 //
 // Errors       What the system says, naming the path.
 // Threads      One at a time.

@@ -31,8 +31,8 @@ std::string Field(absl::string_view text) {
 
 std::string HeaderOf(absl::string_view tag) {
   const size_t slash = tag.rfind('/');
-  return absl::StrCat(
-      "step,", Field(slash == absl::string_view::npos ? tag : tag.substr(slash + 1)), kEnd);
+  return absl::StrCat("step,",
+                      Field(slash == absl::string_view::npos ? tag : tag.substr(slash + 1)), kEnd);
 }
 
 }  // namespace
@@ -61,8 +61,7 @@ absl::Status CsvFiles::WriteValue(const Value& value, const Record& record) {
   auto entry = files_.find(file);
   const std::string header = HeaderOf(value.tag);
   if (entry == files_.end()) {
-    BRIGADE_ASSIGN_OR_RETURN(AppendFile opened,
-                             AppendFile::Open(absl::StrCat(folder_, "/", file)));
+    BRIGADE_ASSIGN_OR_RETURN(AppendFile opened, AppendFile::Open(absl::StrCat(folder_, "/", file)));
     // An evaluation at the very step comes again.
     const int64_t last = from_.samples - (record.is_made_again ? 1 : 0);
     BRIGADE_RETURN_IF_ERROR(opened.KeepLines([&](absl::string_view line) {

@@ -60,10 +60,9 @@ absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& 
   absl::StatusOr<AppendFile> file = absl::UnknownError("");
   // Of several trainings that start in one second each gets its own.
   for (int i = 0; i < kMostTries; ++i) {
-    const int64_t seconds =
-        std::max(static_cast<int64_t>(WallSeconds()), LastSeconds(folder) + 1);
-    file = AppendFile::Create(absl::StrCat(folder, "/", kPrefix, absl::Dec(seconds, absl::kZeroPad10),
-                                           ".", host));
+    const int64_t seconds = std::max(static_cast<int64_t>(WallSeconds()), LastSeconds(folder) + 1);
+    file = AppendFile::Create(
+        absl::StrCat(folder, "/", kPrefix, absl::Dec(seconds, absl::kZeroPad10), ".", host));
     if (!absl::IsAlreadyExists(file.status())) break;
   }
   BRIGADE_RETURN_IF_ERROR(file.status());
@@ -76,8 +75,8 @@ std::string EventFile::name() const {
 
 absl::Status EventFile::Start(const Position& from) {
   const double now = WallSeconds();
-  begin_ = Framed(VersionEvent(now)) +
-           Framed(StartEvent(now, from.step == 0 ? 0 : from.samples + 1));
+  begin_ =
+      Framed(VersionEvent(now)) + Framed(StartEvent(now, from.step == 0 ? 0 : from.samples + 1));
   return Write({});
 }
 

@@ -16,9 +16,9 @@ namespace brigade::monitor {
 // TensorBoard's event files: values that have a tag, over samples.
 //
 // Files        Each start has one of its own, FOLDER/events.out.tfevents.SECONDS.HOST, whose name
-//              comes behind those that are there, also where the clock was set back. A training that
-//              goes on says from where: TensorBoard drops what older files have of later steps. So
-//              does a new one, of all of them.
+//              comes behind those that are there, also where the clock was set back. A training
+//              that goes on says from where: TensorBoard drops what older files have of later
+//              steps. So does a new one, of all of them.
 // Errors       As of AppendFile. What could not be written of the file's begin comes with the next
 //              record.
 class EventFile final : public BackEnd {

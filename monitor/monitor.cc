@@ -98,8 +98,8 @@ struct Monitor::Worker {
     } else if (has_dropped && !has_told.exchange(true)) {
       // There is room again: the thread that has made it tells what was lost meanwhile.
       queue.Post([desk = desk] {
-        desk->Tell(absl::StrCat(desk->name(),
-                                ": writing falls behind the training; records are dropped"));
+        desk->Tell(
+            absl::StrCat(desk->name(), ": writing falls behind the training; records are dropped"));
       });
     }
   }

@@ -40,12 +40,13 @@ struct MonitorOptions {
   std::function<void(const std::string& text)> on_trouble = nullptr;
 };
 
-// Hands the records of a training to its back ends, each on a thread of its own: a full disk, a slow
-// one, or one that does not answer costs values, never a step, and never those of another back end.
+// Hands the records of a training to its back ends, each on a thread of its own: a full disk, a
+// slow one, or one that does not answer costs values, never a step, and never those of another back
+// end.
 //
 // Host waits   Start and Publish never wait for a back end; Drain and Close at most their patience.
-// Bounded      At most MonitorOptions::capacity records wait for each back end. What does not fit is
-//              dropped and counted.
+// Bounded      At most MonitorOptions::capacity records wait for each back end. What does not fit
+//              is dropped and counted.
 // Threads      Safe from any thread, except Start and Close.
 class Monitor {
  public:

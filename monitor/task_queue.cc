@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "brigade/device/threads/deadline.h"
 #include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/start_thread.h"
 
 namespace brigade::monitor {
 
@@ -49,7 +50,14 @@ void TaskQueue::State::Run() {
 }
 
 TaskQueue::TaskQueue(size_t capacity) : state_(std::make_shared<State>(capacity)) {
-  std::thread([state = state_] { state->Run(); }).detach();
+  std::thread thread = device::StartThread([state = state_] { state->Run(); });
+  if (thread.joinable()) {
+    thread.detach();
+    return;
+  }
+  // The system has no thread left: no task is taken.
+  device::MutexLock lock(state_->mutex);
+  state_->closing = state_->has_ended = true;
 }
 
 TaskQueue::~TaskQueue() { Close(absl::ZeroDuration()); }

@@ -15,6 +15,7 @@ namespace brigade::monitor {
 // Bounded      At most `capacity` tasks wait; one more is not taken, and counted.
 // Host waits   Post never waits for a task. A task that does not return, as a write to a disk that
 //              is gone, costs its own queue alone: Close leaves such a thread behind.
+// Errors       Where the system refuses a thread no task is taken.
 // Threads      Post and Drain from any thread, Close from one, not from a task.
 class TaskQueue {
  public:

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -131,7 +131,9 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
 // Empty where it is off.
 std::string FolderOf(const Settings::MonitorFolder& monitor) {
   if (!monitor.enabled) return "";
-  return (std::filesystem::path(monitor.output_path) / monitor.job_name).lexically_normal().string();
+  return (std::filesystem::path(monitor.output_path) / monitor.job_name)
+      .lexically_normal()
+      .string();
 }
 
 }  // namespace

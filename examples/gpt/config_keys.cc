@@ -173,8 +173,7 @@ Keys MonitorKeys(Settings::MonitorFolder& folder, const char* what) {
 
 // Sections of what there is not.
 Keys OtherSections() {
-  constexpr char kMetrics[] =
-      "tensorboard, csv_monitor and --metrics write what a step has";
+  constexpr char kMetrics[] = "tensorboard, csv_monitor and --metrics write what a step has";
   constexpr char kEveryText[] = "texts are drawn by seed and step";
   constexpr char kNoQuantization[] = "nothing is quantized";
   return {

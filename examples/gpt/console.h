@@ -12,8 +12,8 @@
 namespace brigade::gpt {
 
 // Shows how the training goes: in a terminal one line that is written over, elsewhere a line now
-// and then; or, if it is told so, a line that stays every so many steps. Behind lines that stay come
-// the parts of a step, if it is given them (wall_clock_breakdown).
+// and then; or, if it is told so, a line that stays every so many steps. Behind lines that stay
+// come the parts of a step, if it is given them (wall_clock_breakdown).
 class Console final : public Observer {
  public:
   // `columns` of a terminal; 0 where there is none. `steps_per_print`: steps between lines that

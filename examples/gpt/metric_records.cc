@@ -14,7 +14,8 @@ using monitor::Value;
 // Purposes that never had anything are not there.
 void AppendMemory(const StepMemory& memory, device::Tier tier, std::vector<Value>& values) {
   if (memory.peak_bytes == 0) return;
-  const std::string prefix = absl::StrCat("Train/Memory/", std::string(device::ToString(tier)), "_");
+  const std::string prefix =
+      absl::StrCat("Train/Memory/", std::string(device::ToString(tier)), "_");
   const auto append = [&](absl::string_view name, int64_t bytes) {
     values.push_back({absl::StrCat(prefix, name), static_cast<double>(bytes)});
   };

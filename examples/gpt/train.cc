@@ -214,17 +214,16 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   Observers observers;
   History history;
   observers.Add(history);
-  const std::string description = DescribeJob(
-      job, absl::StrCat(Counted(ranks.count, ranks.processes ? "process" : "thread"), " on ",
-                        device::ToString(job.device.kind)));
+  const std::string description =
+      DescribeJob(job, absl::StrCat(Counted(ranks.count, ranks.processes ? "process" : "thread"),
+                                    " on ", device::ToString(job.device.kind)));
   Monitors monitors;
   if (speaks) {
-    BRIGADE_ASSIGN_OR_RETURN(
-        monitors, CreateMonitors({.metrics = metrics_path,
-                                  .config = job.config.monitor,
-                                  .dashboard_port = dashboard_port,
-                                  .title = description,
-                                  .steps = job.steps}));
+    BRIGADE_ASSIGN_OR_RETURN(monitors, CreateMonitors({.metrics = metrics_path,
+                                                       .config = job.config.monitor,
+                                                       .dashboard_port = dashboard_port,
+                                                       .title = description,
+                                                       .steps = job.steps}));
   }
   // Tells of trouble while it goes on, and at the end, on stderr.
   monitor::Monitor monitor(std::move(monitors.back_ends),
@@ -236,9 +235,9 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   observers.Add(monitor_observer);
   // On a thread, which waits for a terminal or a pipe in place of a step, perhaps for ever. mpirun
   // gives its processes terminals, wherever what they write goes.
-  auto& console = *new Console(stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
-                               static_cast<double>(batch * job.model.context),
-                               job.config.steps_per_print);
+  static Console& console =
+      *new Console(stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
+                   static_cast<double>(batch * job.model.context), job.config.steps_per_print);
   QueuedObserver queued_console(console);
   observers.Add(queued_console);
   const auto end_monitors = [&](absl::Duration patience) {
@@ -270,15 +269,15 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   const bool has_breakdown = speaks && job.config.monitor.wall_clock_breakdown;
   const bool has_timelines = !monitors.url.empty();
   StepWatcher step_watcher(
-      monitor, {.ranks = ranks.processes ? 1 : ranks.count,
-                .samples_of_step = batch,
-                .has_values = has_breakdown,
-                .has_timelines = has_timelines,
-                .on_breakdown = [&](const StepBreakdown& breakdown) {
-                  if (!has_breakdown) return;
-                  queued_console.Post([&console, breakdown] { console.OnBreakdown(breakdown); })
-                      .IgnoreError();
-                }});
+      monitor,
+      {.ranks = ranks.processes ? 1 : ranks.count,
+       .samples_of_step = batch,
+       .has_values = has_breakdown,
+       .has_timelines = has_timelines,
+       .on_breakdown = [&](const StepBreakdown& breakdown) {
+         if (!has_breakdown) return;
+         queued_console.Post([breakdown] { console.OnBreakdown(breakdown); }).IgnoreError();
+       }});
   Recorder::StepSink step_sink;
   if (has_breakdown || has_timelines) {
     step_sink = [&](absl::string_view context, std::vector<StepTime> steps) {

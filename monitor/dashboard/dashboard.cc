@@ -53,8 +53,7 @@ Dashboard::Dashboard(const DashboardOptions& options)
   // The page's own script and style have this number; whatever else might get into it has not.
   std::random_device random;
   const std::string nonce = absl::StrFormat("%08x%08x%08x", random(), random(), random());
-  page_ = std::make_shared<const std::string>(
-      absl::StrReplaceAll(Page(), {{"@NONCE@", nonce}}));
+  page_ = std::make_shared<const std::string>(absl::StrReplaceAll(Page(), {{"@NONCE@", nonce}}));
   page_headers_ = absl::StrCat(
       "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; "
       "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'nonce-",
@@ -65,10 +64,10 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Create(const DashboardOpti
   std::unique_ptr<Dashboard> dashboard(new Dashboard(options));
   BRIGADE_ASSIGN_OR_RETURN(
       dashboard->server_,
-      LoopbackServer::Create({.port = options.port,
-                              .handler = [dashboard = dashboard.get()](const std::string& path) {
-                                return dashboard->Respond(path);
-                              }}));
+      LoopbackServer::Create(
+          {.port = options.port, .handler = [dashboard = dashboard.get()](const std::string& path) {
+             return dashboard->Respond(path);
+           }}));
   return dashboard;
 }
 
@@ -114,15 +113,15 @@ std::string Dashboard::Data() const {
   const device::MutexLock lock(mutex_);
   std::string series;
   for (const auto& [tag, values] : series_) {
-    absl::StrAppend(&series, series.empty() ? "" : ",", Quoted(tag), ":{\"latest\":",
-                    JsonNumber(values.latest()), ",\"points\":", values.ToJson(), "}");
+    absl::StrAppend(&series, series.empty() ? "" : ",", Quoted(tag),
+                    ":{\"latest\":", JsonNumber(values.latest()), ",\"points\":", values.ToJson(),
+                    "}");
   }
-  return absl::StrCat("{\"title\":", Quoted(title_), ",\"steps\":", steps_,
-                      ",\"from\":", from_.step, ",\"step\":", at_.step,
-                      ",\"samples\":", at_.samples, ",\"started\":",
-                      absl::StrFormat("%.3f,\"updated\":%.3f,\"now\":%.3f", started_, updated_,
-                                      WallSeconds()),
-                      ",\"series\":{", series, "},\"timeline\":", ToJson(timeline_), "}");
+  return absl::StrCat(
+      "{\"title\":", Quoted(title_), ",\"steps\":", steps_, ",\"from\":", from_.step,
+      ",\"step\":", at_.step, ",\"samples\":", at_.samples, ",\"started\":",
+      absl::StrFormat("%.3f,\"updated\":%.3f,\"now\":%.3f", started_, updated_, WallSeconds()),
+      ",\"series\":{", series, "},\"timeline\":", ToJson(timeline_), "}");
 }
 
 HttpResponse Dashboard::Respond(const std::string& path) const {

@@ -27,8 +27,8 @@ struct DashboardOptions {
   int64_t steps = 0;
 };
 
-// A page that shows a training while it runs, to browsers on this machine: one page without anything
-// from elsewhere, which asks for /data.json each second.
+// A page that shows a training while it runs, to browsers on this machine: one page without
+// anything from elsewhere, which asks for /data.json each second.
 //
 // Memory       Does not grow with the training: at most 600 points of each tag.
 // Threads      Of BackEnd; requests are served by a thread of its own (LoopbackServer).

@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/device/threads/deadline.h"
+#include "brigade/device/threads/start_thread.h"
 
 namespace brigade::monitor {
 namespace {
@@ -99,8 +100,14 @@ absl::StatusOr<std::unique_ptr<LoopbackServer>> LoopbackServer::Create(
       getsockname(listener.get(), any, &size) != 0) {
     return failed();
   }
-  return std::unique_ptr<LoopbackServer>(new LoopbackServer(
-      std::move(options), listener.release(), stop.release(), ntohs(address.sin_port)));
+  const int port = ntohs(address.sin_port);
+  std::unique_ptr<LoopbackServer> server(
+      new LoopbackServer(std::move(options), listener.release(), stop.release(), port));
+  if (!server->thread_.joinable()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no thread can be started to serve 127.0.0.1:", port));
+  }
+  return server;
 }
 
 LoopbackServer::LoopbackServer(LoopbackServerOptions options, int listener, int stop, int port)
@@ -108,14 +115,14 @@ LoopbackServer::LoopbackServer(LoopbackServerOptions options, int listener, int 
       listener_(listener),
       stop_(stop),
       port_(port),
-      thread_([this] { Serve(); }) {}
+      thread_(device::StartThread([this] { Serve(); })) {}
 
 LoopbackServer::~LoopbackServer() {
   const uint64_t one = 1;
   // Into an event that nobody else writes to: it has room.
   const ssize_t written = write(stop_, &one, sizeof(one));
   static_cast<void>(written);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   connections_.clear();
   close(listener_);
   close(stop_);
@@ -125,8 +132,7 @@ void LoopbackServer::Serve() {
   // Of this thread alone, on Linux. It serves too where it may not.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
   while (true) {
-    std::vector<pollfd> polled = {{stop_, POLLIN, 0},
-                                  {is_full_ ? -1 : listener_, POLLIN, 0}};
+    std::vector<pollfd> polled = {{stop_, POLLIN, 0}, {is_full_ ? -1 : listener_, POLLIN, 0}};
     int wait_ms = is_full_ ? kFullMs : -1;
     const Clock::time_point now = Clock::now();
     for (const Connection& connection : connections_) {
@@ -193,8 +199,7 @@ bool LoopbackServer::ReadHead(Connection& connection) {
   // The empty line may be cut.
   const size_t searched = request.size() < 3 ? 0 : request.size() - 3;
   request.append(bytes, static_cast<size_t>(got));
-  const size_t end =
-      std::min(request.find("\r\n\r\n", searched), request.find("\n\n", searched));
+  const size_t end = std::min(request.find("\r\n\r\n", searched), request.find("\n\n", searched));
   if (std::min(end, request.size()) > options_.most_head_bytes) {
     Answer(connection, Refusal("431 Request Header Fields Too Large", "the request is too long"),
            false);
@@ -202,8 +207,7 @@ bool LoopbackServer::ReadHead(Connection& connection) {
     return true;
   } else {
     const HttpRequest parsed = ParseRequest(absl::string_view(request).substr(0, end + 1));
-    Answer(connection,
-           parsed.refusal != nullptr ? *parsed.refusal : options_.handler(parsed.path),
+    Answer(connection, parsed.refusal != nullptr ? *parsed.refusal : options_.handler(parsed.path),
            parsed.is_head);
   }
   return Send(connection);
@@ -223,9 +227,8 @@ bool LoopbackServer::Send(Connection& connection) {
   const std::string& body = *connection.body;
   while (connection.sent < head.size() + body.size()) {
     const bool is_head = connection.sent < head.size();
-    const absl::string_view rest = is_head
-                                       ? absl::string_view(head).substr(connection.sent)
-                                       : absl::string_view(body).substr(connection.sent - head.size());
+    absl::string_view rest = is_head ? head : body;
+    rest.remove_prefix(is_head ? connection.sent : connection.sent - head.size());
     const ssize_t sent = send(connection.fd, rest.data(), rest.size(), MSG_NOSIGNAL);
     if (sent < 0) return WouldWait();
     connection.sent += static_cast<size_t>(sent);

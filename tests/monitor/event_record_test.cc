@@ -28,20 +28,30 @@ TEST(EventRecordTest, AScalarIsTheKnownRecord) {
 
 // A step of zero is left out; the zero of a value is not, and a step may have several bytes.
 TEST(EventRecordTest, ZeroStepsAreLeftOutAndZeroValuesAreNot) {
-  EXPECT_EQ(Hex(ScalarsEvent(0, 0, {{"a", 0}})), "2a0a0a080a0161" "1500000000");
-  EXPECT_EQ(Hex(ScalarsEvent(0, 300, {{"a", 0}})), "10ac022a0a0a080a0161" "1500000000");
+  EXPECT_EQ(Hex(ScalarsEvent(0, 0, {{"a", 0}})),
+            "2a0a0a080a0161"
+            "1500000000");
+  EXPECT_EQ(Hex(ScalarsEvent(0, 300, {{"a", 0}})),
+            "10ac022a0a0a080a0161"
+            "1500000000");
 }
 
 TEST(EventRecordTest, ValuesOfARecordAreOfOneEventAndThoseWithoutATagOfNone) {
   EXPECT_EQ(Hex(ScalarsEvent(0, 1, {{"a", 1}, {"", 2, "json"}, {"b", 2}})),
-            "10012a14" "0a080a0161150000803f" "0a080a01621500000040");
+            "10012a14"
+            "0a080a0161150000803f"
+            "0a080a01621500000040");
   EXPECT_EQ(ScalarsEvent(1, 1, {{"", 2, "json"}}), "");
 }
 
 TEST(EventRecordTest, NumbersBeyondFloatsAreInfinite) {
   const double most = std::numeric_limits<double>::max();
-  EXPECT_EQ(Hex(ScalarsEvent(0, 0, {{"a", most}})), "2a0a0a080a0161" "150000807f");
-  EXPECT_EQ(Hex(ScalarsEvent(0, 0, {{"a", -most}})), "2a0a0a080a0161" "15000080ff");
+  EXPECT_EQ(Hex(ScalarsEvent(0, 0, {{"a", most}})),
+            "2a0a0a080a0161"
+            "150000807f");
+  EXPECT_EQ(Hex(ScalarsEvent(0, 0, {{"a", -most}})),
+            "2a0a0a080a0161"
+            "15000080ff");
 }
 
 TEST(EventRecordTest, AStartSaysFromWhichStep) {

@@ -157,8 +157,8 @@ TEST(CsvFilesTest, ATagThatIsNoFieldIsQuotedAndOneThatIsNoFileDoesNotStopOthers)
   ASSERT_OK_AND_ASSIGN(const auto csv, CsvFiles::Create(folder));
   ASSERT_OK(csv->Start({}));
   const std::string odd = "a/say \"b,c\"";
-  const absl::Status status = csv->Write(
-      {.at = {1, 8}, .values = {{std::string(300, 'x'), 1}, {odd, 2}}});
+  const absl::Status status =
+      csv->Write({.at = {1, 8}, .values = {{std::string(300, 'x'), 1}, {odd, 2}}});
   EXPECT_TRUE(absl::StrContains(status.message(), "File name too long")) << status;
   EXPECT_EQ(Content(absl::StrCat(folder, "/", CsvFiles::FileOf(odd))),
             "step,\"say \"\"b,c\"\"\"\r\n8,2\r\n");

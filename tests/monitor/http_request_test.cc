@@ -41,10 +41,12 @@ TEST(HttpRequestTest, OnlyNamesOfThisMachineAreHosts) {
 
 TEST(HttpRequestTest, PagesOfOtherOriginsAreRefused) {
   const auto of = [](const char* origin) {
-    return StatusOf(absl::StrCat("GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: ", origin, "\r\n\r\n"));
+    return StatusOf(
+        absl::StrCat("GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: ", origin, "\r\n\r\n"));
   };
   EXPECT_EQ(of("http://localhost:8080"), "200");
-  for (const char* origin : {"null", "https://evil.example", "http://localhost.evil.example", "x"}) {
+  for (const char* origin :
+       {"null", "https://evil.example", "http://localhost.evil.example", "x"}) {
     EXPECT_EQ(of(origin), "403") << origin;
   }
 }
@@ -68,8 +70,9 @@ TEST(HttpRequestTest, AnswersCloseTheConnectionAndLetNobodyFrameThem) {
   const std::string head = HeadOf(Refusal("404 Not Found", "why"));
   EXPECT_TRUE(head.starts_with("HTTP/1.1 404 Not Found\r\n")) << head;
   EXPECT_TRUE(head.ends_with("\r\n\r\n"));
-  for (const char* line : {"Connection: close\r\n", "Content-Length: 19\r\n", "X-Frame-Options: DENY",
-                           "Cross-Origin-Resource-Policy: same-origin\r\n"}) {
+  for (const char* line :
+       {"Connection: close\r\n", "Content-Length: 19\r\n", "X-Frame-Options: DENY",
+        "Cross-Origin-Resource-Policy: same-origin\r\n"}) {
     EXPECT_NE(head.find(line), std::string::npos) << line;
   }
 }

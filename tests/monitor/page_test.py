@@ -75,12 +75,12 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.data()["step"], 14)
 
     def test_the_answer_does_not_grow_without_an_end(self):
-        self.peer.tell("start 0", "steps 20000")
+        self.peer.tell("start 0", "steps 3000")
         body = self.get()[1]
         self.assertLess(len(body), 1000000)
         losses = json.loads(body)["series"]["Train/Samples/train_loss"]["points"]
         self.assertLessEqual(len(losses["step"]), 600)
-        self.assertEqual(losses["step"][-1], 20000)
+        self.assertEqual(losses["step"][-1], 3000)
 
     def test_the_page_asks_nobody_else_and_runs_nothing_else(self):
         answer, body = self.get("/")
@@ -153,10 +153,10 @@ class PageTest(unittest.TestCase):
         self.assertEqual(len(strangers), 400)
 
     def test_those_who_do_not_read_keep_nobody_out(self):
-        self.peer.tell("start 0", "steps 20000")
+        self.peer.tell("start 0", "steps 3000")
         strangers = [self.connect(b"GET /data.json HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(100)]
         self.peer.tell("steps 1")
-        self.assertEqual(self.data()["step"], 20001)
+        self.assertEqual(self.data()["step"], 3001)
         self.assertEqual(len(strangers), 100)
 
     def test_a_training_ends_whoever_is_connected(self):

@@ -64,8 +64,11 @@ Record StepRecord(int64_t step) {
 // Two stages of 1F1B with four micro-batches.
 Timeline StepTimeline(int64_t step) {
   Timeline timeline = {.step = step, .seconds = 0.06};
-  timeline.split = {{"gemm", 0.04}, {"other_compute", 0.01}, {"optimizer", 0.002},
-                    {"exposed_communication", 0.005}, {"idle", 0.003}};
+  timeline.split = {{"gemm", 0.04},
+                    {"other_compute", 0.01},
+                    {"optimizer", 0.002},
+                    {"exposed_communication", 0.005},
+                    {"idle", 0.003}};
   const char* const lists[] = {"F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"};
   for (int stage = 0; stage < 2; ++stage) {
     Timeline::Lane lane = {.name = absl::StrCat("rank ", stage)};
@@ -88,8 +91,8 @@ absl::Status Run(const std::string& folder, int port) {
   BRIGADE_ASSIGN_OR_RETURN(back_ends.emplace_back(), EventFile::Create(folder + "/events"));
   BRIGADE_ASSIGN_OR_RETURN(back_ends.emplace_back(), CsvFiles::Create(folder + "/csv"));
   BRIGADE_ASSIGN_OR_RETURN(back_ends.emplace_back(), JsonLines::Create(folder + "/lines.jsonl"));
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto page, Dashboard::Create({.port = port, .title = kTitle, .steps = 1000}));
+  BRIGADE_ASSIGN_OR_RETURN(auto page,
+                           Dashboard::Create({.port = port, .title = kTitle, .steps = 1000}));
   std::printf("page %s\n", page->url().c_str());
   std::fflush(stdout);
   back_ends.push_back(std::move(page));

@@ -568,11 +568,10 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
                                               " is {\"enabled\":true}, an object; DeepSpeed "
                                               "knows it, but it is not supported yet")));
   }
-  EXPECT_THAT(
-      Error(R"("wandb": {"enabled": true})"),
-      StatusIs(kUnimplemented,
-               "wandb is {\"enabled\":true}, an object; DeepSpeed knows it, but it is "
-               "not supported yet: `wandb sync` uploads what tensorboard writes"));
+  EXPECT_THAT(Error(R"("wandb": {"enabled": true})"),
+              StatusIs(kUnimplemented,
+                       "wandb is {\"enabled\":true}, an object; DeepSpeed knows it, but it is "
+                       "not supported yet: `wandb sync` uploads what tensorboard writes"));
   EXPECT_THAT(Error(R"("tensorboard": {"enabled": true, "job_name": "", "output": "x"},
                        "csv_monitor": {"enabled": 1})"),
               StatusIs(kInvalid, AllOf(HasSubstr("csv_monitor.enabled is 1; it must be true or "

@@ -46,7 +46,8 @@ std::vector<TracedOperation> OthersAt(int64_t at) {
 std::string Said(const std::vector<StepTime::Span>& spans) {
   std::string text;
   for (const StepTime::Span& span : spans) {
-    absl::StrAppend(&text, span.name, " ", span.begin_ns / kSecond, "-", span.end_ns / kSecond, " ");
+    absl::StrAppend(&text, span.name, " ", span.begin_ns / kSecond, "-", span.end_ns / kSecond,
+                    " ");
   }
   return text;
 }
@@ -152,13 +153,12 @@ TEST(StepWatcherTest, PublishesPartsOfStepsAndALineOfEachRank) {
   Kept::Seen seen;
   monitor::Monitor monitor(KeptIn(seen));
   double update = 0;
-  StepWatcher watcher(monitor, {.ranks = 2,
-                                .samples_of_step = 8,
-                                .has_values = true,
-                                .has_timelines = true,
-                                .on_breakdown = [&](const StepBreakdown& parts) {
-                                  update += parts.update;
-                                }});
+  StepWatcher watcher(
+      monitor, {.ranks = 2,
+                .samples_of_step = 8,
+                .has_values = true,
+                .has_timelines = true,
+                .on_breakdown = [&](const StepBreakdown& parts) { update += parts.update; }});
   watcher.Watch("rank 1", StepsOf(2));
   watcher.Watch("rank 0", StepsOf(2));
   ASSERT_TRUE(monitor.Drain(absl::Minutes(5)));
@@ -207,8 +207,7 @@ TEST(MetricRecordsTest, HaveDeepSpeedsTagsOverSamplesAndTheKeysOfJsonLines) {
             "Train/Samples/loss_scale\nTrain/Samples/grad_norm\nTrain/Samples/lr\n"
             "Train/Samples/skipped\nTrain/Memory/device_bytes\nTrain/Memory/device_peak_bytes\n"
             "Train/Memory/device_parameters_bytes\nTrain/Memory/device_parameters_peak_bytes\n");
-  EXPECT_EQ(keys,
-            "seconds loss tokens_per_second loss_scale grad_norm learning_rate skipped     ");
+  EXPECT_EQ(keys, "seconds loss tokens_per_second loss_scale grad_norm learning_rate skipped     ");
   const monitor::Record evaluation = RecordOf(Evaluation{3, 2.5}, 16);
   EXPECT_TRUE(evaluation.is_made_again);
   EXPECT_EQ(evaluation.values[0].key, "held_out_loss");
