@@ -40,8 +40,8 @@ struct StepTime {
 // Cuts what a rank's streams did into steps, as their operations come in.
 //
 // Memory       Operations wait here until the second step after theirs has begun: by then those
-//              that reach into it have ended too. Of a rank whose streams have no marks at most some
-//              hundred thousand.
+//              that reach into it have ended too. Of streams without marks some hundred thousand
+//              wait at most.
 // Threads      One at a time.
 class StepTimes {
  public:
