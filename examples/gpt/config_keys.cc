@@ -256,9 +256,12 @@ Keys ConfigKeys(Settings& s) {
            .value = Whole(&s.steps_per_print, kCount),
            .meaning = "a line of progress every so many steps; by default every 5 s",
            .automatic = OurDefault()},
-          {"wall_clock_breakdown", Flag(&s.wall_clock_breakdown),
-           "true: a line of progress has the parts of a step behind it, in milliseconds, and "
-           "monitors Train/Samples/elapsed_time_ms_* (`docs/monitoring.md`)"},
+          {.name = "wall_clock_breakdown",
+           .value = Flag(&s.wall_clock_breakdown),
+           .meaning = "true: a line of progress has the parts of a step behind it, in "
+                      "milliseconds, and monitors have Train/Samples/elapsed_time_ms_* "
+                      "(`docs/monitoring.md`)",
+           .automatic = OurDefault()},
           {"sequence_parallel_size", Otherwise(Whole(&s.sequence_parallel_size, kRanks), "1"),
            "ranks that share each text (`--context_parallel`)"},
           OptimizerKey(s),

@@ -25,7 +25,7 @@ header, main { max-width: 1280px; margin: 0 auto; padding: 0 24px; }
 header { padding-top: 22px; }
 .line { display: flex; align-items: baseline; gap: 14px; }
 h1 { margin: 0; font-size: 20px; font-weight: 650; letter-spacing: -0.01em; }
-#title { margin: 0; color: var(--muted); flex: 1; min-width: 0; }
+#title { margin: 0; color: var(--muted); flex: 1; min-width: 0; white-space: pre-line; }
 .state { font-weight: 600; white-space: nowrap; color: var(--muted); }
 .state::before {
   content: ""; display: inline-block; width: 8px; height: 8px; margin-right: 7px;
@@ -70,7 +70,7 @@ svg text.lane { fill: var(--ink); }
 table { border-collapse: collapse; width: 100%; }
 td, th { padding: 3px 0 3px 14px; text-align: right; font-weight: 400; }
 th { color: var(--muted); font-size: 12px; }
-td:first-child, th:first-child { text-align: left; padding-left: 0; }
+td:first-child, th:first-child { text-align: left; padding-left: 0; width: 50%; }
 tr + tr td { border-top: 1px solid var(--rule); }
 .key {
   display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 8px;

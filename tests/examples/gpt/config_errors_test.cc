@@ -572,14 +572,17 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
               StatusIs(kUnimplemented,
                        "wandb is {\"enabled\":true}, an object; DeepSpeed knows it, but it is "
                        "not supported yet: `wandb sync` uploads what tensorboard writes"));
-  EXPECT_THAT(Error(R"("tensorboard": {"enabled": true, "job_name": "", "output": "x"},
+  EXPECT_THAT(
+      Error(R"("tensorboard": {"enabled": true, "job_name": "", "output_pat": "x"},
                        "csv_monitor": {"enabled": 1})"),
-              StatusIs(kInvalid, AllOf(HasSubstr("csv_monitor.enabled is 1; it must be true or "
-                                                 "false"),
-                                       HasSubstr("tensorboard.job_name is \"\"; it must be a text "
-                                                 "that is not empty"),
-                                       HasSubstr("tensorboard.output is \"x\"; there is no such "
-                                                 "key, the nearest is output_path"))));
+      StatusIs(kInvalid,
+               AllOf(HasSubstr("csv_monitor.enabled is 1; it must be true or "
+                               "false"),
+                     HasSubstr("tensorboard.job_name is \"\", a string; it must be a text "
+                               "that is not empty"),
+                     HasSubstr("tensorboard.output_pat is \"x\", a string; there is no such "
+                               "key, the nearest is "
+                               "tensorboard.output_path"))));
   EXPECT_THAT(Error(R"("amp": {"enabled": "auto"})"),
               StatusIs(kUnimplemented,
                        "amp is {\"enabled\":\"auto\"}, an object; DeepSpeed knows it, but it is "

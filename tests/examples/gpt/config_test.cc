@@ -699,6 +699,7 @@ TEST(ConfigTest, ReadsMonitorsAsDeepSpeedDoes) {
   EXPECT_EQ(both.tensorboard, "DeepSpeedJobName");
   EXPECT_EQ(both.csv, "out/logs/bert");
   EXPECT_TRUE(both.wall_clock_breakdown);
+  EXPECT_FALSE(With(R"(, "wall_clock_breakdown": "auto")")->monitor.wall_clock_breakdown);
   const std::string off = R"(, "csv_monitor": {"enabled": false, "job_name": 7})";
   EXPECT_EQ(With(off)->monitor.csv, "");
 }
