@@ -204,8 +204,10 @@ TEST(EventFileTest, WhatDidNotFitOfTheBeginComesWithTheNextRecord) {
   EXPECT_EQ(FramesOf(folder).size(), 0u);
   const Record record = StepRecord(4, 5);
   ASSERT_OK(events->Write(record));
+  // And only with that.
+  ASSERT_OK(events->Write(StepRecord(5, 5)));
   const std::vector<std::string> frames = FramesOf(folder);
-  ASSERT_EQ(frames.size(), 3u);
+  ASSERT_EQ(frames.size(), 4u);
   EXPECT_TRUE(absl::StrContains(frames[0], "brain.Event:2"));
   // Behind the wall time.
   EXPECT_EQ(frames[1].substr(9), StartEvent(0, 17));
