@@ -134,9 +134,9 @@ TEST(LoopbackServerTest, APortThatIsTakenIsNamed) {
   ASSERT_OK_AND_ASSIGN(const auto server, LoopbackServer::Create(Options("")));
   LoopbackServerOptions options = Options("");
   options.port = server->port();
-  EXPECT_EQ(LoopbackServer::Create(options).status().message(),
-            absl::StrCat("cannot listen on 127.0.0.1:", server->port(),
-                         ": Address already in use"));
+  EXPECT_EQ(
+      LoopbackServer::Create(options).status().message(),
+      absl::StrCat("cannot listen on 127.0.0.1:", server->port(), ": Address already in use"));
   options.port = 65536;
   EXPECT_EQ(LoopbackServer::Create(options).status().message(),
             "the port is 65536; it must be 0 to 65535");
