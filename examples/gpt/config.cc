@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -144,6 +145,14 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
   return options;
 }
 
+// Empty where it is off.
+std::string FolderOf(const Settings::MonitorFolder& monitor) {
+  if (!monitor.enabled) return "";
+  return (std::filesystem::path(monitor.output_path) / monitor.job_name)
+      .lexically_normal()
+      .string();
+}
+
 }  // namespace
 
 absl::StatusOr<RecomputeTimes> ParseRecomputeTimes(absl::string_view text) {
@@ -257,6 +266,9 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   all.context_exchange = sharing.context_exchange.value_or(ContextExchange::kUlysses);
   all.autotuning = s.autotuning;
   all.steps_per_print = s.steps_per_print.value_or(0);
+  all.monitor = {.tensorboard = FolderOf(s.tensorboard),
+                 .csv = FolderOf(s.csv_monitor),
+                 .wall_clock_breakdown = s.wall_clock_breakdown};
   all.without_effect = std::move(reading.without_effect);
   return all;
 }

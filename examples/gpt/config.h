@@ -116,6 +116,15 @@ struct OpenCodecs {
 // The most chunks of a stage of a pipeline, for which summaries of ranks have room (job.h).
 inline constexpr int kMaxChunks = 8;
 
+// Where metrics go, beside the terminal (monitor/).
+struct MonitorConfig {
+  // Folders of event files and of CSV, from where the training is started; empty: none.
+  std::string tensorboard;
+  std::string csv;
+  // Parts of each step are told.
+  bool wall_clock_breakdown = false;
+};
+
 // What a DeepSpeed-style JSON file says about a training run.
 struct TrainConfig {
   // All three sizes are set. The ranks that divide train_batch_size are the grid's data ranks.
@@ -156,6 +165,7 @@ struct TrainConfig {
   AutotuningOptions autotuning = {};
   // Steps between two lines of progress; 0: not given.
   int64_t steps_per_print = 0;
+  MonitorConfig monitor = {};
   // Of each key that is accepted and has no effect: its path, its value and why.
   std::vector<std::string> without_effect = {};
 

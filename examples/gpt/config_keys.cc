@@ -163,9 +163,17 @@ Keys CheckpointKeys(Settings& s) {
   };
 }
 
+// deepspeed/monitor/config.py.
+Keys MonitorKeys(Settings::MonitorFolder& folder, const char* what) {
+  return {{"enabled", Flag(&folder.enabled), what},
+          {"output_path", AnyText(&folder.output_path),
+           "a folder, from where the training is started; it is made"},
+          {"job_name", Text(&folder.job_name), "the folder inside it"}};
+}
+
 // Sections of what there is not.
 Keys OtherSections() {
-  constexpr char kMetrics[] = "--metrics writes what a step has, as JSON";
+  constexpr char kMetrics[] = "tensorboard, csv_monitor and --metrics write what a step has";
   constexpr char kEveryText[] = "texts are drawn by seed and step";
   constexpr char kNoQuantization[] = "nothing is quantized";
   return {
@@ -174,7 +182,6 @@ Keys OtherSections() {
       {"comms_logger", Off("the report has a table of what each group of ranks has sent")},
       {"compile", Off("")},
       {"compression_training", Off("")},
-      {"csv_monitor", Off(kMetrics)},
       {"curriculum_learning", Off(kEveryText)},
       // Of this section DeepSpeed's engine asks these two alone.
       {"data_efficiency", Off(kEveryText, ByDefault::kOff,
@@ -189,9 +196,8 @@ Keys OtherSections() {
       {"progressive_layer_drop", Off("")},
       {"quantize_training", Off(kNoQuantization)},
       {"sparse_attention", Off("", ByDefault::kOn)},
-      {"tensorboard", Off(kMetrics)},
       {"torch_autocast", Off("fp16 and bf16 say it")},
-      {"wandb", Off(kMetrics)},
+      {"wandb", Off("`wandb sync` uploads what tensorboard writes")},
       {"weight_quantization", Off(kNoQuantization, ByDefault::kOn)},
   };
 }
@@ -220,7 +226,6 @@ Keys OtherKeys() {
       {"timers", Tuning(nullptr, "lines of progress have tokens per second, always")},
       {"use_data_before_expert_parallelism", Only(false, "there are no experts")},
       {"vocabulary_size", Tuning(nullptr, "the vocabulary is the 256 bytes")},
-      {"wall_clock_breakdown", Tuning(false, kReport)},
       {"zero_allow_untested_optimizer", Either(false, "ZeRO works with every optimizer there is")},
       {"zero_force_ds_cpu_optimizer", Either(true, "there is one optimizer on the host")},
   };
@@ -249,6 +254,12 @@ Keys ConfigKeys(Settings& s) {
           {.name = "steps_per_print",
            .value = Whole(&s.steps_per_print, kCount),
            .meaning = "a line of progress every so many steps; by default every 5 s",
+           .automatic = OurDefault()},
+          {.name = "wall_clock_breakdown",
+           .value = Flag(&s.wall_clock_breakdown),
+           .meaning = "true: a line of progress has the parts of a step behind it, in "
+                      "milliseconds, and monitors have Train/Samples/elapsed_time_ms_* "
+                      "(`docs/monitoring.md`)",
            .automatic = OurDefault()},
           {"sequence_parallel_size", Otherwise(Whole(&s.sequence_parallel_size, kRanks), "1"),
            "ranks that share each text (`--context_parallel`)"},
@@ -287,6 +298,14 @@ Keys ConfigKeys(Settings& s) {
           {.name = "autotuning",
            .meaning = "Of `bazel run //tune` (`docs/tuning.md`).",
            .keys = AutotuningKeys(s)},
+          {.name = "tensorboard",
+           .meaning = "Event files (`docs/monitoring.md`).",
+           .keys = MonitorKeys(s.tensorboard, "true: values of each step, for TensorBoard"),
+           .has_switch = true},
+          {.name = "csv_monitor",
+           .meaning = "CSV, a file for each value (`docs/monitoring.md`).",
+           .keys = MonitorKeys(s.csv_monitor, "true: values of each step, as CSV"),
+           .has_switch = true},
           {.name = "brigade", .meaning = "What DeepSpeed has no key for.", .keys = BrigadeKeys(s)},
       });
   for (const Keys& part : {OtherKeys(), OtherSections()}) {

@@ -78,6 +78,14 @@ struct Settings {
   zero::CompressionOptions compression;
 
   std::optional<int64_t> steps_per_print;
+  bool wall_clock_breakdown = false;
+  // A folder JOB in a folder PATH, which is where the training is started if it is empty.
+  struct MonitorFolder {
+    bool enabled = false;
+    std::string output_path = "";
+    std::string job_name = "DeepSpeedJobName";
+  };
+  MonitorFolder tensorboard, csv_monitor;
 
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;

@@ -80,7 +80,29 @@ absl::Status Console::OnStep(const StepMetrics& metrics) {
             tokens_of_step_ * made / seconds_, metrics.loss_scale, metrics.grad_norm,
             metrics.learning_rate, left, metrics.skipped ? " skipped: overflow" : ""),
         stays);
+  if (stays || columns_ == 0) PrintBreakdown();
   return absl::OkStatus();
+}
+
+void Console::OnBreakdown(const StepBreakdown& breakdown) {
+  parts_.forward += breakdown.forward;
+  parts_.backward_inner += breakdown.backward_inner;
+  parts_.backward_allreduce += breakdown.backward_allreduce;
+  parts_.update += breakdown.update;
+  ++parts_of_;
+}
+
+void Console::PrintBreakdown() {
+  if (parts_of_ == 0) return;
+  const auto steps = static_cast<double>(parts_of_);
+  Print(absl::StrFormat("time (ms) | forward: %.2f | backward: %.2f | backward_inner: %.2f | "
+                        "backward_allreduce: %.2f | step: %.2f",
+                        parts_.forward / steps, parts_.backward() / steps,
+                        parts_.backward_inner / steps, parts_.backward_allreduce / steps,
+                        parts_.update / steps),
+        true);
+  parts_ = {};
+  parts_of_ = 0;
 }
 
 absl::Status Console::OnEvaluation(const Evaluation& evaluation) {

@@ -7,11 +7,13 @@
 #include <string>
 
 #include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/step_watcher.h"
 
 namespace brigade::gpt {
 
 // Shows how the training goes: in a terminal one line that is written over, elsewhere a line now
-// and then; or, if it is told so, a line that stays every so many steps.
+// and then; or, if it is told so, a line that stays every so many steps. Behind lines that stay
+// come the parts of a step, if it is given them (wall_clock_breakdown).
 class Console final : public Observer {
  public:
   // `columns` of a terminal; 0 where there is none. `steps_per_print`: steps between lines that
@@ -24,11 +26,15 @@ class Console final : public Observer {
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
   // Tells of one that failed; the report counts the others.
   absl::Status OnSave(const SaveEvent& save) override;
+  // Of a step of before.
+  void OnBreakdown(const StepBreakdown& breakdown);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void Print(const std::string& line, bool stays);
+  // The means of the steps since the last time.
+  void PrintBreakdown();
   // Whether a line of this step is due by now.
   bool IsDue(int64_t step, Clock::time_point now) const;
 
@@ -41,6 +47,9 @@ class Console final : public Observer {
   // Made by the training before.
   int64_t first_step_ = 0;
   Clock::time_point printed_;
+  // Sums over steps, and how many.
+  StepBreakdown parts_;
+  int64_t parts_of_ = 0;
 };
 
 }  // namespace brigade::gpt

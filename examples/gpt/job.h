@@ -78,7 +78,15 @@ inline PassShape ShapeOf(const Job& job, const parallel::Coordinates& at = {}) {
           .sum_wire = job.config.sum_wire};
 }
 
-// One step, as all ranks know it.
+// What a rank has of a tier, in bytes: now, and at most since it began.
+struct StepMemory {
+  int64_t bytes = 0;
+  int64_t peak_bytes = 0;
+  std::array<int64_t, device::kPurposes> by_purpose = {};
+  std::array<int64_t, device::kPurposes> peak_by_purpose = {};
+};
+
+// One step, as all ranks know it; memory is the own rank's.
 struct StepMetrics {
   // The first step is 1.
   int64_t step = 0;
@@ -95,6 +103,8 @@ struct StepMetrics {
   double learning_rate = 0;
   // The step was skipped because of an overflow.
   bool skipped = false;
+  StepMemory device_memory = {};
+  StepMemory host_memory = {};
 };
 
 struct Evaluation {

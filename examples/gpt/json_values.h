@@ -90,6 +90,27 @@ inline Value Text(std::optional<std::string>* target) {
           type};
 }
 
+// The same with a default, and what may be empty.
+inline Value Text(std::string* target) {
+  const std::string type = "a text that is not empty";
+  return {[=](const Json& value) -> Verdict {
+            if (!value.is_string() || value.get<std::string>().empty()) return Wrong(type);
+            *target = value.get<std::string>();
+            return {};
+          },
+          type, DefaultOf(*target)};
+}
+
+inline Value AnyText(std::string* target) {
+  const std::string type = "a text";
+  return {[=](const Json& value) -> Verdict {
+            if (!value.is_string()) return Wrong(type);
+            *target = value.get<std::string>();
+            return {};
+          },
+          type, DefaultOf(*target)};
+}
+
 inline Value Flag(bool* target) {
   const std::string type = "true or false";
   return {[=](const Json& value) -> Verdict {

@@ -16,6 +16,7 @@ namespace {
 constexpr absl::string_view kEnd = "end of part";
 constexpr absl::string_view kPass = "pass ";
 constexpr absl::string_view kPassEnd = "end of pass";
+constexpr absl::string_view kStep = "step";
 // [PassPart].
 constexpr absl::string_view kMarks[kPassParts] = {"forward ",
                                                   "backward ",
@@ -66,6 +67,10 @@ std::optional<absl::string_view> PassOfMark(absl::string_view name) {
   if (!absl::ConsumePrefix(&name, kPass)) return std::nullopt;
   return name;
 }
+
+absl::Status MarkStep(device::Stream& stream) { return Mark(kStep, stream); }
+
+bool IsStepMark(absl::string_view name) { return name == kStep; }
 
 double PassSeconds::recompute() const {
   constexpr auto kFirst = static_cast<std::ptrdiff_t>(PassPart::kRecompute);

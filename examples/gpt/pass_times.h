@@ -51,6 +51,11 @@ absl::Status MarkPassEnd(device::Stream& stream);
 // "F5'" of such a mark, nothing of an end; nullopt of other operations.
 std::optional<absl::string_view> PassOfMark(absl::string_view name);
 
+// The stream, on which passes run, is in the next step from here on.
+absl::Status MarkStep(device::Stream& stream);
+// Whether an operation of this name is such a mark.
+bool IsStepMark(absl::string_view name);
+
 // Seconds in which operations ran.
 struct PassSeconds {
   // [PassPart].

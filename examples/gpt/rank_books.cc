@@ -37,7 +37,7 @@ void AddSince(const Movement& before, const Movement& now, Movement& sum) {
 
 RankBooks::RankBooks(const Accounts& accounts) : of_(accounts) {}
 
-void RankBooks::Start() {
+void RankBooks::Start(int64_t steps) {
   traffic_before_ = of_.zero.traffic();
   movement_before_ = of_.zero.movement();
   stash_before_ = of_.transformer.stashed();
@@ -45,7 +45,7 @@ void RankBooks::Start() {
   gathered_before_ = gathered_;
   between_before_ = SentBetween();
   if (outer_ != nullptr && summary_.steps == 0) outer_steps_before_ = outer_->steps();
-  of_.recorder.Begin(of_.context.name());
+  of_.recorder.Begin(of_.context.name(), steps);
   started_ns_ = SteadyNs();
 }
 

@@ -44,7 +44,8 @@ class RankBooks {
   explicit RankBooks(const Accounts& accounts);
 
   // Time and traffic between the two calls are those of the steps; nothing is under way at either.
-  void Start();
+  // `steps`: those that were made before.
+  void Start(int64_t steps);
   void Stop();
   // Nanoseconds between all calls so far, and at the last Start.
   int64_t counted_ns() const { return counted_ns_; }

@@ -45,6 +45,15 @@ absl::Status WithAdvice(const zero::ZeroOptions& options, const absl::Status& st
                    options.stage == 0 ? ", from stage 1 on" : ""));
 }
 
+StepMemory MemoryOf(const device::MemoryStats& stats) {
+  StepMemory memory = {.bytes = stats.current_bytes(), .peak_bytes = stats.peak_bytes()};
+  for (size_t p = 0; p < device::kPurposes; ++p) {
+    memory.by_purpose[p] = stats.current_bytes(static_cast<Purpose>(p));
+    memory.peak_by_purpose[p] = stats.peak_bytes(static_cast<Purpose>(p));
+  }
+  return memory;
+}
+
 checkpoint::ModelPart CheckpointPartOf(const PassShape& shape) {
   // With the shapes that parameters have where they are not cut.
   ModelOptions uncut = shape.model;
@@ -217,6 +226,7 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   // Replicas stop together.
   if (outer_ != nullptr && !IsRound(step)) stop = false;
   StepBatch& batch = steps_[static_cast<size_t>(step % kInFlight)];
+  BRIGADE_RETURN_IF_ERROR(MarkStep(compute_));
   // The batch's samples, micro-batch by micro-batch, each data rank's side by side: which one has
   // which depends on their number, what the batch consists of does not.
   for (int64_t i = 0; i < batch.texts(); ++i) {
@@ -275,6 +285,8 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
       .learning_rate =
           static_cast<double>(learning_rates_[std::min(updates, learning_rates_.size()) - 1]),
       .skipped = state->skip != 0,
+      .device_memory = MemoryOf(context_.memory_stats()),
+      .host_memory = MemoryOf(context_.host_memory_stats()),
   };
   collected_ns_ = now;
   batch.step = -1;
@@ -307,7 +319,7 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
   int64_t step = start_.step;
   // In the loop too, if it is due there.
   if (step == 0) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(0, observer));
-  StartCounting();
+  StartCounting(step);
   for (; step < job_.steps; ++step) {
     BRIGADE_RETURN_IF_ERROR(Collect(steps_[static_cast<size_t>(step % kInFlight)], observer));
     if (stopped_) break;
@@ -316,7 +328,7 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
       if (stopped_) break;
       BRIGADE_RETURN_IF_ERROR(StopCounting());
       BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
-      StartCounting();
+      StartCounting(step);
     }
     BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveIfDue(step, observer));
     BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
@@ -328,8 +340,8 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
   return stopped_;
 }
 
-void RankTrainer::StartCounting() {
-  books_->Start();
+void RankTrainer::StartCounting(int64_t steps) {
+  books_->Start(steps);
   collected_ns_ = books_->started_ns();
 }
 

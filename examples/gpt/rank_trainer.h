@@ -101,7 +101,8 @@ class RankTrainer {
   // Waits for the step, if there is one, and tells the observer.
   absl::Status Collect(StepBatch& batch, Observer* observer);
   absl::Status CollectAll(Observer* observer);
-  void StartCounting();
+  // `steps`: those that were made before.
+  void StartCounting(int64_t steps);
   // Waits for the steps.
   absl::Status StopCounting();
   absl::StatusOr<double> Evaluate();

@@ -1,5 +1,7 @@
 #include "brigade/examples/gpt/recorder.h"
 
+#include <utility>
+
 #include "brigade/examples/gpt/clock.h"
 
 namespace brigade::gpt {
@@ -10,8 +12,8 @@ constexpr absl::Duration kInterval = absl::Milliseconds(100);
 
 }  // namespace
 
-Recorder::Recorder(ChromeTrace* trace)
-    : trace_(trace), thread_(kInterval, [this] {
+Recorder::Recorder(ChromeTrace* trace, StepSink step_sink)
+    : step_sink_(std::move(step_sink)), trace_(trace), thread_(kInterval, [this] {
         device::MutexLock lock(mutex_);
         Empty();
       }) {}
@@ -25,17 +27,25 @@ void Recorder::Empty() {
     if (rank.split == nullptr) continue;
     rank.split->Add(entry->second, stream.operations);
     rank.passes.Add(entry->second, stream.operations);
+    if (rank.steps != nullptr) rank.steps->Add(entry->second, stream.operations);
     rank.dropped += stream.dropped;
   }
-  if (trace_ != nullptr) status_.Update(trace_->Append(streams));
+  for (auto& [name, rank] : ranks_) {
+    if (rank.steps == nullptr) continue;
+    if (std::vector<StepTime> steps = rank.steps->Take(); !steps.empty()) {
+      step_sink_(name, std::move(steps));
+    }
+  }
+  if (trace_ != nullptr) Note(trace_->Append(streams));
 }
 
-void Recorder::Begin(absl::string_view context) {
+void Recorder::Begin(absl::string_view context, int64_t steps) {
   device::MutexLock lock(mutex_);
   Empty();
   Rank& rank = ranks_[std::string(context)];
   rank.split = std::make_unique<TimeSplit>(static_cast<int>(rank.streams.size()), SteadyNs());
   rank.passes = {};
+  if (step_sink_ != nullptr) rank.steps = std::make_unique<StepTimes>(steps);
 }
 
 Recording Recorder::End(absl::string_view context) {
@@ -44,22 +54,33 @@ Recording Recorder::End(absl::string_view context) {
   Rank& rank = ranks_[std::string(context)];
   Recording recording = {rank.split->Finish(SteadyNs()), rank.passes.Stages()};
   recording.time.dropped += rank.dropped;
+  if (rank.steps != nullptr) {
+    if (std::vector<StepTime> steps = rank.steps->Finish(); !steps.empty()) {
+      step_sink_(context, std::move(steps));
+    }
+    rank.steps.reset();
+  }
   rank.split.reset();
   rank.dropped = 0;
   return recording;
 }
 
+void Recorder::Note(const absl::Status& status) {
+  device::MutexLock lock(status_mutex_);
+  status_.Update(status);
+}
+
 absl::Status Recorder::status() const {
-  device::MutexLock lock(mutex_);
+  device::MutexLock lock(status_mutex_);
   return status_;
 }
 
 absl::Status Recorder::Finish() {
   device::MutexLock lock(mutex_);
   Empty();
-  if (trace_ != nullptr) status_.Update(trace_->Finish());
+  if (trace_ != nullptr) Note(trace_->Finish());
   trace_ = nullptr;
-  return status_;
+  return status();
 }
 
 }  // namespace brigade::gpt

@@ -2,6 +2,7 @@
 #define BRIGADE_EXAMPLES_GPT_RECORDER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "brigade/device/tracing/tracer.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/pass_times.h"
+#include "brigade/examples/gpt/step_times.h"
 #include "brigade/examples/gpt/time_split.h"
 
 namespace brigade::gpt {
@@ -30,20 +32,24 @@ struct Recording {
 // Threads      Begin and End by each rank's thread; a thread of its own empties the tracer.
 class Recorder {
  public:
-  // `trace` may be null.
-  explicit Recorder(ChromeTrace* trace);
+  // Gets the steps of a context soon after they were made; it must not wait.
+  using StepSink = std::function<void(absl::string_view context, std::vector<StepTime> steps)>;
+
+  // Both may be null.
+  explicit Recorder(ChromeTrace* trace, StepSink step_sink = nullptr);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
   device::Tracer& tracer() { return tracer_; }
 
   // The time of the context of this name counts from here on. Its streams exist and are idle.
-  void Begin(absl::string_view context);
+  // `steps`: those that were made before.
+  void Begin(absl::string_view context, int64_t steps = 0);
   // The time since Begin. The context's streams are idle, and the host has waited for them
   // (docs/device.md, rule 32).
   Recording End(absl::string_view context);
 
-  // What went wrong with the trace file so far, if anything.
+  // What went wrong with the trace file so far, if anything. Does not wait for the file.
   absl::Status status() const;
   // Ends the trace file; what went wrong with it, if anything.
   absl::Status Finish();
@@ -53,15 +59,20 @@ class Recorder {
     std::map<std::string, int> streams;
     std::unique_ptr<TimeSplit> split;
     PassTimes passes;
+    // Null where nobody wants steps.
+    std::unique_ptr<StepTimes> steps;
     int64_t dropped = 0;
   };
 
   void Empty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Note(const absl::Status& status);
 
+  const StepSink step_sink_;
   device::Tracer tracer_;
   mutable device::Mutex mutex_;
   ChromeTrace* trace_ ABSL_GUARDED_BY(mutex_);
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  mutable device::Mutex status_mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(status_mutex_);
   std::map<std::string, Rank> ranks_ ABSL_GUARDED_BY(mutex_);
 
   // Last: it uses the others.

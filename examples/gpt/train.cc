@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -30,10 +31,14 @@
 #include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/interrupt.h"
 #include "brigade/examples/gpt/job_flags.h"
-#include "brigade/examples/gpt/metrics_file.h"
+#include "brigade/examples/gpt/metric_records.h"
+#include "brigade/examples/gpt/monitors.h"
+#include "brigade/examples/gpt/queued_observer.h"
 #include "brigade/examples/gpt/report.h"
+#include "brigade/examples/gpt/step_watcher.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/kernels/reduce/reduce_math.h"
+#include "brigade/monitor/monitor.h"
 
 ABSL_FLAG(
     int, ranks, 0,
@@ -44,6 +49,8 @@ ABSL_FLAG(std::string, backend, "auto",
           "with one gloo on the CPU, nccl on GPUs");
 ABSL_FLAG(std::string, metrics, "",
           "write metrics here, one JSON object a line; tools:plot draws them");
+ABSL_FLAG(std::optional<int>, dashboard, std::nullopt,
+          "show the training to browsers on this machine, at this port: 0 takes one that is free");
 ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
 ABSL_FLAG(absl::Duration, save_grace_period, absl::Seconds(30),
           "how long the last checkpoint may take after Ctrl-C or SIGTERM, in addition to "
@@ -62,6 +69,10 @@ constexpr int kDefaultRanks = 4;
 // kills all when the first is gone. With the default of 600 ms the sum stays under the second that
 // mpirun itself waits.
 constexpr absl::Duration kGraceOfOthers = absl::Milliseconds(250);
+// What monitors and the terminal get for what they have not written at the end; and when a step did
+// not end after Ctrl-C.
+constexpr absl::Duration kMonitorPatience = absl::Seconds(10);
+constexpr absl::Duration kInterruptedPatience = absl::Milliseconds(100);
 
 // Of the terminal that stdout is; 0 if it is none.
 size_t TerminalColumns() {
@@ -182,6 +193,10 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   if (SameFile(trace_path, metrics_path)) {
     refusals.Add("trace", " and --metrics name the same file, ", trace_path);
   }
+  const std::optional<int> dashboard_port = absl::GetFlag(FLAGS_dashboard);
+  if (dashboard_port.has_value() && (*dashboard_port < 0 || *dashboard_port > 65535)) {
+    refusals.Add("dashboard", " is ", *dashboard_port, "; it must be 0 to 65535");
+  }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
   if (ranks.processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
@@ -199,22 +214,47 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   Observers observers;
   History history;
   observers.Add(history);
-  std::unique_ptr<MetricsFile> metrics;
-  if (speaks && !metrics_path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(metrics, MetricsFile::Create(metrics_path));
-    observers.Add(*metrics);
+  const std::string description =
+      DescribeJob(job, absl::StrCat(Counted(ranks.count, ranks.processes ? "process" : "thread"),
+                                    " on ", device::ToString(job.device.kind)));
+  Monitors monitors;
+  if (speaks) {
+    BRIGADE_ASSIGN_OR_RETURN(monitors, CreateMonitors({.metrics = metrics_path,
+                                                       .config = job.config.monitor,
+                                                       .dashboard_port = dashboard_port,
+                                                       .title = description,
+                                                       .steps = job.steps}));
   }
-  // mpirun gives its processes terminals, wherever what they write goes.
-  Console console(stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
-                  static_cast<double>(job.config.batch.train_batch_size * job.model.context),
-                  job.config.steps_per_print);
-  observers.Add(console);
+  // Tells of trouble while it goes on, and at the end, on stderr.
+  monitor::Monitor monitor(std::move(monitors.back_ends),
+                           {.on_trouble = [](const std::string& text) {
+                             std::fprintf(stderr, "train: %s\n", text.c_str());
+                           }});
+  const int64_t batch = job.config.batch.train_batch_size;
+  MonitorObserver monitor_observer(monitor, batch);
+  observers.Add(monitor_observer);
+  // On a thread, which waits for a terminal or a pipe in place of a step, perhaps for ever. mpirun
+  // gives its processes terminals, wherever what they write goes.
+  static Console& console =
+      *new Console(stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
+                   static_cast<double>(batch * job.model.context), job.config.steps_per_print);
+  QueuedObserver queued_console(console);
+  observers.Add(queued_console);
+  const auto end_monitors = [&](absl::Duration patience) {
+    queued_console.Drain(patience);
+    if (queued_console.dropped() > 0) {
+      absl::FPrintF(stderr, "train: %s of progress not printed: nobody took them in time\n",
+                    Counted(queued_console.dropped(), "line"));
+    }
+    for (const monitor::BackEndReport& of : monitor.Close(patience)) {
+      const std::string trouble = of.Trouble();
+      if (!trouble.empty()) absl::FPrintF(stderr, "train: %s\n", trouble);
+    }
+  };
 
   if (speaks) {
-    const std::string name =
-        absl::StrCat(Counted(ranks.count, ranks.processes ? "process" : "thread"), " on ",
-                     device::ToString(job.device.kind));
-    absl::PrintF("%s\n", DescribeJob(job, name));
+    absl::PrintF("%s\n", description);
+    if (!monitors.url.empty()) absl::PrintF("Dashboard: %s\n", monitors.url);
     for (const std::string& key : job.config.without_effect) {
       absl::PrintF("Without effect: %s\n", key);
     }
@@ -226,7 +266,25 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     absl::PrintF("%s", ProgressReport(job, ngrams, history.steps(), history.evaluations()));
     std::fflush(stdout);
   };
-  Recorder recorder(trace.get());
+  const bool has_breakdown = speaks && job.config.monitor.wall_clock_breakdown;
+  const bool has_timelines = !monitors.url.empty();
+  StepWatcher step_watcher(
+      monitor,
+      {.ranks = ranks.processes ? 1 : ranks.count,
+       .samples_of_step = batch,
+       .has_values = has_breakdown,
+       .has_timelines = has_timelines,
+       .on_breakdown = [&](const StepBreakdown& breakdown) {
+         if (!has_breakdown) return;
+         queued_console.Post([breakdown] { console.OnBreakdown(breakdown); }).IgnoreError();
+       }});
+  Recorder::StepSink step_sink;
+  if (has_breakdown || has_timelines) {
+    step_sink = [&](absl::string_view context, std::vector<StepTime> steps) {
+      step_watcher.Watch(context, std::move(steps));
+    };
+  }
+  Recorder recorder(trace.get(), std::move(step_sink));
   TraceObserver trace_observer(recorder);
   observers.Add(trace_observer);
   const absl::Duration save_grace_period =
@@ -236,6 +294,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   Interrupt interrupt(patience, [&] {
     recorder.Finish().IgnoreError();
     if (!speaks) return;
+    end_monitors(kInterruptedPatience);
     std::fputs(job.checkpoints.save.empty()
                    ? "\nInterrupted; a step did not end in time\n"
                    : "\nInterrupted; a step, or its checkpoint, did not end in time\n",
@@ -244,6 +303,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   });
   const auto report = [&](const Outcome& outcome) {
     interrupt.Disarm();
+    end_monitors(kMonitorPatience);
     report_progress();
     // Of what was trained by: the cost model may have chosen some of it.
     Job trained = job;
@@ -259,7 +319,10 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   interrupt.Disarm();
   const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.
-  if (speaks && !outcome.ok() && !history.steps().empty()) report_progress();
+  if (!outcome.ok()) {
+    end_monitors(kMonitorPatience);
+    if (speaks && !history.steps().empty()) report_progress();
+  }
   BRIGADE_RETURN_IF_ERROR(outcome.status());
   BRIGADE_RETURN_IF_ERROR(traced);
   if (std::ferror(stdout) != 0) return absl::UnavailableError("cannot write the report");

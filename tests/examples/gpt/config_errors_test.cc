@@ -569,11 +569,21 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
                                               " is {\"enabled\":true}, an object; DeepSpeed "
                                               "knows it, but it is not supported yet")));
   }
+  EXPECT_THAT(Error(R"("wandb": {"enabled": true})"),
+              StatusIs(kUnimplemented,
+                       "wandb is {\"enabled\":true}, an object; DeepSpeed knows it, but it is "
+                       "not supported yet: `wandb sync` uploads what tensorboard writes"));
   EXPECT_THAT(
-      Error(R"("tensorboard": {"enabled": true})"),
-      StatusIs(kUnimplemented,
-               "tensorboard is {\"enabled\":true}, an object; DeepSpeed knows it, but it is "
-               "not supported yet: --metrics writes what a step has, as JSON"));
+      Error(R"("tensorboard": {"enabled": true, "job_name": "", "output_pat": "x"},
+                       "csv_monitor": {"enabled": 1})"),
+      StatusIs(kInvalid,
+               AllOf(HasSubstr("csv_monitor.enabled is 1; it must be true or "
+                               "false"),
+                     HasSubstr("tensorboard.job_name is \"\", a string; it must be a text "
+                               "that is not empty"),
+                     HasSubstr("tensorboard.output_pat is \"x\", a string; there is no such "
+                               "key, the nearest is "
+                               "tensorboard.output_path"))));
   EXPECT_THAT(Error(R"("amp": {"enabled": "auto"})"),
               StatusIs(kUnimplemented,
                        "amp is {\"enabled\":\"auto\"}, an object; DeepSpeed knows it, but it is "

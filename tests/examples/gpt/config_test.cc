@@ -462,12 +462,12 @@ TEST(ConfigTest, TakesWhatChangesNoResultAndSaysSo) {
                 "stage3_param_persistence_threshold": 9, "stage3_prefetch_bucket_size": 0,
                 "sub_group_size": 1e9, "max_reuse_distance": 5,
                 "offload_optimizer": {"device": "none", "pin_memory": false, "nvme_path": "/d"}},
-              "aio": {"block_size": 5000, "thread_count": 2}, "wall_clock_breakdown": true)"));
+              "aio": {"block_size": 5000, "thread_count": 2}, "memory_breakdown": true)"));
   EXPECT_THAT(
       second.without_effect,
       ElementsAre(
           "aio.thread_count is 2: queue_depth says how much is in flight",
-          "wall_clock_breakdown is true: the report at the end has it, always",
+          "memory_breakdown is true: the report at the end has it, always",
           "zero_optimization.contiguous_gradients is false: gradients are written into buckets, "
           "always",
           "zero_optimization.max_reuse_distance is 5: brigade.live_units says how many units are "
@@ -683,6 +683,25 @@ TEST(ConfigTest, ReadsStepsPerPrint) {
   EXPECT_EQ(With(R"(, "steps_per_print": null)")->steps_per_print, 0);
   EXPECT_EQ(With(R"(, "steps_per_print": "auto")")->steps_per_print, 0);
   EXPECT_EQ(With(R"(, "steps_per_print": 2000)")->steps_per_print, 2000);
+}
+
+TEST(ConfigTest, ReadsMonitorsAsDeepSpeedDoes) {
+  const MonitorConfig none = With("")->monitor;
+  EXPECT_EQ(none.tensorboard, "");
+  EXPECT_EQ(none.csv, "");
+  EXPECT_FALSE(none.wall_clock_breakdown);
+  // A section that does not say so is off.
+  EXPECT_EQ(With(R"(, "tensorboard": {"output_path": "logs"})")->monitor.tensorboard, "");
+  const MonitorConfig both =
+      With(R"(, "wall_clock_breakdown": true, "tensorboard": {"enabled": true},
+              "csv_monitor": {"enabled": true, "output_path": "out/logs/", "job_name": "bert"})")
+          ->monitor;
+  EXPECT_EQ(both.tensorboard, "DeepSpeedJobName");
+  EXPECT_EQ(both.csv, "out/logs/bert");
+  EXPECT_TRUE(both.wall_clock_breakdown);
+  EXPECT_FALSE(With(R"(, "wall_clock_breakdown": "auto")")->monitor.wall_clock_breakdown);
+  const std::string off = R"(, "csv_monitor": {"enabled": false, "job_name": 7})";
+  EXPECT_EQ(With(off)->monitor.csv, "");
 }
 
 TEST(ConfigTest, FlagsOfAStepComeFirst) {

@@ -89,7 +89,7 @@ refuses 'many.json: 5 keys are refused:
   optimizer.type is "Muon", a string; DeepSpeed knows it, but it is not supported yet; it must be one of Adam, AdamW, SGD, Lion, OneBitAdam, Lamb, OneBitLamb, ZeroOneAdam
   stage is 2; there is no such key, the nearest is zero_optimization.stage
   train_batch_size is "auto", which nothing fills in here: give --batch, leave the key out for what follows from the others, or write a whole number, 1 or more
-  wandb is {"enabled":true}, an object; DeepSpeed knows it, but it is not supported yet: --metrics writes what a step has, as JSON' \
+  wandb is {"enabled":true}, an object; DeepSpeed knows it, but it is not supported yet: `wandb sync` uploads what tensorboard writes' \
   --config=many.json
 echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "bf16": {"enabled": true}, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.25}}}' >sizes.json
 refuses 'sizes.json: --batch 16, train_micro_batch_size_per_gpu 2, gradient_accumulation_steps 3 on 4 ranks: the batch is not micro-batch times accumulation steps times ranks; --batch 24 would do' \
@@ -235,8 +235,17 @@ fills_up() {
   expect_line error "train: (.*: )?$1: File too large"
   [ "$(wc -l <error)" = 1 ] || fail "$2 says \"$(cat error)\""
 }
-fills_up 'cannot write grows' --metrics=grows
-expect_line out 'Report: [0-9]+ of 1000000 steps .*'
+# Metrics are not worth a training: it goes on, and says what is missing, at once and at the end.
+(
+  trap '' XFSZ
+  ulimit -f 8
+  timeout 60 "$train" "${tiny[@]}" --steps=200 --metrics=grows 2>error | cat >out
+  exit "${PIPESTATUS[0]}"
+) || fail "exit code $? of a training whose metrics fill the disk"
+expect_line out 'Report: 200 of 200 steps .*'
+expect_line error 'train: grows: cannot write grows: File too large'
+expect_line error 'train: grows: [0-9]+ of [0-9]+ records are missing: cannot write grows: File too large'
+[ "$(wc -l <error)" = 2 ] || fail "it says \"$(cat error)\""
 fills_up 'cannot write trace grows' --trace=grows
 
 refuses 'the backend is "mpi"; it must be auto, threads, gloo or nccl' --backend=mpi

@@ -1,0 +1,41 @@
+#ifndef BRIGADE_EXAMPLES_GPT_METRIC_RECORDS_H_
+#define BRIGADE_EXAMPLES_GPT_METRIC_RECORDS_H_
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "brigade/examples/gpt/job.h"
+#include "brigade/monitor/monitor.h"
+#include "brigade/monitor/record.h"
+
+// What a training tells as the records of monitor/: docs/monitoring.md has the table of tags.
+namespace brigade::gpt {
+
+monitor::Record RecordOf(const StepMetrics& metrics, int64_t samples_of_step);
+monitor::Record RecordOf(const Evaluation& evaluation, int64_t samples_of_step);
+
+// Publishes all metrics. Never waits.
+class MonitorObserver final : public Observer {
+ public:
+  // More values of a step, for its record.
+  using MoreValues = std::function<std::vector<monitor::Value>(const StepMetrics&)>;
+
+  MonitorObserver(monitor::Monitor& monitor, int64_t samples_of_step, MoreValues more = nullptr)
+      : monitor_(monitor), samples_of_step_(samples_of_step), more_(std::move(more)) {}
+
+  absl::Status OnStart(const Start& start) override;
+  absl::Status OnStep(const StepMetrics& metrics) override;
+  absl::Status OnEvaluation(const Evaluation& evaluation) override;
+
+ private:
+  monitor::Monitor& monitor_;
+  const int64_t samples_of_step_;
+  const MoreValues more_;
+};
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_METRIC_RECORDS_H_

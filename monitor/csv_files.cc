@@ -1,0 +1,88 @@
+#include "brigade/monitor/csv_files.h"
+
+#include <charconv>
+#include <cstdint>
+#include <system_error>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "brigade/device/printable.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::monitor {
+namespace {
+
+constexpr absl::string_view kEnd = "\r\n";
+
+// The fewest digits that are read back as the same number.
+std::string TextOf(double value) {
+  char text[40];
+  const auto [end, error] = std::to_chars(text, text + sizeof(text), value);
+  return error == std::errc() ? std::string(text, end) : "nan";
+}
+
+// In quotation marks where it would not be one field.
+std::string Field(absl::string_view text) {
+  if (text.find_first_of(",\"\r\n") == absl::string_view::npos) return std::string(text);
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}, {"\r", " "}, {"\n", " "}}),
+                      "\"");
+}
+
+std::string HeaderOf(absl::string_view tag) {
+  const size_t slash = tag.rfind('/');
+  return absl::StrCat("step,",
+                      Field(slash == absl::string_view::npos ? tag : tag.substr(slash + 1)), kEnd);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CsvFiles>> CsvFiles::Create(const std::string& folder) {
+  BRIGADE_RETURN_IF_ERROR(MakeFolder(folder));
+  return std::unique_ptr<CsvFiles>(new CsvFiles(folder));
+}
+
+std::string CsvFiles::FileOf(absl::string_view tag) {
+  return absl::StrCat(absl::StrReplaceAll(tag, {{"/", "_"}, {" ", "_"}}), ".csv");
+}
+
+std::string CsvFiles::name() const {
+  return absl::StrCat("CSV files in ", device::Printable(folder_, 400));
+}
+
+absl::Status CsvFiles::Start(const Position& from) {
+  from_ = from;
+  files_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status CsvFiles::WriteValue(const Value& value, const Record& record) {
+  const std::string file = FileOf(value.tag);
+  auto entry = files_.find(file);
+  const std::string header = HeaderOf(value.tag);
+  if (entry == files_.end()) {
+    BRIGADE_ASSIGN_OR_RETURN(AppendFile opened, AppendFile::Open(absl::StrCat(folder_, "/", file)));
+    // An evaluation at the very step comes again.
+    const int64_t last = from_.samples - (record.is_made_again ? 1 : 0);
+    BRIGADE_RETURN_IF_ERROR(opened.KeepLines([&](absl::string_view line) {
+      int64_t samples = 0;
+      if (from_.step == 0) return false;
+      if (line == header) return true;
+      return absl::SimpleAtoi(line.substr(0, line.find(',')), &samples) && samples <= last;
+    }));
+    entry = files_.emplace(file, std::move(opened)).first;
+  }
+  AppendFile& to = entry->second;
+  return to.Append(absl::StrCat(to.size() == 0 ? header : "", record.at.samples, ",",
+                                TextOf(value.value), kEnd));
+}
+
+absl::Status CsvFiles::Write(const Record& record) {
+  absl::Status status;
+  for (const Value& value : record.values) {
+    if (!value.tag.empty()) status.Update(WriteValue(value, record));
+  }
+  return status;
+}
+
+}  // namespace brigade::monitor

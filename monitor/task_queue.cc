@@ -1,0 +1,111 @@
+#include "brigade/monitor/task_queue.h"
+
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "brigade/device/threads/deadline.h"
+#include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/start_thread.h"
+
+namespace brigade::monitor {
+
+// Shared with the thread, which may outlive the queue.
+struct TaskQueue::State {
+  explicit State(size_t most) : capacity(most) {}
+
+  void Run();
+
+  const size_t capacity;
+  mutable device::Mutex mutex;
+  device::CondVar changed;
+  std::deque<std::function<void()>> tasks ABSL_GUARDED_BY(mutex);
+  // Ever taken, and ended.
+  int64_t posted ABSL_GUARDED_BY(mutex) = 0;
+  int64_t ended ABSL_GUARDED_BY(mutex) = 0;
+  int64_t dropped ABSL_GUARDED_BY(mutex) = 0;
+  bool closing ABSL_GUARDED_BY(mutex) = false;
+  // The thread runs no more tasks.
+  bool has_ended ABSL_GUARDED_BY(mutex) = false;
+};
+
+void TaskQueue::State::Run() {
+  device::MutexLock lock(mutex);
+  while (true) {
+    while (tasks.empty() && !closing) changed.Wait(mutex);
+    if (tasks.empty()) break;
+    {
+      const std::function<void()> task = std::move(tasks.front());
+      tasks.pop_front();
+      lock.Unlock();
+      task();
+    }
+    lock.Lock();
+    ++ended;
+    changed.SignalAll();
+  }
+  has_ended = true;
+  changed.SignalAll();
+}
+
+TaskQueue::TaskQueue(size_t capacity) : state_(std::make_shared<State>(capacity)) {
+  std::thread thread = device::StartThread([state = state_] { state->Run(); });
+  if (thread.joinable()) {
+    thread.detach();
+    return;
+  }
+  // The system has no thread left: no task is taken.
+  device::MutexLock lock(state_->mutex);
+  state_->closing = state_->has_ended = true;
+}
+
+TaskQueue::~TaskQueue() { Close(absl::ZeroDuration()); }
+
+bool TaskQueue::Post(std::function<void()> task) {
+  // Under the mutex nobody does anything that may wait: tasks run and are destroyed without it.
+  device::MutexLock lock(state_->mutex);
+  if (state_->closing || state_->tasks.size() >= state_->capacity) {
+    ++state_->dropped;
+    return false;
+  }
+  state_->tasks.push_back(std::move(task));
+  ++state_->posted;
+  state_->changed.SignalAll();
+  return true;
+}
+
+bool TaskQueue::Drain(absl::Duration patience) {
+  const auto deadline = device::DeadlineAfter(patience);
+  device::MutexLock lock(state_->mutex);
+  const int64_t all = state_->posted;
+  while (state_->ended < all && !state_->has_ended) {
+    if (state_->changed.WaitWithDeadline(state_->mutex, deadline)) return state_->ended >= all;
+  }
+  return state_->ended >= all;
+}
+
+bool TaskQueue::Close(absl::Duration patience) {
+  const auto deadline = device::DeadlineAfter(patience);
+  std::deque<std::function<void()>> left;
+  device::MutexLock lock(state_->mutex);
+  state_->closing = true;
+  state_->changed.SignalAll();
+  bool is_late = false;
+  while (!state_->has_ended && !is_late) {
+    is_late = state_->changed.WaitWithDeadline(state_->mutex, deadline);
+  }
+  state_->dropped += static_cast<int64_t>(state_->tasks.size());
+  left.swap(state_->tasks);
+  const bool ended = state_->has_ended;
+  // They may own what takes time to be destroyed.
+  lock.Unlock();
+  return ended;
+}
+
+int64_t TaskQueue::dropped() const {
+  device::MutexLock lock(state_->mutex);
+  return state_->dropped;
+}
+
+}  // namespace brigade::monitor

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""train_monitor_test.py TRAIN: what a training tells while it runs, and afterwards in files; and that nobody who does
+not listen holds it up."""
+
+import csv
+import glob
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+import urllib.request
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.abspath("tests/monitor"))
+from peers import Events
+
+TRAIN = os.path.abspath(sys.argv.pop(1))
+TINY = ["--layers=2", "--width=16", "--heads=2", "--context=16", "--ranks=2", "--batch=4", "--lr=0.001",
+        "--precision=fp32"]
+BATCH = 4
+CONFIG = {"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+          "steps_per_print": 5, "wall_clock_breakdown": True,
+          "tensorboard": {"enabled": True, "output_path": "logs", "job_name": "events"},
+          "csv_monitor": {"enabled": True, "output_path": "logs/", "job_name": "csv"}}
+LOSS = "Train/Samples/train_loss"
+
+
+class MonitorTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = f"{os.environ['TEST_TMPDIR']}/{self._testMethodName}"
+        os.mkdir(self.folder)
+        # Folders of the config begin where the training is started, not where the config is.
+        os.mkdir(self.folder + "/configs")
+        self.write_config({})
+
+    def write_config(self, more):
+        with open(self.folder + "/configs/config.json", "w") as file:
+            json.dump({**CONFIG, **more}, file)
+
+    def start(self, *flags, **how):
+        environment = {key: value for key, value in os.environ.items() if key != "BUILD_WORKING_DIRECTORY"}
+        process = subprocess.Popen([TRAIN, *TINY, "--config=configs/config.json", "--metrics=run.jsonl", *flags],
+                                   cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, **how)
+        self.addCleanup(process.kill)
+        return process
+
+    def run_to_end(self, *flags):
+        process = self.start(*flags)
+        out, error = process.communicate()
+        self.assertEqual(process.returncode, 0, error)
+        return out, error
+
+    def lines(self):
+        with open(self.folder + "/run.jsonl") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+
+    def losses_of_lines(self):
+        return [(BATCH * line["step"], line["loss"]) for line in self.lines() if "loss" in line]
+
+    def losses_of_csv(self):
+        with open(self.folder + "/logs/csv/Train_Samples_train_loss.csv", newline="") as file:
+            rows = list(csv.reader(file))
+        self.assertEqual(rows[0], ["step", "train_loss"])
+        return [(int(step), float(value)) for step, value in rows[1:]]
+
+    def events(self):
+        return [Events(path) for path in sorted(glob.glob(self.folder + "/logs/events/events.out.tfevents.*"))]
+
+    def check_files(self, steps):
+        """All have the same steps, each once, with the same losses; those of events are floats."""
+        losses = self.losses_of_lines()
+        self.assertEqual([samples for samples, _ in losses], [BATCH * step for step in range(1, steps + 1)])
+        self.assertEqual(self.losses_of_csv(), losses)
+        shown = {}
+        for events in self.events():
+            # As TensorBoard does.
+            shown = {samples: loss for samples, loss in shown.items() if samples < events.start}
+            shown.update({samples: loss for tag, samples, loss in events.scalars if tag == LOSS})
+        self.assertEqual(list(shown), [samples for samples, _ in losses])
+        for samples, loss in losses:
+            self.assertAlmostEqual(shown[samples], loss, delta=1e-6 * abs(loss))
+
+    def test_the_page_shows_it_while_it_runs_and_files_have_the_same_at_the_end(self):
+        self.write_config({"train_micro_batch_size_per_gpu": 2})
+        process = self.start("--steps=1000000", "--pipeline=2", "--evaluate_every=0", "--dashboard=0")
+        line = ""
+        while not line.startswith("Dashboard: "):
+            line = process.stdout.readline()
+            self.assertNotEqual(line, "", "it ended")
+        url = line.split()[1]
+
+        def data():
+            with urllib.request.urlopen(url + "data.json", timeout=120) as answer:
+                return json.load(answer)
+
+        # Nobody reads its output from here on, until it is asked to end.
+        parts = "Train/Samples/elapsed_time_ms_forward"
+        first = data()
+        while len(first["timeline"]["lanes"]) < 2 or parts not in first["series"]:
+            self.assertIsNone(process.poll())
+            first = data()
+            time.sleep(0.05)
+        second = data()
+        while second["step"] <= first["step"] or second["timeline"]["step"] <= first["timeline"]["step"]:
+            second = data()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate()
+        self.assertEqual(process.returncode, 130, error)
+        self.assertRegex(out, r"time \(ms\) \| forward: [0-9.]+ \| backward: [0-9.]+ \| backward_inner: ")
+
+        timeline = second["timeline"]
+        self.assertEqual([lane["name"] for lane in timeline["lanes"]], ["rank 0", "rank 1"])
+        for lane in timeline["lanes"]:
+            names = [name for name, _, _ in lane["passes"]]
+            # Of each micro-batch both passes; 1F1B's first stage begins one more before it goes back.
+            self.assertEqual(sorted(names), ["B0", "B1", "F0", "F1"])
+            ends = [at for _, begin, end in lane["passes"] for at in (begin, end)]
+            self.assertEqual(ends, sorted(ends))
+        self.assertEqual([name for name, _, _ in timeline["lanes"][0]["passes"]], ["F0", "F1", "B0", "B1"])
+        self.assertEqual([name for name, _, _ in timeline["lanes"][1]["passes"]], ["F0", "B0", "F1", "B1"])
+        self.assertAlmostEqual(sum(seconds for _, seconds in timeline["split"]), timeline["seconds"],
+                               delta=1e-3 * timeline["seconds"])
+        self.assertEqual(second["samples"], BATCH * second["step"])
+        self.assertGreater(second["series"]["Train/Memory/device_parameters_bytes"]["latest"], 0)
+        self.assertIn("2 threads", second["title"])
+
+        steps = self.lines()[-1]["step"]
+        self.assertGreaterEqual(steps, second["step"])
+        self.check_files(steps)
+        tags = {tag for events in self.events() for tag, _, _ in events.scalars}
+        for part in ("forward", "backward", "backward_inner", "backward_allreduce", "step"):
+            self.assertIn("Train/Samples/elapsed_time_ms_" + part, tags)
+
+    def test_a_training_that_goes_on_goes_on_with_its_files(self):
+        out, error = self.run_to_end("--steps=20", "--save=saved", "--save_every=10", "--keep=0")
+        self.assertEqual(error, "")
+        self.assertIn("time (ms) | forward: ", out)
+        self.check_files(20)
+        before = self.losses_of_lines()
+        # As if it had ended behind step 10, with files that have more.
+        shutil.rmtree(self.folder + "/saved/step-00000020")
+        self.run_to_end("--steps=25", "--save=saved", "--resume")
+        self.check_files(25)
+        # The same bits as before.
+        self.assertEqual(self.losses_of_lines()[:20], before)
+        self.assertEqual([events.start for events in self.events()], [0, 10 * BATCH + 1])
+        seconds = [line["seconds"] for line in self.lines() if "seconds" in line]
+        self.assertEqual(seconds, sorted(seconds))
+
+    def test_a_pipe_that_nobody_reads_stops_no_step(self):
+        self.write_config({"steps_per_print": 1})
+        process = self.start("--steps=3000", "--evaluate_every=0")
+        while not (os.path.exists(self.folder + "/run.jsonl") and (lines := self.lines()) and
+                   lines[-1]["step"] == 3000):
+            self.assertIsNone(process.poll())
+            time.sleep(0.2)
+        out, error = process.communicate()
+        self.assertEqual(process.returncode, 0, error)
+        self.assertIn("Report: 3000 of 3000 steps", out)
+        self.assertRegex(error, r"train: [0-9]+ lines of progress not printed: nobody took them in time\n")
+
+    def test_ports_that_cannot_be_used_are_named_before_the_first_step(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            process = self.start("--steps=3", f"--dashboard={port}")
+            out, error = process.communicate()
+        self.assertEqual((process.returncode, out), (1, ""))
+        self.assertEqual(error, f"train: --dashboard: cannot listen on 127.0.0.1:{port}: Address already in use; "
+                                "--dashboard=0 takes a port that is free\n")
+        for port in ("65536", "-1"):
+            process = self.start("--steps=3", f"--dashboard={port}")
+            error = process.communicate()[1]
+            self.assertEqual(process.returncode, 1)
+            self.assertIn(f"--dashboard is {port}; it must be 0 to 65535", error)
+
+    def test_a_folder_that_cannot_be_made_is_named_before_the_first_step(self):
+        with open(self.folder + "/logs", "w"):
+            pass
+        process = self.start("--steps=3")
+        out, error = process.communicate()
+        self.assertEqual((process.returncode, out), (1, ""))
+        self.assertIn("cannot make logs/events: Not a directory", error)
+
+
+if __name__ == "__main__":
+    unittest.main()

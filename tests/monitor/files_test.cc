@@ -1,0 +1,225 @@
+// The back ends that write files.
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/monitor/csv_files.h"
+#include "brigade/monitor/event_file.h"
+#include "brigade/monitor/event_record.h"
+#include "brigade/monitor/json_lines.h"
+#include "brigade/tests/testing/full_disk.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gtest/gtest.h"
+
+namespace brigade::monitor {
+namespace {
+
+// An empty folder for a test.
+std::string Folder() {
+  const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/", test->name());
+  std::filesystem::remove_all(folder);
+  return folder;
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::set<std::string> FilesIn(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
+Record StepRecord(int64_t step, double loss) {
+  return {.at = {step, 8 * step},
+          .wall_time = 2,
+          .values = {{"", 0.5 * static_cast<double>(step), "seconds", Value::Kind::kSinceStart},
+                     {"Train/Samples/train_loss", loss, "loss"},
+                     {"Train/Samples/skipped", 0, "skipped", Value::Kind::kFlag}}};
+}
+
+Record EvaluationRecord(int64_t step, double loss) {
+  return {.at = {step, 8 * step},
+          .wall_time = 2,
+          .values = {{"Train/Samples/held out", loss, "held_out_loss"}},
+          .is_made_again = true};
+}
+
+TEST(JsonLinesTest, EachLineIsThereAtOnceAndWhatIsNotFiniteIsNull) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/lines.jsonl");
+  std::ofstream(path) << "{\"step\":7,\"held_out_loss\":2.5}\n";
+  ASSERT_OK_AND_ASSIGN(const auto lines, JsonLines::Create(path));
+  EXPECT_EQ(Content(path), "{\"step\":7,\"held_out_loss\":2.5}\n");
+  ASSERT_OK(lines->Start({}));
+  ASSERT_OK(lines->Write(EvaluationRecord(0, 5.5)));
+  EXPECT_EQ(Content(path), "{\"step\":0,\"held_out_loss\":5.5}\n");
+  ASSERT_OK(lines->Write(StepRecord(1, std::numeric_limits<double>::infinity())));
+  // What has no key is of no line.
+  ASSERT_OK(lines->Write({.at = {1, 8}, .values = {{"Train/Memory/bytes", 4}}}));
+  EXPECT_EQ(Content(path),
+            "{\"step\":0,\"held_out_loss\":5.5}\n"
+            "{\"step\":1,\"seconds\":0.5,\"loss\":null,\"skipped\":false}\n");
+}
+
+// What came behind the step is made again; so is an evaluation at the step itself. Seconds go on.
+TEST(JsonLinesTest, OfAResumedTrainingGoesOn) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/resumed.jsonl");
+  const std::string kept =
+      "{\"step\":0,\"held_out_loss\":5.5}\n"
+      "{\"step\":1,\"seconds\":1.0,\"loss\":5.0}\n"
+      "{\"step\":2,\"seconds\":2.5,\"loss\":4.5}\n";
+  for (const char* rest :
+       {"", "{\"step\":2,\"held_out_loss\":4.0}\n", "{\"step\":3,\"seconds\":3.0,\"loss\":4.0}\n",
+        "{\"step\":3,\"sec", "null\n", "{\"step\":\"3\"}\n{\"step\":1,\"seconds\":9.0}\n"}) {
+    std::ofstream(path) << kept << rest;
+    ASSERT_OK_AND_ASSIGN(const auto lines, JsonLines::Create(path));
+    ASSERT_OK(lines->Start({2, 16}));
+    EXPECT_EQ(Content(path), kept) << rest;
+    ASSERT_OK(lines->Write(StepRecord(3, 4.25)));
+    EXPECT_EQ(Content(path),
+              kept + "{\"step\":3,\"seconds\":4.0,\"loss\":4.25,\"skipped\":false}\n")
+        << rest;
+  }
+}
+
+TEST(JsonLinesTest, ErrorsNameTheFileAndALineThatDoesNotFitLeavesNothing) {
+  EXPECT_EQ(JsonLines::Create("/nowhere/m.jsonl").status(),
+            absl::NotFoundError("cannot write /nowhere/m.jsonl: No such file or directory"));
+  const std::string path = absl::StrCat(::testing::TempDir(), "/full.jsonl");
+  ASSERT_OK_AND_ASSIGN(const auto lines, JsonLines::Create(path));
+  ASSERT_OK(lines->Start({}));
+  ASSERT_OK(lines->Write(StepRecord(1, 5)));
+  const std::string before = Content(path);
+  {
+    // Room for half of a line.
+    const brigade::testing::FullDisk full(before.size() + 20);
+    EXPECT_EQ(lines->Write(StepRecord(2, 4)).message(),
+              absl::StrCat("cannot write ", path, ": File too large"));
+    EXPECT_EQ(Content(path), before);
+  }
+  ASSERT_OK(lines->Write(StepRecord(3, 3)));
+  EXPECT_EQ(Content(path),
+            before + "{\"step\":3,\"seconds\":1.5,\"loss\":3.0,\"skipped\":false}\n");
+}
+
+TEST(CsvFilesTest, HaveAFileForEachTagAsDeepSpeedHas) {
+  const std::string folder = Folder();
+  ASSERT_OK_AND_ASSIGN(const auto csv, CsvFiles::Create(folder + "/deep/job"));
+  ASSERT_OK(csv->Start({}));
+  ASSERT_OK(csv->Write(StepRecord(1, 5.5)));
+  ASSERT_OK(csv->Write(EvaluationRecord(1, 0.1)));
+  ASSERT_OK(csv->Write(StepRecord(2, 4)));
+  EXPECT_EQ(FilesIn(folder + "/deep/job"),
+            (std::set<std::string>{"Train_Samples_held_out.csv", "Train_Samples_skipped.csv",
+                                   "Train_Samples_train_loss.csv"}));
+  EXPECT_EQ(Content(folder + "/deep/job/Train_Samples_train_loss.csv"),
+            "step,train_loss\r\n8,5.5\r\n16,4\r\n");
+  EXPECT_EQ(Content(folder + "/deep/job/Train_Samples_held_out.csv"), "step,held out\r\n8,0.1\r\n");
+}
+
+TEST(CsvFilesTest, GoOnBehindTheStepAndANewTrainingReplacesThem) {
+  const std::string folder = Folder();
+  ASSERT_OK_AND_ASSIGN(const auto first, CsvFiles::Create(folder));
+  ASSERT_OK(first->Start({}));
+  for (int64_t step = 1; step <= 3; ++step) ASSERT_OK(first->Write(StepRecord(step, 5)));
+  ASSERT_OK(first->Write(EvaluationRecord(2, 4)));
+  const std::string losses = folder + "/Train_Samples_train_loss.csv";
+  std::ofstream(losses, std::ios::app) << "32,5";
+
+  ASSERT_OK_AND_ASSIGN(const auto second, CsvFiles::Create(folder));
+  ASSERT_OK(second->Start({2, 16}));
+  ASSERT_OK(second->Write(EvaluationRecord(2, 4)));
+  ASSERT_OK(second->Write(StepRecord(3, 7)));
+  EXPECT_EQ(Content(losses), "step,train_loss\r\n8,5\r\n16,5\r\n24,7\r\n");
+  EXPECT_EQ(Content(folder + "/Train_Samples_held_out.csv"), "step,held out\r\n16,4\r\n");
+
+  ASSERT_OK_AND_ASSIGN(const auto third, CsvFiles::Create(folder));
+  ASSERT_OK(third->Start({}));
+  ASSERT_OK(third->Write(StepRecord(1, 9)));
+  EXPECT_EQ(Content(losses), "step,train_loss\r\n8,9\r\n");
+}
+
+TEST(CsvFilesTest, ATagThatIsNoFieldIsQuotedAndOneThatIsNoFileDoesNotStopOthers) {
+  const std::string folder = Folder();
+  ASSERT_OK_AND_ASSIGN(const auto csv, CsvFiles::Create(folder));
+  ASSERT_OK(csv->Start({}));
+  const std::string odd = "a/say \"b,c\"";
+  const absl::Status status =
+      csv->Write({.at = {1, 8}, .values = {{std::string(300, 'x'), 1}, {odd, 2}}});
+  EXPECT_TRUE(absl::StrContains(status.message(), "File name too long")) << status;
+  EXPECT_EQ(Content(absl::StrCat(folder, "/", CsvFiles::FileOf(odd))),
+            "step,\"say \"\"b,c\"\"\"\r\n8,2\r\n");
+  // No path leads out of the folder.
+  EXPECT_EQ(CsvFiles::FileOf("../../etc/passwd"), ".._.._etc_passwd.csv");
+}
+
+TEST(EventFileTest, EachStartHasAFileBehindThoseThatAreThere) {
+  const std::string folder = Folder();
+  std::filesystem::create_directories(folder);
+  // As after the clock was set back.
+  const std::string late = "events.out.tfevents.5000000000.elsewhere";
+  std::ofstream(folder + "/" + late) << "";
+  ASSERT_OK_AND_ASSIGN(const auto first, EventFile::Create(folder));
+  ASSERT_OK_AND_ASSIGN(const auto second, EventFile::Create(folder));
+  const std::set<std::string> files = FilesIn(folder);
+  ASSERT_EQ(files.size(), 3u);
+  EXPECT_EQ(*files.begin(), late);
+  EXPECT_TRUE(absl::StartsWith(*std::next(files.begin()), "events.out.tfevents.5000000001."));
+  EXPECT_TRUE(absl::StartsWith(*files.rbegin(), "events.out.tfevents.5000000002."));
+}
+
+// The frames of a file, without their checksums, which events_test.py reads.
+std::vector<std::string> FramesOf(const std::string& folder) {
+  std::vector<std::string> frames;
+  const std::string bytes = Content(absl::StrCat(folder, "/", *FilesIn(folder).rbegin()));
+  for (size_t at = 0; at + 12 <= bytes.size();) {
+    const size_t size = static_cast<unsigned char>(bytes[at]);
+    frames.push_back(bytes.substr(at + 12, size));
+    at += size + 16;
+  }
+  return frames;
+}
+
+TEST(EventFileTest, WhatDidNotFitOfTheBeginComesWithTheNextRecord) {
+  const std::string folder = Folder();
+  ASSERT_OK_AND_ASSIGN(const auto events, EventFile::Create(folder));
+  {
+    const brigade::testing::FullDisk full(30);
+    EXPECT_TRUE(absl::StrContains(events->Start({2, 16}).message(), "File too large"));
+    EXPECT_TRUE(absl::StrContains(events->Write(StepRecord(3, 5)).message(), "File too large"));
+  }
+  EXPECT_EQ(FramesOf(folder).size(), 0u);
+  const Record record = StepRecord(4, 5);
+  ASSERT_OK(events->Write(record));
+  // And only with that.
+  ASSERT_OK(events->Write(StepRecord(5, 5)));
+  const std::vector<std::string> frames = FramesOf(folder);
+  ASSERT_EQ(frames.size(), 4u);
+  EXPECT_TRUE(absl::StrContains(frames[0], "brain.Event:2"));
+  // Behind the wall time.
+  EXPECT_EQ(frames[1].substr(9), StartEvent(0, 17));
+  EXPECT_EQ(frames[2], ScalarsEvent(2, 32, record.values));
+}
+
+TEST(EventFileTest, ErrorsNameTheFolder) {
+  EXPECT_EQ(EventFile::Create("/dev/null/runs").status().message(),
+            "cannot make /dev/null/runs: Not a directory");
+  EXPECT_EQ(CsvFiles::Create("/dev/null").status().message(),
+            "cannot make /dev/null: Not a directory");
+}
+
+}  // namespace
+}  // namespace brigade::monitor
