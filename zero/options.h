@@ -235,7 +235,7 @@ struct ZeroOptions {
   const StageTraits& traits() const { return kStageTraits[stage]; }
   // Whether gradients are added up in memory of their own.
   bool accumulates() const { return micro_batches > 1; }
-  // Whether ranks keep their own gradients until Step, from some step on.
+  // Whether Step exchanges gradients, or moments, from some step on.
   bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
   bool is_zero_one_adam() const { return optimizer.kind == optim::OptimizerKind::kZeroOneAdam; }
   // Whether there are steps in which each rank updates weights of its own.
@@ -253,10 +253,6 @@ struct ZeroOptions {
   // The steps tried before. Of options that have exchanges, but not of 0/1 Adam.
   int64_t exchanges_from() const {
     return averages_moments() ? optimizer.freeze_step : gradient_compression->start_step;
-  }
-  // Whether sums over micro-batches are made on each rank, and reduced once.
-  bool reduces_once() const {
-    return accumulates() && (accumulation == Accumulation::kAtBoundary || exchanges());
   }
 };
 

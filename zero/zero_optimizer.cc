@@ -192,7 +192,7 @@ void ZeroOptimizer::Free() {
 // others may have needed before, is there by now.
 absl::Status ZeroOptimizer::CheckLimits() const {
   const device::Context& context = streams_->context();
-  const std::vector<MemoryTerm> terms = MemoryOf(plan_, options_);
+  const std::vector<MemoryTerm> terms = MemoryOf(plan_, options_, streams_->rank());
   // The file is this optimizer's own.
   const device::MemoryStats no_books;
   const std::pair<device::Tier, const device::MemoryStats*> tiers[] = {
@@ -218,7 +218,8 @@ absl::Status ZeroOptimizer::CheckLimits() const {
 }
 
 absl::Status ZeroOptimizer::Allocate() {
-  BRIGADE_RETURN_IF_ERROR(streams_->Prepare(internal::CollectivesOfStep(plan_, options_)));
+  BRIGADE_RETURN_IF_ERROR(
+      streams_->Prepare(internal::CollectivesOfStep(plan_, options_, streams_->rank())));
   BRIGADE_RETURN_IF_ERROR(CheckLimits());
   if (options_.offload.file_state()) {
     BRIGADE_ASSIGN_OR_RETURN(file_, internal::RankFile::Create(plan_, options_, *streams_));
