@@ -211,7 +211,8 @@ absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
         {outer.world, zero::StepGroup::kWorld},
         {outer.tied, zero::StepGroup::kTied}};
     for (const auto& [its, role] : roles) {
-      if (&group == its) add(zero::WorkspaceOfStep(plan, options, group, role));
+      if (&group == its)
+        add(zero::WorkspaceOfStep(plan, options, group, role, of_.zero_groups.shards.rank()));
     }
     if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
     bytes += workspace.bytes();
@@ -222,7 +223,7 @@ absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
 
 absl::Status RankBooks::AddMemory(RankSummary& summary) const {
   const zero::ZeroOptimizer& zero = of_.zero;
-  std::vector<zero::MemoryTerm> terms = zero::MemoryOf(zero.plan(), zero.options());
+  std::vector<zero::MemoryTerm> terms = zero::MemoryOf(zero.plan(), zero.options(), zero.rank());
   BRIGADE_ASSIGN_OR_RETURN(const int64_t workspace_bytes, WorkspaceBytes());
   terms.push_back({device::Tier::kDevice, Purpose::kCommunication, "workspace of collectives",
                    workspace_bytes});

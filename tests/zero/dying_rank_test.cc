@@ -133,8 +133,8 @@ TEST_P(DyingRankTest, TheOthersGetItsErrorAndKeepTheStateOfAStep) {
       EXPECT_EQ(before, good[rank].before);
       if (rank == kDead) continue;
       const bool counts = after.step.step != before.step.step;
-      // Ranks of another node may not need the last call of this one.
-      if (call < decided && c.options.node_ranks == 0) {
+      // Ranks of another node, or group, may not need the last call of this one.
+      if (call < decided && c.options.node_ranks + c.options.shard_ranks == 0) {
         EXPECT_FALSE(counts);
       }
       // LAMB gathers sums between its moments and its weights (decision 0192).
@@ -150,7 +150,8 @@ std::vector<EngineAndCase> EnginesAndCases() {
     for (const CompressedCase& c : CompressedCases()) {
       // Two seconds each.
       const bool is_slow = c.options.stage != 1 || c.options.averages_moments();
-      if (kind == EngineKind::kGloo && is_slow && c.options.node_ranks == 0) continue;
+      if (kind == EngineKind::kGloo && is_slow && c.options.node_ranks + c.options.shard_ranks == 0)
+        continue;
       parameters.emplace_back(kind, c);
     }
   }

@@ -56,8 +56,15 @@ ZeroOptions InNodes(ZeroOptions options, int node_ranks) {
   options.node_ranks = node_ranks;
   return options;
 }
-// Two nodes' ranks; else an odd number.
-int RanksFor(const ZeroOptions& options) { return options.node_ranks == 0 ? 3 : 4; }
+// Groups of two ranks.
+ZeroOptions InGroups(ZeroOptions options) {
+  options.shard_ranks = 2;
+  return options;
+}
+// Two nodes' ranks, or two groups'; else an odd number.
+int RanksFor(const ZeroOptions& options) {
+  return options.node_ranks + options.shard_ranks == 0 ? 3 : 4;
+}
 
 // The bytes of a rank's errors of all buckets.
 std::string ErrorsOf(ZeroOptimizer& zero, const ZeroOptions& options) {
@@ -67,7 +74,7 @@ std::string ErrorsOf(ZeroOptimizer& zero, const ZeroOptions& options) {
     const Bucket& bucket = zero.plan().buckets()[b];
     if (!bucket.trainable) continue;
     const auto errors = exchange.ErrorsOf(static_cast<int>(b));
-    const auto layout = internal::ErrorLayoutOf(zero.plan(), options, bucket);
+    const auto layout = internal::ErrorLayoutOf(zero.plan(), options, bucket, zero.rank());
     const auto append = [&](const float* values, int64_t count) {
       bytes.append(reinterpret_cast<const char*>(values),
                    static_cast<size_t>(count) * sizeof(float));
@@ -94,7 +101,7 @@ std::string NameOf(const ZeroOptions& options) {
   return absl::StrCat("stage ", options.stage, ", ",
                       options.averages_moments() ? optim::ExchangingName(options.optimizer.kind)
                                                  : Name(options.gradient_compression->method),
-                      ", nodes of ", options.node_ranks);
+                      ", nodes of ", options.node_ranks, ", groups of ", options.shard_ranks);
 }
 
 // All methods in all of their stages.
@@ -112,6 +119,12 @@ std::vector<ZeroOptions> AllOptions() {
     all.push_back(InNodes(Options(stage, GradientCompression::kOneBit), 2));
   }
   all.push_back(InNodes(Options(2, optim::OptimizerKind::kOneBitAdam), 2));
+  all.push_back(InGroups(Options(0, GradientCompression::kOneBit)));
+  all.push_back(InGroups(Options(0, optim::OptimizerKind::kZeroOneAdam)));
+  all.push_back(InGroups(Options(1, GradientCompression::kPowerSgd)));
+  all.push_back(InGroups(Options(2, optim::OptimizerKind::kOneBitLamb)));
+  all.push_back(InGroups(Options(3, GradientCompression::kTopK)));
+  all.push_back(InGroups(Options(3, optim::OptimizerKind::kOneBitAdam)));
   return all;
 }
 
@@ -128,7 +141,9 @@ void ExpectTheSkippedStepToKeepAll(const ZeroOptions& options, int parameter) {
     ASSERT_OK(trainer.Step());
     ASSERT_OK(zero->step_stream().Synchronize());
     EXPECT_TRUE(ErrorsOf(*zero, options) == errors);
-    for (size_t b = 0; b < zero->plan().buckets().size() && parameter >= 0; ++b) {
+    // Of groups no rank has its own gradients any more.
+    const bool has_own = options.shard_ranks == 0;
+    for (size_t b = 0; b < zero->plan().buckets().size() && parameter >= 0 && has_own; ++b) {
       if (!zero->plan().buckets()[b].trainable) continue;
       const bool overflows = zero->plan().parameter(parameter).bucket == static_cast<int>(b);
       EXPECT_EQ(IsFinite(*zero, static_cast<int>(b)), !overflows || self.rank != 1) << b;
