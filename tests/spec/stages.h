@@ -537,7 +537,8 @@ class Training {
     Buckets mean = Zeros(agreed_);
     for (size_t b = 0; b < rule_.entries.size(); ++b) {
       std::vector<std::vector<float>> of_rank;
-      for (size_t r = 0; r < rule_.ranks; ++r) {
+      // Groups meet in each step: what a group has moved before is 0, its moments are all ranks'.
+      for (size_t r = 0; r < local.size(); ++r) {
         std::vector<float>& own = of_rank.emplace_back();
         for (const Range& entry : rule_.entries[b]) {
           for (size_t i = entry.begin; i < entry.begin + entry.size; ++i) {
