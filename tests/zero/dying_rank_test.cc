@@ -88,14 +88,17 @@ std::vector<Outcome> Train(const CompressedCase& c, const RanksOptions& ranks,
 // The calls behind the decision whether the step counts.
 int CallsBehindTheDecision(const CompressedCase& c) {
   const ZeroOptions& options = c.options;
-  if (options.stage == 0 || options.stage == 3) return 0;
+  if (options.stage == 0) return 0;
+  const int sums_of_tensors = optim::IsLamb(options.optimizer.kind) ? 1 : 0;
+  // Stage 3 gathers weights where they are used.
+  if (options.stage == 3) return sums_of_tensors;
   const Plan plan =
       Plan::Create(ToyMatrices(), {c.ranks, options.dtype, options.bucket_elements, false, 1,
                                    optim::TensorTile(options.optimizer.kind)})
           .value();
   int buckets = 0;
   for (const Bucket& bucket : plan.buckets()) buckets += bucket.trainable ? 1 : 0;
-  return buckets + (optim::IsLamb(options.optimizer.kind) ? 1 : 0);
+  return buckets + sums_of_tensors;
 }
 
 enum class EngineKind : uint8_t { kThreads, kNccl, kGloo };
