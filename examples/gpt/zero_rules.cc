@@ -239,13 +239,13 @@ Rules CompressionRules(const Together& together) {
     needs(kStage, s.zero.stage < 3 || has_groups,
           "zero_optimization.stage is 3, which has no memory for whole gradients; stages 0 to 2 "
           "have, and groups of brigade.shard_ranks exchange slices");
-    needs("zero_optimization.zeropp_loco_param --loco", !s.quantized_gradients || !HasLoco(said),
-          absl::StrCat(said.Name("--loco", "zero_optimization.zeropp_loco_param"),
-                       " is given; a state has the errors of one of the two"));
     needs(kCodes, !s.quantized_gradients || has_groups,
           absl::StrCat(
               said.Name("--quantized_gradients", "zero_optimization.zero_quantized_gradients"),
               " is true; gradients cross the wire in one of the two ways"));
+    needs("zero_optimization.zeropp_loco_param --loco", !s.quantized_gradients || !HasLoco(said),
+          absl::StrCat(said.Name("--loco", "zero_optimization.zeropp_loco_param"),
+                       " is given; a state has the errors of one of the two"));
     needs(kState, !s.zero.offload.enabled(),
           "zero_optimization.offload_optimizer is given; what is exchanged goes to updates on the "
           "device alone");
