@@ -140,9 +140,7 @@ class GradientStore {
   absl::Status RegisterMemory();
   void StartMicroBatch(int chunk);
   // Whether the step's gradients stay this rank's own.
-  bool keeps_own() const {
-    return phase() != StepPhase::kReduced && !streams_.has_shard_groups();
-  }
+  bool keeps_own() const { return phase() != StepPhase::kReduced && !streams_.has_shard_groups(); }
   // Gives the bucket memory to write to.
   absl::Status Provide(int bucket);
   bool MayTakeBuffer(int bucket) const;

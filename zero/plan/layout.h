@@ -105,8 +105,8 @@ inline int ExchangingRanks(const Plan& plan) {
 
 // Whether sums over micro-batches are made on each rank, and reduced, or exchanged, once.
 inline bool ReducesOnce(const Plan& plan, const ZeroOptions& options) {
-  return options.accumulates() && (options.accumulation == Accumulation::kAtBoundary ||
-                                   ExchangesAlone(plan, options));
+  return options.accumulates() &&
+         (options.accumulation == Accumulation::kAtBoundary || ExchangesAlone(plan, options));
 }
 
 // Whether gradients, between the backward pass and the update, are whole buckets: as the stage has
@@ -119,11 +119,10 @@ inline bool HasWholeGradients(const Plan& plan, const ZeroOptions& options) {
 // The same of gradients that the backward pass writes. Between chunks, whose micro-batches take
 // turns, a unit's gradients are reported before those of the next unit are asked for.
 inline std::map<int64_t, int> GradientBuffers(const Plan& plan, const ZeroOptions& options) {
-  return PooledBuffersNeeded(
-      plan.gradients(), GradientUnits(plan), options.live_units,
-      [&](const Bucket& gradient) {
-        return gradient.trainable && !HasWholeGradients(plan, options);
-      });
+  return PooledBuffersNeeded(plan.gradients(), GradientUnits(plan), options.live_units,
+                             [&](const Bucket& gradient) {
+                               return gradient.trainable && !HasWholeGradients(plan, options);
+                             });
 }
 
 // Whether the weights are a rounded copy of the fp32 master.
@@ -321,8 +320,7 @@ inline int64_t LargestExchange(const Plan& plan, const ZeroOptions& options, int
 
 // The elements of memory for a bucket's mean: of what a rank updates, with padding.
 inline int64_t MeanElements(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
-  const bool of_slice =
-      ExchangesBetween(plan, options) && !options.traits().whole_optimizer_state;
+  const bool of_slice = ExchangesBetween(plan, options) && !options.traits().whole_optimizer_state;
   return of_slice ? plan.slice(bucket) : bucket.size;
 }
 // Whether each rank gathers in its group what the others' slices have exchanged.
