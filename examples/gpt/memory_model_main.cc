@@ -172,6 +172,8 @@ absl::Status Main() {
   BRIGADE_RETURN_IF_ERROR(Validate(model));
   zero::ZeroOptions options;
   options.dtype = absl::GetFlag(FLAGS_precision);
+  // As the trainer has it.
+  options.tied_apart = true;
   const int64_t batch = absl::GetFlag(FLAGS_batch);
   constexpr int64_t kMostTexts = 1 << 20;
   if (batch < 1 || batch > kMostTexts) {

@@ -38,9 +38,12 @@ same_as_the_run() {
   wanted=$(awk -v stage="$stage" '/by purpose/ { here = 1 }
     here && $1 == "stage" && $2 == stage { print $3, $4, $5 }' out)
   [ -n "$wanted" ] || fail "no row of stage $stage in $(cat out)"
-  echo "{\"train_batch_size\": $((2 * ranks)), \"optimizer\": {\"type\": \"$type\"$params}}" >config
-  "$train" "${small[@]}" --config=config --steps=1 --evaluate_every=0 --precision=bf16 \
-    --ranks="$ranks" --stage="$stage" "$@" >report || fail "training fails with $type $*"
+  cat >config <<END
+{"train_batch_size": $((2 * ranks)), "bf16": {"enabled": true},
+ "zero_optimization": {"stage": $stage}, "optimizer": {"type": "$type"$params}}
+END
+  "$train" "${small[@]}" --config=config --steps=1 --evaluate_every=0 --ranks="$ranks" "$@" \
+    >report || fail "training fails with $type $*"
   run=$(awk '/^Memory at its peak/ { getline; for (i = 1; i <= NF; ++i) name[i] = $i; here = 1; next }
     here && $1 == "0" { print $2, $3, $4; exit }' report)
   [ "$run" = "$wanted" ] || fail "$type, stage $stage, $*: a run has $run, the model says $wanted"
