@@ -199,7 +199,7 @@ absl::Status OuterOptimizer::Share(const Standing& mine, const std::vector<Stand
   BRIGADE_RETURN_IF_ERROR(stream().Record(*made_));
   BRIGADE_RETURN_IF_ERROR(AwaitMade(WaitPoint::kStateMade));
   const int attached = options_.momentum > 0 ? 2 : 1;
-  // Errors of codes are those of a replica's own messages.
+  // Errors of codes and exchanges are those of a replica's own messages.
   const int moments = zero_.state_arrays() - zero_.error_arrays() - attached;
   for (size_t f = 0; f < fragments_.size(); ++f) {
     for (size_t i = 0; i < fragments_[f].size(); ++i) {
@@ -266,6 +266,9 @@ absl::Status OuterOptimizer::TakeShared(const Standing& mine, const Standing& la
   if (!mine.is(Origin::kInTraining)) {
     BRIGADE_RETURN_IF_ERROR(zero_.MastersChanged(FrozenBuckets()));
   }
+  // Those of a training that there was.
+  const bool has_moments = mine.is(Origin::kNew) && !latest.is(Origin::kNew);
+  if (has_moments) BRIGADE_RETURN_IF_ERROR(zero_.MomentsChanged());
   const bool stays = !mine.is(Origin::kNew) && mine.whole != 0 && mine.failed == 0 &&
                      mine.last_round == latest.last_round;
   if (stays) return absl::OkStatus();

@@ -121,9 +121,10 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
   if (options.averages_moments() && options.gradient_compression.has_value()) {
     return contradicts("gradient_compression is given; first moments are what it exchanges");
   }
-  if (!options.traits().whole_parameters) {
+  if (!options.traits().whole_parameters && options.shard_ranks == 0) {
     return contradicts("stage ", options.stage,
-                       " has no memory for whole gradients; stages 0 to 2 ", "have");
+                       " has no memory for whole gradients; stages 0 to 2 have, and with "
+                       "shard_ranks groups exchange slices");
   }
   if (options.has_local_steps() && !options.traits().whole_optimizer_state) {
     return contradicts(
@@ -145,13 +146,13 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
     return contradicts("model_ranks is ", options.model_ranks,
                        "; the scales of momenta are by the mean over all tensors of the model");
   }
-  if (options.shard_ranks > 0) {
-    return contradicts("shard_ranks is ", options.shard_ranks,
-                       "; gradients are exchanged by one group of all ranks");
-  }
-  if (options.quantized_gradients.has_value()) {
+  if (options.quantized_gradients.has_value() && options.shard_ranks == 0) {
     return contradicts("quantized_gradients is ", kernels::Name(*options.quantized_gradients),
-                       "; gradients cross the wire in one of the two ways");
+                       "; gradients of one group cross the wire in one of the two ways; with "
+                       "shard_ranks codes are those of sums inside groups");
+  }
+  if (options.loco.has_value()) {
+    return contradicts("loco is given; a state has the errors of one of the two");
   }
   return absl::OkStatus();
 }
@@ -253,7 +254,7 @@ absl::Status Validate(const ZeroOptions& options) {
     return Invalid("accumulation is ", static_cast<int>(options.accumulation));
   }
   if (options.accumulation == Accumulation::kAtBoundary && !options.traits().whole_gradients &&
-      !options.exchanges()) {
+      !(options.exchanges() && options.shard_ranks == 0)) {
     return Invalid("accumulation at the boundary needs whole gradients, which stage ",
                    options.stage, " does not keep");
   }

@@ -75,6 +75,12 @@ constexpr const char* Name(GradientCompression method) {
 // decide, and bucket by bucket the ranks exchange what unscaled and clipped gradients in fp32 have
 // become; the update reads that. Padding takes no part.
 //
+// With ZeroOptions::shard_ranks and several groups, in all stages: a group sums its ranks'
+// gradients as it does without, and in Step groups exchange these sums, of each slice the ranks
+// that have it. Matrices of kPowerSgd are then the whole rows in a slice, and rows that it cuts
+// cross as they are. Below, "ranks" are groups then, and a rank's own gradients its slice of the
+// group's; but for local steps of ZeroOneAdam, which groups do not have.
+//
 // The norm that is clipped, and that the step state has, is the root of the mean over ranks of the
 // squared norms of their own gradients, for it is known before the exchange. It is at least the
 // norm of the mean, and at most sqrt(ranks) times that.
@@ -138,7 +144,8 @@ struct ZeroOptions {
   // The ranks that share a state, where these are not all that have the same weights (HSDP, MiCS):
   // groups of so many have a whole state each, and ZeroOptimizer::Create takes the ranks between
   // them. Weights are gathered, and the gradients of each micro-batch summed, inside a group. The
-  // slices are summed between the groups once a step, behind the last micro-batch. 0: one group.
+  // slices are summed between the groups once a step, behind the last micro-batch, or exchanged
+  // (gradient_compression, moments) in Step. 0: one group.
   int shard_ranks = 0;
   // Stage 3: so many of the ranks that share a state, one after another, have second slices of all
   // weights between them (hpZ of ZeRO++). A forward gather leaves them; the backward gathers of the
@@ -238,7 +245,7 @@ struct ZeroOptions {
   const StageTraits& traits() const { return kStageTraits[stage]; }
   // Whether gradients are added up in memory of their own.
   bool accumulates() const { return micro_batches > 1; }
-  // Whether ranks keep their own gradients until Step, from some step on.
+  // Whether Step exchanges gradients, or moments, from some step on.
   bool exchanges() const { return gradient_compression.has_value() || averages_moments(); }
   bool is_zero_one_adam() const { return optimizer.kind == optim::OptimizerKind::kZeroOneAdam; }
   // Whether there are steps in which each rank updates weights of its own.
@@ -256,10 +263,6 @@ struct ZeroOptions {
   // The steps tried before. Of options that have exchanges, but not of 0/1 Adam.
   int64_t exchanges_from() const {
     return averages_moments() ? optimizer.freeze_step : gradient_compression->start_step;
-  }
-  // Whether sums over micro-batches are made on each rank, and reduced once.
-  bool reduces_once() const {
-    return accumulates() && (accumulation == Accumulation::kAtBoundary || exchanges());
   }
 };
 

@@ -192,7 +192,7 @@ void ZeroOptimizer::Free() {
 // others may have needed before, is there by now.
 absl::Status ZeroOptimizer::CheckLimits() const {
   const device::Context& context = streams_->context();
-  const std::vector<MemoryTerm> terms = MemoryOf(plan_, options_);
+  const std::vector<MemoryTerm> terms = MemoryOf(plan_, options_, streams_->rank());
   // The file is this optimizer's own.
   const device::MemoryStats no_books;
   const std::pair<device::Tier, const device::MemoryStats*> tiers[] = {
@@ -218,7 +218,8 @@ absl::Status ZeroOptimizer::CheckLimits() const {
 }
 
 absl::Status ZeroOptimizer::Allocate() {
-  BRIGADE_RETURN_IF_ERROR(streams_->Prepare(internal::CollectivesOfStep(plan_, options_)));
+  BRIGADE_RETURN_IF_ERROR(
+      streams_->Prepare(internal::CollectivesOfStep(plan_, options_, streams_->rank())));
   BRIGADE_RETURN_IF_ERROR(CheckLimits());
   if (options_.offload.file_state()) {
     BRIGADE_ASSIGN_OR_RETURN(file_, internal::RankFile::Create(plan_, options_, *streams_));
@@ -549,10 +550,11 @@ absl::StatusOr<absl::Span<std::byte>> ZeroOptimizer::FrozenWeights(int bucket) c
 
 absl::Status ZeroOptimizer::AttachState(std::vector<std::vector<float*>> arrays) {
   if (options_.offload.enabled()) return StateArray(0, 0).status();
-  if (options_.exchanges()) {
-    return absl::FailedPreconditionError(
-        "AttachState: errors of exchanges come behind the moments (gradient_compression, "
-        "OneBitAdam)");
+  if (options_.has_local_steps()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "AttachState: local_step_clipper is ", options_.optimizer.zero_one.local_step_clipper,
+        "; between meetings ranks have masters of their own, and what is attached is made of one "
+        "for all (with local_step_clipper 1 they meet in each step)"));
   }
   update_->Attach(std::move(arrays));
   return absl::OkStatus();
@@ -573,6 +575,16 @@ absl::Status ZeroOptimizer::MastersChanged(absl::Span<const int> buckets) {
     }
   }
   return parameters_->GatherUpdated(buckets);
+}
+
+absl::Status ZeroOptimizer::MomentsChanged() {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("MomentsChanged"));
+  if (update_->exchange() == nullptr) return absl::OkStatus();
+  update_->exchange()->StateChanged();
+  for (int b = 0; b < static_cast<int>(plan_.buckets().size()); ++b) {
+    if (plan_.bucket(b).trainable) BRIGADE_RETURN_IF_ERROR(update_->TakeNumbers(b));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ZeroOptimizer::LendState(device::Stream& reader) {

@@ -278,7 +278,8 @@ class ZeroOptimizer final : public ParameterSource {
   // Arrays of the caller's, [array][bucket] of the sizes above, null of frozen buckets, belong to
   // the state from now on: CopyState and LoadState have them behind the moments, and
   // InitializeParameters sets them to zero. They outlive the optimizer. Once, before a Saver or a
-  // reader is made; FailedPrecondition with offload, and with exchanges of gradients or moments.
+  // reader is made; FailedPrecondition with offload, and with local steps of ZeroOneAdam, between
+  // which ranks have masters of their own.
   absl::Status AttachState(std::vector<std::vector<float*>> arrays);
   // What is enqueued on step_stream() from now on may change these arrays: it comes after all
   // passes so far and after readers of the state, for whose ReturnState this waits as Step does.
@@ -288,6 +289,8 @@ class ZeroOptimizer final : public ParameterSource {
   // ascend: rounds the weights, and gathers them or leaves that to the next Acquire, as Step does.
   // A call of all ranks of the group.
   absl::Status MastersChanged(absl::Span<const int> buckets);
+  // The same of all moments: what an exchange, or 1-bit LAMB, has made of them is made anew.
+  absl::Status MomentsChanged();
   // The step state of another training of the same model and optimizer, with all that this
   // optimizer counts by it. A call of all ranks of the group between steps, with the same one;
   // waits. InvalidArgument as of StepController::LoadState, with nothing changed.

@@ -224,7 +224,11 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   zero.optimizer = Optimizer(s);
   all.open = OpenOf(said, s);
   if (zero.quantized_gradients.has_value() || zero.exchanges_signs()) {
-    const Hops hops = HopsOf(all.communicator, zero.model_ranks, SharersOf(sharing, all.grid));
+    Hops hops = HopsOf(all.communicator, zero.model_ranks, SharersOf(sharing, all.grid));
+    const bool between_groups = sharing.shard_ranks > 0 && !zero.quantized_gradients.has_value();
+    if (between_groups && hops.node_ranks > 0) {
+      hops = {.why_one = "groups with a state each exchange what they have summed"};
+    }
     zero.node_ranks = hops.node_ranks;
     if (!hops.why_one.empty()) reading.without_effect.push_back(OneHopText(said, hops.why_one));
   }

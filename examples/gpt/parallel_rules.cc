@@ -119,10 +119,13 @@ Rules ReplicaRules(const Together& together) {
        "the optimizer state is on the host or in a file; rounds need it on the device",
        "zero_optimization.offload_optimizer.device"},
       {replicas,
-       !has_replicas ||
-           (!s.gradient_compression.has_value() && !optim::AveragesMoments(s.optimizer)),
-       "ranks exchange gradients or moments with errors of their own, which rounds do not know",
-       "brigade.gradient_compression --gradient_compression optimizer.type"},
+       !has_replicas || s.optimizer != optim::OptimizerKind::kZeroOneAdam ||
+           s.zero_one.local_step_clipper == 1,
+       absl::StrCat("local_step_clipper is ", s.zero_one.local_step_clipper,
+                    "; between meetings the ranks of a replica have weights of their own, and a "
+                    "round takes one for all: write \"local_step_clipper\": 1, with which they "
+                    "meet in each step"),
+       "optimizer.type optimizer.params.local_step_clipper"},
       {named("--replica_fragments", "brigade.replica_fragments"),
        !has_replicas || outer.fragments <= outer.period,
        absl::StrCat("it is above ", named("--replica_period", "brigade.replica_period"), ", ",

@@ -43,7 +43,9 @@ absl::StatusOr<int64_t> WorkspaceBytes(const RankParts& rank) {
         {outer.world, zero::StepGroup::kWorld},
         {outer.tied, zero::StepGroup::kTied}};
     for (const auto& [its, role] : roles) {
-      if (&group == its) add(zero::WorkspaceOfStep(rank.parameters, rank.zero, group, role));
+      if (&group != its) continue;
+      add(zero::WorkspaceOfStep(rank.parameters, rank.zero, group, role,
+                                rank.zero_groups.shards.rank()));
     }
     if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
     bytes += workspace.bytes();
@@ -77,7 +79,8 @@ void ForEachOwnGroup(const parallel::Grid& grid, const ZeroGroups& zero_groups,
 }
 
 absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankParts& rank) {
-  std::vector<zero::MemoryTerm> terms = zero::MemoryOf(rank.parameters, rank.zero);
+  std::vector<zero::MemoryTerm> terms =
+      zero::MemoryOf(rank.parameters, rank.zero, rank.zero_groups.shards.rank());
   const auto add = [&terms](Tier tier, Purpose purpose, const char* name, int64_t bytes) {
     terms.push_back({tier, purpose, name, bytes});
   };

@@ -223,6 +223,17 @@ Rules CompressionRules(const Together& together) {
                     "; local steps need whole weights and moments on each rank, as stage 0 has: "
                     "write \"local_step_clipper\": 1, with which ranks meet in each step"),
        Names({kStage, "optimizer.params.local_step_clipper"})});
+  rules.push_back(
+      {kOptimizer,
+       s.optimizer != optim::OptimizerKind::kZeroOneAdam || together.sharing.shard_ranks == 0 ||
+           s.zero_one.local_step_clipper == 1,
+       absl::StrCat(ShardsName(said), " is given and local_step_clipper ",
+                    s.zero_one.local_step_clipper,
+                    "; the ranks of a group sum gradients in each step: write "
+                    "\"local_step_clipper\": 1, with which groups meet in each step, or brigade."
+                    "replicas for copies that run apart"),
+       Names({kShardRanks, "optimizer.params.local_step_clipper"})});
+  const bool has_groups = together.sharing.shard_ranks > 0;
   for (const auto& [path, exchanges] :
        {std::pair(gradients, has_gradients), std::pair(std::string(kOptimizer), has_moments)}) {
     const char* const what = path == kOptimizer ? kOptimizer : kMethod;
@@ -230,18 +241,19 @@ Rules CompressionRules(const Together& together) {
                                                                  const std::string& why) {
       rules.push_back({name, !given || is_right, why, Names({what, others})});
     };
-    needs(kStage, s.zero.stage < 3,
+    needs(kStage, s.zero.stage < 3 || has_groups,
           "zero_optimization.stage is 3, which has no memory for whole gradients; stages 0 to 2 "
-          "have");
-    needs(kCodes, !s.quantized_gradients,
+          "have, and groups of brigade.shard_ranks exchange slices");
+    needs(kCodes, !s.quantized_gradients || has_groups,
           absl::StrCat(
               said.Name("--quantized_gradients", "zero_optimization.zero_quantized_gradients"),
               " is true; gradients cross the wire in one of the two ways"));
+    needs("zero_optimization.zeropp_loco_param --loco", !s.quantized_gradients || !HasLoco(said),
+          absl::StrCat(said.Name("--loco", "zero_optimization.zeropp_loco_param"),
+                       " is given; a state has the errors of one of the two"));
     needs(kState, !s.zero.offload.enabled(),
           "zero_optimization.offload_optimizer is given; what is exchanged goes to updates on the "
           "device alone");
-    needs(kShardRanks, together.sharing.shard_ranks == 0,
-          absl::StrCat(ShardsName(said), " is given; one group of all ranks exchanges"));
     needs(kStages, together.sharing.pipeline == 1,
           "pipeline.stages (--pipeline) is above 1; weights that stages share are summed as they "
           "are");

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/engine.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/status_macros.h"
@@ -14,6 +15,8 @@
 #include "brigade/tests/replicas/replica_job.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
+#include "brigade/tests/zero/test_peer.h"
+#include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -312,6 +315,77 @@ TEST(JoinTest, AReplicaThatJoinsForgetsErrorsOfCodesWithTheOthers) {
   for (const size_t rank : {0, 1}) {
     EXPECT_NE(errors[rank][0], std::string(errors[rank][0].size(), '\0'));
     EXPECT_TRUE(errors[rank] == errors[rank + 2]);
+  }
+}
+
+// Moments that ranks exchange, frozen ones and the numbers of 1-bit LAMB's tensors are those of the
+// replica that was there; errors are of a replica's own messages, and begin with zero.
+TEST(JoinTest, AReplicaThatJoinsGoesOnWithFrozenMoments) {
+  using optim::OptimizerKind;
+  for (const auto kind :
+       {OptimizerKind::kOneBitAdam, OptimizerKind::kOneBitLamb, OptimizerKind::kZeroOneAdam}) {
+    for (const int stage : {0, 2}) {
+      SCOPED_TRACE(absl::StrCat("optimizer ", static_cast<int>(kind), ", stage ", stage));
+      std::vector<std::string> moments(4), numbers(4), left_out(4);
+      OnThreads({.size = 4}, [&](Rank& self) {
+        zero::ZeroOptions inner;
+        inner.stage = stage;
+        inner.bucket_elements = 1000;
+        inner.optimizer.kind = kind;
+        inner.optimizer.freeze_step = 2;
+        inner.optimizer.zero_one = {.var_freeze_step = 2, .local_step_clipper = 1};
+        auto member = CreateMember(zero::ToyMatrices(), inner, kOptions, 2, self);
+        ASSERT_OK(member);
+        ASSERT_OK(zero::InitializeToy(*member->zero));
+        zero::ToyTrainer trainer(*member->zero, self);
+        const auto step = [&]() -> absl::Status {
+          BRIGADE_RETURN_IF_ERROR(trainer.Step());
+          return member->outer->Step();
+        };
+        auto alone = Among(*member, {0});
+        if (alone != nullptr) {
+          ASSERT_OK(member->outer->Join(*alone));
+          for (int s = 0; s < 5; ++s) ASSERT_OK(step());
+        }
+        ASSERT_OK(member->outer->Join(*member->groups.between));
+        ASSERT_OK(self.stream->Synchronize());
+        ASSERT_OK(member->zero->step_stream().Synchronize());
+        const auto me = static_cast<size_t>(self.rank);
+        left_out[me] = zero::LeftOut(*member->zero);
+        // Behind those of the master: what is saved, but for errors and outer weights.
+        for (size_t b = 0; b < member->zero->plan().buckets().size(); ++b) {
+          if (!member->zero->plan().buckets()[b].trainable) continue;
+          for (int array = 1; array <= optim::Moments(inner.optimizer); ++array) {
+            const auto values = member->zero->StateArray(static_cast<int>(b), array).value();
+            moments[me].append(reinterpret_cast<const char*>(values.data()),
+                               values.size() * sizeof(float));
+          }
+        }
+        // Of tensors with elements: the others' mean nothing, and no state has them.
+        const auto of_tensors = zero::ZeroOptimizerTestPeer::Numbers(*member->zero);
+        size_t tensor = 0;
+        for (const zero::Bucket& bucket : member->zero->plan().buckets()) {
+          if (!bucket.trainable || of_tensors.empty()) continue;
+          for (const zero::BucketEntry& entry : bucket.entries) {
+            const auto* const bytes = reinterpret_cast<const char*>(&of_tensors[tensor++]);
+            if (entry.range.size == 0) continue;
+            numbers[me].append(bytes, sizeof(kernels::OneBitLambNumbers));
+          }
+        }
+        // And a round with both.
+        for (int s = 0; s < 4; ++s) ASSERT_OK(step());
+        ASSERT_OK(self.stream->Synchronize());
+        self.AwaitOthers();
+        member->outer.reset();
+      });
+      for (const size_t rank : {0, 1}) {
+        EXPECT_TRUE(moments[rank] == moments[rank + 2]) << rank;
+        EXPECT_TRUE(numbers[rank] == numbers[rank + 2]) << rank;
+        EXPECT_NE(left_out[rank], std::string(left_out[rank].size(), '\0'));
+        EXPECT_EQ(left_out[rank + 2], std::string(left_out[rank].size(), '\0'));
+      }
+      EXPECT_EQ(numbers[0].empty(), kind != OptimizerKind::kOneBitLamb);
+    }
   }
 }
 

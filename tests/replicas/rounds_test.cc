@@ -1,6 +1,7 @@
 // Rounds have the specification's bits, in every stage, on every engine, whatever the timing.
 
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "brigade/tests/replicas/replica_job.h"
 #include "brigade/tests/spec/replicas.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -28,11 +30,16 @@ struct Case {
   OuterOptions options;
   DType dtype = DType::kBFloat16;
   int replicas = 2;
+  // What the ranks of a replica exchange in its steps.
+  std::optional<zero::GradientCompression> exchange = {};
+  optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
 };
 
 std::string ToString(const Case& c) {
   return absl::StrCat(c.replicas, " replicas in ", static_cast<int>(c.dtype), ": ",
-                      Describe(c.options));
+                      Describe(c.options), ", exchange of ",
+                      c.exchange.has_value() ? zero::Name(*c.exchange) : "nothing", ", optimizer ",
+                      static_cast<int>(c.optimizer));
 }
 
 spec::RoundRule RuleOf(const OuterOptions& options) {
@@ -63,7 +70,7 @@ std::vector<int> FragmentOfElements(const zero::Plan& plan, int fragments) {
   return all;
 }
 
-// Of all replicas, from their first ranks.
+// Of all replicas, from those of a place.
 absl::StatusOr<std::vector<std::vector<float>>> MastersOfAll(Member& member, int replicas,
                                                              Rank& self) {
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<float> mine, Masters(*member.zero));
@@ -85,8 +92,16 @@ absl::Status MatchesTheSpecification(Rank& self, const Case& c, int stage) {
   inner.stage = stage;
   inner.dtype = c.dtype;
   inner.bucket_elements = 1000;
+  if (c.exchange.has_value()) {
+    inner.gradient_compression = {.method = *c.exchange, .rank = 2, .density = 0.03};
+  }
+  inner.optimizer.kind = c.optimizer;
+  inner.optimizer.freeze_step = 3;
+  inner.optimizer.zero_one = {.var_freeze_step = 5, .local_step_clipper = 1};
+  // A stage that has no memory for what ranks exchange.
+  if (!zero::Validate(inner).ok()) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(Member member,
-                           CreateMember(zero::ToyModel(), inner, c.options, c.replicas, self));
+                           CreateMember(zero::ToyMatrices(), inner, c.options, c.replicas, self));
   BRIGADE_RETURN_IF_ERROR(zero::InitializeToy(*member.zero));
   BRIGADE_RETURN_IF_ERROR(member.outer->Join(*member.groups.between));
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<float> initial, Masters(*member.zero));
@@ -98,7 +113,13 @@ absl::Status MatchesTheSpecification(Rank& self, const Case& c, int stage) {
     BRIGADE_RETURN_IF_ERROR(trainer.Step());
     BRIGADE_ASSIGN_OR_RETURN(wanted.own, MastersOfAll(member, c.replicas, self));
     wanted.Step();
+    const std::string left_out = zero::LeftOut(*member.zero);
     BRIGADE_RETURN_IF_ERROR(member.outer->Step());
+    BRIGADE_RETURN_IF_ERROR(self.stream->Synchronize());
+    if (zero::LeftOut(*member.zero) != left_out) {
+      return absl::InternalError(absl::StrCat("stage ", stage, ", step ", step + 1,
+                                              ": a round has changed the errors of exchanges"));
+    }
     BRIGADE_ASSIGN_OR_RETURN(const std::vector<float> mine, Masters(*member.zero));
     const std::vector<float>& own = wanted.own[static_cast<size_t>(member.replica)];
     for (size_t i = 0; i < mine.size(); ++i) {
@@ -124,6 +145,13 @@ std::vector<Case> Cases() {
   cases.push_back({{.period = 3, .lr = 1.0, .momentum = 0, .start_step = 4}, DType::kFloat16});
   cases.push_back({{.period = 4, .fragments = 2, .wire = DType::kBFloat16}});
   cases.push_back({{.period = 4}, DType::kBFloat16, 4});
+  for (const auto method : zero::kGradientCompressions) {
+    cases.push_back({.options = {.period = 3, .delay = 1, .mix = 0.5}, .exchange = method});
+  }
+  for (const auto kind : {optim::OptimizerKind::kOneBitAdam, optim::OptimizerKind::kOneBitLamb,
+                          optim::OptimizerKind::kZeroOneAdam}) {
+    cases.push_back({.options = {.period = 2}, .optimizer = kind});
+  }
   return cases;
 }
 
@@ -132,7 +160,11 @@ class RoundsTest : public ::testing::TestWithParam<int> {};
 TEST_P(RoundsTest, HaveTheSpecificationsBitsWhateverTheTiming) {
   device::RaceChecker checker;
   uint64_t seed = 0;
+  int with_exchange = 0;
   for (const Case& c : Cases()) {
+    // By turns in the stages that have exchanges.
+    const bool exchanges = c.exchange.has_value() || optim::AveragesMoments(c.optimizer);
+    if (exchanges && with_exchange++ % 3 != GetParam()) continue;
     SCOPED_TRACE(ToString(c));
     const device::RandomDelay delay = {.seed = seed++, .max_delay_us = 50};
     collectives::OnThreads({.size = 4, .random_delay = delay, .race_checker = &checker},

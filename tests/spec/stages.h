@@ -61,6 +61,10 @@ struct TrainingRule {
   // and an exchange of each bucket's, unscaled and clipped, gives their mean: of signs, of factors
   // of `factor_rank`, or of the greatest elements, a share of `density` rounded up. A rank alone
   // does not. The norm is the root of the sum of the ranks' squared norms, divided by ranks.
+  //
+  // Several groups sum first, as in all steps, and then exchange: those that have the same slice,
+  // each what its group's sum has in it. Squared norms are those of the slices, and divided by all
+  // ranks. A matrix is cut into the whole rows of a slice, and what it has of others.
   int64_t exchange_from = -1;
   enum class Exchange : uint8_t { kOneBit, kPowerSgd, kTopK };
   Exchange exchange = Exchange::kOneBit;
@@ -145,6 +149,7 @@ class Training {
                                ? state_.iteration >= rule_.var_freeze_step || !IsVarianceStep()
                                : rule_.exchange_from >= 0 && (rule_.ranks > 1 || has_moments) &&
                                      state_.iteration >= rule_.exchange_from;
+    const bool stays_local = rule_.reduce_at_boundary || (exchanges && Groups() == 1);
     for (int micro = 0; micro < rule_.micro_batches; ++micro) {
       std::vector<Buckets> fresh;
       for (size_t r = 0; r < rule_.ranks; ++r) {
@@ -153,18 +158,28 @@ class Training {
         for (auto& bucket : fresh[r]) RoundAll(rule_.format, bucket);
       }
       std::vector<Buckets> sums;
-      if (!rule_.reduce_at_boundary && !exchanges) sums = ReduceInGroups(fresh, rule_.format);
+      if (!stays_local) sums = ReduceInGroups(fresh, rule_.format);
       for (size_t r = 0; r < rule_.ranks; ++r) {
-        rule_.reduce_at_boundary || exchanges ? Accumulate(fresh[r], local[r])
-                                              : Accumulate(sums[r], reduced[r]);
+        stays_local ? Accumulate(fresh[r], local[r]) : Accumulate(sums[r], reduced[r]);
       }
     }
-    if (exchanges) return ExchangeAndUpdate(local);
+    if (exchanges && Groups() == 1) {
+      for (Buckets& gradients : local) AddParts(gradients);
+      return ExchangeAndUpdate(local, StatsOf(local));
+    }
     if (rule_.reduce_at_boundary) {
       reduced = ReduceInGroups(local, rule_.accumulator);
       for (size_t r = 0; r < rule_.ranks; ++r) {
         for (auto& bucket : reduced[r]) RoundAll(rule_.accumulator, bucket);
       }
+    }
+    if (exchanges) {
+      for (Buckets& slices : reduced) AddParts(slices);
+      std::vector<Buckets> whole;
+      for (size_t group = 0; group < Groups(); ++group) {
+        whole.push_back(Gather(InGroup(reduced, group * Sharers())));
+      }
+      return ExchangeAndUpdate(whole, StatsOf(reduced));
     }
     const std::vector<Buckets> of_groups = reduced;
     for (size_t r = 0; r < rule_.ranks && Groups() > 1; ++r) {
@@ -194,17 +209,8 @@ class Training {
   void ShareErrors() {
     ShareLocoErrors();
     MeetExactly();
-    for (ExchangeErrors& errors : errors_) {
-      ShareMean(errors.one_bit.local);
-      for (OneBitState& place : errors.places) ShareMean(place.local);
-      ShareMean(errors.top_k);
-      auto& matrices = errors.power_sgd.left_out;
-      for (size_t t = 0; !matrices.empty() && t < matrices[0].size(); ++t) {
-        std::vector<std::vector<float>> of_rank;
-        for (auto& each : matrices) of_rank.push_back(each[t].values);
-        ShareMean(of_rank);
-        for (size_t r = 0; r < matrices.size(); ++r) matrices[r][t].values = of_rank[r];
-      }
+    for (std::vector<ExchangeErrors>& of_bucket : errors_) {
+      for (ExchangeErrors& errors : of_bucket) ShareErrorsOf(errors);
     }
   }
 
@@ -237,25 +243,41 @@ class Training {
     Buckets parameters;
   };
 
-  // What exchanges of a bucket have left out, by the method that there is.
+  // What exchanges of a bucket between so many have left out, by the method that there is; of
+  // groups, those of one slice.
   struct ExchangeErrors {
-    ExchangeErrors(const TrainingRule& rule, size_t bucket, size_t count, bool two_hops)
-        : one_bit(rule.ranks,
-                  rule.exchange == TrainingRule::Exchange::kOneBit && !two_hops ? count : 0) {
-      if (two_hops) places = OneBitPlaces(rule.ranks, count, rule.node_ranks);
+    ExchangeErrors(const TrainingRule& rule, std::vector<TensorPlace> matrices, size_t count,
+                   size_t ranks, bool two_hops)
+        : one_bit(ranks, rule.exchange == TrainingRule::Exchange::kOneBit && !two_hops ? count : 0),
+          tensors(std::move(matrices)) {
+      if (two_hops) places = OneBitPlaces(ranks, count, rule.node_ranks);
       if (rule.exchange == TrainingRule::Exchange::kPowerSgd) {
-        power_sgd = InitialPowerSgdState(rule.places[bucket], rule.factor_rank, rule.ranks);
+        power_sgd = InitialPowerSgdState(tensors, rule.factor_rank, ranks);
       }
       if (rule.exchange == TrainingRule::Exchange::kTopK) {
-        top_k.assign(rule.ranks, std::vector<float>(count));
+        top_k.assign(ranks, std::vector<float>(count));
       }
     }
 
     OneBitState one_bit;
     std::vector<OneBitState> places;  // in two hops, of nodes
+    std::vector<TensorPlace> tensors;
     PowerSgdState power_sgd;
     std::vector<std::vector<float>> top_k;  // [rank]
   };
+
+  void ShareErrorsOf(ExchangeErrors& errors) const {
+    ShareMean(errors.one_bit.local);
+    for (OneBitState& place : errors.places) ShareMean(place.local);
+    ShareMean(errors.top_k);
+    auto& matrices = errors.power_sgd.left_out;
+    for (size_t t = 0; !matrices.empty() && t < matrices[0].size(); ++t) {
+      std::vector<std::vector<float>> of_rank;
+      for (auto& each : matrices) of_rank.push_back(each[t].values);
+      ShareMean(of_rank);
+      for (size_t r = 0; r < matrices.size(); ++r) matrices[r][t].values = of_rank[r];
+    }
+  }
 
   void ShareLocoErrors() {
     const float to_saved = static_cast<float>(1.0 / rule_.step.divisor) * loco_inverse_scale_;
@@ -307,27 +329,29 @@ class Training {
     return sum;
   }
 
-  // Of all ranks; or of nodes, each of which has the sum of its ranks' errors.
+  // Of all that exchange; or of nodes, each of which has the sum of its ranks' errors.
   void ShareMean(std::vector<std::vector<float>>& of_rank) const {
     if (of_rank.empty()) return;
     std::vector<float> mean = of_rank[0];
     for (size_t i = 0; i < mean.size(); ++i) {
       for (size_t r = 1; r < of_rank.size(); ++r) mean[i] += of_rank[r][i];
-      mean[i] *= static_cast<float>(1.0 / static_cast<double>(rule_.ranks));
-      mean[i] *= static_cast<float>(rule_.ranks / of_rank.size());
+      mean[i] *= static_cast<float>(1.0 / static_cast<double>(Exchanging()));
+      mean[i] *= static_cast<float>(Exchanging() / of_rank.size());
     }
     for (auto& each : of_rank) each = mean;
   }
 
-  std::vector<float> Exchanged(const std::vector<std::vector<float>>& of_rank, size_t bucket) {
+  std::vector<float> Exchanged(const std::vector<std::vector<float>>& of_rank,
+                               ExchangeErrors& errors) const {
     constexpr bool kSkip = false;
-    ExchangeErrors& errors = errors_[bucket];
+    if (of_rank[0].empty()) return {};
     switch (rule_.exchange) {
       case TrainingRule::Exchange::kOneBit:
-        return TwoHops() ? OneBitMeanOfNodes(of_rank, kSkip, Format::kFloat32, errors.places)
-                         : OneBitMean(of_rank, kSkip, Format::kFloat32, errors.one_bit);
+        return ExchangesInTwoHops()
+                   ? OneBitMeanOfNodes(of_rank, kSkip, Format::kFloat32, errors.places)
+                   : OneBitMean(of_rank, kSkip, Format::kFloat32, errors.one_bit);
       case TrainingRule::Exchange::kPowerSgd:
-        return PowerSgdMean(of_rank, rule_.places[bucket], rule_.factor_rank, kEpsilon, kSkip,
+        return PowerSgdMean(of_rank, errors.tensors, rule_.factor_rank, kEpsilon, kSkip,
                             Format::kFloat32, errors.power_sgd, rule_.power_iterations);
       case TrainingRule::Exchange::kTopK:
         break;
@@ -337,18 +361,19 @@ class Training {
     return TopKMean(of_rank, std::min(k, of_rank[0].size()), kSkip, Format::kFloat32, errors.top_k);
   }
 
-  void ExchangeAndUpdate(std::vector<Buckets>& local) {
+  static std::vector<GradStats> StatsOf(const std::vector<Buckets>& gradients) {
     std::vector<GradStats> stats;
-    for (Buckets& gradients : local) {
-      AddParts(gradients);
-      stats.push_back(SumOfSquares(gradients));
-    }
+    for (const Buckets& each : gradients) stats.push_back(SumOfSquares(each));
+    return stats;
+  }
+
+  // `local`: of each that exchanges, a rank or a group.
+  void ExchangeAndUpdate(const std::vector<Buckets>& local, const std::vector<GradStats>& stats) {
     const bool is_frozen = rule_.var_update_scaler > 0 && state_.iteration >= rule_.var_freeze_step;
     const bool meets = is_frozen && IsMeeting();
     StepRule rule = rule_.step;
-    const auto ranks = static_cast<double>(rule_.ranks);
     rule.norm_divisor = rule.divisor;
-    rule.divisor /= ranks;
+    rule.divisor /= static_cast<double>(Exchanging());
     ControlStep(stats, rule, state_);
     if (state_.skip) return;
     if (rule_.is_one_bit_lamb) return ExchangeAndUpdateTensors(local);
@@ -395,11 +420,77 @@ class Training {
   }
 
   std::vector<float> ExchangedOfBucket(const std::vector<std::vector<float>>& of_rank, size_t b) {
-    if (errors_.size() == b) {
-      const bool in_nodes = rule_.exchange == TrainingRule::Exchange::kOneBit && TwoHops();
-      errors_.emplace_back(rule_, b, of_rank[0].size(), in_nodes);
+    const size_t places = Groups() > 1 ? Sharers() : 1;
+    const size_t size = ranks_[0].master[b].size() * (rule_.stage == 0 ? 1 : Sharers());
+    if (errors_.size() == b) errors_.emplace_back();
+    std::vector<float> mean;
+    for (size_t place = 0; place < places; ++place) {
+      // What slice `place` has of the bucket's elements that are exchanged.
+      const size_t first = ExchangedBefore(b, place * size / places);
+      const size_t last = ExchangedBefore(b, (place + 1) * size / places);
+      std::vector<std::vector<float>> parts;
+      for (const std::vector<float>& values : of_rank) {
+        parts.emplace_back(values.begin() + static_cast<std::ptrdiff_t>(first),
+                           values.begin() + static_cast<std::ptrdiff_t>(last));
+      }
+      if (errors_[b].size() == place) {
+        errors_[b].emplace_back(rule_, MatricesIn(b, first, last), last - first, parts.size(),
+                                ExchangesInTwoHops());
+      }
+      const auto exchanged = rule_.ranks == 1 ? parts[0] : Exchanged(parts, errors_[b][place]);
+      mean.insert(mean.end(), exchanged.begin(), exchanged.end());
     }
-    return rule_.ranks == 1 ? of_rank[0] : Exchanged(of_rank, b);
+    return mean;
+  }
+
+  // How many of the exchanged elements lie before this one of the bucket.
+  size_t ExchangedBefore(size_t bucket, size_t element) const {
+    size_t before = 0;
+    for (const Range& entry : rule_.entries[bucket]) {
+      if (element > entry.begin) before += std::min(entry.size, element - entry.begin);
+    }
+    return before;
+  }
+
+  // What [first, last) of the exchanged elements has of the matrices.
+  std::vector<TensorPlace> MatricesIn(size_t bucket, size_t first, size_t last) const {
+    std::vector<TensorPlace> cut;
+    if (rule_.places.empty()) return cut;
+    for (const TensorPlace& whole : rule_.places[bucket]) {
+      // Rows that are there as a whole are a matrix; what there is of each run of others is a row.
+      size_t rows_begin = 0, rows_end = 0, vector_size = 0;
+      const auto add_vector = [&](size_t end) {
+        if (vector_size > 0) cut.push_back({end - vector_size - first, 1, vector_size});
+        vector_size = 0;
+      };
+      const auto add_rows = [&] {
+        if (rows_end > rows_begin) {
+          cut.push_back(
+              {rows_begin - first, (rows_end - rows_begin) / whole.columns, whole.columns});
+        }
+        rows_begin = rows_end = 0;
+      };
+      for (size_t row = 0; row < whole.rows; ++row) {
+        const size_t begin = std::clamp(whole.offset + row * whole.columns, first, last);
+        const size_t end = std::clamp(whole.offset + (row + 1) * whole.columns, first, last);
+        if (end - begin == whole.columns) {
+          add_vector(begin);
+          if (rows_end == rows_begin) rows_begin = begin;
+          rows_end = end;
+        } else if (end > begin) {
+          add_rows();
+          vector_size += end - begin;
+        }
+        if (row + 1 == whole.rows) add_rows(), add_vector(end);
+      }
+    }
+    return cut;
+  }
+
+  // Ranks, or groups.
+  size_t Exchanging() const { return Groups() > 1 ? Groups() : rule_.ranks; }
+  bool ExchangesInTwoHops() const {
+    return rule_.exchange == TrainingRule::Exchange::kOneBit && Groups() == 1 && TwoHops();
   }
 
   // Of 0/1 Adam, once a step: as DeepSpeed counts. The first such step forgets errors.
@@ -447,7 +538,8 @@ class Training {
     Buckets mean = Zeros(agreed_);
     for (size_t b = 0; b < rule_.entries.size(); ++b) {
       std::vector<std::vector<float>> of_rank;
-      for (size_t r = 0; r < rule_.ranks; ++r) {
+      // Groups meet in each step: what a group has moved before is 0, its moments are all ranks'.
+      for (size_t r = 0; r < local.size(); ++r) {
         std::vector<float>& own = of_rank.emplace_back();
         for (const Range& entry : rule_.entries[b]) {
           for (size_t i = entry.begin; i < entry.begin + entry.size; ++i) {
@@ -828,7 +920,8 @@ class Training {
   StepState state_;
   // Of Gram-Schmidt.
   static constexpr double kEpsilon = 1e-8;
-  std::vector<ExchangeErrors> errors_;                  // [bucket]
+  // [bucket][place of a slice; else one].
+  std::vector<std::vector<ExchangeErrors>> errors_;
   std::vector<std::vector<OneBitLambTensor>> tensors_;  // [bucket][tensor]
   bool is_frozen_ = false;
   // Of 0/1 Adam.

@@ -1,6 +1,7 @@
 // Memory and traffic are those of the models; a step neither waits on the host nor allocates.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <optional>
@@ -646,6 +647,76 @@ TEST(AccountingTest, SignsInTwoHopsLeaveANodeOnce) {
       EXPECT_EQ(traffic.nodes, between);
       int64_t modelled = 0;
       for (const MemoryTerm& term : MemoryOf(zero->plan(), options)) {
+        modelled += term.name == "errors of exchanges" ? term.bytes : 0;
+      }
+      EXPECT_EQ(modelled, errors);
+      self.AwaitOthers();
+    });
+  }
+}
+
+// Groups that exchange, in all stages, beside the model; a place in groups has its own elements.
+TEST(AccountingTest, ExchangesOfGroupsTakeWhatTheModelSays) {
+  for (const auto& [ranks, shard_ranks] : {std::pair(4, 2), std::pair(3, 1)}) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      Setting setting = {"", ToyMatrices(), {}};
+      ZeroOptions& options = setting.options;
+      options.stage = stage;
+      options.micro_batches = 1 + stage % 2;
+      options.bucket_elements = 1000;
+      options.shard_ranks = shard_ranks;
+      const auto expect = [&](const char* name) {
+        SCOPED_TRACE(absl::StrCat(name, ", stage ", stage, ", ranks ", ranks));
+        OnThreads({.size = ranks}, [&](Rank& self) {
+          ExpectMemoryOfTheModel(setting, self);
+          self.AwaitOthers();
+          ExpectTrafficOfTheModel(setting, self);
+          self.AwaitOthers();
+        });
+      };
+      for (const GradientCompression method : kGradientCompressions) {
+        options.gradient_compression = {.method = method, .rank = 2};
+        expect(Name(method));
+      }
+      options.quantized_gradients = kernels::QuantFormat::kInt4;
+      expect("codes inside groups");
+      options.quantized_gradients.reset();
+      options.gradient_compression.reset();
+      options.optimizer = {.kind = optim::OptimizerKind::kOneBitAdam, .freeze_step = 0};
+      expect("OneBitAdam");
+      options.optimizer = {.kind = optim::OptimizerKind::kOneBitLamb, .freeze_step = 1};
+      expect("OneBitLamb");
+      options.optimizer = {.kind = optim::OptimizerKind::kZeroOneAdam};
+      options.optimizer.zero_one = {.var_freeze_step = 1, .local_step_clipper = 1};
+      expect("ZeroOneAdam");
+    }
+  }
+}
+
+// Signs between two groups of two by hand. In this model each parameter has a bucket, the smaller
+// ones of 1,024 elements with padding.
+TEST(AccountingTest, GroupsSendTheSignsOfASlice) {
+  for (int stage = 0; stage < kStages; ++stage) {
+    OnThreads({.size = 4}, [&](Rank& self) {
+      ZeroOptions options;
+      options.stage = stage;
+      options.bucket_elements = 1000;
+      options.gradient_compression.emplace();
+      options.shard_ranks = 2;
+      auto zero = CreateZero(PlainModel(), options, self).value();
+      const ZeroGroups groups = GroupsOf(options, self);
+      const Traffic traffic =
+          TrafficOfStep(zero->plan(), options, groups.shards, groups.outer).value();
+      // Four parameters of each size; of the second one the first half of the bucket is full.
+      const std::array<int64_t, 2> counts = {2048, zero->rank() == 0 ? 512 : 700 - 512};
+      int64_t between = 0, errors = 0;
+      for (const int64_t count : counts) {
+        between += 4 * 2 * kernels::SignBytes(count / 2);
+        errors += 4 * 4 * (count + count / 2);
+      }
+      EXPECT_EQ(traffic.between, between);
+      int64_t modelled = 0;
+      for (const MemoryTerm& term : MemoryOf(zero->plan(), options, zero->rank())) {
         modelled += term.name == "errors of exchanges" ? term.bytes : 0;
       }
       EXPECT_EQ(modelled, errors);

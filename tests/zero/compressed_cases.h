@@ -23,7 +23,8 @@ struct CompressedCase {
 };
 
 // Signs, factors and greatest elements of gradients, and signs of moments, in stages 0 to 2; codes
-// of gradients and weights, with error feedback and without, in all; two hops.
+// of gradients and weights, with error feedback and without, in all; two hops; groups with a whole
+// state each, in stage 3 too.
 inline std::vector<CompressedCase> CompressedCases() {
   std::vector<CompressedCase> cases;
   const auto add = [&](const std::string& name, int stage, auto change, int ranks = 3) {
@@ -62,6 +63,21 @@ inline std::vector<CompressedCase> CompressedCases() {
         in_nodes(options);
       },
       4);
+  const auto in_groups = [&](const std::string& name, int stage, auto change) {
+    add(
+        name + "InGroups", stage,
+        [&](ZeroOptions& options) {
+          change(options);
+          options.shard_ranks = 2;
+        },
+        4);
+  };
+  in_groups("OneBit", 1, with(GradientCompression::kOneBit));
+  in_groups("PowerSgd", 2, with(GradientCompression::kPowerSgd));
+  in_groups("TopK", 0, with(GradientCompression::kTopK));
+  in_groups("OneBitAdam", 3, by(OptimizerKind::kOneBitAdam));
+  in_groups("OneBitLamb", 3, by(OptimizerKind::kOneBitLamb));
+  in_groups("ZeroOneAdam", 1, by(OptimizerKind::kZeroOneAdam));
   // The third step freezes second moments.
   for (const auto kind : {OptimizerKind::kOneBitAdam, OptimizerKind::kOneBitLamb}) {
     add(absl::StrCat(optim::ExchangingName(kind), "Freezes"), 1, [&](ZeroOptions& options) {

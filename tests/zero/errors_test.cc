@@ -91,8 +91,11 @@ TEST(ErrorsTest, ContradictorySettingsAreNamed) {
                 "gradient_compression is given, but offload.optimizer_state is host");
     compression([](ZeroOptions& o) { o.optimizer.kind = optim::OptimizerKind::kLamb; },
                 "gradient_compression is given, but the optimizer is LAMB");
-    compression([](ZeroOptions& o) { o.shard_ranks = 2; },
-                "gradient_compression is given, but shard_ranks is 2");
+    compression(
+        [](ZeroOptions& o) {
+          o.shard_ranks = 2, o.quantized_gradients = QuantFormat::kInt4, o.loco.emplace();
+        },
+        "gradient_compression is given, but loco is given; a state has the errors of one");
     compression([](ZeroOptions& o) { o.quantized_gradients = QuantFormat::kInt4; },
                 "gradient_compression is given, but quantized_gradients is int4");
     const auto one_bit = optim::OptimizerKind::kOneBitAdam;

@@ -30,7 +30,7 @@ std::vector<CompressedCase> Cases() {
     c.options.bucket_elements = 1000;
   }
   for (const CompressedCase& c : CompressedCases()) {
-    if (c.options.node_ranks == 0) cases.push_back(c);
+    if (c.options.node_ranks + c.options.shard_ranks == 0) cases.push_back(c);
   }
   return cases;
 }

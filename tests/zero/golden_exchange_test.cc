@@ -1,6 +1,7 @@
 // Gradients that ranks exchange in Step give the specification's bits in stages 0 to 2: by every
 // method, from the first step on and from a later one, over micro-batches, in chunks, with tied
-// parameters apart, over skipped steps, and over every engine.
+// parameters apart, over skipped steps, and over every engine. So do groups with a whole state each
+// that exchange what they have summed, in all stages.
 
 #include <cstdint>
 #include <utility>
@@ -130,8 +131,8 @@ std::vector<GoldenCase> Cases() {
   // Factors and elements of other sizes, up to all of them.
   for (const int32_t rank : {1, 7}) {
     GoldenCase c = {.ranks = 3, .dtype = DType::kBFloat16, .bucket_elements = 100'000 * rank};
-    c.gradient_compression = {.method = GradientCompression::kPowerSgd, .rank = rank,
-                              .iterations = rank == 1 ? 1 : 3};
+    c.gradient_compression = {
+        .method = GradientCompression::kPowerSgd, .rank = rank, .iterations = rank == 1 ? 1 : 3};
     cases.push_back(c);
   }
   for (const double density : {1e-9, 1.0}) {
@@ -140,6 +141,72 @@ std::vector<GoldenCase> Cases() {
     c.gradient_compression = {.method = GradientCompression::kTopK,
                               .start_step = density == 1.0 ? 1 : 2,
                               .density = density};
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+// Groups that exchange: of one rank, which are stage 0, and of several; all of them in one.
+std::vector<GoldenCase> GroupCases() {
+  using optim::OptimizerKind;
+  std::vector<GoldenCase> cases;
+  const auto add = [&](GoldenCase c, bool is_of_matrices = false) {
+    for (const int reload_at : {-1, 21}) {
+      c.reload_at = reload_at;
+      cases.push_back(c);
+    }
+    if (is_of_matrices) return;
+    // What groups sum, as without exchanges.
+    c.communication_dtype = DType::kFloat16;
+    cases.push_back(c);
+  };
+  for (const auto& [ranks, shard_ranks] :
+       {std::pair(4, 2), std::pair(2, 1), std::pair(6, 3), std::pair(6, 2), std::pair(4, 4)}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+      for (const auto& [micro_batches, accumulation] :
+           {std::pair(1, Accumulation::kEveryMicroBatch),
+            std::pair(3, Accumulation::kEveryMicroBatch),
+            std::pair(3, Accumulation::kAtBoundary)}) {
+        if (shard_ranks == ranks && accumulation == Accumulation::kAtBoundary) continue;
+        GoldenCase c = {.ranks = ranks, .dtype = dtype, .micro_batches = micro_batches};
+        c.accumulation = accumulation;
+        c.shard_ranks = shard_ranks;
+        for (const GradientCompression method : kGradientCompressions) {
+          c.gradient_compression = CompressionFrom(micro_batches == 1 ? 0 : 12, method);
+          add(c, method == GradientCompression::kPowerSgd);
+        }
+        c.gradient_compression.reset();
+        c.freeze_step = 12;
+        for (const OptimizerKind kind : {OptimizerKind::kOneBitAdam, OptimizerKind::kZeroOneAdam}) {
+          c.optimizer = kind;
+          add(c);
+        }
+        c.optimizer = OptimizerKind::kOneBitLamb;
+        c.bucket_elements = 30'000;
+        if (micro_batches == 1) add(c);
+      }
+    }
+  }
+  // Of codes inside groups, with tied parameters apart, as a stage of a pipeline, and with rows of
+  // matrices that slices cut.
+  for (const GradientCompression method : kGradientCompressions) {
+    GoldenCase c = {.ranks = 4, .dtype = DType::kBFloat16, .micro_batches = 2};
+    c.shard_ranks = 2;
+    c.gradient_compression = CompressionFrom(9, method);
+    c.tied_apart = true;
+    cases.push_back(c);
+    c.chunks = {0, 2, 4};
+    c.has_runs = true;
+    cases.push_back(c);
+    c.hpz_ranks = 2;
+    cases.push_back(c);
+    c.hpz_ranks = 0;
+    c.quantized_gradients = kernels::QuantFormat::kInt8;
+    cases.push_back(c);
+    c = {.ranks = 6, .dtype = DType::kBFloat16, .bucket_elements = 100'000};
+    c.shard_ranks = 3;
+    c.gradient_compression = CompressionFrom(0, method);
+    c.gradient_compression->rank = 1;
     cases.push_back(c);
   }
   return cases;
@@ -175,6 +242,12 @@ std::vector<GoldenCase> CasesOnEngines() {
   return cases;
 }
 
+GoldenCase InGroupsOnEngines(GradientCompression method) {
+  GoldenCase c = OnEngines(method);
+  c.shard_ranks = 2;
+  return c;
+}
+
 void ExpectBits(const std::vector<GoldenCase>& cases, const collectives::RanksOptions& options,
                 int stage, const collectives::CreateEngineFn& engines) {
   std::vector<Trajectory> wanted;
@@ -193,6 +266,7 @@ TEST(ExchangeOnEnginesTest, GlooGivesTheSpecificationsBits) {
   const collectives::RanksOptions options = {.size = 4};
   std::vector<GoldenCase> cases = CasesOnEngines();
   cases.push_back(OneBitLambOnEngines());
+  for (const auto method : kGradientCompressions) cases.push_back(InGroupsOnEngines(method));
   ExpectBits(cases, options, 2, collectives::testing::GlooEngines(options));
 }
 
@@ -202,6 +276,7 @@ TEST_F(ExchangeOnNcclTest, NcclGivesTheSpecificationsBits) {
   const collectives::RanksOptions options = {.size = 4};
   std::vector<GoldenCase> cases = CasesOnEngines();
   cases.push_back(OneBitLambOnEngines());
+  for (const auto method : kGradientCompressions) cases.push_back(InGroupsOnEngines(method));
   ExpectBits(cases, options, 1, collectives::NcclEngines(options));
 }
 
@@ -210,14 +285,16 @@ TEST(ExchangeOnEnginesTest, DelaysChangeNoBit) {
     device::RaceChecker checker;
     const collectives::RanksOptions options = {
         .size = 4, .random_delay = {.seed = seed, .max_delay_us = 100}, .race_checker = &checker};
-    ExpectBits(CasesOnEngines(), options, static_cast<int>(seed % 3),
-               collectives::ThreadEngines(options));
+    std::vector<GoldenCase> cases = CasesOnEngines();
+    cases.push_back(InGroupsOnEngines(kGradientCompressions[seed % 3]));
+    ExpectBits(cases, options, static_cast<int>(seed % 3), collectives::ThreadEngines(options));
     EXPECT_TRUE(checker.reports().empty());
   }
 }
 
 const auto name_of = [](const auto& info) { return ToString(info.param); };
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenExchangeTest, ::testing::ValuesIn(Cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Groups, GoldenExchangeTest, ::testing::ValuesIn(GroupCases()), name_of);
 
 }  // namespace
 }  // namespace brigade::zero

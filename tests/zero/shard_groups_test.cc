@@ -82,6 +82,18 @@ std::vector<GoldenCase> CasesOf(std::vector<DType> dtypes) {
     c.tied_apart = true;
     c.communication_dtype = DType::kFloat16;
     cases.push_back(c);
+    // What ranks exchange, or groups do.
+    for (const GradientCompression method : kGradientCompressions) {
+      c = {.ranks = 3, .dtype = dtype};
+      c.gradient_compression = {.method = method, .start_step = 5, .rank = 2, .density = 0.03};
+      cases.push_back(c);
+    }
+    for (const auto kind :
+         {optim::OptimizerKind::kOneBitAdam, optim::OptimizerKind::kZeroOneAdam}) {
+      c = {.ranks = 3, .dtype = dtype, .optimizer = kind, .micro_batches = 3};
+      c.freeze_step = 9;
+      cases.push_back(c);
+    }
   }
   return cases;
 }

@@ -1,6 +1,8 @@
 #ifndef BRIGADE_TESTS_ZERO_TEST_PEER_H_
 #define BRIGADE_TESTS_ZERO_TEST_PEER_H_
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -11,6 +13,8 @@
 #include "brigade/zero/internal/loco_errors.h"
 #include "brigade/zero/internal/sharded_update.h"
 #include "brigade/zero/internal/step_streams.h"
+#include "brigade/zero/plan/exchange_layout.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::zero {
@@ -42,6 +46,24 @@ class ZeroOptimizerTestPeer {
   // The optimizer's streams but the compute stream.
   static std::vector<device::Stream*> Streams(ZeroOptimizer& zero) { return zero.streams_->Own(); }
 };
+
+// The bytes of what a rank's exchanges have left out, of all buckets; empty without exchanges.
+inline std::string LeftOut(ZeroOptimizer& zero) {
+  std::string bytes;
+  const ZeroOptions& options = zero.options();
+  for (size_t b = 0; b < zero.plan().buckets().size(); ++b) {
+    const Bucket& bucket = zero.plan().buckets()[b];
+    if (!bucket.trainable || !internal::HasErrors(zero.plan(), options)) continue;
+    const auto errors = ZeroOptimizerTestPeer::Exchange(zero).ErrorsOf(static_cast<int>(b));
+    const auto layout = internal::ErrorLayoutOf(zero.plan(), options, bucket, zero.rank());
+    for (const auto& [values, count] :
+         {std::pair(errors.own, layout.own.size), std::pair(errors.second, layout.second.size)}) {
+      bytes.append(reinterpret_cast<const char*>(values),
+                   static_cast<size_t>(count) * sizeof(float));
+    }
+  }
+  return bytes;
+}
 
 }  // namespace brigade::zero
 

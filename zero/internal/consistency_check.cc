@@ -239,6 +239,42 @@ absl::Status CheckTied(const Plan& plan, const OuterGroups& outer) {
                                                  "\" is tied_outside, but OuterGroups::", why));
 }
 
+namespace {
+
+// What Validate leaves open, for it does not know how many groups there are.
+absl::Status CheckExchangingGroups(const Plan& plan, const ZeroOptions& options) {
+  const auto invalid = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ZeRO: gradients or moments are exchanged, shard_ranks is ", options.shard_ranks, what...));
+  };
+  if (plan.shard_groups() > 1) {
+    if (options.has_local_steps()) {
+      return invalid(", and local_step_clipper ", options.optimizer.zero_one.local_step_clipper,
+                     "; the ranks of a group sum gradients in each step. Groups that run apart "
+                     "are replicas; with local_step_clipper 1 groups meet in each step");
+    }
+    if (options.node_ranks > 1 && !options.quantized_gradients.has_value()) {
+      return invalid(", and node_ranks ", options.node_ranks,
+                     "; what groups exchange goes in one hop");
+    }
+    return absl::OkStatus();
+  }
+  if (options.shard_ranks == 0) return absl::OkStatus();
+  if (!options.traits().whole_parameters) {
+    return invalid(", which is all ranks, and stage ", options.stage,
+                   " has no memory for whole gradients; stages 0 to 2 have, and so have several "
+                   "groups");
+  }
+  if (options.quantized_gradients.has_value()) {
+    return invalid(", which is all ranks, and quantized_gradients ",
+                   kernels::Name(*options.quantized_gradients),
+                   "; gradients of one group cross the wire in one of the two ways");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckExchanges(const Plan& plan, const ZeroOptions& options) {
   for (const Parameter& parameter : plan.parameters()) {
     const ParameterSpec& spec = parameter.spec;
@@ -249,8 +285,10 @@ absl::Status CheckExchanges(const Plan& plan, const ZeroOptions& options) {
                      " numbers of each parameter in places of its elements, but \"", spec.name,
                      "\" has ", spec.size));
   }
+  if (!options.exchanges()) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CheckExchangingGroups(plan, options));
   const std::vector<const Parameter*> tied = TiedOutside(plan);
-  if (!options.exchanges() || tied.empty()) return absl::OkStatus();
+  if (tied.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("ZeRO: ranks exchange their own gradients, but parameter \"", tied[0]->spec.name,
                    "\" is tied_outside"));

@@ -22,15 +22,6 @@ namespace {
 constexpr auto kFloat = precision::DType::kFloat32;
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-// Between steps, of errors and of moves.
-collectives::CollectiveSignature SumOfErrors(int64_t count) {
-  return {.kind = collectives::CollectiveKind::kAllReduce,
-          .algorithm = collectives::Algorithm::kDirect,
-          .dtype = kFloat,
-          .count = count,
-          .reduction = collectives::Reduction::kRoundedOnce};
-}
-
 }  // namespace
 
 GradientExchange::GradientExchange(const Plan& plan, const ZeroOptions& options,
@@ -41,7 +32,11 @@ GradientExchange::GradientExchange(const Plan& plan, const ZeroOptions& options,
       streams_(streams),
       divisors_(ExchangeDivisors(plan, options)),
       checked_(LocalGradientLists(plan, options,
-                                  [&](int bucket) { return gradients.FinalWhole(bucket); })),
+                                  [&](int bucket) {
+                                    return ExchangesBetween(plan, options)
+                                               ? gradients.FinalSlice(bucket)
+                                               : gradients.FinalWhole(bucket);
+                                  })),
       memory_(plan.buckets().size()),
       lamb_groups_(optim::LambGroupsOf(options.optimizer)) {}
 
@@ -54,13 +49,14 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     const Bucket& bucket = plan.buckets()[b];
     if (!bucket.trainable) continue;
     BucketMemory& memory = self->memory_[b];
-    const int64_t count = ExchangedElements(bucket);
+    const int64_t count = ExchangedElements(plan, options, bucket, streams.rank());
     const auto allocate = [&](const char* what, int64_t elements, device::Purpose purpose) {
       return context.Allocate(elements * kFloatBytes, purpose, absl::StrCat(what, b));
     };
     using device::Purpose;
     BRIGADE_ASSIGN_OR_RETURN(
-        memory.mean, allocate("exchanged gradients of bucket ", bucket.size, Purpose::kGradients));
+        memory.mean, allocate("exchanged gradients of bucket ", MeanElements(plan, options, bucket),
+                              Purpose::kGradients));
     if (HasWholeMoments(plan, options)) {
       BRIGADE_ASSIGN_OR_RETURN(
           memory.momentum, allocate("first moments of bucket ", count, Purpose::kOptimizerState));
@@ -72,8 +68,8 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
                                                        Purpose::kOptimizerState));
     }
     if (!HasErrors(plan, options)) continue;
-    memory.layout = ErrorLayoutOf(plan, options, bucket);
-    memory.calls = ExchangeOf(plan, options, bucket);
+    memory.layout = ErrorLayoutOf(plan, options, bucket, streams.rank());
+    memory.calls = ExchangeOf(plan, options, bucket, streams.rank());
     memory.elements = count;
     BRIGADE_ASSIGN_OR_RETURN(
         memory.slices, allocate("slices of errors of bucket ", kErrorArrays * plan.slice(bucket),
@@ -100,8 +96,8 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
   BRIGADE_ASSIGN_OR_RETURN(self->factors_of_means_, scratch(2 * kFloatBytes, "factors of means"));
   float* const of_means = self->factors_of_means_.as<float>().data();
   BRIGADE_RETURN_IF_ERROR(
-      kernels::Fill({{of_means, 1}}, kFloat, 1.0 / plan.ranks(), streams.comm()));
-  const int summed = HasTwoHops(plan, options) ? options.node_ranks : 1;
+      kernels::Fill({{of_means, 1}}, kFloat, 1.0 / ExchangingRanks(plan), streams.comm()));
+  const int summed = ExchangesInTwoHops(plan, options) ? options.node_ranks : 1;
   BRIGADE_RETURN_IF_ERROR(kernels::Fill({{of_means + 1, 1}}, kFloat, summed, streams.comm()));
   const int64_t groups = static_cast<int64_t>(options.optimizer.groups.size());
   BRIGADE_ASSIGN_OR_RETURN(self->betas_, scratch(3 * groups * kFloatBytes, "factors of moments"));
@@ -124,13 +120,16 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
 }
 
 absl::Status GradientExchange::CreateExchanges() {
-  collectives::Communicator& ranks = streams_.communicator();
+  collectives::Communicator& ranks =
+      streams_.has_shard_groups() ? streams_.groups() : streams_.communicator();
   device::Context& context = streams_.context();
-  const int64_t largest = LargestExchange(plan_, options_);
+  const int64_t largest = LargestExchange(plan_, options_, streams_.rank());
+  // This place has padding alone in all groups.
+  if (largest == 0) return absl::OkStatus();
   switch (MethodOf(options_)) {
     case GradientCompression::kOneBit: {
       const collectives::NodeCommunicators nodes =
-          HasTwoHops(plan_, options_) ? streams_.nodes() : collectives::NodeCommunicators();
+          ExchangesInTwoHops(plan_, options_) ? streams_.nodes() : collectives::NodeCommunicators();
       BRIGADE_ASSIGN_OR_RETURN(
           signs_, collectives::OneBitAllReduce::Create(ranks, context, largest, nodes));
       break;
@@ -138,7 +137,9 @@ absl::Status GradientExchange::CreateExchanges() {
     case GradientCompression::kTopK: {
       BRIGADE_ASSIGN_OR_RETURN(greatest_, collectives::TopKAllReduce::Create(
                                               ranks, context, largest, TopKOf(options_, largest)));
-      for (BucketMemory& of : memory_) of.top_k = TopKOf(options_, of.elements);
+      for (BucketMemory& of : memory_) {
+        if (of.elements > 0) of.top_k = TopKOf(options_, of.elements);
+      }
       break;
     }
     case GradientCompression::kPowerSgd: {
@@ -146,12 +147,14 @@ absl::Status GradientExchange::CreateExchanges() {
       for (size_t b = 0; b < memory_.size(); ++b) {
         const int index = static_cast<int>(b);
         const Bucket& bucket = plan_.bucket(index);
-        if (!bucket.trainable) continue;
-        auto& factors = factors_[static_cast<size_t>(FirstOfTheseTensors(plan_, index))];
+        if (!bucket.trainable || memory_[b].elements == 0) continue;
+        const int first = FirstOfTheseTensors(plan_, options_, index, streams_.rank());
+        auto& factors = factors_[static_cast<size_t>(first)];
         if (factors == nullptr) {
-          BRIGADE_ASSIGN_OR_RETURN(factors, collectives::PowerSgdAllReduce::Create(
-                                                ranks, context, ExchangedTensors(plan_, bucket),
-                                                PowerSgdOptionsOf(options_)));
+          const auto tensors = PowerSgdTensorsOf(plan_, options_, bucket, streams_.rank());
+          BRIGADE_ASSIGN_OR_RETURN(
+              factors, collectives::PowerSgdAllReduce::Create(ranks, context, tensors,
+                                                              PowerSgdOptionsOf(options_)));
         }
         memory_[b].factors = factors.get();
       }
@@ -165,32 +168,47 @@ void GradientExchange::ListCopies(int index) {
   BucketMemory& of = memory_[static_cast<size_t>(index)];
   const Bucket& bucket = plan_.bucket(index);
   const precision::DType dtype = FinalGradientType(options_, bucket);
-  const char* const own = static_cast<const char*>(gradients_.FinalWhole(index));
+  const int rank = streams_.rank();
+  const ElementRange range = ExchangedRange(plan_, options_, bucket, rank);
+  const auto* const own =
+      static_cast<const char*>(ExchangesBetween(plan_, options_) ? gradients_.FinalSlice(index)
+                                                                 : gradients_.FinalWhole(index));
+  const int64_t first_updated = UpdatedRange(plan_, options_, bucket, rank).begin;
   float* const mean = of.mean.as<float>().data();
+  float* const exchanged = Exchanged(index);
   of.terms.clear();
   of.messages.clear();
   of.moments.clear();
-  auto tensor = static_cast<int32_t>(FirstTensorOf(plan_, index));
-  int64_t at = 0;
-  for (const BucketEntry& entry : bucket.entries) {
-    const int group = plan_.parameter(entry.parameter).spec.group;
+  of.plain.clear();
+  of.plain_sent.clear();
+  const auto first_tensor = static_cast<int32_t>(FirstTensorOf(plan_, index));
+  for (const ExchangedPiece& piece : ExchangedPieces(plan_, options_, bucket, rank)) {
+    const int group = plan_.parameter(bucket.entries[piece.entry].parameter).spec.group;
     auto terms = std::find_if(of.terms.begin(), of.terms.end(),
                               [&](const Terms& each) { return each.group == group; });
     if (terms == of.terms.end()) terms = of.terms.insert(terms, Terms{.group = group});
-    terms->gradient.push_back(
-        {own + entry.range.begin * precision::SizeOf(dtype), mean + at, entry.range.size});
-    if (of.first != nullptr) {
-      const float* const momentum = of.momentum.bytes() == 0 ? of.first + entry.range.begin
-                                                             : of.momentum.as<float>().data() + at;
-      terms->momentum.push_back({momentum, mean + at, entry.range.size});
-      of.moments.push_back({mean + at, entry.range.size, group});
-      if (of.moved.bytes() > 0) {
-        terms->moves.push_back({momentum, of.moved.as<float>().data() + at, entry.range.size});
-      }
-      of.messages.push_back(
-          {momentum, terms->gradient.back().source, mean + at, entry.range.size, group, tensor++});
+    terms->gradient.push_back({own + (piece.in_bucket - range.begin) * precision::SizeOf(dtype),
+                               exchanged + piece.at, piece.size});
+    if (of.first == nullptr) continue;
+    const float* const momentum = of.momentum.bytes() == 0
+                                      ? of.first + piece.in_bucket - first_updated
+                                      : of.momentum.as<float>().data() + piece.at;
+    terms->momentum.push_back({momentum, exchanged + piece.at, piece.size});
+    if (of.moved.bytes() > 0) {
+      terms->moves.push_back({momentum, of.moved.as<float>().data() + piece.at, piece.size});
     }
-    at += entry.range.size;
+    of.messages.push_back({momentum, terms->gradient.back().source, exchanged + piece.at,
+                           piece.size, group, first_tensor + static_cast<int32_t>(piece.entry)});
+  }
+  for (const ExchangedPiece& piece : MeanPieces(plan_, options_, bucket, rank)) {
+    if (of.first == nullptr) break;
+    const int group = plan_.parameter(bucket.entries[piece.entry].parameter).spec.group;
+    of.moments.push_back({mean + piece.at, piece.size, group});
+  }
+  for (const ErrorPiece& piece : of.layout.plain) {
+    float* const errors = Slice(index, 0) + piece.in_bucket - range.begin;
+    of.plain.push_back({errors, exchanged + piece.at, piece.size});
+    of.plain_sent.push_back({nullptr, errors, piece.size});
   }
   const auto list = [&](const float* errors, const ErrorArray& array, int slice) {
     std::vector<kernels::CastSegment>& shared = of.shared[static_cast<size_t>(slice)];
@@ -257,12 +275,14 @@ absl::Status GradientExchange::Enqueue(optim::StepController& controller, StepPh
     } else {
       BRIGADE_RETURN_IF_ERROR(numbers_.empty() ? AddToMomentum(bucket) : SendMomentum(bucket));
     }
-    if (HasErrors(plan_, options_)) BRIGADE_RETURN_IF_ERROR(ExchangeBucket(bucket));
-    if (numbers_.empty()) continue;
-    BRIGADE_RETURN_IF_ERROR(kernels::OneBitLambReceive(memory(bucket).messages, numbers_, stream));
+    BRIGADE_RETURN_IF_ERROR(ExchangeBucket(bucket));
   }
   BRIGADE_RETURN_IF_ERROR(controller.Decide(divisors_, stream));
   BRIGADE_RETURN_IF_ERROR(stream.Copy(state(), controller.state(), sizeof(kernels::StepState)));
+  for (const BucketMemory& of : memory_) {
+    if (of.plain_sent.empty()) continue;
+    BRIGADE_RETURN_IF_ERROR(kernels::ZeroOneAdamTake(of.plain_sent, state(), stream));
+  }
   if (meets) {
     BRIGADE_RETURN_IF_ERROR(ReceiveMoments(kernels::ZeroOneCall::kMeet, controller.group_steps()));
   }
@@ -342,11 +362,7 @@ absl::Status GradientExchange::MeetExactly() {
     float* const mean = memory_[b].mean.as<float>().data();
     const int64_t count = ExchangedElements(bucket);
     if (HasErrors(plan_, options_)) {
-      const collectives::CollectiveSignature sum = SumOfErrors(count);
-      BRIGADE_RETURN_IF_ERROR(
-          streams_.Count(sum, streams_.traffic.setup, StepGroup::kShards).status());
-      BRIGADE_RETURN_IF_ERROR(streams_.communicator().AllReduce(
-          moved, mean, count, kFloat, {sum.op, sum.reduction, sum.algorithm}, stream));
+      BRIGADE_RETURN_IF_ERROR(streams_.AddUp(moved, mean, count, streams_.traffic.setup));
       BRIGADE_RETURN_IF_ERROR(Copy({{mean, moved, count}}, factors_of_means_.as<float>().data()));
     }
     BRIGADE_RETURN_IF_ERROR(stream.Copy(mean, moved, count * kFloatBytes));
@@ -429,6 +445,7 @@ absl::Status GradientExchange::AddToMomentum(int index) {
 }
 
 absl::Status GradientExchange::SendMomentum(int index) {
+  if (memory(index).messages.empty()) return absl::OkStatus();
   kernels::LambOptions options;
   options.grad_dtype = FinalGradientType(options_, plan_.bucket(index));
   options.groups = lamb_groups_;
@@ -484,12 +501,27 @@ absl::Status GradientExchange::Unscale(int index) {
 
 absl::Status GradientExchange::ExchangeBucket(int index) {
   const BucketMemory& of = memory(index);
+  // A rank alone, or a slice that is padding alone, has what it gives.
+  if (of.elements > 0) BRIGADE_RETURN_IF_ERROR(ExchangeOwn(index));
+  if (!numbers_.empty() && !of.messages.empty()) {
+    BRIGADE_RETURN_IF_ERROR(kernels::OneBitLambReceive(of.messages, numbers_, streams_.comm()));
+  }
+  if (!GathersMeans(plan_, options_)) return absl::OkStatus();
+  return streams_.AllGather(Exchanged(index), of.mean.data(), plan_.slice(plan_.bucket(index)),
+                            kFloat, streams_.traffic.gradients);
+}
+
+absl::Status GradientExchange::ExchangeOwn(int index) {
+  const BucketMemory& of = memory(index);
+  BRIGADE_RETURN_IF_ERROR(
+      kernels::Cast(of.plain, {.source_dtype = kFloat, .target_dtype = kFloat, .accumulate = true},
+                    streams_.comm()));
   collectives::GatherOptions options;
   for (const StepCollective& each : of.calls) {
     int64_t& sent = streams_.traffic.*each.traffic;
     BRIGADE_ASSIGN_OR_RETURN(options.algorithm, streams_.Count(each.signature, sent, each.group));
   }
-  float* const mean = of.mean.as<float>().data();
+  float* const mean = Exchanged(index);
   const Errors errors = ErrorsOf(index);
   device::Stream& stream = streams_.comm();
   if (signs_ != nullptr) {
@@ -531,7 +563,8 @@ absl::Status GradientExchange::Share() {
     BRIGADE_RETURN_IF_ERROR(ShareOwn(index));
     if (second.parts > 1) {
       BRIGADE_RETURN_IF_ERROR(streams_.AllGather(ErrorsOf(index).second, memory(index).mean.data(),
-                                                 second.size, kFloat, streams_.traffic.setup));
+                                                 second.size, kFloat, streams_.traffic.setup,
+                                                 exchanging()));
     }
     BRIGADE_RETURN_IF_ERROR(Copy(memory(index).shared[1]));
   }
@@ -547,12 +580,8 @@ absl::Status GradientExchange::ShareOwn(int index) {
   // Between steps nobody reads the mean of gradients.
   float* const whole = memory(index).mean.as<float>().data();
   float* const part = whole + streams_.rank() % own.parts * own.size;
-  const collectives::CollectiveSignature sum = SumOfErrors(own.size);
-  const StepGroup role = in_parts ? StepGroup::kNodes : StepGroup::kShards;
-  collectives::Communicator& ranks = in_parts ? *streams_.nodes().between : streams_.communicator();
-  BRIGADE_RETURN_IF_ERROR(streams_.Count(sum, sent, role).status());
-  BRIGADE_RETURN_IF_ERROR(ranks.AllReduce(errors, part, own.size, kFloat,
-                                          {sum.op, sum.reduction, sum.algorithm}, streams_.comm()));
+  const StepGroup role = in_parts ? StepGroup::kNodes : exchanging();
+  BRIGADE_RETURN_IF_ERROR(streams_.AddUp(errors, part, own.size, sent, role));
   const float* const inverse_ranks = factors_of_means_.as<float>().data();
   BRIGADE_RETURN_IF_ERROR(Copy({{part, errors, own.size}}, inverse_ranks));
   if (!in_parts) return Copy(memory(index).shared[0]);
@@ -566,14 +595,20 @@ absl::Status GradientExchange::ShareOwn(int index) {
 absl::Status GradientExchange::TakeShared(int index) {
   if (!HasErrors(plan_, options_)) return absl::OkStatus();
   const ErrorLayout& layout = memory(index).layout;
-  const float* const whole = memory(index).mean.as<float>().data();
+  const Bucket& bucket = plan_.bucket(index);
+  const bool of_slice = ExchangesBetween(plan_, options_);
   const auto take = [&](int slice, const ErrorArray& array, float* errors, const float* factor) {
-    BRIGADE_RETURN_IF_ERROR(streams_.AllGather(Slice(index, slice), memory(index).mean.data(),
-                                               plan_.slice(plan_.bucket(index)), kFloat,
-                                               streams_.traffic.setup));
+    // Between groups a rank has errors of its slice alone.
+    const float* values = Slice(index, slice);
+    if (!of_slice) {
+      BRIGADE_RETURN_IF_ERROR(streams_.AllGather(
+          values, memory(index).mean.data(), plan_.slice(bucket), kFloat, streams_.traffic.setup));
+      values = memory(index).mean.as<float>().data();
+    }
+    const int64_t first = ExchangedRange(plan_, options_, bucket, streams_.rank()).begin;
     std::vector<kernels::CastSegment> copies;
-    for (const ErrorPiece& each : PiecesOf(array, streams_.rank())) {
-      copies.push_back({whole + each.in_bucket, errors + each.at, each.size});
+    for (const ErrorPiece& each : PiecesOf(array, exchanging_rank())) {
+      copies.push_back({values + each.in_bucket - first, errors + each.at, each.size});
     }
     return Copy(copies, factor);
   };

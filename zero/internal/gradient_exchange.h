@@ -36,6 +36,10 @@ namespace brigade::zero::internal {
 // that exchanges leave (CompressionOptions). On the communication stream, in Step: nothing waits on
 // the host.
 //
+// With several groups that share a state each, from what a group has summed to the mean of groups:
+// the ranks that have the same slice exchange it. Where every rank updates all, means are then
+// gathered in the group.
+//
 // Of 1-bit Adam and 1-bit LAMB the same with first moments: from that of all ranks and each one's
 // own gradients to the mean of these sums, of LAMB times a scale of each tensor on the way. Where a
 // stage has slices of moments, the whole ones lie here too, in the elements' order of an exchange;
@@ -92,11 +96,10 @@ class GradientExchange final : public SavedErrors {
   // The weights are those of the last meeting again.
   absl::Status ForgetMoves();
 
-  // The mean of a bucket's gradients, or first moments: the elements of its parameters, one after
-  // another.
+  // The mean of a bucket's gradients, or first moments: MeanPieces.
   const float* Mean(int bucket) const { return memory(bucket).mean.as<float>().data(); }
 
-  // The same memory, of as many elements as the bucket, which nobody reads between steps.
+  // The same memory, of MeanElements, which nobody reads between steps.
   float* Scratch(int bucket) const { return memory(bucket).mean.as<float>().data(); }
 
   // The two arrays of a bucket's ErrorLayout.
@@ -155,6 +158,9 @@ class GradientExchange final : public SavedErrors {
     device::Buffer moved, agreed;
     // From errors, and gathered ones, to each of the slices.
     std::array<std::vector<kernels::CastSegment>, kErrorArrays> shared;
+    // From errors of what crosses as it is to what is exchanged; and back to 0.
+    std::vector<kernels::CastSegment> plain;
+    std::vector<kernels::ZeroOneCopy> plain_sent;
   };
 
   GradientExchange(const Plan& plan, const ZeroOptions& options, const GradientStore& gradients,
@@ -181,6 +187,19 @@ class GradientExchange final : public SavedErrors {
   absl::Status SendMomentum(int bucket);
   absl::Status KeepMomentum(int bucket);
   absl::Status ExchangeBucket(int bucket);
+  absl::Status ExchangeOwn(int bucket);
+  // Where what this rank exchanges of a bucket lies.
+  float* Exchanged(int bucket) const {
+    return memory(bucket).mean.as<float>().data() +
+           MeanBegin(plan_, options_, plan_.bucket(bucket), streams_.rank());
+  }
+  // This rank among those that exchange, and who these are.
+  int exchanging_rank() const {
+    return streams_.has_shard_groups() ? streams_.shard_group() : streams_.rank();
+  }
+  StepGroup exchanging() const {
+    return streams_.has_shard_groups() ? StepGroup::kBetween : StepGroup::kShards;
+  }
   absl::Status CreateExchanges();
   // What of the pieces is in this rank's slice, counted from its begin.
   std::vector<ErrorPiece> InSlice(int bucket, const std::vector<ErrorPiece>& pieces) const;

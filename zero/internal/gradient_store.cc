@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
     const auto allocate = [&](const char* what, int64_t bytes) {
       return context.Allocate(bytes, device::Purpose::kGradients, absl::StrCat(what, name));
     };
-    if (HasWholeGradients(options)) {
+    if (HasWholeGradients(plan, options)) {
       BRIGADE_ASSIGN_OR_RETURN(
           state.own,
           CreatePooledBuffer(bucket.bytes(), device::Purpose::kGradients, name, context));
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<GradientStore>> GradientStore::Create(const Plan&
       BRIGADE_ASSIGN_OR_RETURN(state.slice, allocate("slice of ", bucket.bytes() / plan.ranks()));
     }
     if (options.accumulates()) {
-      const int64_t size = AccumulatesWhole(options) ? bucket.size : plan.slice(bucket);
+      const int64_t size = AccumulatesWhole(plan, options) ? bucket.size : plan.slice(bucket);
       BRIGADE_ASSIGN_OR_RETURN(state.accumulator,
                                allocate("sum of ", size * precision::SizeOf(options.accumulator)));
     }
@@ -110,7 +110,7 @@ absl::Status GradientStore::RegisterMemory() {
   for (const BucketState& state : states_) {
     if (state.own != nullptr) memory.push_back(&state.own->memory);
     memory.push_back(&state.slice);
-    if (AccumulatesWhole(options_)) memory.push_back(&state.accumulator);
+    if (AccumulatesWhole(plan_, options_)) memory.push_back(&state.accumulator);
   }
   for (const BufferPool* const pool : {&pool_, &slices_}) {
     for (const auto& buffer : pool->buffers()) memory.push_back(&buffer->memory);
@@ -119,7 +119,7 @@ absl::Status GradientStore::RegisterMemory() {
   if (!streams_.has_shard_groups()) return absl::OkStatus();
   // The slices lie in it, or are such sums.
   for (const BucketState& state : states_) {
-    if (!AccumulatesWhole(options_)) memory.push_back(&state.accumulator);
+    if (!AccumulatesWhole(plan_, options_)) memory.push_back(&state.accumulator);
   }
   BRIGADE_ASSIGN_OR_RETURN(auto between, streams_.Register(memory, StepGroup::kBetween));
   for (auto& each : between) registrations_.push_back(std::move(each));
@@ -134,8 +134,9 @@ void* GradientStore::SliceOf(void* whole, int index, precision::DType dtype) con
 void* GradientStore::FinalSlice(int index) const {
   const BucketState& at = state(index);
   if (options_.accumulates()) {
-    return AccumulatesWhole(options_) ? SliceOf(at.accumulator.data(), index, options_.accumulator)
-                                      : at.accumulator.data();
+    return AccumulatesWhole(plan_, options_)
+               ? SliceOf(at.accumulator.data(), index, options_.accumulator)
+               : at.accumulator.data();
   }
   if (at.own != nullptr) return SliceOf(at.own->memory.data(), index, bucket(index).dtype);
   return at.passing != nullptr ? at.passing->memory.data() : at.slice.data();
@@ -143,7 +144,8 @@ void* GradientStore::FinalSlice(int index) const {
 
 void* GradientStore::FinalWhole(int index) const {
   const BucketState& at = state(index);
-  if (options_.accumulates()) return AccumulatesWhole(options_) ? at.accumulator.data() : nullptr;
+  if (options_.accumulates())
+    return AccumulatesWhole(plan_, options_) ? at.accumulator.data() : nullptr;
   return at.own != nullptr ? at.own->memory.data() : nullptr;
 }
 
@@ -280,15 +282,16 @@ absl::Status GradientStore::Reduce(int index) {
       streams_.Wait(WaitPoint::kGradientsWritten, *at.written, streams_.comm()));
   if (options_.accumulates()) {
     BRIGADE_RETURN_IF_ERROR(ReduceIntoSum(index));
-  } else if (phase() == StepPhase::kReduced) {
+  } else if (!keeps_own()) {
     BRIGADE_RETURN_IF_ERROR(ProvideSlice(index));
     BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
                              SumOverRanks(index, at.buffer->memory.data(), FinalSlice(index)));
     BRIGADE_RETURN_IF_ERROR(StoreFinal(index, reduced));
   }
-  if (IsLast(index) && streams_.has_shard_groups()) {
+  const bool is_sum = IsLast(index) && phase() == StepPhase::kReduced;
+  if (is_sum && streams_.has_shard_groups()) {
     BRIGADE_RETURN_IF_ERROR(SumBetween(index));
-  } else if (IsLast(index) && phase() == StepPhase::kReduced && !plan_.IsAddedUp(bucket(index))) {
+  } else if (is_sum && !plan_.IsAddedUp(bucket(index))) {
     BRIGADE_RETURN_IF_ERROR(HandOver(index));
   }
   if (at.own == nullptr) {
@@ -376,7 +379,7 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   void* const whole = at.buffer->memory.data();
   void* const sum = FinalSlice(index);
   const bool last = IsLast(index);
-  if (!options_.reduces_once()) {
+  if (!ReducesOnce(plan_, options_)) {
     BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced,
                              SumOverRanks(index, whole, SliceOf(whole, index, self.dtype)));
     BRIGADE_RETURN_IF_ERROR(
@@ -389,7 +392,7 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
   }
   BRIGADE_RETURN_IF_ERROR(
       AddToSum(index, whole, self.dtype, nullptr, at.accumulator.data(), self.size));
-  if (!last || phase() != StepPhase::kReduced) return absl::OkStatus();
+  if (!last || keeps_own()) return absl::OkStatus();
   BRIGADE_ASSIGN_OR_RETURN(const Reduced reduced, SumOverRanks(index, at.accumulator.data(), sum));
   return StoreFinal(index, reduced);
 }
@@ -397,7 +400,7 @@ absl::Status GradientStore::ReduceIntoSum(int index) {
 absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, void* whole,
                                                                    void* slice) {
   const Bucket& self = bucket(index);
-  const precision::DType dtype = ReducedType(options_, self);
+  const precision::DType dtype = ReducedType(plan_, options_, self);
   if (quantized_ != nullptr) {
     for (const StepCollective& each : GradientExchangesOf(plan_, options_, self)) {
       int64_t& sent = streams_.traffic.*each.traffic;
@@ -430,14 +433,14 @@ absl::StatusOr<GradientStore::Reduced> GradientStore::SumOverRanks(int index, vo
 
 absl::Status GradientStore::SumCodes(int index, const void* whole, void* slice) {
   const Bucket& self = bucket(index);
-  const precision::DType dtype = ReducedType(options_, self);
+  const precision::DType dtype = ReducedType(plan_, options_, self);
   const int64_t count = plan_.slice(self);
   device::Stream& stream = streams_.comm();
   if (!has_errors()) {
     return quantized_->ReduceScatter(whole, slice, count, dtype, /*factor=*/1.0f, stream);
   }
   // Sums at the boundary are made in the last micro-batch alone.
-  const bool is_first = options_.reduces_once() || chunk_of(index).micro_batch == 0;
+  const bool is_first = ReducesOnce(plan_, options_) || chunk_of(index).micro_batch == 0;
   const bool forget = is_first && tried_ > 0 && tried_ % options_.loco->reset_steps == 0;
   BRIGADE_ASSIGN_OR_RETURN(const collectives::QuantizedFeedback feedback,
                            loco_->Begin(index, is_first, forget));
@@ -497,7 +500,9 @@ absl::Status GradientStore::AddTied() {
                          {.source_dtype = dtype, .target_dtype = dtype, .accumulate = true},
                          streams_.comm());
   };
-  const bool whole = options_.traits().whole_optimizer_state || phase() != StepPhase::kReduced;
+  // What groups exchange are slices in every stage.
+  const bool whole = phase() == StepPhase::kReduced ? options_.traits().whole_optimizer_state
+                                                    : !streams_.has_shard_groups();
   const auto sum_of = [&](int index) { return whole ? FinalWhole(index) : FinalSlice(index); };
   const int buckets = static_cast<int>(plan_.buckets().size());
   for (int part = buckets; part < static_cast<int>(states_.size()); ++part) {

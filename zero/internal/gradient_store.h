@@ -45,7 +45,8 @@ class GradientStore {
   void SetTried(int64_t tried) { tried_ = tried; }
   int64_t tried() const { return tried_; }
   // How the gradients of the step that begins now, or has not begun, are those of all ranks: but
-  // with kReduced they stay this rank's own, FinalWhole, of FinalGradientType.
+  // with kReduced they stay this rank's own, FinalWhole, or its group's, FinalSlice, of
+  // FinalGradientType.
   StepPhase phase() const { return PhaseOf(plan_, options_, tried_); }
 
   // Memory for the unit's part of a gradient in this micro-batch. A gradient that no unit asks for
@@ -75,10 +76,11 @@ class GradientStore {
   // an error.
   void Reset();
 
-  // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket. Null
-  // for one that is not there or on its way.
+  // The sum over ranks and micro-batches, of FinalGradientType: this rank's slice of a bucket; of
+  // its group alone in a step in which groups exchange. Null for one that is not there or on its
+  // way.
   void* FinalSlice(int bucket) const;
-  // The whole bucket's sum, over micro-batches alone where it is exchanged; null where a rank has
+  // The whole bucket's sum, over micro-batches alone where all ranks exchange; null where a rank has
   // only its slice.
   void* FinalWhole(int bucket) const;
 
@@ -137,6 +139,8 @@ class GradientStore {
   // Tells the communicator of all memory that reductions read and write.
   absl::Status RegisterMemory();
   void StartMicroBatch(int chunk);
+  // Whether the step's gradients stay this rank's own.
+  bool keeps_own() const { return phase() != StepPhase::kReduced && !streams_.has_shard_groups(); }
   // Gives the bucket memory to write to.
   absl::Status Provide(int bucket);
   bool MayTakeBuffer(int bucket) const;

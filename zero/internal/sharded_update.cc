@@ -143,7 +143,10 @@ absl::Status ShardedUpdate::TakeNumbers(int index) {
   constexpr auto kFloat = precision::DType::kFloat32;
   const Bucket& bucket = plan_.bucket(index);
   const float* whole = Array(index, kNumbersArray);
-  if (!options_.traits().whole_optimizer_state) {
+  const bool has_slice = !options_.traits().whole_optimizer_state;
+  // There is no memory for a whole bucket.
+  if (has_slice && ExchangesBetween(plan_, options_)) return AddUpNumbers(index);
+  if (has_slice) {
     float* const gathered = exchange_->Scratch(index);
     BRIGADE_RETURN_IF_ERROR(
         streams_.AllGather(whole, gathered, plan_.slice(bucket), kFloat, streams_.traffic.setup));
@@ -158,6 +161,29 @@ absl::Status ShardedUpdate::TakeNumbers(int index) {
     number += kTensorNumbers;
   }
   return kernels::Cast(copies, {.source_dtype = kFloat, .target_dtype = kFloat}, streams_.comm());
+}
+
+absl::Status ShardedUpdate::AddUpNumbers(int index) {
+  constexpr auto kFloat = precision::DType::kFloat32;
+  device::Stream& stream = streams_.comm();
+  const Bucket& bucket = plan_.bucket(index);
+  const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
+  float* const first = numbers_.as<float>().data() + FirstTensorOf(plan_, index) * kTensorNumbers;
+  const int64_t count = static_cast<int64_t>(bucket.entries.size()) * kTensorNumbers;
+  BRIGADE_RETURN_IF_ERROR(stream.FillBytes(first, 0, count * static_cast<int64_t>(sizeof(float))));
+  std::vector<kernels::CastSegment> copies;
+  float* number = first;
+  for (const BucketEntry& entry : bucket.entries) {
+    const int64_t at = entry.range.begin - updated.begin;
+    if (entry.range.size > 0 && at >= 0 && at < updated.size) {
+      copies.push_back({Array(index, kNumbersArray) + at, number, kTensorNumbers});
+    }
+    number += kTensorNumbers;
+  }
+  BRIGADE_RETURN_IF_ERROR(
+      kernels::Cast(copies, {.source_dtype = kFloat, .target_dtype = kFloat}, stream));
+  // One rank of the group has a tensor's numbers, the others add 0.
+  return streams_.AddUp(first, first, count, streams_.traffic.setup);
 }
 
 std::vector<kernels::LambTensor> ShardedUpdate::TensorsOf(int index, int64_t first_tile) const {
@@ -321,25 +347,19 @@ absl::Status ShardedUpdate::ListExchangedUpdates() {
       exchange_->SetMoments(index, Array(index, 0), Array(index, 1), Array(index, 2));
     }
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
-    const float* mean = exchange_->Mean(index);
-    auto tensor = static_cast<int32_t>(FirstTensorOf(plan_, index));
-    for (const BucketEntry& entry : bucket.entries) {
-      const int64_t begin = std::max(entry.range.begin, updated.begin);
-      const int64_t end =
-          std::min(entry.range.begin + entry.range.size, updated.begin + updated.size);
-      if (begin < end) {
-        lists[bucket.dtype].push_back(
-            SegmentOf(index, place, begin, end - begin, mean + begin - entry.range.begin));
-        optim::UpdateSegment& segment = lists[bucket.dtype].back();
-        segment.group = plan_.parameter(entry.parameter).spec.group;
-        if (is_one_bit_lamb()) {
-          segment.fresh_moment = place.arrays[kFreshArray] + begin - updated.begin;
-          segment.tensor_index = tensor;
-          segment.first_tile = first_tile + (begin - updated.begin) / kernels::kLambTile;
-        }
-      }
-      mean += entry.range.size;
-      ++tensor;
+    for (const ExchangedPiece& piece : MeanPieces(plan_, options_, bucket, streams_.rank())) {
+      const int64_t begin = std::max(piece.in_bucket, updated.begin);
+      const int64_t end = std::min(piece.in_bucket + piece.size, updated.begin + updated.size);
+      if (begin >= end) continue;
+      const float* const mean = exchange_->Mean(index) + piece.at + begin - piece.in_bucket;
+      lists[bucket.dtype].push_back(SegmentOf(index, place, begin, end - begin, mean));
+      optim::UpdateSegment& segment = lists[bucket.dtype].back();
+      segment.group = plan_.parameter(bucket.entries[piece.entry].parameter).spec.group;
+      if (!is_one_bit_lamb()) continue;
+      segment.fresh_moment = place.arrays[kFreshArray] + begin - updated.begin;
+      segment.tensor_index =
+          static_cast<int32_t>(FirstTensorOf(plan_, index) + static_cast<int64_t>(piece.entry));
+      segment.first_tile = first_tile + (begin - updated.begin) / kernels::kLambTile;
     }
     if (!is_one_bit_lamb()) continue;
     for (const kernels::LambTensor& each : TensorsOf(index, first_tile)) {

@@ -103,6 +103,7 @@ class ShardedUpdate {
   // that count. In one that fails ranks may have none of the sums by which scales are made.
   absl::Status AllocateNumbers();
   absl::Status KeepNumbers(const kernels::StepState* state);
+  absl::Status AddUpNumbers(int bucket);
   // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
   std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
   // By what the exchange has made of the gradients, or left.

@@ -179,6 +179,18 @@ absl::Status StepStreams::SumTied(const collectives::CollectiveSignature& signat
                         {signature.op, signature.reduction, route.algorithm}, comm());
 }
 
+absl::Status StepStreams::AddUp(const float* input, float* output, int64_t count, int64_t& sent,
+                                StepGroup role) {
+  const collectives::CollectiveSignature sum = {.kind = collectives::CollectiveKind::kAllReduce,
+                                                .algorithm = collectives::Algorithm::kDirect,
+                                                .dtype = precision::DType::kFloat32,
+                                                .count = count,
+                                                .reduction = collectives::Reduction::kRoundedOnce};
+  BRIGADE_RETURN_IF_ERROR(Count(sum, sent, role).status());
+  return group(role).AllReduce(input, output, count, sum.dtype,
+                               {sum.op, sum.reduction, sum.algorithm}, comm());
+}
+
 absl::Status StepStreams::GatherStatistics(const void* own, void* all, int64_t bytes) {
   return GatherIn(world(), own, all, bytes, precision::DType::kUint8, traffic.scalars);
 }

@@ -172,6 +172,9 @@ class StepStreams {
   // With the other group that has the same tied parameter: final gradients, and errors, in place.
   absl::Status SumTied(const collectives::CollectiveSignature& signature, void* data,
                        int64_t& sent);
+  // Sums of errors, and the like, in fp32: in the order of ranks.
+  absl::Status AddUp(const float* input, float* output, int64_t count, int64_t& sent,
+                     StepGroup role = StepGroup::kShards);
   // Of the world: the statistics of a step.
   absl::Status GatherStatistics(const void* own, void* all, int64_t bytes);
   // From rank 0, in place; with several groups, from that of the first one, to all ranks.

@@ -44,19 +44,39 @@ struct ErrorLayout {
   // kPowerSgd of the matrices that have factors. In two hops each place in nodes has a part, of the
   // messages of its node's sums.
   ErrorArray own = {};
-  // kOneBit: what messages of sums over all ranks have left out, a part for each rank. kPowerSgd:
-  // the factors Q, the same on all ranks, each at its parameter's begin. kTopK has none.
+  // kOneBit: what messages of sums over all ranks have left out, a part for each rank that
+  // exchanges. kPowerSgd: the factors Q, the same on all ranks, each at its matrix's begin. kTopK
+  // has none.
   ErrorArray second = {};
+  // kPowerSgd between groups: what this rank's slice has of matrices in rows that are not whole, or
+  // in too few of them, [at, + size) of what is exchanged. It crosses as it is, and leaves nothing;
+  // where slices were others when errors were saved, there may be some, which the next exchange
+  // sends. They lie in the slice of the first array.
+  std::vector<ErrorPiece> plain = {};
 };
-// All 0 where there are no errors.
-ErrorLayout ErrorLayoutOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket);
+// All 0 where there are no errors. `rank`: in its group; between groups the others exchange other
+// elements.
+ErrorLayout ErrorLayoutOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket,
+                          int rank = 0);
 
 // kPowerSgd: the parameters as matrices. Rows are the first dimension, columns all others together;
-// what has one dimension, or ParameterSpec::low_rank false, is a single row.
-std::vector<collectives::PowerSgdTensor> ExchangedTensors(const Plan& plan, const Bucket& bucket);
+// what has one dimension, or ParameterSpec::low_rank false, is a single row. Of a slice its whole rows are a matrix, and what it has
+// of rows before and behind them are vectors.
+struct ExchangedTensor {
+  collectives::PowerSgdTensor tensor;
+  int64_t in_bucket = 0;
+  // Whether the parameter has several rows.
+  bool of_matrix = false;
+};
+std::vector<ExchangedTensor> ExchangedTensors(const Plan& plan, const ZeroOptions& options,
+                                              const Bucket& bucket, int rank);
+// The same as the exchange takes them.
+std::vector<collectives::PowerSgdTensor> PowerSgdTensorsOf(const Plan& plan,
+                                                           const ZeroOptions& options,
+                                                           const Bucket& bucket, int rank);
 // Buckets of the same matrices take turns with the memory of one exchange: that of the first one
 // that is trained.
-int FirstOfTheseTensors(const Plan& plan, int bucket);
+int FirstOfTheseTensors(const Plan& plan, const ZeroOptions& options, int bucket, int rank);
 
 // kPowerSgd: of its means, which are in fp32.
 inline collectives::PowerSgdOptions PowerSgdOptionsOf(const ZeroOptions& options) {
@@ -68,7 +88,7 @@ inline collectives::PowerSgdOptions PowerSgdOptionsOf(const ZeroOptions& options
 int64_t TopKOf(const ZeroOptions& options, int64_t elements);
 
 // Memory of communication of all exchanges.
-int64_t ExchangeBytes(const Plan& plan, const ZeroOptions& options);
+int64_t ExchangeBytes(const Plan& plan, const ZeroOptions& options, int rank);
 
 }  // namespace brigade::zero::internal
 

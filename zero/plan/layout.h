@@ -90,18 +90,39 @@ inline std::map<int64_t, int> WeightBuffers(const Plan& plan, const ZeroOptions&
   return needed;
 }
 
+// Who exchanges: with several groups that share a state each these groups, each of which has summed
+// its ranks' gradients first, and of every bucket the ranks that have the same slice. Else all
+// ranks, of whole buckets of their own gradients.
+inline bool ExchangesBetween(const Plan& plan, const ZeroOptions& options) {
+  return options.exchanges() && plan.shard_groups() > 1;
+}
+inline bool ExchangesAlone(const Plan& plan, const ZeroOptions& options) {
+  return options.exchanges() && plan.shard_groups() == 1;
+}
+inline int ExchangingRanks(const Plan& plan) {
+  return plan.shard_groups() > 1 ? plan.shard_groups() : plan.ranks();
+}
+
+// Whether sums over micro-batches are made on each rank, and reduced, or exchanged, once.
+inline bool ReducesOnce(const Plan& plan, const ZeroOptions& options) {
+  return options.accumulates() &&
+         (options.accumulation == Accumulation::kAtBoundary || ExchangesAlone(plan, options));
+}
+
 // Whether gradients, between the backward pass and the update, are whole buckets: as the stage has
 // them, or until an exchange. Sums over micro-batches may take their place.
-inline bool HasWholeGradients(const ZeroOptions& options) {
-  return options.traits().whole_gradients || (options.exchanges() && !options.accumulates());
+inline bool HasWholeGradients(const Plan& plan, const ZeroOptions& options) {
+  return options.traits().whole_gradients ||
+         (ExchangesAlone(plan, options) && !options.accumulates());
 }
 
 // The same of gradients that the backward pass writes. Between chunks, whose micro-batches take
 // turns, a unit's gradients are reported before those of the next unit are asked for.
 inline std::map<int64_t, int> GradientBuffers(const Plan& plan, const ZeroOptions& options) {
-  return PooledBuffersNeeded(
-      plan.gradients(), GradientUnits(plan), options.live_units,
-      [&](const Bucket& gradient) { return gradient.trainable && !HasWholeGradients(options); });
+  return PooledBuffersNeeded(plan.gradients(), GradientUnits(plan), options.live_units,
+                             [&](const Bucket& gradient) {
+                               return gradient.trainable && !HasWholeGradients(plan, options);
+                             });
 }
 
 // Whether the weights are a rounded copy of the fp32 master.
@@ -143,23 +164,31 @@ inline precision::DType FinalGradientType(const ZeroOptions& options, const Buck
 }
 
 // The type of the arrays that are summed over ranks: gradients, or sums over micro-batches.
-inline precision::DType ReducedType(const ZeroOptions& options, const Bucket& bucket) {
-  return options.reduces_once() ? options.accumulator : bucket.dtype;
+inline precision::DType ReducedType(const Plan& plan, const ZeroOptions& options,
+                                    const Bucket& bucket) {
+  return ReducesOnce(plan, options) ? options.accumulator : bucket.dtype;
 }
 
 // Whether they are summed inside a group as codes. A rank alone sends nothing.
 inline bool HasGradientCodes(const Plan& plan, const ZeroOptions& options) {
   return options.quantized_gradients.has_value() && plan.ranks() > 1;
 }
-// Whether what crosses the wire as codes, or as signs, does so in two hops; and between how many
-// nodes. One hop: of a single one.
+// Whether what crosses the wire as codes inside a group, or as signs, does so in two hops; and
+// between how many nodes. One hop: of a single one.
 inline bool HasTwoHops(const Plan& plan, const ZeroOptions& options) {
   return options.node_ranks > 1 && options.node_ranks < plan.ranks();
 }
 inline int NodesOf(const Plan& plan, const ZeroOptions& options) {
   return HasTwoHops(plan, options) ? plan.ranks() / options.node_ranks : 1;
 }
-// Whether what these leave out enters the next ones.
+// The same of exchanges: between groups there is one hop.
+inline bool ExchangesInTwoHops(const Plan& plan, const ZeroOptions& options) {
+  return HasTwoHops(plan, options) && ExchangesAlone(plan, options);
+}
+inline int ExchangingNodes(const Plan& plan, const ZeroOptions& options) {
+  return ExchangesInTwoHops(plan, options) ? NodesOf(plan, options) : 1;
+}
+// Whether what sums of codes leave out enters the next ones.
 inline bool HasLoco(const Plan& plan, const ZeroOptions& options) {
   return options.loco.has_value() && HasGradientCodes(plan, options);
 }
@@ -204,17 +233,17 @@ enum class StepPhase : uint8_t {
 
 // Whether there are steps with exchanges.
 inline bool HasExchanges(const Plan& plan, const ZeroOptions& options) {
-  return options.exchanges() && (plan.ranks() > 1 || options.averages_moments());
+  return options.exchanges() && (ExchangingRanks(plan) > 1 || options.averages_moments());
 }
 // Whether these send anything, and leave errors: a rank alone has what it gives.
 inline bool HasErrors(const Plan& plan, const ZeroOptions& options) {
-  return HasExchanges(plan, options) && plan.ranks() > 1;
+  return HasExchanges(plan, options) && ExchangingRanks(plan) > 1;
 }
 // Whether first moments of all ranks have memory of their own, beside the slice that a rank
 // updates.
 inline bool HasWholeMoments(const Plan& plan, const ZeroOptions& options) {
-  return HasExchanges(plan, options) && options.averages_moments() &&
-         !options.traits().whole_optimizer_state;
+  return HasExchanges(plan, options) && ExchangesAlone(plan, options) &&
+         options.averages_moments() && !options.traits().whole_optimizer_state;
 }
 // That of a step, by the number of those tried before.
 inline StepPhase PhaseOf(const Plan& plan, const ZeroOptions& options, int64_t tried) {
@@ -237,27 +266,91 @@ inline StepPhase PhaseOf(const Plan& plan, const ZeroOptions& options, int64_t t
 inline bool IsExchange(StepPhase phase) {
   return phase == StepPhase::kGradients || phase == StepPhase::kMoments;
 }
-// What is exchanged of a bucket: the elements of its parameters, one after another.
+// The elements of all parameters of a bucket.
 inline int64_t ExchangedElements(const Bucket& bucket) {
   int64_t elements = 0;
   for (const BucketEntry& entry : bucket.entries) elements += entry.range.size;
   return elements;
 }
+// What ranks with this one's place in their group exchange of a bucket: the elements of its
+// parameters, one after another, between groups those in this rank's slice.
+inline ElementRange ExchangedRange(const Plan& plan, const ZeroOptions& options,
+                                   const Bucket& bucket, int rank) {
+  if (!ExchangesBetween(plan, options)) return {0, bucket.size};
+  const int64_t slice = plan.slice(bucket);
+  return {rank * slice, slice};
+}
+struct ExchangedPiece {
+  // Of the bucket.
+  size_t entry = 0;
+  int64_t in_bucket = 0;
+  // In what is exchanged.
+  int64_t at = 0;
+  int64_t size = 0;
+};
+inline std::vector<ExchangedPiece> ExchangedPieces(const Plan& plan, const ZeroOptions& options,
+                                                   const Bucket& bucket, int rank) {
+  const ElementRange range = ExchangedRange(plan, options, bucket, rank);
+  std::vector<ExchangedPiece> pieces;
+  int64_t at = 0;
+  for (size_t e = 0; e < bucket.entries.size(); ++e) {
+    const ElementRange& entry = bucket.entries[e].range;
+    const int64_t begin = std::max(entry.begin, range.begin);
+    const int64_t end = std::min(entry.begin + entry.size, range.begin + range.size);
+    if (begin >= end) continue;
+    pieces.push_back({e, begin, at, end - begin});
+    at += end - begin;
+  }
+  return pieces;
+}
+inline int64_t ExchangedElements(const Plan& plan, const ZeroOptions& options, const Bucket& bucket,
+                                 int rank) {
+  const auto pieces = ExchangedPieces(plan, options, bucket, rank);
+  return pieces.empty() ? 0 : pieces.back().at + pieces.back().size;
+}
 // Of the largest bucket; 0: there are no exchanges.
-inline int64_t LargestExchange(const Plan& plan, const ZeroOptions& options) {
+inline int64_t LargestExchange(const Plan& plan, const ZeroOptions& options, int rank) {
   int64_t largest = 0;
   for (const Bucket& bucket : plan.buckets()) {
     if (!bucket.trainable || !HasErrors(plan, options)) continue;
-    largest = std::max(largest, ExchangedElements(bucket));
+    largest = std::max(largest, ExchangedElements(plan, options, bucket, rank));
   }
   return largest;
+}
+
+// The elements of memory for a bucket's mean: of what a rank updates, with padding.
+inline int64_t MeanElements(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
+  const bool of_slice = ExchangesBetween(plan, options) && !options.traits().whole_optimizer_state;
+  return of_slice ? plan.slice(bucket) : bucket.size;
+}
+// Whether each rank gathers in its group what the others' slices have exchanged.
+inline bool GathersMeans(const Plan& plan, const ZeroOptions& options) {
+  return ExchangesBetween(plan, options) && options.traits().whole_optimizer_state;
+}
+// Where this rank's exchange is in that memory, and all that the update finds there: of each rank
+// of a group whose means are gathered a slice.
+inline int64_t MeanBegin(const Plan& plan, const ZeroOptions& options, const Bucket& bucket,
+                         int rank) {
+  return GathersMeans(plan, options) ? rank * plan.slice(bucket) : 0;
+}
+inline std::vector<ExchangedPiece> MeanPieces(const Plan& plan, const ZeroOptions& options,
+                                              const Bucket& bucket, int rank) {
+  if (!GathersMeans(plan, options)) return ExchangedPieces(plan, options, bucket, rank);
+  std::vector<ExchangedPiece> all;
+  for (int r = 0; r < plan.ranks(); ++r) {
+    for (ExchangedPiece piece : ExchangedPieces(plan, options, bucket, r)) {
+      piece.at += MeanBegin(plan, options, bucket, r);
+      all.push_back(piece);
+    }
+  }
+  return all;
 }
 
 // The type in which they cross the wire inside a group, where they are no codes. In one of a single
 // rank, beside others, nothing does.
 inline precision::DType WireType(const Plan& plan, const ZeroOptions& options,
                                  const Bucket& bucket) {
-  const precision::DType own = ReducedType(options, bucket);
+  const precision::DType own = ReducedType(plan, options, bucket);
   if (HasGradientCodes(plan, options)) return own;
   if (plan.ranks() == 1 && plan.shard_groups() > 1) return own;
   return options.communication_dtype.value_or(own);
@@ -265,7 +358,7 @@ inline precision::DType WireType(const Plan& plan, const ZeroOptions& options,
 
 // Whether that is another type.
 inline bool IsConverted(const Plan& plan, const ZeroOptions& options, const Bucket& bucket) {
-  return WireType(plan, options, bucket) != ReducedType(options, bucket);
+  return WireType(plan, options, bucket) != ReducedType(plan, options, bucket);
 }
 
 // The type in which the sums of groups, of FinalGradientType, cross the wire between them.
@@ -318,22 +411,22 @@ inline std::vector<char> OffloadedBuckets(const Plan& plan, const ZeroOptions& o
 
 // Whether gradients stay on the device until the update, as whole buckets, sums over micro-batches,
 // or slices. Otherwise the slices of offloaded buckets are there only on their way to the host.
-inline bool KeepsGradients(const ZeroOptions& options) {
-  return HasWholeGradients(options) || options.accumulates();
+inline bool KeepsGradients(const Plan& plan, const ZeroOptions& options) {
+  return HasWholeGradients(plan, options) || options.accumulates();
 }
 
 // Whether this rank's slice of a reduced gradient has memory of its own on the device: where it is
 // not a part of another array, and is not on its way to the host at once.
 inline bool HasGradientSlice(const Plan& plan, const ZeroOptions& options, const Bucket& gradient,
                              bool offloaded) {
-  return !KeepsGradients(options) && (!offloaded || plan.IsAddedUp(gradient));
+  return !KeepsGradients(plan, options) && (!offloaded || plan.IsAddedUp(gradient));
 }
 
 // The number of slices of each size, in bytes, that are on their way to the host at a time: one is
 // copied while the next one is reduced.
 inline std::map<int64_t, int> SlicesOnTheirWay(const Plan& plan, const ZeroOptions& options) {
   std::map<int64_t, int> slices;
-  if (KeepsGradients(options)) return slices;
+  if (KeepsGradients(plan, options)) return slices;
   const std::vector<char> offloaded = OffloadedBuckets(plan, options);
   for (size_t b = 0; b < offloaded.size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
@@ -346,8 +439,8 @@ inline std::map<int64_t, int> SlicesOnTheirWay(const Plan& plan, const ZeroOptio
 
 // Whether gradients over several micro-batches are added up for the whole bucket, or for this
 // rank's slice.
-inline bool AccumulatesWhole(const ZeroOptions& options) {
-  return options.accumulation == Accumulation::kAtBoundary || options.exchanges() ||
+inline bool AccumulatesWhole(const Plan& plan, const ZeroOptions& options) {
+  return options.accumulation == Accumulation::kAtBoundary || ExchangesAlone(plan, options) ||
          options.traits().whole_optimizer_state;
 }
 
@@ -379,8 +472,8 @@ std::vector<optim::GradientList> GradientLists(const Plan& plan, const ZeroOptio
   return lists;
 }
 
-// What a rank checks of its own gradients, whole, before an exchange: by type, in the order of
-// GradientLists.
+// What a rank checks before an exchange, its own gradients whole, or its slice of its group's sum:
+// by type, in the order of GradientLists.
 template <typename DataOfBucket>
 std::vector<optim::GradientList> LocalGradientLists(const Plan& plan, const ZeroOptions& options,
                                                     DataOfBucket data) {
@@ -392,7 +485,8 @@ std::vector<optim::GradientList> LocalGradientLists(const Plan& plan, const Zero
     const precision::DType dtype = FinalGradientType(options, bucket);
     const auto list = std::find_if(lists.begin(), lists.end(),
                                    [&](const auto& each) { return each.dtype == dtype; });
-    list->segments.push_back({data(static_cast<int>(b)), bucket.size});
+    const int64_t size = ExchangedRange(plan, options, bucket, 0).size;
+    list->segments.push_back({data(static_cast<int>(b)), size});
   }
   return lists;
 }
@@ -476,11 +570,11 @@ inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options
              static_cast<int64_t>(sizeof(float));
 }
 
-// The divisors of a step that exchanges its gradients' mean over ranks. The norm is that of the
-// mean of gradients that are orthogonal to each other.
+// The divisors of a step that exchanges its gradients' mean over ranks, or groups. The norm is that
+// of the mean of gradients that are orthogonal to each other.
 inline optim::StepDivisors ExchangeDivisors(const Plan& plan, const ZeroOptions& options) {
   const double all = ControllerOptions(plan, options).grad_divisor;
-  return {.gradients = all / plan.ranks(), .norm = all};
+  return {.gradients = all / ExchangingRanks(plan), .norm = all};
 }
 
 }  // namespace brigade::zero::internal

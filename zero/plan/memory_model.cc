@@ -31,7 +31,7 @@ int64_t BytesOf(const std::map<int64_t, int>& buffers) {
 
 }  // namespace
 
-std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
+std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options, int rank) {
   const StageTraits& traits = options.traits();
   std::vector<MemoryTerm> terms;
   const auto add = [&](Tier tier, Purpose purpose, const char* name, int64_t bytes) {
@@ -56,12 +56,12 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
   const auto add_gradients = [&](const Bucket& gradient, const char* name, const char* sums,
                                  bool on_host) {
     constexpr auto kPurpose = Purpose::kGradients;
-    const bool whole = internal::HasWholeGradients(options);
+    const bool whole = internal::HasWholeGradients(plan, options);
     if (whole || internal::HasGradientSlice(plan, options, gradient, on_host)) {
       add_array(gradient, Tier::kDevice, kPurpose, name, whole, precision::SizeOf(gradient.dtype));
     }
     if (!options.accumulates()) return;
-    add_array(gradient, Tier::kDevice, kPurpose, sums, internal::AccumulatesWhole(options),
+    add_array(gradient, Tier::kDevice, kPurpose, sums, internal::AccumulatesWhole(plan, options),
               precision::SizeOf(options.accumulator));
   };
   const std::vector<char> offloaded = internal::OffloadedBuckets(plan, options);
@@ -99,8 +99,9 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
     add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
               optim::Moments(options.optimizer) * kFloat);
     if (!internal::HasExchanges(plan, options)) continue;
-    const internal::ErrorLayout errors = internal::ErrorLayoutOf(plan, options, bucket);
-    add(Tier::kDevice, Purpose::kGradients, "exchanged gradients", bucket.size * kFloat);
+    const internal::ErrorLayout errors = internal::ErrorLayoutOf(plan, options, bucket, rank);
+    add(Tier::kDevice, Purpose::kGradients, "exchanged gradients",
+        internal::MeanElements(plan, options, bucket) * kFloat);
     add(Tier::kDevice, Purpose::kOptimizerState, "slices of errors",
         internal::HasErrors(plan, options) ? internal::kErrorArrays * plan.slice(bucket) * kFloat
                                            : 0);
@@ -183,7 +184,7 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
                  trainable ? options.quantized_weights : options.quantized_frozen_weights,
                  collectives::QuantizedAllGather::Bytes);
   }
-  add_buffers("messages of exchanges", internal::ExchangeBytes(plan, options));
+  add_buffers("messages of exchanges", internal::ExchangeBytes(plan, options, rank));
   const int64_t between_bytes = internal::WireBufferBytesBetween(plan, options);
   add_buffers("sums of groups in communication_dtype",
               between_bytes == 0 ? 0 : collectives::CompressedReduction::Bytes(between_bytes));
@@ -216,9 +217,9 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options) {
 
 absl::StatusOr<collectives::Workspace> WorkspaceOfStep(const Plan& plan, const ZeroOptions& options,
                                                        collectives::Communicator& group,
-                                                       StepGroup role) {
+                                                       StepGroup role, int rank) {
   collectives::Workspace workspace;
-  for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options)) {
+  for (const internal::StepCollective& each : internal::CollectivesOfStep(plan, options, rank)) {
     if (each.group != role) continue;
     BRIGADE_ASSIGN_OR_RETURN(const auto needed, group.WorkspaceFor(each.signature));
     workspace = collectives::Max(workspace, needed);
@@ -233,13 +234,14 @@ absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOpt
   std::map<const collectives::Communicator*, collectives::Workspace> workspaces;
   for (const StepGroup role : kStepGroups) {
     collectives::Communicator& group = internal::GroupOf(role, communicator, outer);
-    BRIGADE_ASSIGN_OR_RETURN(const auto needed, WorkspaceOfStep(plan, options, group, role));
+    BRIGADE_ASSIGN_OR_RETURN(const auto needed,
+                             WorkspaceOfStep(plan, options, group, role, communicator.rank()));
     collectives::Workspace& workspace = workspaces[&group];
     workspace = collectives::Max(workspace, needed);
   }
   int64_t bytes = 0;
   for (const auto& [group, workspace] : workspaces) bytes += workspace.bytes();
-  std::vector<MemoryTerm> terms = MemoryOf(plan, options);
+  std::vector<MemoryTerm> terms = MemoryOf(plan, options, communicator.rank());
   terms.push_back({Tier::kDevice, Purpose::kCommunication, "workspace of collectives", bytes});
   return terms;
 }

@@ -22,14 +22,17 @@ struct MemoryTerm {
   int64_t bytes = 0;
 };
 
-// The memory of a ZeroOptimizer's own with this plan, to the byte: the same on every rank,
-// constant from Create on. (While parameters go in or out there is one bucket in float32 more, and,
+// The memory of a ZeroOptimizer's own with this plan, to the byte: the same on every rank, but
+// where groups exchange gradients or moments; constant from Create on. (While parameters go in or out there is one bucket in float32 more, and,
 // for a GPU, two chunks on the host while a state is loaded.) The
 // terms of the paper are "weights", "gradients", "master" and "moments"; what the paper leaves out
 // (padding, pooled buffers, sums over micro-batches, what further users of tied parameters have
 // with tied_apart, persistent units, scratch) has terms of its own. With runs there are parameter
 // buffers for any two runs that follow each other in a step.
-std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options);
+//
+// `rank`: in its group. With ZeroOptions::shard_ranks an exchange has what parameters have in this
+// rank's slices, which is less where there is padding.
+std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options, int rank = 0);
 
 // The same with the workspace of the step's collectives, which the communicators allocate for them
 // beside the arrays above: "workspace of collectives". `outer`: the groups that
@@ -40,10 +43,10 @@ absl::StatusOr<std::vector<MemoryTerm>> MemoryOf(const Plan& plan, const ZeroOpt
 
 // Of that, what a group's communicator allocates for what the step does as a `role`. Who uses a
 // communicator for several roles, or for other calls too, needs the larger of each part
-// (collectives::Max).
+// (collectives::Max). `rank`: as above.
 absl::StatusOr<collectives::Workspace> WorkspaceOfStep(const Plan& plan, const ZeroOptions& options,
                                                        collectives::Communicator& group,
-                                                       StepGroup role);
+                                                       StepGroup role, int rank = 0);
 
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier);
 int64_t Total(const std::vector<MemoryTerm>& terms, device::Tier tier, device::Purpose purpose);

@@ -15,6 +15,7 @@
 #include "brigade/precision/dtype_names.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/movement.h"
+#include "brigade/zero/plan/optimizer_words.h"
 
 ABSL_FLAG(brigade::device::Count, params, {7'500'000'000},
           "parameters of the model: 7.5B, 350M or 7.5e9");
@@ -27,7 +28,11 @@ ABSL_FLAG(
 ABSL_FLAG(int, units, 100, "layers, of one size, that the parameters are spread over");
 ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kBFloat16,
           "of weights and gradients: fp32, fp16 or bf16");
-ABSL_FLAG(std::string, optimizer, "adam", "adam, lamb, lion, or sgd with momentum");
+ABSL_FLAG(std::string, optimizer, "adam",
+          "adam, lamb, lion, sgd with momentum, one_bit_adam, one_bit_lamb or zero_one_adam");
+ABSL_FLAG(std::string, gradient_compression, "none",
+          "how ranks, or groups of --shard_ranks, exchange gradients: none, one_bit, power_sgd "
+          "(of rank 4) or top_k (a hundredth)");
 ABSL_FLAG(int, micro_batches, 1, "of a step");
 ABSL_FLAG(int, live_units, 2, "layers in memory at once, where not all are");
 ABSL_FLAG(std::string, offload, "none",
@@ -43,18 +48,9 @@ constexpr double kGiga = 1e9;
 absl::StatusOr<ZeroOptions> OptionsOfFlags() {
   ZeroOptions options;
   options.dtype = absl::GetFlag(FLAGS_dtype);
-  const std::string optimizer = absl::GetFlag(FLAGS_optimizer);
-  if (optimizer == "sgd") {
-    options.optimizer.kind = optim::OptimizerKind::kSgd;
-    options.optimizer.groups[0].momentum = 0.9;
-  } else if (optimizer == "lion") {
-    options.optimizer.kind = optim::OptimizerKind::kLion;
-  } else if (optimizer == "lamb") {
-    options.optimizer.kind = optim::OptimizerKind::kLamb;
-  } else if (optimizer != "adam") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--optimizer is \"", optimizer, "\"; it must be adam, lamb, lion or sgd"));
-  }
+  BRIGADE_RETURN_IF_ERROR(SetOptimizer(absl::GetFlag(FLAGS_optimizer), options));
+  BRIGADE_RETURN_IF_ERROR(
+      SetGradientCompression(absl::GetFlag(FLAGS_gradient_compression), options));
   const std::string offload = absl::GetFlag(FLAGS_offload);
   const std::string where = absl::GetFlag(FLAGS_offload_to);
   if (offload != "none" && offload != "optimizer" && offload != "all") {
@@ -120,7 +116,7 @@ absl::Status PrintPurposes(const ModelSpec& model, ZeroOptions options,
   for (const int ranks : all_ranks) {
     BRIGADE_ASSIGN_OR_RETURN(auto plan, PlanOf(model, options, ranks));
     for (options.stage = 0; options.stage < kStages; ++options.stage) {
-      if (!HasOffload(options)) continue;
+      if (!FitExchanges(plan, options) || !HasOffload(options)) continue;
       BRIGADE_RETURN_IF_ERROR(Validate(options));
       const std::vector<MemoryTerm> terms = MemoryOf(plan, options);
       std::printf("%8d %6d", ranks, options.stage);
@@ -145,7 +141,7 @@ absl::Status PrintTiers(const ModelSpec& model, ZeroOptions options,
   for (const int ranks : all_ranks) {
     BRIGADE_ASSIGN_OR_RETURN(auto plan, PlanOf(model, options, ranks));
     for (options.stage = 0; options.stage < kStages; ++options.stage) {
-      if (!HasOffload(options)) continue;
+      if (!FitExchanges(plan, options) || !HasOffload(options)) continue;
       const std::vector<MemoryTerm> terms = MemoryOf(plan, options);
       const Movement moved = MovementOfStep(plan, options);
       std::printf("%8d %6d", ranks, options.stage);

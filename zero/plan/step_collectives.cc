@@ -70,7 +70,7 @@ std::optional<precision::DType> GatheredGradientType(const Plan& plan, const Zer
   if (!options.traits().whole_optimizer_state) return std::nullopt;
   const precision::DType final = FinalGradientType(options, bucket);
   if (plan.shard_groups() > 1) return final;
-  if (options.accumulates() && !options.reduces_once()) return final;
+  if (options.accumulates() && !ReducesOnce(plan, options)) return final;
   if (HasGradientCodes(plan, options)) return final;
   if (collectives::HasAllReducesAlone(options.algorithm)) return std::nullopt;
   const precision::DType wire = WireType(plan, options, bucket);
@@ -126,31 +126,38 @@ int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket
 }
 
 absl::InlinedVector<StepCollective, 4> ExchangeOf(const Plan& plan, const ZeroOptions& options,
-                                                  const Bucket& bucket) {
-  const int64_t count = ExchangedElements(bucket);
+                                                  const Bucket& bucket, int rank) {
+  const int64_t count = ExchangedElements(plan, options, bucket, rank);
+  const bool between = ExchangesBetween(plan, options);
   const auto algorithm = AllGatherOf(options, 0, precision::DType::kUint8).algorithm;
   absl::InlinedVector<StepCollective, 4> all;
-  const auto add = [&](const collectives::CollectiveSignature& call,
-                       StepGroup group = StepGroup::kShards) {
-    const bool leaves_nodes = group == StepGroup::kNodes;
-    all.push_back({call, 1, leaves_nodes ? &Traffic::nodes : &Traffic::gradients, group});
+  const StepGroup exchanging = between ? StepGroup::kBetween : StepGroup::kShards;
+  const auto add_in = [&](StepGroup group, const collectives::CollectiveSignature& call) {
+    all.push_back({call, 1,
+                   group == StepGroup::kNodes     ? &Traffic::nodes
+                   : group == StepGroup::kBetween ? &Traffic::between
+                                                  : &Traffic::gradients,
+                   group});
   };
+  const auto add = [&](const collectives::CollectiveSignature& call) { add_in(exchanging, call); };
+  // A slice that is padding alone.
+  if (count == 0) return all;
   switch (MethodOf(options)) {
     case GradientCompression::kOneBit: {
-      const bool has_nodes = HasTwoHops(plan, options);
-      const auto calls =
-          collectives::OneBitCallsOf(count, plan.ranks(), algorithm, NodesOf(plan, options));
+      const bool has_nodes = ExchangesInTwoHops(plan, options);
+      const auto calls = collectives::OneBitCallsOf(count, ExchangingRanks(plan), algorithm,
+                                                    ExchangingNodes(plan, options));
       if (has_nodes) {
-        add(calls.sum_inside, StepGroup::kNode);
-        add(calls.gather_inside, StepGroup::kNode);
+        add_in(StepGroup::kNode, calls.sum_inside);
+        add_in(StepGroup::kNode, calls.gather_inside);
       }
-      add(calls.exchange, has_nodes ? StepGroup::kNodes : StepGroup::kShards);
-      add(calls.gather, has_nodes ? StepGroup::kNodes : StepGroup::kShards);
+      add_in(has_nodes ? StepGroup::kNodes : exchanging, calls.exchange);
+      add_in(has_nodes ? StepGroup::kNodes : exchanging, calls.gather);
       break;
     }
     case GradientCompression::kPowerSgd: {
       const auto calls = collectives::PowerSgdCallsOf(collectives::PowerSgdSizesOf(
-          ExchangedTensors(plan, bucket), options.gradient_compression->rank));
+          PowerSgdTensorsOf(plan, options, bucket, rank), options.gradient_compression->rank));
       if (calls.first.count > 0) add(calls.first);
       if (calls.second.count > 0) add(calls.second);
       for (int32_t i = 1; i < options.gradient_compression->iterations; ++i) {
@@ -166,21 +173,24 @@ absl::InlinedVector<StepCollective, 4> ExchangeOf(const Plan& plan, const ZeroOp
   return all;
 }
 
-std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options) {
-  std::vector<StepCollective> all = CollectivesOfStep(plan, options, StepPhase::kReduced);
+std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options,
+                                              int rank) {
+  std::vector<StepCollective> all = CollectivesOfStep(plan, options, StepPhase::kReduced, rank);
   if (!HasExchanges(plan, options)) return all;
   // Of 0/1 Adam gradients are exchanged as moments are.
   const StepPhase phase = options.averages_moments() ? StepPhase::kMoments : StepPhase::kGradients;
-  for (StepCollective& each : CollectivesOfStep(plan, options, phase)) {
+  for (StepCollective& each : CollectivesOfStep(plan, options, phase, rank)) {
     all.push_back(each);
   }
   return all;
 }
 
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options,
-                                              StepPhase phase) {
+                                              StepPhase phase, int rank) {
   std::vector<StepCollective> all;
-  const bool once = options.reduces_once();
+  const bool once = ReducesOnce(plan, options);
+  // Groups sum, whatever these do between them.
+  const bool reduces = phase == StepPhase::kReduced || ExchangesBetween(plan, options);
   const auto gathers = [&](const Bucket& bucket, precision::DType dtype, int64_t times,
                            int64_t Traffic::*traffic) {
     all.push_back({AllGatherOf(options, plan.slice(bucket), dtype), times, traffic});
@@ -191,7 +201,12 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
   for (const Bucket& bucket : plan.buckets()) {
     if (!IsExchange(phase) || !bucket.trainable) continue;
     if (HasErrors(plan, options)) {
-      for (const StepCollective& each : ExchangeOf(plan, options, bucket)) all.push_back(each);
+      for (const StepCollective& each : ExchangeOf(plan, options, bucket, rank)) {
+        all.push_back(each);
+      }
+    }
+    if (GathersMeans(plan, options)) {
+      gathers(bucket, precision::DType::kFloat32, 1, &Traffic::gradients);
     }
     // In the first such step alone.
     if (phase == StepPhase::kMoments && HasWholeMoments(plan, options)) {
@@ -210,7 +225,7 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
     all.push_back({AllGatherOf(options, sums, precision::DType::kUint8), 0, &Traffic::setup});
   }
   for (const Bucket& gradient : plan.gradients()) {
-    if (!gradient.trainable || phase != StepPhase::kReduced) continue;
+    if (!gradient.trainable || !reduces) continue;
     const int64_t times = once ? 1 : options.micro_batches;
     if (!HasGradientCodes(plan, options)) {
       all.push_back({GradientSumOf(plan, options, gradient), times, &Traffic::gradients});
@@ -223,6 +238,7 @@ std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOption
     if (IsConverted(plan, options, gradient) && is_scaled(WireType(plan, options, gradient))) {
       all.push_back({collectives::kAmaxExchange, times, &Traffic::gradients});
     }
+    if (phase != StepPhase::kReduced) continue;
     if (plan.shard_groups() > 1) {
       all.push_back(
           {BetweenSumOf(plan, options, gradient), 1, &Traffic::between, StepGroup::kBetween});

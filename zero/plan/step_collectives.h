@@ -95,12 +95,14 @@ int64_t NearGathersOf(const Plan& plan, const ZeroOptions& options, const Bucket
 // The exchange of a bucket of gradients, its calls that send something. The options' algorithm is
 // that of the last one, where that is a gather.
 absl::InlinedVector<StepCollective, 4> ExchangeOf(const Plan& plan, const ZeroOptions& options,
-                                                  const Bucket& bucket);
+                                                  const Bucket& bucket, int rank);
 
 // Of a step of this phase, in no particular order; and of all phases that there are, in turn.
+// `rank`: in its group, for exchanges between groups.
 std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options,
-                                              StepPhase phase);
-std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options);
+                                              StepPhase phase, int rank);
+std::vector<StepCollective> CollectivesOfStep(const Plan& plan, const ZeroOptions& options,
+                                              int rank);
 
 }  // namespace brigade::zero::internal
 

@@ -12,7 +12,7 @@ absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& optio
                                       const OuterGroups& outer, int64_t tried) {
   Traffic traffic;
   const internal::StepPhase phase = internal::PhaseOf(plan, options, tried);
-  for (const auto& each : internal::CollectivesOfStep(plan, options, phase)) {
+  for (const auto& each : internal::CollectivesOfStep(plan, options, phase, communicator.rank())) {
     collectives::Communicator& group = internal::GroupOf(each.group, communicator, outer);
     BRIGADE_ASSIGN_OR_RETURN(const auto signature, group.Resolve(each.signature));
     traffic.*each.traffic +=

@@ -59,7 +59,9 @@ struct Traffic {
 // that is the message of N/k ranks between nodes, of a k-th of the elements, and inside a node
 // (k - 1)/k of these in fp32 in each direction, as gradients; with kPowerSgd
 // the two sums in fp32 of PowerSgdCallsOf, of factors and of parameters without; with kTopK
-// TopKCallOf's messages of 8 bytes for each element that crosses, to all others.
+// TopKCallOf's messages of 8 bytes for each element that crosses, to all others. With m groups that
+// is between m ranks, of what parameters have in this rank's slices, as `between`, beside the sums
+// inside the groups; and stage 0 gathers the slices in fp32.
 // Errors of Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 //

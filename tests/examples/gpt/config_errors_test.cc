@@ -260,8 +260,14 @@ TEST(ConfigErrorsTest, NameWhatCannotStandBesideExchangesOfGradients) {
              "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}})",
           "brigade.gradient_compression is \"one_bit\", but zero_optimization.offload_optimizer is "
           "given");
-  refused(R"("brigade": {"gradient_compression": "one_bit", "shard_ranks": 2})",
-          "brigade.gradient_compression is \"one_bit\", but brigade.shard_ranks is given");
+  refused(R"("brigade": {"gradient_compression": "one_bit", "shard_ranks": 2},
+             "zero_optimization": {"stage": 3, "zero_quantized_gradients": true,
+                                   "zeropp_loco_param": {}})",
+          "brigade.gradient_compression is \"one_bit\", but zero_optimization.zeropp_loco_param is "
+          "given; a state has the errors of one of the two");
+  EXPECT_OK(Error(R"("brigade": {"gradient_compression": "one_bit", "shard_ranks": 2},
+                     "zero_optimization": {"stage": 3, "zero_quantized_gradients": true})"));
+  EXPECT_OK(Error(R"("brigade": {"gradient_compression": "power_sgd", "replicas": 2})"));
   const auto with_optimizer = [](const char* type, const char* keys, const StepFlags& flags = {}) {
     return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": ")", type,
                                     "\"}", keys, "}"),
@@ -291,6 +297,12 @@ TEST(ConfigErrorsTest, NameWhatCannotStandBesideExchangesOfGradients) {
   EXPECT_THAT(with_optimizer("ZeroOneAdam", R"(, "brigade": {"gradient_compression": "top_k"})"),
               StatusIs(kInvalid, HasSubstr("optimizer.type is \"ZeroOneAdam\", which exchanges "
                                            "first moments")));
+  EXPECT_THAT(with_optimizer("ZeroOneAdam", R"(, "brigade": {"shard_ranks": 2})"),
+              StatusIs(kInvalid, HasSubstr("\"ZeroOneAdam\", but brigade.shard_ranks is given and "
+                                           "local_step_clipper 16; the ranks of a group sum")));
+  EXPECT_THAT(with_optimizer("ZeroOneAdam", R"(, "brigade": {"replicas": 2})"),
+              StatusIs(kInvalid, HasSubstr("local_step_clipper is 16; between meetings the ranks "
+                                           "of a replica have weights of their own")));
   EXPECT_THAT(with_optimizer("OneBitLamb", R"(, "tensor_parallel": {"autotp_size": 2})"),
               StatusIs(kInvalid, HasSubstr("\"OneBitLamb\", whose rate goes by norms")));
   // Keys of another method, and of none.
@@ -311,8 +323,6 @@ TEST(ConfigErrorsTest, NameReplicasThatCannotBe) {
   refused(R"("brigade": {"replica_period": 5})",
           "brigade.replica_period is 5, but there are no replicas: brigade.replicas (--replicas) "
           "is not given");
-  refused(R"("brigade": {"replicas": 2, "gradient_compression": "one_bit"})",
-          "brigade.replicas is 2, but ranks exchange gradients or moments with errors");
   refused(R"("brigade": {"replicas": 2, "shard_ranks": 2})",
           "brigade.replicas is 2, but brigade.shard_ranks is given; the ranks of a replica share "
           "one state");

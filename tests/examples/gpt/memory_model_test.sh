@@ -28,6 +28,39 @@ for policy in block selective segments:2; do
   done
 done
 
+# What a run has of parameters, gradients and optimizer state, in the first rank's line.
+# same_as_the_run STAGE OPTIMIZER TYPE RANKS ARGUMENT...: of both, with this type in the config.
+same_as_the_run() {
+  local stage=$1 optimizer=$2 type=$3 ranks=$4
+  shift 4
+  "$model" "${small[@]}" --precision=bf16 --ranks="$ranks" --optimizer="$optimizer" "$@" >out ||
+    fail 'the model fails'
+  wanted=$(awk -v stage="$stage" '/by purpose/ { here = 1 }
+    here && $1 == "stage" && $2 == stage { print $3, $4, $5 }' out)
+  [ -n "$wanted" ] || fail "no row of stage $stage in $(cat out)"
+  cat >config <<END
+{"train_batch_size": $((2 * ranks)), "bf16": {"enabled": true},
+ "zero_optimization": {"stage": $stage}, "optimizer": {"type": "$type"$params}}
+END
+  "$train" "${small[@]}" --config=config --steps=1 --evaluate_every=0 --ranks="$ranks" "$@" \
+    >report || fail "training fails with $type $*"
+  run=$(awk '/^Memory at its peak/ { getline; for (i = 1; i <= NF; ++i) name[i] = $i; here = 1; next }
+    here && $1 == "0" { print $2, $3, $4; exit }' report)
+  [ "$run" = "$wanted" ] || fail "$type, stage $stage, $*: a run has $run, the model says $wanted"
+}
+params=
+same_as_the_run 1 lamb Lamb 2
+same_as_the_run 3 lion Lion 2
+same_as_the_run 2 one_bit_adam OneBitAdam 2
+same_as_the_run 1 one_bit_lamb OneBitLamb 2
+same_as_the_run 0 zero_one_adam ZeroOneAdam 2
+same_as_the_run 3 one_bit_adam OneBitAdam 4 --shard_ranks=2
+same_as_the_run 1 adam AdamW 4 --shard_ranks=2 --gradient_compression=power_sgd
+same_as_the_run 2 adam AdamW 4 --replicas=2 --replica_fragments=2
+same_as_the_run 1 adam AdamW 4 --replicas=2 --gradient_compression=one_bit
+params=', "params": {"local_step_clipper": 1}'
+same_as_the_run 1 zero_one_adam ZeroOneAdam 4 --replicas=2
+
 # refuses TEXT ARGUMENT...
 refuses() {
   local wanted="memory_model: $1"

@@ -17,10 +17,22 @@ grep -Eq '^ +1 +3 +[0-9.]+ +[0-9.]+ +28.00[0-9] +2.000 +4.000 +16.000 +14.000$' 
 "$1" --params=1e9 --ranks=8,64 --shard_ranks=8 | tee "$TEST_TMPDIR/out"
 [ "$(grep -cE '^ +(8|64) +3 .* 2.[01][0-9]+$' "$TEST_TMPDIR/out")" = 2 ]
 "$1" --params=1e9 --ranks=4 --shard_ranks=8 | grep -Eq '^ +4 +3 .* 4.[01][0-9]+$'
+# 1-bit Adam in stage 2 with 1e9 parameters on 4 ranks: a quarter of 12 GB of state, 4 of first
+# moments, 4 of own errors and 1 of those of sums, and two slices of 1 to save them in.
+"$1" --params=1e9 --ranks=4 --optimizer=one_bit_adam | tee "$TEST_TMPDIR/out"
+grep -Eq '^ +4 +2 +[0-9.]+ +[0-9.]+ +14.000 ' "$TEST_TMPDIR/out"
+# Of one group stage 3 has no memory for what is exchanged.
+[ "$(grep -cE '^ +4 +3 .* ' "$TEST_TMPDIR/out")" = 0 ]
+# Two groups of two: half of 12 GB, no more first moments, errors of a half and of a quarter, and
+# two slices of a half. In stage 3, too.
+"$1" --params=1e9 --ranks=4 --shard_ranks=2 --optimizer=one_bit_adam | tee "$TEST_TMPDIR/out"
+[ "$(grep -cE '^ +4 +[1-3] +[0-9.]+ +[0-9.]+ +13.000 ' "$TEST_TMPDIR/out")" = 3 ]
+"$1" --params=1e9 --ranks=4 --gradient_compression=top_k | tee "$TEST_TMPDIR/out"
+grep -Eq '^ +4 +1 +[0-9.]+ +[0-9.]+ +9.000 ' "$TEST_TMPDIR/out"
 expect_refused=$("$1" --params=1e9 --ranks=8 --shard_ranks=3 2>&1 || true)
 [[ $expect_refused == *'--shard_ranks is 3, which does not divide 8 ranks'* ]]
 diff <("$1" --params=1.3B --dtype=bf16) <("$1" --params=1.3e9 --dtype=bfloat16)
-for flag in --offload=some --offload_to=tape --params=0 --params=7GB --ranks=0 --ranks=x --units=0 --dtype=int8 --optimizer=tiger --micro_batches=0 --live_units=0; do
+for flag in --offload=some --offload_to=tape --params=0 --params=7GB --ranks=0 --ranks=x --units=0 --dtype=int8 --optimizer=tiger --gradient_compression=zip --micro_batches=0 --live_units=0; do
   if "$1" "$flag" 2>"$TEST_TMPDIR/error" >/dev/null; then
     echo "$flag is accepted"
     exit 1
@@ -37,7 +49,8 @@ expect() {
 }
 program=$1
 expect 'it must be fp32, fp16 or bf16, not "int8"' --dtype=int8
-expect 'it must be adam, lamb, lion or sgd' --optimizer=tiger
+expect 'it must be adam, lamb, lion, sgd, one_bit_adam, one_bit_lamb or zero_one_adam' --optimizer=tiger
+expect 'it must be none, one_bit, power_sgd or top_k' --gradient_compression=zip
 expect 'it must be none, optimizer or all' --offload=some
 expect 'it must be host or file' --offload_to=tape
 expect '"stray" is no flag; see --help' stray
