@@ -233,6 +233,10 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   all.sum_wire = s.sum_wire;
   all.context_exchange = sharing.context_exchange.value_or(ContextExchange::kUlysses);
   all.steps_per_print = s.steps_per_print.value_or(0);
+  all.profiler = s.profiler;
+  if (s.profiler_output.has_value()) {
+    all.profiler.output_file = InFolder(folder, *s.profiler_output);
+  }
   all.without_effect = std::move(reading.without_effect);
   return all;
 }

@@ -184,7 +184,6 @@ Keys OtherSections() {
       {"eigenvalue", Off(kNoQuantization)},
       {"elasticity", Off("a checkpoint is loaded by any number of ranks")},
       {"expert_parallel", Off("")},
-      {"flops_profiler", Off("--trace writes the times of operations")},
       {"hybrid_engine", Off("")},
       {"nebula", Off("--save writes beside the steps, always")},
       {"progressive_layer_drop", Off("")},
@@ -285,6 +284,7 @@ Keys ConfigKeys(Settings& s) {
           {.name = "tensor_parallel",
            .meaning = "Ranks that share the matrices of the model (`parallel/README.md`).",
            .keys = TensorKeys(s)},
+          ProfilerKey(s),
           {.name = "brigade", .meaning = "What DeepSpeed has no key for.", .keys = BrigadeKeys(s)},
       });
   for (const Keys& part : {OtherKeys(), OtherSections()}) {

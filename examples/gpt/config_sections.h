@@ -40,6 +40,9 @@ Keys AioKeys(Settings& settings);
 Keys TensorKeys(Settings& settings);
 Keys PipelineKeys(Settings& settings);
 
+// "flops_profiler".
+Key ProfilerKey(Settings& settings);
+
 // "brigade".
 Keys BrigadeKeys(Settings& settings);
 
