@@ -31,9 +31,9 @@ absl::StatusOr<Ceilings> MeasureCeilings(precision::DType dtype, collectives::Co
 // What a file of ceilings is of.
 struct Machine {
   // "cpu", "cuda".
-  std::string device;
+  std::string device = {};
   // "fp32".
-  std::string dtype;
+  std::string dtype = {};
   int ranks = 1;
 };
 

@@ -33,7 +33,7 @@ struct Flops {
 };
 
 struct UnitSize {
-  std::string name;
+  std::string name = {};
   // Of this rank.
   int64_t parameters = 0;
   // [Pass]: forward, backward, and what the backward pass makes again.
@@ -42,7 +42,7 @@ struct UnitSize {
 
 // Bytes that a rank has sent in the step.
 struct Sent {
-  std::string to;
+  std::string to = {};
   double bytes = 0;
 };
 
@@ -65,12 +65,12 @@ struct Training {
 // What one rank has seen.
 struct RankStep {
   double seconds = 0;
-  std::vector<UnitSize> units;
+  std::vector<UnitSize> units = {};
   // Their places are indices of `units`.
-  std::vector<Row> rows;
+  std::vector<Row> rows = {};
   // The stream of the passes.
   std::string main = {};
-  std::vector<Sent> sent;
+  std::vector<Sent> sent = {};
   Ceilings ceilings = {};
   // Operations that the trace had no room for.
   int64_t dropped = 0;
@@ -88,7 +88,7 @@ struct Kernel {
 };
 
 struct Module {
-  std::string name;
+  std::string name = {};
   int64_t parameters = 0;
   std::array<Flops, kPasses> flops = {};
   // [Pass]: in which operations ran, without waits, collectives and idle time; of all ranks.

@@ -166,10 +166,12 @@ std::vector<Row> RowsOf(absl::Span<const StreamOperations> streams, absl::string
       const int64_t ns = end - begin;
       if (is_main && mark.has_value()) {
         place = *mark;
-        rows.Add(stream.stream, place, Kind::kIdle, "idle", ns, 0, All(Limit::kHost, ns));
+        idle(end);
       } else if (const Kind kind = names.kind(operation); kind == Kind::kWait) {
         rows.Add(stream.stream, place, kind, operation.name, ns, 0,
                  is_main ? beside.Split(begin, end) : LimitSeconds());
+      } else if (kind == Kind::kIdle) {
+        idle(end);
       } else {
         rows.Add(stream.stream, place, kind, operation.name, ns, operation.bytes,
                  kind == Kind::kCollective ? All(Limit::kNetwork, ns) : LimitSeconds());

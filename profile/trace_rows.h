@@ -50,16 +50,16 @@ enum class Kind : uint8_t {
 struct TraceNames {
   // Of an operation that only marks where the stream is from here on; else nothing.
   std::function<std::optional<Place>(absl::string_view name)> place;
-  // Not kIdle.
+  // kIdle of an operation that does nothing, and is no such mark.
   std::function<Kind(const device::TracedOperation& operation)> kind;
 };
 
 // Operations of a kind and a name in one place.
 struct Row {
-  std::string stream;
+  std::string stream = {};
   Place place = {};
   Kind kind = Kind::kOther;
-  std::string name;
+  std::string name = {};
   int64_t calls = 0;
   double seconds = 0;
   // That they declare to read and write.
@@ -70,8 +70,8 @@ struct Row {
 
 // The operations of a stream, in order of time.
 struct StreamOperations {
-  std::string stream;
-  std::vector<device::TracedOperation> operations;
+  std::string stream = {};
+  std::vector<device::TracedOperation> operations = {};
 };
 
 // Marks where a step begins, or the one before ends: enqueues an operation that does nothing.

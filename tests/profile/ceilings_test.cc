@@ -14,6 +14,7 @@
 namespace brigade::profile {
 namespace {
 
+using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -21,8 +22,7 @@ const Machine kMachine = {.device = "cpu", .dtype = "fp32", .ranks = 2};
 
 std::string NewFolder() {
   const std::string folder = absl::StrCat(
-      ::testing::TempDir(), "/",
-      ::testing::UnitTest::GetInstance()->current_test_info()->name());
+      ::testing::TempDir(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name());
   std::filesystem::create_directories(folder);
   return folder;
 }
@@ -51,8 +51,10 @@ TEST(CeilingsTest, WhatIsWrongIsNamed) {
   refuses("3", "ceilings are no JSON object");
   refuses("{", "ceilings are no JSON object");
   refuses("{\"matmul_tflops\": -1}", "\"matmul_tflops\" is -1; it must be a number, 0 to 1e9");
-  refuses("{\"matmul_tflops\": \"9\"}", "\"matmul_tflops\" is \"9\"; it must be a number, 0 to 1e9");
-  refuses("{\"device\": \"cuda\"}", "\"device\" is \"cuda\"; it must be \"cpu\" as in this training");
+  refuses("{\"matmul_tflops\": \"9\"}",
+          "\"matmul_tflops\" is \"9\"; it must be a number, 0 to 1e9");
+  refuses("{\"device\": \"cuda\"}",
+          "\"device\" is \"cuda\"; it must be \"cpu\" as in this training");
   refuses("{\"ranks\": 4}", "\"ranks\" is 4; it must be 2 as in this training");
   refuses("{\"tflops\": 4}",
           "\"tflops\" is no key of ceilings: these have device, dtype, ranks, matmul_tflops, "

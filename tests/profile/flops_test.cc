@@ -32,8 +32,7 @@ TEST(FlopsTest, TenThousandTokensASecondAre46PercentOfAnH100) {
   ExpectPrinted(100 * Utilization(rate, 1, 989 * kTera), 45.7, 1);
   ExpectPrinted(100 * Utilization(rate * kAllAgain, 1, 989 * kTera), 61.0, 1);
   // A hundred times as many tokens by as many devices.
-  EXPECT_DOUBLE_EQ(Utilization(100 * rate, 100, 989 * kTera),
-                   Utilization(rate, 1, 989 * kTera));
+  EXPECT_DOUBLE_EQ(Utilization(100 * rate, 100, 989 * kTera), Utilization(rate, 1, 989 * kTera));
 }
 
 // DeepSpeed's page of its profiler: BERT-Large, A100, batch 80.

@@ -11,6 +11,7 @@
 namespace brigade::profile {
 namespace {
 
+using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
@@ -27,8 +28,13 @@ RankStep OneRank() {
   step.units = {unit};
   const auto row = [&](int place, Pass pass, Kind kind, const char* name, double seconds,
                        double bytes) {
-    Row made = {.stream = "compute", .place = {place, pass}, .kind = kind, .name = name, .calls = 2,
-                .seconds = seconds, .bytes = bytes};
+    Row made = {.stream = "compute",
+                .place = {place, pass},
+                .kind = kind,
+                .name = name,
+                .calls = 2,
+                .seconds = seconds,
+                .bytes = bytes};
     step.rows.push_back(made);
   };
   row(0, Pass::kForward, Kind::kProduct, "gemm", 7.5, 10);
@@ -44,17 +50,29 @@ RankStep OneRank() {
   row(-1, Pass::kNone, Kind::kIdle, "idle", 5, 0);
   step.rows.back().limits = {0, 0, 0, 5};
   row(-1, Pass::kNone, Kind::kOptimizer, "adam", 2, 180);
-  step.rows.push_back({.stream = "communication", .kind = Kind::kCollective, .name = "sum",
-                       .calls = 1, .seconds = 8, .limits = {0, 0, 8, 0}});
+  step.rows.push_back({.stream = "communication",
+                       .kind = Kind::kCollective,
+                       .name = "sum",
+                       .calls = 1,
+                       .seconds = 8,
+                       .limits = {0, 0, 8, 0}});
   step.sent = {{"gradients", 400}, {"weights", 0}};
-  step.ceilings = {.flops_per_second = 1000, .memory_bytes_per_second = 100,
-                   .network_bytes_per_second = 200, .source = "measured"};
+  step.ceilings = {.flops_per_second = 1000,
+                   .memory_bytes_per_second = 100,
+                   .network_bytes_per_second = 200,
+                   .source = "measured"};
   return step;
 }
 
 Training OneTraining(int ranks) {
-  return {.step = 3, .ranks = ranks, .device = "cpu", .dtype = "fp32", .parameters = 1000,
-          .tokens_of_step = 100, .flops_per_token = 200, .causal_flops_per_token = 190,
+  return {.step = 3,
+          .ranks = ranks,
+          .device = "cpu",
+          .dtype = "fp32",
+          .parameters = 1000,
+          .tokens_of_step = 100,
+          .flops_per_token = 200,
+          .causal_flops_per_token = 190,
           .pairs_over_causal = 2};
 }
 
@@ -91,12 +109,12 @@ TEST(StepProfileTest, EachSecondOfAUnitHasALimit) {
   EXPECT_EQ(unit.name, "h.0");
   // gemm_with_bias has 2 operations a byte, and the norm's gradient none: memory, with the second
   // of the wait. The rest of the products and attention is above the ridge.
-  EXPECT_THAT(unit.limits, testing::ElementsAre(7.5 + 2 + 10 + 4 + 3, 2.5 + 1 + 1, 4, 0));
+  EXPECT_THAT(unit.limits, ::testing::ElementsAre(7.5 + 2 + 10 + 4 + 3, 2.5 + 1 + 1, 4, 0));
   EXPECT_DOUBLE_EQ(unit.wall_seconds(), 35);
   EXPECT_EQ(Largest(unit.limits), Limit::kCompute);
   const Module& between = profile.units[1];
   EXPECT_EQ(between.name, "between passes");
-  EXPECT_THAT(between.limits, testing::ElementsAre(0, 2, 0, 5));
+  EXPECT_THAT(between.limits, ::testing::ElementsAre(0, 2, 0, 5));
   // By the roofline: max(flops / 1000, bytes / 100) of each row.
   EXPECT_DOUBLE_EQ(unit.least_seconds, 6 + 10 + 0.6 + 9 + 1.5 + 0.9 + 1.5);
 }
@@ -169,10 +187,10 @@ TEST(StepProfileTest, OtherTextIsNoStep) {
 TEST(StepProfileTest, AMonitorHasNamesAndNumbers) {
   const StepProfile profile = Merge(OneTraining(1), {OneRank()});
   EXPECT_THAT(ValuesOf(profile),
-              testing::IsSupersetOf({Pair("Train/Profile/forward_seconds", 12.0),
-                                     Pair("Train/Profile/backward_seconds", 15.0),
-                                     Pair("Train/Profile/mfu", 100 * 200.0 / 42 / 1000),
-                                     Pair("Train/Profile/limited_by_network", 4.0 / 42)}));
+              ::testing::IsSupersetOf({Pair("Train/Profile/forward_seconds", 12.0),
+                                       Pair("Train/Profile/backward_seconds", 15.0),
+                                       Pair("Train/Profile/mfu", 100 * 200.0 / 42 / 1000),
+                                       Pair("Train/Profile/limited_by_network", 4.0 / 42)}));
   EXPECT_THAT(ValuesOfRate(profile, 2.5),
               UnorderedElementsAre(Pair("Train/Samples/mfu", 0.5),
                                    Pair("Train/Samples/hfu", 0.5 * (20000 + 2100) / 20000),

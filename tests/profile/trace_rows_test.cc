@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -43,12 +44,15 @@ TraceNames Names() {
           }};
 }
 
+std::vector<StreamOperations> Alone(std::vector<TracedOperation> operations) {
+  return {{"compute", std::move(operations)}};
+}
+
 std::string Text(const Row& row) {
   constexpr const char* kPassNames[] = {"forward", "backward", "again", "none"};
-  std::string text =
-      absl::StrCat(row.stream, " ", row.place.unit, " ",
-                   kPassNames[static_cast<size_t>(row.place.pass)], " ", row.name, " x", row.calls,
-                   " ", row.seconds, "s ", row.bytes, "B");
+  std::string text = absl::StrCat(row.stream, " ", row.place.unit, " ",
+                                  kPassNames[static_cast<size_t>(row.place.pass)], " ", row.name,
+                                  " x", row.calls, " ", row.seconds, "s ", row.bytes, "B");
   for (int limit = 0; limit < kLimits; ++limit) {
     const double seconds = row.limits[static_cast<size_t>(limit)];
     if (seconds > 0) absl::StrAppend(&text, " ", Name(static_cast<Limit>(limit)), " ", seconds);
@@ -71,31 +75,28 @@ double Sum(const std::vector<Row>& rows, absl::string_view stream) {
 TEST(TraceRowsTest, AMadeUpTraceHasTheseRows) {
   const std::vector<StreamOperations> streams = {
       {"compute",
-       {Work("gemm", 0, 8, 1), Work("step 7", 10, 10), Work("copy", 10, 12, 100), Work("F0", 12, 12),
-        Work("gemm", 12, 20, 1000), Work("gelu", 20, 21, 50), Work("gemm", 23, 30, 2000),
-        Wait("weights", 30, 40), Work("B1", 40, 40), Work("gemm", 40, 45, 3000),
-        Wait("collective", 45, 47), Work("-", 47, 47), Work("step 8", 50, 50),
-        Work("gemm", 50, 60, 9999)}},
+       {Work("gemm", 0, 8, 1), Work("step 7", 10, 10), Work("copy", 10, 12, 100),
+        Work("F0", 12, 12), Work("gemm", 12, 20, 1000), Work("gelu", 20, 21, 50),
+        Work("gemm", 23, 30, 2000), Wait("weights", 30, 40), Work("B1", 40, 40),
+        Work("gemm", 40, 45, 3000), Wait("collective", 45, 47), Work("-", 47, 47),
+        Work("step 8", 50, 50), Work("gemm", 50, 60, 9999)}},
       {"communication",
        {Work("adam", 9, 11, 5), Work("collective sum", 15, 34, 700), Work("cast", 34, 37, 30),
         Wait("gradients", 37, 60)}}};
   ASSERT_EQ(FindStep(7, streams[0]), 10 * kSecond);
   ASSERT_EQ(FindStep(8, streams[0]), 50 * kSecond);
   EXPECT_EQ(FindStep(9, streams[0]), std::nullopt);
-  const std::vector<Row> rows =
-      RowsOf(streams, "compute", 10 * kSecond, 50 * kSecond, Names());
+  const std::vector<Row> rows = RowsOf(streams, "compute", 10 * kSecond, 50 * kSecond, Names());
   EXPECT_THAT(
       Texts(rows),
       ElementsAre(
-          "compute -1 none idle x2 3s 0B host 3", "compute -1 none copy x1 2s 100B",
-          "compute 0 forward idle x2 2s 0B host 2", "compute 0 forward gemm x2 15s 3000B",
-          "compute 0 forward gelu x1 1s 50B",
+          "compute -1 none copy x1 2s 100B", "compute 0 forward gemm x2 15s 3000B",
+          "compute 0 forward gelu x1 1s 50B", "compute 0 forward idle x1 2s 0B host 2",
           // Of these ten seconds the other stream is in a collective for 4, works for 3 more, and
           // only waits for 3.
           "compute 0 forward weights x1 10s 0B memory 3 network 4 host 3",
-          "compute 1 backward idle x1 0s 0B",
-          "compute 1 backward gemm x1 5s 3000B",
-          "compute 1 backward collective x1 2s 0B network 2",
+          "compute 1 backward gemm x1 5s 3000B", "compute 1 backward collective x1 2s 0B network 2",
+          "compute -1 none idle x1 3s 0B host 3",
           // What begins in the step counts as a whole, and nothing before.
           "communication -1 none collective sum x1 19s 700B network 19",
           "communication -1 none cast x1 3s 30B", "communication -1 none gradients x1 23s 0B"));
@@ -117,7 +118,8 @@ TEST(TraceRowsTest, RowsOfTheMainStreamAddUpToTheStepWhereverItIsCut) {
   }
   for (int64_t begin = 0; begin < at; begin += 37) {
     for (const int64_t end : {begin + 1, begin + 100, at}) {
-      const std::vector<Row> rows = RowsOf({{compute}}, "compute", begin * kSecond, end * kSecond, Names());
+      const std::vector<Row> rows =
+          RowsOf(Alone(compute.operations), "compute", begin * kSecond, end * kSecond, Names());
       EXPECT_NEAR(Sum(rows, "compute"), static_cast<double>(end - begin), 1e-6)
           << begin << " to " << end;
     }
@@ -125,16 +127,15 @@ TEST(TraceRowsTest, RowsOfTheMainStreamAddUpToTheStepWhereverItIsCut) {
 }
 
 TEST(TraceRowsTest, AStepCanBeginInThePlaceOfAMarkBeforeIt) {
-  const std::vector<Row> rows =
-      RowsOf({{{"compute", {Work("F0", 1, 1), Work("gemm", 2, 4, 8)}}}}, "compute", 3 * kSecond,
-             5 * kSecond, Names());
+  const std::vector<Row> rows = RowsOf(Alone({Work("F0", 1, 1), Work("gemm", 2, 4, 8)}), "compute",
+                                       3 * kSecond, 5 * kSecond, Names());
   EXPECT_THAT(Texts(rows), ElementsAre("compute 0 forward gemm x1 1s 8B",
                                        "compute 0 forward idle x1 1s 0B host 1"));
 }
 
 TEST(TraceRowsTest, AnEmptyTraceIsIdle) {
   EXPECT_THAT(RowsOf({}, "compute", 0, kSecond, Names()), IsEmpty());
-  EXPECT_THAT(Texts(RowsOf({{{"compute", {}}}}, "compute", 0, kSecond, Names())),
+  EXPECT_THAT(Texts(RowsOf(Alone({}), "compute", 0, kSecond, Names())),
               ElementsAre("compute -1 none idle x1 1s 0B host 1"));
 }
 

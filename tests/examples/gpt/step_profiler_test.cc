@@ -196,8 +196,7 @@ TEST(StepProfilerTest, AFileThatCannotBeWrittenIsAnErrorBeforeTheFirstStep) {
   Job job = Profiled(CreateJob(Config(4, 2, "fp32"), 2));
   job.config.profiler.output_file = absl::StrCat(::testing::TempDir(), "/missing/profile.txt");
   Profiles profiles;
-  EXPECT_THAT(TrainWith(job, 2, profiles).status().ToString(),
-              HasSubstr("missing/profile.txt"));
+  EXPECT_THAT(TrainWith(job, 2, profiles).status().ToString(), HasSubstr("missing/profile.txt"));
   EXPECT_TRUE(profiles.losses.empty());
 }
 

@@ -83,8 +83,8 @@ const Flops& Of(const profile::UnitSize& unit, Pass pass) {
   return unit.flops[static_cast<size_t>(pass)];
 }
 
-constexpr PassShape kShape = {
-    .model = {.layers = 2, .heads = 2, .width = 8, .context = 6}, .batch = 3};
+constexpr PassShape kShape = {.model = {.layers = 2, .heads = 2, .width = 8, .context = 6},
+                              .batch = 3};
 
 TEST(UnitFlopsTest, FormulasAreWhatLoopsCount) {
   const auto units = UnitsOfStep(kShape, PlanOfPolicy(kShape, {}), /*micro_batches=*/5);
@@ -160,8 +160,8 @@ TEST(UnitFlopsTest, RanksShareAllOperations) {
 
 TEST(UnitFlopsTest, WhatIsMadeAgainIsCounted) {
   // Each block's forward pass once more.
-  const auto block = UnitsOfStep(
-      kShape, PlanOfPolicy(kShape, {.kind = recompute::Policy::Kind::kBlock}), 1);
+  const auto block =
+      UnitsOfStep(kShape, PlanOfPolicy(kShape, {.kind = recompute::Policy::Kind::kBlock}), 1);
   for (const size_t unit : {1, 2}) {
     EXPECT_EQ(Of(block[unit], Pass::kRecompute).products, Of(block[unit], Pass::kForward).products);
     EXPECT_EQ(Of(block[unit], Pass::kRecompute).attention,
@@ -169,8 +169,8 @@ TEST(UnitFlopsTest, WhatIsMadeAgainIsCounted) {
   }
   EXPECT_EQ(Of(block[3], Pass::kRecompute).all(), 0);
   // Norms and GELU alone.
-  const auto selective = UnitsOfStep(
-      kShape, PlanOfPolicy(kShape, {.kind = recompute::Policy::Kind::kSelective}), 1);
+  const auto selective =
+      UnitsOfStep(kShape, PlanOfPolicy(kShape, {.kind = recompute::Policy::Kind::kSelective}), 1);
   EXPECT_EQ(Of(selective[1], Pass::kRecompute).products, 0);
   EXPECT_EQ(Of(selective[1], Pass::kRecompute).norms, Of(selective[1], Pass::kForward).norms);
 }
