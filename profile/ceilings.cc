@@ -62,8 +62,8 @@ absl::StatusOr<double> MatmulRate(precision::DType dtype, collectives::Communica
     BRIGADE_ASSIGN_OR_RETURN(device::Buffer matrix,
                              context.Allocate(n * n * precision::SizeOf(dtype),
                                               device::Purpose::kScratch, "matrix of the ceiling"));
-    // Small numbers: 0x11 in each byte.
-    BRIGADE_RETURN_IF_ERROR(stream.FillBytes(matrix.data(), 0x11, matrix.bytes()));
+    // Numbers between 0.7 and 2 in every type, whose products neither overflow nor vanish.
+    BRIGADE_RETURN_IF_ERROR(stream.FillBytes(matrix.data(), 0x3f, matrix.bytes()));
     matrices.push_back(std::move(matrix));
   }
   const nn::GemmArguments product = {.dtype = dtype,
@@ -134,6 +134,8 @@ absl::StatusOr<double> NetworkRate(collectives::Communicator& world, device::Con
   };
   BRIGADE_ASSIGN_OR_RETURN(const double seconds, LeastSecondsOf(enqueue, world, stream));
   BRIGADE_RETURN_IF_ERROR(group->status());
+  // The group ends when no rank is in a call of it any more.
+  BRIGADE_RETURN_IF_ERROR(world.AllGatherHost({0}).status());
   return of_call / seconds;
 }
 

@@ -19,8 +19,8 @@ std::string Share(double amount, double of) {
   return of > 0 ? absl::StrFormat("%.1f%%", 100 * amount / of) : "-";
 }
 
-std::string_view NameOf(Pass pass) {
-  constexpr std::string_view kNames[] = {"forward", "backward", "again", "-"};
+absl::string_view NameOf(Pass pass) {
+  constexpr absl::string_view kNames[] = {"forward", "backward", "again", "-"};
   return kNames[static_cast<size_t>(pass)];
 }
 

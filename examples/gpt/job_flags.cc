@@ -365,8 +365,8 @@ void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
   }
 }
 
-// Beside what the config says. Any of the first two flags turns the profile on.
-void SetProfile(profile::Options& profiler, Refusals& refusals) {
+// Beside what the config says, if that is known. Any of the first two flags turns the profile on.
+void SetProfile(profile::Options& profiler, bool has_config, Refusals& refusals) {
   const std::string output = device::FromUsersFolder(absl::GetFlag(FLAGS_profile));
   if (!output.empty()) profiler.output_file = output;
   const std::optional<int64_t> step = absl::GetFlag(FLAGS_profile_step);
@@ -385,7 +385,7 @@ void SetProfile(profile::Options& profiler, Refusals& refusals) {
   const char* const only = peak.has_value()                  ? "peak_tflops"
                            : !profiler.ceilings_file.empty() ? "ceilings"
                                                              : nullptr;
-  if (only != nullptr && !profiler.enabled) {
+  if (only != nullptr && !profiler.enabled && has_config) {
     refusals.Add(only, " is for a profile: give --profile or --profile_step");
   }
 }
@@ -449,13 +449,13 @@ absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
   }
 
   // And beside the model, where that is right.
+  if (read.has_value()) job.config = *read;
+  SetProfile(job.config.profiler, read.has_value(), refusals);
   if (read.has_value()) {
-    job.config = *read;
     job.model.tensor_shards = job.config.tensor_shards;
     job.model.sequence_parallel = job.config.sequence_parallel;
     job.model.tensor_pieces = job.config.tensor_pieces;
     job.config.dropout = dropout.value_or(job.config.dropout);
-    SetProfile(job.config.profiler, refusals);
     if (has_memory) SetMemory(memory, job, refusals);
   }
   CheckBackend(ranks, job, refusals);

@@ -23,6 +23,7 @@
 #include "brigade/collectives/init.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/context.h"
+#include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/console.h"
@@ -217,6 +218,10 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   if (speaks && !metrics_path.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(metrics, MetricsFile::Create(metrics_path));
     observers.Add(*metrics);
+  }
+  // Whether it can be written.
+  if (const std::string& profile = job.config.profiler.output_file; speaks && !profile.empty()) {
+    BRIGADE_RETURN_IF_ERROR(device::FileReplacement::Begin(profile).status());
   }
   // mpirun gives its processes terminals, wherever what they write goes.
   Console console(stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
