@@ -126,6 +126,10 @@ std::string TopOfDepth(int depth, std::vector<const Module*> modules, int top) {
   std::string text = absl::StrFormat("depth %d:\n", depth);
   for (size_t i = 0; i < std::size(measures); ++i) {
     const auto& measure = measures[i].second;
+    // Parts of units have no parameters of their own.
+    const bool is_there = std::any_of(modules.begin(), modules.end(),
+                                      [&](const Module* each) { return measure(*each) > 0; });
+    if (!is_there) continue;
     std::stable_sort(modules.begin(), modules.end(),
                      [&](const Module* a, const Module* b) { return measure(*a) > measure(*b); });
     absl::StrAppend(&text, absl::StrFormat("    %-20s", measures[i].first));

@@ -51,8 +51,10 @@ if [ -s "$work/kernels" ]; then
   cat >>"$work/script" <<'END'
 plot [x = 0.5:1000] roof(x) lw 2 lc rgb "#888888" title "roofline of the measured ceilings", \
      "kernels" using 1:2 with points pt 7 ps 0.9 lc rgb "#1f77b4" title "kernels", \
-     "kernels" using 1:2:(sprintf("%s, %s", strcol(3), strcol(4))) with labels left offset 0.7,-0.6 \
-       font ",10" noenhanced textcolor rgb "#1f77b4" notitle
+     "kernels" using (strcol(4) eq "forward" ? $1 : 1 / 0):2:(sprintf("%s, %s", strcol(3), strcol(4))) \
+       with labels left offset 0.7,0 font ",10" noenhanced textcolor rgb "#1f77b4" notitle, \
+     "kernels" using (strcol(4) eq "forward" ? 1 / 0 : $1):2:(sprintf("%s, %s", strcol(3), strcol(4))) \
+       with labels right offset -0.7,0 font ",10" noenhanced textcolor rgb "#1f77b4" notitle
 END
 else
   cat >>"$work/script" <<'END'
