@@ -70,7 +70,7 @@ TEST(ProfilerKeysTest, WhatCannotBeIsRefused) {
           "flops_profiler.recompute_fwd_factor is -1; it must be a number, 0 or more, and finite "
           "as a float");
   refuses(R"("output_file": "")",
-          "flops_profiler.output_file is \"\"; it must be a text that is not empty");
+          "flops_profiler.output_file is \"\", a string; it must be a text that is not empty");
 }
 
 }  // namespace
