@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -47,8 +46,6 @@ ABSL_FLAG(std::string, backend, "auto",
 ABSL_FLAG(std::string, metrics, "",
           "write metrics here, one JSON object a line; tools:plot draws them");
 ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
-// Read in job_flags.cc.
-ABSL_DECLARE_FLAG(std::string, profile);
 ABSL_FLAG(absl::Duration, save_grace_period, absl::Seconds(30),
           "how long the last checkpoint may take after Ctrl-C or SIGTERM, in addition to "
           "--grace_period");
@@ -186,18 +183,18 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   check("grace_period", grace_period, none, day, "0 to 24h");
   check("save_grace_period", save_grace, none, day, "0 to 24h");
   const std::string trace_path = device::FromUsersFolder(absl::GetFlag(FLAGS_trace));
-  const std::string profile_path = device::FromUsersFolder(absl::GetFlag(FLAGS_profile));
   const std::string metrics_path = device::FromUsersFolder(absl::GetFlag(FLAGS_metrics));
   if (SameFile(trace_path, metrics_path)) {
     refusals.Add("trace", " and --metrics name the same file, ", trace_path);
   }
+  BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
   for (const auto& [flag, path] : {std::pair<const char*, const std::string&>{"trace", trace_path},
                                    {"metrics", metrics_path}}) {
-    if (SameFile(profile_path, path)) {
-      refusals.Add("profile", " and --", flag, " name the same file, ", profile_path);
-    }
+    const std::string& profile = job.config.profiler.output_file;
+    if (!SameFile(profile, path)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--profile and --", flag, " name the same file, ", profile));
   }
-  BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
   if (ranks.processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }
