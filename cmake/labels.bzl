@@ -270,6 +270,16 @@ LIBRARIES = {
         "//collectives/gloo:gloo",
         "//collectives:init",
     ],
+    "profile": [
+        "//profile:ceilings",
+        "//profile:flops",
+        "//profile:options",
+        "//profile:profile",
+        "//profile:profile_text",
+        "//profile:roofline",
+        "//profile:step_profile",
+        "//profile:trace_rows",
+    ],
     "recompute": [
         "//recompute:chain",
         "//recompute:curve",

@@ -36,6 +36,12 @@ absl::Status CheckRange(absl::string_view operation, absl::string_view argument,
                                                  device.ToString()));
 }
 
+int64_t BytesOf(const Operation& operation) {
+  int64_t bytes = 0;
+  for (const Access& access : operation.accesses) bytes += access.bytes;
+  return bytes;
+}
+
 }  // namespace
 
 Stream::Stream(std::shared_ptr<internal::ContextState> context,
@@ -84,7 +90,9 @@ absl::Status Stream::Submit(const Operation& operation, const internal::TaskType
   }
   MutexLock lock(submit_mutex_);
   absl::Status admitted = Admit(operation);
-  if (admitted.ok()) state_->Enqueue(operation.name, type, work, list, items);
+  if (admitted.ok()) {
+    state_->Enqueue(operation.name, BytesOf(operation), type, work, list, items);
+  }
   return admitted;
 }
 
@@ -97,7 +105,7 @@ absl::Status Stream::Launch(const Operation& operation,
   }
   MutexLock lock(submit_mutex_);
   absl::Status admitted = Admit(operation);
-  return admitted.ok() ? state_->Launch(operation.name, launch) : admitted;
+  return admitted.ok() ? state_->Launch(operation.name, BytesOf(operation), launch) : admitted;
 }
 
 absl::Status Stream::Copy(void* destination, const void* source, int64_t bytes) {

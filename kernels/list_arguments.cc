@@ -88,6 +88,10 @@ absl::Status ListArguments::AddArray(int role, int64_t segment, const void* data
     } else {
       accesses.push_back({data, size * array.element_bytes, array.write});
     }
+  } else {
+    std::vector<device::Access>& accesses = scratch_.accesses;
+    if (accesses.empty()) accesses.push_back({});
+    accesses[0].bytes += (array.write && array.reads ? 2 : 1) * size * array.element_bytes;
   }
   return absl::OkStatus();
 }

@@ -32,7 +32,14 @@ struct ArrayRole {
   bool present = true;
   // The alignment of the array's address; 0 means element_bytes.
   int64_t alignment = 0;
+  // It is read before it is written: in a trace its bytes count twice.
+  bool reads = false;
 };
+
+// Of an array that an operation updates in place: it is read, too.
+constexpr ArrayRole Updated(const char* name, int64_t element_bytes) {
+  return {name, element_bytes, /*write=*/true, /*present=*/true, /*alignment=*/0, /*reads=*/true};
+}
 
 // InvalidArgument unless `dtype`, the type of the array `name`, is fp32, fp16 or bf16.
 absl::Status CheckFloatType(absl::string_view operation, absl::string_view name,
@@ -66,8 +73,8 @@ class ListArguments {
   // InvalidArgument if something written overlaps anything else. Must follow the last Add.
   absl::Status CheckOverlap();
 
-  // For the operation's declaration; empty where nobody checks races. Valid until the next
-  // ListArguments of this thread.
+  // For the operation's declaration. Where nobody checks races only how many bytes there are, for
+  // the trace, without their addresses. Valid until the next ListArguments of this thread.
   absl::Span<const device::Access> accesses() const;
 
   // Roles and operands together.

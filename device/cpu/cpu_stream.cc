@@ -75,14 +75,14 @@ void CpuStream::NotifyWorker() {
   if (sleeping_) arrived_.Signal();
 }
 
-void CpuStream::Enqueue(absl::string_view operation, const TaskType& type, void* work,
-                        const void* list, size_t items) {
+void CpuStream::Enqueue(absl::string_view operation, int64_t bytes, const TaskType& type,
+                        void* work, const void* list, size_t items) {
   MutexLock lock(mutex_);
-  queue_.PushWork(operation, type, work, list, items);
+  queue_.PushWork(operation, bytes, type, work, list, items);
   NotifyWorker();
 }
 
-absl::Status CpuStream::Launch(absl::string_view operation,
+absl::Status CpuStream::Launch(absl::string_view operation, int64_t,
                                absl::FunctionRef<absl::Status(void*)>) {
   return absl::FailedPreconditionError(absl::StrCat(
       "\"", operation, "\": ", label_, " is a CPU stream; Launch needs a CUDA stream"));
@@ -99,7 +99,7 @@ absl::Status CpuStream::Copy(void* destination, const void* source, int64_t byte
     if (least.count() > 0) std::this_thread::sleep_until(begin + least);
     return absl::OkStatus();
   };
-  Enqueue("copy", kTask<decltype(work)>, &work, nullptr, 0);
+  Enqueue("copy", 2 * bytes, kTask<decltype(work)>, &work, nullptr, 0);
   return absl::OkStatus();
 }
 
@@ -108,7 +108,7 @@ absl::Status CpuStream::FillBytes(void* destination, uint8_t value, int64_t byte
     FillMemory(destination, value, bytes, pool);
     return absl::OkStatus();
   };
-  Enqueue("fill_bytes", kTask<decltype(work)>, &work, nullptr, 0);
+  Enqueue("fill_bytes", bytes, kTask<decltype(work)>, &work, nullptr, 0);
   return absl::OkStatus();
 }
 
@@ -160,7 +160,7 @@ absl::Status CpuStream::Execute(Task& task) {
     case Task::Kind::kWork: {
       absl::Status status;
       if (error_.ok()) {
-        const TraceScope trace(trace_buffer_, TracedOperation::Kind::kWork, task.name);
+        const TraceScope trace(trace_buffer_, TracedOperation::Kind::kWork, task.name, task.bytes);
         status = task.type->run(task.work, task.list, task.items, pool_);
       }
       task.type->destroy(task.work);

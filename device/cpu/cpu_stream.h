@@ -48,9 +48,9 @@ class CpuStream final : public StreamState {
                                                              TraceBuffer* trace_buffer);
   ~CpuStream() override;
 
-  void Enqueue(absl::string_view operation, const TaskType& type, void* work, const void* list,
-               size_t items) override;
-  absl::Status Launch(absl::string_view operation,
+  void Enqueue(absl::string_view operation, int64_t bytes, const TaskType& type, void* work,
+               const void* list, size_t items) override;
+  absl::Status Launch(absl::string_view operation, int64_t bytes,
                       absl::FunctionRef<absl::Status(void*)> launch) override;
   absl::Status Copy(void* destination, const void* source, int64_t bytes) override;
   absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes) override;

@@ -69,8 +69,8 @@ Task* TaskQueue::Push(size_t bytes) {
   return task;
 }
 
-void TaskQueue::PushWork(absl::string_view name, const TaskType& type, void* work, const void* list,
-                         size_t items) {
+void TaskQueue::PushWork(absl::string_view name, int64_t bytes, const TaskType& type, void* work,
+                         const void* list, size_t items) {
   const size_t list_bytes = items * type.item_bytes;
   Task* const task =
       Push(type.alignment + type.size + type.item_alignment + list_bytes + name.size());
@@ -83,6 +83,7 @@ void TaskQueue::PushWork(absl::string_view name, const TaskType& type, void* wor
   at += list_bytes;
   if (!name.empty()) std::memcpy(at, name.data(), name.size());
   task->name = absl::string_view(reinterpret_cast<const char*>(at), name.size());
+  task->bytes = bytes;
   task->type = &type;
   task->items = items;
 }

@@ -22,7 +22,8 @@ struct Task {
   // Of the operation (kWork) or of the event (kWait).
   absl::string_view name;
 
-  // For kWork. The worker destroys `work` after it has run or skipped it.
+  // For kWork, what it reads and writes. The worker destroys `work` after it has run or skipped it.
+  int64_t bytes = 0;
   const TaskType* type = nullptr;
   void* work = nullptr;
   const void* list = nullptr;
@@ -49,8 +50,8 @@ class TaskQueue {
   TaskQueue& operator=(const TaskQueue&) = delete;
 
   // Moves `work` in and copies list and name.
-  void PushWork(absl::string_view name, const TaskType& type, void* work, const void* list,
-                size_t items);
+  void PushWork(absl::string_view name, int64_t bytes, const TaskType& type, void* work,
+                const void* list, size_t items);
   void PushEvent(Task::Kind kind, absl::string_view name, EventRecordRef record);
 
   bool empty() const { return first_ == nullptr; }

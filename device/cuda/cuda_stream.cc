@@ -144,8 +144,8 @@ CudaStream::~CudaStream() {
 }
 
 absl::Status CudaStream::EnqueueTimed(TracedOperation::Kind kind, absl::string_view name,
-                                      absl::FunctionRef<absl::Status()> enqueue) {
-  return trace_ == nullptr ? enqueue() : trace_->Time(kind, name, enqueue);
+                                      int64_t bytes, absl::FunctionRef<absl::Status()> enqueue) {
+  return trace_ == nullptr ? enqueue() : trace_->Time(kind, name, bytes, enqueue);
 }
 
 absl::Status CudaStream::KeepFirstError(absl::string_view operation, absl::Status status) {
@@ -155,21 +155,21 @@ absl::Status CudaStream::KeepFirstError(absl::string_view operation, absl::Statu
   return status;
 }
 
-void CudaStream::Enqueue(absl::string_view, const TaskType&, void*, const void*, size_t) {
+void CudaStream::Enqueue(absl::string_view, int64_t, const TaskType&, void*, const void*, size_t) {
   // Stream refuses it.
   std::abort();
 }
 
-absl::Status CudaStream::Launch(absl::string_view operation,
+absl::Status CudaStream::Launch(absl::string_view operation, int64_t bytes,
                                 absl::FunctionRef<absl::Status(void*)> launch) {
   const CudaDeviceGuard guard(ordinal_);
-  return KeepFirstError(operation, EnqueueTimed(TracedOperation::Kind::kWork, operation,
+  return KeepFirstError(operation, EnqueueTimed(TracedOperation::Kind::kWork, operation, bytes,
                                                 [&] { return launch(handle_); }));
 }
 
 absl::Status CudaStream::Copy(void* destination, const void* source, int64_t bytes) {
   const CudaDeviceGuard guard(ordinal_);
-  return KeepFirstError("copy", EnqueueTimed(TracedOperation::Kind::kWork, "copy", [&] {
+  return KeepFirstError("copy", EnqueueTimed(TracedOperation::Kind::kWork, "copy", 2 * bytes, [&] {
                           return CudaStatus(
                               cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes),
                                               cudaMemcpyDefault, handle_),
@@ -180,7 +180,7 @@ absl::Status CudaStream::Copy(void* destination, const void* source, int64_t byt
 absl::Status CudaStream::FillBytes(void* destination, uint8_t value, int64_t bytes) {
   const CudaDeviceGuard guard(ordinal_);
   return KeepFirstError(
-      "fill_bytes", EnqueueTimed(TracedOperation::Kind::kWork, "fill_bytes", [&] {
+      "fill_bytes", EnqueueTimed(TracedOperation::Kind::kWork, "fill_bytes", bytes, [&] {
         return CudaStatus(cudaMemsetAsync(destination, value, static_cast<size_t>(bytes), handle_),
                           "cudaMemsetAsync");
       }));
@@ -222,7 +222,7 @@ absl::Status CudaStream::Wait(EventState& event, absl::string_view event_name) {
   cuda_event.mutex.AssertHeld();
   if (cuda_event.carried) errors_->Wait(cuda_event.carried, event_name, /*has_flag=*/false);
   const absl::Status waited =
-      KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
+      KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, 0, [&] {
                        return CudaStatus(cudaStreamWaitEvent(handle_, cuda_event.handle(), 0),
                                          "cudaStreamWaitEvent");
                      }));
@@ -234,7 +234,7 @@ absl::Status CudaStream::WaitForFlag(const EventRecordRef& record, absl::string_
   if (errors_->flag() == nullptr) record->Wait().IgnoreError();
   const std::optional<uint32_t> count =
       errors_->Wait(record, event_name, /*has_flag=*/errors_->flag() != nullptr);
-  return KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, [&] {
+  return KeepFirstError("wait", EnqueueTimed(TracedOperation::Kind::kWait, event_name, 0, [&] {
                           if (!count.has_value()) return absl::OkStatus();
                           return CudaStatus(CudaWaitForFlag(handle_, errors_->flag().get(), *count),
                                             "cuStreamWaitValue32");

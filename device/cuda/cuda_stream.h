@@ -55,9 +55,9 @@ class CudaStream final : public StreamState {
                                                              cudaStream_t idle);
   ~CudaStream() override;
 
-  void Enqueue(absl::string_view operation, const TaskType& type, void* work, const void* list,
-               size_t items) override;
-  absl::Status Launch(absl::string_view operation,
+  void Enqueue(absl::string_view operation, int64_t bytes, const TaskType& type, void* work,
+               const void* list, size_t items) override;
+  absl::Status Launch(absl::string_view operation, int64_t bytes,
                       absl::FunctionRef<absl::Status(void*)> launch) override;
   absl::Status Copy(void* destination, const void* source, int64_t bytes) override;
   absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes) override;
@@ -81,7 +81,7 @@ class CudaStream final : public StreamState {
   absl::Status WaitForFlag(const EventRecordRef& record, absl::string_view event_name);
 
   // Calls `enqueue`, timed if this stream is traced.
-  absl::Status EnqueueTimed(TracedOperation::Kind kind, absl::string_view name,
+  absl::Status EnqueueTimed(TracedOperation::Kind kind, absl::string_view name, int64_t bytes,
                             absl::FunctionRef<absl::Status()> enqueue);
 
   // Keeps the first error, named after the operation; returns the error of this one.

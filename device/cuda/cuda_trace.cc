@@ -65,7 +65,7 @@ CudaTrace::~CudaTrace() {
   }
 }
 
-absl::Status CudaTrace::Time(TracedOperation::Kind kind, absl::string_view name,
+absl::Status CudaTrace::Time(TracedOperation::Kind kind, absl::string_view name, int64_t bytes,
                              absl::FunctionRef<absl::Status()> enqueue) {
   MutexLock lock(mutex_);
   if (Captures(stream_)) {
@@ -84,6 +84,7 @@ absl::Status CudaTrace::Time(TracedOperation::Kind kind, absl::string_view name,
   }
   timed.kind = kind;
   timed.name.assign(name.data(), name.size());
+  timed.bytes = bytes;
   ++unfinished_;
   return status;
 }
@@ -100,7 +101,7 @@ void CudaTrace::CollectLocked() {
     const cudaEvent_t last_end = ring_[(first_ + kRing - 1) % kRing].end;
     const int64_t begin_ns = last_end_ns_ + NsBetween(last_end, timed.begin);
     const int64_t end_ns = begin_ns + NsBetween(timed.begin, timed.end);
-    trace_buffer_.Add(timed.kind, timed.name, begin_ns, end_ns);
+    trace_buffer_.Add(timed.kind, timed.name, begin_ns, end_ns, timed.bytes);
     last_end_ns_ = end_ns;
     first_ = (first_ + 1) % kRing;
     --unfinished_;

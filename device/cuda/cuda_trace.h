@@ -35,7 +35,7 @@ class CudaTrace {
   CudaTrace& operator=(const CudaTrace&) = delete;
 
   // Calls `enqueue`, which enqueues on the stream, and times that if it succeeds.
-  absl::Status Time(TracedOperation::Kind kind, absl::string_view name,
+  absl::Status Time(TracedOperation::Kind kind, absl::string_view name, int64_t bytes,
                     absl::FunctionRef<absl::Status()> enqueue);
 
   // Adds the operations that have ended to the trace buffer.
@@ -48,6 +48,7 @@ class CudaTrace {
     TracedOperation::Kind kind = TracedOperation::Kind::kWork;
     // Assigned to again and again, so that its memory is reused.
     std::string name;
+    int64_t bytes = 0;
   };
 
   CudaTrace(TraceBuffer& trace_buffer, cudaStream_t stream)

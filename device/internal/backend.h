@@ -61,9 +61,10 @@ class StreamState {
  public:
   virtual ~StreamState() = default;
 
-  virtual void Enqueue(absl::string_view operation, const TaskType& type, void* work,
+  // `bytes`: that the operation reads and writes, for the trace.
+  virtual void Enqueue(absl::string_view operation, int64_t bytes, const TaskType& type, void* work,
                        const void* list, size_t items) = 0;
-  virtual absl::Status Launch(absl::string_view operation,
+  virtual absl::Status Launch(absl::string_view operation, int64_t bytes,
                               absl::FunctionRef<absl::Status(void* cuda_stream)> launch) = 0;
   virtual absl::Status Copy(void* destination, const void* source, int64_t bytes) = 0;
   virtual absl::Status FillBytes(void* destination, uint8_t value, int64_t bytes) = 0;

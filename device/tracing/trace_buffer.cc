@@ -8,7 +8,7 @@ TraceBuffer::TraceBuffer(absl::string_view context, absl::string_view stream, si
 }
 
 void TraceBuffer::Add(TracedOperation::Kind kind, absl::string_view name, int64_t begin_ns,
-                      int64_t end_ns) {
+                      int64_t end_ns, int64_t bytes) {
   MutexLock lock(mutex_);
   if (operations_.size() == capacity_) {
     ++dropped_;
@@ -16,7 +16,7 @@ void TraceBuffer::Add(TracedOperation::Kind kind, absl::string_view name, int64_
   }
   auto known = names_.find(name);
   if (known == names_.end()) known = names_.emplace(name).first;
-  operations_.push_back({kind, *known, begin_ns, end_ns});
+  operations_.push_back({kind, *known, begin_ns, end_ns, bytes});
 }
 
 void TraceBuffer::Drop(int64_t operations) {

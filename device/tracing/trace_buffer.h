@@ -27,7 +27,8 @@ class TraceBuffer {
   TraceBuffer(absl::string_view context, absl::string_view stream, size_t capacity);
 
   // In order of time. `name` is copied when it is new to this stream.
-  void Add(TracedOperation::Kind kind, absl::string_view name, int64_t begin_ns, int64_t end_ns);
+  void Add(TracedOperation::Kind kind, absl::string_view name, int64_t begin_ns, int64_t end_ns,
+           int64_t bytes);
   void Drop(int64_t operations);
 
   TracedStream Take();
@@ -47,12 +48,15 @@ class TraceBuffer {
 // Adds the operation that runs during its lifetime; with a null buffer it costs two branches.
 class TraceScope {
  public:
-  TraceScope(TraceBuffer* trace_buffer, TracedOperation::Kind kind, absl::string_view name)
-      : trace_buffer_(trace_buffer), kind_(kind), name_(name) {
+  TraceScope(TraceBuffer* trace_buffer, TracedOperation::Kind kind, absl::string_view name,
+             int64_t bytes = 0)
+      : trace_buffer_(trace_buffer), kind_(kind), name_(name), bytes_(bytes) {
     if (trace_buffer_ != nullptr) begin_ns_ = SteadyNs();
   }
   ~TraceScope() {
-    if (trace_buffer_ != nullptr) trace_buffer_->Add(kind_, name_, begin_ns_, SteadyNs());
+    if (trace_buffer_ != nullptr) {
+      trace_buffer_->Add(kind_, name_, begin_ns_, SteadyNs(), bytes_);
+    }
   }
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
@@ -61,6 +65,7 @@ class TraceScope {
   TraceBuffer* const trace_buffer_;
   const TracedOperation::Kind kind_;
   const absl::string_view name_;
+  const int64_t bytes_;
   int64_t begin_ns_ = 0;
 };
 

@@ -26,6 +26,9 @@ struct TracedOperation {
   absl::string_view name;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
+  // That the operation has declared to read and to write (operation.h): what it writes counts once,
+  // whether it reads it before or not. 0 of waits.
+  int64_t bytes = 0;
 };
 
 struct TracedStream {

@@ -273,6 +273,10 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   all.monitor = {.tensorboard = FolderOf(s.tensorboard),
                  .csv = FolderOf(s.csv_monitor),
                  .wall_clock_breakdown = s.wall_clock_breakdown};
+  all.profiler = s.profiler;
+  if (s.profiler_output.has_value()) {
+    all.profiler.output_file = InFolder(folder, *s.profiler_output);
+  }
   all.without_effect = std::move(reading.without_effect);
   return all;
 }

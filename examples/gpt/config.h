@@ -17,6 +17,7 @@
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/profile/options.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/replicas/options.h"
 #include "brigade/zero/options.h"
@@ -166,6 +167,8 @@ struct TrainConfig {
   // Steps between two lines of progress; 0: not given.
   int64_t steps_per_print = 0;
   MonitorConfig monitor = {};
+  // Of a step that is profiled.
+  profile::Options profiler = {};
   // Of each key that is accepted and has no effect: its path, its value and why.
   std::vector<std::string> without_effect = {};
 

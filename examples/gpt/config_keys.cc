@@ -190,7 +190,6 @@ Keys OtherSections() {
       {"eigenvalue", Off(kNoQuantization)},
       {"elasticity", Off("a checkpoint is loaded by any number of ranks")},
       {"expert_parallel", Off("")},
-      {"flops_profiler", Off("--trace writes the times of operations")},
       {"hybrid_engine", Off("")},
       {"nebula", Off("--save writes beside the steps, always")},
       {"progressive_layer_drop", Off("")},
@@ -306,6 +305,7 @@ Keys ConfigKeys(Settings& s) {
            .meaning = "CSV, a file for each value (`docs/monitoring.md`).",
            .keys = MonitorKeys(s.csv_monitor, "true: values of each step, as CSV"),
            .has_switch = true},
+          ProfilerKey(s),
           {.name = "brigade", .meaning = "What DeepSpeed has no key for.", .keys = BrigadeKeys(s)},
       });
   for (const Keys& part : {OtherKeys(), OtherSections()}) {

@@ -11,6 +11,7 @@
 #include "brigade/examples/gpt/json_reader.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/schedule.h"
+#include "brigade/profile/options.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/replicas/options.h"
 #include "brigade/zero/options.h"
@@ -131,6 +132,9 @@ struct Settings {
 
   // Of trials, for //tune.
   AutotuningOptions autotuning;
+  // Of a step that is profiled, and where that goes.
+  profile::Options profiler = {};
+  std::optional<std::string> profiler_output;
 
   // The path of a machine's figures, and how many ranks each node has.
   std::optional<std::string> topology;

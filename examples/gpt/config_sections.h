@@ -42,6 +42,8 @@ Keys PipelineKeys(Settings& settings);
 
 // "autotuning".
 Keys AutotuningKeys(Settings& settings);
+// "flops_profiler".
+Key ProfilerKey(Settings& settings);
 
 // "brigade".
 Keys BrigadeKeys(Settings& settings);

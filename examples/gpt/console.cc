@@ -7,7 +7,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "brigade/profile/profile_text.h"
 
 namespace brigade::gpt {
 namespace {
@@ -55,6 +57,16 @@ absl::Status Console::OnSave(const SaveEvent& save) {
     Print(absl::StrCat("step ", save.step, ": older checkpoints are still there: ",
                        save.report->older_removed.message()),
           true);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Console::OnProfile(const ProfileEvent& profile) {
+  std::string text =
+      profile.text.empty() ? profile::ProfileLine(profile.profile) : "\n" + profile.text;
+  // A line at a time: in a terminal each is cut.
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    Print(std::string(line), true);
   }
   return absl::OkStatus();
 }

@@ -24,6 +24,8 @@ class Console final : public Observer {
   absl::Status OnStart(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
+  // Its tables, or a line where they are in a file.
+  absl::Status OnProfile(const ProfileEvent& profile) override;
   // Tells of one that failed; the report counts the others.
   absl::Status OnSave(const SaveEvent& save) override;
   // Of a step of before.

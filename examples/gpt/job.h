@@ -21,6 +21,7 @@
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/time_split.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/profile/step_profile.h"
 #include "brigade/recompute/stash.h"
 #include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/traffic.h"
@@ -189,6 +190,10 @@ struct RankSummary {
   double planned_time_without = 0;
   // Measured, of all passes.
   PassSeconds passes = {};
+  // Where a step is profiled: the peak of a rank's products; and of that step what was computed, in
+  // units of what would be where nothing is made again. 0: none was.
+  double peak_flops_per_second = 0;
+  double hardware_over_model = 0;
   // Of a rank of a pipeline.
   std::array<ChunkSummary, kMaxChunks> chunks = {};
   // Inputs of blocks that went to the host, or a file, and back in training steps, and in one by
@@ -213,6 +218,13 @@ struct RankSummary {
   double last_save_seconds = 0;
 };
 
+// A step that was profiled.
+struct ProfileEvent {
+  profile::StepProfile profile;
+  // The tables (profile::ProfileText); empty where they have gone to a file.
+  std::string text;
+};
+
 // Sees rank 0's metrics as they come, in its thread. An error ends the training.
 class Observer {
  public:
@@ -221,6 +233,7 @@ class Observer {
   virtual absl::Status OnEvaluation(const Evaluation& evaluation) = 0;
   // Comes first.
   virtual absl::Status OnStart(const Start& /*start*/) { return absl::OkStatus(); }
+  virtual absl::Status OnProfile(const ProfileEvent& /*profile*/) { return absl::OkStatus(); }
   virtual absl::Status OnSave(const SaveEvent& /*save*/) { return absl::OkStatus(); }
 };
 

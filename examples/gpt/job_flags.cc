@@ -133,6 +133,18 @@ ABSL_FLAG(std::string, partition, "",
           "by what layers are dealt out to --pipeline's stages: parameters, flops, time (of passes "
           "tried before the first step), or the first layer of each part and their number, as "
           "0,3,6; embedding and head are layers too. Before the config's; default parameters");
+ABSL_FLAG(std::string, profile, "",
+          "profile a step, and write here what its units and kernels take and are limited by: "
+          "flops_profiler.output_file. Before the config's");
+ABSL_FLAG(std::optional<int64_t>, profile_step, std::nullopt,
+          "profile this step, the first being 1, and print it unless --profile names a file: "
+          "flops_profiler.profile_step. Before the config's; default 1");
+ABSL_FLAG(std::string, ceilings, "",
+          "of a profile: a JSON file of what the machine can do, which is measured and written if "
+          "it is not there; default: it is measured, and not kept");
+ABSL_FLAG(std::optional<double>, peak_tflops, std::nullopt,
+          "of a profile: what a rank's device could make of products at most, for MFU and HFU; "
+          "default: as --ceilings says");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(std::optional<int64_t>, evaluate_every, std::nullopt,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -355,6 +367,31 @@ void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
   }
 }
 
+// Beside what the config says, if that is known. Any of the first two flags turns the profile on.
+void SetProfile(profile::Options& profiler, bool has_config, Refusals& refusals) {
+  const std::string output = device::FromUsersFolder(absl::GetFlag(FLAGS_profile));
+  if (!output.empty()) profiler.output_file = output;
+  const std::optional<int64_t> step = absl::GetFlag(FLAGS_profile_step);
+  if (step.has_value() && *step < 1) {
+    refusals.Add("profile_step", " is ", *step, "; it must be at least 1");
+  }
+  profiler.profile_step = step.value_or(profiler.profile_step);
+  profiler.enabled = profiler.enabled || !output.empty() || step.has_value();
+  const std::optional<double> peak = absl::GetFlag(FLAGS_peak_tflops);
+  constexpr double kMost = 1e9;
+  if (peak.has_value() && !(*peak > 0 && *peak <= kMost)) {
+    refusals.Add("peak_tflops", " is ", *peak, "; it must be more than 0, up to 1e9");
+  }
+  profiler.peak_flops_per_second = 1e12 * peak.value_or(0);
+  profiler.ceilings_file = device::FromUsersFolder(absl::GetFlag(FLAGS_ceilings));
+  const char* const only = peak.has_value()                  ? "peak_tflops"
+                           : !profiler.ceilings_file.empty() ? "ceilings"
+                                                             : nullptr;
+  if (only != nullptr && !profiler.enabled && has_config) {
+    refusals.Add(only, " is for a profile: give --profile or --profile_step");
+  }
+}
+
 // `text` may be null: --config names a file, or there is none.
 absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Refusals refusals) {
   // Of each flag by itself. What is refused does not refuse others: these go by one that is right.
@@ -420,8 +457,9 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Ref
   }
 
   // And beside the model, where that is right.
+  if (read.has_value()) job.config = *read;
+  SetProfile(job.config.profiler, read.has_value(), refusals);
   if (read.has_value()) {
-    job.config = *read;
     job.model.tensor_shards = job.config.tensor_shards;
     job.model.sequence_parallel = job.config.sequence_parallel;
     job.model.tensor_pieces = job.config.tensor_pieces;

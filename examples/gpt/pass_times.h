@@ -86,16 +86,17 @@ class PassTimes {
   // [stage]: up to the last one that was marked.
   std::vector<PassSeconds> Stages() const;
 
- private:
+  // Of the model's stages; kNone: in no pass.
   static constexpr int kNone = -1;
   struct Place {
     PassPart part = PassPart::kForward;
     int stage = kNone;
   };
 
-  // The place from an operation of this name on, if it is a mark.
+  // The place from an operation of this name on, if it is a mark of MarkPart or MarkEnd.
   static std::optional<Place> MarkOf(absl::string_view name);
 
+ private:
   // [stream]: where it is.
   std::vector<Place> places_;
   // [stage][part].

@@ -56,6 +56,9 @@ class RankBooks {
   // A round has gathered so many bytes of weights inside the replica.
   void AddGathered(int64_t bytes) { gathered_ += bytes; }
 
+  // What this rank has sent so far in each such group; of the pipeline's, in its channels too.
+  GroupBytes SentInGroups() const;
+
   // What counts beside the books, and is told with them.
   RankSummary& summary() { return summary_; }
   absl::StatusOr<RankSummary> Summary() const;
@@ -64,8 +67,6 @@ class RankBooks {
   // Calls visit(index of the group, communicator) for each group whose communicator no group before
   // it has; behind that of the ranks with the same weights, for those that ZeRO makes of it.
   void ForEachOwnGroup(absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
-  // What this rank has sent so far in each such group; of the pipeline's, in its channels too.
-  GroupBytes SentInGroups() const;
   // By formula, of which ZeRO's part is this.
   absl::StatusOr<GroupBytes> SentInGroupsOfStep(const zero::Traffic& traffic) const;
   // To the other replicas, by this rank.

@@ -118,6 +118,18 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
                                         "). Of each rank ", zero::WearOf(moved.file_written), ".");
   }
   trainer->start_.codecs = job.config.codec_choice;
+  if (job.config.profiler.enabled) {
+    BRIGADE_ASSIGN_OR_RETURN(trainer->profiler_,
+                             StepProfiler::Create({.job = job,
+                                                   .grid = grid,
+                                                   .shape = trainer->shape_,
+                                                   .context = context,
+                                                   .compute = compute,
+                                                   .recorder = recorder,
+                                                   .zero = *trainer->zero_,
+                                                   .transformer = *trainer->transformer_,
+                                                   .books = *trainer->books_}));
+  }
   // The model is of what is left when parameters are in.
   context.memory_stats().ResetPeaks();
   context.host_memory_stats().ResetPeaks();
@@ -326,15 +338,16 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
     if (step > 0 && job_.evaluate_every > 0 && step % job_.evaluate_every == 0) {
       BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
       if (stopped_) break;
-      BRIGADE_RETURN_IF_ERROR(StopCounting());
+      BRIGADE_RETURN_IF_ERROR(StopCounting(observer));
       BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
       StartCounting(step);
     }
     BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveIfDue(step, observer));
+    if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->BeforeStep(step, observer));
     BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
   }
   BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
-  BRIGADE_RETURN_IF_ERROR(StopCounting());
+  BRIGADE_RETURN_IF_ERROR(StopCounting(observer));
   if (!stopped_) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
   BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(step, observer));
   return stopped_;
@@ -345,10 +358,10 @@ void RankTrainer::StartCounting(int64_t steps) {
   collected_ns_ = books_->started_ns();
 }
 
-absl::Status RankTrainer::StopCounting() {
+absl::Status RankTrainer::StopCounting(Observer* observer) {
   BRIGADE_RETURN_IF_ERROR(Synchronize());
   books_->Stop();
-  return absl::OkStatus();
+  return profiler_ == nullptr ? absl::OkStatus() : profiler_->AtRest(observer);
 }
 
 absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {

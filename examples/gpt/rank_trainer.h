@@ -24,6 +24,7 @@
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_passes.h"
 #include "brigade/examples/gpt/step_batch.h"
+#include "brigade/examples/gpt/step_profiler.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
@@ -104,7 +105,7 @@ class RankTrainer {
   // `steps`: those that were made before.
   void StartCounting(int64_t steps);
   // Waits for the steps.
-  absl::Status StopCounting();
+  absl::Status StopCounting(Observer* observer);
   absl::StatusOr<double> Evaluate();
   absl::Status EvaluateAndTell(int64_t step, Observer* observer);
 
@@ -128,6 +129,8 @@ class RankTrainer {
   std::unique_ptr<StagePasses> passes_;
   std::vector<StepBatch> steps_;
   std::unique_ptr<RankBooks> books_;
+  // Null: no step is profiled.
+  std::unique_ptr<StepProfiler> profiler_;
   std::vector<float> learning_rates_;
   bool stopped_ = false;
   // Where a text is before it is cut.

@@ -24,6 +24,14 @@ void Recorder::Empty() {
     Rank& rank = ranks_[std::string(stream.context)];
     const auto [entry, is_new] =
         rank.streams.emplace(std::string(stream.stream), static_cast<int>(rank.streams.size()));
+    if (rank.watched != nullptr) {
+      auto& kept = rank.watched->streams;
+      if (kept.size() < rank.streams.size()) kept.resize(rank.streams.size());
+      profile::StreamOperations& to = kept[static_cast<size_t>(entry->second)];
+      to.stream = std::string(stream.stream);
+      to.operations.insert(to.operations.end(), stream.operations.begin(), stream.operations.end());
+      rank.watched->dropped += stream.dropped;
+    }
     if (rank.split == nullptr) continue;
     rank.split->Add(entry->second, stream.operations);
     rank.passes.Add(entry->second, stream.operations);
@@ -68,6 +76,19 @@ Recording Recorder::End(absl::string_view context) {
 void Recorder::Note(const absl::Status& status) {
   device::MutexLock lock(status_mutex_);
   status_.Update(status);
+}
+
+void Recorder::Watch(absl::string_view context) {
+  device::MutexLock lock(mutex_);
+  ranks_[std::string(context)].watched = std::make_unique<Operations>();
+  Empty();
+}
+
+Recorder::Operations Recorder::Watched(absl::string_view context) {
+  device::MutexLock lock(mutex_);
+  Empty();
+  const std::unique_ptr<Operations> watched = std::move(ranks_[std::string(context)].watched);
+  return watched == nullptr ? Operations() : std::move(*watched);
 }
 
 absl::Status Recorder::status() const {

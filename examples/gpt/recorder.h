@@ -17,6 +17,7 @@
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/step_times.h"
 #include "brigade/examples/gpt/time_split.h"
+#include "brigade/profile/trace_rows.h"
 
 namespace brigade::gpt {
 
@@ -49,6 +50,17 @@ class Recorder {
   // (docs/device.md, rule 32).
   Recording End(absl::string_view context);
 
+  // From here on the operations of the context of this name are kept, too, with what has not been
+  // taken from the tracer yet; they are, until Watched takes them. Names live as long as this
+  // object.
+  void Watch(absl::string_view context);
+  // By stream, in the order in which these were seen; and how many were dropped.
+  struct Operations {
+    std::vector<profile::StreamOperations> streams;
+    int64_t dropped = 0;
+  };
+  Operations Watched(absl::string_view context);
+
   // What went wrong with the trace file so far, if anything. Does not wait for the file.
   absl::Status status() const;
   // Ends the trace file; what went wrong with it, if anything.
@@ -62,6 +74,8 @@ class Recorder {
     // Null where nobody wants steps.
     std::unique_ptr<StepTimes> steps;
     int64_t dropped = 0;
+    // Null: nobody watches.
+    std::unique_ptr<Operations> watched = nullptr;
   };
 
   void Empty() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -16,6 +16,7 @@
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/precision/dtype_names.h"
+#include "brigade/profile/flops.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/replicas/options.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -88,6 +89,29 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
     absl::StrAppend(&text, sum.dropped, " operations were not recorded, and count as idle.\n");
   }
   return text;
+}
+
+// The whole training's utilization, where a step was profiled.
+std::string UtilizationReport(const Job& job, absl::Span<const RankSummary> ranks) {
+  const RankSummary& first = ranks[0];
+  if (!job.config.profiler.enabled) return "";
+  if (first.hardware_over_model == 0) {
+    return absl::StrCat("\nNo step was profiled: step ", job.config.profiler.profile_step,
+                        " was not made\n");
+  }
+  double peak = 0;
+  for (const RankSummary& rank : ranks) peak += rank.peak_flops_per_second;
+  const double tokens =
+      static_cast<double>(first.steps * job.config.batch.train_batch_size * job.model.context);
+  const double rate = FlopsPerToken(job.model) * tokens / std::max(first.time.wall(), 1e-9);
+  const double mfu = profile::Utilization(rate, static_cast<int>(ranks.size()),
+                                          peak / static_cast<double>(ranks.size()));
+  return absl::StrFormat(
+      "\nModel flops utilization of all steps: MFU %.1f %%, HFU %.1f %%, of %.2f Gflop/s that a "
+      "rank "
+      "could make\n",
+      100 * mfu, 100 * mfu * first.hardware_over_model,
+      1e-9 * peak / static_cast<double>(ranks.size()));
 }
 
 // The ranks that share a state, and the groups that have one each.
@@ -431,9 +455,10 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
 }
 
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
-  return TimeTable(ranks) + MemoryTable(job, ranks) + OffloadReport(job, ranks) +
-         TrafficTable(job, ranks) + ReplicaReport(job, ranks) + GroupTable(job, ranks) +
-         PipelineReport(job, ranks) + RecomputationReport(job, ranks) + SavesReport(job, ranks);
+  return TimeTable(ranks) + UtilizationReport(job, ranks) + MemoryTable(job, ranks) +
+         OffloadReport(job, ranks) + TrafficTable(job, ranks) + ReplicaReport(job, ranks) +
+         GroupTable(job, ranks) + PipelineReport(job, ranks) + RecomputationReport(job, ranks) +
+         SavesReport(job, ranks);
 }
 
 }  // namespace brigade::gpt

@@ -23,6 +23,7 @@
 #include "brigade/collectives/init.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/context.h"
+#include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/chrome_trace.h"
 #include "brigade/examples/gpt/console.h"
@@ -96,6 +97,10 @@ class Observers final : public Observer {
   }
   absl::Status OnStart(const Start& start) override {
     for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStart(start));
+    return absl::OkStatus();
+  }
+  absl::Status OnProfile(const ProfileEvent& profile) override {
+    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnProfile(profile));
     return absl::OkStatus();
   }
   absl::Status OnSave(const SaveEvent& save) override {
@@ -198,6 +203,13 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     refusals.Add("dashboard", " is ", *dashboard_port, "; it must be 0 to 65535");
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
+  for (const auto& [flag, path] : {std::pair<const char*, const std::string&>{"trace", trace_path},
+                                   {"metrics", metrics_path}}) {
+    const std::string& profile = job.config.profiler.output_file;
+    if (!SameFile(profile, path)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--profile and --", flag, " name the same file, ", profile));
+  }
   if (ranks.processes && job.device.kind == device::DeviceKind::kCuda) {
     job.device = device::Cuda(launch_info.local_rank);
   }
@@ -224,6 +236,10 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
                                                        .dashboard_port = dashboard_port,
                                                        .title = description,
                                                        .steps = job.steps}));
+  }
+  // Whether it can be written.
+  if (const std::string& profile = job.config.profiler.output_file; speaks && !profile.empty()) {
+    BRIGADE_RETURN_IF_ERROR(device::FileReplacement::Begin(profile).status());
   }
   // Tells of trouble while it goes on, and at the end, on stderr.
   monitor::Monitor monitor(std::move(monitors.back_ends),

@@ -47,9 +47,9 @@ absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& opt
   const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
   ListArguments arguments(
       "adam",
-      {{"param", sizeof(float), true},
-       {"m", sizeof(float), true},
-       {"v", sizeof(float), true},
+      {Updated("param", sizeof(float)),
+       Updated("m", sizeof(float)),
+       Updated("v", sizeof(float)),
        {"grad", precision::SizeOf(options.grad_dtype), false},
        {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()}},
       stream);

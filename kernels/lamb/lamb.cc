@@ -113,9 +113,9 @@ absl::Status Lamb(absl::Span<const LambSegment> segments, const LambOptions& opt
   const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
   ListArguments arguments(
       "lamb",
-      {{"param", sizeof(float), true},
-       {"m", sizeof(float), true},
-       {"v", sizeof(float), true},
+      {Updated("param", sizeof(float)),
+       Updated("m", sizeof(float)),
+       Updated("v", sizeof(float)),
        {"grad", precision::SizeOf(options.grad_dtype), false},
        {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()}},
       stream);
@@ -153,8 +153,8 @@ absl::Status LambMoments(absl::Span<const LambSegment> segments, const LambOptio
   BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
   ListArguments arguments("lamb_moments",
                           {{"param", sizeof(float), false},
-                           {"m", sizeof(float), true},
-                           {"v", sizeof(float), true},
+                           Updated("m", sizeof(float)),
+                           Updated("v", sizeof(float)),
                            {"grad", precision::SizeOf(options.grad_dtype), false}},
                           stream);
   BRIGADE_RETURN_IF_ERROR(AddSegments(
@@ -230,7 +230,7 @@ absl::Status LambParams(absl::Span<const LambSegment> segments, const LambOption
   const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
   ListArguments arguments(
       "lamb_params",
-      {{"param", sizeof(float), true},
+      {Updated("param", sizeof(float)),
        {"m", sizeof(float), false},
        {"v", sizeof(float), false},
        {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()}},

@@ -44,8 +44,8 @@ absl::Status Lion(absl::Span<const LionSegment> segments, const LionOptions& opt
   const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
   ListArguments arguments(
       "lion",
-      {{"param", sizeof(float), true},
-       {"m", sizeof(float), true},
+      {Updated("param", sizeof(float)),
+       Updated("m", sizeof(float)),
        {"grad", precision::SizeOf(options.grad_dtype), false},
        {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()}},
       stream);

@@ -64,10 +64,10 @@ absl::Status Sgd(absl::Span<const SgdSegment> segments, const SgdOptions& option
   const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
   ListArguments arguments(
       "sgd",
-      {{"param", sizeof(float), true},
+      {Updated("param", sizeof(float)),
        {"grad", precision::SizeOf(options.grad_dtype), false},
        {"param_copy", precision::SizeOf(copy_dtype), true, options.copy_dtype.has_value()},
-       {"momentum", sizeof(float), true}},
+       Updated("momentum", sizeof(float))},
       stream);
   for (size_t i = 0; i < segments.size(); ++i) {
     const SgdSegment& s = segments[i];

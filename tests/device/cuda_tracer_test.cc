@@ -73,6 +73,8 @@ TEST_F(CudaTracerTest, TimesWorkAndWaitsOnTheHostsClock) {
   EXPECT_EQ(wait.kind, TracedOperation::Kind::kWait);
   EXPECT_EQ(fill.name, "fill_bytes");
   EXPECT_EQ(fill.kind, TracedOperation::Kind::kWork);
+  EXPECT_EQ(fill.bytes, 64);
+  EXPECT_EQ(wait.bytes, 0);
   constexpr int64_t kMillisecond =
       1'000'000;  // clocks agree far better, except in a test that is disturbed
   EXPECT_GE(delay.end_ns - delay.begin_ns, 29 * kMillisecond);

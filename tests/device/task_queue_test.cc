@@ -25,7 +25,7 @@ struct Sum {
 void Push(TaskQueue& queue, int64_t* result, const std::vector<int32_t>& list,
           const std::string& name = "sum") {
   Sum work{result};
-  queue.PushWork(name, kListTask<int32_t, Sum>, &work, list.data(), list.size());
+  queue.PushWork(name, 0, kListTask<int32_t, Sum>, &work, list.data(), list.size());
 }
 
 void RunFront(TaskQueue& queue, ThreadPool& pool) {

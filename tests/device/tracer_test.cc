@@ -103,6 +103,26 @@ TEST(TracerTest, TellsWaitingFromWorking) {
   EXPECT_GE(traced[1].operations[0].end_ns, traced[0].operations[0].end_ns);
 }
 
+TEST(TracerTest, CountsTheBytesThatOperationsDeclare) {
+  Tracer tracer;
+  auto context = CreateContext(TracedBy(tracer));
+  auto stream = context->CreateStream("compute").value();
+  auto done = context->CreateEvent("done").value();
+  char memory[64] = {};
+  const Access accesses[] = {Reads(memory, 24), Writes(memory + 24, 8), Reads(nullptr, 0)};
+  ASSERT_OK(stream->Enqueue({"sum", accesses}, [](ThreadPool&) { return absl::OkStatus(); }));
+  // Of a copy both sides.
+  ASSERT_OK(stream->Copy(memory, memory + 32, 32));
+  ASSERT_OK(stream->FillBytes(memory, 0, 8));
+  ASSERT_OK(stream->Record(*done));
+  ASSERT_OK(stream->Wait(*done));
+  ASSERT_OK(stream->Synchronize());
+  const std::vector<TracedStream> traced = tracer.Take();
+  std::vector<int64_t> bytes;
+  for (const TracedOperation& operation : traced[0].operations) bytes.push_back(operation.bytes);
+  EXPECT_THAT(bytes, ElementsAre(32, 64, 8, 0));
+}
+
 TEST(TracerTest, LeavesOutWhatWasSkippedAndKeepsWhatFailed) {
   Tracer tracer;
   auto context = CreateContext(TracedBy(tracer));

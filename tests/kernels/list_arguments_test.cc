@@ -84,6 +84,22 @@ TEST_F(ListArgumentsTest, ChecksEachArrayBeforeAnythingElse) {
               Invalid("in of segment 0 has 1025 elements and reaches 4 bytes past its buffer"));
 }
 
+// For the trace.
+TEST_F(ListArgumentsTest, SaysHowManyBytesThereAreWhereNobodyChecksRaces) {
+  const auto context = device::Context::Create({.checks = false}).value();
+  const auto stream = context->CreateStream("compute").value();
+  ListArguments arguments(
+      "op", {{"in", 4, false}, Updated("state", 4), {"copy", 4, true, false}, {"out", 4, true}},
+      *stream);
+  // What is updated in place is read and written.
+  ASSERT_OK(arguments.Add(0, 8, {data_, data_ + 16, nullptr, data_ + 32}));
+  ASSERT_OK(arguments.Add(1, 3, {data_ + 8, data_ + 24, nullptr, data_ + 40}));
+  ASSERT_OK(arguments.AddOperand("rate", data_ + 64, 1));
+  int64_t bytes = 0;
+  for (const device::Access& access : arguments.accesses()) bytes += access.bytes;
+  EXPECT_EQ(bytes, (8 + 3) * (4 + 2 * 4 + 4) + 4);
+}
+
 TEST_F(ListArgumentsTest, KnowsMemoryOfAnotherDevice) {
   std::vector<float> gpu(10);
   device::AddressRegistry::Global().Add(gpu.data(), 40, device::Cuda(1), false);

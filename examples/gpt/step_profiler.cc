@@ -1,0 +1,222 @@
+#include "brigade/examples/gpt/step_profiler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "brigade/collectives/agree.h"
+#include "brigade/device/files.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/pass_times.h"
+#include "brigade/examples/gpt/time_split.h"
+#include "brigade/examples/gpt/unit_flops.h"
+#include "brigade/precision/dtype_names.h"
+#include "brigade/profile/ceilings.h"
+#include "brigade/profile/profile_text.h"
+#include "brigade/profile/step_profile.h"
+
+namespace brigade::gpt {
+namespace {
+
+using device::TracedOperation;
+using parallel::GridGroup;
+using profile::Kind;
+using profile::Pass;
+using profile::Place;
+
+// How many steps later all of a step has ended: the one behind it has been collected.
+constexpr int64_t kStepsUntilEnded = 3;
+
+std::optional<Place> PlaceOf(absl::string_view name) {
+  // A step begins outside the passes.
+  absl::string_view step = name;
+  int64_t number = 0;
+  if (absl::ConsumePrefix(&step, "step ") && absl::SimpleAtoi(step, &number)) return Place();
+  const std::optional<PassTimes::Place> mark = PassTimes::MarkOf(name);
+  if (!mark.has_value()) return std::nullopt;
+  if (mark->stage == PassTimes::kNone) return Place();
+  switch (mark->part) {
+    case PassPart::kForward:
+      return Place{mark->stage, Pass::kForward};
+    case PassPart::kBackward:
+    case PassPart::kBackwardInput:
+    case PassPart::kBackwardWeight:
+      return Place{mark->stage, Pass::kBackward};
+    default:
+      return Place{mark->stage, Pass::kRecompute};
+  }
+}
+
+Kind KindOf(const TracedOperation& operation) {
+  // Of a pipeline: it does nothing.
+  if (PassOfMark(operation.name).has_value()) return Kind::kIdle;
+  switch (ActivityOf(operation)) {
+    case Activity::kIdle:
+      return Kind::kWait;
+    case Activity::kCommunication:
+      return Kind::kCollective;
+    case Activity::kOptimizer:
+      return Kind::kOptimizer;
+    case Activity::kOtherCompute:
+      break;
+    case Activity::kGemm:
+      // Sums of rows, before the products of attention's backward pass.
+      if (operation.name == "attention_delta") break;
+      return absl::StrContains(operation.name, "attention") ? Kind::kAttention : Kind::kProduct;
+  }
+  // Of engines of processes and of pipelines there are other events and operations of collectives.
+  if (absl::StartsWith(operation.name, "collective")) return Kind::kCollective;
+  return Kind::kOther;
+}
+
+}  // namespace
+
+profile::TraceNames NamesOfTrace() {
+  const auto kind = [](const TracedOperation& operation) {
+    // What ranks between threads wait for before a collective is one, too.
+    if (operation.kind == TracedOperation::Kind::kWait &&
+        absl::StartsWith(operation.name, "collective")) {
+      return Kind::kCollective;
+    }
+    return KindOf(operation);
+  };
+  return {PlaceOf, kind};
+}
+
+absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Accounts& accounts) {
+  std::unique_ptr<StepProfiler> profiler(new StepProfiler(accounts));
+  const profile::Options& options = profiler->options();
+  collectives::Communicator& world = accounts.grid.world();
+  // Not only behind the step, which may come after hours.
+  absl::Status status;
+  if (world.rank() == 0 && !options.output_file.empty()) {
+    status = device::FileReplacement::Begin(options.output_file).status();
+  }
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
+  BRIGADE_ASSIGN_OR_RETURN(profiler->ceilings_,
+                           profile::CeilingsOf(options.ceilings_file, accounts.shape.dtype, world,
+                                               accounts.context, accounts.compute));
+  if (options.peak_flops_per_second > 0) {
+    profiler->ceilings_.flops_per_second = options.peak_flops_per_second;
+    absl::StrAppend(&profiler->ceilings_.source, ", the peak of products as given");
+  }
+  accounts.books.summary().peak_flops_per_second = profiler->ceilings_.flops_per_second;
+  return profiler;
+}
+
+std::vector<profile::Sent> StepProfiler::SentSoFar() const {
+  const zero::Traffic traffic = of_.zero.traffic();
+  const auto bytes = [](int64_t sent) { return static_cast<double>(sent); };
+  std::vector<profile::Sent> sent = {{"gradients", bytes(traffic.gradients)},
+                                     {"weights", bytes(traffic.parameters)},
+                                     {"statistics", bytes(traffic.scalars)},
+                                     {"tied gradients", bytes(traffic.tied)},
+                                     {"gradients between groups", bytes(traffic.between)},
+                                     {"weights of near ranks", bytes(traffic.near)},
+                                     {"gradients between nodes", bytes(traffic.nodes)}};
+  const GroupBytes groups = of_.books.SentInGroups();
+  for (const GridGroup group : {GridGroup::kTensor, GridGroup::kContext, GridGroup::kPipeline}) {
+    const auto g = static_cast<size_t>(group);
+    // Where it is ZeRO's group as well, that is above.
+    const bool is_zeros = of_.grid.group(group) == &of_.grid.replica();
+    const int64_t zeros = is_zeros ? traffic.total() : 0;
+    sent.push_back({absl::StrCat(std::string(parallel::Name(group)), " ranks"),
+                    bytes(std::max<int64_t>(groups[g] - zeros, 0))});
+  }
+  return sent;
+}
+
+void StepProfiler::EndStep() {
+  const std::vector<profile::Sent> now = SentSoFar();
+  for (size_t i = 0; i < sent_.size(); ++i) sent_[i].bytes = now[i].bytes - sent_[i].bytes;
+  state_ = State::kBehind;
+}
+
+absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
+  const int64_t profiled = options().profile_step - 1;
+  if (state_ == State::kDone || step < profiled) return absl::OkStatus();
+  if (state_ == State::kBefore) {
+    // A training that goes on behind it.
+    if (step > profiled) {
+      state_ = State::kDone;
+      return absl::OkStatus();
+    }
+    of_.recorder.Watch(of_.context.name());
+    sent_ = SentSoFar();
+    state_ = State::kIn;
+    return profile::MarkStep(step + 1, of_.compute);
+  }
+  if (state_ == State::kIn) EndStep();
+  // The mark of each step lets a GPU's stream see what has ended before it.
+  BRIGADE_RETURN_IF_ERROR(profile::MarkStep(step + 1, of_.compute));
+  return step < profiled + kStepsUntilEnded ? absl::OkStatus() : Finish(observer);
+}
+
+absl::Status StepProfiler::AtRest(Observer* observer) {
+  if (state_ == State::kIn) EndStep();
+  return state_ == State::kBehind ? Finish(observer) : absl::OkStatus();
+}
+
+profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) const {
+  const std::string main(of_.compute.name());
+  const int64_t step = options().profile_step;
+  int64_t first = 0, last = 0;
+  std::optional<int64_t> begin, end;
+  for (const profile::StreamOperations& stream : operations.streams) {
+    if (stream.operations.empty()) continue;
+    first = first == 0 ? stream.operations.front().begin_ns
+                       : std::min(first, stream.operations.front().begin_ns);
+    last = std::max(last, stream.operations.back().end_ns);
+    if (stream.stream != main) continue;
+    begin = profile::FindStep(step, stream);
+    end = profile::FindStep(step + 1, stream);
+  }
+  const int64_t begin_ns = begin.value_or(first), end_ns = end.value_or(last);
+  const PassShape& shape = of_.shape;
+  return {.seconds = 1e-9 * static_cast<double>(end_ns - begin_ns),
+          .units = UnitsOfStep(shape, of_.transformer.plan(), of_.job.config.zero.micro_batches),
+          .rows = profile::RowsOf(operations.streams, main, begin_ns, end_ns, NamesOfTrace()),
+          .main = main,
+          .sent = sent_,
+          .ceilings = ceilings_,
+          .dropped = operations.dropped};
+}
+
+absl::Status StepProfiler::Finish(Observer* observer) {
+  state_ = State::kDone;
+  const profile::RankStep mine = StepOf(of_.recorder.Watched(of_.context.name()));
+  collectives::Communicator& world = of_.grid.world();
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<std::string> told,
+                           collectives::AllGatherBytes(profile::ToJson(mine), world));
+  std::vector<profile::RankStep> steps;
+  for (const std::string& each : told) {
+    BRIGADE_ASSIGN_OR_RETURN(profile::RankStep step, profile::RankStepFromJson(each));
+    steps.push_back(std::move(step));
+  }
+  profile::Training training = TrainingOf(of_.job.model, of_.job.config.batch.train_batch_size);
+  training.step = options().profile_step;
+  training.ranks = world.size();
+  training.device = std::string(device::ToString(of_.context.device().kind));
+  training.dtype = std::string(precision::ShortName(of_.shape.dtype));
+  ProfileEvent event = {profile::Merge(training, steps, options().recompute_fwd_factor), ""};
+  const double model = event.profile.model_flops(/*causal=*/false);
+  of_.books.summary().hardware_over_model =
+      model > 0 ? event.profile.hardware_flops(/*causal=*/false) / model : 1;
+  if (world.rank() != 0) return absl::OkStatus();
+  const std::string text = profile::ProfileText(event.profile, options());
+  if (options().output_file.empty()) {
+    event.text = text;
+  } else {
+    BRIGADE_ASSIGN_OR_RETURN(device::FileReplacement file,
+                             device::FileReplacement::Begin(options().output_file));
+    file.Write(text);
+    BRIGADE_RETURN_IF_ERROR(file.Commit());
+  }
+  return observer == nullptr ? absl::OkStatus() : observer->OnProfile(event);
+}
+
+}  // namespace brigade::gpt

@@ -1,0 +1,82 @@
+#ifndef BRIGADE_EXAMPLES_GPT_STEP_PROFILER_H_
+#define BRIGADE_EXAMPLES_GPT_STEP_PROFILER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+#include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/examples/gpt/rank_books.h"
+#include "brigade/examples/gpt/recorder.h"
+#include "brigade/examples/gpt/transformer.h"
+#include "brigade/parallel/grid.h"
+#include "brigade/profile/roofline.h"
+#include "brigade/profile/trace_rows.h"
+#include "brigade/zero/zero_optimizer.h"
+
+namespace brigade::gpt {
+
+// What names of operations and events mean for a profile.
+profile::TraceNames NamesOfTrace();
+
+// Profiles one step of a rank, as job.config.profiler says.
+//
+// Method       Marks on the stream of the passes where the step begins, and where the next one
+//              does: a step is what lies between, also of the other streams. The recorder keeps
+//              what runs meanwhile. Three steps later, when all of it has ended, or as soon as
+//              nothing is under way, ranks tell each other what they have seen, and rank 0 writes
+//              the tables.
+// Host waits   One call of all ranks on the host, three steps after the step; none in other steps.
+// Memory       Of the host: the operations of four steps.
+// Errors       Of the output file, naming it, before the first step and when it is written; of the
+//              ceilings (profile::CeilingsOf).
+class StepProfiler {
+ public:
+  // All must outlive it.
+  struct Accounts {
+    const Job& job;
+    parallel::Grid& grid;
+    const PassShape& shape;
+    device::Context& context;
+    device::Stream& compute;
+    Recorder& recorder;
+    const zero::ZeroOptimizer& zero;
+    const Transformer& transformer;
+    RankBooks& books;
+  };
+
+  // A call of all ranks; waits. Measures the machine, or reads what it can do.
+  static absl::StatusOr<std::unique_ptr<StepProfiler>> Create(const Accounts& accounts);
+
+  // Before a step is enqueued, 0 being the first. `observer` may be null.
+  absl::Status BeforeStep(int64_t step, Observer* observer);
+  // When nothing is under way and no step follows at once.
+  absl::Status AtRest(Observer* observer);
+
+ private:
+  enum class State : uint8_t { kBefore, kIn, kBehind, kDone };
+
+  explicit StepProfiler(const Accounts& accounts) : of_(accounts) {}
+
+  const profile::Options& options() const { return of_.job.config.profiler; }
+  // Bytes by whom they have gone to, so far.
+  std::vector<profile::Sent> SentSoFar() const;
+  void EndStep();
+  // Tells the others, and writes.
+  absl::Status Finish(Observer* observer);
+  profile::RankStep StepOf(const Recorder::Operations& operations) const;
+
+  const Accounts of_;
+  profile::Ceilings ceilings_;
+  State state_ = State::kBefore;
+  // Of the step; its begin, then the difference.
+  std::vector<profile::Sent> sent_;
+};
+
+}  // namespace brigade::gpt
+
+#endif  // BRIGADE_EXAMPLES_GPT_STEP_PROFILER_H_

@@ -1,0 +1,250 @@
+#include "brigade/profile/ceilings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "brigade/collectives/agree.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/files.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/nn/blas.h"
+#include "brigade/precision/dtype_names.h"
+
+namespace brigade::profile {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kTera = 1e12, kGiga = 1e9;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The least seconds of a call of `enqueue`, of several rounds that all ranks begin together.
+template <typename Enqueue>
+absl::StatusOr<double> LeastSecondsOf(Enqueue enqueue, collectives::Communicator& world,
+                                      device::Stream& stream) {
+  constexpr int kRounds = 5;
+  // The first call warms up.
+  BRIGADE_RETURN_IF_ERROR(enqueue());
+  BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+  double least = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    BRIGADE_RETURN_IF_ERROR(world.AllGatherHost({0}).status());
+    const double begin = Now();
+    BRIGADE_RETURN_IF_ERROR(enqueue());
+    BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
+    const double seconds = Now() - begin;
+    if (round == 0 || seconds < least) least = seconds;
+  }
+  return std::max(least, 1e-9);
+}
+
+// Large enough that a GPU's launches do not count.
+absl::StatusOr<double> MatmulRate(precision::DType dtype, collectives::Communicator& world,
+                                  device::Context& context, device::Stream& stream) {
+  const bool is_cpu = context.device().kind == device::DeviceKind::kCpu;
+  const int64_t n = is_cpu ? 512 : 8192;
+  const int calls = is_cpu ? 1 : 4;
+  BRIGADE_ASSIGN_OR_RETURN(const auto blas,
+                           nn::Blas::Create(context, nn::Blas::WorkspaceBytes(dtype, n, n, n)));
+  std::vector<device::Buffer> matrices;
+  for (int i = 0; i < 3; ++i) {
+    BRIGADE_ASSIGN_OR_RETURN(device::Buffer matrix,
+                             context.Allocate(n * n * precision::SizeOf(dtype),
+                                              device::Purpose::kScratch, "matrix of the ceiling"));
+    // Numbers between 0.7 and 2 in every type, whose products neither overflow nor vanish.
+    BRIGADE_RETURN_IF_ERROR(stream.FillBytes(matrix.data(), 0x3f, matrix.bytes()));
+    matrices.push_back(std::move(matrix));
+  }
+  const nn::GemmArguments product = {.dtype = dtype,
+                                     .m = n,
+                                     .n = n,
+                                     .k = n,
+                                     .a = {.data = matrices[0].data(), .leading = n},
+                                     .b = {.data = matrices[1].data(), .leading = n},
+                                     .c = {.data = matrices[2].data(), .leading = n}};
+  const auto enqueue = [&] {
+    absl::Status status;
+    for (int call = 0; call < calls; ++call) status.Update(blas->Gemm(product, stream));
+    return status;
+  };
+  BRIGADE_ASSIGN_OR_RETURN(const double seconds, LeastSecondsOf(enqueue, world, stream));
+  const auto size = static_cast<double>(n);
+  return calls * 2 * size * size * size / seconds;
+}
+
+absl::StatusOr<double> MemoryRate(collectives::Communicator& world, device::Context& context,
+                                  device::Stream& stream) {
+  int64_t bytes = int64_t{64} << 20;
+  if (context.device().kind != device::DeviceKind::kCpu) bytes = int64_t{1} << 30;
+  std::optional<device::Buffer> from, to;
+  for (; !to.has_value(); bytes /= 2) {
+    from.reset();
+    auto first = context.Allocate(bytes, device::Purpose::kScratch, "memory of the ceiling");
+    auto second = context.Allocate(bytes, device::Purpose::kScratch, "memory of the ceiling");
+    const absl::Status status = first.ok() ? second.status() : first.status();
+    if (status.ok()) {
+      from = *std::move(first);
+      to = *std::move(second);
+      break;
+    }
+    if (!absl::IsResourceExhausted(status) || bytes < 2) return status;
+  }
+  BRIGADE_RETURN_IF_ERROR(stream.FillBytes(from->data(), 0, bytes));
+  BRIGADE_RETURN_IF_ERROR(stream.FillBytes(to->data(), 0, bytes));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const double seconds,
+      LeastSecondsOf([&] { return stream.Copy(to->data(), from->data(), bytes); }, world, stream));
+  return 2 * static_cast<double>(bytes) / seconds;
+}
+
+// What a rank sends; 0 for a rank alone.
+absl::StatusOr<double> NetworkRate(collectives::Communicator& world, device::Context& context,
+                                   device::Stream& stream) {
+  if (world.size() == 1) return 0;
+  constexpr int64_t kBytes = int64_t{1} << 20;
+  BRIGADE_ASSIGN_OR_RETURN(const auto group, world.Split(0, world.rank()));
+  BRIGADE_ASSIGN_OR_RETURN(device::Buffer all,
+                           context.Allocate(kBytes * world.size(), device::Purpose::kCommunication,
+                                            "messages of the ceiling"));
+  BRIGADE_RETURN_IF_ERROR(stream.FillBytes(all.data(), 0, all.bytes()));
+  char* const own = static_cast<char*>(all.data()) + world.rank() * kBytes;
+  const auto sent = [&] {
+    int64_t bytes = 0;
+    for (int to = 0; to < group->size(); ++to) bytes += group->sent_bytes(to);
+    return static_cast<double>(bytes);
+  };
+  double of_call = 0;
+  const auto enqueue = [&] {
+    const double before = sent();
+    const absl::Status status =
+        group->AllGather(own, all.data(), kBytes, precision::DType::kUint8, {}, stream);
+    of_call = sent() - before;
+    return status;
+  };
+  BRIGADE_ASSIGN_OR_RETURN(const double seconds, LeastSecondsOf(enqueue, world, stream));
+  BRIGADE_RETURN_IF_ERROR(group->status());
+  // The group ends when no rank is in a call of it any more.
+  BRIGADE_RETURN_IF_ERROR(world.AllGatherHost({0}).status());
+  return of_call / seconds;
+}
+
+absl::Status Wrong(absl::string_view key, const Json& value, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", key, "\" is ", value.dump(-1, ' ', true, Json::error_handler_t::replace),
+                   "; it must be ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<Ceilings> MeasureCeilings(precision::DType dtype, collectives::Communicator& world,
+                                         device::Context& context, device::Stream& stream) {
+  Ceilings ceilings = {.source = "measured"};
+  BRIGADE_ASSIGN_OR_RETURN(ceilings.flops_per_second, MatmulRate(dtype, world, context, stream));
+  BRIGADE_ASSIGN_OR_RETURN(ceilings.memory_bytes_per_second, MemoryRate(world, context, stream));
+  BRIGADE_ASSIGN_OR_RETURN(ceilings.network_bytes_per_second, NetworkRate(world, context, stream));
+  return ceilings;
+}
+
+std::string CeilingsJson(const Ceilings& ceilings, const Machine& machine) {
+  return absl::StrFormat(
+      "{\"device\": \"%s\", \"dtype\": \"%s\", \"ranks\": %d, \"matmul_tflops\": %.6g, "
+      "\"memory_gigabytes_per_s\": %.6g, \"network_gigabytes_per_s\": %.6g}\n",
+      machine.device, machine.dtype, machine.ranks, ceilings.flops_per_second / kTera,
+      ceilings.memory_bytes_per_second / kGiga, ceilings.network_bytes_per_second / kGiga);
+}
+
+absl::StatusOr<Ceilings> CeilingsFromJson(absl::string_view text, const Machine& machine) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    return absl::InvalidArgumentError("ceilings are no JSON object");
+  }
+  Ceilings ceilings;
+  const std::pair<const char*, std::pair<double*, double>> numbers[] = {
+      {"matmul_tflops", {&ceilings.flops_per_second, kTera}},
+      {"memory_gigabytes_per_s", {&ceilings.memory_bytes_per_second, kGiga}},
+      {"network_gigabytes_per_s", {&ceilings.network_bytes_per_second, kGiga}}};
+  for (const auto& [key, value] : json.items()) {
+    bool is_known = false;
+    for (const auto& [name, to] : numbers) {
+      if (key != name) continue;
+      is_known = true;
+      constexpr double kMost = 1e9;
+      if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() > kMost) {
+        return Wrong(key, value, "a number, 0 to 1e9");
+      }
+      *to.first = value.get<double>() * to.second;
+    }
+    const std::pair<const char*, Json> others[] = {
+        {"device", machine.device}, {"dtype", machine.dtype}, {"ranks", machine.ranks}};
+    for (const auto& [name, wanted] : others) {
+      if (key != name) continue;
+      is_known = true;
+      if (value != wanted) {
+        return Wrong(key, value, absl::StrCat(wanted.dump(), " as in this training"));
+      }
+    }
+    if (!is_known) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Json(key).dump(-1, ' ', true, Json::error_handler_t::replace),
+                       " is no key of ceilings: these have device, dtype, ranks, matmul_tflops, "
+                       "memory_gigabytes_per_s and network_gigabytes_per_s"));
+    }
+  }
+  return ceilings;
+}
+
+absl::StatusOr<Ceilings> CeilingsOf(const std::string& path, precision::DType dtype,
+                                    collectives::Communicator& world, device::Context& context,
+                                    device::Stream& stream) {
+  if (path.empty()) return MeasureCeilings(dtype, world, context, stream);
+  const Machine machine = {.device = std::string(device::ToString(context.device().kind)),
+                           .dtype = std::string(precision::ShortName(dtype)),
+                           .ranks = world.size()};
+  constexpr int64_t kMostBytes = 1 << 16;
+  std::string text;
+  absl::Status status;
+  const bool reads = world.rank() == 0;
+  if (reads) {
+    absl::StatusOr<std::string> read = device::ReadFile(path, kMostBytes);
+    if (read.ok()) text = *std::move(read);
+    if (!read.ok() && !absl::IsNotFound(read.status())) status = read.status();
+  }
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
+  BRIGADE_ASSIGN_OR_RETURN(const bool is_there, [&]() -> absl::StatusOr<bool> {
+    BRIGADE_ASSIGN_OR_RETURN(const auto all, collectives::AllGatherBytes(text, world));
+    text = all[0];
+    return !text.empty();
+  }());
+  if (is_there) {
+    absl::StatusOr<Ceilings> ceilings = CeilingsFromJson(text, machine);
+    if (!ceilings.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", ceilings.status().message()));
+    }
+    ceilings->source = absl::StrCat("from ", path);
+    return ceilings;
+  }
+  BRIGADE_ASSIGN_OR_RETURN(Ceilings ceilings, MeasureCeilings(dtype, world, context, stream));
+  if (reads) {
+    absl::StatusOr<device::FileReplacement> file = device::FileReplacement::Begin(path);
+    status = file.status();
+    if (file.ok()) {
+      file->Write(CeilingsJson(ceilings, machine));
+      status = file->Commit();
+    }
+  }
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
+  return ceilings;
+}
+
+}  // namespace brigade::profile

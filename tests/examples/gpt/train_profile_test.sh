@@ -1,0 +1,89 @@
+#!/bin/bash
+# train_profile_test.sh TRAIN: a step that is profiled: where it is written, and what is refused.
+. tests/examples/gpt/train_testing.sh
+cd "$files" || exit 1
+number='[0-9.]+'
+
+a_file_has_the_profile_and_the_report_the_utilization() {
+  "$train" "${small[@]}" --steps=6 --profile_step=2 --profile=p.txt --ceilings=c.json >report ||
+    fail "exit code $?"
+  expect_line p.txt 'Profile of step 2: 4 x cpu, fp16'
+  expect_line p.txt "MFU, HFU +$number%, $number%; of a causal model $number%, $number%"
+  expect_line p.txt "ceilings of a rank +$number Gflop/s, $number GB/s of memory, $number GB/s to other ranks \(measured\)"
+  expect_line p.txt "head( +$number){3} .* (compute|memory|network|host)"
+  expect_line p.txt "compute +forward +gemm .* (compute|memory)"
+  expect_line p.txt 'gradients +[0-9.]+ MB'
+  expect_line report "Step 2: MFU $number%, HFU $number% of $number Gflop/s a rank \(measured\); limited by .*"
+  expect_line report "Model flops utilization of all steps: MFU $number %, HFU $number %, of $number Gflop/s that a rank could make"
+  expect_json c.json '.[0] | .device == "cpu" and .dtype == "fp16" and .ranks == 4 and .matmul_tflops > 0'
+}
+
+ceilings_are_read_from_the_file_and_a_peak_may_be_given() {
+  "$train" "${small[@]}" --steps=4 --profile_step=2 --ceilings=c.json --peak_tflops=989 >report ||
+    fail "exit code $?"
+  expect_line report 'Profile of step 2: 4 x cpu, fp16'
+  expect_line report "ceilings of a rank +989000.00 Gflop/s, .* \(from c.json, the peak of products as given\)"
+  "$train" "${small[@]}" --steps=2 --ranks=2 --profile_step=2 --ceilings=c.json >/dev/null 2>error &&
+    fail 'ceilings of four ranks are taken for two'
+  grep -q '"ranks" is 4; it must be 2 as in this training' error || fail "$(cat error)"
+}
+
+keys_say_the_same() {
+  cat >config.json <<'END'
+{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 0.001}},
+ "flops_profiler": {"enabled": true, "profile_step": 3, "module_depth": 1, "top_modules": 2,
+                    "detailed": false, "output_file": "of_config.txt", "recompute_fwd_factor": 1}}
+END
+  "$train" "${small[@]}" --steps=5 --config="$PWD/config.json" --ceilings=c32.json >report ||
+    fail "exit code $?"
+  expect_line of_config.txt 'Profile of step 3: 4 x cpu, fp32'
+  expect_line of_config.txt 'depth 1:'
+  ! grep -qE 'depth 2:|^Units' of_config.txt || fail 'it is detailed, and deep'
+  # All of it again: 4/3.
+  awk '/^MFU, HFU/ { exit !($4 > 1.3 * $3 && $4 < 1.4 * $3 || $3 < 1) }' of_config.txt ||
+    fail "HFU is not 4/3 of MFU: $(grep MFU of_config.txt)"
+}
+
+without_the_step_there_is_no_profile() {
+  "$train" "${tiny[@]}" --steps=2 --profile_step=3 --profile=none.txt --ceilings=c.json >report ||
+    fail "exit code $?"
+  expect_line report 'No step was profiled: step 3 was not made'
+  [ ! -e none.txt ] || fail 'there is a file of no profile'
+}
+
+what_is_wrong_is_refused() {
+  local wanted
+  refuses() {
+    wanted="train: $1"
+    shift
+    timeout 60 "$train" "${tiny[@]}" --steps=4 "$@" >out 2>error && fail "$* is taken"
+    [ "$(cat error)" = "$wanted" ] || fail "$* says \"$(cat error)\" instead of \"$wanted\""
+    [ ! -s out ] || fail "$* says \"$(cat out)\" before the error"
+  }
+  refuses '--profile_step is 0; it must be at least 1' --profile_step=0
+  refuses '--peak_tflops is -1; it must be more than 0, up to 1e9' --peak_tflops=-1 --profile_step=1
+  refuses '--ceilings is for a profile: give --profile or --profile_step' --ceilings=c.json
+  refuses '--profile and --trace name the same file, ./p.txt' --profile=./p.txt --trace=p.txt
+  refuses '/dev/full is a device, not a file' --profile=/dev/full
+  mkdir -p folder
+  refuses "$PWD/folder is a folder, not a file" --profile="$PWD/folder"
+  "$train" "${tiny[@]}" --steps=4 --profile=missing/p.txt >out 2>error && fail 'no folder, no error'
+  grep -q 'missing/p.txt.*No such file or directory' error || fail "$(cat error)"
+}
+
+a_full_disk_is_an_error() {
+  mkdir -p disk
+  # shellcheck disable=SC2016
+  unshare -rm sh -c 'mount -t tmpfs -o size=4k disk disk && head -c 4096 /dev/zero >disk/full;
+    exec "$@" >/dev/null' - "$train" "${tiny[@]}" --steps=4 --profile_step=1 --ceilings=c.json \
+    --profile="$PWD/disk/p.txt" 2>error && fail 'a full disk is no error'
+  grep -q 'unshare\|mount' error && { echo 'no file system may be mounted'; return; }
+  grep -q 'disk/p.txt.*No space left on device' error || fail "$(cat error)"
+}
+
+a_file_has_the_profile_and_the_report_the_utilization
+ceilings_are_read_from_the_file_and_a_peak_may_be_given
+keys_say_the_same
+without_the_step_there_is_no_profile
+what_is_wrong_is_refused
+a_full_disk_is_an_error
