@@ -18,12 +18,12 @@ DigestBytes StepDigestBytes(int64_t tensors, int64_t ranks, int64_t in_flight) {
 }
 
 absl::StatusOr<std::unique_ptr<StepDigests>> StepDigests::Create(
-    const checkpoint::ModelPart& part, const Options& options, zero::ZeroOptimizer& zero,
+    const checkpoint::ModelPart& part, int in_flight, zero::ZeroOptimizer& zero,
     collectives::Communicator& ranks, device::Context& context) {
   BRIGADE_ASSIGN_OR_RETURN(TensorMap map, TensorMap::Create(part, zero.plan()));
   std::unique_ptr<StepDigests> self(new StepDigests(std::move(map), zero, ranks));
   const auto tensors = static_cast<int64_t>(self->map_.tensors().size());
-  const DigestBytes bytes = StepDigestBytes(tensors, ranks.size(), options.in_flight);
+  const DigestBytes bytes = StepDigestBytes(tensors, ranks.size(), in_flight);
   constexpr auto kPurpose = Purpose::kScratch;
   BRIGADE_ASSIGN_OR_RETURN(self->device_, context.Allocate(bytes.device, kPurpose, "digests"));
   BRIGADE_ASSIGN_OR_RETURN(self->host_, context.AllocateHost(bytes.host, kPurpose, "digests"));

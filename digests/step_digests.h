@@ -73,14 +73,10 @@ class DigestTable {
 // Errors       Those of the parts. FailedPrecondition as of ZeroOptimizer::Observe.
 class StepDigests final : public zero::StepObserver {
  public:
-  struct Options {
-    // Steps that are in flight at a time: slots.
-    int in_flight = 1;
-  };
-
-  // A call of all `ranks`, whose groups share one model; waits. All must outlive it.
+  // A call of all `ranks`, whose groups share one model; waits. All must outlive it. `in_flight`:
+  // slots, of steps whose digests are in memory at a time.
   static absl::StatusOr<std::unique_ptr<StepDigests>> Create(const checkpoint::ModelPart& part,
-                                                             const Options& options,
+                                                             int in_flight,
                                                              zero::ZeroOptimizer& zero,
                                                              collectives::Communicator& ranks,
                                                              device::Context& context);

@@ -38,6 +38,7 @@ absl::Status Console::OnStart(const Start& start) {
   first_step_ = start.step;
   if (!start.resumed.empty()) Print(start.resumed, true);
   if (!start.file.empty()) Print(start.file, true);
+  if (!start.digests.empty()) Print(start.digests, true);
   return absl::OkStatus();
 }
 

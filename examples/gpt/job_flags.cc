@@ -158,6 +158,16 @@ ABSL_FLAG(bool, fall_back, false,
 ABSL_FLAG(std::vector<std::string>, may_differ, {},
           "fields that may be others here than in the checkpoint that is resumed, with commas "
           "between; an error names the first that differs");
+ABSL_FLAG(std::string, digest, "",
+          "write checksums of each unit's gradients and weights here; tools:first_difference finds "
+          "where two trainings differ (docs/digests.md)");
+ABSL_FLAG(int64_t, digest_every, 10, "steps between two --digest");
+ABSL_FLAG(int64_t, verify_replicas, 0,
+          "steps between two comparisons of the checksums of what several ranks have alike; the "
+          "training ends with an error that names the rank that has other bits. 0: none");
+ABSL_FLAG(std::string, digest_dump, "",
+          "write all gradients and weights of --digest_dump_step to this folder, which is new");
+ABSL_FLAG(int64_t, digest_dump_step, 0, "the step of --digest_dump; the first is 1");
 
 namespace brigade::gpt {
 namespace {
@@ -336,6 +346,33 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
   return checkpoints;
 }
 
+Digests DigestsOfFlags(int64_t steps, Refusals& refusals) {
+  Digests digests = {.file = device::FromUsersFolder(absl::GetFlag(FLAGS_digest)),
+                     .every = absl::GetFlag(FLAGS_digest_every),
+                     .verify_every = absl::GetFlag(FLAGS_verify_replicas),
+                     .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
+                     .dump_step = absl::GetFlag(FLAGS_digest_dump_step)};
+  if (digests.every < 1) {
+    refusals.Add("digest_every", " is ", digests.every, "; it must be at least 1");
+    digests.every = 1;
+  }
+  if (digests.verify_every < 0) {
+    refusals.Add("verify_replicas", " is ", digests.verify_every, "; it must be at least 0");
+  }
+  if (digests.dump.empty() != (digests.dump_step == 0)) {
+    refusals.Add("digest_dump", " and --digest_dump_step go together");
+  } else if (digests.dump_step < 0 || digests.dump_step > steps) {
+    refusals.Add("digest_dump_step", " is ", digests.dump_step, "; it must be 1 to --steps, ",
+                 steps);
+  }
+  std::error_code error;
+  if (!digests.dump.empty() && std::filesystem::exists(digests.dump, error) &&
+      !std::filesystem::is_empty(digests.dump, error)) {
+    refusals.Add("digest_dump", ": ", digests.dump, " is there, and no empty folder");
+  }
+  return digests;
+}
+
 // The backend must be able to reach the device's memory, and have what the config asks for.
 void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
   using collectives::Backend;
@@ -383,6 +420,7 @@ absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
     stage = zero::kStages - 1;
   }
   job.checkpoints = CheckpointsOfFlags(refusals);
+  job.digests = DigestsOfFlags(job.steps, refusals);
   size_t refused = refusals.size();
   const ModelParallelism parallelism = ParallelismOfFlags(refusals);
   const bool can_be_shared = refusals.size() == refused;

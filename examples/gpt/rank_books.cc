@@ -48,6 +48,7 @@ void RankBooks::Start() {
   stash_before_ = of_.transformer.stashed();
   sent_before_ = SentInGroups();
   gathered_before_ = gathered_;
+  digests_before_ = SentDigests();
   between_before_ = SentBetween();
   if (outer_ != nullptr && summary_.steps == 0) outer_steps_before_ = outer_->steps();
   of_.recorder.Begin(of_.context.name());
@@ -75,6 +76,9 @@ void RankBooks::Stop() {
   AddSince(stash_before_, of_.transformer.stashed(), summary_.stashed);
   const GroupBytes sent = SentInGroups();
   for (size_t g = 0; g < sent.size(); ++g) summary_.sent[g] += sent[g] - sent_before_[g];
+  ForEachOwnGroup([&](size_t g, const Communicator& group) {
+    if (&group == &summing()) summary_.sent[g] -= SentDigests() - digests_before_;
+  });
   if (outer_ == nullptr) return;
   // What a round gathers is no step's.
   const int64_t gathered = gathered_ - gathered_before_;
@@ -161,9 +165,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
   BRIGADE_ASSIGN_OR_RETURN(
       const int64_t of_context,
       SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::context));
-  Communicator& summing =
-      of_.zero_groups.replicas == nullptr ? of_.grid.world() : of_.zero_groups.shards;
-  BRIGADE_ASSIGN_OR_RETURN(const auto sums, summing.Resolve(kStepSums));
+  BRIGADE_ASSIGN_OR_RETURN(const auto sums, summing().Resolve(kStepSums));
   const int64_t micro_batches = of_.job.config.zero.micro_batches;
   GroupBytes sent = {};
   ForEachOwnGroup([&](size_t g, const Communicator& group) {
@@ -179,7 +181,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
     if (&group == of_.zero_groups.outer.between) sent[g] += traffic.between;
     if (&group == of_.zero_groups.outer.near) sent[g] += traffic.near;
     if (&group == of_.zero_groups.outer.tied) sent[g] += traffic.tied;
-    if (&group != &summing) return;
+    if (&group != &summing()) return;
     sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
   });
   sent[static_cast<size_t>(GridGroup::kPipeline)] += of_.executor.SentInStep();
@@ -214,6 +216,9 @@ absl::StatusOr<int64_t> RankBooks::WorkspaceBytes() const {
       if (&group == its) add(zero::WorkspaceOfStep(plan, options, group, role));
     }
     if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
+    if (&group == &summing() && of_.digests != nullptr) {
+      add(group.WorkspaceFor(of_.digests->signature()));
+    }
     bytes += workspace.bytes();
   });
   BRIGADE_RETURN_IF_ERROR(status);
@@ -242,6 +247,11 @@ absl::Status RankBooks::AddMemory(RankSummary& summary) const {
   summary.memory_model[static_cast<int>(Purpose::kScratch)] +=
       nn::Blas::ScratchBytes(of_.context.device(), Layers::WorkspaceBytes(of_.shape)) +
       of_.transformer.layers().bytes() + of_.scratch_bytes;
+  if (of_.digests != nullptr) {
+    const digests::DigestBytes digests = of_.digests->bytes();
+    summary.memory_model[static_cast<int>(Purpose::kScratch)] += digests.device;
+    summary.host_memory_model[static_cast<int>(Purpose::kScratch)] += digests.host;
+  }
   summary.file_bytes_model = zero::Total(terms, device::Tier::kFile);
   if (zero.file() != nullptr) summary.file_bytes = zero.file()->bytes();
   return absl::OkStatus();

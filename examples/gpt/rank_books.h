@@ -13,6 +13,7 @@
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/examples/gpt/rank_digests.h"
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_setup.h"
@@ -40,6 +41,8 @@ class RankBooks {
     const zero::ZeroOptimizer& zero;
     const Transformer& transformer;
     const parallel::PipelineExecutor& executor;
+    // Null: there are none.
+    const RankDigests* digests = nullptr;
     // Of the device's scratch memory beside what these have.
     int64_t scratch_bytes = 0;
     // Steps whose batches are in memory.
@@ -75,6 +78,14 @@ class RankBooks {
   // To the other replicas, by this rank.
   int64_t SentBetween() const;
   absl::Status AddRounds(RankSummary& summary) const;
+  // Of the digests so far, which are no part of a step: of some.
+  int64_t SentDigests() const {
+    return of_.digests == nullptr ? 0 : of_.digests->sent_bytes();
+  }
+  // The ranks that train one model.
+  collectives::Communicator& summing() const {
+    return of_.zero_groups.replicas == nullptr ? of_.grid.world() : of_.zero_groups.shards;
+  }
   // The workspaces of all communicators.
   absl::StatusOr<int64_t> WorkspaceBytes() const;
   absl::Status AddMemory(RankSummary& summary) const;
@@ -93,6 +104,7 @@ class RankBooks {
   // when they began.
   const replicas::OuterOptimizer* outer_ = nullptr;
   int64_t gathered_ = 0, gathered_before_ = 0, between_before_ = 0;
+  int64_t digests_before_ = 0;
   int64_t outer_steps_before_ = 0;
   int64_t started_ns_ = 0;
   int64_t counted_ns_ = 0;

@@ -20,6 +20,7 @@
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/rank_books.h"
 #include "brigade/examples/gpt/rank_checkpoints.h"
+#include "brigade/examples/gpt/rank_digests.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_passes.h"
 #include "brigade/examples/gpt/step_batch.h"
@@ -66,6 +67,8 @@ class RankTrainer {
   absl::StatusOr<std::vector<RankSummary>> Gather(const RankSummary& mine);
 
  private:
+  friend class RankTrainerTestPeer;
+
   static constexpr int kInFlight = 2;
 
   RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
@@ -120,6 +123,8 @@ class RankTrainer {
   collectives::Communicator* inside_ = nullptr;
   collectives::Communicator* between_ = nullptr;
   std::unique_ptr<RankCheckpoints> checkpoints_;
+  // Null: the job has none.
+  std::unique_ptr<RankDigests> digests_;
   Start start_;
   std::unique_ptr<parallel::PipelineExecutor> executor_;
   std::unique_ptr<Transformer> transformer_;

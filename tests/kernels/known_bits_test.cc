@@ -657,7 +657,7 @@ TEST(KnownBitsTest, GradCheckAndAmax) {
 // The whole array, columns of it, and a range at odd places.
 TEST(KnownBitsTest, Digest) {
   const Known known = {
-      {"digest", 0},
+      {"digest", 0x6d6462621802a1c7},
   };
   ExpectKnown(known, "digest", [](Digest& digest) {
     Inputs inputs;

@@ -213,7 +213,7 @@ TEST(DigestTest, RejectsBadSizesAndPlaces) {
     EXPECT_THAT(Digest({segment}, {&digest, 1}, *cpu.stream),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   };
-  expect({bytes.data(), -1, 0, 0, 0, 0}, "digest: size of segment 0 is -1");
+  expect({bytes.data(), -1, 0, 0, 0, 0}, "digest: segment 0 has negative size -1");
   expect({bytes.data(), 4, -4, 0, 0, 0}, "digest: segment 0: first is -4");
   expect({bytes.data(), 4, 0, -2, 0, 0}, "digest: segment 0: run is -2");
   expect({bytes.data(), 4, 0, 2, -8, 0}, "digest: segment 0: stride is -8");
