@@ -233,6 +233,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   all.sum_wire = s.sum_wire;
   all.context_exchange = sharing.context_exchange.value_or(ContextExchange::kUlysses);
   all.steps_per_print = s.steps_per_print.value_or(0);
+  all.verify_replicas = s.verify_replicas;
   all.without_effect = std::move(reading.without_effect);
   return all;
 }

@@ -131,6 +131,8 @@ struct TrainConfig {
   parallel::PartitionChoice partition = {};
   // Steps between two lines of progress; 0: not given.
   int64_t steps_per_print = 0;
+  // Steps between two comparisons of what several ranks have alike; 0: none.
+  int64_t verify_replicas = 0;
   // Of each key that is accepted and has no effect: its path, its value and why.
   std::vector<std::string> without_effect = {};
 

@@ -75,6 +75,7 @@ struct Settings {
   zero::CompressionOptions compression;
 
   std::optional<int64_t> steps_per_print;
+  int64_t verify_replicas = 0;
 
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;

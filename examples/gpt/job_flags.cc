@@ -162,9 +162,10 @@ ABSL_FLAG(std::string, digest, "",
           "write checksums of each unit's gradients and weights here; tools:first_difference finds "
           "where two trainings differ (docs/digests.md)");
 ABSL_FLAG(int64_t, digest_every, 10, "steps between two --digest");
-ABSL_FLAG(int64_t, verify_replicas, 0,
+ABSL_FLAG(std::optional<int64_t>, verify_replicas, std::nullopt,
           "steps between two comparisons of the checksums of what several ranks have alike; the "
-          "training ends with an error that names the rank that has other bits. 0: none");
+          "training ends with an error that names the rank that has other bits. 0: none. Before "
+          "the config's; default 0");
 ABSL_FLAG(std::string, digest_dump, "",
           "write all gradients and weights of --digest_dump_step to this folder, which is new");
 ABSL_FLAG(int64_t, digest_dump_step, 0, "the step of --digest_dump; the first is 1");
@@ -349,7 +350,7 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
 Digests DigestsOfFlags(int64_t steps, Refusals& refusals) {
   Digests digests = {.file = device::FromUsersFolder(absl::GetFlag(FLAGS_digest)),
                      .every = absl::GetFlag(FLAGS_digest_every),
-                     .verify_every = absl::GetFlag(FLAGS_verify_replicas),
+                     .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
                      .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
                      .dump_step = absl::GetFlag(FLAGS_digest_dump_step)};
   if (digests.every < 1) {
@@ -452,6 +453,9 @@ absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
   // And beside the model, where that is right.
   if (read.has_value()) {
     job.config = *read;
+    if (!absl::GetFlag(FLAGS_verify_replicas).has_value()) {
+      job.digests.verify_every = job.config.verify_replicas;
+    }
     job.model.tensor_shards = job.config.tensor_shards;
     job.model.sequence_parallel = job.config.sequence_parallel;
     job.model.tensor_pieces = job.config.tensor_pieces;
