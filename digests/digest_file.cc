@@ -23,6 +23,8 @@ using kernels::TensorDigest;
 namespace {
 
 constexpr int kVersion = 1;
+// Whose bytes can be counted.
+constexpr int64_t kMostElements = int64_t{1} << 57;
 
 Json HeaderOf(const DigestHeader& header) {
   Json tensors = Json::array();
@@ -54,6 +56,7 @@ std::optional<DigestHeader> ParseHeader(const std::string& line) {
         return std::nullopt;
       }
     }
+    if (tensor.size > kMostElements) return std::nullopt;
     header.tensors.push_back(std::move(tensor));
   }
   return header;

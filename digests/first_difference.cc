@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,12 +52,9 @@ std::vector<int> Differing(const std::vector<TensorName>& tensors,
   }
   if (!last_unit_first) return found;
   // By unit, and within it in its order.
-  const auto unit_of = [&](int t) {
-    const std::string& unit = tensors[static_cast<size_t>(t)].unit;
-    return std::find_if(tensors.begin(), tensors.end(),
-                        [&](const TensorName& each) { return each.unit == unit; }) -
-           tensors.begin();
-  };
+  std::map<std::string, size_t> units;
+  for (const TensorName& tensor : tensors) units.emplace(tensor.unit, units.size());
+  const auto unit_of = [&](int t) { return units.at(tensors[static_cast<size_t>(t)].unit); };
   std::stable_sort(found.begin(), found.end(),
                    [&](int x, int y) { return unit_of(x) > unit_of(y); });
   return found;

@@ -54,9 +54,10 @@ absl::Status TensorDump::Keep(const char* kind, absl::Span<const zero::ObservedA
   if (!is_first_group_) return absl::OkStatus();
   for (const zero::ObservedArray& array : arrays) {
     const int64_t bytes = array.range.size * precision::SizeOf(array.dtype);
-    Kept kept = {kind, array, std::vector<char>(static_cast<size_t>(bytes))};
+    Kept kept = {kind, array, {}};
+    BRIGADE_ASSIGN_OR_RETURN(
+        kept.bytes, context_.AllocateHost(bytes, device::Purpose::kScratch, "tensors to dump"));
     BRIGADE_RETURN_IF_ERROR(stream.Copy(kept.bytes.data(), array.data, bytes));
-    // Where the copy is: moving it does not move its bytes.
     kept.array.data = kept.bytes.data();
     kept_.push_back(std::move(kept));
   }

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/device/buffer.h"
+#include "brigade/device/context.h"
 #include "brigade/digests/tensor_map.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/step_observer.h"
@@ -27,10 +30,11 @@ namespace brigade::digests {
 // Errors       What the system says, naming the file.
 class TensorDump final : public zero::StepObserver {
  public:
-  // `map` must outlive it. `counts` and `is_first_group`: this rank writes what it counts, if its
-  // group is the first of those with a whole state.
-  TensorDump(std::string folder, const TensorMap& map, bool is_first_group)
-      : folder_(std::move(folder)), map_(map), is_first_group_(is_first_group) {}
+  // The last two must outlive it. This rank writes what it counts, if its group is the first of
+  // those with a whole state.
+  TensorDump(std::string folder, const TensorMap& map, bool is_first_group,
+             device::Context& context)
+      : folder_(std::move(folder)), map_(map), is_first_group_(is_first_group), context_(context) {}
 
   absl::Status OnWeights(absl::Span<const zero::ObservedArray>, device::Stream&) override {
     return absl::OkStatus();
@@ -51,7 +55,7 @@ class TensorDump final : public zero::StepObserver {
   struct Kept {
     std::string kind;
     zero::ObservedArray array;
-    std::vector<char> bytes;
+    device::Buffer bytes;
   };
 
   absl::Status Keep(const char* kind, absl::Span<const zero::ObservedArray> arrays,
@@ -60,6 +64,7 @@ class TensorDump final : public zero::StepObserver {
   const std::string folder_;
   const TensorMap& map_;
   const bool is_first_group_;
+  device::Context& context_;
   std::vector<Kept> kept_;
 };
 

@@ -84,7 +84,7 @@ absl::Status RankDigests::Begin(int64_t step) {
   if (IsDumped(step)) {
     dump_ = std::make_unique<digests::TensorDump>(
         job_.digests.dump, digests_->map(),
-        parts_.is_first_replica && parts_.zero.shard_group() == 0);
+        parts_.is_first_replica && parts_.zero.shard_group() == 0, parts_.context);
   }
   return digests_->Begin(IsCompared(step), IsWritten(step), IsDumped(step) ? dump_.get() : nullptr);
 }

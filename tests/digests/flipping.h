@@ -57,8 +57,9 @@ class FlippingObserver final : public zero::StepObserver {
                             (at - array.range.begin) * width;
       flipped_ = at - parameter.begin;
       return stream.Enqueue({"flip a bit", {device::Writes(element, width)}},
-                            [element](device::ThreadPool&) {
-                              *element ^= 0x10;
+                            [element, width](device::ThreadPool&) {
+                              // Of the exponent: a value 16 times as large, or a 16th.
+                              element[width - 1] ^= 0x02;
                               return absl::OkStatus();
                             });
     }
