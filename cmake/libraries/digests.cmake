@@ -43,8 +43,8 @@ brigade_library(
   digests_tensor_dump
   HEADERS digests/tensor_dump.h
   SOURCES digests/tensor_dump.cc
-  DEPS digests_tensor_map device_files device_status_macros precision_dtype precision_dtype_names
-    zero_step_observer
+  DEPS digests_tensor_map device_buffer device_context device_files device_memory_stats
+    device_status_macros precision_dtype precision_dtype_names zero_step_observer
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
