@@ -123,10 +123,9 @@ absl::Status CheckCopies(int64_t step, const std::vector<TensorName>& tensors,
       if (copies.size() == most) ++of_most;
     }
     const TensorName& tensor = tensors[static_cast<size_t>(each.tensor)];
-    const std::string what =
-        absl::StrCat("step ", step, ", unit \"", tensor.unit, "\": the ",
-                     each.kind == DigestKind::kGradients ? "summed gradient" : "weights", " of ",
-                     tensor.name);
+    const std::string what = absl::StrCat(
+        "step ", step, ", unit \"", tensor.unit, "\": the ",
+        each.kind == DigestKind::kGradients ? "summed gradient" : "weights", " of ", tensor.name);
     if (of_most > 1) {
       std::string sides;
       for (const auto& [digest, copies] : versions) {
@@ -143,10 +142,10 @@ absl::Status CheckCopies(int64_t step, const std::vector<TensorName>& tensors,
       side.insert(side.end(), copies.begin(), copies.end());
     }
     std::sort(alone.begin(), alone.end());
-    return absl::DataLossError(absl::StrCat(
-        what, " should be the same bits, but ", NamesOf(alone), alone.size() == 1 ? " is" : " are",
-        " alone with others than ", NamesOf(right),
-        ": a fault of memory, processor or network there"));
+    return absl::DataLossError(absl::StrCat(what, " should be the same bits, but ", NamesOf(alone),
+                                            alone.size() == 1 ? " is" : " are",
+                                            " alone with others than ", NamesOf(right),
+                                            ": a fault of memory, processor or network there"));
   }
   return absl::OkStatus();
 }

@@ -35,9 +35,9 @@ absl::Status CheckSameTensors(const DigestHeader& a, const DigestHeader& b) {
     const std::string first = t < a.tensors.size() ? Describe(a.tensors[t]) : "nothing";
     const std::string second = t < b.tensors.size() ? Describe(b.tensors[t]) : "nothing";
     if (first == second) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the two trained other models: tensor ", t, " is ", first, " in one, ", second,
-        " in the other"));
+    return absl::InvalidArgumentError(absl::StrCat("the two trained other models: tensor ", t,
+                                                   " is ", first, " in one, ", second,
+                                                   " in the other"));
   }
   return absl::OkStatus();
 }

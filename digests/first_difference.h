@@ -58,7 +58,8 @@ struct TensorDifference {
 // Of dumps of both trainings (TensorDump): `most` of the elements that differ. Errors of
 // ReadDumped; InvalidArgument if the two have other types; FailedPrecondition, naming the side, if
 // a dump has not the digest that the log has of that step: it is of another one.
-absl::StatusOr<TensorDifference> CompareDumps(const Difference& difference, const DigestLog (&logs)[2],
+absl::StatusOr<TensorDifference> CompareDumps(const Difference& difference,
+                                              const DigestLog (&logs)[2],
                                               const std::string (&folders)[2], int most);
 
 }  // namespace brigade::digests

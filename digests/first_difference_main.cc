@@ -30,9 +30,8 @@ constexpr char kAbout[] =
 
 absl::Status ShowElements(const Difference& difference, const DigestLog (&logs)[2],
                           const std::string (&folders)[2]) {
-  BRIGADE_ASSIGN_OR_RETURN(
-      const TensorDifference found,
-      CompareDumps(difference, logs, folders, absl::GetFlag(FLAGS_most)));
+  BRIGADE_ASSIGN_OR_RETURN(const TensorDifference found,
+                           CompareDumps(difference, logs, folders, absl::GetFlag(FLAGS_most)));
   const TensorName& tensor = logs[0].header.tensors[static_cast<size_t>(difference.tensor)];
   std::printf("%lld of its %lld elements differ, by %.9g at most:\n",
               static_cast<long long>(found.differing), static_cast<long long>(tensor.size),
@@ -47,8 +46,8 @@ absl::Status ShowElements(const Difference& difference, const DigestLog (&logs)[
 
 absl::StatusOr<int> Run(const std::vector<std::string>& paths) {
   if (paths.size() != 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "two files that --digest has written are compared, not ", paths.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("two files that --digest has written are compared, not ", paths.size()));
   }
   const std::string folders[2] = {device::FromUsersFolder(absl::GetFlag(FLAGS_dump_a)),
                                   device::FromUsersFolder(absl::GetFlag(FLAGS_dump_b))};

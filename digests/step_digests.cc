@@ -17,9 +17,11 @@ DigestBytes StepDigestBytes(int64_t tensors, int64_t ranks, int64_t in_flight) {
   return {(1 + ranks) * own, in_flight * ranks * own};
 }
 
-absl::StatusOr<std::unique_ptr<StepDigests>> StepDigests::Create(
-    const checkpoint::ModelPart& part, int in_flight, zero::ZeroOptimizer& zero,
-    collectives::Communicator& ranks, device::Context& context) {
+absl::StatusOr<std::unique_ptr<StepDigests>> StepDigests::Create(const checkpoint::ModelPart& part,
+                                                                 int in_flight,
+                                                                 zero::ZeroOptimizer& zero,
+                                                                 collectives::Communicator& ranks,
+                                                                 device::Context& context) {
   BRIGADE_ASSIGN_OR_RETURN(TensorMap map, TensorMap::Create(part, zero.plan()));
   std::unique_ptr<StepDigests> self(new StepDigests(std::move(map), zero, ranks));
   const auto tensors = static_cast<int64_t>(self->map_.tensors().size());
@@ -83,8 +85,7 @@ absl::Status StepDigests::Enqueue(int slot) {
   auto* const own = device_.as<TensorDigest>().data();
   TensorDigest* const all = own + own_digests();
   const int64_t bytes = signature().count;
-  BRIGADE_RETURN_IF_ERROR(
-      ranks_.AllGather(own, all, bytes, precision::DType::kUint8, {}, stream));
+  BRIGADE_RETURN_IF_ERROR(ranks_.AllGather(own, all, bytes, precision::DType::kUint8, {}, stream));
   return stream.Copy(host_.as<char>().data() + slot * ranks_.size() * bytes, all,
                      ranks_.size() * bytes);
 }

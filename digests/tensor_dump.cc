@@ -99,14 +99,12 @@ absl::StatusOr<DumpedTensor> ReadDumped(const std::string& folder, const std::st
     BRIGADE_ASSIGN_OR_RETURN(std::string bytes, device::ReadFile(path));
     const int64_t wanted = tensor.size * precision::SizeOf(dtype);
     if (static_cast<int64_t>(bytes.size()) != wanted) {
-      return absl::DataLossError(
-          absl::StrCat(path, " has ", bytes.size(), " bytes, not ", wanted));
+      return absl::DataLossError(absl::StrCat(path, " has ", bytes.size(), " bytes, not ", wanted));
     }
     return DumpedTensor{path, dtype, std::move(bytes)};
   }
-  return absl::NotFoundError(
-      absl::StrCat("there is no ", PathOf(folder, kind, tensor.name, kTypes[0]),
-                   ", nor one of another type"));
+  return absl::NotFoundError(absl::StrCat(
+      "there is no ", PathOf(folder, kind, tensor.name, kTypes[0]), ", nor one of another type"));
 }
 
 }  // namespace brigade::digests

@@ -83,8 +83,7 @@ absl::StatusOr<TensorMap> TensorMap::Create(const checkpoint::ModelPart& part,
             absl::StrCat("digests: ", spec.name, " has ", spec.size, " elements on this rank, ",
                          shard.local_size(map.shards_), " by the model"));
       }
-      map.held_[t] = {true, shard.axis.has_value(),
-                      spec.counted && shard.counts_on(map.shards_)};
+      map.held_[t] = {true, shard.axis.has_value(), spec.counted && shard.counts_on(map.shards_)};
       map.buckets_.back().push_back({found->second, entry.range});
       map.most_pieces_ += 2 * map.shards_.local();
     }
@@ -102,10 +101,10 @@ void TensorMap::ForEachPiece(const zero::ObservedArray& array,
     const int64_t first = entry.range.begin;
     for (const ShardPiece& piece : PiecesOf(shards_of_[static_cast<size_t>(entry.tensor)], shards_,
                                             begin - first, std::max(begin, end) - first)) {
-      visit({entry.tensor,
-             static_cast<const char*>(array.data) +
-                 (first + piece.local - array.range.begin) * width,
-             piece.size * width, piece.first * width, piece.run * width, piece.stride * width});
+      visit(
+          {entry.tensor,
+           static_cast<const char*>(array.data) + (first + piece.local - array.range.begin) * width,
+           piece.size * width, piece.first * width, piece.run * width, piece.stride * width});
     }
   }
 }

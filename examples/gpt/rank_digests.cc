@@ -41,9 +41,9 @@ absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
   if (!job.digests.any()) return nullptr;
   BRIGADE_RETURN_IF_ERROR(CheckWeightsAreSeen(parts.zero.options()));
   std::unique_ptr<RankDigests> self(new RankDigests(job, parts));
-  BRIGADE_ASSIGN_OR_RETURN(self->digests_, digests::StepDigests::Create(
-                                               part, parts.in_flight, parts.zero, parts.ranks,
-                                               parts.context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      self->digests_,
+      digests::StepDigests::Create(part, parts.in_flight, parts.zero, parts.ranks, parts.context));
   BRIGADE_ASSIGN_OR_RETURN(const auto gather, parts.ranks.Resolve(self->signature()));
   self->of_step_ = collectives::WireBytes(gather, parts.ranks.rank(), parts.ranks.size());
   if (job.digests.verify_every == 0) return self;
@@ -61,14 +61,13 @@ absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
 absl::StatusOr<std::string> RankDigests::Start(int64_t steps) {
   const std::vector<digests::TensorName>& tensors = digests_->map().tensors();
   if (parts_.is_first_rank && !job_.digests.file.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(file_, digests::DigestFile::Create(
-                                        job_.digests.file, {tensors, DescribeRun(job_)}, steps));
+    BRIGADE_ASSIGN_OR_RETURN(
+        file_, digests::DigestFile::Create(job_.digests.file, {tensors, DescribeRun(job_)}, steps));
   }
   if (comparisons_.empty()) return std::string();
   return absl::StrFormat(
       "Every %d steps ranks compare digests: %.4g %% of their weights have a copy on another rank.",
-      job_.digests.verify_every,
-      100 * digests::Covered(tensors, digests_->shares(), comparisons_));
+      job_.digests.verify_every, 100 * digests::Covered(tensors, digests_->shares(), comparisons_));
 }
 
 bool RankDigests::IsWritten(int64_t step) const {
@@ -103,8 +102,7 @@ absl::Status RankDigests::Collect(int64_t step, bool skipped) {
     }
   }
   if (!IsWritten(step) && !IsCompared(step)) return absl::OkStatus();
-  const digests::DigestTable table =
-      digests_->Table(static_cast<int>(step % parts_.in_flight));
+  const digests::DigestTable table = digests_->Table(static_cast<int>(step % parts_.in_flight));
   if (IsWritten(step) && file_ != nullptr) {
     BRIGADE_RETURN_IF_ERROR(WriteRecord(step, skipped, table));
   }
@@ -115,7 +113,8 @@ absl::Status RankDigests::Collect(int64_t step, bool skipped) {
 absl::Status RankDigests::WriteRecord(int64_t step, bool skipped,
                                       const digests::DigestTable& table) {
   using digests::DigestKind;
-  digests::StepRecord record = {.step = step + 1, .skipped = skipped, .gradients = {}, .weights = {}};
+  digests::StepRecord record = {
+      .step = step + 1, .skipped = skipped, .gradients = {}, .weights = {}};
   // Gradients that are exchanged are not summed anywhere.
   const bool has_gradients = !parts_.zero.options().exchanges();
   for (int t = 0; t < static_cast<int>(digests_->map().tensors().size()); ++t) {

@@ -24,8 +24,8 @@ absl::Status CheckPlace(size_t index, const DigestSegment& s, size_t digests) {
   if (s.run < 0) return refuse("run", s.run);
   if (s.stride < 0) return refuse("stride", s.stride);
   if (s.digest < 0 || static_cast<size_t>(s.digest) >= digests) {
-    return absl::InvalidArgumentError(absl::StrCat("digest: segment ", index, ": digest is ",
-                                                   s.digest, ", of ", digests));
+    return absl::InvalidArgumentError(
+        absl::StrCat("digest: segment ", index, ": digest is ", s.digest, ", of ", digests));
   }
   return absl::OkStatus();
 }
@@ -53,8 +53,8 @@ absl::Status Digest(absl::Span<const DigestSegment> segments, absl::Span<TensorD
     BRIGADE_RETURN_IF_ERROR(
         arguments.Add(static_cast<int64_t>(i), segments[i].size, {segments[i].data}));
   }
-  BRIGADE_RETURN_IF_ERROR(arguments.AddOperand("digests", digests.data(),
-                                               static_cast<int64_t>(digests.size())));
+  BRIGADE_RETURN_IF_ERROR(
+      arguments.AddOperand("digests", digests.data(), static_cast<int64_t>(digests.size())));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
   return EnqueueList(
       device::Operation{"digest", arguments.accesses()}, segments, kCpuDigestTile, stream,

@@ -81,8 +81,7 @@ TensorDigest DigestRange(const DigestSegment& segment, int64_t begin, int64_t en
   ForEachDigestRun(segment, begin, end, [&](const DigestRun& run) {
     const int place = static_cast<int>(run.first % 4);
     // The bytes before the first whole word, and behind the last one.
-    const int head =
-        place == 0 ? 0 : static_cast<int>(run.size < 4 - place ? run.size : 4 - place);
+    const int head = place == 0 ? 0 : static_cast<int>(run.size < 4 - place ? run.size : 4 - place);
     const int64_t words = (run.size - head) / 4;
     const int tail = static_cast<int>((run.size - head) % 4);
     int64_t word = run.first / 4;

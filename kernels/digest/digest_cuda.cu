@@ -43,13 +43,11 @@ cudaError_t LaunchDigest(const DigestSegment* segments, int64_t count, TensorDig
   return WithCapacity<kMaxDigestSegments>(count, [&](auto capacity) {
     DigestArguments<capacity> arguments;
     arguments.digests = digests;
-    return ForEachBatch(segments, count, kMaxGridBlocks, DigestTiles, arguments.batch, cudaSuccess,
-                        [&](int64_t) {
-                          const auto blocks =
-                              static_cast<unsigned>(CeilDiv(arguments.batch.tiles(), kWarps));
-                          return LaunchKernel<DigestKernel<capacity>>(blocks, kTileThreads, stream,
-                                                                      arguments);
-                        });
+    return ForEachBatch(
+        segments, count, kMaxGridBlocks, DigestTiles, arguments.batch, cudaSuccess, [&](int64_t) {
+          const auto blocks = static_cast<unsigned>(CeilDiv(arguments.batch.tiles(), kWarps));
+          return LaunchKernel<DigestKernel<capacity>>(blocks, kTileThreads, stream, arguments);
+        });
   });
 }
 

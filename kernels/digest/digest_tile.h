@@ -137,8 +137,8 @@ BRIGADE_INLINE void DigestAlignedRun(const DigestRun& run, int thread, uint64_t*
     acc[1] *= kChunkPower[1];
     AddDigestGroups<0>(words, acc);
   }
-  // Word 0 of the first chunk's memory, which may be before the run and before the tensor.
-  const int64_t word = (run.first - shift) / 4 - ((run.first - shift) % 4 < 0 ? 1 : 0);
+  // Word 0 of the first chunk, which may be before the run and before the tensor.
+  const int64_t word = (run.first - shift) / 4;
   const auto exponent = static_cast<uint64_t>(word + thread * kDigestGroupWords);
   sums[0] += acc[0] * DigestPower(DigestBase(0), exponent);
   sums[1] += acc[1] * DigestPower(DigestBase(1), exponent);
@@ -171,16 +171,15 @@ BRIGADE_INLINE void DigestOddRun(const DigestRun& run, int thread, uint64_t* sum
 BRIGADE_INLINE void DigestThread(const DigestSegment& segment, int64_t tile, int thread,
                                  uint64_t* sums) {
   const DigestTiling tiling(segment);
-  ForEachDigestRun(segment, tiling.Begin(tile), tiling.End(tile, segment.size),
-                   [&](const DigestRun& run) {
-                     const auto address =
-                         static_cast<int64_t>(reinterpret_cast<uintptr_t>(run.data) % 4);
-                     if (address == run.first % 4) {
-                       DigestAlignedRun(run, thread, sums);
-                     } else {
-                       DigestOddRun(run, thread, sums);
-                     }
-                   });
+  ForEachDigestRun(
+      segment, tiling.Begin(tile), tiling.End(tile, segment.size), [&](const DigestRun& run) {
+        const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(run.data) % 4);
+        if (address == run.first % 4) {
+          DigestAlignedRun(run, thread, sums);
+        } else {
+          DigestOddRun(run, thread, sums);
+        }
+      });
 }
 
 }  // namespace brigade::kernels

@@ -11,7 +11,8 @@
 int main() {
   namespace bk = brigade::kernels;
   const float tensor[4] = {1, -7, 3, 4};
-  const bk::DigestSegment whole = {tensor, sizeof(tensor), /*first=*/0, /*run=*/0, /*stride=*/0,
+  const bk::DigestSegment whole = {tensor,      sizeof(tensor), /*first=*/0,
+                                   /*run=*/0,   /*stride=*/0,
                                    /*digest=*/0};
   const bk::TensorDigest digest = bk::DigestRange(whole, 0, whole.size);
   // Any threads may take any bytes; parts in different memory say where in the tensor they begin.

@@ -33,7 +33,7 @@ int main() {
   // Digests are added to.
   Check(cudaMemset(&device->digest, 0, sizeof(device->digest)));
   const bk::DigestSegment whole = {device->tensor, sizeof(tensor), /*first=*/0, /*run=*/0,
-                                   /*stride=*/0, /*digest=*/0};
+                                   /*stride=*/0,   /*digest=*/0};
   Check(bk::LaunchDigest(&whole, 1, &device->digest, /*stream=*/nullptr));
   bk::TensorDigest digest = {};
   Check(cudaMemcpy(&digest, &device->digest, sizeof(digest), cudaMemcpyDeviceToHost));

@@ -11,12 +11,12 @@ namespace brigade::digests {
 namespace {
 
 using ::brigade::testing::StatusIs;
+using kernels::TensorDigest;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using kernels::TensorDigest;
 
 const std::vector<TensorName> kTensors = {{"h.0", "h.0.w", {30}, 30}, {"h.0", "h.0.b", {10}, 10}};
 constexpr auto kDamaged = absl::StatusCode::kDataLoss;

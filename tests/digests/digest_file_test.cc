@@ -14,8 +14,8 @@ namespace brigade::digests {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using ::testing::HasSubstr;
 using kernels::TensorDigest;
+using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
@@ -72,9 +72,11 @@ TEST(DigestFileTest, ReadsWhatWasWritten) {
 // The bytes, so that others can read them; and a unit's digest by the specification.
 TEST(DigestFileTest, IsLinesOfJson) {
   const std::string path = PathOf("lines");
-  ASSERT_OK((*DigestFile::Create(path, {.tensors = {kHeader.tensors[2]}, .run = "r"}, 0))
-                ->Write({.step = 1, .skipped = false, .gradients = {{{1, 2}}}, .weights = {{{3, 4}}}}));
-  const spec::Digest gradients = spec::DigestOfUnit({{1, 2}}), weights = spec::DigestOfUnit({{3, 4}});
+  ASSERT_OK(
+      (*DigestFile::Create(path, {.tensors = {kHeader.tensors[2]}, .run = "r"}, 0))
+          ->Write({.step = 1, .skipped = false, .gradients = {{{1, 2}}}, .weights = {{{3, 4}}}}));
+  const spec::Digest gradients = spec::DigestOfUnit({{1, 2}}),
+                     weights = spec::DigestOfUnit({{3, 4}});
   char units[2][33];
   std::snprintf(units[0], 33, "%016llx%016llx", static_cast<unsigned long long>(gradients[0]),
                 static_cast<unsigned long long>(gradients[1]));
@@ -143,9 +145,10 @@ TEST(DigestFileTest, NamesTheLineThatIsNone) {
   expect("", ": this is no file of digests");
   expect("{}\n", ":1: this is no file of digests");
   expect("{\"brigade_digests\":2,\"run\":\"\",\"tensors\":[]}\n", ":1: this is no file");
-  expect("{\"brigade_digests\":1,\"run\":\"\",\"tensors\":[{\"unit\":\"u\",\"name\":\"n\","
-         "\"shape\":[9223372036854775807,2]}]}\n",
-         ":1: this is no file");
+  expect(
+      "{\"brigade_digests\":1,\"run\":\"\",\"tensors\":[{\"unit\":\"u\",\"name\":\"n\","
+      "\"shape\":[9223372036854775807,2]}]}\n",
+      ":1: this is no file");
   expect(text + "{}\n", ":4: this is no line of digests");
   expect(text + "[1\n", ":4: this is no line of digests");
   const size_t at = text.find("\"step\":1");

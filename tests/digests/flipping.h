@@ -53,8 +53,8 @@ class FlippingObserver final : public zero::StepObserver {
         continue;
       }
       const int64_t width = precision::SizeOf(array.dtype);
-      char* const element = static_cast<char*>(const_cast<void*>(array.data)) +
-                            (at - array.range.begin) * width;
+      char* const element =
+          static_cast<char*>(const_cast<void*>(array.data)) + (at - array.range.begin) * width;
       flipped_ = at - parameter.begin;
       return stream.Enqueue({"flip a bit", {device::Writes(element, width)}},
                             [element, width](device::ThreadPool&) {

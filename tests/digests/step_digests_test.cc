@@ -33,9 +33,9 @@ using ::brigade::testing::StatusIs;
 using collectives::Rank;
 using collectives::testing::MemoryNetwork;
 using collectives::testing::MemoryTransport;
+using kernels::TensorDigest;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using kernels::TensorDigest;
 using zero::ZeroOptions;
 
 constexpr int kSteps = 4;
@@ -78,8 +78,7 @@ void TrainRank(const Training& run, Rank& self, Seen& seen) {
   ASSERT_OK(digests);
   const std::vector<TensorName>& tensors = (*digests)->map().tensors();
   const std::vector<Comparison> comparisons = ComparisonsOf(tensors, (*digests)->shares());
-  TensorDump dump(run.dump, (*digests)->map(), (*zero)->shard_group() == 0,
-                  *self.context);
+  TensorDump dump(run.dump, (*digests)->map(), (*zero)->shard_group() == 0, *self.context);
   zero::ToyTrainer trainer(**zero, self);
   if (self.rank == 0) seen.log.header = {tensors, "toy"};
   for (int step = 0; step < kSteps; ++step) {
@@ -125,15 +124,17 @@ Seen Train(const Training& run, const collectives::CreateEngineFn& engines) {
                        [&](Rank& self) { TrainRank(run, self, seen); });
   return seen;
 }
-Seen Train(const Training& run) { return Train(run, collectives::ThreadEngines({.size = run.ranks})); }
+Seen Train(const Training& run) {
+  return Train(run, collectives::ThreadEngines({.size = run.ranks}));
+}
 
 // Over messages in memory, one of which may be damaged.
 Seen TrainOverMessages(const Training& run) {
   MemoryNetwork network(run.ranks);
   return Train(run, [&](int rank, device::Context& context) {
-    auto transport = std::make_unique<FlippingTransport>(
-        std::make_unique<MemoryTransport>(rank, network),
-        rank == run.wire_rank ? run.wire : nullptr);
+    auto transport =
+        std::make_unique<FlippingTransport>(std::make_unique<MemoryTransport>(rank, network),
+                                            rank == run.wire_rank ? run.wire : nullptr);
     // The context is the rank's, which outlives its engine.
     return collectives::CreateTransportEngine(
         std::move(transport), nullptr,
@@ -262,15 +263,14 @@ TEST(FlippedBitTest, OfAWeightNamesTheRank) {
 }
 
 TEST(FlippedBitTest, OfTwoCopiesNamesBoth) {
-  const Seen seen =
-      Train({.options = Options(1), .ranks = 2, .flip = Flip{.step = 1, .rank = 1}});
+  const Seen seen = Train({.options = Options(1), .ranks = 2, .flip = Flip{.step = 1, .rank = 1}});
   ExpectFoundIn(seen, 1, "cannot be told");
 }
 
 // In stage 0 every rank updates with a gradient of its own.
 TEST(FlippedBitTest, OfAGradientIsFoundByTheNextWeightsInStage0) {
-  const Seen seen = Train(
-      {.options = Options(0), .flip = Flip{.step = 1, .rank = 2, .in_gradient = true}});
+  const Seen seen =
+      Train({.options = Options(0), .flip = Flip{.step = 1, .rank = 2, .in_gradient = true}});
   ExpectFoundIn(seen, 2, "rank 2 is alone");
 }
 
@@ -294,8 +294,8 @@ TEST(FlippedBitTest, OfASumThatOneRankOwnsIsTheFirstDifferenceOfTwoRuns) {
   for (const int stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
     const Seen wanted = Train({.options = Options(0)});
-    const Seen seen = Train(
-        {.options = Options(stage), .flip = Flip{.step = 2, .rank = 1, .in_gradient = true}});
+    const Seen seen =
+        Train({.options = Options(stage), .flip = Flip{.step = 2, .rank = 1, .in_gradient = true}});
     ExpectClean(seen);
     const auto compared = FirstDifference(seen.log, wanted.log);
     ASSERT_OK(compared);
@@ -362,8 +362,8 @@ TEST(TensorDumpTest, HasTheElementThatDiffers) {
   Training good = {.options = Options(3), .dump = folder + "/good"};
   const Seen wanted = Train(good);
   Training bad = {.options = Options(2),
-             .flip = Flip{.step = kSteps - 2, .rank = 1, .in_gradient = true},
-             .dump = folder + "/bad"};
+                  .flip = Flip{.step = kSteps - 2, .rank = 1, .in_gradient = true},
+                  .dump = folder + "/bad"};
   const Seen seen = Train(bad);
   const DigestLog logs[2] = {wanted.log, seen.log};
   const std::string folders[2] = {good.dump, bad.dump};
@@ -372,9 +372,9 @@ TEST(TensorDumpTest, HasTheElementThatDiffers) {
   ASSERT_OK(compared);
   ASSERT_TRUE(compared->difference.has_value());
   EXPECT_EQ(compared->difference->step, kSteps - 1);
-  EXPECT_THAT(CompareDumps(*compared->difference, logs, folders, 4).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("is of another step or run")));
+  EXPECT_THAT(
+      CompareDumps(*compared->difference, logs, folders, 4).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is of another step or run")));
   // Of the dumped step: the weight that was updated by another gradient.
   Difference last = *compared->difference;
   last.step = kSteps;

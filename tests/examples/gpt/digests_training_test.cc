@@ -72,10 +72,10 @@ TEST(DigestsTrainingTest, AreTheSameInEveryStageAndForAnyTensorRanks) {
   for (const int tensor : {1, 2}) {
     for (int stage = 0; stage < zero::kStages; ++stage) {
       if (tensor == 1 && stage == 0) continue;
-      ExpectAlike(Digested({.tensor = tensor, .data = 2, .sequence_parallel = tensor == 2}, 2,
-                           stage),
-                  Digested({.data = 2, .sequence_parallel = tensor == 2}, 2, 0),
-                  absl::StrCat("tensor ", tensor, ", stage ", stage));
+      ExpectAlike(
+          Digested({.tensor = tensor, .data = 2, .sequence_parallel = tensor == 2}, 2, stage),
+          Digested({.data = 2, .sequence_parallel = tensor == 2}, 2, 0),
+          absl::StrCat("tensor ", tensor, ", stage ", stage));
     }
   }
   EXPECT_EQ(wanted.header.tensors.size(), wanted.steps[0].weights.size());
@@ -150,11 +150,11 @@ class Flips final : public Observer {
     zero::UnitScope unit(zero, 0, zero::Pass::kForward);
     auto* const weight = static_cast<char*>(const_cast<void*>(unit.weights(0)));
     BRIGADE_RETURN_IF_ERROR(unit.status());
-    BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue(
-        {"flip a bit", {device::Writes(weight, 2)}}, [weight](device::ThreadPool&) {
-          *weight ^= 1;
-          return absl::OkStatus();
-        }));
+    BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue({"flip a bit", {device::Writes(weight, 2)}},
+                                                  [weight](device::ThreadPool&) {
+                                                    *weight ^= 1;
+                                                    return absl::OkStatus();
+                                                  }));
     return unit.Release();
   }
   absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
@@ -176,8 +176,8 @@ std::vector<absl::Status> TrainWithAFlip(const GridCase& grid, int stage, int ra
     ASSERT_OK(trainer);
     Flips flips(self);
     flips.trainer = trainer->get();
-    const auto trained = (*trainer)->Train(self.rank == rank ? &flips : nullptr,
-                                           std::atomic<bool>(false));
+    const auto trained =
+        (*trainer)->Train(self.rank == rank ? &flips : nullptr, std::atomic<bool>(false));
     absl::Status& end = ends[static_cast<size_t>(self.rank)];
     end = trained.status();
     // As the program does.

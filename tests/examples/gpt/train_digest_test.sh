@@ -3,7 +3,7 @@
 # differ first.
 . tests/examples/gpt/train_testing.sh
 first_difference=$PWD/$2
-job=("${tiny[@]}" --steps=6 --evaluate_every=0 --digest_every=2)
+job=("${tiny[@]}" --precision=bf16 --steps=6 --evaluate_every=0 --digest_every=2)
 
 run() {
   "$train" "${job[@]}" "${@:2}" --digest="$files/$1" >"$files/out" 2>&1 || fail "$(cat "$files/out")"

@@ -48,9 +48,9 @@ Counted Launch(const std::vector<uint32_t>& words, DigestSegment segment, int64_
   arguments.batch.segments[0] = segment;
   arguments.batch.first_tile[1] = DigestTiles(segment);
   arguments.batch.count = 1;
-  const Counted counted = device.Launch(
-      absl::StrCat("DigestKernel<", kFewSegments, ">"), segment.size / 4,
-      CeilDiv(DigestTiles(segment), kTileThreads / kWarp), kTileThreads, arguments);
+  const Counted counted =
+      device.Launch(absl::StrCat("DigestKernel<", kFewSegments, ">"), segment.size / 4,
+                    CeilDiv(DigestTiles(segment), kTileThreads / kWarp), kTileThreads, arguments);
   digest = device.Download(sums, 1)[0];
   return counted;
 }

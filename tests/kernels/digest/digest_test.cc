@@ -40,9 +40,8 @@ spec::Digest OnStream(const std::vector<DigestSegment>& segments, device::Stream
 spec::Digest InGpuThreads(const std::vector<DigestSegment>& segments) {
   uint64_t sums[2] = {};
   for (const DigestSegment& segment : segments) {
-    ForEachGpuThread(DigestTiles(segment), kWarp, [&](int64_t tile, int thread) {
-      DigestThread(segment, tile, thread, sums);
-    });
+    ForEachGpuThread(DigestTiles(segment), kWarp,
+                     [&](int64_t tile, int thread) { DigestThread(segment, tile, thread, sums); });
   }
   return {sums[0], sums[1]};
 }
@@ -58,8 +57,9 @@ void ExpectEverywhere(const std::vector<DigestSegment>& segments, const spec::Di
 // Whole tensors, at any address.
 TEST(DigestTest, IsTheSpecificationsForEverySizeAndAddress) {
   std::mt19937 random(71);
-  for (const int64_t size : {0, 1, 2, 3, 4, 5, 7, 15, 16, 17, 31, 32, 33, 1023, 1024, 1025, 2047,
-                             2048, 2049, 8192, 32767, 32768, 32769, 70001}) {
+  for (const int64_t size :
+       {0,  1,    2,    3,    4,    5,    7,    15,   16,    17,    31,    32,
+        33, 1023, 1024, 1025, 2047, 2048, 2049, 8192, 32767, 32768, 32769, 70001}) {
     const std::vector<unsigned char> bytes = RandomBytes(size, random);
     for (const int64_t offset : {0, 1, 2, 3, 4, 13, 16, 20, 32}) {
       GuardedArray<unsigned char> array(size, offset);
@@ -99,9 +99,11 @@ TEST(DigestTest, AddsUpOverAnyPartition) {
 // The columns of a matrix over ranks, and a rank's elements over slices.
 TEST(DigestTest, AddsUpOverColumns) {
   std::mt19937 random(73);
-  for (const auto& [rows, columns, ranks] :
-       {std::tuple<int64_t, int64_t, int64_t>(7, 12, 3), {300, 96, 4}, {3, 90002, 2},
-        {5, 65536, 2}, {1000, 10, 5}}) {
+  for (const auto& [rows, columns, ranks] : {std::tuple<int64_t, int64_t, int64_t>(7, 12, 3),
+                                             {300, 96, 4},
+                                             {3, 90002, 2},
+                                             {5, 65536, 2},
+                                             {1000, 10, 5}}) {
     for (const int64_t width : {1, 2, 4}) {
       const std::vector<unsigned char> bytes = RandomBytes(rows * columns * width, random);
       const int64_t run = columns / ranks * width;
@@ -118,8 +120,8 @@ TEST(DigestTest, AddsUpOverColumns) {
         const int64_t rest = (rows / 2 + 1) * run - half;
         const int64_t first = rank * run;
         segments.push_back({mine.data(), half, first, run, columns * width, 0});
-        segments.push_back({mine.data() + half, rest, first + half - rows / 2 * run +
-                                                          rows / 2 * columns * width, 0, 0, 0});
+        segments.push_back({mine.data() + half, rest,
+                            first + half - rows / 2 * run + rows / 2 * columns * width, 0, 0, 0});
         segments.push_back({mine.data() + half + rest, rows * run - half - rest,
                             first + (rows / 2 + 1) * columns * width, run, columns * width, 0});
       }
@@ -139,8 +141,7 @@ TEST(DigestTest, KeepsTheDigestsOfManyTensorsApartAndAddsToThem) {
     const int64_t begin = static_cast<int64_t>(random() % 90'000);
     const int64_t size = static_cast<int64_t>(random() % 200);
     segments.push_back({bytes.data() + begin, size, 0, 0, 0, static_cast<int64_t>(i)});
-    const spec::Digest own =
-        spec::DigestOf({bytes.begin() + begin, bytes.begin() + begin + size});
+    const spec::Digest own = spec::DigestOf({bytes.begin() + begin, bytes.begin() + begin + size});
     for (size_t w = 0; w < 2; ++w) wanted[i].words[w] += own[w];
   }
   const CpuRun cpu = OnCpu(3);
@@ -153,9 +154,7 @@ TEST(DigestTest, KeepsTheDigestsOfManyTensorsApartAndAddsToThem) {
 TEST(DigestTest, FindsEveryFlippedBitAndSwappedElement) {
   std::mt19937 random(75);
   std::vector<unsigned char> bytes = RandomBytes(4096, random);
-  const auto digest = [&] {
-    return DigestRange({bytes.data(), 4096, 0, 0, 0, 0}, 0, 4096);
-  };
+  const auto digest = [&] { return DigestRange({bytes.data(), 4096, 0, 0, 0, 0}, 0, 4096); };
   const TensorDigest before = digest();
   const auto expect_found = [&](const std::string& what) {
     const TensorDigest after = digest();
@@ -201,8 +200,7 @@ TEST(DigestTest, RejectsEveryBadArray) {
   arrays.Add("data of segment 0", segments[0].data, 10, 1, 1, BadArrays::kRead);
   arrays.Add("data of segment 1", segments[1].data, 11, 1, 1, BadArrays::kRead);
   arrays.Add("digests", digests, 2, BadArrays::kWritten);
-  arrays.ExpectRefused(*cpu.stream,
-                       [&] { return Digest(segments, {digests, 2}, *cpu.stream); });
+  arrays.ExpectRefused(*cpu.stream, [&] { return Digest(segments, {digests, 2}, *cpu.stream); });
 }
 
 TEST(DigestTest, RejectsBadSizesAndPlaces) {
