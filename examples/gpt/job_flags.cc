@@ -348,7 +348,7 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
 }
 
 Digests DigestsOfFlags(int64_t steps, Refusals& refusals) {
-  Digests digests = {.file = device::FromUsersFolder(absl::GetFlag(FLAGS_digest)),
+  Digests digests = {.file = DigestPath(),
                      .every = absl::GetFlag(FLAGS_digest_every),
                      .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
                      .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
@@ -392,6 +392,8 @@ void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
 }
 
 }  // namespace
+
+std::string DigestPath() { return device::FromUsersFolder(absl::GetFlag(FLAGS_digest)); }
 
 absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
   // Of each flag by itself. What is refused does not refuse others: these go by one that is right.

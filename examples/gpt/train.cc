@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -45,7 +44,6 @@ ABSL_FLAG(std::string, backend, "auto",
           "with one gloo on the CPU, nccl on GPUs");
 ABSL_FLAG(std::string, metrics, "",
           "write metrics here, one JSON object a line; tools:plot draws them");
-ABSL_DECLARE_FLAG(std::string, digest);
 ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
 ABSL_FLAG(absl::Duration, save_grace_period, absl::Seconds(30),
           "how long the last checkpoint may take after Ctrl-C or SIGTERM, in addition to "
@@ -184,10 +182,9 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   if (SameFile(trace_path, metrics_path)) {
     refusals.Add("trace", " and --metrics name the same file, ", trace_path);
   }
-  const std::string digest_path = device::FromUsersFolder(absl::GetFlag(FLAGS_digest));
   for (const std::string& other : {trace_path, metrics_path}) {
-    if (SameFile(digest_path, other)) {
-      refusals.Add("digest", " names a file of --trace or --metrics too, ", digest_path);
+    if (SameFile(DigestPath(), other)) {
+      refusals.Add("digest", " names a file of --trace or --metrics too, ", other);
     }
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));

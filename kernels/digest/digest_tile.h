@@ -6,8 +6,8 @@
 // A warp takes a tile of 32 KiB in chunks of 2048 bytes that begin at sectors, the 16 bytes of its
 // threads side by side, from the last chunk to the first: so the powers within a chunk are
 // constants of the program, and between chunks the sums are multiplied by one (Horner's rule). In
-// the chunks at the ends of a run, what is outside is not loaded and counts as 0. Where the words of
-// the tensor do not lie at words of the memory, which only odd cuts of tensors do, a thread puts
+// the chunks at the ends of a run, what is outside is not loaded and counts as 0. Where the words
+// of the tensor do not lie at words of the memory, which only odd cuts of tensors do, a thread puts
 // every 32nd word together from its bytes.
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The digest of a tensor of the CPU, as a whole and in two parts. It needs digest_cpu.cc and simd.cc
-// with what they include, and nothing else.
+// The digest of a tensor of the CPU, as a whole and in two parts. It needs digest_cpu.cc and
+// simd.cc with what they include, and nothing else.
 //
 // Prints: digest 08d9f497bea00000, the same in two parts
 
