@@ -1,7 +1,7 @@
 // The digest of a range on the CPU: reads it once. Blocks of words are multiplied by the first
-// powers, which a table has; between blocks the sums are multiplied by one power (Horner's rule, from the
-// last block on). Multiplications of 64 bits are what it waits for: AVX-512 has them, AVX2 makes
-// them of three.
+// powers, which a table has; between blocks the sums are multiplied by one power (Horner's rule,
+// from the last block on). Multiplications of 64 bits are what it waits for: AVX-512 has them, AVX2
+// makes them of three.
 
 #include "brigade/kernels/digest/digest_cpu.h"
 
