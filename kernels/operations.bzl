@@ -7,6 +7,7 @@ OPERATIONS = [
     "block_quant",
     "cast",
     "dequant_reduce",
+    "digest",
     "fill",
     "grad_check",
     "lamb",

@@ -418,6 +418,7 @@ absl::Status ZeroOptimizer::Step() {
   BRIGADE_RETURN_IF_ERROR(streams_->compute().Record(*backward_finished_));
   BRIGADE_RETURN_IF_ERROR(streams_->Wait(internal::WaitPoint::kBackwardFinished,
                                          *backward_finished_, streams_->comm()));
+  BRIGADE_RETURN_IF_ERROR(ShowWeights());
   BRIGADE_RETURN_IF_ERROR(gradients_->Complete());
   BRIGADE_RETURN_IF_ERROR(loan_->AwaitReader());
   if (gradients_->phase() != internal::StepPhase::kReduced) {
@@ -430,10 +431,43 @@ absl::Status ZeroOptimizer::Step() {
   BRIGADE_RETURN_IF_ERROR(streams_->comm().Record(*step_decided_));
   BRIGADE_RETURN_IF_ERROR(gradients_->FinishStep());
   parameters_->FinishRuns();
-  return parameters_->GatherUpdated();
+  BRIGADE_RETURN_IF_ERROR(parameters_->GatherUpdated());
+  return ShowUpdated();
+}
+
+absl::Status ZeroOptimizer::Observe(StepObserver* observer) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("Observe"));
+  if (observer != nullptr && options_.has_local_steps()) {
+    return absl::FailedPreconditionError(
+        "Observe: with local steps each rank has weights of its own");
+  }
+  if (observer != nullptr && options_.offload.parameters != device::Tier::kDevice) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Observe: weights are on the ", std::string(device::ToString(options_.offload.parameters)),
+        ", not on the device"));
+  }
+  observer_ = observer;
+  update_->Observe(observer);
+  return absl::OkStatus();
+}
+
+absl::Status ZeroOptimizer::ShowWeights() {
+  if (observer_ == nullptr) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(const auto arrays, parameters_->Observed(/*slices=*/false));
+  return observer_->OnWeights(arrays, streams_->comm());
+}
+
+absl::Status ZeroOptimizer::ShowUpdated() {
+  StepObserver* const observer = std::exchange(observer_, nullptr);
+  update_->Observe(nullptr);
+  if (observer == nullptr) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(const auto arrays, parameters_->Observed(/*slices=*/true));
+  return observer->OnUpdated(arrays, streams_->comm());
 }
 
 absl::Status ZeroOptimizer::CancelStep() {
+  observer_ = nullptr;
+  update_->Observe(nullptr);
   streams_->Reset();
   loan_->Forget();
   in_backward_ = false;

@@ -18,6 +18,7 @@
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/plan/traffic.h"
 #include "brigade/zero/step.h"
+#include "brigade/zero/step_observer.h"
 
 namespace brigade::collectives {
 class Communicator;
@@ -203,6 +204,12 @@ class ZeroOptimizer final : public ParameterSource {
   // before all runs are made, or while a unit is acquired.
   absl::Status Step();
 
+  // The next step, and no other, shows its gradients and weights to `observer`, which stays until
+  // that is enqueued; null: to nobody. Between steps. FailedPrecondition for weights of which this
+  // rank has no slice on the device (OffloadOptions::parameters), and with local steps, in which
+  // each rank has weights of its own. Where gradients are exchanged, not reduced, none are shown.
+  absl::Status Observe(StepObserver* observer);
+
   // Goes back to before the step's first micro-batch: gradients are dropped, units released, runs
   // begin again, and errors of the streams cleared. For going on after a wrong call or an error in
   // the caller's own work; a call of all ranks. The work that Step has enqueued may have run or
@@ -313,6 +320,8 @@ class ZeroOptimizer final : public ParameterSource {
 
   ZeroOptimizer(Plan plan, const ZeroOptions& options);
 
+  absl::Status ShowWeights();
+  absl::Status ShowUpdated();
   absl::Status CheckLimits() const;
   absl::Status Allocate();
   void Free();
@@ -351,6 +360,8 @@ class ZeroOptimizer final : public ParameterSource {
   bool errors_shared_ = true, lends_old_errors_ = false;
   // Errors are zero since CancelStep, but not as they are saved, which a reader may have had then.
   bool errors_forgotten_ = false;
+  // Of the step that begins next, or has begun; null: nobody.
+  StepObserver* observer_ = nullptr;
   // Weights are those of a step that the file does not have.
   bool must_load_ = false;
 };

@@ -942,6 +942,45 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_digest_math
+  HEADERS kernels/digest/digest_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_digest_cpu
+  HEADERS kernels/digest/digest_cpu.h
+  SOURCES kernels/digest/digest_cpu.cc
+  DEPS kernels_digest_math kernels_nontemporal_store kernels_simd
+)
+
+brigade_library(
+  kernels_digest_tile
+  HEADERS kernels/digest/digest_tile.h
+  DEPS kernels_digest_math kernels_internal_gpu_tile kernels_internal_segments
+)
+
+brigade_library(
+  kernels_digest_cuda CUDA_ONLY
+  HEADERS kernels/digest/digest_cuda.h
+  CUDA_SOURCES kernels/digest/digest_cuda.cu
+  DEPS kernels_digest_math kernels_digest_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_digest
+  HEADERS kernels/digest/digest.h
+  SOURCES kernels/digest/digest.cc
+  DEPS kernels_digest_math kernels_digest_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_digest_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_flatten
   HEADERS kernels/flatten/flatten.h
   SOURCES kernels/flatten/flatten.cc
@@ -954,7 +993,7 @@ brigade_library(
 brigade_library(
   kernels
   DEPS kernels_flatten kernels_adam kernels_amax kernels_block_quant kernels_cast
-    kernels_dequant_reduce kernels_fill kernels_grad_check kernels_lamb kernels_lion
+    kernels_dequant_reduce kernels_digest kernels_fill kernels_grad_check kernels_lamb kernels_lion
     kernels_loco_quant kernels_one_bit_lamb kernels_orthogonalize kernels_reduce kernels_sgd
     kernels_sign_pack kernels_step_control kernels_top_k kernels_zero_one_adam
 )

@@ -36,6 +36,13 @@ brigade_library(
 )
 
 brigade_library(
+  zero_step_observer
+  HEADERS zero/step_observer.h
+  DEPS device_stream precision_dtype zero_plan
+  PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
   zero_plan_layout
   HEADERS zero/plan/layout.h
   DEPS zero_plan kernels_block_quant_math kernels_grad_check kernels_one_bit_lamb_math
@@ -164,8 +171,8 @@ brigade_library(
   SOURCES zero/internal/parameter_store.cc
   DEPS zero_internal_buffer_pool zero_internal_rank_file zero_internal_step_streams
     collectives_compressed_quantized_all_gather collectives_engines_registration device_buffer
-    device_event device_status_macros zero_options zero_step zero_plan zero_plan_layout
-    zero_plan_traffic
+    device_event device_status_macros zero_options zero_step zero_step_observer zero_plan
+    zero_plan_layout zero_plan_traffic
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -206,8 +213,8 @@ brigade_library(
     device_context device_event device_status_macros kernels_cast kernels_cast_math
     kernels_one_bit_lamb kernels_step_control_step_state kernels_zero_one_adam
     kernels_zero_one_adam_math optim_fused_update optim_lamb_update optim_one_bit_lamb_update
-    optim_parameter_group optim_step_controller optim_step_executor zero_options zero_plan
-    zero_plan_layout
+    optim_parameter_group optim_step_controller optim_step_executor zero_options zero_step_observer
+    zero_plan zero_plan_layout
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -251,14 +258,15 @@ brigade_library(
   zero_optimizer
   HEADERS zero/zero_optimizer.h
   SOURCES zero/zero_optimizer.cc
-  DEPS zero_options zero_step collectives_agree collectives_communicator collectives_host_threads
-    collectives_compressed_node_groups device_context device_event device_memory_stats
-    device_status_macros device_stream kernels_step_control kernels_step_control_step_state
-    optim_step_controller precision_dtype zero_internal_consistency_check
-    zero_internal_gradient_store zero_internal_loco_errors zero_internal_parameter_store
-    zero_internal_rank_file zero_internal_saved_errors zero_internal_sharded_update
-    zero_internal_state_loan zero_internal_state_transfer zero_internal_step_streams zero_plan
-    zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
+  DEPS zero_options zero_step zero_step_observer collectives_agree collectives_communicator
+    collectives_host_threads collectives_compressed_node_groups device_context device_event
+    device_memory_stats device_status_macros device_stream kernels_step_control
+    kernels_step_control_step_state optim_step_controller precision_dtype
+    zero_internal_consistency_check zero_internal_gradient_store zero_internal_loco_errors
+    zero_internal_parameter_store zero_internal_rank_file zero_internal_saved_errors
+    zero_internal_sharded_update zero_internal_state_loan zero_internal_state_transfer
+    zero_internal_step_streams zero_plan zero_plan_memory_model_lib zero_plan_movement
+    zero_plan_traffic
   PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -283,6 +291,6 @@ brigade_library(
 
 brigade_library(
   zero
-  DEPS zero_offload zero_options zero_shard_groups zero_step zero_optimizer zero_plan
-    zero_plan_batch_sizes zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
+  DEPS zero_offload zero_options zero_shard_groups zero_step zero_step_observer zero_optimizer
+    zero_plan zero_plan_batch_sizes zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
 )

@@ -198,12 +198,21 @@ Keys ActivationKeys(Settings& s) {
   };
 }
 
+// Of what is looked at beside the training.
+Keys CheckKeys(Settings& s) {
+  return {
+      {"verify_replicas", Whole(&s.verify_replicas, kCountOrNone),
+       "steps between two comparisons of what several ranks have alike (`docs/digests.md`); 0: "
+       "none. `--verify_replicas` goes before it"},
+  };
+}
+
 }  // namespace
 
 Keys BrigadeKeys(Settings& s) {
   Keys keys;
-  for (const Keys& part :
-       {ExchangeKeys(s), ActivationKeys(s), SharingKeys(s), ReplicaKeys(s), FileKeys(s)}) {
+  for (const Keys& part : {ExchangeKeys(s), ActivationKeys(s), SharingKeys(s), ReplicaKeys(s),
+                           FileKeys(s), CheckKeys(s)}) {
     keys.insert(keys.end(), part.begin(), part.end());
   }
   return keys;

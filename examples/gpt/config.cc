@@ -277,6 +277,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   if (s.profiler_output.has_value()) {
     all.profiler.output_file = InFolder(folder, *s.profiler_output);
   }
+  all.verify_replicas = s.verify_replicas;
   all.without_effect = std::move(reading.without_effect);
   return all;
 }

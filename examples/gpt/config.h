@@ -169,6 +169,8 @@ struct TrainConfig {
   MonitorConfig monitor = {};
   // Of a step that is profiled.
   profile::Options profiler = {};
+  // Steps between two comparisons of what several ranks have alike; 0: none.
+  int64_t verify_replicas = 0;
   // Of each key that is accepted and has no effect: its path, its value and why.
   std::vector<std::string> without_effect = {};
 

@@ -87,6 +87,7 @@ struct Settings {
     std::string job_name = "DeepSpeedJobName";
   };
   MonitorFolder tensorboard, csv_monitor;
+  int64_t verify_replicas = 0;
 
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;

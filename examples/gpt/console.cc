@@ -45,6 +45,7 @@ absl::Status Console::OnStart(const Start& start) {
   for (const absl::string_view line : absl::StrSplit(start.codecs, '\n', absl::SkipEmpty())) {
     Print(std::string(line), true);
   }
+  if (!start.digests.empty()) Print(start.digests, true);
   return absl::OkStatus();
 }
 

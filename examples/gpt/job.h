@@ -46,6 +46,20 @@ struct Checkpoints {
   std::string weights = {};
 };
 
+// Checksums of gradients and weights (digests/).
+struct Digests {
+  // Where they are written; empty: nowhere. And after how many steps each time.
+  std::string file = {};
+  int64_t every = 10;
+  // Steps between two comparisons of what several ranks have alike; 0: none.
+  int64_t verify_every = 0;
+  // Gradients and weights of this step, the first being 1, are written to this folder; 0: of none.
+  std::string dump = {};
+  int64_t dump_step = 0;
+
+  bool any() const { return !file.empty() || verify_every > 0 || dump_step > 0; }
+};
+
 // What to train; the same on all ranks.
 struct Job {
   ModelOptions model;
@@ -61,6 +75,7 @@ struct Job {
   // Of a CPU: ContextOptions::link_bytes_per_second. 0: none.
   int64_t device_link = 0;
   Checkpoints checkpoints = {};
+  Digests digests = {};
 };
 
 // Of a rank's passes.
@@ -127,6 +142,8 @@ struct Start {
   std::string file = {};
   // What the cost model has chosen (TrainConfig::codec_choice), in lines; empty: nothing was open.
   std::string codecs = {};
+  // What ranks compare; empty where they do not.
+  std::string digests = {};
 };
 
 // A save that has ended.

@@ -171,6 +171,17 @@ ABSL_FLAG(bool, fall_back, false,
 ABSL_FLAG(std::vector<std::string>, may_differ, {},
           "fields that may be others here than in the checkpoint that is resumed, with commas "
           "between; an error names the first that differs");
+ABSL_FLAG(std::string, digest, "",
+          "write checksums of each unit's gradients and weights here; tools:first_difference finds "
+          "where two trainings differ (docs/digests.md)");
+ABSL_FLAG(int64_t, digest_every, 10, "steps between two --digest");
+ABSL_FLAG(std::optional<int64_t>, verify_replicas, std::nullopt,
+          "steps between two comparisons of the checksums of what several ranks have alike; the "
+          "training ends with an error that names the rank that has other bits. 0: none. Before "
+          "the config's; default 0");
+ABSL_FLAG(std::string, digest_dump, "",
+          "write all gradients and weights of --digest_dump_step to this folder, which is new");
+ABSL_FLAG(int64_t, digest_dump_step, 0, "the step of --digest_dump; the first is 1");
 
 namespace brigade::gpt {
 namespace {
@@ -350,6 +361,33 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
   return checkpoints;
 }
 
+Digests DigestsOfFlags(int64_t steps, Refusals& refusals) {
+  Digests digests = {.file = DigestPath(),
+                     .every = absl::GetFlag(FLAGS_digest_every),
+                     .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
+                     .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
+                     .dump_step = absl::GetFlag(FLAGS_digest_dump_step)};
+  if (digests.every < 1) {
+    refusals.Add("digest_every", " is ", digests.every, "; it must be at least 1");
+    digests.every = 1;
+  }
+  if (digests.verify_every < 0) {
+    refusals.Add("verify_replicas", " is ", digests.verify_every, "; it must be at least 0");
+  }
+  if (digests.dump.empty() != (digests.dump_step == 0)) {
+    refusals.Add("digest_dump", " and --digest_dump_step go together");
+  } else if (digests.dump_step < 0 || digests.dump_step > steps) {
+    refusals.Add("digest_dump_step", " is ", digests.dump_step, "; it must be 1 to --steps, ",
+                 steps);
+  }
+  std::error_code error;
+  if (!digests.dump.empty() && std::filesystem::exists(digests.dump, error) &&
+      !std::filesystem::is_empty(digests.dump, error)) {
+    refusals.Add("digest_dump", ": ", digests.dump, " is there, and no empty folder");
+  }
+  return digests;
+}
+
 // The backend must be able to reach the device's memory, and have what the config asks for.
 void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
   using collectives::Backend;
@@ -421,6 +459,7 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Ref
     stage = zero::kStages - 1;
   }
   job.checkpoints = CheckpointsOfFlags(refusals);
+  job.digests = DigestsOfFlags(job.steps, refusals);
   size_t refused = refusals.size();
   const ModelParallelism parallelism = ParallelismOfFlags(refusals);
   const bool can_be_shared = refusals.size() == refused;
@@ -460,6 +499,9 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Ref
   if (read.has_value()) job.config = *read;
   SetProfile(job.config.profiler, read.has_value(), refusals);
   if (read.has_value()) {
+    if (!absl::GetFlag(FLAGS_verify_replicas).has_value()) {
+      job.digests.verify_every = job.config.verify_replicas;
+    }
     job.model.tensor_shards = job.config.tensor_shards;
     job.model.sequence_parallel = job.config.sequence_parallel;
     job.model.tensor_pieces = job.config.tensor_pieces;
@@ -479,6 +521,8 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Ref
 }
 
 }  // namespace
+
+std::string DigestPath() { return device::FromUsersFolder(absl::GetFlag(FLAGS_digest)); }
 
 absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
   return JobBeside(nullptr, ranks, std::move(refusals));

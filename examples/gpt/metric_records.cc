@@ -1,6 +1,7 @@
 #include "brigade/examples/gpt/metric_records.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -27,6 +28,10 @@ void AppendMemory(const StepMemory& memory, device::Tier tier, std::vector<Value
     append(name + "_bytes", memory.by_purpose[p]);
     append(name + "_peak_bytes", memory.peak_by_purpose[p]);
   }
+}
+
+void Append(const std::vector<std::pair<std::string, double>>& values, monitor::Record& record) {
+  for (const auto& [tag, value] : values) record.values.push_back({tag, value});
 }
 
 }  // namespace
@@ -64,6 +69,19 @@ absl::Status MonitorObserver::OnStep(const StepMetrics& metrics) {
   if (more_ != nullptr) {
     for (Value& value : more_(metrics)) record.values.push_back(std::move(value));
   }
+  if (profile_.has_value()) {
+    Append(profile::ValuesOfRate(*profile_, metrics.tokens_per_second), record);
+  }
+  last_ = metrics;
+  monitor_.Publish(std::move(record));
+  return absl::OkStatus();
+}
+
+absl::Status MonitorObserver::OnProfile(const ProfileEvent& event) {
+  profile_ = event.profile;
+  monitor::Record record = {.at = {last_.step, last_.step * samples_of_step_},
+                            .wall_time = monitor::WallSeconds()};
+  Append(profile::ValuesOf(event.profile), record);
   monitor_.Publish(std::move(record));
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "brigade/examples/gpt/job.h"
 #include "brigade/monitor/monitor.h"
 #include "brigade/monitor/record.h"
+#include "brigade/profile/step_profile.h"
 
 // What a training tells as the records of monitor/: docs/monitoring.md has the table of tags.
 namespace brigade::gpt {
@@ -29,11 +31,15 @@ class MonitorObserver final : public Observer {
   absl::Status OnStart(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
+  // Of the step whose OnStep came last; from then on steps have their rate beside the machine's.
+  absl::Status OnProfile(const ProfileEvent& event) override;
 
  private:
   monitor::Monitor& monitor_;
   const int64_t samples_of_step_;
   const MoreValues more_;
+  StepMetrics last_ = {};
+  std::optional<profile::StepProfile> profile_;
 };
 
 }  // namespace brigade::gpt

@@ -29,6 +29,9 @@ class QueuedObserver final : public Observer {
   absl::Status OnStart(const Start& start) override {
     return Post([&to = to_, start] { to.OnStart(start).IgnoreError(); });
   }
+  absl::Status OnProfile(const ProfileEvent& profile) override {
+    return Post([&to = to_, profile] { to.OnProfile(profile).IgnoreError(); });
+  }
   absl::Status OnSave(const SaveEvent& save) override {
     return Post([&to = to_, save] { to.OnSave(save).IgnoreError(); });
   }

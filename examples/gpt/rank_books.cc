@@ -43,6 +43,7 @@ void RankBooks::Start(int64_t steps) {
   stash_before_ = of_.transformer.stashed();
   sent_before_ = SentInGroups();
   gathered_before_ = gathered_;
+  digests_before_ = SentDigests();
   between_before_ = SentBetween();
   if (outer_ != nullptr && summary_.steps == 0) outer_steps_before_ = outer_->steps();
   of_.recorder.Begin(of_.context.name(), steps);
@@ -70,6 +71,9 @@ void RankBooks::Stop() {
   AddSince(stash_before_, of_.transformer.stashed(), summary_.stashed);
   const GroupBytes sent = SentInGroups();
   for (size_t g = 0; g < sent.size(); ++g) summary_.sent[g] += sent[g] - sent_before_[g];
+  ForEachOwnGroup([&](size_t g, const Communicator& group) {
+    if (&group == &summing()) summary_.sent[g] -= SentDigests() - digests_before_;
+  });
   if (outer_ == nullptr) return;
   // What a round gathers is no step's.
   const int64_t gathered = gathered_ - gathered_before_;
@@ -143,9 +147,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
   BRIGADE_ASSIGN_OR_RETURN(
       const int64_t of_context,
       SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::context));
-  Communicator& summing =
-      of_.zero_groups.replicas == nullptr ? of_.grid.world() : of_.zero_groups.shards;
-  BRIGADE_ASSIGN_OR_RETURN(const auto sums, summing.Resolve(kStepSums));
+  BRIGADE_ASSIGN_OR_RETURN(const auto sums, summing().Resolve(kStepSums));
   const int64_t micro_batches = of_.job.config.zero.micro_batches;
   GroupBytes sent = {};
   ForEachOwnGroup([&](size_t g, const Communicator& group) {
@@ -161,7 +163,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
     if (&group == of_.zero_groups.outer.between) sent[g] += traffic.between;
     if (&group == of_.zero_groups.outer.near) sent[g] += traffic.near;
     if (&group == of_.zero_groups.outer.tied) sent[g] += traffic.tied;
-    if (&group != &summing) return;
+    if (&group != &summing()) return;
     sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
   });
   sent[static_cast<size_t>(GridGroup::kPipeline)] += of_.executor.SentInStep();
@@ -180,7 +182,8 @@ absl::Status RankBooks::AddMemory(RankSummary& summary) const {
                                          .plan = of_.transformer.plan(),
                                          .buffers = of_.executor.buffers(),
                                          .parameters = zero.plan(),
-                                         .zero = zero.options()}));
+                                         .zero = zero.options(),
+                                         .digests = of_.digests}));
   for (int i = 0; i < device::kPurposes; ++i) {
     const auto purpose = static_cast<Purpose>(i);
     summary.memory[i] = of_.context.memory_stats().peak_bytes(purpose);

@@ -13,6 +13,7 @@
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pass_times.h"
+#include "brigade/examples/gpt/rank_digests.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/transformer.h"
@@ -39,6 +40,8 @@ class RankBooks {
     const zero::ZeroOptimizer& zero;
     const Transformer& transformer;
     const parallel::PipelineExecutor& executor;
+    // Null: there are none.
+    const RankDigests* digests = nullptr;
   };
 
   explicit RankBooks(const Accounts& accounts);
@@ -72,6 +75,9 @@ class RankBooks {
   // To the other replicas, by this rank.
   int64_t SentBetween() const;
   absl::Status AddRounds(RankSummary& summary) const;
+  // Of the digests so far, which are no part of a step: of some.
+  int64_t SentDigests() const { return of_.digests == nullptr ? 0 : of_.digests->sent_bytes(); }
+  collectives::Communicator& summing() const { return SummingGroup(of_.grid, of_.zero_groups); }
   absl::Status AddMemory(RankSummary& summary) const;
   void AddStash(RankSummary& summary) const;
 
@@ -88,6 +94,7 @@ class RankBooks {
   // when they began.
   const replicas::OuterOptimizer* outer_ = nullptr;
   int64_t gathered_ = 0, gathered_before_ = 0, between_before_ = 0;
+  int64_t digests_before_ = 0;
   int64_t outer_steps_before_ = 0;
   int64_t started_ns_ = 0;
   int64_t counted_ns_ = 0;

@@ -48,6 +48,9 @@ absl::StatusOr<int64_t> WorkspaceBytes(const RankParts& rank) {
                                 rank.zero_groups.shards.rank()));
     }
     if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
+    if (rank.digests != nullptr && &group == &SummingGroup(rank.grid, rank.zero_groups)) {
+      add(group.WorkspaceFor(rank.digests->signature()));
+    }
     bytes += workspace.bytes();
   });
   BRIGADE_RETURN_IF_ERROR(status);
@@ -97,6 +100,11 @@ absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankParts& rank
   add(Tier::kDevice, Purpose::kScratch, "workspace of layers",
       nn::Blas::ScratchBytes(rank.context.device(), Layers::WorkspaceBytes(rank.shape)) + layers +
           StagePasses::kBytes);
+  if (rank.digests != nullptr) {
+    const digests::DigestBytes digests = rank.digests->bytes();
+    add(Tier::kDevice, Purpose::kScratch, "digests", digests.device);
+    add(Tier::kHost, Purpose::kScratch, "digests", digests.host);
+  }
   if (rank.plan.WrittenBytes() == 0) return terms;
   const std::vector<int64_t> written = rank.plan.written_bytes();
   const device::FileOptions* const file = StashFileOf(rank.job);

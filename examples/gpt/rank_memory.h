@@ -17,6 +17,7 @@
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/examples/gpt/rank_digests.h"
 #include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/buffers.h"
@@ -43,10 +44,18 @@ struct RankParts {
   const zero::Plan& parameters;
   // With what follows from the plan (ZeroOptionsOf).
   const zero::ZeroOptions& zero;
+  // Null: there are none.
+  const RankDigests* digests = nullptr;
 };
 
 // Where the inputs of stages go to a file: its options; else null.
 const device::FileOptions* StashFileOf(const Job& job);
+
+// The ranks that train one model.
+inline collectives::Communicator& SummingGroup(const parallel::Grid& grid,
+                                               const ZeroGroups& zero_groups) {
+  return zero_groups.replicas == nullptr ? grid.world() : zero_groups.shards;
+}
 
 // Calls visit(index of the group, communicator) for each group of the grid whose communicator no
 // group before it has; behind that of the ranks with the same weights, for those that ZeRO makes of

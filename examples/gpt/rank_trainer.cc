@@ -110,6 +110,10 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
     BRIGADE_RETURN_IF_ERROR(trainer->outer_->Join(*trainer->between_));
     trainer->books_->SetOuter(*trainer->outer_);
   }
+  if (trainer->digests_ != nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(trainer->start_.digests,
+                             trainer->digests_->Start(trainer->start_.step));
+  }
   if (const device::FileStore* const file = trainer->zero_->file(); file != nullptr) {
     const zero::ZeroOptions& options = trainer->zero_->options();
     const zero::Movement moved = zero::MovementOfStep(trainer->zero_->plan(), options);
@@ -182,6 +186,15 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
   BRIGADE_ASSIGN_OR_RETURN(transformer_, Transformer::Create(shape_, std::move(plan), context_,
                                                              groups_, StashFileOf(job_)));
   BRIGADE_RETURN_IF_ERROR(inside_->Reserve(kStepSums));
+  BRIGADE_ASSIGN_OR_RETURN(
+      digests_,
+      RankDigests::Create(job_, CheckpointPartOf(shape_),
+                          {.zero = *zero_,
+                           .ranks = *inside_,
+                           .context = context_,
+                           .in_flight = kInFlight,
+                           .is_first_rank = grid_.rank() == 0,
+                           .is_first_replica = between_ == nullptr || between_->rank() == 0}));
   const int64_t of_micro_batch = shape_.rows() * job_.model.width;
   BRIGADE_ASSIGN_OR_RETURN(
       passes_, StagePasses::Create({.dropout = {.probability = job_.config.dropout,
@@ -204,7 +217,8 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
                                                            .recorder = recorder_,
                                                            .zero = *zero_,
                                                            .transformer = *transformer_,
-                                                           .executor = *executor_});
+                                                           .executor = *executor_,
+                                                           .digests = digests_.get()});
   const optim::ParameterGroup& group = job_.config.zero.optimizer.groups[0];
   learning_rates_ = optim::LearningRates(group.schedule, group.lr);
   return absl::OkStatus();
@@ -248,8 +262,10 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   }
   BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({.stop = stop ? 1.0f : 0.0f}, compute_));
   passes_->Train(batch);
+  if (digests_ != nullptr) BRIGADE_RETURN_IF_ERROR(digests_->Begin(step));
   BRIGADE_RETURN_IF_ERROR(executor_->Run(*passes_));
   device::Stream& stream = zero_->step_stream();
+  if (digests_ != nullptr) BRIGADE_RETURN_IF_ERROR(digests_->Enqueue(step));
   BRIGADE_RETURN_IF_ERROR(stream.Wait(batch.computed()));
   BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, IsRound(step), stream));
   BRIGADE_RETURN_IF_ERROR(zero_->controller().RequestState(stream));
@@ -304,6 +320,9 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   batch.step = -1;
   ++books_->summary().steps;
   if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStep(metrics));
+  if (digests_ != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(digests_->Collect(metrics.step - 1, metrics.skipped));
+  }
   if (state->stuck_at_minimum != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "step ", metrics.step, ": gradients overflow although the loss scale is at its minimum, ",

@@ -20,6 +20,7 @@
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/rank_books.h"
 #include "brigade/examples/gpt/rank_checkpoints.h"
+#include "brigade/examples/gpt/rank_digests.h"
 #include "brigade/examples/gpt/rank_memory.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_passes.h"
@@ -68,6 +69,8 @@ class RankTrainer {
   absl::StatusOr<std::vector<RankSummary>> Gather(const RankSummary& mine);
 
  private:
+  friend class RankTrainerTestPeer;
+
   static constexpr int kInFlight = kStepsInFlight;
 
   RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
@@ -123,6 +126,8 @@ class RankTrainer {
   collectives::Communicator* inside_ = nullptr;
   collectives::Communicator* between_ = nullptr;
   std::unique_ptr<RankCheckpoints> checkpoints_;
+  // Null: the job has none.
+  std::unique_ptr<RankDigests> digests_;
   Start start_;
   std::unique_ptr<parallel::PipelineExecutor> executor_;
   std::unique_ptr<Transformer> transformer_;

@@ -198,6 +198,11 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   if (SameFile(trace_path, metrics_path)) {
     refusals.Add("trace", " and --metrics name the same file, ", trace_path);
   }
+  for (const std::string& other : {trace_path, metrics_path}) {
+    if (SameFile(DigestPath(), other)) {
+      refusals.Add("digest", " names a file of --trace or --metrics too, ", other);
+    }
+  }
   const std::optional<int> dashboard_port = absl::GetFlag(FLAGS_dashboard);
   if (dashboard_port.has_value() && (*dashboard_port < 0 || *dashboard_port > 65535)) {
     refusals.Add("dashboard", " is ", *dashboard_port, "; it must be 0 to 65535");

@@ -106,6 +106,10 @@ collectives::JobValues ValuesOf(const Job& job) {
                     ", resumed from ", job.checkpoints.resume, ", keep ", job.checkpoints.keep,
                     ", fall_back ", job.checkpoints.fall_back, ", may differ ",
                     absl::StrJoin(job.checkpoints.may_differ, ","))},
+      {"digests",
+       absl::StrCat("to ", job.digests.file.empty() ? "nowhere" : "a file", " every ",
+                    job.digests.every, " steps, ranks compared every ", job.digests.verify_every,
+                    ", step ", job.digests.dump_step, " dumped to ", job.digests.dump)},
       {"optimizer", absl::StrCat(static_cast<int>(zero.optimizer.kind), " (rates and the like ",
                                  collectives::DigestOf(rates), ")")},
   };

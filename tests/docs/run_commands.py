@@ -21,7 +21,7 @@ RUNFILES = pathlib.Path.cwd()
 
 # By label, where the program is, if it has another name.
 PROGRAMS = {"//launch": "launch/brigade_launch", "//parallel:plan": "parallel/plan/plan",
-            "//tools:plot": "tools/plot.sh"}
+            "//tools:plot": "tools/plot.sh", "//tools:first_difference": "digests/first_difference"}
 
 # Flags that make a program's run short; the last one of a name counts.
 SHORTER = {

@@ -19,6 +19,7 @@
 #include "brigade/kernels/amax/amax_cpu.h"
 #include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/cast/cast_cpu.h"
+#include "brigade/kernels/digest/digest_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 #include "brigade/kernels/lamb/lamb_cpu.h"
@@ -651,6 +652,23 @@ TEST(KnownBitsTest, GradCheckAndAmax) {
   ExpectStatistics<float>(known);
   ExpectStatistics<Half>(known);
   ExpectStatistics<BFloat16>(known);
+}
+
+// The whole array, columns of it, and a range at odd places.
+TEST(KnownBitsTest, Digest) {
+  const Known known = {
+      {"digest", 0x6d6462621802a1c7},
+  };
+  ExpectKnown(known, "digest", [](Digest& digest) {
+    Inputs inputs;
+    const auto array = inputs.Array<Half>();
+    const DigestSegment segments[] = {{array.data(), 2 * kSize, 0, 0, 0, 0},
+                                      {array.data(), 2 * kSize, 24, 48, 192, 0},
+                                      {array.data(), 2 * kSize, 6, 0, 0, 0}};
+    for (const DigestSegment& segment : segments) {
+      for (const uint64_t sum : DigestRange(segment, 6, 2 * kSize - 2).words) digest.Add(sum);
+    }
+  });
 }
 
 // 200 decisions, of which some overflow.

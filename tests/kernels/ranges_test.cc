@@ -17,6 +17,8 @@
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/dequant_reduce/dequant_reduce.h"
 #include "brigade/kernels/dequant_reduce/dequant_reduce_cpu.h"
+#include "brigade/kernels/digest/digest.h"
+#include "brigade/kernels/digest/digest_cpu.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/fill/fill_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
@@ -235,6 +237,23 @@ TEST(RangesTest, AmaxGivesTheSameBitsForAnyCut) {
     }
     EXPECT_TRUE(SameBits(AmaxOf(bits).value, whole.value)) << how;
     EXPECT_EQ(AmaxOf(bits).non_finite, whole.non_finite);
+  });
+}
+
+TEST(RangesTest, DigestGivesTheSameSumsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    GuardedArray<Half> array(kSize, 1);
+    FillTypical(array, random);
+    const DigestSegment segment = {array.data(), 2 * kSize, 66, 34, 340, 0};
+    TensorDigest whole = {};
+    ASSERT_OK(Digest({segment}, {&whole, 1}, stream));
+    ASSERT_OK(stream.Synchronize());
+    TensorDigest sum = DigestRange(segment, 0, 0);
+    for (const auto& [begin, end] : RandomRanges(2 * kSize, 1, random)) {
+      const TensorDigest part = DigestRange(segment, begin, end);
+      for (int w = 0; w < 2; ++w) sum.words[w] += part.words[w];
+    }
+    for (int w = 0; w < 2; ++w) EXPECT_EQ(sum.words[w], whole.words[w]) << how;
   });
 }
 

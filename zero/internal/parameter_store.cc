@@ -431,6 +431,26 @@ absl::Status ParameterStore::GatherUpdated(int index) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<ObservedArray>> ParameterStore::Observed(bool slices) {
+  std::vector<ObservedArray> arrays;
+  for (size_t b = 0; b < states_.size(); ++b) {
+    const int index = static_cast<int>(b);
+    const Bucket& self = bucket(index);
+    const bool whole = options_.traits().whole_parameters;
+    const int64_t slice = plan_.slice(self);
+    ObservedArray array = {.bucket = index, .range = {0, self.size}, .dtype = self.dtype};
+    array.data = whole && !slices ? Whole(index) : Slice(index);
+    if (!whole || slices) array.range = {streams_.rank() * slice, slice};
+    // A whole bucket is there when it is gathered, which was on this stream.
+    if (!whole && state(index).written != nullptr) {
+      BRIGADE_RETURN_IF_ERROR(
+          streams_.Wait(WaitPoint::kWeightsOnDevice, *state(index).written, streams_.comm()));
+    }
+    arrays.push_back(array);
+  }
+  return arrays;
+}
+
 absl::Status ParameterStore::Zero(int index) {
   BucketState& at = state(index);
   device::Stream& stream = streams_.comm();

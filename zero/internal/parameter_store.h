@@ -18,6 +18,7 @@
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/step.h"
+#include "brigade/zero/step_observer.h"
 
 namespace brigade::zero::internal {
 
@@ -65,6 +66,10 @@ class ParameterStore {
   void* Slice(int bucket) const;
   // The whole bucket; null where it does not stay in memory.
   void* Whole(int bucket) const;
+
+  // What the communication stream sees of all weights from now on: whole buckets where they stay
+  // whole, else slices; or slices alone. Those must be on the device.
+  absl::StatusOr<std::vector<ObservedArray>> Observed(bool slices);
 
   // The communication stream has written new weights of all trainable buckets: this rank's slices,
   // or, where every rank updates everything, the whole buckets. Gathers the other ranks' slices, or

@@ -529,7 +529,29 @@ absl::Status ShardedUpdate::WeightsFromMaster(int index) {
   return streams_.comm().Copy(slice, source, bucket.bytes() / plan_.ranks());
 }
 
+ObservedArray ShardedUpdate::Observed(int index, const void* gradient) const {
+  const Bucket& bucket = plan_.bucket(index);
+  const int64_t slice = plan_.slice(bucket);
+  return {index, {streams_.rank() * slice, slice}, gradient, FinalGradientType(options_, bucket)};
+}
+
+absl::Status ShardedUpdate::ShowGradients() {
+  if (observer_ == nullptr) return absl::OkStatus();
+  std::vector<ObservedArray> arrays;
+  for (size_t b = 0; b < states_.size(); ++b) {
+    const int index = static_cast<int>(b);
+    if (plan_.bucket(index).trainable) {
+      arrays.push_back(Observed(index, gradients_.FinalSlice(index)));
+    }
+  }
+  return observer_->OnGradients(arrays, streams_.comm());
+}
+
 absl::Status ShardedUpdate::TakeGradient(int index, const void* gradient, device::Event* free) {
+  if (observer_ != nullptr) {
+    const ObservedArray array = Observed(index, gradient);
+    BRIGADE_RETURN_IF_ERROR(observer_->OnGradients({&array, 1}, streams_.comm()));
+  }
   if (plan_.bucket(index).counted) {
     const auto& [list, segment] = checked_[static_cast<size_t>(index)];
     BRIGADE_RETURN_IF_ERROR(
@@ -585,6 +607,7 @@ absl::Status ShardedUpdate::Enqueue() {
     return UpdateExchanged(phase);
   }
   if (lane_ == nullptr) {
+    BRIGADE_RETURN_IF_ERROR(ShowGradients());
     BRIGADE_RETURN_IF_ERROR(executor_->Enqueue(gather, gather_sums, streams_.comm()));
     return is_one_bit_lamb() ? KeepNumbers(controller().state()) : absl::OkStatus();
   }

@@ -25,6 +25,7 @@
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/plan.h"
+#include "brigade/zero/step_observer.h"
 
 namespace brigade::zero::internal {
 
@@ -40,6 +41,9 @@ class ShardedUpdate {
   // Checks the gradients of this rank's slices, exchanges statistics, decides, and updates. Where
   // gradients are exchanged (GradientStore::phase), with that in between.
   absl::Status Enqueue();
+
+  // Who sees the gradients of the step that begins next, until this is called again; null: nobody.
+  void Observe(StepObserver* observer) { observer_ = observer; }
 
   // What the communication stream does from now on comes after the update.
   absl::Status Await() { return lane_ == nullptr ? absl::OkStatus() : lane_->Await(); }
@@ -136,6 +140,9 @@ class ShardedUpdate {
   HostLane::Work WorkOf(int bucket) const;
   HostLane::Piece ChunkOf(int64_t chunk, const optim::UpdateTypes& types) const;
   absl::Status TakeGradient(int bucket, const void* gradient, device::Event* free);
+  ObservedArray Observed(int bucket, const void* gradient) const;
+  // All that are reduced.
+  absl::Status ShowGradients();
 
   const Plan& plan_;
   const ZeroOptions& options_;
@@ -165,6 +172,7 @@ class ShardedUpdate {
   std::vector<kernels::ZeroOneCopy> kept_numbers_;
   std::vector<kernels::LambTensor> tensors_, exchanged_tensors_;
   const GradientStore& gradients_;
+  StepObserver* observer_ = nullptr;
 };
 
 }  // namespace brigade::zero::internal

@@ -131,6 +131,11 @@ TEST(CompilerReportsTest, GradCheckKeepsToItsRegistersAndLoads16BytesAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, DigestKeepsToItsRegistersAndLoads16BytesAtOnce) {
+  ExpectNoSpillsAnd64Registers("digest", 2);
+  for (const auto& [name, ptx] : PtxOf("digest", 2)) EXPECT_GE(Loads16(ptx), 4) << name;
+}
+
 TEST(CompilerReportsTest, CastMoves16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("cast", 36);
   for (const auto& [name, ptx] : PtxOf("cast", 36)) {

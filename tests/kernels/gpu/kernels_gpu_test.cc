@@ -11,6 +11,7 @@
 
 #include "brigade/kernels/amax/amax.h"
 #include "brigade/kernels/cast/cast.h"
+#include "brigade/kernels/digest/digest.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/flatten/flatten.h"
 #include "brigade/kernels/grad_check/grad_check.h"
@@ -248,6 +249,40 @@ TEST(KernelsGpuTest, AmaxGivesTheCpusBits) {
       }
     }
   }
+}
+
+// Lists of whole tensors, of columns and of odd places.
+TEST(KernelsGpuTest, DigestGivesTheCpusBits) {
+  struct Arrays {
+    std::vector<DigestSegment> segments;
+    TensorDigest* digests;
+  };
+  const auto lay = [](char* base) {
+    Layout layout(base);
+    Arrays arrays;
+    arrays.digests = layout.Take<TensorDigest>(8);
+    for (const int64_t n : Sizes()) {
+      const auto i = static_cast<int64_t>(arrays.segments.size());
+      const char* const data = layout.Take<char>(n, i % 11, 2);
+      const int64_t run = i % 3 == 0 ? 0 : 2 + 2 * n % 4098;
+      arrays.segments.push_back({data, 2 * n, i % 5 == 4 ? 2 * i : 2 * (i % 11), run,
+                                 i % 2 == 0 ? 4 * run : 3 * run + 2, i % 8});
+    }
+    return arrays;
+  };
+  ExpectSameOnBoth(
+      "digest",
+      [&](char* base) {
+        const Arrays arrays = lay(base);
+        std::fill_n(arrays.digests, 8, TensorDigest());
+        for (const DigestSegment& s : arrays.segments) {
+          FillFloats(const_cast<void*>(s.data), DType::kBFloat16, s.size / 2, 11, 1.0f);
+        }
+      },
+      [&](char* base, device::Stream& stream) {
+        const Arrays arrays = lay(base);
+        return Digest(arrays.segments, {arrays.digests, 8}, stream);
+      });
 }
 
 TEST(KernelsGpuTest, FillGivesTheCpusBits) {

@@ -7,6 +7,7 @@ void RunAmax();
 void RunBlockQuant();
 void RunCast();
 void RunDequantReduce();
+void RunDigest();
 void RunFill();
 void RunGradCheck();
 void RunLamb();
@@ -30,6 +31,7 @@ int main() {
   RunBlockQuant();
   RunCast();
   RunDequantReduce();
+  RunDigest();
   RunFill();
   RunGradCheck();
   RunLamb();

@@ -1,0 +1,217 @@
+#include "brigade/digests/digest_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "brigade/device/files.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/digests/copies.h"
+#include "brigade/kernels/digest/digest_cpu.h"
+
+namespace brigade::digests {
+
+using Json = nlohmann::ordered_json;
+using kernels::TensorDigest;
+
+namespace {
+
+constexpr int kVersion = 1;
+// Whose bytes can be counted.
+constexpr int64_t kMostElements = int64_t{1} << 57;
+
+Json HeaderOf(const DigestHeader& header) {
+  Json tensors = Json::array();
+  for (const TensorName& tensor : header.tensors) {
+    tensors.push_back({{"unit", tensor.unit}, {"name", tensor.name}, {"shape", tensor.shape}});
+  }
+  return {{"brigade_digests", kVersion}, {"run", header.run}, {"tensors", std::move(tensors)}};
+}
+
+std::optional<DigestHeader> ParseHeader(const std::string& line) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("brigade_digests", Json()) != kVersion ||
+      !json.contains("run") || !json["run"].is_string() || !json.contains("tensors") ||
+      !json["tensors"].is_array()) {
+    return std::nullopt;
+  }
+  DigestHeader header = {.tensors = {}, .run = json["run"].get<std::string>()};
+  for (const Json& each : json["tensors"]) {
+    if (!each.is_object() || !each.contains("unit") || !each["unit"].is_string() ||
+        !each.contains("name") || !each["name"].is_string() || !each.contains("shape") ||
+        !each["shape"].is_array()) {
+      return std::nullopt;
+    }
+    TensorName tensor = {each["unit"], each["name"], {}, 1};
+    for (const Json& extent : each["shape"]) {
+      if (!extent.is_number_integer() || extent.get<int64_t>() < 0) return std::nullopt;
+      tensor.shape.push_back(extent.get<int64_t>());
+      if (__builtin_mul_overflow(tensor.size, extent.get<int64_t>(), &tensor.size)) {
+        return std::nullopt;
+      }
+    }
+    if (tensor.size > kMostElements) return std::nullopt;
+    header.tensors.push_back(std::move(tensor));
+  }
+  return header;
+}
+
+std::optional<TensorDigest> ParseHex(const Json& json) {
+  if (!json.is_string()) return std::nullopt;
+  const std::string text = json.get<std::string>();
+  TensorDigest digest;
+  if (text.size() != 32 || !absl::SimpleHexAtoi(text.substr(0, 16), &digest.words[0]) ||
+      !absl::SimpleHexAtoi(text.substr(16), &digest.words[1])) {
+    return std::nullopt;
+  }
+  return digest;
+}
+
+// Adds a unit's line to the steps; false if it is none.
+bool AddLine(const std::string& line, const std::map<std::string, size_t>& numbers,
+             std::vector<StepRecord>& steps) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() ||
+      !json.contains("skipped") || !json["skipped"].is_boolean() || !json.contains("tensors") ||
+      !json["tensors"].is_object()) {
+    return false;
+  }
+  const auto step = json["step"].get<int64_t>();
+  if (step < 1 || (!steps.empty() && step < steps.back().step)) return false;
+  if (steps.empty() || steps.back().step != step) {
+    steps.push_back({.step = step,
+                     .skipped = json["skipped"].get<bool>(),
+                     .gradients = std::vector<TensorDigest>(numbers.size()),
+                     .weights = std::vector<TensorDigest>(numbers.size())});
+  }
+  StepRecord& record = steps.back();
+  for (const auto& [name, pair] : json["tensors"].items()) {
+    const auto number = numbers.find(name);
+    if (number == numbers.end() || !pair.is_array() || pair.size() != 2) return false;
+    const std::optional<TensorDigest> weights = ParseHex(pair[1]);
+    if (!weights.has_value()) return false;
+    record.weights[number->second] = *weights;
+    if (pair[0].is_null()) {
+      record.gradients.clear();
+      continue;
+    }
+    const std::optional<TensorDigest> gradients = ParseHex(pair[0]);
+    if (!gradients.has_value() || record.gradients.empty()) return false;
+    record.gradients[number->second] = *gradients;
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorDigest DigestOfUnit(const std::vector<TensorDigest>& tensors) {
+  const auto bytes = static_cast<int64_t>(tensors.size() * sizeof(TensorDigest));
+  return kernels::DigestRange({tensors.data(), bytes, 0, 0, 0, 0}, 0, bytes);
+}
+
+absl::StatusOr<std::unique_ptr<DigestFile>> DigestFile::Create(const std::string& path,
+                                                               const DigestHeader& header,
+                                                               int64_t done) {
+  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const file, device::OpenForUpdate(path));
+  std::unique_ptr<DigestFile> self(new DigestFile(path, header, file));
+  int64_t kept = 0;
+  if (done > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path));
+    size_t begin = 0;
+    for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const std::string line = text.substr(begin, end - begin);
+      if (begin == 0) {
+        const std::optional<DigestHeader> there = ParseHeader(line);
+        if (!there.has_value() || HeaderOf(*there)["tensors"] != HeaderOf(header)["tensors"]) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(path, " has no digests of this model, to go on with"));
+        }
+      } else {
+        const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+        if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() ||
+            json["step"].get<int64_t>() > done) {
+          break;
+        }
+      }
+      kept = static_cast<int64_t>(end) + 1;
+    }
+  }
+  if (ftruncate(fileno(file), kept) != 0 || std::fseek(file, 0, SEEK_END) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot go on with ", path));
+  }
+  if (kept == 0) BRIGADE_RETURN_IF_ERROR(self->WriteLine(HeaderOf(header).dump()));
+  return self;
+}
+
+DigestFile::~DigestFile() { std::fclose(file_); }
+
+absl::Status DigestFile::WriteLine(const std::string& line) {
+  if (std::fputs((line + "\n").c_str(), file_) >= 0 && std::fflush(file_) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path_));
+}
+
+absl::Status DigestFile::Write(const StepRecord& record) {
+  const std::vector<TensorName>& tensors = header_.tensors;
+  std::string lines;
+  for (size_t first = 0, end = 0; first < tensors.size(); first = end) {
+    std::vector<TensorDigest> gradients, weights;
+    Json pairs = Json::object();
+    for (end = first; end < tensors.size() && tensors[end].unit == tensors[first].unit; ++end) {
+      weights.push_back(record.weights[end]);
+      Json pair = {nullptr, ToHex(record.weights[end])};
+      if (!record.gradients.empty()) {
+        gradients.push_back(record.gradients[end]);
+        pair[0] = ToHex(record.gradients[end]);
+      }
+      pairs[tensors[end].name] = std::move(pair);
+    }
+    Json line = {{"step", record.step},
+                 {"unit", tensors[first].unit},
+                 {"skipped", record.skipped},
+                 {"gradients", nullptr},
+                 {"weights", ToHex(DigestOfUnit(weights))},
+                 {"tensors", std::move(pairs)}};
+    if (!gradients.empty()) line["gradients"] = ToHex(DigestOfUnit(gradients));
+    absl::StrAppend(&lines, lines.empty() ? "" : "\n", line.dump());
+  }
+  return WriteLine(lines);
+}
+
+absl::StatusOr<DigestLog> ReadDigests(const std::string& path) {
+  BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path));
+  DigestLog log;
+  std::map<std::string, size_t> numbers;
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  const bool is_cut = !lines.back().empty();
+  lines.pop_back();
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto wrong = [&](const char* what) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", i + 1, ": ", what));
+    };
+    if (i == 0) {
+      std::optional<DigestHeader> header = ParseHeader(lines[0]);
+      if (!header.has_value()) return wrong("this is no file of digests");
+      log.header = *std::move(header);
+      for (size_t t = 0; t < log.header.tensors.size(); ++t) {
+        if (!numbers.emplace(log.header.tensors[t].name, t).second) {
+          return wrong("two tensors have one name");
+        }
+      }
+    } else if (!AddLine(lines[i], numbers, log.steps)) {
+      return wrong("this is no line of digests");
+    }
+  }
+  if (lines.empty()) return absl::InvalidArgumentError(path + ": this is no file of digests");
+  if (is_cut && !log.steps.empty()) log.steps.pop_back();
+  return log;
+}
+
+}  // namespace brigade::digests

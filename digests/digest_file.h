@@ -1,0 +1,81 @@
+#ifndef BRIGADE_DIGESTS_DIGEST_FILE_H_
+#define BRIGADE_DIGESTS_DIGEST_FILE_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "brigade/digests/tensor_map.h"
+#include "brigade/kernels/digest/digest_math.h"
+
+namespace brigade::digests {
+
+// What of a training's step a file has. Digests are those of whole tensors, whoever had parts.
+struct StepRecord {
+  // The first step is 1.
+  int64_t step = 0;
+  // Of an overflow: gradients then have NaN, of which no bits are promised.
+  bool skipped = false;
+  // By tensor. Gradients: empty where they were not summed but exchanged.
+  std::vector<kernels::TensorDigest> gradients;
+  std::vector<kernels::TensorDigest> weights;
+};
+
+struct DigestHeader {
+  std::vector<TensorName> tensors;
+  // For people: stage, ranks, grid.
+  std::string run;
+};
+
+// Of a unit: the digest of its tensors' digests (tests/spec/digest.h).
+kernels::TensorDigest DigestOfUnit(const std::vector<kernels::TensorDigest>& tensors);
+
+// A line of JSON each: the header, and for each step one of each unit,
+//
+//   {"brigade_digests": 1, "run": "stage 2, ...", "tensors": [{"unit": "h.0", "name": "h.0.w",
+//    "shape": [4, 4]}, ..]}
+//   {"step": 10, "unit": "h.0", "skipped": false, "gradients": HEX, "weights": HEX,
+//    "tensors": {"h.0.w": [HEX, HEX], ..}}
+//
+// where HEX are 32 digits, and a pair is of gradients and weights; null: there is none. Lines are
+// handed to the system at once. Errors: what the system says, naming the file.
+class DigestFile {
+ public:
+  // Goes on with a file of the same tensors behind step `done`, whose later steps are cut off; with
+  // 0, and where there is none, a new one. InvalidArgument for another file.
+  static absl::StatusOr<std::unique_ptr<DigestFile>> Create(const std::string& path,
+                                                            const DigestHeader& header,
+                                                            int64_t done);
+  ~DigestFile();
+
+  absl::Status Write(const StepRecord& record);
+
+ private:
+  DigestFile(std::string path, const DigestHeader& header, std::FILE* file)
+      : path_(std::move(path)), header_(header), file_(file) {}
+
+  absl::Status WriteLine(const std::string& line);
+
+  const std::string path_;
+  const DigestHeader header_;
+  std::FILE* const file_;
+};
+
+struct DigestLog {
+  DigestHeader header;
+  // Ascending.
+  std::vector<StepRecord> steps;
+};
+
+// InvalidArgument naming file and line for what is no such file; a last line that is cut off, as of
+// a run that was killed, is left out with its step.
+absl::StatusOr<DigestLog> ReadDigests(const std::string& path);
+
+}  // namespace brigade::digests
+
+#endif  // BRIGADE_DIGESTS_DIGEST_FILE_H_

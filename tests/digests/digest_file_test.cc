@@ -1,0 +1,162 @@
+#include "brigade/digests/digest_file.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "brigade/device/files.h"
+#include "brigade/tests/spec/digest.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::digests {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using kernels::TensorDigest;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+const DigestHeader kHeader = {
+    .tensors = {{"h.0", "h.0.w", {3, 4}, 12}, {"h.0", "h.0.b", {4}, 4}, {"h.1", "ln", {2}, 2}},
+    .run = "stage 2"};
+
+StepRecord Record(int64_t step, uint64_t seed, bool has_gradients = true) {
+  StepRecord record = {.step = step, .skipped = step % 2 == 0, .gradients = {}, .weights = {}};
+  for (uint64_t t = 0; t < 3; ++t) {
+    if (has_gradients) record.gradients.push_back({{seed + t, ~seed}});
+    record.weights.push_back({{seed << 40, t}});
+  }
+  return record;
+}
+
+std::string PathOf(const std::string& name) { return ::testing::TempDir() + "/" + name; }
+
+void ExpectSame(const std::vector<TensorDigest>& a, const std::vector<TensorDigest>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].words[0], b[i].words[0]);
+    EXPECT_EQ(a[i].words[1], b[i].words[1]);
+  }
+}
+
+void WriteFile(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+TEST(DigestFileTest, ReadsWhatWasWritten) {
+  const std::string path = PathOf("written");
+  WriteFile(path, "something else");
+  {
+    auto file = DigestFile::Create(path, kHeader, 0);
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(Record(10, 3)));
+    ASSERT_OK((*file)->Write(Record(15, 4, false)));
+  }
+  const auto log = ReadDigests(path);
+  ASSERT_OK(log);
+  EXPECT_EQ(log->header.run, "stage 2");
+  ASSERT_EQ(log->header.tensors.size(), 3u);
+  EXPECT_EQ(log->header.tensors[0].shape, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(log->header.tensors[0].size, 12);
+  ASSERT_EQ(log->steps.size(), 2u);
+  EXPECT_EQ(log->steps[0].step, 10);
+  EXPECT_TRUE(log->steps[0].skipped);
+  EXPECT_FALSE(log->steps[1].skipped);
+  ExpectSame(log->steps[0].gradients, Record(10, 3).gradients);
+  ExpectSame(log->steps[0].weights, Record(10, 3).weights);
+  EXPECT_TRUE(log->steps[1].gradients.empty());
+  ExpectSame(log->steps[1].weights, Record(15, 4).weights);
+}
+
+// The bytes, so that others can read them; and a unit's digest by the specification.
+TEST(DigestFileTest, IsLinesOfJson) {
+  const std::string path = PathOf("lines");
+  ASSERT_OK(
+      (*DigestFile::Create(path, {.tensors = {kHeader.tensors[2]}, .run = "r"}, 0))
+          ->Write({.step = 1, .skipped = false, .gradients = {{{1, 2}}}, .weights = {{{3, 4}}}}));
+  const spec::Digest gradients = spec::DigestOfUnit({{1, 2}}),
+                     weights = spec::DigestOfUnit({{3, 4}});
+  char units[2][33];
+  std::snprintf(units[0], 33, "%016llx%016llx", static_cast<unsigned long long>(gradients[0]),
+                static_cast<unsigned long long>(gradients[1]));
+  std::snprintf(units[1], 33, "%016llx%016llx", static_cast<unsigned long long>(weights[0]),
+                static_cast<unsigned long long>(weights[1]));
+  EXPECT_EQ(device::ReadFile(path).value(),
+            std::string(R"({"brigade_digests":1,"run":"r","tensors":[{"unit":"h.1","name":"ln",)"
+                        R"("shape":[2]}]})"
+                        "\n"
+                        R"({"step":1,"unit":"h.1","skipped":false,"gradients":")") +
+                units[0] + R"(","weights":")" + units[1] +
+                R"(","tensors":{"ln":["00000000000000010000000000000002",)"
+                R"("00000000000000030000000000000004"]}})"
+                "\n");
+}
+
+TEST(DigestFileTest, GoesOnBehindTheStepThatIsResumed) {
+  const std::string path = PathOf("resumed");
+  for (const int64_t done : {int64_t{0}, int64_t{7}, int64_t{20}}) {
+    auto file = DigestFile::Create(path, kHeader, 0);
+    ASSERT_OK(file);
+    for (const int64_t step : {5, 10, 15}) {
+      ASSERT_OK((*file)->Write(Record(step, static_cast<uint64_t>(step))));
+    }
+    file->reset();
+    file = DigestFile::Create(path, kHeader, done);
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(Record(30, 9)));
+    file->reset();
+    const auto log = ReadDigests(path);
+    ASSERT_OK(log);
+    std::vector<int64_t> steps;
+    for (const StepRecord& each : log->steps) steps.push_back(each.step);
+    EXPECT_EQ(steps, done == 0   ? std::vector<int64_t>({30})
+                     : done == 7 ? std::vector<int64_t>({5, 30})
+                                 : std::vector<int64_t>({5, 10, 15, 30}));
+  }
+  DigestHeader other = kHeader;
+  other.tensors[1].shape = {2, 2};
+  EXPECT_THAT(DigestFile::Create(path, other, 5).status(),
+              StatusIs(kInvalid, HasSubstr("no digests of this model")));
+}
+
+TEST(DigestFileTest, LeavesOutAStepThatIsCutOff) {
+  const std::string path = PathOf("cut");
+  auto file = DigestFile::Create(path, kHeader, 0);
+  ASSERT_OK((*file)->Write(Record(1, 1)));
+  ASSERT_OK((*file)->Write(Record(2, 2)));
+  file->reset();
+  const std::string text = device::ReadFile(path).value();
+  WriteFile(path, text.substr(0, text.size() - 20));
+  const auto log = ReadDigests(path);
+  ASSERT_OK(log);
+  ASSERT_EQ(log->steps.size(), 1u);
+  EXPECT_EQ(log->steps[0].step, 1);
+}
+
+TEST(DigestFileTest, NamesTheLineThatIsNone) {
+  const std::string path = PathOf("wrong");
+  ASSERT_OK((*DigestFile::Create(path, kHeader, 0))->Write(Record(1, 1)));
+  const std::string text = device::ReadFile(path).value();
+  const auto expect = [&](const std::string& content, const std::string& message) {
+    WriteFile(path, content);
+    EXPECT_THAT(ReadDigests(path).status(), StatusIs(kInvalid, HasSubstr(path + message)));
+  };
+  expect("", ": this is no file of digests");
+  expect("{}\n", ":1: this is no file of digests");
+  expect("{\"brigade_digests\":2,\"run\":\"\",\"tensors\":[]}\n", ":1: this is no file");
+  expect(
+      "{\"brigade_digests\":1,\"run\":\"\",\"tensors\":[{\"unit\":\"u\",\"name\":\"n\","
+      "\"shape\":[9223372036854775807,2]}]}\n",
+      ":1: this is no file");
+  expect(text + "{}\n", ":4: this is no line of digests");
+  expect(text + "[1\n", ":4: this is no line of digests");
+  const size_t at = text.find("\"step\":1");
+  expect(std::string(text).replace(at, 8, "\"step\":0"), ":2: this is no line of digests");
+  const size_t name = text.rfind("ln\":[");
+  expect(std::string(text).replace(name, 2, "xx"), ":3: this is no line of digests");
+  expect(std::string(text).replace(name + 6, 1, "g"), ":3: this is no line of digests");
+}
+
+}  // namespace
+}  // namespace brigade::digests

@@ -1,0 +1,216 @@
+// Digests of trainings: the same files in every stage, on grids; and a bit that flips in a rank's
+// memory, which the others find.
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/digests/digest_file.h"
+#include "brigade/digests/first_difference.h"
+#include "brigade/examples/gpt/history.h"
+#include "brigade/examples/gpt/rank_trainer.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/examples/gpt/grid_job.h"
+#include "brigade/tests/examples/gpt/trained.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::gpt {
+
+class RankTrainerTestPeer {
+ public:
+  static zero::ZeroOptimizer& Zero(RankTrainer& trainer) { return *trainer.zero_; }
+};
+
+namespace {
+
+using ::brigade::testing::StatusIs;
+using collectives::Rank;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kDigestedSteps = 6;
+
+std::string PathOf(const std::string& name) { return ::testing::TempDir() + "/" + name; }
+
+Job DigestedJob(const GridCase& grid, int shards, int stage, const std::string& name) {
+  Job job = JobOf(grid, shards, stage, "bf16", kAdamW);
+  job.steps = kDigestedSteps;
+  job.digests = {.file = PathOf(name), .every = 2};
+  // Where there is something to compare.
+  if (stage < 3 && grid.ranks() > 1) job.digests.verify_every = 1;
+  return job;
+}
+
+digests::DigestLog Digested(const GridCase& grid, int shards, int stage) {
+  SCOPED_TRACE(absl::StrCat(ToString(grid), ", stage ", stage));
+  const Job job = DigestedJob(grid, shards, stage, "digested");
+  ExpectModelledMemoryAndTraffic(Train(job, grid.ranks()), job.steps);
+  auto log = digests::ReadDigests(job.digests.file);
+  EXPECT_OK(log);
+  return log.ok() ? *std::move(log) : digests::DigestLog();
+}
+
+void ExpectAlike(const digests::DigestLog& a, const digests::DigestLog& b,
+                 const std::string& what) {
+  const auto compared = digests::FirstDifference(a, b);
+  ASSERT_OK(compared) << what;
+  EXPECT_EQ(compared->steps, 3) << what;
+  EXPECT_FALSE(compared->difference.has_value())
+      << what << ": step " << compared->difference->step << ", " << compared->difference->kind
+      << " of " << compared->difference->tensors.size() << " tensors, "
+      << compared->difference->tensors[0];
+}
+
+TEST(DigestsTrainingTest, AreTheSameInEveryStageAndForAnyTensorRanks) {
+  const digests::DigestLog wanted = Digested({.data = 2}, 2, 0);
+  for (const int tensor : {1, 2}) {
+    for (int stage = 0; stage < zero::kStages; ++stage) {
+      if (tensor == 1 && stage == 0) continue;
+      ExpectAlike(
+          Digested({.tensor = tensor, .data = 2, .sequence_parallel = tensor == 2}, 2, stage),
+          Digested({.data = 2, .sequence_parallel = tensor == 2}, 2, 0),
+          absl::StrCat("tensor ", tensor, ", stage ", stage));
+    }
+  }
+  EXPECT_EQ(wanted.header.tensors.size(), wanted.steps[0].weights.size());
+}
+
+TEST(DigestsTrainingTest, AreTheSameForAnyScheduleOfAPipeline) {
+  GridCase grid = {.pipeline = 2, .micro_batches = 2};
+  const digests::DigestLog wanted = Digested(grid, 1, 0);
+  grid.schedule = "zb-h1";
+  for (const int stage : {1, 2, 3}) {
+    ExpectAlike(Digested(grid, 1, stage), wanted, absl::StrCat("stage ", stage));
+  }
+}
+
+TEST(DigestsTrainingTest, FindAnotherSeed) {
+  Job job = DigestedJob({.data = 2}, 1, 1, "seed");
+  Train(job, 2);
+  const auto first = digests::ReadDigests(job.digests.file);
+  job.seed = 2;
+  Train(job, 2);
+  const auto second = digests::ReadDigests(job.digests.file);
+  const auto compared = digests::FirstDifference(*first, *second);
+  ASSERT_OK(compared);
+  ASSERT_TRUE(compared->difference.has_value());
+  EXPECT_EQ(compared->difference->step, 2);
+  EXPECT_EQ(compared->difference->alike, 0);
+}
+
+TEST(DigestsTrainingTest, WaitForNothing) {
+  std::vector<int64_t> waits;
+  for (const bool has_digests : {false, true}) {
+    Job job = DigestedJob({.data = 2}, 1, 2, "waits");
+    job.digests.every = 1;
+    if (!has_digests) job.digests = {};
+    collectives::OnThreads({.size = 2}, [&](Rank& self) {
+      Recorder recorder(nullptr);
+      const auto grid = parallel::Grid::Create(job.config.grid, *self.communicator).value();
+      auto trainer = RankTrainer::Create(job, *grid, *self.context, *self.stream, recorder);
+      ASSERT_OK(trainer);
+      const int64_t before = self.context->host_waits();
+      ASSERT_OK((*trainer)->Train(nullptr, std::atomic<bool>(false)));
+      if (self.rank == 0) waits.push_back(self.context->host_waits() - before);
+      self.AwaitOthers();
+    });
+  }
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_EQ(waits[0], waits[1]);
+}
+
+TEST(DigestsTrainingTest, RefuseToCompareWhatHasNoCopy) {
+  for (const int ranks : {1, 2}) {
+    Job job = DigestedJob({.data = ranks}, 1, 3, "alone");
+    job.digests.verify_every = 1;
+    Recorder recorder(nullptr);
+    const std::atomic<bool> stop = false;
+    History history;
+    EXPECT_THAT(TrainOnThreads(job, ranks, {&history, recorder, stop}).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("--verify_replicas is 1"),
+                               HasSubstr(ranks == 1 ? "there is one rank" : "--shard_ranks"))));
+  }
+}
+
+// Flips a bit of the token embedding on its rank, between two steps of its compute stream.
+class Flips final : public Observer {
+ public:
+  explicit Flips(Rank& self) : self_(self) {}
+
+  absl::Status OnStep(const StepMetrics& metrics) override {
+    if (metrics.step != 1) return absl::OkStatus();
+    zero::ZeroOptimizer& zero = RankTrainerTestPeer::Zero(*trainer);
+    zero::UnitScope unit(zero, 0, zero::Pass::kForward);
+    auto* const weight = static_cast<char*>(const_cast<void*>(unit.weights(0)));
+    BRIGADE_RETURN_IF_ERROR(unit.status());
+    BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue({"flip a bit", {device::Writes(weight, 2)}},
+                                                  [weight](device::ThreadPool&) {
+                                                    *weight ^= 1;
+                                                    return absl::OkStatus();
+                                                  }));
+    return unit.Release();
+  }
+  absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+
+  RankTrainer* trainer = nullptr;
+
+ private:
+  Rank& self_;
+};
+
+// What each rank's training ends with.
+std::vector<absl::Status> TrainWithAFlip(const GridCase& grid, int stage, int rank) {
+  std::vector<absl::Status> ends(static_cast<size_t>(grid.ranks()));
+  const Job job = DigestedJob(grid, grid.tensor, stage, "flipped");
+  collectives::OnThreads({.size = grid.ranks()}, [&](Rank& self) {
+    Recorder recorder(nullptr);
+    const auto made = parallel::Grid::Create(job.config.grid, *self.communicator).value();
+    auto trainer = RankTrainer::Create(job, *made, *self.context, *self.stream, recorder);
+    ASSERT_OK(trainer);
+    Flips flips(self);
+    flips.trainer = trainer->get();
+    const auto trained =
+        (*trainer)->Train(self.rank == rank ? &flips : nullptr, std::atomic<bool>(false));
+    absl::Status& end = ends[static_cast<size_t>(self.rank)];
+    end = trained.status();
+    // As the program does.
+    if (!end.ok()) made->Abort(end).IgnoreError();
+    self.AwaitOthers();
+  });
+  return ends;
+}
+
+TEST(DigestsTrainingTest, ABitThatFlipsEndsTheTrainingAndNamesTheRank) {
+  for (int stage = 0; stage < 3; ++stage) {
+    SCOPED_TRACE(stage);
+    for (const absl::Status& end : TrainWithAFlip({.data = 3}, stage, 1)) {
+      // Two steps are on their way when the metrics of step 1 are there.
+      EXPECT_THAT(end, StatusIs(absl::StatusCode::kDataLoss,
+                                AllOf(HasSubstr("step 3, unit \"embedding\""),
+                                      HasSubstr("rank 1 is alone with others than rank 0 and "
+                                                "rank 2"))));
+    }
+  }
+}
+
+TEST(DigestsTrainingTest, ABitThatFlipsIsFoundOnGrids) {
+  // The embedding is cut: ranks 1, 3 and 5 have the second shard.
+  for (const absl::Status& end : TrainWithAFlip({.tensor = 2, .data = 3}, 1, 3)) {
+    EXPECT_THAT(end, StatusIs(absl::StatusCode::kDataLoss,
+                              HasSubstr("rank 3 is alone with others than rank 1 and rank 5")));
+  }
+  for (const absl::Status& end :
+       TrainWithAFlip({.data = 3, .pipeline = 2, .micro_batches = 2}, 2, 2)) {
+    EXPECT_THAT(end, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("rank 2 is alone")));
+  }
+}
+
+}  // namespace
+}  // namespace brigade::gpt

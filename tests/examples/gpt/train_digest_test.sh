@@ -1,0 +1,77 @@
+#!/bin/bash
+# train_digest_test.sh TRAIN FIRST_DIFFERENCE: what --digest writes in two trainings, and where they
+# differ first.
+. tests/examples/gpt/train_testing.sh
+first_difference=$PWD/$2
+job=("${tiny[@]}" --precision=bf16 --steps=6 --evaluate_every=0 --digest_every=2)
+
+run() {
+  "$train" "${job[@]}" "${@:2}" --digest="$files/$1" >"$files/out" 2>&1 || fail "$(cat "$files/out")"
+}
+# differs CODE ARGUMENTS...: what first_difference says, and its exit code.
+differs() {
+  local code=0
+  "$first_difference" "${@:2}" >"$files/said" 2>&1 || code=$?
+  [ $code -eq "$1" ] || fail "first_difference ${*:2} ends with $code: $(cat "$files/said")"
+}
+# refuses WORDS COMMAND...
+refuses() {
+  "${@:2}" >"$files/out" 2>&1 && fail "${*:2} is not refused"
+  grep -qF -- "$1" "$files/out" || fail "${*:2} does not say \"$1\": $(cat "$files/out")"
+}
+
+run a --ranks=2 --stage=0
+run b --ranks=2 --stage=3
+differs 0 "$files/a" "$files/b"
+expect_line "$files/said" 'Alike in all 3 steps that both have.'
+expect_json "$files/a" '.[0].brigade_digests == 1 and ([.[1:][].step] | unique) == [2, 4, 6]'
+expect_json "$files/a" '[.[1:][] | select(.step == 2) | .unit] | length > 2'
+
+# As processes, over Gloo.
+if command -v mpirun >/dev/null; then
+  with_mpirun 2 "$train" "${job[@]}" --stage=1 --digest="$files/processes" >"$files/out" 2>&1 ||
+    fail "$(cat "$files/out")"
+  differs 0 "$files/a" "$files/processes"
+fi
+
+# Other weights and texts.
+run c --ranks=2 --seed=2
+differs 2 "$files/a" "$files/c"
+expect_line "$files/said" 'Step 2, unit ".*", tensor .*: other gradients.'
+expect_line "$files/said" 'They may differ since step 1: run both with --digest_every=1 to know.'
+run a1 --ranks=2 --digest_every=1 --digest_dump="$files/dump_a" --digest_dump_step=1
+run c1 --ranks=2 --digest_every=1 --stage=3 --seed=2 --digest_dump="$files/dump_c" \
+  --digest_dump_step=1
+differs 2 "$files/a1" "$files/c1"
+expect_line "$files/said" 'Step 1, unit ".*", tensor .*: other gradients.'
+differs 2 "$files/a1" "$files/c1" --dump_a="$files/dump_a" --dump_b="$files/dump_c" --most=3
+expect_line "$files/said" '[0-9]+ of its [0-9]+ elements differ, by .* at most:'
+[ "$(grep -c ' against ' "$files/said")" -eq 3 ] || fail "$(cat "$files/said")"
+
+# A file that goes on with its training is that of the whole.
+run resumed --ranks=2 --save="$files/checkpoints" --save_every=4
+rm -r "$files/checkpoints/step-00000006"
+run resumed --ranks=2 --save="$files/checkpoints" --resume
+differs 0 "$files/a" "$files/resumed"
+expect_json "$files/resumed" '([.[1:][].step] | unique) == [2, 4, 6]'
+
+"$train" "${job[@]}" --ranks=3 --batch=3 --verify_replicas=2 >"$files/out" 2>&1 ||
+  fail "$(cat "$files/out")"
+expect_line "$files/out" 'Every 2 steps ranks compare digests: 100 % of their weights have a copy on another rank.'
+
+refuses '--digest_every is 0; it must be at least 1' "$train" "${job[@]}" --digest_every=0
+refuses '--verify_replicas is -1' "$train" "${job[@]}" --verify_replicas=-1
+refuses '--digest_dump and --digest_dump_step go together' "$train" "${job[@]}" --digest_dump_step=1
+refuses '--digest_dump_step is 7; it must be 1 to --steps, 6' "$train" "${job[@]}" \
+  --digest_dump="$files/new" --digest_dump_step=7
+refuses "$files/dump_a is there, and no empty folder" "$train" "${job[@]}" \
+  --digest_dump="$files/dump_a" --digest_dump_step=1
+refuses '--digest names a file of --trace or --metrics too' "$train" "${job[@]}" \
+  --digest="$files/x" --metrics="$files/x"
+refuses 'stage 3 keeps one copy' "$train" "${job[@]}" --ranks=2 --stage=3 --verify_replicas=1
+differs 1 "$files/a"
+differs 1 "$files/a" "$files/none"
+differs 1 "$files/a" "$train"
+differs 1 "$files/a1" "$files/c1" --dump_a="$files/dump_a"
+"$first_difference" --help | grep -q 'Names the first step' || fail 'no help'
+echo 'all as wanted'
