@@ -19,6 +19,7 @@
 #include "brigade/precision/dtype_names.h"
 #include "brigade/replicas/outer_optimizer.h"
 #include "brigade/replicas/round_plan.h"
+#include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/step_collectives.h"
 
@@ -224,7 +225,8 @@ absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part
     seconds.shared_passes += micro_batches * static_cast<double>(each.times) *
                              CollectiveSeconds(resolved, group->size());
   }
-  for (const auto& each : zero::internal::CollectivesOfStep(part.parameters, part.zero)) {
+  for (const auto& each : zero::internal::CollectivesOfStep(part.parameters, part.zero,
+                                                            part.zero_groups.shards.rank())) {
     Communicator& group =
         zero::internal::GroupOf(each.group, part.zero_groups.shards, part.zero_groups.outer);
     BRIGADE_ASSIGN_OR_RETURN(const CollectiveSignature resolved, group.Resolve(each.signature));
@@ -244,7 +246,7 @@ absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part
   seconds.update =
       (part.zero.traits().whole_optimizer_state ? elements : sliced) * figures_.update_s;
   if (part.zero.accumulates()) {
-    const bool at_once = part.zero.reduces_once();
+    const bool at_once = zero::internal::ReducesOnce(part.parameters, part.zero);
     seconds.update += micro_batches * (at_once ? elements : sliced) * kAccumulatedBytes /
                       figures_.memory_bytes_per_s;
   }

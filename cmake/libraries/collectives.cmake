@@ -113,6 +113,78 @@ brigade_library(
 )
 
 brigade_library(
+  collectives_compressed_codec_call
+  HEADERS collectives/compressed/codec_call.h
+  SOURCES collectives/compressed/codec_call.cc
+  DEPS collectives_collective collectives_communicator collectives_engines_registration
+    device_buffer device_context device_status_macros device_stream kernels_list_arguments
+    precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+)
+
+brigade_library(
+  collectives_compressed_restore_errors_math
+  HEADERS collectives/compressed/restore_errors_math.h
+  DEPS kernels_sign_pack_math precision_host_device
+)
+
+brigade_library(
+  collectives_compressed_restore_errors_cuda CUDA_ONLY
+  HEADERS collectives/compressed/restore_errors_cuda.h
+  CUDA_SOURCES collectives/compressed/restore_errors_cuda.cu
+  DEPS collectives_compressed_restore_errors_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  collectives_compressed_restore_errors
+  HEADERS collectives/compressed/restore_errors.h
+  SOURCES collectives/compressed/restore_errors.cc
+  DEPS collectives_compressed_restore_errors_math device_stream kernels_list_arguments
+  CUDA_DEPS collectives_compressed_restore_errors_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  collectives_compressed_seed_columns_math
+  HEADERS collectives/compressed/seed_columns_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  collectives_compressed_seed_columns_cuda CUDA_ONLY
+  HEADERS collectives/compressed/seed_columns_cuda.h
+  CUDA_SOURCES collectives/compressed/seed_columns_cuda.cu
+  DEPS collectives_compressed_seed_columns_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  collectives_compressed_seed_columns
+  HEADERS collectives/compressed/seed_columns.h
+  SOURCES collectives/compressed/seed_columns.cc
+  DEPS collectives_compressed_seed_columns_math device_status_macros device_stream
+    kernels_list_arguments
+  CUDA_DEPS collectives_compressed_seed_columns_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+)
+
+brigade_library(
+  collectives_compressed_power_sgd_all_reduce
+  HEADERS collectives/compressed/power_sgd_all_reduce.h
+  SOURCES collectives/compressed/power_sgd_all_reduce.cc
+  DEPS collectives_compressed_codec_call collectives_compressed_restore_errors
+    collectives_compressed_seed_columns collectives_collective collectives_communicator
+    collectives_options collectives_engines_call_order device_buffer device_context
+    device_status_macros device_stream kernels_list_arguments kernels_amax kernels_amax_math
+    kernels_cast kernels_cast_math kernels_orthogonalize kernels_orthogonalize_math
+    kernels_step_control_step_state precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   collectives_bootstrap_fields
   HEADERS collectives/bootstrap/fields.h
   SOURCES collectives/bootstrap/fields.cc
@@ -155,40 +227,6 @@ brigade_library(
 )
 
 brigade_library(
-  collectives_compressed_codec_call
-  HEADERS collectives/compressed/codec_call.h
-  SOURCES collectives/compressed/codec_call.cc
-  DEPS collectives_collective collectives_communicator collectives_engines_registration
-    device_buffer device_context device_status_macros device_stream kernels_list_arguments
-    precision_dtype
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
-)
-
-brigade_library(
-  collectives_compressed_restore_errors_math
-  HEADERS collectives/compressed/restore_errors_math.h
-  DEPS kernels_sign_pack_math precision_host_device
-)
-
-brigade_library(
-  collectives_compressed_restore_errors_cuda CUDA_ONLY
-  HEADERS collectives/compressed/restore_errors_cuda.h
-  CUDA_SOURCES collectives/compressed/restore_errors_cuda.cu
-  DEPS collectives_compressed_restore_errors_math kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  collectives_compressed_restore_errors
-  HEADERS collectives/compressed/restore_errors.h
-  SOURCES collectives/compressed/restore_errors.cc
-  DEPS collectives_compressed_restore_errors_math device_stream kernels_list_arguments
-  CUDA_DEPS collectives_compressed_restore_errors_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
   collectives_compressed_one_bit_all_reduce
   HEADERS collectives/compressed/one_bit_all_reduce.h
   SOURCES collectives/compressed/one_bit_all_reduce.cc
@@ -198,44 +236,6 @@ brigade_library(
     device_status_macros device_stream kernels_list_arguments kernels_sign_pack
     kernels_sign_pack_math kernels_step_control_step_state precision_dtype
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
-)
-
-brigade_library(
-  collectives_compressed_seed_columns_math
-  HEADERS collectives/compressed/seed_columns_math.h
-  DEPS precision_host_device precision_rounding
-)
-
-brigade_library(
-  collectives_compressed_seed_columns_cuda CUDA_ONLY
-  HEADERS collectives/compressed/seed_columns_cuda.h
-  CUDA_SOURCES collectives/compressed/seed_columns_cuda.cu
-  DEPS collectives_compressed_seed_columns_math kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  collectives_compressed_seed_columns
-  HEADERS collectives/compressed/seed_columns.h
-  SOURCES collectives/compressed/seed_columns.cc
-  DEPS collectives_compressed_seed_columns_math device_status_macros device_stream
-    kernels_list_arguments
-  CUDA_DEPS collectives_compressed_seed_columns_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::status
-)
-
-brigade_library(
-  collectives_compressed_power_sgd_all_reduce
-  HEADERS collectives/compressed/power_sgd_all_reduce.h
-  SOURCES collectives/compressed/power_sgd_all_reduce.cc
-  DEPS collectives_compressed_codec_call collectives_compressed_restore_errors
-    collectives_compressed_seed_columns collectives_collective collectives_communicator
-    collectives_options collectives_engines_call_order device_buffer device_context
-    device_status_macros device_stream kernels_list_arguments kernels_amax kernels_amax_math
-    kernels_cast kernels_cast_math kernels_orthogonalize kernels_orthogonalize_math
-    kernels_step_control_step_state precision_dtype
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(

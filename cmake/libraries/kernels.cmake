@@ -285,6 +285,176 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_reduce_cpu
+  HEADERS kernels/reduce/reduce_cpu.h
+  SOURCES kernels/reduce/reduce_cpu.cc
+  DEPS kernels_reduce_math kernels_nontemporal_store kernels_simd kernels_cast_elements
+    kernels_internal_cache_line kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_reduce_pool
+  HEADERS kernels/reduce/reduce_pool.h
+  SOURCES kernels/reduce/reduce_pool.cc
+  DEPS kernels_reduce_math kernels_reduce_cpu device_threads_thread_pool kernels_nontemporal_store
+    kernels_internal_cpu_list precision_dtype
+  PUBLIC_LIBRARIES absl::span
+)
+
+brigade_library(
+  kernels_reduce_tile
+  HEADERS kernels/reduce/reduce_tile.h
+  DEPS kernels_reduce_math kernels_internal_gpu_tile kernels_internal_segments
+)
+
+brigade_library(
+  kernels_reduce_cuda CUDA_ONLY
+  HEADERS kernels/reduce/reduce_cuda.h
+  CUDA_SOURCES kernels/reduce/reduce_cuda.cu
+  DEPS kernels_reduce_math kernels_reduce_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_reduce
+  HEADERS kernels/reduce/reduce.h
+  SOURCES kernels/reduce/reduce.cc
+  DEPS kernels_reduce_math kernels_reduce_cpu kernels_reduce_pool device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype precision_dtype_names
+  CUDA_DEPS kernels_reduce_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_sign_pack_math
+  HEADERS kernels/sign_pack/sign_pack_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_amax_math
+  HEADERS kernels/amax/amax_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_amax_cpu
+  HEADERS kernels/amax/amax_cpu.h
+  SOURCES kernels/amax/amax_cpu.cc
+  DEPS kernels_amax_math kernels_nontemporal_store kernels_simd precision_float16
+)
+
+brigade_library(
+  kernels_amax_tile
+  HEADERS kernels/amax/amax_tile.h
+  DEPS kernels_amax_math kernels_internal_gpu_tile kernels_internal_segments precision_float16
+)
+
+brigade_library(
+  kernels_amax_cuda CUDA_ONLY
+  HEADERS kernels/amax/amax_cuda.h
+  CUDA_SOURCES kernels/amax/amax_cuda.cu
+  DEPS kernels_amax_math kernels_amax_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_amax
+  HEADERS kernels/amax/amax.h
+  SOURCES kernels/amax/amax.cc
+  DEPS kernels_amax_math kernels_amax_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+  CUDA_DEPS kernels_amax_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_cast_cpu
+  HEADERS kernels/cast/cast_cpu.h
+  SOURCES kernels/cast/cast_cpu.cc
+  DEPS kernels_cast_math kernels_nontemporal_store kernels_simd kernels_cast_elements
+    kernels_internal_cache_line kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_cast_pool
+  HEADERS kernels/cast/cast_pool.h
+  DEPS kernels_cast_math kernels_cast_cpu device_threads_thread_pool kernels_nontemporal_store
+    kernels_internal_cpu_list
+  PUBLIC_LIBRARIES absl::span
+)
+
+brigade_library(
+  kernels_cast_tile
+  HEADERS kernels/cast/cast_tile.h
+  DEPS kernels_cast_math kernels_internal_gpu_tile kernels_internal_segments
+)
+
+brigade_library(
+  kernels_cast_cuda CUDA_ONLY
+  HEADERS kernels/cast/cast_cuda.h
+  CUDA_SOURCES kernels/cast/cast_cuda.cu
+  DEPS kernels_cast_math kernels_cast_tile kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_cast
+  HEADERS kernels/cast/cast.h kernels/cast/cast_list.h
+  SOURCES kernels/cast/cast.cc
+  DEPS kernels_cast_math kernels_cast_cpu kernels_cast_pool device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_internal_enqueue_list
+  CUDA_DEPS kernels_cast_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  kernels_orthogonalize_math
+  HEADERS kernels/orthogonalize/orthogonalize_math.h
+  DEPS precision_host_device precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_row_lanes
+  HEADERS kernels/orthogonalize/row_lanes.h
+  DEPS kernels_orthogonalize_math kernels_simd kernels_internal_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_cpu
+  HEADERS kernels/orthogonalize/orthogonalize_cpu.h
+  SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
+  DEPS kernels_orthogonalize_math kernels_nontemporal_store kernels_simd
+    kernels_orthogonalize_row_lanes kernels_internal_halve_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_orthogonalize_cuda CUDA_ONLY
+  HEADERS kernels/orthogonalize/orthogonalize_cuda.h
+  CUDA_SOURCES kernels/orthogonalize/orthogonalize_cuda.cu
+  DEPS kernels_orthogonalize_math kernels_launch_kernel kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_orthogonalize
+  HEADERS kernels/orthogonalize/orthogonalize.h
+  SOURCES kernels/orthogonalize/orthogonalize.cc
+  DEPS kernels_orthogonalize_math kernels_orthogonalize_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_value_range kernels_internal_enqueue_list
+  CUDA_DEPS kernels_orthogonalize_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_block_quant_math
   HEADERS kernels/block_quant/block_quant_math.h
   DEPS precision_host_device precision_rounding
@@ -343,97 +513,6 @@ brigade_library(
     kernels_internal_enqueue_list
   CUDA_DEPS kernels_block_quant_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status absl::strings
-)
-
-brigade_library(
-  kernels_orthogonalize_math
-  HEADERS kernels/orthogonalize/orthogonalize_math.h
-  DEPS precision_host_device precision_rounding
-)
-
-brigade_library(
-  kernels_reduce_cpu
-  HEADERS kernels/reduce/reduce_cpu.h
-  SOURCES kernels/reduce/reduce_cpu.cc
-  DEPS kernels_reduce_math kernels_nontemporal_store kernels_simd kernels_cast_elements
-    kernels_internal_cache_line kernels_internal_lanes
-)
-
-brigade_library(
-  kernels_reduce_pool
-  HEADERS kernels/reduce/reduce_pool.h
-  SOURCES kernels/reduce/reduce_pool.cc
-  DEPS kernels_reduce_math kernels_reduce_cpu device_threads_thread_pool kernels_nontemporal_store
-    kernels_internal_cpu_list precision_dtype
-  PUBLIC_LIBRARIES absl::span
-)
-
-brigade_library(
-  kernels_reduce_tile
-  HEADERS kernels/reduce/reduce_tile.h
-  DEPS kernels_reduce_math kernels_internal_gpu_tile kernels_internal_segments
-)
-
-brigade_library(
-  kernels_reduce_cuda CUDA_ONLY
-  HEADERS kernels/reduce/reduce_cuda.h
-  CUDA_SOURCES kernels/reduce/reduce_cuda.cu
-  DEPS kernels_reduce_math kernels_reduce_tile kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_reduce
-  HEADERS kernels/reduce/reduce.h
-  SOURCES kernels/reduce/reduce.cc
-  DEPS kernels_reduce_math kernels_reduce_cpu kernels_reduce_pool device_stream
-    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
-    kernels_list_arguments precision_dtype precision_dtype_names
-  CUDA_DEPS kernels_reduce_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_cast_cpu
-  HEADERS kernels/cast/cast_cpu.h
-  SOURCES kernels/cast/cast_cpu.cc
-  DEPS kernels_cast_math kernels_nontemporal_store kernels_simd kernels_cast_elements
-    kernels_internal_cache_line kernels_internal_lanes
-)
-
-brigade_library(
-  kernels_cast_pool
-  HEADERS kernels/cast/cast_pool.h
-  DEPS kernels_cast_math kernels_cast_cpu device_threads_thread_pool kernels_nontemporal_store
-    kernels_internal_cpu_list
-  PUBLIC_LIBRARIES absl::span
-)
-
-brigade_library(
-  kernels_cast_tile
-  HEADERS kernels/cast/cast_tile.h
-  DEPS kernels_cast_math kernels_internal_gpu_tile kernels_internal_segments
-)
-
-brigade_library(
-  kernels_cast_cuda CUDA_ONLY
-  HEADERS kernels/cast/cast_cuda.h
-  CUDA_SOURCES kernels/cast/cast_cuda.cu
-  DEPS kernels_cast_math kernels_cast_tile kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_cast
-  HEADERS kernels/cast/cast.h kernels/cast/cast_list.h
-  SOURCES kernels/cast/cast.cc
-  DEPS kernels_cast_math kernels_cast_cpu kernels_cast_pool device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_internal_enqueue_list
-  CUDA_DEPS kernels_cast_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
@@ -623,12 +702,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_sign_pack_math
-  HEADERS kernels/sign_pack/sign_pack_math.h
-  DEPS precision_host_device precision_rounding kernels_step_control_step_state
-)
-
-brigade_library(
   kernels_sign_pack_sign_lanes
   HEADERS kernels/sign_pack/sign_lanes.h
   DEPS kernels_internal_lanes
@@ -667,79 +740,6 @@ brigade_library(
     kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
     kernels_grad_check_cpu kernels_internal_contributions kernels_internal_enqueue_list
   CUDA_DEPS kernels_sign_pack_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_amax_math
-  HEADERS kernels/amax/amax_math.h
-  DEPS precision_host_device precision_rounding
-)
-
-brigade_library(
-  kernels_amax_cpu
-  HEADERS kernels/amax/amax_cpu.h
-  SOURCES kernels/amax/amax_cpu.cc
-  DEPS kernels_amax_math kernels_nontemporal_store kernels_simd precision_float16
-)
-
-brigade_library(
-  kernels_amax_tile
-  HEADERS kernels/amax/amax_tile.h
-  DEPS kernels_amax_math kernels_internal_gpu_tile kernels_internal_segments precision_float16
-)
-
-brigade_library(
-  kernels_amax_cuda CUDA_ONLY
-  HEADERS kernels/amax/amax_cuda.h
-  CUDA_SOURCES kernels/amax/amax_cuda.cu
-  DEPS kernels_amax_math kernels_amax_tile kernels_launch_kernel
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_amax
-  HEADERS kernels/amax/amax.h
-  SOURCES kernels/amax/amax.cc
-  DEPS kernels_amax_math kernels_amax_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-  CUDA_DEPS kernels_amax_cuda device_cuda_status
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  kernels_orthogonalize_row_lanes
-  HEADERS kernels/orthogonalize/row_lanes.h
-  DEPS kernels_orthogonalize_math kernels_simd kernels_internal_lanes precision_rounding
-)
-
-brigade_library(
-  kernels_orthogonalize_cpu
-  HEADERS kernels/orthogonalize/orthogonalize_cpu.h
-  SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
-  DEPS kernels_orthogonalize_math kernels_nontemporal_store kernels_simd
-    kernels_orthogonalize_row_lanes kernels_internal_halve_lanes precision_rounding
-)
-
-brigade_library(
-  kernels_orthogonalize_cuda CUDA_ONLY
-  HEADERS kernels/orthogonalize/orthogonalize_cuda.h
-  CUDA_SOURCES kernels/orthogonalize/orthogonalize_cuda.cu
-  DEPS kernels_orthogonalize_math kernels_launch_kernel kernels_internal_gpu_tile
-    kernels_internal_segments kernels_internal_warp
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  kernels_orthogonalize
-  HEADERS kernels/orthogonalize/orthogonalize.h
-  SOURCES kernels/orthogonalize/orthogonalize.cc
-  DEPS kernels_orthogonalize_math kernels_orthogonalize_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_value_range kernels_internal_enqueue_list
-  CUDA_DEPS kernels_orthogonalize_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
 )

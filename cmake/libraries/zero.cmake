@@ -10,9 +10,10 @@ brigade_library(
   zero_options
   HEADERS zero/options.h
   SOURCES zero/options.cc
-  DEPS zero_offload collectives_options device_memory_stats device_status_macros kernels_value_range
-    kernels_block_quant kernels_block_quant_math kernels_orthogonalize_math optim_loss_scaler
-    optim_parameter_group precision_dtype precision_dtype_names
+  DEPS zero_offload collectives_options collectives_compressed_power_sgd_all_reduce
+    device_memory_stats device_status_macros kernels_value_range kernels_block_quant
+    kernels_block_quant_math kernels_orthogonalize_math optim_loss_scaler optim_parameter_group
+    precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )

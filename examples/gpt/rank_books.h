@@ -14,6 +14,7 @@
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/rank_digests.h"
+#include "brigade/examples/gpt/rank_memory.h"
 #include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/transformer.h"
