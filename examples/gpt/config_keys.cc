@@ -295,7 +295,7 @@ Keys ConfigKeys(Settings& s) {
            .meaning = "Ranks that share the matrices of the model (`parallel/README.md`).",
            .keys = TensorKeys(s)},
           {.name = "autotuning",
-           .meaning = "Of `bazel run //tune` (`docs/tuning.md`).",
+           .meaning = "Of the tuner, `//tune` (`docs/tuning.md`).",
            .keys = AutotuningKeys(s)},
           {.name = "tensorboard",
            .meaning = "Event files (`docs/monitoring.md`).",

@@ -101,8 +101,6 @@ TEST(OneBitLambOptionsTest, RefuseWhatItCannotStandBeside) {
   refuses([](ZeroOptions& o) { o.stage = 3; }, "the optimizer is OneBitLamb, but stage 3");
   refuses([](ZeroOptions& o) { o.model_ranks = 2; },
           "the optimizer is OneBitLamb, but model_ranks is 2");
-  refuses([](ZeroOptions& o) { o.shard_ranks = 2; },
-          "the optimizer is OneBitLamb, but shard_ranks is 2");
   refuses([](ZeroOptions& o) { o.gradient_compression.emplace(); },
           "the optimizer is OneBitLamb, but gradient_compression is given");
   refuses([](ZeroOptions& o) { o.offload.optimizer_state = device::Tier::kHost; },
