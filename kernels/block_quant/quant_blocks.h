@@ -52,8 +52,8 @@ inline constexpr int64_t kBlocksAtOnce = 4;
 // then wait for memory, by up to half of the time as the order of a compiler's instructions has it.
 inline constexpr int64_t kFetchAhead = 8192;
 // The same of DecodeBlock for the codes of several ranks, of which a block has so few lines each
-// that processors do not look ahead by themselves: 8 ranks take 0.4 of the time. Without the order of
-// FetchLine, around which g++ arranges the arithmetic worse.
+// that processors do not look ahead by themselves: 8 ranks take 0.4 of the time. Without the order
+// of FetchLine, around which g++ arranges the arithmetic worse.
 inline constexpr int64_t kFetchCodesAhead = 1024;
 
 template <QuantFormat kFormat, bool kPastCaches, int64_t kAhead = 0, typename T>
