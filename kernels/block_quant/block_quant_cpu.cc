@@ -22,9 +22,9 @@ void Quantize(const T* array, float* maxima, uint8_t* codes, int64_t size) {
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     const CodesOf<decltype(simd)::kValue> lanes;
     for (int64_t b = 0; b < whole; b += kBlocksAtOnce) {
-      EncodeBlocks<kFormat, kPastCaches>(lanes, array + b * kQuantBlock,
-                                         std::min(kBlocksAtOnce, whole - b), maxima + b,
-                                         codes + b * kBytes);
+      EncodeBlocks<kFormat, kPastCaches, kFetchAhead>(lanes, array + b * kQuantBlock,
+                                                      std::min(kBlocksAtOnce, whole - b),
+                                                      maxima + b, codes + b * kBytes);
     }
     if (rest == 0) return;
     T padded[kQuantBlock] = {};

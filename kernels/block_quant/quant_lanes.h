@@ -178,8 +178,9 @@ struct Avx512BFloat16Lanes : Avx512Lanes {
   template <bool kPastCaches>
   BRIGADE_TARGET_AVX512_BFLOAT16_LANES __attribute__((always_inline)) inline static void Store(
       precision::BFloat16* to, Floats low, Floats high) {
-    const __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
     if constexpr (kPastCaches) {
+      BRIGADE_OPAQUE_REGISTER(rounded);
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded);
     } else {
       _mm512_storeu_si512(to, rounded);

@@ -34,6 +34,10 @@ using LanesOf = typename LanesOfTarget<kTarget>::Type;
 
 #ifdef __x86_64__
 
+// Hides from the compiler what wrote a register, before a store past the caches: where that were
+// floats, clang 19 (of bfloat16) and 22 (of fp32 too) make an ordinary store of it, 0.7 as fast.
+#define BRIGADE_OPAQUE_REGISTER(bits) __asm__("" : "+v"(bits))
+
 #define BRIGADE_TARGET_AVX512_LANES __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define BRIGADE_LANES_FUNCTION \
   BRIGADE_TARGET_AVX512_LANES __attribute__((always_inline)) inline static
@@ -80,6 +84,7 @@ struct Avx512Lanes {
   template <bool kPastCaches>
   BRIGADE_LANES_FUNCTION void StoreLine(void* to, __m512i bits) {
     if constexpr (kPastCaches) {
+      BRIGADE_OPAQUE_REGISTER(bits);
       _mm512_stream_si512(static_cast<__m512i*>(to), bits);
     } else {
       _mm512_storeu_si512(to, bits);
@@ -150,6 +155,7 @@ struct Avx2Lanes {
   template <bool kPastCaches>
   BRIGADE_LANES_FUNCTION void StoreHalfLine(void* to, __m256i bits) {
     if constexpr (kPastCaches) {
+      BRIGADE_OPAQUE_REGISTER(bits);
       _mm256_stream_si256(static_cast<__m256i*>(to), bits);
     } else {
       _mm256_storeu_si256(static_cast<__m256i*>(to), bits);

@@ -8,12 +8,21 @@
 #include <algorithm>
 
 #include "brigade/kernels/block_quant/quant_blocks.h"
+#include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/internal/lanes.h"
 #include "brigade/kernels/simd.h"
 #include "brigade/precision/float16.h"
 
 namespace brigade::kernels {
 namespace {
+
+// Fetches the lines 4 KiB further on than what is read: by themselves processors waited for memory,
+// half of the time as g++ 16 arranges the loads.
+BRIGADE_INLINE void FetchAhead(const void* from, int64_t bytes) {
+  constexpr int64_t kAhead = 4096;
+  const char* const at = static_cast<const char*>(from) + kAhead;
+  for (int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(at + i);
+}
 
 // AddErrors(lanes, x, errors, sums): of a block.
 template <typename T>
@@ -30,6 +39,7 @@ BRIGADE_INLINE void AddErrors(NoLanes, const T* x, const float* errors, float* s
     using Lanes = typename Codes::Lanes;                                              \
     constexpr int64_t kSize = Lanes::kSize;                                           \
     for (int64_t i = 0; i < kQuantBlock; i += 2 * kSize) {                            \
+      FetchAhead(x + i, 2 * kSize * static_cast<int64_t>(sizeof(T)));                 \
       const auto low = Lanes::Load(x + i) + Lanes::Load(errors + i);                  \
       const auto high = Lanes::Load(x + i + kSize) + Lanes::Load(errors + i + kSize); \
       Lanes::template Store<false>(sums + i, low, high);                              \
@@ -69,6 +79,7 @@ BRIGADE_INLINE void QuantizeBlocks(Codes lanes, const LocoParameters& parameters
   if (parameters.forget) std::fill_n(errors, count * kQuantBlock, 0.0f);
   for (int64_t b = 0; b < count; ++b) {
     float* const of_block = errors + b * kQuantBlock;
+    FetchAhead(error.codes + (first + b) * kQuantBlock, kQuantBlock);
     if (!parameters.forget) DecodeAlone<kLocoErrors>(lanes, error, first + b, of_block);
     AddErrors(lanes, x + b * kQuantBlock, of_block, sums + b * kQuantBlock);
   }

@@ -3,9 +3,39 @@
 
 #include "brigade/kernels/zero_one_adam/zero_one_adam_cpu.h"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "brigade/kernels/simd.h"
 
 namespace brigade::kernels {
+namespace {
+
+// Almost no element is without a second moment. A store under a mask makes its line one that memory
+// takes back, whether or not the mask is empty, so that gradients are touched only where some of
+// these elements have none.
+constexpr int64_t kMaskTogether = 256;
+
+BRIGADE_INLINE void MaskRange(const ZeroOneMaskOperation& visits, const ZeroOneMask& s,
+                              int64_t begin, int64_t end) {
+  const float* const moments = s.second_moment;
+  int64_t to;
+  for (int64_t from = begin; from < end; from = to) {
+    to = std::min(end, from + kMaskTogether);
+    int32_t without = 0;
+    if (to - from == kMaskTogether) {
+      BRIGADE_SIMD_LOOP
+      for (int64_t i = 0; i < kMaskTogether; ++i) without |= moments[from + i] == 0.0f ? 1 : 0;
+    } else {
+      without = 1;
+    }
+    if (without == 0) continue;
+    BRIGADE_SIMD_LOOP
+    for (int64_t i = from; i < to; ++i) visits.Visit(s, true, i);
+  }
+}
+
+}  // namespace
 
 template <typename Operation>
 void ZeroOneElementsRange(const Operation& operation, const typename Operation::Segment& segment,
@@ -14,8 +44,12 @@ void ZeroOneElementsRange(const Operation& operation, const typename Operation::
     const Operation visits = operation;
     const typename Operation::Segment s = segment;
     const auto of_segment = visits.Begin(s);
-    BRIGADE_SIMD_LOOP
-    for (int64_t i = begin; i < end; ++i) visits.Visit(s, of_segment, i);
+    if constexpr (std::is_same_v<Operation, ZeroOneMaskOperation>) {
+      MaskRange(visits, s, begin, end);
+    } else {
+      BRIGADE_SIMD_LOOP
+      for (int64_t i = begin; i < end; ++i) visits.Visit(s, of_segment, i);
+    }
   });
 }
 
