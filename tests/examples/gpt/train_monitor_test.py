@@ -166,6 +166,21 @@ class MonitorTest(unittest.TestCase):
         self.assertIn("Report: 3000 of 3000 steps", out)
         self.assertRegex(error, r"train: [0-9]+ lines of progress not printed: nobody took them in time\n")
 
+    def test_a_reader_that_goes_away_ends_no_training(self):
+        process = self.start("--steps=300", "--evaluate_every=0", "--save=saved", "--save_every=300")
+        process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read()
+        # What it could not say is an error, but the training is at its end.
+        self.assertEqual((process.wait(), error), (1, "train: cannot write the report\n"))
+        self.check_files(300)
+        self.assertIn("step-00000300", os.listdir(self.folder + "/saved"))
+
+    def test_parts_of_steps_are_printed_of_the_shortest_training(self):
+        for flags in (["--steps=2"], ["--steps=5"]):
+            out, error = self.run_to_end("--evaluate_every=0", *flags)
+            self.assertEqual((out.count("time (ms) | forward: "), error), (1, ""))
+
     def test_ports_that_cannot_be_used_are_named_before_the_first_step(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
