@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -27,14 +26,23 @@ absl::Status AppendFile::Failed(const char* what) const {
                              absl::StrCat("cannot ", what, " ", device::Printable(path_, 800)));
 }
 
-absl::StatusOr<AppendFile> AppendFile::Open(const std::string& path) {
-  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const opened, device::OpenForUpdate(path));
+absl::StatusOr<AppendFile> AppendFile::Own(const std::string& path, std::FILE* opened) {
   AppendFile file(path, opened);
+  const int fd = fileno(opened);
+  // Whatever others do meanwhile, a piece comes behind theirs.
+  const int flags = fcntl(fd, F_GETFL);
   struct stat status = {};
-  if (fstat(fileno(opened), &status) != 0) return file.Failed("open");
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_APPEND) != 0 || fstat(fd, &status) != 0) {
+    return file.Failed("open");
+  }
   file.size_ = file.end_ = status.st_size;
   file.has_name_ = status.st_nlink > 0;
   return file;
+}
+
+absl::StatusOr<AppendFile> AppendFile::Open(const std::string& path) {
+  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const opened, device::OpenForUpdate(path));
+  return Own(path, opened);
 }
 
 absl::StatusOr<AppendFile> AppendFile::Create(const std::string& path) {
@@ -46,10 +54,7 @@ absl::StatusOr<AppendFile> AppendFile::Create(const std::string& path) {
     if (fd >= 0) close(fd);
     return status;
   }
-  AppendFile file(path, opened);
-  struct stat status = {};
-  file.has_name_ = fstat(fd, &status) == 0 && status.st_nlink > 0;
-  return file;
+  return Own(path, opened);
 }
 
 absl::Status AppendFile::CheckOthers() {
@@ -65,28 +70,30 @@ absl::Status AppendFile::CheckOthers() {
   return refused("another process writes to it, or has cut it off");
 }
 
+absl::Status AppendFile::CutHalfPiece() {
+  if (end_ == size_) return absl::OkStatus();
+  if (ftruncate(fileno(file_.get()), static_cast<off_t>(size_)) != 0) return Failed("write");
+  end_ = size_;
+  return absl::OkStatus();
+}
+
 absl::Status AppendFile::Append(absl::string_view bytes) {
   BRIGADE_RETURN_IF_ERROR(CheckOthers());
-  const int fd = fileno(file_.get());
-  size_t written = 0;
-  while (written < bytes.size()) {
-    const ssize_t more = pwrite(fd, bytes.data() + written, bytes.size() - written,
-                                static_cast<off_t>(size_) + static_cast<off_t>(written));
+  BRIGADE_RETURN_IF_ERROR(CutHalfPiece());
+  while (!bytes.empty()) {
+    const ssize_t more = write(fileno(file_.get()), bytes.data(), bytes.size());
     if (more < 0 && errno == EINTR) continue;
     if (more <= 0) {
       if (more == 0) errno = ENOSPC;
       const absl::Status status = Failed("write");
-      // If this fails too, the next piece is written over what is left.
-      if (written > 0) {
-        const bool is_cut = ftruncate(fd, static_cast<off_t>(size_)) == 0;
-        end_ = is_cut ? size_ : std::max(end_, size_ + static_cast<int64_t>(written));
-      }
+      // If this fails too, it is tried again before the next piece.
+      CutHalfPiece().IgnoreError();
       return status;
     }
-    written += static_cast<size_t>(more);
+    bytes.remove_prefix(static_cast<size_t>(more));
+    end_ += static_cast<int64_t>(more);
   }
-  size_ += static_cast<int64_t>(written);
-  end_ = std::max(end_, size_);
+  size_ = end_;
   return absl::OkStatus();
 }
 

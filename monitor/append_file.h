@@ -16,8 +16,8 @@ namespace brigade::monitor {
 // A file that grows by whole pieces: a piece that did not fit on the disk leaves nothing behind,
 // and the next one comes in its place.
 //
-// Others       Where somebody else has written to the file, or cut it off, one piece is refused and
-//              the next one comes behind what is there; where it was removed, all are.
+// Others       Where another process has written to the file, or cut it off, one piece is refused
+//              and the next one comes behind what is there; where it was removed, all are.
 // Errors       What the system says, or what others did, naming the path.
 // Threads      One at a time.
 class AppendFile {
@@ -43,15 +43,20 @@ class AppendFile {
  private:
   AppendFile(const std::string& path, std::FILE* file) : path_(path), file_(file, &std::fclose) {}
 
+  // Takes over what was opened.
+  static absl::StatusOr<AppendFile> Own(const std::string& path, std::FILE* opened);
+
   absl::Status Failed(const char* what) const;
   // Whether the file is as this object has left it.
   absl::Status CheckOthers();
+  // Takes away what did not become a piece.
+  absl::Status CutHalfPiece();
 
   std::string path_;
-  // Written past its buffer, at `size_`.
+  // Read by its buffer, written past it.
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
   int64_t size_ = 0;
-  // As this object has left it: more than `size_` if half a piece could not be taken away.
+  // Of the file as this object has left it: more than `size_` if half a piece is still there.
   int64_t end_ = 0;
   // Some file systems do not count names.
   bool has_name_ = false;
