@@ -35,7 +35,7 @@ struct BackEndReport {
 };
 
 struct MonitorOptions {
-  // 4096: records of a minute at steps of 15 ms, some MB of memory.
+  // 4096: records of a minute at steps of 15 ms. The trainer's have about 4 kB each.
   size_t capacity = 4096;
   // Told the first error of each back end, and the first record that had no room, at once and on a
   // thread of its own; null: only reports have them.
