@@ -182,7 +182,9 @@ class MonitorTest(unittest.TestCase):
     def test_parts_of_steps_are_printed_of_the_shortest_training(self):
         for flags in (["--steps=2"], ["--steps=5"]):
             out, error = self.run_to_end("--evaluate_every=0", *flags)
-            self.assertEqual((out.count("time (ms) | forward: "), error), (1, ""))
+            self.assertEqual(error, "")
+            # Two, if the steps took so long that some were known at the last one's line.
+            self.assertIn(out.count("time (ms) | forward: "), (1, 2))
 
     def test_ports_that_cannot_be_used_are_named_before_the_first_step(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
