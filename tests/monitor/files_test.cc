@@ -2,19 +2,24 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/monitor/csv_files.h"
 #include "brigade/monitor/event_file.h"
 #include "brigade/monitor/event_record.h"
 #include "brigade/monitor/json_lines.h"
+#include "brigade/monitor/monitor.h"
 #include "brigade/tests/testing/full_disk.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -275,3 +280,31 @@ TEST(EventFileTest, ErrorsNameTheFolder) {
 
 }  // namespace
 }  // namespace brigade::monitor
+
+namespace brigade {
+namespace {
+
+// Of monitor/README.md.
+absl::Status PublishOneRecord() {
+  std::vector<std::unique_ptr<monitor::BackEnd>> back_ends;
+  BRIGADE_ASSIGN_OR_RETURN(back_ends.emplace_back(), monitor::EventFile::Create("logs/gpt"));
+  monitor::Monitor monitor(std::move(back_ends));
+  monitor.Start({.step = 0});
+  monitor.Publish(monitor::Record{.at = {1, 16},
+                                  .wall_time = monitor::WallSeconds(),
+                                  .values = {{"Train/Samples/train_loss", 5.5, "loss"}}});
+  for (const monitor::BackEndReport& of : monitor.Close(absl::Seconds(10)))
+    std::cerr << of.Trouble();
+  return absl::OkStatus();
+}
+
+TEST(ReadmeTest, WhatItShowsMakesAnEventFile) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/readme");
+  std::filesystem::create_directories(folder);
+  std::filesystem::current_path(folder);
+  ASSERT_OK(PublishOneRecord());
+  EXPECT_EQ(monitor::FilesIn(folder + "/logs/gpt").size(), 1u);
+}
+
+}  // namespace
+}  // namespace brigade

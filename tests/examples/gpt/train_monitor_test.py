@@ -19,6 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.abspath("tests/monitor"))
 from peers import Events
 
+PAGE = os.path.abspath("docs/monitoring.md")
 TRAIN = os.path.abspath(sys.argv.pop(1))
 TINY = ["--layers=2", "--width=16", "--heads=2", "--context=16", "--ranks=2", "--batch=4", "--lr=0.001",
         "--precision=fp32"]
@@ -185,6 +186,20 @@ class MonitorTest(unittest.TestCase):
             self.assertEqual(error, "")
             # Two, if the steps took so long that some were known at the last one's line.
             self.assertIn(out.count("time (ms) | forward: "), (1, 2))
+
+    def test_the_config_of_the_page_makes_its_files(self):
+        with open(PAGE) as file:
+            config = json.loads(file.read().split("```json\n")[1].split("```")[0])
+        with open(self.folder + "/configs/config.json", "w") as file:
+            json.dump({**config, "train_batch_size": BATCH}, file)
+        flags = [flag for flag in TINY if not flag.startswith(("--lr", "--batch", "--precision"))]
+        process = subprocess.run([TRAIN, *flags, "--config=configs/config.json", "--steps=20"], cwd=self.folder,
+                                 capture_output=True, text=True)
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertIn("step 20/20", process.stdout)
+        self.assertIn("time (ms) | forward: ", process.stdout)
+        self.assertEqual(len(glob.glob(self.folder + "/logs/gpt/events.out.tfevents.*")), 1)
+        self.assertTrue(os.path.exists(self.folder + "/logs/gpt_csv/Train_Samples_train_loss.csv"))
 
     def test_ports_that_cannot_be_used_are_named_before_the_first_step(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
