@@ -191,9 +191,8 @@ class MonitorTest(unittest.TestCase):
         with open(PAGE) as file:
             config = json.loads(file.read().split("```json\n")[1].split("```")[0])
         with open(self.folder + "/configs/config.json", "w") as file:
-            json.dump({**config, "train_batch_size": BATCH}, file)
-        flags = [flag for flag in TINY if not flag.startswith(("--lr", "--batch", "--precision"))]
-        process = subprocess.run([TRAIN, *flags, "--config=configs/config.json", "--steps=20"], cwd=self.folder,
+            json.dump({**config, "train_batch_size": "auto", "optimizer": CONFIG["optimizer"]}, file)
+        process = subprocess.run([TRAIN, *TINY, "--config=configs/config.json", "--steps=20"], cwd=self.folder,
                                  capture_output=True, text=True)
         self.assertEqual((process.returncode, process.stderr), (0, ""))
         self.assertIn("step 20/20", process.stdout)
