@@ -131,9 +131,9 @@ TEST(SpaceTest, SaysWhatItNeeds) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--batch")));
   EXPECT_THAT(SetupOf("[1]", kModel, {}), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(SetupOf("{", kModel, {}), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(
-      SetupOf(R"({"train_batch_size": 8, "autotuning": {"metric": "speed"}})", kModel, {}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("autotuning.metric is \"speed\"")));
+  EXPECT_THAT(SetupOf(R"({"train_batch_size": 8, "autotuning": {"metric": "speed"}})", kModel, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("autotuning.metric is \"speed\"")));
   EXPECT_THAT(SetupOf(R"({"train_batch_size": 8, "pipeline": {"stages": 3}})", kModel, {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pipeline 3")));
   std::vector<Dimension> all(std::begin(kAllDimensions), std::end(kAllDimensions));

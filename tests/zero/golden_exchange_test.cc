@@ -130,8 +130,8 @@ std::vector<GoldenCase> Cases() {
   // Factors and elements of other sizes, up to all of them.
   for (const int32_t rank : {1, 7}) {
     GoldenCase c = {.ranks = 3, .dtype = DType::kBFloat16, .bucket_elements = 100'000 * rank};
-    c.gradient_compression = {
-        .method = GradientCompression::kPowerSgd, .rank = rank, .iterations = rank == 1 ? 1 : 3};
+    c.gradient_compression = {.method = GradientCompression::kPowerSgd, .rank = rank,
+                              .iterations = rank == 1 ? 1 : 3};
     cases.push_back(c);
   }
   for (const double density : {1e-9, 1.0}) {

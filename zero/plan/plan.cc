@@ -215,10 +215,9 @@ std::string Plan::Describe(int parameter) const {
   const Parameter& p = parameters_[static_cast<size_t>(parameter)];
   return absl::StrCat(
       p.spec.name, " ", Text(p.spec.shape), " ", precision::ShortName(*p.spec.dtype),
-      p.spec.trainable ? "" : " frozen", p.spec.low_rank ? "" : " without factors",
-      p.spec.counted ? "" : " not counted", p.spec.tied_outside ? " tied outside" : "", ", group ",
-      p.spec.group, ", unit \"", units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket,
-      " at ", p.begin);
+      p.spec.trainable ? "" : " frozen", p.spec.low_rank ? "" : " without factors", p.spec.counted ? "" : " not counted",
+      p.spec.tied_outside ? " tied outside" : "", ", group ", p.spec.group, ", unit \"",
+      units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ", p.begin);
 }
 
 std::map<int64_t, int> PooledBuffersNeeded(absl::Span<const Bucket> buckets,
