@@ -26,13 +26,23 @@ absl::Status AppendFile::Failed(const char* what) const {
                              absl::StrCat("cannot ", what, " ", device::Printable(path_, 800)));
 }
 
+absl::StatusOr<AppendFile> AppendFile::Own(const std::string& path, std::FILE* opened) {
+  AppendFile file(path, opened);
+  const int fd = fileno(opened);
+  // Whatever others do meanwhile, a piece comes behind theirs.
+  const int flags = fcntl(fd, F_GETFL);
+  struct stat status = {};
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_APPEND) != 0 || fstat(fd, &status) != 0) {
+    return file.Failed("open");
+  }
+  file.size_ = file.end_ = status.st_size;
+  file.has_name_ = status.st_nlink > 0;
+  return file;
+}
+
 absl::StatusOr<AppendFile> AppendFile::Open(const std::string& path) {
   BRIGADE_ASSIGN_OR_RETURN(std::FILE* const opened, device::OpenForUpdate(path));
-  AppendFile file(path, opened);
-  struct stat status = {};
-  if (fstat(fileno(opened), &status) != 0) return file.Failed("open");
-  file.size_ = status.st_size;
-  return file;
+  return Own(path, opened);
 }
 
 absl::StatusOr<AppendFile> AppendFile::Create(const std::string& path) {
@@ -44,46 +54,67 @@ absl::StatusOr<AppendFile> AppendFile::Create(const std::string& path) {
     if (fd >= 0) close(fd);
     return status;
   }
-  return AppendFile(path, opened);
+  return Own(path, opened);
+}
+
+absl::Status AppendFile::CheckOthers() {
+  struct stat status = {};
+  if (fstat(fileno(file_.get()), &status) != 0) return Failed("write");
+  const auto refused = [&](const char* why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write ", device::Printable(path_, 800), ": ", why));
+  };
+  if (has_name_ && status.st_nlink == 0) return refused("it was removed");
+  if (status.st_size == end_) return absl::OkStatus();
+  size_ = end_ = status.st_size;
+  return refused("another process writes to it, or has cut it off");
+}
+
+absl::Status AppendFile::CutHalfPiece() {
+  if (end_ == size_) return absl::OkStatus();
+  if (ftruncate(fileno(file_.get()), static_cast<off_t>(size_)) != 0) return Failed("write");
+  end_ = size_;
+  return absl::OkStatus();
 }
 
 absl::Status AppendFile::Append(absl::string_view bytes) {
-  const int fd = fileno(file_.get());
-  size_t written = 0;
-  while (written < bytes.size()) {
-    const ssize_t more = pwrite(fd, bytes.data() + written, bytes.size() - written,
-                                static_cast<off_t>(size_) + static_cast<off_t>(written));
+  BRIGADE_RETURN_IF_ERROR(CheckOthers());
+  BRIGADE_RETURN_IF_ERROR(CutHalfPiece());
+  while (!bytes.empty()) {
+    const ssize_t more = write(fileno(file_.get()), bytes.data(), bytes.size());
     if (more < 0 && errno == EINTR) continue;
     if (more <= 0) {
       if (more == 0) errno = ENOSPC;
       const absl::Status status = Failed("write");
-      // If this fails too, the next piece is written over what is left.
-      const int cut = written > 0 ? ftruncate(fd, static_cast<off_t>(size_)) : 0;
-      static_cast<void>(cut);
+      // If this fails too, it is tried again before the next piece.
+      CutHalfPiece().IgnoreError();
       return status;
     }
-    written += static_cast<size_t>(more);
+    bytes.remove_prefix(static_cast<size_t>(more));
+    end_ += static_cast<int64_t>(more);
   }
-  size_ += static_cast<int64_t>(written);
+  size_ = end_;
   return absl::OkStatus();
 }
 
-absl::Status AppendFile::KeepLines(absl::FunctionRef<bool(absl::string_view line)> keep) {
-  int64_t kept = 0;
+absl::Status AppendFile::KeepLines(absl::FunctionRef<Fate(absl::string_view line)> fate) {
+  int64_t kept = 0, read = 0;
   std::string line;
   std::rewind(file_.get());
   for (int c = 0; (c = std::fgetc(file_.get())) != EOF;) {
-    line += static_cast<char>(c);
-    if (line.size() > kMostLineBytes) break;
+    ++read;
+    // Of a longer one the rest is not needed.
+    if (line.size() <= kMostLineBytes) line += static_cast<char>(c);
     if (c != '\n') continue;
-    if (!keep(line)) break;
-    kept += static_cast<int64_t>(line.size());
+    const Fate of = line.size() > kMostLineBytes ? Fate::kDamaged : fate(line);
+    if (of == Fate::kCutOff) break;
+    if (of == Fate::kKept) kept = read;
     line.clear();
   }
   if (std::ferror(file_.get()) != 0 || ftruncate(fileno(file_.get()), kept) != 0) {
     return Failed("go on with");
   }
-  size_ = kept;
+  size_ = end_ = kept;
   return absl::OkStatus();
 }
 

@@ -16,7 +16,9 @@ namespace brigade::monitor {
 // A file that grows by whole pieces: a piece that did not fit on the disk leaves nothing behind,
 // and the next one comes in its place.
 //
-// Errors       What the system says, naming the path.
+// Others       Where another process has written to the file, or cut it off, one piece is refused
+//              and the next one comes behind what is there; where it was removed, all are.
+// Errors       What the system says, or what others did, naming the path.
 // Threads      One at a time.
 class AppendFile {
  public:
@@ -31,19 +33,33 @@ class AppendFile {
   // Hands all of it to the system, or nothing.
   absl::Status Append(absl::string_view bytes);
 
-  // Cuts off everything from the first line for which keep(line, with its end) is false, or which
-  // has no end, or is longer than any line of ours.
-  absl::Status KeepLines(absl::FunctionRef<bool(absl::string_view line)> keep);
+  // What becomes of a line. One that is damaged stays where a line that is kept comes behind it.
+  enum class Fate : uint8_t { kKept, kDamaged, kCutOff };
+  // Cuts off what comes behind the last line that is kept before the first one that is not, as
+  // `fate` says of each, given with its end. Lines without an end, or longer than any of ours, are
+  // damaged.
+  absl::Status KeepLines(absl::FunctionRef<Fate(absl::string_view line)> fate);
 
  private:
   AppendFile(const std::string& path, std::FILE* file) : path_(path), file_(file, &std::fclose) {}
 
+  // Takes over what was opened.
+  static absl::StatusOr<AppendFile> Own(const std::string& path, std::FILE* opened);
+
   absl::Status Failed(const char* what) const;
+  // Whether the file is as this object has left it.
+  absl::Status CheckOthers();
+  // Takes away what did not become a piece.
+  absl::Status CutHalfPiece();
 
   std::string path_;
-  // Written past its buffer, at `size_`.
+  // Read by its buffer, written past it.
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
   int64_t size_ = 0;
+  // Of the file as this object has left it: more than `size_` if half a piece is still there.
+  int64_t end_ = 0;
+  // Some file systems do not count names.
+  bool has_name_ = false;
 };
 
 // Makes a folder and those above it. Errors as above; FailedPrecondition of what is no folder.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -14,6 +15,8 @@ namespace brigade::monitor {
 namespace {
 
 constexpr absl::string_view kEnd = "\r\n";
+// Of the first line.
+constexpr absl::string_view kFirstField = "step,";
 
 // The fewest digits that are read back as the same number.
 std::string TextOf(double value) {
@@ -31,7 +34,7 @@ std::string Field(absl::string_view text) {
 
 std::string HeaderOf(absl::string_view tag) {
   const size_t slash = tag.rfind('/');
-  return absl::StrCat("step,",
+  return absl::StrCat(kFirstField,
                       Field(slash == absl::string_view::npos ? tag : tag.substr(slash + 1)), kEnd);
 }
 
@@ -65,10 +68,13 @@ absl::Status CsvFiles::WriteValue(const Value& value, const Record& record) {
     // An evaluation at the very step comes again.
     const int64_t last = from_.samples - (record.is_made_again ? 1 : 0);
     BRIGADE_RETURN_IF_ERROR(opened.KeepLines([&](absl::string_view line) {
+      using Fate = AppendFile::Fate;
+      if (from_.step == 0) return Fate::kCutOff;
+      // Whatever has become of the line's end.
+      if (absl::StartsWith(line, kFirstField)) return Fate::kKept;
       int64_t samples = 0;
-      if (from_.step == 0) return false;
-      if (line == header) return true;
-      return absl::SimpleAtoi(line.substr(0, line.find(',')), &samples) && samples <= last;
+      if (!absl::SimpleAtoi(line.substr(0, line.find(',')), &samples)) return Fate::kDamaged;
+      return samples <= last ? Fate::kKept : Fate::kCutOff;
     }));
     entry = files_.emplace(file, std::move(opened)).first;
   }

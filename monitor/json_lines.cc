@@ -19,17 +19,18 @@ std::string JsonLines::name() const { return device::Printable(file_.path(), 400
 
 absl::Status JsonLines::Start(const Position& from) {
   return file_.KeepLines([&](absl::string_view line) {
-    if (from.step == 0) return false;
+    using Fate = AppendFile::Fate;
+    if (from.step == 0) return Fate::kCutOff;
     const Json json = Json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
-      return false;
+      return Fate::kDamaged;
     }
     const bool is_step = json.contains("seconds") && json["seconds"].is_number();
-    if (json["step"].get<int64_t>() > from.step - (is_step ? 0 : 1)) return false;
+    if (json["step"].get<int64_t>() > from.step - (is_step ? 0 : 1)) return Fate::kCutOff;
     for (const auto& [key, value] : json.items()) {
       if (is_step && value.is_number()) before_[key] = value.get<double>();
     }
-    return true;
+    return Fate::kKept;
   });
 }
 

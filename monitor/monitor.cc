@@ -12,16 +12,21 @@
 #include "brigade/monitor/task_queue.h"
 
 namespace brigade::monitor {
+
 namespace {
+
+// More than the two of each back end.
+constexpr size_t kTold = 64;
+
+using Tell = std::function<void(const std::string& text)>;
 
 // A back end with what became of its records. Shared with its tasks, one of which may outlive the
 // monitor.
 class Desk {
  public:
-  Desk(std::unique_ptr<BackEnd> back_end, std::function<void(const std::string&)> on_trouble)
-      : name_(back_end->name()),
-        back_end_(std::move(back_end)),
-        on_trouble_(std::move(on_trouble)) {}
+  // `tell` never waits; it may be null.
+  Desk(std::unique_ptr<BackEnd> back_end, Tell tell)
+      : name_(back_end->name()), back_end_(std::move(back_end)), tell_(std::move(tell)) {}
 
   void Start(const Position& from) {
     const absl::Status status = back_end_->Start(from);
@@ -36,8 +41,8 @@ class Desk {
   void Show(const Timeline& timeline) {
     if (!is_off_) Note(back_end_->Show(timeline), 0);
   }
-  void Tell(const std::string& text) const {
-    if (on_trouble_ != nullptr) on_trouble_(text);
+  void TellTrouble(absl::string_view text) const {
+    if (tell_ != nullptr) tell_(absl::StrCat(name_, ": ", text));
   }
 
   const std::string& name() const { return name_; }
@@ -56,12 +61,12 @@ class Desk {
       is_first = !status.ok() && report_.error.ok();
       if (is_first) report_.error = status;
     }
-    if (is_first) Tell(absl::StrCat(name_, ": ", std::string(status.message())));
+    if (is_first) TellTrouble(status.message());
   }
 
   const std::string name_;
   const std::unique_ptr<BackEnd> back_end_;
-  const std::function<void(const std::string&)> on_trouble_;
+  const Tell tell_;
   // Of the thread of the tasks.
   bool is_off_ = false;
   mutable device::Mutex mutex_;
@@ -86,35 +91,38 @@ std::string BackEndReport::Trouble() const {
 }
 
 struct Monitor::Worker {
-  Worker(std::unique_ptr<BackEnd> back_end, const Options& options)
-      : desk(std::make_shared<Desk>(std::move(back_end), options.on_trouble)),
+  Worker(std::unique_ptr<BackEnd> back_end, Tell tell, size_t capacity)
+      : desk(std::make_shared<Desk>(std::move(back_end), std::move(tell))),
         // One more for Start, which is never dropped.
-        queue(options.capacity + 1) {}
+        queue(capacity + 1) {}
 
   void Post(std::function<void(Desk&)> task) {
-    const bool taken = queue.Post([desk = desk, task = std::move(task)] { task(*desk); });
-    if (!taken) {
-      has_dropped = true;
-    } else if (has_dropped && !has_told.exchange(true)) {
-      // There is room again: the thread that has made it tells what was lost meanwhile.
-      queue.Post([desk = desk] {
-        desk->Tell(
-            absl::StrCat(desk->name(), ": writing falls behind the training; records are dropped"));
-      });
+    if (queue.Post([desk = desk, task = std::move(task)] { task(*desk); })) return;
+    if (!has_told.exchange(true)) {
+      desk->TellTrouble("writing falls behind the training; records are dropped");
     }
   }
 
   const std::shared_ptr<Desk> desk;
   TaskQueue queue;
   std::atomic<int64_t> published = 0;
-  std::atomic<bool> has_dropped = false, has_told = false;
+  // That there was no room; or it is closed, and nothing is told any more.
+  std::atomic<bool> has_told = false;
   // Once it is closed.
   std::optional<BackEndReport> report;
 };
 
 Monitor::Monitor(std::vector<std::unique_ptr<BackEnd>> back_ends, Options options) {
+  Tell tell;
+  if (options.on_trouble != nullptr && !back_ends.empty()) {
+    teller_ = std::make_shared<TaskQueue>(kTold);
+    // A thread of its own: a back end that hangs cannot tell, and a training must not.
+    tell = [teller = teller_, on_trouble = options.on_trouble](const std::string& text) {
+      teller->Post([on_trouble, text] { on_trouble(text); });
+    };
+  }
   for (std::unique_ptr<BackEnd>& back_end : back_ends) {
-    workers_.push_back(std::make_unique<Worker>(std::move(back_end), options));
+    workers_.push_back(std::make_unique<Worker>(std::move(back_end), tell, options.capacity));
   }
 }
 
@@ -157,6 +165,7 @@ std::vector<BackEndReport> Monitor::Close(absl::Duration patience) {
   std::vector<BackEndReport> reports;
   for (const auto& worker : workers_) {
     if (!worker->report.has_value()) {
+      worker->has_told = true;
       const auto left = deadline - std::chrono::steady_clock::now();
       const bool ended = worker->queue.Close(absl::FromChrono(left));
       BackEndReport report = worker->desk->report();
@@ -166,6 +175,9 @@ std::vector<BackEndReport> Monitor::Close(absl::Duration patience) {
       worker->report = std::move(report);
     }
     reports.push_back(*worker->report);
+  }
+  if (teller_ != nullptr) {
+    teller_->Close(absl::FromChrono(deadline - std::chrono::steady_clock::now()));
   }
   return reports;
 }

@@ -15,6 +15,8 @@
 
 namespace brigade::monitor {
 
+class TaskQueue;
+
 // What became of the records of one back end.
 struct BackEndReport {
   std::string name;
@@ -33,10 +35,10 @@ struct BackEndReport {
 };
 
 struct MonitorOptions {
-  // 4096: records of a minute at steps of 15 ms, some MB of memory.
+  // 4096: records of a minute at steps of 15 ms. The trainer's have about 4 kB each.
   size_t capacity = 4096;
-  // Told the first error of each back end, and the first time that it has fallen behind, on its
-  // thread; null: only reports have them.
+  // Told the first error of each back end, and the first record that had no room, at once and on a
+  // thread of its own; null: only reports have them.
   std::function<void(const std::string& text)> on_trouble = nullptr;
 };
 
@@ -73,6 +75,8 @@ class Monitor {
   struct Worker;
 
   std::vector<std::unique_ptr<Worker>> workers_;
+  // Of on_trouble; shared with what may outlive the monitor.
+  std::shared_ptr<TaskQueue> teller_;
 };
 
 // Of the system's clock, as records have it.

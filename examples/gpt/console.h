@@ -30,6 +30,8 @@ class Console final : public Observer {
   absl::Status OnSave(const SaveEvent& save) override;
   // Of a step of before.
   void OnBreakdown(const StepBreakdown& breakdown);
+  // All steps were made: the parts of those behind the last line.
+  void OnEnd() { PrintBreakdown(); }
 
  private:
   using Clock = std::chrono::steady_clock;

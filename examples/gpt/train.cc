@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -262,6 +263,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   QueuedObserver queued_console(console);
   observers.Add(queued_console);
   const auto end_monitors = [&](absl::Duration patience) {
+    queued_console.Post([] { console.OnEnd(); }).IgnoreError();
     queued_console.Drain(patience);
     if (queued_console.dropped() > 0) {
       absl::FPrintF(stderr, "train: %s of progress not printed: nobody took them in time\n",
@@ -354,6 +356,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
 }  // namespace brigade::gpt
 
 int main(int argc, char** argv) {
+  // Whoever reads the lines of progress may go away: that is an error at the end, and none before.
+  std::signal(SIGPIPE, SIG_IGN);
   // A flag of a text has one; for --resume that is the folder of --save.
   std::string resume = absl::StrCat("--resume=", brigade::gpt::kFromSave);
   for (int i = 1; i < argc; ++i) {

@@ -26,9 +26,11 @@ function shape(parent, name, attributes = {}, text = null) {
 
 const color = (name) => `var(--${name})`;
 
-// 1234567 -> "1.23 M", 0.00031 -> "3.10e-4".
+// 1234567 -> "1.23 M", 0.00031 -> "3.10e-4"; of a value that is not there, and of one that is no
+// number, as /data.json has them.
 function short(value) {
-  if (value === null || value === undefined || !isFinite(value)) return '–';
+  if (value === undefined) return '–';
+  if (value === null || !isFinite(value)) return 'not finite';
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e6) return value.toLocaleString('en');
   if (size < 1e-3) return value.toExponential(2);
@@ -38,7 +40,8 @@ function short(value) {
       return scaled.toFixed(Math.abs(scaled) >= 100 ? 0 : Math.abs(scaled) >= 10 ? 1 : 2) + name;
     }
   }
-  return value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4);
+  if (size >= 1000) return Math.round(value).toLocaleString('en');
+  return value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : 4);
 }
 
 function bytes(value) {
@@ -83,23 +86,38 @@ function tip(event, text) {
   box.style.top = `${Math.max(4, event.clientY - size.height - 10)}px`;
 }
 
-// Curves over steps: [{name, color, points, dots}], points as /data.json has them.
-function drawCurves(content, curves, format) {
+// Each point as the mean of those around it; a thirtieth of them on each side.
+function smoothed({step, mean}) {
+  const around = Math.floor(step.length / 30);
+  const means = mean.map((value, i) => {
+    if (value === null) return null;
+    const near = mean.slice(Math.max(0, i - around), i + around + 1).filter((v) => v !== null);
+    return near.reduce((sum, v) => sum + v, 0) / near.length;
+  });
+  return {step, mean: means, least: [], most: []};
+}
+
+// Curves over steps: [{name, color, points, dots, smooth}], points as /data.json has them. With
+// smooth the curve is smoothed, and where it is alone what it is made of is behind it.
+function drawCurves(content, all, format) {
+  const curves = all.map((curve) => curve.smooth && all.length > 1
+      ? {...curve, raw: curve.points, points: smoothed(curve.points)}
+      : {...curve, raw: curve.points});
   content.replaceChildren();
   const width = Math.max(content.clientWidth, 200), height = 190;
   const left = 54, right = 10, top = 6, bottom = 34;
   let first = Infinity, last = -Infinity, least = Infinity, most = -Infinity;
   for (const {points} of curves) {
     for (let i = 0; i < points.step.length; ++i) {
-      if (points.mean[i] === null) continue;
       first = Math.min(first, points.step[i]);
       last = Math.max(last, points.step[i]);
+      if (points.mean[i] === null) continue;
       least = Math.min(least, points.least[i] ?? points.mean[i]);
       most = Math.max(most, points.most[i] ?? points.mean[i]);
     }
   }
-  if (first === Infinity) {
-    element(content, 'p', {class: 'empty'}, 'no values yet');
+  if (least === Infinity) {
+    element(content, 'p', {class: 'empty'}, 'no value is finite');
     return;
   }
   if (first === last) { first -= 1; last += 1; }
@@ -126,19 +144,34 @@ function drawCurves(content, curves, format) {
           columns.text(step));
   }
   shape(svg, 'text', {x: width - right, y: height - 3, 'text-anchor': 'end'}, 'step');
-  for (const curve of curves) {
-    const {step, mean, least: lows, most: highs} = curve.points;
-    let path = '', above = '', below = '', pen = 'M';
+  const line = ({step, mean}, attributes) => {
+    let path = '', pen = 'M';
     for (let i = 0; i < step.length; ++i) {
       if (mean[i] === null) { pen = 'M'; continue; }
-      path += `${pen}${x(step[i]).toFixed(1)} ${y(mean[i]).toFixed(1)}`;
+      const at = `${x(step[i]).toFixed(1)} ${y(mean[i]).toFixed(1)}`;
+      // One alone is a point.
+      path += pen === 'M' ? `M${at}L${at}` : `L${at}`;
       pen = 'L';
+    }
+    shape(svg, 'path', {class: 'curve', d: path, ...attributes});
+  };
+  for (const curve of curves) {
+    const {step, mean, least: lows, most: highs} = curve.points;
+    let above = '', below = '';
+    for (let i = 0; i < step.length; ++i) {
+      // What is not finite stands at the top.
+      if (mean[i] === null) {
+        shape(svg, 'line', {class: 'odd', x1: x(step[i]), x2: x(step[i]), y1: top, y2: top + 6});
+        continue;
+      }
       if (highs.length === 0) continue;
       above += `${above ? 'L' : 'M'}${x(step[i]).toFixed(1)} ${y(highs[i]).toFixed(1)}`;
       below = `L${x(step[i]).toFixed(1)} ${y(lows[i]).toFixed(1)}` + below;
     }
     if (above) shape(svg, 'path', {d: `${above}${below}Z`, fill: color('band')});
-    shape(svg, 'path', {class: 'curve', d: path, stroke: color(curve.color)});
+    const isSmoothed = curve.smooth && all.length === 1;
+    line(curve.points, {stroke: color(curve.color), ...(isSmoothed ? {opacity: 0.35} : {})});
+    if (isSmoothed) line(smoothed(curve.points), {stroke: color(curve.color)});
     if (!curve.dots && step.length > 1) continue;
     for (let i = 0; i < step.length; ++i) {
       if (mean[i] === null) continue;
@@ -153,7 +186,7 @@ function drawCurves(content, curves, format) {
     let nearest = null;
     const lines = [];
     for (const curve of curves) {
-      const {step, mean} = curve.points;
+      const {step, mean} = curve.raw;
       let best = -1;
       for (let i = 0; i < step.length; ++i) {
         if (best < 0 || Math.abs(step[i] - at) < Math.abs(step[best] - at)) best = i;
@@ -184,6 +217,7 @@ function drawCurves(content, curves, format) {
 
 // Shares of a whole, one behind the other: [{name, color, size}].
 function drawStack(content, parts, format) {
+  if (parts.filter((part) => part.size > 0).length < 2) return;
   const stack = element(content, 'div', {class: 'stack'});
   const sum = parts.reduce((before, part) => before + part.size, 0);
   for (const part of parts) {

@@ -11,37 +11,40 @@ const CHARTS = [
   {title: 'Loss', unit: 'nats per byte', curves: [
     {tag: T + 'train_loss', name: 'training', color: 'blue'},
     {tag: T + 'held_out_loss', name: 'held out', color: 'amber', dots: true}]},
-  {title: 'Throughput', unit: 'tokens per second', curves: [
-    {tag: T + 'tokens_per_second', name: 'tokens/s', color: 'teal'}]},
-  {title: 'Gradient norm', unit: 'before clipping', curves: [
+  {title: 'Throughput', unit: 'tokens per second, and smoothed', curves: [
+    {tag: T + 'tokens_per_second', name: 'tokens/s', color: 'teal', smooth: true}]},
+  {title: 'Gradient norm', unit: 'before clipping; red: not finite', curves: [
     {tag: T + 'grad_norm', name: 'norm', color: 'violet'}]},
   {title: 'Learning rate', unit: '', curves: [
     {tag: T + 'lr', name: 'rate', color: 'blue'}]},
-  {title: 'Loss scale', unit: '', curves: [
-    {tag: T + 'loss_scale', name: 'scale', color: 'amber'}]},
-  {title: 'Parts of a step', unit: 'milliseconds', curves: [
-    {tag: T + 'elapsed_time_ms_forward', name: 'forward', color: 'blue'},
-    {tag: T + 'elapsed_time_ms_backward', name: 'backward', color: 'violet'},
-    {tag: T + 'elapsed_time_ms_backward_inner', name: 'of it computing', color: 'teal'},
-    {tag: T + 'elapsed_time_ms_backward_allreduce', name: 'of it exchanging', color: 'amber'},
-    {tag: T + 'elapsed_time_ms_step', name: 'update', color: 'red'}]},
+  // Of types that need none it is 1.
+  {title: 'Loss scale', unit: '', hides: (curves) => curves[0].points.mean.every((v) => v === 1),
+   curves: [{tag: T + 'loss_scale', name: 'scale', color: 'amber'}]},
+  {title: 'Parts of a step', unit: 'milliseconds, smoothed', curves: [
+    {tag: T + 'elapsed_time_ms_forward', name: 'forward', color: 'blue', smooth: true},
+    {tag: T + 'elapsed_time_ms_backward_inner', name: 'backward', color: 'violet', smooth: true},
+    {tag: T + 'elapsed_time_ms_backward_allreduce', name: 'exposed communication', color: 'red',
+     smooth: true},
+    {tag: T + 'elapsed_time_ms_step', name: 'optimizer', color: 'amber', smooth: true}]},
 ];
 const KNOWN = new Set(CHARTS.flatMap((chart) => chart.curves.map((curve) => curve.tag)));
-const HIDDEN = new Set([T + 'skipped']);
+// The second is the sum of two that are shown.
+const HIDDEN = new Set([T + 'skipped', T + 'elapsed_time_ms_backward']);
 
 const PURPOSES = [
   ['parameters', 'blue'], ['gradients', 'violet'], ['optimizer_state', 'teal'],
   ['activations', 'amber'], ['communication', 'red'], ['scratch', 'grey']];
 const SPLIT = {
   gemm: ['matrix products', 'blue'], other_compute: ['other computing', 'teal'],
-  optimizer: ['optimizer', 'violet'], exposed_communication: ['exposed communication', 'red'],
+  optimizer: ['optimizer', 'amber'], exposed_communication: ['exposed communication', 'red'],
   idle: ['idle', 'grey']};
 const PASSES = {F: ['forward', 'blue'], B: ['backward', 'violet'], W: ['weight gradients', 'teal']};
 const OTHERS = {exchange: ['exchange', 'red'], update: ['optimizer', 'amber']};
 
 let data = null, lost = 0;
 const words = (name) => name.replaceAll('_', ' ');
-const latest = (tag) => data.series[tag]?.latest ?? null;
+// Undefined: it is not there; null: it is not finite.
+const latest = (tag) => data.series[tag]?.latest;
 
 function drawHeader() {
   const {step, steps, from, started, now, updated} = data;
@@ -53,8 +56,10 @@ function drawHeader() {
   const made = step - from, took = Math.max(updated - started, 0);
   const left = made > 0 && steps ? took / made * (steps - step) : null;
   $('progress').textContent = `step ${step}${steps ? ` of ${steps}` : ''}` +
-      ` · ${seconds(took)} gone${left === null ? '' : ` · ${seconds(left)} left`}`;
+      ` · ${seconds(took)} elapsed${left === null ? '' : ` · ${seconds(left)} left`}`;
   const silent = now - updated;
+  // Longer than steps take.
+  const usual = Math.max(10, made > 0 ? 4 * took / made : 0);
   const state = $('state');
   if (lost > 0) {
     state.className = 'state gone';
@@ -62,7 +67,7 @@ function drawHeader() {
   } else if (steps && step >= steps) {
     state.className = 'state';
     state.textContent = 'all steps made';
-  } else if (silent > 10) {
+  } else if (silent > usual) {
     state.className = 'state waits';
     state.textContent = `no step for ${seconds(silent)}`;
   } else {
@@ -80,7 +85,7 @@ function drawTiles() {
     ['gradient norm', short(latest(T + 'grad_norm'))],
     ['learning rate', short(latest(T + 'lr'))],
     ['loss scale', short(latest(T + 'loss_scale'))],
-    ['memory of rank 0', memory === null ? '–' : bytes(memory)],
+    ['memory of rank 0', memory === undefined ? '–' : bytes(memory)],
     ['samples', short(data.samples)],
   ];
   $('tiles').replaceChildren();
@@ -111,7 +116,7 @@ function drawCharts() {
   for (const chart of [...CHARTS, ...others]) {
     const curves = chart.curves.filter((curve) => data.series[curve.tag] !== undefined)
         .map((curve) => ({...curve, points: data.series[curve.tag].points}));
-    if (curves.length === 0) continue;
+    if (curves.length === 0 || (chart.hides && chart.hides(curves))) continue;
     drawCurves(panelOf('chart ' + chart.curves[0].tag, chart.title, chart.unit), curves);
   }
 }

@@ -64,7 +64,8 @@ svg text.on { fill: var(--on-color); font-size: 10px; pointer-events: none; }
 svg text.lane { fill: var(--ink); }
 .rule { stroke: var(--rule); stroke-width: 1; shape-rendering: crispEdges; }
 .cross { stroke: var(--muted); stroke-width: 1; stroke-dasharray: 2 3; }
-.curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
+.curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; stroke-linecap: round; }
+.odd { stroke: var(--red); stroke-width: 1.5; }
 .stack { display: flex; height: 22px; border-radius: 4px; overflow: hidden; margin: 4px 0 8px; }
 .stack i { display: block; height: 100%; min-width: 1px; }
 table { border-collapse: collapse; width: 100%; }

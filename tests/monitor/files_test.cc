@@ -2,19 +2,24 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/monitor/csv_files.h"
 #include "brigade/monitor/event_file.h"
 #include "brigade/monitor/event_record.h"
 #include "brigade/monitor/json_lines.h"
+#include "brigade/monitor/monitor.h"
 #include "brigade/tests/testing/full_disk.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -83,7 +88,7 @@ TEST(JsonLinesTest, OfAResumedTrainingGoesOn) {
       "{\"step\":2,\"seconds\":2.5,\"loss\":4.5}\n";
   for (const char* rest :
        {"", "{\"step\":2,\"held_out_loss\":4.0}\n", "{\"step\":3,\"seconds\":3.0,\"loss\":4.0}\n",
-        "{\"step\":3,\"sec", "null\n", "{\"step\":\"3\"}\n{\"step\":1,\"seconds\":9.0}\n"}) {
+        "{\"step\":3,\"sec", "null\n", "{\"step\":\"3\"}\n{\"step\":9,\"seconds\":9.0}\n"}) {
     std::ofstream(path) << kept << rest;
     ASSERT_OK_AND_ASSIGN(const auto lines, JsonLines::Create(path));
     ASSERT_OK(lines->Start({2, 16}));
@@ -92,6 +97,45 @@ TEST(JsonLinesTest, OfAResumedTrainingGoesOn) {
     EXPECT_EQ(Content(path),
               kept + "{\"step\":3,\"seconds\":4.0,\"loss\":4.25,\"skipped\":false}\n")
         << rest;
+  }
+}
+
+// Lines that were damaged cost no others.
+TEST(JsonLinesTest, OfAResumedTrainingKeepsWhatIsBehindDamagedLines) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/damaged.jsonl");
+  const std::string damaged = "\n{\"step\"" + std::string(100 * 1000, '\0') + "}\n[\n";
+  const std::string kept = damaged + "{\"step\":2,\"seconds\":2.5}\n";
+  std::ofstream(path) << kept << damaged << "{\"step\":3,\"seconds\":3.5}\n";
+  ASSERT_OK_AND_ASSIGN(const auto lines, JsonLines::Create(path));
+  ASSERT_OK(lines->Start({2, 16}));
+  EXPECT_EQ(Content(path), kept);
+}
+
+// Two trainings that were given one file: no line is ever cut or hidden in another, and it is said.
+TEST(JsonLinesTest, WhatAnotherProcessDoesToTheFileIsToldAndLinesStayWhole) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/shared.jsonl");
+  std::filesystem::remove(path);
+  ASSERT_OK_AND_ASSIGN(const auto one, JsonLines::Create(path));
+  ASSERT_OK(one->Start({}));
+  ASSERT_OK(one->Write(EvaluationRecord(0, 5.5)));
+  ASSERT_OK(one->Write(EvaluationRecord(1, 5.25)));
+  ASSERT_OK_AND_ASSIGN(const auto other, JsonLines::Create(path));
+  ASSERT_OK(other->Start({}));
+  ASSERT_OK(other->Write(EvaluationRecord(7, 4.5)));
+  const absl::Status status = one->Write(EvaluationRecord(2, 5));
+  EXPECT_EQ(status,
+            absl::FailedPreconditionError(absl::StrCat(
+                "cannot write ", path, ": another process writes to it, or has cut it off")));
+  ASSERT_OK(one->Write(EvaluationRecord(3, 4.75)));
+  EXPECT_EQ(Content(path),
+            "{\"step\":7,\"held_out_loss\":4.5}\n{\"step\":3,\"held_out_loss\":4.75}\n");
+  EXPECT_FALSE(other->Write(EvaluationRecord(8, 4)).ok());
+
+  // Values that go into a file without a name are missing.
+  std::filesystem::remove(path);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(one->Write(EvaluationRecord(4, 4.5)).message(),
+              absl::StrCat("cannot write ", path, ": it was removed"));
   }
 }
 
@@ -150,6 +194,19 @@ TEST(CsvFilesTest, GoOnBehindTheStepAndANewTrainingReplacesThem) {
   ASSERT_OK(third->Start({}));
   ASSERT_OK(third->Write(StepRecord(1, 9)));
   EXPECT_EQ(Content(losses), "step,train_loss\r\n8,9\r\n");
+}
+
+// As a spreadsheet or a version control system leaves it, or a machine that failed.
+TEST(CsvFilesTest, WhatOthersMadeOfTheFileCostsNoValues) {
+  const std::string folder = Folder();
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/Train_Samples_train_loss.csv";
+  const std::string kept = "step,train_loss\n8,5\n\n16;4\nstep,train_loss\r\n16,4\n";
+  std::ofstream(path) << kept << "24,3\n";
+  ASSERT_OK_AND_ASSIGN(const auto csv, CsvFiles::Create(folder));
+  ASSERT_OK(csv->Start({2, 16}));
+  ASSERT_OK(csv->Write(StepRecord(3, 7)));
+  EXPECT_EQ(Content(path), kept + "24,7\r\n");
 }
 
 TEST(CsvFilesTest, ATagThatIsNoFieldIsQuotedAndOneThatIsNoFileDoesNotStopOthers) {
@@ -223,3 +280,31 @@ TEST(EventFileTest, ErrorsNameTheFolder) {
 
 }  // namespace
 }  // namespace brigade::monitor
+
+namespace brigade {
+namespace {
+
+// Of monitor/README.md.
+absl::Status PublishOneRecord() {
+  std::vector<std::unique_ptr<monitor::BackEnd>> back_ends;
+  BRIGADE_ASSIGN_OR_RETURN(back_ends.emplace_back(), monitor::EventFile::Create("logs/gpt"));
+  monitor::Monitor monitor(std::move(back_ends));
+  monitor.Start({.step = 0});
+  monitor.Publish(monitor::Record{.at = {1, 16},
+                                  .wall_time = monitor::WallSeconds(),
+                                  .values = {{"Train/Samples/train_loss", 5.5, "loss"}}});
+  for (const monitor::BackEndReport& of : monitor.Close(absl::Seconds(10)))
+    std::cerr << of.Trouble();
+  return absl::OkStatus();
+}
+
+TEST(ReadmeTest, WhatItShowsMakesAnEventFile) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/readme");
+  std::filesystem::create_directories(folder);
+  std::filesystem::current_path(folder);
+  ASSERT_OK(PublishOneRecord());
+  EXPECT_EQ(monitor::FilesIn(folder + "/logs/gpt").size(), 1u);
+}
+
+}  // namespace
+}  // namespace brigade

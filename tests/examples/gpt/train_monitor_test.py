@@ -19,6 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.abspath("tests/monitor"))
 from peers import Events
 
+PAGE = os.path.abspath("docs/monitoring.md")
 TRAIN = os.path.abspath(sys.argv.pop(1))
 TINY = ["--layers=2", "--width=16", "--heads=2", "--context=16", "--ranks=2", "--batch=4", "--lr=0.001",
         "--precision=fp32"]
@@ -88,7 +89,9 @@ class MonitorTest(unittest.TestCase):
 
     def test_the_page_shows_it_while_it_runs_and_files_have_the_same_at_the_end(self):
         self.write_config({"train_micro_batch_size_per_gpu": 2})
-        process = self.start("--steps=1000000", "--pipeline=2", "--evaluate_every=0", "--dashboard=0")
+        # Steps that take so long that a disk which hangs for seconds drops no record.
+        process = self.start("--steps=1000000", "--pipeline=2", "--evaluate_every=0", "--dashboard=0", "--width=64",
+                             "--context=64")
         line = ""
         while not line.startswith("Dashboard: "):
             line = process.stdout.readline()
@@ -156,15 +159,46 @@ class MonitorTest(unittest.TestCase):
 
     def test_a_pipe_that_nobody_reads_stops_no_step(self):
         self.write_config({"steps_per_print": 1})
-        process = self.start("--steps=3000", "--evaluate_every=0")
+        # More lines than the pipe and the queue behind it take, fewer records than that of a file does.
+        process = self.start("--steps=2000", "--evaluate_every=0")
         while not (os.path.exists(self.folder + "/run.jsonl") and (lines := self.lines()) and
-                   lines[-1]["step"] == 3000):
+                   lines[-1]["step"] == 2000):
             self.assertIsNone(process.poll())
             time.sleep(0.2)
         out, error = process.communicate()
         self.assertEqual(process.returncode, 0, error)
-        self.assertIn("Report: 3000 of 3000 steps", out)
+        self.assertIn("Report: 2000 of 2000 steps", out)
         self.assertRegex(error, r"train: [0-9]+ lines of progress not printed: nobody took them in time\n")
+
+    def test_a_reader_that_goes_away_ends_no_training(self):
+        process = self.start("--steps=300", "--evaluate_every=0", "--save=saved", "--save_every=300")
+        process.stdout.readline()
+        process.stdout.close()
+        error = process.stderr.read()
+        # What it could not say is an error, but the training is at its end.
+        self.assertEqual((process.wait(), error), (1, "train: cannot write the report\n"))
+        self.check_files(300)
+        self.assertIn("step-00000300", os.listdir(self.folder + "/saved"))
+
+    def test_parts_of_steps_are_printed_of_the_shortest_training(self):
+        for flags in (["--steps=2"], ["--steps=5"]):
+            out, error = self.run_to_end("--evaluate_every=0", *flags)
+            self.assertEqual(error, "")
+            # Two, if the steps took so long that some were known at the last one's line.
+            self.assertIn(out.count("time (ms) | forward: "), (1, 2))
+
+    def test_the_config_of_the_page_makes_its_files(self):
+        with open(PAGE) as file:
+            config = json.loads(file.read().split("```json\n")[1].split("```")[0])
+        with open(self.folder + "/configs/config.json", "w") as file:
+            json.dump({**config, "train_batch_size": "auto", "optimizer": CONFIG["optimizer"]}, file)
+        process = subprocess.run([TRAIN, *TINY, "--config=configs/config.json", "--steps=20"], cwd=self.folder,
+                                 capture_output=True, text=True)
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertIn("step 20/20", process.stdout)
+        self.assertIn("time (ms) | forward: ", process.stdout)
+        self.assertEqual(len(glob.glob(self.folder + "/logs/gpt/events.out.tfevents.*")), 1)
+        self.assertTrue(os.path.exists(self.folder + "/logs/gpt_csv/Train_Samples_train_loss.csv"))
 
     def test_ports_that_cannot_be_used_are_named_before_the_first_step(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
