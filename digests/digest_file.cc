@@ -89,15 +89,15 @@ class StepLines {
 
   // What is wrong with a unit's line, or null.
   const char* Add(const std::string& line) {
-    constexpr char kNone[] = "this is no line of digests";
+    const char* const none = "this is no line of digests";
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() ||
         !json.contains("skipped") || !json["skipped"].is_boolean() || !json.contains("tensors") ||
         !json["tensors"].is_object()) {
-      return kNone;
+      return none;
     }
     const auto step = json["step"].get<int64_t>();
-    if (step < 1 || (!steps_.empty() && step < steps_.back().step)) return kNone;
+    if (step < 1 || (!steps_.empty() && step < steps_.back().step)) return none;
     if (steps_.empty() || steps_.back().step != step) {
       if (!is_whole()) return "the step before this line lacks tensors";
       steps_.push_back({.step = step,
@@ -110,20 +110,20 @@ class StepLines {
     StepRecord& record = steps_.back();
     for (const auto& [name, pair] : json["tensors"].items()) {
       const auto number = numbers_.find(name);
-      if (number == numbers_.end() || !pair.is_array() || pair.size() != 2) return kNone;
+      if (number == numbers_.end() || !pair.is_array() || pair.size() != 2) return none;
       const size_t t = number->second;
       if (seen_[t]) return "the step has a tensor of this line twice";
       seen_[t] = true;
       --missing_;
       const std::optional<TensorDigest> weights = ParseHex(pair[1]);
-      if (!weights.has_value()) return kNone;
+      if (!weights.has_value()) return none;
       record.weights[t] = *weights;
       if (pair[0].is_null()) {
         record.gradients.clear();
         continue;
       }
       const std::optional<TensorDigest> gradients = ParseHex(pair[0]);
-      if (!gradients.has_value() || record.gradients.empty()) return kNone;
+      if (!gradients.has_value() || record.gradients.empty()) return none;
       record.gradients[t] = *gradients;
     }
     return nullptr;
