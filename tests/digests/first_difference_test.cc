@@ -25,8 +25,7 @@ DigestLog LogOf(const std::string& unit, const std::vector<float>& weights) {
   const auto size = static_cast<int64_t>(weights.size());
   const int64_t bytes = 4 * size;
   StepRecord record = {.step = 1, .skipped = false, .gradients = {}, .weights = {}};
-  record.weights.push_back(
-      kernels::DigestRange({weights.data(), bytes, 0, 0, 0, 0}, 0, bytes));
+  record.weights.push_back(kernels::DigestRange({weights.data(), bytes, 0, 0, 0, 0}, 0, bytes));
   return {.header = {.tensors = {{unit, "w", {size}, size}}, .run = ""}, .steps = {record}};
 }
 
