@@ -23,7 +23,8 @@
 namespace brigade::kernels {
 namespace {
 
-// How far ahead, in bytes, lines are asked for. 8192 are not enough for AVX-512.
+// How far ahead, in bytes, lines are asked for; in a list they are the next tensor's, so that all
+// lines are to be. 8192 and 16384 took 5 % with AVX-512.
 constexpr int64_t kAhead = 12288;
 
 BRIGADE_INLINE void FetchAhead(const unsigned char* at) {
@@ -247,6 +248,7 @@ BRIGADE_AVX512 BRIGADE_SIMD_BODY inline void AddSome(const unsigned char* data, 
                                                      RowSums& sums) {
 #pragma GCC unroll 4
   for (int v = 0; v < kRowVectors; ++v) {
+    FetchAhead(data + 64 * v);
     const auto of_vector = static_cast<__mmask16>(mask >> (16 * v));
     AddVector(RowLanes(_mm512_maskz_loadu_epi32(of_vector, data + 64 * v)), v, sums);
   }
