@@ -73,40 +73,78 @@ std::optional<TensorDigest> ParseHex(const Json& json) {
   return digest;
 }
 
-// Adds a unit's line to the steps; false if it is none.
-bool AddLine(const std::string& line, const std::map<std::string, size_t>& numbers,
-             std::vector<StepRecord>& steps) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() ||
-      !json.contains("skipped") || !json["skipped"].is_boolean() || !json.contains("tensors") ||
-      !json["tensors"].is_object()) {
-    return false;
+// How many lines Write makes of a step.
+size_t LinesOfStep(const std::vector<TensorName>& tensors) {
+  size_t lines = 0;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    if (t == 0 || tensors[t].unit != tensors[t - 1].unit) ++lines;
   }
-  const auto step = json["step"].get<int64_t>();
-  if (step < 1 || (!steps.empty() && step < steps.back().step)) return false;
-  if (steps.empty() || steps.back().step != step) {
-    steps.push_back({.step = step,
-                     .skipped = json["skipped"].get<bool>(),
-                     .gradients = std::vector<TensorDigest>(numbers.size()),
-                     .weights = std::vector<TensorDigest>(numbers.size())});
-  }
-  StepRecord& record = steps.back();
-  for (const auto& [name, pair] : json["tensors"].items()) {
-    const auto number = numbers.find(name);
-    if (number == numbers.end() || !pair.is_array() || pair.size() != 2) return false;
-    const std::optional<TensorDigest> weights = ParseHex(pair[1]);
-    if (!weights.has_value()) return false;
-    record.weights[number->second] = *weights;
-    if (pair[0].is_null()) {
-      record.gradients.clear();
-      continue;
-    }
-    const std::optional<TensorDigest> gradients = ParseHex(pair[0]);
-    if (!gradients.has_value() || record.gradients.empty()) return false;
-    record.gradients[number->second] = *gradients;
-  }
-  return true;
+  return lines;
 }
+
+// The steps of a file, line by line.
+class StepLines {
+ public:
+  explicit StepLines(const std::map<std::string, size_t>& numbers) : numbers_(numbers) {}
+
+  // What is wrong with a unit's line, or null.
+  const char* Add(const std::string& line) {
+    const char* const none = "this is no line of digests";
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() ||
+        !json.contains("skipped") || !json["skipped"].is_boolean() || !json.contains("tensors") ||
+        !json["tensors"].is_object()) {
+      return none;
+    }
+    const auto step = json["step"].get<int64_t>();
+    if (step < 1 || (!steps_.empty() && step < steps_.back().step)) return none;
+    if (steps_.empty() || steps_.back().step != step) {
+      if (!is_whole()) return "the step before this line lacks tensors";
+      steps_.push_back({.step = step,
+                        .skipped = json["skipped"].get<bool>(),
+                        .gradients = std::vector<TensorDigest>(numbers_.size()),
+                        .weights = std::vector<TensorDigest>(numbers_.size())});
+      seen_.assign(numbers_.size(), false);
+      missing_ = numbers_.size();
+    }
+    StepRecord& record = steps_.back();
+    for (const auto& [name, pair] : json["tensors"].items()) {
+      const auto number = numbers_.find(name);
+      if (number == numbers_.end() || !pair.is_array() || pair.size() != 2) return none;
+      const size_t t = number->second;
+      if (seen_[t]) return "the step has a tensor of this line twice";
+      seen_[t] = true;
+      --missing_;
+      const std::optional<TensorDigest> weights = ParseHex(pair[1]);
+      if (!weights.has_value()) return none;
+      record.weights[t] = *weights;
+      if (pair[0].is_null()) {
+        record.gradients.clear();
+        continue;
+      }
+      const std::optional<TensorDigest> gradients = ParseHex(pair[0]);
+      if (!gradients.has_value() || record.gradients.empty()) return none;
+      record.gradients[t] = *gradients;
+    }
+    return nullptr;
+  }
+
+  // But a last one of which tensors are missing, as of a run that was killed.
+  std::vector<StepRecord> Take() {
+    if (!is_whole()) steps_.pop_back();
+    return std::move(steps_);
+  }
+
+ private:
+  // The last step has all tensors, or there is none.
+  bool is_whole() const { return missing_ == 0; }
+
+  const std::map<std::string, size_t>& numbers_;
+  std::vector<StepRecord> steps_;
+  // Of the last step, by tensor.
+  std::vector<bool> seen_;
+  size_t missing_ = 0;
+};
 
 }  // namespace
 
@@ -122,6 +160,10 @@ absl::StatusOr<std::unique_ptr<DigestFile>> DigestFile::Create(const std::string
   std::unique_ptr<DigestFile> self(new DigestFile(path, header, file));
   int64_t kept = 0;
   if (done > 0) {
+    // Of a run that was killed the last step may have some of its lines.
+    const size_t lines_of_step = LinesOfStep(header.tensors);
+    size_t lines = 0;
+    int64_t last_step = 0;
     BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path));
     size_t begin = 0;
     for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -138,6 +180,10 @@ absl::StatusOr<std::unique_ptr<DigestFile>> DigestFile::Create(const std::string
             json["step"].get<int64_t>() > done) {
           break;
         }
+        const auto step = json["step"].get<int64_t>();
+        lines = step == last_step ? lines + 1 : 1;
+        last_step = step;
+        if (lines < lines_of_step) continue;
       }
       kept = static_cast<int64_t>(end) + 1;
     }
@@ -190,8 +236,9 @@ absl::StatusOr<DigestLog> ReadDigests(const std::string& path) {
   DigestLog log;
   std::map<std::string, size_t> numbers;
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  const bool is_cut = !lines.back().empty();
+  // What is behind the last end of a line: nothing, or a line that is cut off.
   lines.pop_back();
+  StepLines steps(numbers);
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto wrong = [&](const char* what) {
       return absl::InvalidArgumentError(absl::StrCat(path, ":", i + 1, ": ", what));
@@ -205,12 +252,12 @@ absl::StatusOr<DigestLog> ReadDigests(const std::string& path) {
           return wrong("two tensors have one name");
         }
       }
-    } else if (!AddLine(lines[i], numbers, log.steps)) {
-      return wrong("this is no line of digests");
+    } else if (const char* const what = steps.Add(lines[i]); what != nullptr) {
+      return wrong(what);
     }
   }
   if (lines.empty()) return absl::InvalidArgumentError(path + ": this is no file of digests");
-  if (is_cut && !log.steps.empty()) log.steps.pop_back();
+  log.steps = steps.Take();
   return log;
 }
 

@@ -178,7 +178,8 @@ absl::StatusOr<TensorDifference> CompareDumps(const Difference& difference,
     ++result.differing;
     const double values[2] = {ValueOf(sides[0].dtype, bits[0]), ValueOf(sides[0].dtype, bits[1])};
     const double distance = std::fabs(values[0] - values[1]);
-    if (!(distance <= result.largest)) result.largest = distance;
+    // Once NaN it stays.
+    if (std::isnan(distance) || distance > result.largest) result.largest = distance;
     if (static_cast<int>(result.first.size()) >= most) continue;
     result.first.push_back(
         {i, IndicesOf(i, tensor.shape), {bits[0], bits[1]}, {values[0], values[1]}});

@@ -59,6 +59,11 @@ absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
 }
 
 absl::StatusOr<std::string> RankDigests::Start(int64_t steps) {
+  if (job_.digests.dump_step > 0 && job_.digests.dump_step <= steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--digest_dump_step is ", job_.digests.dump_step,
+                     ", but the training that is resumed goes on behind step ", steps));
+  }
   const std::vector<digests::TensorName>& tensors = digests_->map().tensors();
   if (parts_.is_first_rank && !job_.digests.file.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(

@@ -45,6 +45,7 @@ class RankDigests {
                                                              const Parts& parts);
 
   // The training goes on behind so many steps. What is to be said about it, or nothing.
+  // InvalidArgument if the step to dump is one of them.
   absl::StatusOr<std::string> Start(int64_t steps);
   // Before the passes of a step, and behind its update. The first step is 0.
   absl::Status Begin(int64_t step);

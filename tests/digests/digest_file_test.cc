@@ -134,6 +134,38 @@ TEST(DigestFileTest, LeavesOutAStepThatIsCutOff) {
   EXPECT_EQ(log->steps[0].step, 1);
 }
 
+// What a run that is killed leaves may end with a line, but within a step.
+TEST(DigestFileTest, LeavesOutAStepOfWhichLinesAreMissing) {
+  const std::string path = PathOf("killed");
+  auto file = DigestFile::Create(path, kHeader, 0);
+  ASSERT_OK((*file)->Write(Record(1, 1)));
+  ASSERT_OK((*file)->Write(Record(2, 2)));
+  file->reset();
+  const std::string text = device::ReadFile(path).value();
+  const size_t last_line = text.rfind('\n', text.size() - 2) + 1;
+  // With the begin of the next line, too.
+  for (const size_t size : {last_line, last_line + 9}) {
+    WriteFile(path, text.substr(0, size));
+    const auto log = ReadDigests(path);
+    ASSERT_OK(log);
+    ASSERT_EQ(log->steps.size(), 1u);
+    EXPECT_EQ(log->steps[0].step, 1);
+    // A training that goes on behind that step writes no second part of it.
+    file = DigestFile::Create(path, kHeader, 2);
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write(Record(3, 3)));
+    file->reset();
+    const auto resumed = ReadDigests(path);
+    ASSERT_OK(resumed);
+    ASSERT_EQ(resumed->steps.size(), 2u);
+    EXPECT_EQ(resumed->steps[1].step, 3);
+    ExpectSame(resumed->steps[1].weights, Record(3, 3).weights);
+  }
+  // A step that is whole stays, though the next one has begun.
+  WriteFile(path, text + "{\"step\":3");
+  EXPECT_EQ(ReadDigests(path)->steps.size(), 2u);
+}
+
 TEST(DigestFileTest, NamesTheLineThatIsNone) {
   const std::string path = PathOf("wrong");
   ASSERT_OK((*DigestFile::Create(path, kHeader, 0))->Write(Record(1, 1)));
@@ -156,6 +188,10 @@ TEST(DigestFileTest, NamesTheLineThatIsNone) {
   const size_t name = text.rfind("ln\":[");
   expect(std::string(text).replace(name, 2, "xx"), ":3: this is no line of digests");
   expect(std::string(text).replace(name + 6, 1, "g"), ":3: this is no line of digests");
+  const size_t second = text.find('\n') + 1, third = text.find('\n', second) + 1;
+  const std::string of_step_2 = std::string(text.substr(second)).replace(0, 9, "{\"step\":2");
+  expect(text.substr(0, third) + of_step_2, ":3: the step before this line lacks tensors");
+  expect(text + text.substr(third), ":4: the step has a tensor of this line twice");
 }
 
 }  // namespace

@@ -54,6 +54,9 @@ rm -r "$files/checkpoints/step-00000006"
 run resumed --ranks=2 --save="$files/checkpoints" --resume
 differs 0 "$files/a" "$files/resumed"
 expect_json "$files/resumed" '([.[1:][].step] | unique) == [2, 4, 6]'
+refuses '--digest_dump_step is 2, but the training that is resumed goes on behind step 6' \
+  "$train" "${job[@]}" --ranks=2 --save="$files/checkpoints" --resume \
+  --digest_dump="$files/dump_late" --digest_dump_step=2
 
 "$train" "${job[@]}" --ranks=3 --batch=3 --verify_replicas=2 >"$files/out" 2>&1 ||
   fail "$(cat "$files/out")"
