@@ -60,8 +60,9 @@ class OuterOptimizer {
   // ZeroOptimizer's communicator, or with several groups their world. All outlive the optimizer,
   // and it outlives the ZeroOptimizer's steps: its arrays become part of that state (AttachState),
   // so that checkpoints have w0 and v. InvalidArgument for options that are wrong or differ inside
-  // the replica, FailedPrecondition for a state that is not on the device, or masters that
-  // ranks have of their own between meetings of ZeroOneAdam, ResourceExhausted; on all ranks of the replica.
+  // the replica, FailedPrecondition for a state that is not on the device, or masters that ranks
+  // have of their own between meetings of ZeroOneAdam, ResourceExhausted; on all ranks of the
+  // replica.
   static absl::StatusOr<std::unique_ptr<OuterOptimizer>> Create(zero::ZeroOptimizer& zero,
                                                                 const OuterOptions& options,
                                                                 collectives::Communicator& inside,

@@ -877,7 +877,8 @@ brigade_library(
   HEADERS kernels/loco_quant/loco_quant_cpu.h
   SOURCES kernels/loco_quant/loco_quant_cpu.cc
   DEPS kernels_loco_quant_math kernels_nontemporal_store kernels_simd
-    kernels_block_quant_quant_blocks kernels_internal_lanes precision_float16
+    kernels_block_quant_quant_blocks kernels_internal_cache_line kernels_internal_lanes
+    precision_float16
 )
 
 brigade_library(

@@ -171,7 +171,8 @@ BRIGADE_AVX2 inline TensorDigest SumOfBlockAvx2(const unsigned char* data, int c
   }
   TensorDigest sum = {};
   for (int w = 0; w < 2; ++w) {
-    // The sums of two neighbours are in the lower halves of 64 bits; the upper ones are shifted out.
+    // The sums of two neighbours are in the lower halves of 64 bits; the upper ones are shifted
+    // out.
     const __m256i pairs = _mm256_add_epi32(high[w], _mm256_srli_epi64(high[w], 32));
     sum.words[w] = TotalAvx2(_mm256_add_epi64(even[w], odd[w])) + (TotalAvx2(pairs) << 32);
   }

@@ -80,8 +80,8 @@ class GradientStore {
   // its group alone in a step in which groups exchange. Null for one that is not there or on its
   // way.
   void* FinalSlice(int bucket) const;
-  // The whole bucket's sum, over micro-batches alone where all ranks exchange; null where a rank has
-  // only its slice.
+  // The whole bucket's sum, over micro-batches alone where all ranks exchange; null where a rank
+  // has only its slice.
   void* FinalWhole(int bucket) const;
 
  private:

@@ -60,8 +60,8 @@ ErrorLayout ErrorLayoutOf(const Plan& plan, const ZeroOptions& options, const Bu
                           int rank = 0);
 
 // kPowerSgd: the parameters as matrices. Rows are the first dimension, columns all others together;
-// what has one dimension, or ParameterSpec::low_rank false, is a single row. Of a slice its whole rows are a matrix, and what it has
-// of rows before and behind them are vectors.
+// what has one dimension, or ParameterSpec::low_rank false, is a single row. Of a slice its whole
+// rows are a matrix, and what it has of rows before and behind them are vectors.
 struct ExchangedTensor {
   collectives::PowerSgdTensor tensor;
   int64_t in_bucket = 0;

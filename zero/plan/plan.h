@@ -34,8 +34,9 @@ struct ParameterSpec {
   // where another group of the world has the same parameter, with a gradient of the same bits, and
   // counts it (ZeroOptions::model_ranks).
   bool counted = true;
-  // Whether GradientCompression::kPowerSgd may make factors of its gradient, if it is a matrix. False
-  // where that has no few directions in which it is largest: a table whose rows are looked up.
+  // Whether GradientCompression::kPowerSgd may make factors of its gradient, if it is a matrix.
+  // False where that has no few directions in which it is largest: a table whose rows are looked
+  // up.
   bool low_rank = true;
   // Another group of the world has the same parameter as its own (first and last stage of a
   // pipeline). The gradients of both, each complete, are added up in Step; one of the two is
