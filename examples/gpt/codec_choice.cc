@@ -16,6 +16,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config_nodes.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/zero/plan/layout.h"
 
 namespace brigade::gpt {
 namespace {
@@ -56,7 +57,7 @@ class StepCost {
   absl::StatusOr<double> Coded(Codec codec, CollectiveKind operation, int64_t elements,
                                DType dtype) const;
   // Reductions of each bucket in a step.
-  int times() const { return zero_.reduces_once() ? 1 : zero_.micro_batches; }
+  int times() const { return zero::internal::ReducesOnce(plan_, zero_) ? 1 : zero_.micro_batches; }
   // The type in which gradients cross as they are.
   DType WireOf(const zero::Bucket& bucket) const {
     return zero_.communication_dtype.value_or(bucket.dtype);
