@@ -37,9 +37,10 @@ absl::Status CheckRange(absl::string_view operation, absl::string_view argument,
 }
 
 int64_t BytesOf(const Operation& operation) {
-  int64_t bytes = 0;
-  for (const Access& access : operation.accesses) bytes += access.bytes;
-  return bytes;
+  // Unsigned: nobody has checked that the sum fits.
+  uint64_t bytes = 0;
+  for (const Access& access : operation.accesses) bytes += static_cast<uint64_t>(access.bytes);
+  return static_cast<int64_t>(bytes);
 }
 
 }  // namespace

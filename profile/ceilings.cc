@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/files.h"
@@ -49,22 +50,44 @@ absl::StatusOr<double> LeastSecondsOf(Enqueue enqueue, collectives::Communicator
   return std::max(least, 1e-9);
 }
 
+// Of a rank that has no memory for it: it only takes part in the rounds of the others.
+absl::StatusOr<double> NotKnown(collectives::Communicator& world, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(LeastSecondsOf([] { return absl::OkStatus(); }, world, stream).status());
+  return 0;
+}
+
 // Large enough that a GPU's launches do not count.
 absl::StatusOr<double> MatmulRate(precision::DType dtype, collectives::Communicator& world,
                                   device::Context& context, device::Stream& stream) {
   const bool is_cpu = context.device().kind == device::DeviceKind::kCpu;
-  const int64_t n = is_cpu ? 512 : 8192;
   const int calls = is_cpu ? 1 : 4;
-  BRIGADE_ASSIGN_OR_RETURN(const auto blas,
-                           nn::Blas::Create(context, nn::Blas::WorkspaceBytes(dtype, n, n, n)));
+  int64_t n = is_cpu ? 512 : 8192;
+  std::unique_ptr<nn::Blas> blas;
   std::vector<device::Buffer> matrices;
-  for (int i = 0; i < 3; ++i) {
-    BRIGADE_ASSIGN_OR_RETURN(device::Buffer matrix,
-                             context.Allocate(n * n * precision::SizeOf(dtype),
-                                              device::Purpose::kScratch, "matrix of the ceiling"));
+  const auto allocate = [&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(blas,
+                             nn::Blas::Create(context, nn::Blas::WorkspaceBytes(dtype, n, n, n)));
+    for (int i = 0; i < 3; ++i) {
+      BRIGADE_ASSIGN_OR_RETURN(
+          device::Buffer matrix,
+          context.Allocate(n * n * precision::SizeOf(dtype), device::Purpose::kScratch,
+                           "matrix of the ceiling"));
+      matrices.push_back(std::move(matrix));
+    }
+    return absl::OkStatus();
+  };
+  // A training that fills its device goes on, too, with a ceiling of smaller products.
+  for (absl::Status status = allocate(); !status.ok(); status = allocate()) {
+    constexpr int64_t kLeast = 64;
+    if (!absl::IsResourceExhausted(status)) return status;
+    matrices.clear();
+    blas.reset();
+    if (n <= kLeast) return NotKnown(world, stream);
+    n /= 2;
+  }
+  for (device::Buffer& matrix : matrices) {
     // Numbers between 0.7 and 2 in every type, whose products neither overflow nor vanish.
     BRIGADE_RETURN_IF_ERROR(stream.FillBytes(matrix.data(), 0x3f, matrix.bytes()));
-    matrices.push_back(std::move(matrix));
   }
   const nn::GemmArguments product = {.dtype = dtype,
                                      .m = n,
@@ -98,7 +121,9 @@ absl::StatusOr<double> MemoryRate(collectives::Communicator& world, device::Cont
       to = *std::move(second);
       break;
     }
-    if (!absl::IsResourceExhausted(status) || bytes < 2) return status;
+    if (!absl::IsResourceExhausted(status)) return status;
+    constexpr int64_t kLeast = 4096;
+    if (bytes <= kLeast) return NotKnown(world, stream);
   }
   BRIGADE_RETURN_IF_ERROR(stream.FillBytes(from->data(), 0, bytes));
   BRIGADE_RETURN_IF_ERROR(stream.FillBytes(to->data(), 0, bytes));
@@ -113,10 +138,13 @@ absl::StatusOr<double> NetworkRate(collectives::Communicator& world, device::Con
                                    device::Stream& stream) {
   if (world.size() == 1) return 0;
   constexpr int64_t kBytes = int64_t{1} << 20;
+  absl::StatusOr<device::Buffer> allocated = context.Allocate(
+      kBytes * world.size(), device::Purpose::kCommunication, "messages of the ceiling");
+  const absl::Status fits = collectives::AgreeOnStatus(allocated.status(), world);
+  if (absl::IsResourceExhausted(fits)) return 0;
+  BRIGADE_RETURN_IF_ERROR(fits);
+  device::Buffer all = *std::move(allocated);
   BRIGADE_ASSIGN_OR_RETURN(const auto group, world.Split(0, world.rank()));
-  BRIGADE_ASSIGN_OR_RETURN(device::Buffer all,
-                           context.Allocate(kBytes * world.size(), device::Purpose::kCommunication,
-                                            "messages of the ceiling"));
   BRIGADE_RETURN_IF_ERROR(stream.FillBytes(all.data(), 0, all.bytes()));
   char* const own = static_cast<char*>(all.data()) + world.rank() * kBytes;
   const auto sent = [&] {
@@ -212,12 +240,14 @@ absl::StatusOr<Ceilings> CeilingsOf(const std::string& path, precision::DType dt
                            .dtype = std::string(precision::ShortName(dtype)),
                            .ranks = world.size()};
   constexpr int64_t kMostBytes = 1 << 16;
+  constexpr char kThere[] = "file";
   std::string text;
   absl::Status status;
   const bool reads = world.rank() == 0;
   if (reads) {
     absl::StatusOr<std::string> read = device::ReadFile(path, kMostBytes);
-    if (read.ok()) text = *std::move(read);
+    // An empty one is there, too, and no ceilings.
+    if (read.ok()) text = absl::StrCat(kThere, *read);
     if (!read.ok() && !absl::IsNotFound(read.status())) status = read.status();
   }
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
@@ -227,7 +257,7 @@ absl::StatusOr<Ceilings> CeilingsOf(const std::string& path, precision::DType dt
     return !text.empty();
   }());
   if (is_there) {
-    absl::StatusOr<Ceilings> ceilings = CeilingsFromJson(text, machine);
+    absl::StatusOr<Ceilings> ceilings = CeilingsFromJson(absl::StripPrefix(text, kThere), machine);
     if (!ceilings.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": ", ceilings.status().message()));
     }

@@ -21,9 +21,9 @@ namespace brigade::profile {
 // Method       The best of several rounds: of a square product by nn::Blas, of a copy of memory
 //              that is larger than caches, and of an all-gather over a communicator of its own.
 // Time         On a CPU some 0.3 s, more where many ranks share a core.
-// Memory       Until it returns: of purpose scratch, three matrices, Blas's workspace, two arrays
-//              of 64 MiB (1 GiB on a GPU), less where a limit leaves less; and of purpose
-//              communication 1 MiB for each rank.
+// Memory       Until it returns: of purpose scratch, three matrices, Blas's workspace, then two
+//              arrays of 64 MiB (1 GiB on a GPU), all of them smaller where less is free; and of
+//              purpose communication 1 MiB for each rank. What has no memory at all is not known.
 // Errors       Those of Blas, of the device and of the communicator.
 absl::StatusOr<Ceilings> MeasureCeilings(precision::DType dtype, collectives::Communicator& world,
                                          device::Context& context, device::Stream& stream);

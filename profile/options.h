@@ -7,11 +7,12 @@
 namespace brigade::profile {
 
 // Which step is profiled, and what is told of it; with the names, meaning and defaults of
-// DeepSpeed's section flops_profiler.
+// DeepSpeed's section flops_profiler, but for the number of the step.
 struct Options {
   bool enabled = false;
-  // The first step is 1.
-  int64_t profile_step = 1;
+  // The first step is 1, and warms up. DeepSpeed compares its key with the steps that have been
+  // made, so that its default of 1 is the second step: this one.
+  int64_t profile_step = 2;
   // How deep modules are told: 0 the model, 1 its units, 2 the parts of these; -1: all.
   int module_depth = -1;
   // How many modules of each depth the summary names.

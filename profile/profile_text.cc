@@ -19,6 +19,12 @@ std::string Share(double amount, double of) {
   return of > 0 ? absl::StrFormat("%.1f%%", 100 * amount / of) : "-";
 }
 
+// MFU and HFU, whose peak may not be known.
+std::string Utilizations(const StepProfile& profile, bool causal) {
+  if (!(profile.ceilings.flops_per_second > 0)) return "-, -";
+  return absl::StrCat(Share(profile.mfu(causal), 1), ", ", Share(profile.hfu(causal), 1));
+}
+
 absl::string_view NameOf(Pass pass) {
   constexpr absl::string_view kNames[] = {"forward", "backward", "again", "-"};
   return kNames[static_cast<size_t>(pass)];
@@ -95,15 +101,14 @@ std::string StepText(const StepProfile& profile) {
       &text,
       absl::StrFormat("ceilings of a rank               %.2f Gflop/s, %.2f GB/s of memory, %s "
                       "to other ranks (%s)\n"
-                      "MFU, HFU                         %s, %s; of a causal model %s, %s\n"
+                      "MFU, HFU                         %s; of a causal model %s\n"
                       "limited by                       %s (compute %s, memory %s, network %s, "
                       "host %s)\n",
                       ceilings.flops_per_second / kGiga, ceilings.memory_bytes_per_second / kGiga,
                       ceilings.network_bytes_per_second > 0
                           ? absl::StrFormat("%.2f GB/s", ceilings.network_bytes_per_second / kGiga)
                           : "-",
-                      ceilings.source, Share(profile.mfu(false), 1), Share(profile.hfu(false), 1),
-                      Share(profile.mfu(true), 1), Share(profile.hfu(true), 1),
+                      ceilings.source, Utilizations(profile, false), Utilizations(profile, true),
                       LimitName(SumOf(profile)), Share(SumOf(profile)[0], Total(SumOf(profile))),
                       Share(SumOf(profile)[1], Total(SumOf(profile))),
                       Share(SumOf(profile)[2], Total(SumOf(profile))),
@@ -267,10 +272,10 @@ std::string ProfileText(const StepProfile& profile, const Options& options) {
 }
 
 std::string ProfileLine(const StepProfile& profile) {
-  return absl::StrFormat("Step %d: MFU %s, HFU %s of %.2f Gflop/s a rank (%s); limited by %s\n",
-                         profile.training.step, Share(profile.mfu(false), 1),
-                         Share(profile.hfu(false), 1), profile.ceilings.flops_per_second / kGiga,
-                         profile.ceilings.source, LimitName(SumOf(profile)));
+  return absl::StrFormat("Step %d: MFU, HFU %s of %.2f Gflop/s a rank (%s); limited by %s\n",
+                         profile.training.step, Utilizations(profile, false),
+                         profile.ceilings.flops_per_second / kGiga, profile.ceilings.source,
+                         LimitName(SumOf(profile)));
 }
 
 }  // namespace brigade::profile

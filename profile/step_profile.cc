@@ -138,7 +138,7 @@ class Merger {
 
   void AddSize(const UnitSize& size) {
     Module& unit = Find(size.name);
-    // Ranks that share a batch have the same parameters.
+    // Each rank that has a part of it tells all of it.
     unit.parameters = std::max(unit.parameters, size.parameters);
     for (size_t pass = 0; pass < kPasses; ++pass) {
       const Flops& flops = size.flops[pass];
@@ -192,6 +192,8 @@ double StepProfile::model_flops(bool causal) const {
 }
 
 double StepProfile::hardware_flops(bool causal) const {
+  // A forward pass is a third of both.
+  if (again_factor > 0) return model_flops(causal) * (1 + again_factor / 3);
   return model_flops(causal) + again_other_flops +
          again_attention_flops * (causal ? 1 : training.pairs_over_causal);
 }
@@ -234,12 +236,8 @@ StepProfile Merge(const Training& training, absl::Span<const RankStep> ranks, do
       for (const Flops& flops : unit.flops) all.again_attention_flops += flops.scores;
     }
   }
-  StepProfile profile = merger.Take();
-  if (factor > 0) {
-    profile.again_attention_flops = 0;
-    profile.again_other_flops = factor * profile.model_flops(/*causal=*/false) / 3;
-  }
-  return profile;
+  all.again_factor = factor;
+  return merger.Take();
 }
 
 std::vector<std::pair<std::string, double>> ValuesOf(const StepProfile& profile) {

@@ -34,7 +34,7 @@ struct Flops {
 
 struct UnitSize {
   std::string name = {};
-  // Of this rank.
+  // Of the whole unit, of which this rank may have a part; 0: of none.
   int64_t parameters = 0;
   // [Pass]: forward, backward, and what the backward pass makes again.
   std::array<Flops, kPasses> flops = {};
@@ -121,10 +121,11 @@ struct StepProfile {
   double collective_seconds = 0;
   double exposed_seconds = 0;
   int64_t dropped = 0;
-  // Made again, of all ranks: of attention, scores included, and other; or by the factor of the
-  // options, all as other.
+  // Made again, of all ranks: of attention, scores included, and other; and the factor of the
+  // options, which counts instead where it is not 0.
   double again_attention_flops = 0;
   double again_other_flops = 0;
+  double again_factor = 0;
 
   // The operations of the model, without what is made again, by `training`.
   double model_flops(bool causal) const;

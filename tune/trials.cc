@@ -60,6 +60,8 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   trial.steps = steps.last;
   trial.evaluate_every = 0;
   trial.checkpoints = {};
+  // It would measure the machine, and write over the training's own profile.
+  trial.config.profiler = {};
   trial.corpus.held_out.resize(
       std::min(trial.corpus.held_out.size(), static_cast<size_t>(job.model.context) + 1));
   optim::LossScaler& scaler = trial.config.zero.loss_scaler;

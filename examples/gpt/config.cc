@@ -274,6 +274,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
                  .csv = FolderOf(s.csv_monitor),
                  .wall_clock_breakdown = s.wall_clock_breakdown};
   all.profiler = s.profiler;
+  all.profiler.profile_step = s.profile_step + 1;
   if (s.profiler_output.has_value()) {
     all.profiler.output_file = InFolder(folder, *s.profiler_output);
   }

@@ -135,6 +135,8 @@ struct Settings {
   AutotuningOptions autotuning;
   // Of a step that is profiled, and where that goes.
   profile::Options profiler = {};
+  // As DeepSpeed counts: the steps made before it.
+  int64_t profile_step = 1;
   std::optional<std::string> profiler_output;
 
   // The path of a machine's figures, and how many ranks each node has.

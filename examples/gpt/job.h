@@ -208,7 +208,7 @@ struct RankSummary {
   // Measured, of all passes.
   PassSeconds passes = {};
   // Where a step is profiled: the peak of a rank's products; and of that step what was computed, in
-  // units of what would be where nothing is made again. 0: none was.
+  // units of what would be where nothing is made again, by rank 0. 0: none was.
   double peak_flops_per_second = 0;
   double hardware_over_model = 0;
   // Of a rank of a pipeline.

@@ -138,7 +138,7 @@ ABSL_FLAG(std::string, profile, "",
           "flops_profiler.output_file. Before the config's");
 ABSL_FLAG(std::optional<int64_t>, profile_step, std::nullopt,
           "profile this step, the first being 1, and print it unless --profile names a file: "
-          "flops_profiler.profile_step. Before the config's; default 1");
+          "flops_profiler.profile_step and 1. Before the config's; default 2");
 ABSL_FLAG(std::string, ceilings, "",
           "of a profile: a JSON file of what the machine can do, which is measured and written if "
           "it is not there; default: it is measured, and not kept");

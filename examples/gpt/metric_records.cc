@@ -30,8 +30,12 @@ void AppendMemory(const StepMemory& memory, device::Tier tier, std::vector<Value
   }
 }
 
-void Append(const std::vector<std::pair<std::string, double>>& values, monitor::Record& record) {
-  for (const auto& [tag, value] : values) record.values.push_back({tag, value});
+// `has_keys`: with the last part of the tag as the key.
+void Append(const std::vector<std::pair<std::string, double>>& values, bool has_keys,
+            monitor::Record& record) {
+  for (const auto& [tag, value] : values) {
+    record.values.push_back({tag, value, has_keys ? tag.substr(tag.rfind('/') + 1) : ""});
+  }
 }
 
 }  // namespace
@@ -70,18 +74,18 @@ absl::Status MonitorObserver::OnStep(const StepMetrics& metrics) {
     for (Value& value : more_(metrics)) record.values.push_back(std::move(value));
   }
   if (profile_.has_value()) {
-    Append(profile::ValuesOfRate(*profile_, metrics.tokens_per_second), record);
+    Append(profile::ValuesOfRate(*profile_, metrics.tokens_per_second), /*has_keys=*/true, record);
   }
-  last_ = metrics;
   monitor_.Publish(std::move(record));
   return absl::OkStatus();
 }
 
 absl::Status MonitorObserver::OnProfile(const ProfileEvent& event) {
   profile_ = event.profile;
-  monitor::Record record = {.at = {last_.step, last_.step * samples_of_step_},
+  const int64_t step = event.profile.training.step;
+  monitor::Record record = {.at = {step, step * samples_of_step_},
                             .wall_time = monitor::WallSeconds()};
-  Append(profile::ValuesOf(event.profile), record);
+  Append(profile::ValuesOf(event.profile), /*has_keys=*/false, record);
   monitor_.Publish(std::move(record));
   return absl::OkStatus();
 }

@@ -31,14 +31,14 @@ class MonitorObserver final : public Observer {
   absl::Status OnStart(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
-  // Of the step whose OnStep came last; from then on steps have their rate beside the machine's.
+  // Of the step that was profiled, which is some steps ago; from then on each step has its rate
+  // beside the machine's.
   absl::Status OnProfile(const ProfileEvent& event) override;
 
  private:
   monitor::Monitor& monitor_;
   const int64_t samples_of_step_;
   const MoreValues more_;
-  StepMetrics last_ = {};
   std::optional<profile::StepProfile> profile_;
 };
 

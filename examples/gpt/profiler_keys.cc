@@ -13,8 +13,9 @@ Key ProfilerKey(Settings& s) {
               "What one step's operations, bytes and times are, and what limits them "
               "(`docs/profiling.md`).",
           .keys = {{"enabled", Flag(&profiler.enabled), "true: a step is profiled"},
-                   {"profile_step", Whole(&profiler.profile_step, kCount),
-                    "which one; the first is 1, and warms up. `--profile_step` goes before it"},
+                   {"profile_step", Whole(&s.profile_step, kCountOrNone),
+                    "how many steps are made before it: 0 is the first, which warms up. "
+                    "`--profile_step`, which counts from 1, goes before it"},
                    {"module_depth", Whole(&profiler.module_depth, kDepth),
                     "how deep modules are told: 0 the model, 1 its units, 2 their parts; -1: all"},
                    {"top_modules", Whole(&profiler.top_modules, kTop),

@@ -62,6 +62,8 @@ class RankBooks {
 
   // What this rank has sent so far in each such group; of the pipeline's, in its channels too.
   GroupBytes SentInGroups() const;
+  // To the other replicas, by this rank.
+  int64_t SentBetween() const;
 
   // What counts beside the books, and is told with them.
   RankSummary& summary() { return summary_; }
@@ -73,8 +75,6 @@ class RankBooks {
   void ForEachOwnGroup(absl::FunctionRef<void(size_t, collectives::Communicator&)> visit) const;
   // By formula, of which ZeRO's part is this.
   absl::StatusOr<GroupBytes> SentInGroupsOfStep(const zero::Traffic& traffic) const;
-  // To the other replicas, by this rank.
-  int64_t SentBetween() const;
   absl::Status AddRounds(RankSummary& summary) const;
   // Of the digests so far, which are no part of a step: of some.
   int64_t SentDigests() const { return of_.digests == nullptr ? 0 : of_.digests->sent_bytes(); }

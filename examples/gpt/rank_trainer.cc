@@ -364,6 +364,7 @@ absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bo
     BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveIfDue(step, observer));
     if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->BeforeStep(step, observer));
     BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
+    if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->AfterStep(step));
   }
   BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
   BRIGADE_RETURN_IF_ERROR(StopCounting(observer));

@@ -101,6 +101,7 @@ std::string UtilizationReport(const Job& job, absl::Span<const RankSummary> rank
   }
   double peak = 0;
   for (const RankSummary& rank : ranks) peak += rank.peak_flops_per_second;
+  if (peak == 0) return "\nModel flops utilization: not known without the peak of products\n";
   const double tokens =
       static_cast<double>(first.steps * job.config.batch.train_batch_size * job.model.context);
   const double rate = FlopsPerToken(job.model) * tokens / std::max(first.time.wall(), 1e-9);
@@ -108,8 +109,7 @@ std::string UtilizationReport(const Job& job, absl::Span<const RankSummary> rank
                                           peak / static_cast<double>(ranks.size()));
   return absl::StrFormat(
       "\nModel flops utilization of all steps: MFU %.1f %%, HFU %.1f %%, of %.2f Gflop/s that a "
-      "rank "
-      "could make\n",
+      "rank could make\n",
       100 * mfu, 100 * mfu * first.hardware_over_model,
       1e-9 * peak / static_cast<double>(ranks.size()));
 }

@@ -52,8 +52,8 @@ std::optional<Place> PlaceOf(absl::string_view name) {
 }
 
 Kind KindOf(const TracedOperation& operation) {
-  // Of a pipeline: it does nothing.
-  if (PassOfMark(operation.name).has_value()) return Kind::kIdle;
+  // Of a pipeline, or of those who cut the trace into steps: it does nothing.
+  if (PassOfMark(operation.name).has_value() || IsStepMark(operation.name)) return Kind::kIdle;
   switch (ActivityOf(operation)) {
     case Activity::kIdle:
       return Kind::kWait;
@@ -91,10 +91,15 @@ absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Account
   std::unique_ptr<StepProfiler> profiler(new StepProfiler(accounts));
   const profile::Options& options = profiler->options();
   collectives::Communicator& world = accounts.grid.world();
-  // Not only behind the step, which may come after hours.
   absl::Status status;
-  if (world.rank() == 0 && !options.output_file.empty()) {
-    status = device::FileReplacement::Begin(options.output_file).status();
+  if (world.rank() == 0) {
+    absl::StatusOr<std::unique_ptr<device::TaskThread>> writer = device::TaskThread::Create();
+    status = writer.status();
+    if (writer.ok()) profiler->writer_ = *std::move(writer);
+    // Not only behind the step, which may come after hours.
+    if (!options.output_file.empty()) {
+      status.Update(device::FileReplacement::Begin(options.output_file).status());
+    }
   }
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
   BRIGADE_ASSIGN_OR_RETURN(profiler->ceilings_,
@@ -117,7 +122,8 @@ std::vector<profile::Sent> StepProfiler::SentSoFar() const {
                                      {"tied gradients", bytes(traffic.tied)},
                                      {"gradients between groups", bytes(traffic.between)},
                                      {"weights of near ranks", bytes(traffic.near)},
-                                     {"gradients between nodes", bytes(traffic.nodes)}};
+                                     {"gradients between nodes", bytes(traffic.nodes)},
+                                     {"sums between copies", bytes(of_.books.SentBetween())}};
   const GroupBytes groups = of_.books.SentInGroups();
   for (const GridGroup group : {GridGroup::kTensor, GridGroup::kContext, GridGroup::kPipeline}) {
     const auto g = static_cast<size_t>(group);
@@ -128,12 +134,6 @@ std::vector<profile::Sent> StepProfiler::SentSoFar() const {
                     bytes(std::max<int64_t>(groups[g] - zeros, 0))});
   }
   return sent;
-}
-
-void StepProfiler::EndStep() {
-  const std::vector<profile::Sent> now = SentSoFar();
-  for (size_t i = 0; i < sent_.size(); ++i) sent_[i].bytes = now[i].bytes - sent_[i].bytes;
-  state_ = State::kBehind;
 }
 
 absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
@@ -150,15 +150,25 @@ absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
     state_ = State::kIn;
     return profile::MarkStep(step + 1, of_.compute);
   }
-  if (state_ == State::kIn) EndStep();
-  // The mark of each step lets a GPU's stream see what has ended before it.
-  BRIGADE_RETURN_IF_ERROR(profile::MarkStep(step + 1, of_.compute));
-  return step < profiled + kStepsUntilEnded ? absl::OkStatus() : Finish(observer);
+  if (state_ == State::kBehind && step >= profiled + kStepsUntilEnded) return Finish();
+  return state_ == State::kWriting && writer_->is_idle() ? Tell(observer) : absl::OkStatus();
+}
+
+absl::Status StepProfiler::AfterStep(int64_t step) {
+  if (state_ == State::kIn) {
+    const std::vector<profile::Sent> now = SentSoFar();
+    for (size_t i = 0; i < sent_.size(); ++i) sent_[i].bytes = now[i].bytes - sent_[i].bytes;
+    state_ = State::kBehind;
+  }
+  // Those of the steps behind it let a GPU's stream see what has ended before them.
+  return state_ == State::kBehind ? profile::MarkStep(step + 2, of_.compute) : absl::OkStatus();
 }
 
 absl::Status StepProfiler::AtRest(Observer* observer) {
-  if (state_ == State::kIn) EndStep();
-  return state_ == State::kBehind ? Finish(observer) : absl::OkStatus();
+  if (state_ == State::kBehind) BRIGADE_RETURN_IF_ERROR(Finish());
+  if (state_ != State::kWriting) return absl::OkStatus();
+  writer_->Wait();
+  return Tell(observer);
 }
 
 profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) const {
@@ -186,12 +196,19 @@ profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) c
           .dropped = operations.dropped};
 }
 
-absl::Status StepProfiler::Finish(Observer* observer) {
+absl::Status StepProfiler::Finish() {
   state_ = State::kDone;
   const profile::RankStep mine = StepOf(of_.recorder.Watched(of_.context.name()));
   collectives::Communicator& world = of_.grid.world();
-  BRIGADE_ASSIGN_OR_RETURN(const std::vector<std::string> told,
+  BRIGADE_ASSIGN_OR_RETURN(std::vector<std::string> told,
                            collectives::AllGatherBytes(profile::ToJson(mine), world));
+  if (world.rank() != 0) return absl::OkStatus();
+  state_ = State::kWriting;
+  writer_->Start([this, told = std::move(told)] { written_ = Write(told); });
+  return absl::OkStatus();
+}
+
+absl::Status StepProfiler::Write(const std::vector<std::string>& told) {
   std::vector<profile::RankStep> steps;
   for (const std::string& each : told) {
     BRIGADE_ASSIGN_OR_RETURN(profile::RankStep step, profile::RankStepFromJson(each));
@@ -199,24 +216,28 @@ absl::Status StepProfiler::Finish(Observer* observer) {
   }
   profile::Training training = TrainingOf(of_.job.model, of_.job.config.batch.train_batch_size);
   training.step = options().profile_step;
-  training.ranks = world.size();
+  training.ranks = static_cast<int>(told.size());
   training.device = std::string(device::ToString(of_.context.device().kind));
   training.dtype = std::string(precision::ShortName(of_.shape.dtype));
-  ProfileEvent event = {profile::Merge(training, steps, options().recompute_fwd_factor), ""};
-  const double model = event.profile.model_flops(/*causal=*/false);
-  of_.books.summary().hardware_over_model =
-      model > 0 ? event.profile.hardware_flops(/*causal=*/false) / model : 1;
-  if (world.rank() != 0) return absl::OkStatus();
-  const std::string text = profile::ProfileText(event.profile, options());
+  event_.profile = profile::Merge(training, steps, options().recompute_fwd_factor);
+  std::string text = profile::ProfileText(event_.profile, options());
   if (options().output_file.empty()) {
-    event.text = text;
-  } else {
-    BRIGADE_ASSIGN_OR_RETURN(device::FileReplacement file,
-                             device::FileReplacement::Begin(options().output_file));
-    file.Write(text);
-    BRIGADE_RETURN_IF_ERROR(file.Commit());
+    event_.text = std::move(text);
+    return absl::OkStatus();
   }
-  return observer == nullptr ? absl::OkStatus() : observer->OnProfile(event);
+  BRIGADE_ASSIGN_OR_RETURN(device::FileReplacement file,
+                           device::FileReplacement::Begin(options().output_file));
+  file.Write(text);
+  return file.Commit();
+}
+
+absl::Status StepProfiler::Tell(Observer* observer) {
+  state_ = State::kDone;
+  BRIGADE_RETURN_IF_ERROR(written_);
+  const double model = event_.profile.model_flops(/*causal=*/false);
+  of_.books.summary().hardware_over_model =
+      model > 0 ? event_.profile.hardware_flops(/*causal=*/false) / model : 1;
+  return observer == nullptr ? absl::OkStatus() : observer->OnProfile(event_);
 }
 
 }  // namespace brigade::gpt

@@ -209,8 +209,10 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     refusals.Add("dashboard", " is ", *dashboard_port, "; it must be 0 to 65535");
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
-  for (const auto& [flag, path] : {std::pair<const char*, const std::string&>{"trace", trace_path},
-                                   {"metrics", metrics_path}}) {
+  for (const auto& [flag, path] : {std::pair<const char*, std::string>{"trace", trace_path},
+                                   {"metrics", metrics_path},
+                                   {"digest", DigestPath()},
+                                   {"ceilings", job.config.profiler.ceilings_file}}) {
     const std::string& profile = job.config.profiler.output_file;
     if (!SameFile(profile, path)) continue;
     return absl::InvalidArgumentError(

@@ -101,7 +101,8 @@ std::vector<profile::UnitSize> UnitsOfStep(const PassShape& shape, const PartPla
                                              : stage == head ? "head"
                                                              : absl::StrCat("h.", stage - 1);
   }
-  const zero::ModelSpec spec = SpecOf(shape.model, shape.shards(), plan.part);
+  // Of all shards: where ranks share a unit, each has a part of these.
+  const zero::ModelSpec spec = SpecOf(shape.model, {shape.model.tensor_shards, 1, 0}, plan.part);
   for (size_t unit = 0; unit < spec.size(); ++unit) {
     profile::UnitSize& to = units[static_cast<size_t>(plan.part.StageOf(static_cast<int>(unit)))];
     for (const zero::ParameterSpec& parameter : spec[unit].parameters) {

@@ -91,6 +91,53 @@ TEST(CeilingsTest, AFileIsWrittenOnceAndThenRead) {
   EXPECT_EQ(device::ReadFile(path).value(), hand_written);
 }
 
+TEST(CeilingsTest, AnEmptyFileIsThereAndStays) {
+  const std::string path = absl::StrCat(NewFolder(), "/ceilings.json");
+  std::ofstream(path) << "";
+  collectives::OnThreads({.size = 1}, [&](collectives::Rank& rank) {
+    EXPECT_THAT(CeilingsOf(path, precision::DType::kFloat32, *rank.communicator, *rank.context,
+                           *rank.stream),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat(path, ": ceilings are no JSON object")));
+  });
+  EXPECT_EQ(device::ReadFile(path).value(), "");
+}
+
+// Where a training has left little, less is measured with.
+TEST(CeilingsTest, AFullDeviceHasCeilings) {
+  constexpr int64_t kLeft = 1 << 20;
+  collectives::OnThreads({.size = 1}, [&](collectives::Rank& rank) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto context,
+        device::Context::Create({.compute_threads = 1, .memory_limit_bytes = kLeft}));
+    ASSERT_OK_AND_ASSIGN(const auto stream, context->CreateStream("compute"));
+    ASSERT_OK_AND_ASSIGN(
+        const Ceilings measured,
+        MeasureCeilings(precision::DType::kFloat32, *rank.communicator, *context, *stream));
+    EXPECT_GT(measured.flops_per_second, 0);
+    EXPECT_GT(measured.memory_bytes_per_second, 0);
+    EXPECT_GT(context->memory_stats().peak_bytes(), 0);
+    EXPECT_LE(context->memory_stats().peak_bytes(), kLeft);
+  });
+}
+
+// A training that fits to the byte goes on; ranks that have memory measure.
+TEST(CeilingsTest, WhatHasNoMemoryIsNotKnown) {
+  collectives::OnThreads({.size = 2}, [&](collectives::Rank& rank) {
+    const bool is_full = rank.rank == 1;
+    ASSERT_OK_AND_ASSIGN(
+        const auto context,
+        device::Context::Create({.compute_threads = 1, .memory_limit_bytes = is_full ? 100 : 0}));
+    ASSERT_OK_AND_ASSIGN(const auto stream, context->CreateStream("compute"));
+    ASSERT_OK_AND_ASSIGN(
+        const Ceilings measured,
+        MeasureCeilings(precision::DType::kFloat32, *rank.communicator, *context, *stream));
+    EXPECT_EQ(measured.flops_per_second > 0, !is_full);
+    EXPECT_EQ(measured.memory_bytes_per_second > 0, !is_full);
+    EXPECT_EQ(measured.network_bytes_per_second, 0);
+  });
+}
+
 TEST(CeilingsTest, AFileThatIsWrongIsAnErrorOfAllRanks) {
   const std::string folder = NewFolder();
   const std::string path = absl::StrCat(folder, "/ceilings.json");

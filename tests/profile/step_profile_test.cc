@@ -144,6 +144,7 @@ TEST(StepProfileTest, AFactorTakesThePlaceOfWhatIsCountedAgain) {
   const StepProfile profile = Merge(OneTraining(1), {OneRank()}, /*factor=*/1);
   // All of it again: 4/3.
   EXPECT_DOUBLE_EQ(profile.hardware_flops(false), 20000 * 4.0 / 3);
+  EXPECT_DOUBLE_EQ(profile.hardware_flops(true), 19000 * 4.0 / 3);
 }
 
 TEST(StepProfileTest, RanksOfAPipelineHaveTheirUnits) {

@@ -17,7 +17,8 @@ cat >ds.json <<'JSON'
   "bf16": {"enabled": true},
   "zero_optimization": {"stage": "auto", "overlap_comm": true, "reduce_bucket_size": "auto"},
   "autotuning": {"enabled": true, "metric": "latency", "start_profile_step": 2, "end_profile_step": 3,
-                 "tuner_num_trials": 3}
+                 "tuner_num_trials": 3},
+  "flops_profiler": {"enabled": true, "profile_step": 1, "output_file": "profile.txt"}
 }
 JSON
 
@@ -25,6 +26,7 @@ JSON
 "$tune" --config=ds.json "${model[@]}" --fixed=grid,offload,recompute,live_units --rounds=1 >out ||
   fail "it fails: $(cat out)"
 [ "$(grep -c '^trial ' out)" = 3 ] || fail "not 3 trials in $(cat out)"
+[ ! -e profile.txt ] || fail 'a trial is no training: it has no profile'
 expect_line out 'Tuned: stage, micro_batch, bucket, algorithm'
 expect_line out ' +[0-9.]+ +[0-9.]+ +[0-9]+ +[0-9]+  stage .* \([0-9.]+ ms\)'
 expect_line out 'Predicted order beside the measured one, of [123]: rank correlation .*'

@@ -25,7 +25,8 @@ TEST(ProfilerKeysTest, DefaultsAreDeepSpeeds) {
                                     R"(, "flops_profiler": {"enabled": false, "detailed": 7})"}) {
     ASSERT_OK_AND_ASSIGN(const TrainConfig config, Read(section));
     EXPECT_FALSE(config.profiler.enabled) << section;
-    EXPECT_EQ(config.profiler.profile_step, 1);
+    // DeepSpeed's 1: one step is made before it.
+    EXPECT_EQ(config.profiler.profile_step, 2);
     EXPECT_EQ(config.profiler.module_depth, -1);
     EXPECT_EQ(config.profiler.top_modules, 1);
     EXPECT_TRUE(config.profiler.detailed);
@@ -39,7 +40,7 @@ TEST(ProfilerKeysTest, EachKeySaysWhatIsProfiled) {
       "enabled": true, "profile_step": 7, "module_depth": 1, "top_modules": 3, "detailed": false,
       "output_file": "out.txt", "recompute_fwd_factor": 0.5})"));
   EXPECT_TRUE(config.profiler.enabled);
-  EXPECT_EQ(config.profiler.profile_step, 7);
+  EXPECT_EQ(config.profiler.profile_step, 8);
   EXPECT_EQ(config.profiler.module_depth, 1);
   EXPECT_EQ(config.profiler.top_modules, 3);
   EXPECT_FALSE(config.profiler.detailed);
@@ -59,8 +60,8 @@ TEST(ProfilerKeysTest, WhatCannotBeIsRefused) {
     EXPECT_THAT(Read(absl::StrCat(R"(, "flops_profiler": {"enabled": true, )", key, "}")),
                 StatusIs(absl::StatusCode::kInvalidArgument, message));
   };
-  refuses(R"("profile_step": 0)",
-          "flops_profiler.profile_step is 0; it must be a whole number, 1 or more");
+  refuses(R"("profile_step": -1)",
+          "flops_profiler.profile_step is -1; it must be a whole number, 0 or more");
   refuses(R"("top_modules": 0)",
           "flops_profiler.top_modules is 0; it must be a whole number, 1 to 2^20");
   refuses(R"("module_depth": -2)",

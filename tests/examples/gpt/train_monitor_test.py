@@ -157,6 +157,44 @@ class MonitorTest(unittest.TestCase):
         seconds = [line["seconds"] for line in self.lines() if "seconds" in line]
         self.assertEqual(seconds, sorted(seconds))
 
+    def test_the_values_of_a_profile_are_there_from_its_step_on(self):
+        self.write_config({"flops_profiler": {"enabled": True, "profile_step": 3, "output_file": "profile.txt"}})
+        out, error = self.run_to_end("--steps=20", "--evaluate_every=10")
+        self.assertEqual(error, "")
+        # It has a line of its own among those of progress.
+        self.assertRegex(out, r"(?m)^Step 4: MFU, HFU [0-9.]+%, [0-9.]+% of ")
+        once, each = {}, {}
+        for events in self.events():
+            for tag, samples, value in events.scalars:
+                if tag.startswith("Train/Profile/"):
+                    once.setdefault(tag, []).append((samples, value))
+                elif tag in ("Train/Samples/mfu", "Train/Samples/hfu", "Train/Samples/tflops"):
+                    each.setdefault(tag, {})[samples] = value
+        limits = [f"Train/Profile/limited_by_{name}" for name in ("compute", "memory", "network", "host")]
+        times = [f"Train/Profile/{name}_seconds" for name in ("step", "forward", "backward", "recompute")]
+        self.assertEqual(set(once), {"Train/Profile/flops_per_token", "Train/Profile/mfu", "Train/Profile/hfu",
+                                     *limits, *times})
+        # Each once, of the step that was profiled.
+        self.assertEqual({tag: [samples for samples, _ in values] for tag, values in once.items()},
+                         {tag: [4 * BATCH] for tag in once})
+        self.assertAlmostEqual(sum(once[limit][0][1] for limit in limits), 1, delta=1e-4)
+        self.assertGreater(once["Train/Profile/mfu"][0][1], 0)
+        # All steps behind it, to the last; before an evaluation it is waited for. Of the same tokens as the rate.
+        lines = {line["step"]: line for line in self.lines() if "loss" in line}
+        with_rate = [step for step, line in lines.items() if "mfu" in line]
+        self.assertEqual(with_rate, list(range(with_rate[0], 21)))
+        self.assertIn(with_rate[0], range(4, 12))
+        flops = once["Train/Profile/flops_per_token"][0][1]
+        for step in with_rate:
+            line = lines[step]
+            self.assertAlmostEqual(line["tflops"] / (1e-12 * flops * line["tokens_per_second"]), 1, delta=1e-5)
+            for key in ("mfu", "hfu", "tflops"):
+                self.assertAlmostEqual(each[f"Train/Samples/{key}"][BATCH * step] / line[key], 1, delta=1e-5)
+        with open(self.folder + "/logs/csv/Train_Samples_mfu.csv", newline="") as file:
+            rows = list(csv.reader(file))
+        self.assertEqual([(int(samples), float(value)) for samples, value in rows[1:]],
+                         [(BATCH * step, lines[step]["mfu"]) for step in with_rate])
+
     def test_a_pipe_that_nobody_reads_stops_no_step(self):
         self.write_config({"steps_per_print": 1})
         # More lines than the pipe and the queue behind it take, fewer records than that of a file does.

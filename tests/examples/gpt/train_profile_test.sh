@@ -13,7 +13,7 @@ a_file_has_the_profile_and_the_report_the_utilization() {
   expect_line p.txt "head( +$number){3} .* (compute|memory|network|host)"
   expect_line p.txt "compute +forward +gemm .* (compute|memory)"
   expect_line p.txt 'gradients +[0-9.]+ MB'
-  expect_line report "Step 2: MFU $number%, HFU $number% of $number Gflop/s a rank \(measured\); limited by .*"
+  expect_line report "Step 2: MFU, HFU $number%, $number% of $number Gflop/s a rank \(measured\); limited by .*"
   expect_line report "Model flops utilization of all steps: MFU $number %, HFU $number %, of $number Gflop/s that a rank could make"
   expect_json c.json '.[0] | .device == "cpu" and .dtype == "fp16" and .ranks == 4 and .matmul_tflops > 0'
 }
@@ -28,6 +28,41 @@ ceilings_are_read_from_the_file_and_a_peak_may_be_given() {
   grep -q '"ranks" is 4; it must be 2 as in this training' error || fail "$(cat error)"
 }
 
+a_peak_that_is_not_known_has_no_share() {
+  echo '{"memory_gigabytes_per_s": 9}' >memory.json
+  "$train" "${tiny[@]}" --steps=4 --profile=p.txt --ceilings=memory.json >report ||
+    fail "exit code $?"
+  expect_line p.txt 'Profile of step 2: .*'
+  expect_line p.txt 'MFU, HFU +-, -; of a causal model -, -'
+  expect_line report 'Step 2: MFU, HFU -, - of 0.00 Gflop/s a rank \(from memory.json\); limited by .*'
+  expect_line report 'Model flops utilization: not known without the peak of products'
+}
+
+processes_have_one_profile() {
+  command -v mpirun >/dev/null || { echo 'no mpirun'; return; }
+  with_mpirun 2 "$train" "${tiny[@]}" --steps=5 --profile_step=3 --profile=of_two.txt \
+    --ceilings=of_two.json >report || fail "exit code $?"
+  expect_line of_two.txt 'Profile of step 3: 2 x cpu, .*'
+  [ "$(grep -c '^Step 3: MFU, HFU' report)" = 1 ] || fail "$(cat report)"
+  [ "$(grep -c '^Profile of' of_two.txt)" = 1 ] || fail "$(cat of_two.txt)"
+  expect_json of_two.json '.[0].ranks == 2'
+}
+
+a_training_that_goes_on_behind_the_step_has_none() {
+  goes_on() {
+    "$train" "${tiny[@]}" --steps=8 --save=saved --save_every=4 --keep=0 "$@" \
+      --ceilings=memory.json --profile=behind.txt >report || fail "exit code $?"
+  }
+  goes_on --profile_step=9
+  rm -r saved/step-00000008
+  goes_on --resume --profile_step=4
+  expect_line report 'No step was profiled: step 4 was not made'
+  [ ! -e behind.txt ] || fail 'there is a file of no profile'
+  rm -r saved/step-00000008
+  goes_on --resume --profile_step=5
+  expect_line behind.txt 'Profile of step 5: .*'
+}
+
 keys_say_the_same() {
   cat >config.json <<'END'
 {"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 0.001}},
@@ -36,7 +71,8 @@ keys_say_the_same() {
 END
   "$train" "${small[@]}" --steps=5 --config="$PWD/config.json" --ceilings=c32.json >report ||
     fail "exit code $?"
-  expect_line of_config.txt 'Profile of step 3: 4 x cpu, fp32'
+  # Three steps before it, as in DeepSpeed.
+  expect_line of_config.txt 'Profile of step 4: 4 x cpu, fp32'
   expect_line of_config.txt 'depth 1:'
   ! grep -qE 'depth 2:|^Units' of_config.txt || fail 'it is detailed, and deep'
   # All of it again: 4/3.
@@ -64,6 +100,8 @@ what_is_wrong_is_refused() {
   refuses '--peak_tflops is -1; it must be more than 0, up to 1e9' --peak_tflops=-1 --profile_step=1
   refuses '--ceilings is for a profile: give --profile or --profile_step' --ceilings=c.json
   refuses '--profile and --trace name the same file, ./p.txt' --profile=./p.txt --trace=p.txt
+  refuses '--profile and --ceilings name the same file, ./c.json' --profile=./c.json --ceilings=c.json
+  refuses '--profile and --digest name the same file, d' --profile=d --digest=./d
   refuses '/dev/full is a device, not a file' --profile=/dev/full
   mkdir -p folder
   refuses "$PWD/folder is a folder, not a file" --profile="$PWD/folder"
@@ -83,6 +121,9 @@ a_full_disk_is_an_error() {
 
 a_file_has_the_profile_and_the_report_the_utilization
 ceilings_are_read_from_the_file_and_a_peak_may_be_given
+a_peak_that_is_not_known_has_no_share
+processes_have_one_profile
+a_training_that_goes_on_behind_the_step_has_none
 keys_say_the_same
 without_the_step_there_is_no_profile
 what_is_wrong_is_refused

@@ -151,6 +151,7 @@ TEST(UnitFlopsTest, RanksShareAllOperations) {
   const auto of_rank = UnitsOfStep(shared, PlanOfPolicy(shared, {}), 1);
   const auto of_all = UnitsOfStep(alone, PlanOfPolicy(alone, {}), 1);
   for (size_t unit = 0; unit < of_rank.size(); ++unit) {
+    EXPECT_EQ(of_rank[unit].parameters, of_all[unit].parameters);
     for (size_t pass = 0; pass < profile::kPasses; ++pass) {
       EXPECT_EQ(4 * of_rank[unit].flops[pass].products, of_all[unit].flops[pass].products);
       EXPECT_EQ(4 * of_rank[unit].flops[pass].attention, of_all[unit].flops[pass].attention);
