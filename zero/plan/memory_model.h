@@ -25,10 +25,10 @@ struct MemoryTerm {
 // The memory of a ZeroOptimizer's own with this plan, to the byte: the same on every rank, but
 // where groups exchange gradients or moments; constant from Create on. (While parameters go in or
 // out there is one bucket in float32 more, and, for a GPU, two chunks on the host while a state is
-// loaded.) The terms of the paper are "weights", "gradients", "master" and "moments"; what the paper leaves out
-// (padding, pooled buffers, sums over micro-batches, what further users of tied parameters have
-// with tied_apart, persistent units, scratch) has terms of its own. With runs there are parameter
-// buffers for any two runs that follow each other in a step.
+// loaded.) The terms of the paper are "weights", "gradients", "master" and "moments"; what the
+// paper leaves out (padding, pooled buffers, sums over micro-batches, what further users of tied
+// parameters have with tied_apart, persistent units, scratch) has terms of its own. With runs there
+// are parameter buffers for any two runs that follow each other in a step.
 //
 // `rank`: in its group. With ZeroOptions::shard_ranks an exchange has what parameters have in this
 // rank's slices, which is less where there is padding.
