@@ -28,8 +28,7 @@ struct AutotuningOptions {
   // Stage and micro-batch alone.
   bool fast = false;
   TuningMetric metric = TuningMetric::kThroughput;
-  // The steps of a trial that count, from the first to the last, counted from 1; more of them where
-  // they are short.
+  // The steps of a trial that count, from the first to the last, counted from 1.
   int64_t start_profile_step = 3;
   int64_t end_profile_step = 5;
   TunerType tuner_type = TunerType::kModelBased;
