@@ -1,7 +1,9 @@
 // Prints what others' estimators say of a model's memory, beside the paper's formula:
 // bazel run //tune:estimate_memory -- --params=7.5B --gpus=64 --largest_layer=200M
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -14,16 +16,24 @@
 
 ABSL_FLAG(brigade::device::Count, params, {7'500'000'000},
           "parameters of the model: 7.5B, 350M or 7.5e9");
-ABSL_FLAG(brigade::device::Count, largest_layer, {200'000'000}, "parameters of its largest layer");
+ABSL_FLAG(std::optional<brigade::device::Count>, largest_layer, std::nullopt,
+          "parameters of its largest layer; default: 200M, or all of a smaller model");
 ABSL_FLAG(int, gpus, 64, "of each node");
 ABSL_FLAG(int, nodes, 1, "of the training");
 
 namespace brigade::tune {
 namespace {
 
+// Of the paper's example.
+constexpr device::Count kLargestLayer = {200'000'000};
+
 absl::Status Main() {
-  const EstimatedModel model = {.total_params = absl::GetFlag(FLAGS_params).value,
-                                .largest_layer_params = absl::GetFlag(FLAGS_largest_layer).value,
+  const int64_t params = absl::GetFlag(FLAGS_params).value;
+  const int64_t layer = absl::GetFlag(FLAGS_largest_layer)
+                            .value_or(device::Count{std::min(kLargestLayer.value, params)})
+                            .value;
+  const EstimatedModel model = {.total_params = params,
+                                .largest_layer_params = layer,
                                 .num_gpus_per_node = absl::GetFlag(FLAGS_gpus),
                                 .num_nodes = absl::GetFlag(FLAGS_nodes)};
   constexpr int kMost = 1 << 20;
@@ -35,7 +45,8 @@ absl::Status Main() {
     return absl::InvalidArgumentError(
         absl::StrCat("--nodes is ", model.num_nodes, "; it must be 1 to ", kMost));
   }
-  if (model.total_params < 1 || model.largest_layer_params > model.total_params) {
+  if (params < 1) return absl::InvalidArgumentError("--params is 0; it must be at least 1");
+  if (layer > params) {
     return absl::InvalidArgumentError(
         "--largest_layer has more parameters than the model (--params)");
   }

@@ -1,7 +1,9 @@
 #include "brigade/tune/estimates.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,7 +14,11 @@ namespace {
 constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr double kMega = 1e6;
 
-int64_t Truncated(double bytes) { return static_cast<int64_t>(bytes); }
+// The largest number of more than that.
+int64_t Truncated(double bytes) {
+  constexpr double kMost = 0x1p63;
+  return bytes >= kMost ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(bytes);
+}
 
 std::string Heading(const EstimatedModel& model, bool has_layer) {
   std::string text = absl::StrFormat(

@@ -174,9 +174,14 @@ std::string DescribeNoFit(const Search& search, const Limits& limits,
                         "of its device, and may have %d",
                         ToString(smallest.point), ShortBytes(smallest.prediction, limits),
                         smallest.prediction.rank, needs.device_bytes, limits.device_bytes);
-  if (limits.host_bytes > 0) {
-    absl::StrAppendFormat(&text, "; of the host %d, and may have %d",
-                          smallest.prediction.host_bytes, limits.host_bytes);
+  const int64_t host_bytes = smallest.prediction.host_bytes;
+  if (limits.host_bytes > 0 && host_bytes > limits.host_bytes) {
+    absl::StrAppendFormat(&text, "; of the host %d, and may have %d", host_bytes,
+                          limits.host_bytes);
+  }
+  if (limits.both_bytes > 0 && needs.device_bytes + host_bytes > limits.both_bytes) {
+    absl::StrAppendFormat(&text, "; of both, which are one memory, %d, and may have %d",
+                          needs.device_bytes + host_bytes, limits.both_bytes);
   }
   absl::StrAppend(&text, ".\nOf the device's: ", DescribeTerms(needs.terms, device::Tier::kDevice),
                   ".\n");
@@ -195,7 +200,7 @@ absl::StatusOr<std::vector<Help>> FindHelp(const TuningSetup& setup,
                                            const Candidate& smallest, const MakeJob& make_job,
                                            const Limits& limits, RankModel& model) {
   std::vector<Help> helps;
-  const int64_t now = smallest.prediction.needs.device_bytes;
+  const int64_t now = ShortBytes(smallest.prediction, limits);
   const auto needs_of = [&](gpt::Job job) -> std::optional<Prediction> {
     job.device_limit_bytes = limits.device_bytes;
     absl::StatusOr<Prediction> prediction = model.MemoryOf(job);
@@ -203,7 +208,7 @@ absl::StatusOr<std::vector<Help>> FindHelp(const TuningSetup& setup,
     return *std::move(prediction);
   };
   const auto add = [&](const std::string& what, const std::optional<Prediction>& prediction) {
-    if (!prediction.has_value() || prediction->needs.device_bytes >= now) return;
+    if (!prediction.has_value() || ShortBytes(*prediction, limits) >= now) return;
     helps.push_back({what, prediction->needs.device_bytes, ShortBytes(*prediction, limits)});
   };
   const auto least_of = [&](const std::vector<Dimension>& dimensions,
@@ -220,7 +225,7 @@ absl::StatusOr<std::vector<Help>> FindHelp(const TuningSetup& setup,
       if (!job.ok()) continue;
       const std::optional<Prediction> prediction = needs_of(*job);
       if (!prediction.has_value()) continue;
-      if (least.has_value() && least->needs.device_bytes <= prediction->needs.device_bytes) {
+      if (least.has_value() && ShortBytes(*least, limits) <= ShortBytes(*prediction, limits)) {
         continue;
       }
       least = prediction;

@@ -38,8 +38,8 @@ struct Help {
   int64_t short_bytes = 0;
 };
 // Of a search in which nothing fits: how many bytes are missing, of what, and what would help, each
-// by itself: other values of what is not tuned, a shorter context, twice as many ranks. `make_job`
-// and `model` are the search's.
+// by itself: other values of what is not tuned, half the context, half the layers. `make_job` and
+// `model` are the search's.
 std::string DescribeNoFit(const Search& search, const Limits& limits,
                           const std::vector<Help>& helps);
 absl::StatusOr<std::vector<Help>> FindHelp(const TuningSetup& setup,

@@ -11,6 +11,7 @@
 #include "brigade/collectives/options.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/config.h"
+#include "brigade/zero/options.h"
 
 namespace brigade::tune {
 namespace {
@@ -19,10 +20,14 @@ bool Contains(const std::vector<Dimension>& all, Dimension each) {
   return std::find(all.begin(), all.end(), each) != all.end();
 }
 
-// Of a key that is a number; 0 of none.
+// Of texts and ranks: beyond it numbers of a config are no whole numbers any more.
+constexpr int64_t kMost = int64_t{1} << 53;
+
+// Of a key that is a number, at most kMost; 0 of none, and of less.
 int64_t NumberAt(const Json& config, absl::string_view path) {
   const Json* const value = FindGiven(config, path);
-  return value != nullptr && value->is_number() ? value->get<int64_t>() : 0;
+  if (value == nullptr || !value->is_number()) return 0;
+  return static_cast<int64_t>(std::clamp(value->get<double>(), 0.0, static_cast<double>(kMost)));
 }
 
 int64_t FirstOf(const Json& config, std::initializer_list<absl::string_view> paths) {
@@ -40,12 +45,29 @@ absl::StatusOr<gpt::AutotuningOptions> OptionsOf(const Json& config, int ranks) 
   return parsed.autotuning;
 }
 
-std::vector<int> DivisorsOf(int number) {
-  std::vector<int> divisors;
-  for (int d = 1; d <= number; ++d) {
-    if (number % d == 0) divisors.push_back(d);
+// By how many ranks an axis of the grid may share.
+std::vector<int> AxisOf(const Totals& totals) {
+  const std::vector<int64_t> divisors = DivisorsOf(totals.ranks, 1, totals.ranks);
+  return {divisors.begin(), divisors.end()};
+}
+
+// That some grid has texts for all its ranks, in micro-batches of a size that may be.
+absl::Status CheckBatch(const Space& space, const Totals& totals) {
+  Space of_batch = {.tunes_micro_batch = space.tunes_micro_batch,
+                    .min_micro_batch = space.min_micro_batch,
+                    .max_micro_batch = space.max_micro_batch,
+                    .tensor = space.tensor,
+                    .context = space.context,
+                    .pipeline = space.pipeline};
+  if (!PointsOf(of_batch, totals).empty()) return absl::OkStatus();
+  std::string message =
+      absl::StrCat("a step has ", totals.batch,
+                   " texts, which cannot be dealt to the data ranks of ", totals.ranks, " ranks");
+  if (space.tunes_micro_batch) {
+    absl::StrAppend(&message, " in micro-batches of ", space.min_micro_batch, " to ",
+                    space.max_micro_batch);
   }
-  return divisors;
+  return absl::InvalidArgumentError(message);
 }
 
 }  // namespace
@@ -119,13 +141,13 @@ void AddValues(Dimension dimension, const Json& config, const gpt::ModelOptions&
       return;
     }
     case Dimension::kTensor:
-      space.tensor = DivisorsOf(totals.ranks);
+      space.tensor = AxisOf(totals);
       return;
     case Dimension::kContext:
-      space.context = DivisorsOf(totals.ranks);
+      space.context = AxisOf(totals);
       return;
     case Dimension::kPipeline:
-      space.pipeline = DivisorsOf(totals.ranks);
+      space.pipeline = AxisOf(totals);
       return;
   }
 }
@@ -158,14 +180,21 @@ absl::StatusOr<TuningSetup> SetupOf(absl::string_view text, const gpt::ModelOpti
     const int64_t passes = NumberAt(config, "gradient_accumulation_steps");
     if (micro <= 0) {
       return absl::InvalidArgumentError(
-          "train_batch_size is not given: tuning leaves the batch of a step as it is; write it, or "
+          "train_batch_size is not given as a number of texts: tuning leaves the batch of a step "
+          "as it is; write it, or "
           "give --batch");
     }
-    totals.batch = micro * std::max<int64_t>(passes, 1) * (totals.ranks / of_text);
+    const double batch = static_cast<double>(micro) *
+                         static_cast<double>(std::max<int64_t>(passes, 1)) *
+                         static_cast<double>(totals.ranks / of_text);
+    totals.batch = static_cast<int64_t>(std::min(batch, static_cast<double>(kMost)));
   }
-  if (const Json* const stage = FindGiven(config, "zero_optimization.stage");
-      stage != nullptr && stage->is_number()) {
-    totals.stage = stage->get<int>();
+  if (totals.batch >= kMost) {
+    return absl::InvalidArgumentError("a step has 2^53 texts or more; it must have fewer");
+  }
+  if (FindGiven(config, "zero_optimization.stage") != nullptr) {
+    totals.stage = static_cast<int>(
+        std::min<int64_t>(NumberAt(config, "zero_optimization.stage"), zero::kStages - 1));
   }
   for (const Dimension each : kAllDimensions) {
     if (Contains(flags.given, each) || Contains(flags.kept, each)) continue;
@@ -183,6 +212,7 @@ absl::StatusOr<TuningSetup> SetupOf(absl::string_view text, const gpt::ModelOpti
         "nothing is to be tuned: the config has values for all; write \"auto\" for some, or give "
         "--tune=all");
   }
+  BRIGADE_RETURN_IF_ERROR(CheckBatch(setup.space, totals));
   return setup;
 }
 

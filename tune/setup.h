@@ -43,7 +43,7 @@ absl::StatusOr<Json> ParseConfigText(absl::string_view text);
 // stage and micro-batch, and what is "auto".
 //
 // Errors       InvalidArgument: of "autotuning", naming the key; where nobody says how many texts a
-//              step has; where nothing is tuned.
+//              step has, or no grid can have so many; where nothing is tuned.
 absl::StatusOr<TuningSetup> SetupOf(absl::string_view text, const gpt::ModelOptions& model,
                                     const SetupFlags& flags);
 

@@ -63,18 +63,6 @@ void EraseAuto(Json& config, absl::string_view path) {
   if (it != at->end() && *it == Json("auto")) at->erase(it);
 }
 
-std::vector<int64_t> Divisors(int64_t number, int64_t least, int64_t most) {
-  std::vector<int64_t> divisors;
-  for (int64_t d = 1; d * d <= number; ++d) {
-    if (number % d != 0) continue;
-    divisors.push_back(d);
-    if (d != number / d) divisors.push_back(number / d);
-  }
-  std::sort(divisors.begin(), divisors.end());
-  std::erase_if(divisors, [&](int64_t d) { return d < least || d > most; });
-  return divisors;
-}
-
 }  // namespace
 
 absl::string_view Name(Dimension dimension) { return kNames[static_cast<size_t>(dimension)]; }
@@ -113,6 +101,18 @@ std::string ToString(const Point& point) {
   return parts.empty() ? "the config as it is" : absl::StrJoin(parts, ", ");
 }
 
+std::vector<int64_t> DivisorsOf(int64_t number, int64_t least, int64_t most) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= most && d <= number / d; ++d) {
+    if (number % d != 0) continue;
+    divisors.push_back(d);
+    if (d != number / d) divisors.push_back(number / d);
+  }
+  std::sort(divisors.begin(), divisors.end());
+  std::erase_if(divisors, [&](int64_t d) { return d < least || d > most; });
+  return divisors;
+}
+
 std::vector<Point> PointsOf(const Space& space, const Totals& totals) {
   std::vector<Point> points;
   for (const auto& tensor : Values(space.tensor)) {
@@ -127,7 +127,7 @@ std::vector<Point> PointsOf(const Space& space, const Totals& totals) {
         std::vector<std::optional<int64_t>> micro_batches = {std::nullopt};
         if (space.tunes_micro_batch) {
           micro_batches =
-              Values(Divisors(totals.batch / data, space.min_micro_batch, space.max_micro_batch));
+              Values(DivisorsOf(totals.batch / data, space.min_micro_batch, space.max_micro_batch));
           if (micro_batches.size() == 1 && !micro_batches[0].has_value()) continue;
         }
         for (const auto& stage : Values(space.stages)) {

@@ -88,6 +88,9 @@ struct Space {
   std::vector<int> tensor = {}, context = {}, pipeline = {};
 };
 
+// All divisors of a number from `least` to `most`, the smallest first.
+std::vector<int64_t> DivisorsOf(int64_t number, int64_t least, int64_t most);
+
 // Ranks and texts of a step, which stay.
 struct Totals {
   int ranks = 1;

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "brigade/collectives/measurement/measure.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/step_times.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/examples/gpt/trial.h"
 #include "brigade/optim/loss_scaler.h"
@@ -19,27 +22,49 @@ namespace {
 
 // Small enough that no gradient of a first step overflows, large enough that they are no zeros.
 constexpr float kTrialScale = 128;
+// The name of its context (gpt::TrainOnThreads).
+constexpr absl::string_view kFirstRank = "rank 0";
 
-// When each step was there.
-class StepClock final : public gpt::Observer {
+// Beyond the last step that must count at most so many more do.
+constexpr int64_t kMostMoreSteps = 4096;
+
+// Ends a trial when enough of its steps are made, or when the user has said so.
+class TrialEnd final : public gpt::Observer {
  public:
+  TrialEnd(const TrialSteps& steps, const std::atomic<bool>& stop) : steps_(steps), stop_(stop) {}
+
   absl::Status OnStep(const gpt::StepMetrics& metrics) override {
-    seconds_.push_back(metrics.seconds);
+    if (metrics.step == steps_.first) first_ = metrics.seconds;
+    const bool is_enough =
+        metrics.step > steps_.last && metrics.seconds - first_ >= steps_.least_seconds;
+    if (is_enough || stop_.load(std::memory_order_relaxed)) {
+      reached_.store(true, std::memory_order_relaxed);
+    }
     return absl::OkStatus();
   }
   absl::Status OnEvaluation(const gpt::Evaluation&) override { return absl::OkStatus(); }
 
-  // Of the steps first to last, counted from 1; 0 if they have not been.
-  double MeanOf(const TrialSteps& steps) const {
-    if (std::ssize(seconds_) < steps.last) return 0;
-    const double before = steps.first > 1 ? seconds_[static_cast<size_t>(steps.first - 2)] : 0;
-    return (seconds_[static_cast<size_t>(steps.last - 1)] - before) /
-           static_cast<double>(steps.last - steps.first + 1);
-  }
+  const std::atomic<bool>& reached() const { return reached_; }
 
  private:
-  std::vector<double> seconds_;
+  const TrialSteps steps_;
+  const std::atomic<bool>& stop_;
+  double first_ = 0;
+  std::atomic<bool> reached_ = false;
 };
+
+// From the begin of step `first` to that of the last one, behind which none begins.
+struct Counted {
+  int64_t steps = 0;
+  double seconds = 0;
+};
+Counted CountedOf(const std::vector<gpt::StepTime>& steps, int64_t first) {
+  const auto begin = std::find_if(steps.begin(), steps.end(),
+                                  [first](const auto& step) { return step.step >= first; });
+  if (begin == steps.end()) return {};
+  const gpt::StepTime& end = steps.back();
+  return {end.step - begin->step, 1e-9 * static_cast<double>(end.begin_ns - begin->begin_ns)};
+}
 
 int64_t SumOf(const int64_t (&bytes)[device::kPurposes]) {
   return std::accumulate(std::begin(bytes), std::end(bytes), int64_t{0});
@@ -56,8 +81,10 @@ int Processors() {
 
 absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& steps,
                              const std::atomic<bool>& stop) {
+  if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
   gpt::Job trial = job;
-  trial.steps = steps.last;
+  const bool may_have_more = job.config.replicas == 0 && steps.least_seconds > 0;
+  trial.steps = steps.last + 1 + (may_have_more ? kMostMoreSteps : 0);
   trial.evaluate_every = 0;
   trial.checkpoints = {};
   // It would measure the machine, and write over the training's own profile.
@@ -66,12 +93,23 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
       std::min(trial.corpus.held_out.size(), static_cast<size_t>(job.model.context) + 1));
   optim::LossScaler& scaler = trial.config.zero.loss_scaler;
   if (scaler.dynamic()) scaler = {.loss_scale = kTrialScale};
-  StepClock clock;
-  gpt::Recorder recorder(nullptr);
-  BRIGADE_ASSIGN_OR_RETURN(const gpt::Outcome outcome,
-                           gpt::TrainOnThreads(trial, ranks, {&clock, recorder, stop}));
-  Measured measured = {.seconds = clock.MeanOf(steps)};
-  if (outcome.interrupted || measured.seconds <= 0) return absl::CancelledError("interrupted");
+  TrialEnd end(steps, stop);
+  // The recorder gives them under its lock, and none after the training.
+  std::vector<gpt::StepTime> made;
+  gpt::Recorder recorder(nullptr, [&made](absl::string_view context, auto steps_of_context) {
+    if (context != kFirstRank) return;
+    std::move(steps_of_context.begin(), steps_of_context.end(), std::back_inserter(made));
+  });
+  BRIGADE_ASSIGN_OR_RETURN(
+      const gpt::Outcome outcome,
+      gpt::TrainOnThreads(trial, ranks, {&end, recorder, may_have_more ? end.reached() : stop}));
+  if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
+  const Counted counted = CountedOf(made, steps.first);
+  if (counted.steps < 1 || counted.seconds <= 0) {
+    return absl::InternalError("the recorder has not seen the steps of the trial");
+  }
+  Measured measured = {.seconds = counted.seconds / static_cast<double>(counted.steps),
+                       .steps = counted.steps};
   for (const gpt::RankSummary& rank : outcome.ranks) {
     if (SumOf(rank.memory) > measured.device_bytes) {
       measured.device_bytes = SumOf(rank.memory);

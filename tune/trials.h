@@ -20,11 +20,17 @@ namespace brigade::tune {
 struct TrialSteps {
   int64_t first = 3;
   int64_t last = 5;
+  // Where these take less, so many more count: of some short steps what else a machine does is
+  // too large a part. Not with replicas, whose rounds a trial would have to end with.
+  double least_seconds = 0.1;
 };
 
 struct Measured {
-  // Of a step, a mean over those that count.
+  // Of a step, a mean over those that count, by what rank 0's streams did: the host hears of the
+  // first ones late, when it has enqueued those behind them.
   double seconds = 0;
+  // Steps that count.
+  int64_t steps = 0;
   // The largest rank's peak, as its books have it.
   int64_t device_bytes = 0;
   // What the trainer's formulas say of the same rank.
@@ -33,7 +39,7 @@ struct Measured {
   double optimizer_seconds = 0;
 };
 
-// A training of so few steps, of the job's first texts, without evaluations but of one text,
+// A training of so few steps and one, of the job's first texts, without evaluations but of one text,
 // without checkpoints, and with a constant loss scale: no step may be skipped, for skipped ones are
 // short. Cancelled if `stop` was set meanwhile; other errors are the training's. Of the job the
 // memory limit counts: a trial that would need more ends with ResourceExhausted.

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -51,11 +52,12 @@ ABSL_FLAG(
     "where the best config is written; default: beside --config, with .tuned.json at its end");
 ABSL_FLAG(
     std::optional<brigade::device::ByteCount>, host_limit, std::nullopt,
-    "how much memory of the host a rank may have, like --device_limit; default: all there is");
+    "how much memory of the host a rank may have, like --device_limit; default: its share of the "
+    "machine's, with that of a device that is the CPU");
 ABSL_FLAG(std::optional<int>, trials, std::nullopt,
           "configurations that are measured; 0: none, the best predicted one is written. Before "
           "the config's tuner_num_trials; default 5");
-ABSL_FLAG(int, rounds, 3, "times that the best of these are measured, by turns");
+ABSL_FLAG(int, rounds, 4, "times that the best of these are measured, by turns");
 ABSL_FLAG(absl::Duration, grace_period, absl::Seconds(5),
           "how long a trial may take to end after Ctrl-C or SIGTERM, until the tuner ends without "
           "it");
@@ -123,16 +125,22 @@ SetupFlags SetupFlagsOf(gpt::Refusals& refusals) {
   given(TrainersFlag<std::optional<int>>("pipeline"), Dimension::kPipeline, flags.pipeline);
   if (!TrainersFlag<std::string>("offload").empty()) flags.given.push_back(Dimension::kOffload);
   if (!TrainersFlag<std::string>("recompute").empty()) flags.given.push_back(Dimension::kRecompute);
+  for (const Dimension each : flags.given) {
+    const std::vector<std::string> names = absl::GetFlag(FLAGS_tune);
+    if (std::find(names.begin(), names.end(), Name(each)) != names.end()) {
+      refusals.Add("tune", ": a flag of the trainer says what ", Name(each), " is");
+    }
+  }
   return flags;
 }
 
-// Of a CPU: what of the machine's memory is a rank's, if all have as much.
-int64_t MemoryOfDevice(int ranks) {
+// What of the machine's memory is a rank's, if all have as much.
+int64_t ShareOfMachine(int ranks) {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / ranks;
 }
 
 absl::StatusOr<Limits> LimitsOfFlags(int ranks) {
-  Limits limits;
+  Limits limits = {.host_bytes = ShareOfMachine(ranks)};
   if (const auto host = absl::GetFlag(FLAGS_host_limit); host.has_value()) {
     limits.host_bytes = host->value;
   }
@@ -147,7 +155,7 @@ absl::StatusOr<Limits> LimitsOfFlags(int ranks) {
     return absl::InvalidArgumentError(
         "--device_limit is not given; of a GPU it must say how much a rank may have");
   } else {
-    limits.device_bytes = MemoryOfDevice(ranks);
+    limits.device_bytes = limits.both_bytes = ShareOfMachine(ranks);
   }
   return limits;
 }
@@ -178,22 +186,8 @@ std::string WordOf(const std::vector<Dimension>& dimensions) {
                        [](std::string* out, Dimension each) { absl::StrAppend(out, Name(each)); });
 }
 
-absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
-  gpt::Refusals refusals;
-  for (const std::string& flag : empty) refusals.Add(flag, " is given, but empty");
-  const std::string path = device::FromUsersFolder(TrainersFlag<std::string>("config"));
-  if (path.empty()) refusals.Add("config", " is not given; it must name a DeepSpeed config");
-  const SetupFlags flags = SetupFlagsOf(refusals);
-  if (const int trials = absl::GetFlag(FLAGS_trials).value_or(0); trials < 0) {
-    refusals.Add("trials", " is ", trials, "; it must be at least 0");
-  }
-  if (const int rounds = absl::GetFlag(FLAGS_rounds); rounds < 1) {
-    refusals.Add("rounds", " is ", rounds, "; it must be at least 1");
-  }
-  const absl::Duration grace = absl::GetFlag(FLAGS_grace_period);
-  if (grace < absl::ZeroDuration() || grace > absl::Hours(24)) {
-    refusals.Add("grace_period", " is ", absl::FormatDuration(grace), "; it must be 0 to 24h");
-  }
+// What flags say of the model, which --model stands before.
+gpt::ModelOptions ModelOfFlags(gpt::Refusals& refusals) {
   if (const std::string name = absl::GetFlag(FLAGS_model); !name.empty()) {
     const auto model = ParseModel(name);
     if (!model.ok()) {
@@ -210,137 +204,119 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
                                    .width = TrainersFlag<int64_t>("width"),
                                    .context = TrainersFlag<int64_t>("context")};
   refusals.Check(gpt::Validate(model));
-  BRIGADE_RETURN_IF_ERROR(refusals.status());
-  BRIGADE_ASSIGN_OR_RETURN(const Limits limits, LimitsOfFlags(flags.ranks));
-  BRIGADE_ASSIGN_OR_RETURN(const std::string text,
-                           device::ReadFile(path, checkpoint::JsonLimits().bytes));
-  absl::StatusOr<TuningSetup> read = SetupOf(text, model, flags);
-  if (!read.ok()) {
-    return absl::Status(read.status().code(), absl::StrCat(path, ": ", read.status().message()));
+  return model;
+}
+
+void CheckNumbers(gpt::Refusals& refusals) {
+  if (const int trials = absl::GetFlag(FLAGS_trials).value_or(0); trials < 0) {
+    refusals.Add("trials", " is ", trials, "; it must be at least 0");
   }
-  const TuningSetup& setup = *read;
-
-  const gpt::JobRanks ranks = {.count = flags.ranks, .backend = collectives::Backend::kThreads};
-  const MakeJob make_job = [&](const std::string& config) {
-    return gpt::JobOfFlags(ranks, {}, {config, FolderOf(path), /*reads_texts=*/false});
-  };
-  const std::string data = device::FromUsersFolder(TrainersFlag<std::string>("data"));
-  BRIGADE_ASSIGN_OR_RETURN(const gpt::Corpus corpus,
-                           data.empty() ? gpt::ReadLicences() : gpt::ReadCorpus(data));
-  BRIGADE_RETURN_IF_ERROR(gpt::CheckLength(corpus, model.context));
-  // Nodes, which all candidates have alike.
-  collectives::CommunicatorOptions communicator;
-  for (const Point& point : PointsOf(setup.space, setup.totals)) {
-    const auto job = make_job(WithPoint(setup.config, point, setup.totals).dump());
-    if (!job.ok()) continue;
-    communicator = job->config.communicator;
-    break;
+  if (const int rounds = absl::GetFlag(FLAGS_rounds); rounds < 1) {
+    refusals.Add("rounds", " is ", rounds, "; it must be at least 1");
   }
+  const absl::Duration grace = absl::GetFlag(FLAGS_grace_period);
+  if (grace < absl::ZeroDuration() || grace > absl::Hours(24)) {
+    refusals.Add("grace_period", " is ", absl::FormatDuration(grace), "; it must be 0 to 24h");
+  }
+}
 
-  const device::Device device =
-      TrainersFlag<std::string>("device") == "cuda" ? device::Cuda() : device::Cpu();
-  gpt::Recorder recorder(nullptr);
-  BRIGADE_ASSIGN_OR_RETURN(auto world,
-                           World::Create(flags.ranks, device, communicator, &recorder.tracer()));
-  Figures figures;
-  figures.topology.ranks_of_node = {flags.ranks};
-  figures.topology.inside = figures.topology.between = {1e-5, 5e9};
-  figures.processors = Processors();
-  RankModel rank_model(*world, figures);
-  BestSoFar best_so_far;
-  gpt::Interrupt interrupt(grace, [&] {
-    std::fprintf(stderr, "\nInterrupted; a trial did not end in time\n%s",
-                 best_so_far.text().c_str());
-  });
+TrialPlan PlanOf(const gpt::AutotuningOptions& options) {
+  const bool is_model_based = options.tuner_type == gpt::TunerType::kModelBased;
+  const std::optional<int> trials = absl::GetFlag(FLAGS_trials);
+  return {.trials = trials.has_value()
+                        ? *trials
+                        : options.tuner_num_trials.value_or(is_model_based ? gpt::kTrialsOfModel
+                                                                           : gpt::kTrialsOfOthers),
+          .early_stopping = options.tuner_early_stopping,
+          .rounds = absl::GetFlag(FLAGS_rounds)};
+}
 
+// What a run has beside the config and the model.
+struct Run {
+  const std::string path;
+  const TuningSetup& setup;
+  const gpt::ModelOptions model;
+  const int ranks;
+  const Limits limits;
+  const MakeJob make_job;
+  const gpt::Corpus& corpus;
+};
+
+// Nodes, which all candidates have alike: of the first that can be.
+collectives::CommunicatorOptions CommunicatorOf(const Run& run) {
+  for (const Point& point : PointsOf(run.setup.space, run.setup.totals)) {
+    const auto job = run.make_job(WithPoint(run.setup.config, point, run.setup.totals).dump());
+    if (job.ok()) return job->config.communicator;
+  }
+  return {};
+}
+
+void PrintHeading(const Run& run, size_t points) {
   absl::PrintF(
       "GPT of %s, width %d, %s, context %d; %d texts a step on %s, at most %d bytes of the device "
       "each\nTuned: %s\nRanks are threads of this process on %s, for which what is measured and "
       "predicted stands. A training of processes, on\nseveral hosts or GPUs, has other times, and "
-      "other workspaces of its collectives.\n\n",
-      gpt::Counted(model.layers, "layer"), model.width, gpt::Counted(model.heads, "head"),
-      model.context, setup.totals.batch, gpt::Counted(flags.ranks, "rank"), limits.device_bytes,
-      WordOf(setup.tuned), gpt::Counted(Processors(), "processor"));
+      "other workspaces of its collectives.\nLooking at %s\n\n",
+      gpt::Counted(run.model.layers, "layer"), run.model.width,
+      gpt::Counted(run.model.heads, "head"), run.model.context, run.setup.totals.batch,
+      gpt::Counted(run.ranks, "rank"), run.limits.device_bytes, WordOf(run.setup.tuned),
+      gpt::Counted(Processors(), "processor"),
+      gpt::Counted(static_cast<int64_t>(points), "configuration"));
   std::fflush(stdout);
+}
 
-  const auto when_interrupted = [&](const absl::Status& status) -> absl::StatusOr<int> {
-    interrupt.Disarm();
-    if (!absl::IsCancelled(status)) return status;
-    std::fputs("Interrupted before a trial\n", stderr);
-    return gpt::Interrupt::kExitCode;
-  };
-  absl::StatusOr<Search> found = FindFitting(setup.config, setup.space, setup.totals, make_job,
-                                             limits, rank_model, interrupt.stop());
-  if (!found.ok()) return when_interrupted(found.status());
-  Search& search = *found;
-  absl::PrintF("%s\n", DescribeSearch(search));
-  std::fflush(stdout);
-  if (search.fitting.empty()) {
-    interrupt.Disarm();
-    if (!search.smallest.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": none of the configurations can be"));
-    }
-    BRIGADE_ASSIGN_OR_RETURN(const std::vector<Help> helps, FindHelp(setup, model, *search.smallest,
-                                                                     make_job, limits, rank_model));
-    absl::PrintF("%s", DescribeNoFit(search, limits, helps));
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": no configuration fits; the smallest is ",
-                     ShortBytes(search.smallest->prediction, limits), " bytes short"));
+// Nothing fits, or nothing can be: why, and what would help.
+absl::Status TellThatNothingFits(const Run& run, const Search& search, RankModel& rank_model) {
+  if (!search.smallest.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(run.path, ": none of the configurations can be"));
   }
-  if (const auto sizes = setup.options.num_tuning_micro_batch_sizes; sizes.has_value()) {
-    KeepLargestMicroBatches(*sizes, search.fitting);
-  }
-  std::vector<Candidate>& candidates = search.fitting;
-  const bool is_model_based = setup.options.tuner_type == gpt::TunerType::kModelBased;
-  TrialPlan plan = {.steps = {setup.options.start_profile_step, setup.options.end_profile_step},
-                    .early_stopping = setup.options.tuner_early_stopping,
-                    .rounds = absl::GetFlag(FLAGS_rounds)};
-  const std::optional<int> trials = absl::GetFlag(FLAGS_trials);
-  plan.trials = trials.has_value()
-                    ? *trials
-                    : setup.options.tuner_num_trials.value_or(
-                          is_model_based ? gpt::kTrialsOfModel : gpt::kTrialsOfOthers);
-  if (plan.trials > 0) {
-    absl::Status status = MeasureMachine(*world, figures);
-    if (status.ok()) {
-      status =
-          PredictTimes(corpus, *world, recorder, figures, rank_model, candidates, interrupt.stop());
-    }
-    if (!status.ok()) return when_interrupted(status);
-    const std::vector<size_t> order =
-        OrderOfTrials(candidates, setup.options.tuner_type, TrainersFlag<uint64_t>("seed"));
-    int done = 0;
-    status = RunTrials(
-        order, plan, flags.ranks, corpus, limits, candidates, interrupt.stop(), [&](size_t index) {
-          const Candidate& each = candidates[index];
-          absl::PrintF("trial %d: %s: %s\n", ++done, ToString(each.point),
-                       each.measured.has_value() ? ShowMetric(each.measured->seconds, each.job,
-                                                              setup.options.metric, flags.ranks)
-                                                 : std::string(each.failed.message()));
-          std::fflush(stdout);
-          if (const auto best = BestOf(candidates); best.has_value()) {
-            best_so_far.Set(absl::StrCat("The best so far: ", ToString(candidates[*best].point),
-                                         "\n", candidates[*best].text, "\n"));
-          }
-        });
-    if (!status.ok()) return when_interrupted(status);
-  } else {
-    for (Candidate& each : candidates) {
-      BRIGADE_ASSIGN_OR_RETURN(each.prediction, rank_model.Predict(each.job));
-    }
-  }
-  interrupt.Disarm();
-  const bool interrupted = interrupt.stop().load();
+  BRIGADE_ASSIGN_OR_RETURN(
+      const std::vector<Help> helps,
+      FindHelp(run.setup, run.model, *search.smallest, run.make_job, run.limits, rank_model));
+  absl::PrintF("%s", DescribeNoFit(search, run.limits, helps));
+  return absl::ResourceExhaustedError(
+      absl::StrCat(run.path, ": no configuration fits; the smallest is ",
+                   ShortBytes(search.smallest->prediction, run.limits), " bytes short"));
+}
+
+// Predicts all, and tries some. Cancelled if it was interrupted before the first trial.
+absl::Status Measure(const Run& run, const TrialPlan& plan, World& world, gpt::Recorder& recorder,
+                     Figures& figures, RankModel& rank_model, std::vector<Candidate>& candidates,
+                     const std::atomic<bool>& stop, BestSoFar& best_so_far) {
+  const gpt::AutotuningOptions& options = run.setup.options;
+  BRIGADE_RETURN_IF_ERROR(MeasureMachine(world, figures));
+  BRIGADE_RETURN_IF_ERROR(
+      PredictTimes(run.corpus, world, recorder, figures, rank_model, candidates, stop));
+  const std::vector<size_t> order =
+      OrderOfTrials(candidates, options.tuner_type, TrainersFlag<uint64_t>("seed"));
+  const TrialSteps steps = {.first = options.start_profile_step, .last = options.end_profile_step};
+  int done = 0;
+  RunTrials(order, plan, TrialsOnThreads(run.ranks, steps, run.corpus, run.limits, stop),
+            candidates, stop, [&](size_t index) {
+              const Candidate& each = candidates[index];
+              absl::PrintF("trial %d: %s: %s\n", ++done, ToString(each.point),
+                           each.measured.has_value() ? ShowMetric(each.measured->seconds, each.job,
+                                                                  options.metric, run.ranks)
+                                                     : std::string(each.failed.message()));
+              std::fflush(stdout);
+              if (const auto best = BestOf(candidates); best.has_value()) {
+                best_so_far.Set(absl::StrCat("The best so far: ", ToString(candidates[*best].point),
+                                             "\n", candidates[*best].text, "\n"));
+              }
+            });
+  if (BestOf(candidates).has_value()) return absl::OkStatus();
+  if (stop.load()) return absl::CancelledError("interrupted");
+  absl::PrintF("%s", TrialTable(candidates, options.metric, run.ranks));
+  return absl::InternalError("no trial has come to its end");
+}
+
+absl::Status TellBest(const Run& run, const std::vector<Candidate>& candidates, bool interrupted) {
   const std::optional<size_t> measured = BestOf(candidates);
-  if (plan.trials > 0 && !measured.has_value()) {
-    if (interrupted) return when_interrupted(absl::CancelledError(""));
-    absl::PrintF("%s", TrialTable(candidates, setup.options.metric, flags.ranks));
-    return absl::InternalError("no trial has come to its end");
-  }
   const Candidate& best =
       candidates[measured.value_or(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1)[0])];
   if (measured.has_value()) {
-    absl::PrintF("\n%s%s", TrialTable(candidates, setup.options.metric, flags.ranks),
+    absl::PrintF("\n%s%s", TrialTable(candidates, run.setup.options.metric, run.ranks),
                  OrderReport(candidates));
   }
   BRIGADE_ASSIGN_OR_RETURN(const std::string estimates, EstimateTable(best.job));
@@ -350,9 +326,98 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
                                       : "The best by prediction",
                ToString(best.point), best.prediction.needs.device_bytes, best.prediction.rank,
                DescribeTerms(best.prediction.needs.terms, device::Tier::kDevice));
-  const std::string output = OutputOf(path);
-  BRIGADE_RETURN_IF_ERROR(WriteConfig(output, best.text));
+  const std::string output = OutputOf(run.path);
+  if (const absl::Status status = WriteConfig(output, best.text); !status.ok()) {
+    // The search may have taken long.
+    absl::PrintF("%s\n", best.text);
+    return status;
+  }
   absl::PrintF("Written to %s\n", output);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
+  gpt::Refusals refusals;
+  for (const std::string& flag : empty) refusals.Add(flag, " is given, but empty");
+  const std::string path = device::FromUsersFolder(TrainersFlag<std::string>("config"));
+  if (path.empty()) refusals.Add("config", " is not given; it must name a DeepSpeed config");
+  const SetupFlags flags = SetupFlagsOf(refusals);
+  CheckNumbers(refusals);
+  const gpt::ModelOptions model = ModelOfFlags(refusals);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
+  BRIGADE_ASSIGN_OR_RETURN(const Limits limits, LimitsOfFlags(flags.ranks));
+  BRIGADE_ASSIGN_OR_RETURN(const std::string text,
+                           device::ReadFile(path, checkpoint::JsonLimits().bytes));
+  const absl::StatusOr<TuningSetup> setup = SetupOf(text, model, flags);
+  if (!setup.ok()) {
+    return absl::Status(setup.status().code(), absl::StrCat(path, ": ", setup.status().message()));
+  }
+  const std::string data = device::FromUsersFolder(TrainersFlag<std::string>("data"));
+  BRIGADE_ASSIGN_OR_RETURN(const gpt::Corpus corpus,
+                           data.empty() ? gpt::ReadLicences() : gpt::ReadCorpus(data));
+  BRIGADE_RETURN_IF_ERROR(gpt::CheckLength(corpus, model.context));
+  const gpt::JobRanks ranks = {.count = flags.ranks, .backend = collectives::Backend::kThreads};
+  const Run run = {
+      .path = path,
+      .setup = *setup,
+      .model = model,
+      .ranks = flags.ranks,
+      .limits = limits,
+      .make_job =
+          [&](const std::string& config) {
+            return gpt::JobOfFlags(ranks, {}, {config, FolderOf(path), /*reads_texts=*/false});
+          },
+      .corpus = corpus};
+  const bool on_gpu = TrainersFlag<std::string>("device") == "cuda";
+  gpt::Recorder recorder(nullptr);
+  BRIGADE_ASSIGN_OR_RETURN(auto world,
+                           World::Create(run.ranks, on_gpu ? device::Cuda() : device::Cpu(),
+                                         CommunicatorOf(run), &recorder.tracer()));
+  Figures figures;
+  figures.topology.ranks_of_node = {run.ranks};
+  figures.topology.inside = figures.topology.between = {1e-5, 5e9};
+  figures.processors = Processors();
+  RankModel rank_model(*world, figures);
+  BestSoFar best_so_far;
+  gpt::Interrupt interrupt(absl::GetFlag(FLAGS_grace_period), [&] {
+    std::fprintf(stderr, "\nInterrupted; a trial did not end in time\n%s",
+                 best_so_far.text().c_str());
+  });
+  const auto when_interrupted = [&](const absl::Status& status) -> absl::StatusOr<int> {
+    interrupt.Disarm();
+    if (!absl::IsCancelled(status)) return status;
+    std::fputs("Interrupted before a trial\n", stderr);
+    return gpt::Interrupt::kExitCode;
+  };
+
+  PrintHeading(run, PointsOf(setup->space, setup->totals).size());
+  absl::StatusOr<Search> search = FindFitting(setup->config, setup->space, setup->totals,
+                                              run.make_job, limits, rank_model, interrupt.stop());
+  if (!search.ok()) return when_interrupted(search.status());
+  absl::PrintF("%s\n", DescribeSearch(*search));
+  std::fflush(stdout);
+  std::vector<Candidate>& candidates = search->fitting;
+  if (candidates.empty()) {
+    interrupt.Disarm();
+    return TellThatNothingFits(run, *search, rank_model);
+  }
+  if (const auto sizes = setup->options.num_tuning_micro_batch_sizes; sizes.has_value()) {
+    KeepLargestMicroBatches(*sizes, candidates);
+  }
+  const TrialPlan plan = PlanOf(setup->options);
+  if (plan.trials > 0) {
+    const absl::Status status = Measure(run, plan, *world, recorder, figures, rank_model,
+                                        candidates, interrupt.stop(), best_so_far);
+    if (!status.ok()) return when_interrupted(status);
+  } else {
+    for (Candidate& each : candidates) {
+      if (interrupt.stop().load()) return when_interrupted(absl::CancelledError(""));
+      BRIGADE_ASSIGN_OR_RETURN(each.prediction, rank_model.Predict(each.job));
+    }
+  }
+  interrupt.Disarm();
+  const bool interrupted = interrupt.stop().load();
+  BRIGADE_RETURN_IF_ERROR(TellBest(run, candidates, interrupted));
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     return absl::UnavailableError("cannot write the report");
   }

@@ -15,23 +15,26 @@
 namespace brigade::tune {
 namespace {
 
-// Of what was tried, those so near the best are tried again.
+// Of what was tried, those so near the best are tried again: in the second round more of them,
+// because of one trial half may be what else the machine did.
 constexpr double kNear = 1.10;
+constexpr double kNearInSecondRound = 2.0;
 // How often a budget is made smaller where what follows from it needs more than the rest.
 constexpr int kBudgetTries = 3;
 // Of a trial of passes: more is a line beyond it.
 constexpr int64_t kMostTextsOfTrial = 8;
 
-// What of an error is alike for many: its first line, without numbers.
+// What of an error is alike for many: its text in one line, without numbers.
 std::string ReasonOf(const absl::Status& status) {
-  std::string text(status.message().substr(0, status.message().find('\n')));
   std::string reason;
-  bool in_number = false;
-  for (const char c : text) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit) reason += c;
+  bool in_number = false, in_blank = false;
+  for (const char c : status.message()) {
+    const bool digit = c >= '0' && c <= '9', blank = c == ' ' || c == '\n';
+    if (!digit && !blank) reason += c;
     if (digit && !in_number) reason += 'N';
+    if (blank && !in_blank) reason += ' ';
     in_number = digit;
+    in_blank = blank;
   }
   return reason;
 }
@@ -69,16 +72,19 @@ std::vector<double> RanksOf(const std::vector<double>& values) {
 
 int64_t ShortBytes(const Prediction& prediction, const Limits& limits) {
   const auto beyond = [](int64_t bytes, int64_t limit) { return limit > 0 ? bytes - limit : 0; };
-  return std::max(beyond(prediction.needs.device_bytes, limits.device_bytes),
-                  beyond(prediction.host_bytes, limits.host_bytes));
+  return std::max(
+      {beyond(prediction.needs.device_bytes, limits.device_bytes),
+       beyond(prediction.host_bytes, limits.host_bytes),
+       beyond(prediction.needs.device_bytes + prediction.host_bytes, limits.both_bytes)});
 }
 
 absl::StatusOr<Search> FindFitting(const Json& config, const Space& space, const Totals& totals,
                                    const MakeJob& make_job, const Limits& limits, RankModel& model,
                                    const std::atomic<bool>& stop) {
   Search search;
-  // Nothing of a candidate that is refused: its reason is counted.
-  const auto candidate_of = [&](const Point& point) -> absl::StatusOr<std::optional<Candidate>> {
+  // Nothing of a candidate that is refused, whose reason may be counted.
+  const auto candidate_of = [&](const Point& point,
+                                bool counts) -> absl::StatusOr<std::optional<Candidate>> {
     Candidate candidate;
     candidate.point = point;
     candidate.text = WithPoint(config, point, totals).dump(2);
@@ -93,38 +99,38 @@ absl::StatusOr<Search> FindFitting(const Json& config, const Space& space, const
     }
     if (status.ok()) return candidate;
     if (!IsRefusal(status)) return status;
-    ++search.refused[ReasonOf(status)];
+    if (counts) ++search.refused[ReasonOf(status)];
     return std::nullopt;
   };
   for (const Point& point : PointsOf(space, totals)) {
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
     ++search.points;
-    BRIGADE_ASSIGN_OR_RETURN(std::optional<Candidate> candidate, candidate_of(point));
+    BRIGADE_ASSIGN_OR_RETURN(std::optional<Candidate> candidate, candidate_of(point, true));
     if (!candidate.has_value()) continue;
-    const int64_t beyond = ShortBytes(candidate->prediction, limits);
+    int64_t beyond = ShortBytes(candidate->prediction, limits);
     if (beyond <= 0) {
       search.fitting.push_back(*std::move(candidate));
       continue;
     }
     ++search.too_large;
-    const auto bytes = [](const Candidate& of) { return of.prediction.needs.device_bytes; };
-    if (!search.smallest.has_value() || bytes(*candidate) < bytes(*search.smallest)) {
-      search.smallest = *candidate;
+    if (!search.smallest.has_value() || beyond < ShortBytes(search.smallest->prediction, limits)) {
+      search.smallest = candidate;
     }
     if (point.recompute != "none" || limits.device_bytes == 0) continue;
-    int64_t budget = candidate->prediction.needs.activation_bytes - beyond;
-    for (int i = 0; i < kBudgetTries && budget > 0; ++i) {
+    int64_t budget = candidate->prediction.needs.activation_bytes;
+    for (int i = 0; i < kBudgetTries; ++i) {
+      budget -= beyond;
+      if (budget <= 0) break;
       Point with_budget = point;
       with_budget.recompute = absl::StrCat("budget:", budget);
-      if (i == 0) ++search.points;
-      BRIGADE_ASSIGN_OR_RETURN(std::optional<Candidate> less, candidate_of(with_budget));
+      // What a planner refuses is no configuration of its own: the one without a budget counts.
+      BRIGADE_ASSIGN_OR_RETURN(std::optional<Candidate> less, candidate_of(with_budget, false));
       if (!less.has_value()) break;
-      const int64_t still = ShortBytes(less->prediction, limits);
-      if (still <= 0) {
-        search.fitting.push_back(*std::move(less));
-        break;
-      }
-      budget -= still;
+      beyond = ShortBytes(less->prediction, limits);
+      if (beyond > 0) continue;
+      ++search.points;
+      search.fitting.push_back(*std::move(less));
+      break;
     }
   }
   return search;
@@ -146,6 +152,10 @@ absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, gpt::Recorder
                           Figures& figures, RankModel& model, std::vector<Candidate>& candidates,
                           const std::atomic<bool>& stop) {
   if (candidates.empty()) return absl::OkStatus();
+  // --device_link, which all have alike.
+  if (const int64_t link = candidates[0].job.device_link; link > 0) {
+    figures.link_bytes_per_s = std::min(figures.link_bytes_per_s, static_cast<double>(link));
+  }
   const auto interrupted = [&] { return stop.load(std::memory_order_relaxed); };
   std::map<RankModel::SharedKey, std::pair<int64_t, int64_t>> sizes;
   std::map<RankModel::SharedKey, const Candidate*> examples;
@@ -215,16 +225,24 @@ std::vector<size_t> OrderOfTrials(const std::vector<Candidate>& candidates, gpt:
   return order;
 }
 
-absl::Status RunTrials(const std::vector<size_t>& order, const TrialPlan& plan, int ranks,
-                       const gpt::Corpus& corpus, const Limits& limits,
-                       std::vector<Candidate>& candidates, const std::atomic<bool>& stop,
-                       const std::function<void(size_t)>& after_each) {
-  const auto try_one = [&](size_t index) {
-    Candidate& candidate = candidates[index];
+Trial TrialsOnThreads(int ranks, const TrialSteps& steps, const gpt::Corpus& corpus,
+                      const Limits& limits, const std::atomic<bool>& stop) {
+  return [=, &corpus, &stop](const Candidate& candidate) {
     gpt::Job job = candidate.job;
     job.corpus = corpus;
     job.device_limit_bytes = limits.device_bytes;
-    absl::StatusOr<Measured> measured = Try(job, ranks, plan.steps, stop);
+    return Try(job, ranks, steps, stop);
+  };
+}
+
+void RunTrials(const std::vector<size_t>& order, const TrialPlan& plan, const Trial& trial,
+               std::vector<Candidate>& candidates, const std::atomic<bool>& stop,
+               const std::function<void(size_t)>& after_each) {
+  const auto stopped = [&stop] { return stop.load(std::memory_order_relaxed); };
+  // False: no more of them.
+  const auto try_one = [&](size_t index) {
+    Candidate& candidate = candidates[index];
+    const absl::StatusOr<Measured> measured = trial(candidate);
     if (absl::IsCancelled(measured.status())) return false;
     candidate.was_tried = true;
     if (!measured.ok()) {
@@ -238,25 +256,24 @@ absl::Status RunTrials(const std::vector<size_t>& order, const TrialPlan& plan, 
   std::vector<size_t> tried;
   int64_t without_better = 0;
   for (const size_t index : order) {
-    if (std::ssize(tried) >= plan.trials || without_better >= plan.early_stopping ||
-        stop.load(std::memory_order_relaxed)) {
+    if (std::ssize(tried) >= plan.trials || without_better >= plan.early_stopping || stopped()) {
       break;
     }
     const std::optional<size_t> before = BestOf(candidates);
-    if (!try_one(index)) return absl::OkStatus();
+    if (!try_one(index)) return;
     tried.push_back(index);
     without_better = BestOf(candidates) == before && before.has_value() ? without_better + 1 : 0;
   }
   for (int round = 1; round < plan.rounds; ++round) {
+    const double near = round == 1 ? kNearInSecondRound : kNear;
     for (const size_t index : tried) {
       const std::optional<size_t> best = BestOf(candidates);
-      if (!best.has_value() || stop.load(std::memory_order_relaxed)) return absl::OkStatus();
+      if (!best.has_value() || stopped()) return;
       const std::optional<Measured>& its = candidates[index].measured;
-      if (!its.has_value() || its->seconds > kNear * candidates[*best].measured->seconds) continue;
-      if (!try_one(index)) return absl::OkStatus();
+      if (!its.has_value() || its->seconds > near * candidates[*best].measured->seconds) continue;
+      if (!try_one(index)) return;
     }
   }
-  return absl::OkStatus();
 }
 
 std::optional<size_t> BestOf(const std::vector<Candidate>& candidates) {

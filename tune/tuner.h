@@ -28,6 +28,8 @@ namespace brigade::tune {
 struct Limits {
   int64_t device_bytes = 0;
   int64_t host_bytes = 0;
+  // Of device and host together, where they are one memory.
+  int64_t both_bytes = 0;
 };
 
 struct Candidate {
@@ -51,7 +53,7 @@ struct Search {
   std::map<std::string, int64_t> refused;
   int64_t too_large = 0;
   std::vector<Candidate> fitting;
-  // Of those too large, and with what it needs, the one that needs least.
+  // Of those too large, and with what it needs, the one that is short of least.
   std::optional<Candidate> smallest;
 };
 
@@ -84,21 +86,27 @@ absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, gpt::Recorder
 std::vector<size_t> OrderOfTrials(const std::vector<Candidate>& candidates, gpt::TunerType type,
                                   uint64_t seed);
 
+// Measures a candidate; Cancelled ends the trials.
+using Trial = std::function<absl::StatusOr<Measured>(const Candidate&)>;
+
+// The trials of trials.h, within the limit of the device. The corpus and `stop` outlive it.
+Trial TrialsOnThreads(int ranks, const TrialSteps& steps, const gpt::Corpus& corpus,
+                      const Limits& limits, const std::atomic<bool>& stop);
+
 struct TrialPlan {
-  TrialSteps steps;
   int64_t trials = gpt::kTrialsOfModel;
   int64_t early_stopping = 5;
   // Times that the best ones are tried, by turns: what else the machine does falls on all.
-  int rounds = 3;
+  int rounds = 4;
 };
 
-// Tries candidates in this order, and then by turns those within a tenth of the best. Called
-// `after_each` trial with the candidate's index. OK too if `stop` was set: what was tried before it
-// counts. A trial that fails is told of in its candidate.
-absl::Status RunTrials(const std::vector<size_t>& order, const TrialPlan& plan, int ranks,
-                       const gpt::Corpus& corpus, const Limits& limits,
-                       std::vector<Candidate>& candidates, const std::atomic<bool>& stop,
-                       const std::function<void(size_t)>& after_each);
+// Tries candidates in this order, and then by turns those near the best: in the second round those
+// that took less than twice as long, then those within a tenth. Calls `after_each` behind each
+// trial, with the candidate's index. Ends early when `stop` is set: what was tried
+// before it counts. A trial that fails is told of in its candidate.
+void RunTrials(const std::vector<size_t>& order, const TrialPlan& plan, const Trial& trial,
+               std::vector<Candidate>& candidates, const std::atomic<bool>& stop,
+               const std::function<void(size_t)>& after_each);
 
 // The fastest that was measured; of none nullopt.
 std::optional<size_t> BestOf(const std::vector<Candidate>& candidates);

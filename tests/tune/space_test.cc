@@ -136,6 +136,24 @@ TEST(SpaceTest, SaysWhatItNeeds) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("autotuning.metric is \"speed\"")));
   EXPECT_THAT(SetupOf(R"({"train_batch_size": 8, "pipeline": {"stages": 3}})", kModel, {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pipeline 3")));
+  EXPECT_THAT(SetupOf(R"({"train_batch_size": 1e300})", kModel, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^53 texts or more")));
+  EXPECT_THAT(SetupOf(R"({"train_micro_batch_size_per_gpu": 9e15,
+                          "gradient_accumulation_steps": 9e15})",
+                      kModel, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^53 texts or more")));
+  EXPECT_THAT(SetupOf(R"({"train_batch_size": -8})", kModel, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not given")));
+  const std::vector<Dimension> grid = {Dimension::kTensor, Dimension::kContext,
+                                       Dimension::kPipeline};
+  EXPECT_THAT(SetupOf(R"({"train_batch_size": 7})", kModel, {.ranks = 2, .kept = grid}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("7 texts, which cannot be dealt to the data ranks of 2 ranks")));
+  EXPECT_THAT(
+      SetupOf(R"({"train_batch_size": 8,
+                          "autotuning": {"min_train_micro_batch_size_per_gpu": 9}})",
+              kModel, {.ranks = 2}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("micro-batches of 9 to 1024")));
   std::vector<Dimension> all(std::begin(kAllDimensions), std::end(kAllDimensions));
   EXPECT_THAT(SetupOf(R"({"train_batch_size": 8})", kModel, {.kept = all}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nothing is to be tuned")));
@@ -143,6 +161,14 @@ TEST(SpaceTest, SaysWhatItNeeds) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("grid and all")));
   EXPECT_THAT(ParseModel("gpt3"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("gpt2")));
   EXPECT_THAT(ParseModel("2x33x4x32"), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(SpaceTest, DivisorsOfALargeNumberAreFoundUpToTheLargestThatCounts) {
+  EXPECT_THAT(DivisorsOf(12, 1, 1024), ElementsAre(1, 2, 3, 4, 6, 12));
+  EXPECT_THAT(DivisorsOf(12, 2, 5), ElementsAre(2, 3, 4));
+  EXPECT_THAT(DivisorsOf(49, 1, 49), ElementsAre(1, 7, 49));
+  EXPECT_THAT(DivisorsOf(7, 2, 6), IsEmpty());
+  EXPECT_THAT(DivisorsOf(int64_t{1} << 52, 1, 4), ElementsAre(1, 2, 4));
 }
 
 TEST(SpaceTest, AFilesBatchMayFollowFromItsOtherSizes) {

@@ -91,6 +91,7 @@ refuses '"stages" is none of stage, micro_batch' --config=ds.json --tune=stages
 refuses '"gpt9" is neither gpt2' --config=ds.json --model=gpt9
 refuses '--rounds is 0; it must be at least 1' --config=ds.json --rounds=0
 refuses '--trials is -1; it must be at least 0' --config=ds.json --trials=-1
+refuses '--tune: a flag of the trainer says what tensor is' --config=ds.json --tune=tensor --tensor=2
 refuses 'missing.json' --config=missing.json
 echo '{"optimizer": {"type": "AdamW"}}' >no_batch.json
 refuses 'no_batch.json: train_batch_size is not given' --config=no_batch.json
@@ -104,5 +105,8 @@ grep -q 'gradient_clipping' out || fail "it does not name the key: $(cat out)"
 "$estimate" >out || fail 'the estimates fail'
 expect_line out '2 +16\.6 +17\.1 +17\.1 +60\.0'
 expect_line out '0 +120\.0 +- +150\.0 +60\.0'
+"$estimate" --params=125M >out || fail "a small model: $(cat out)"
+"$estimate" --params=9000T --gpus=1048576 --nodes=1048576 >out || fail 'a large one'
+grep -q -- ' -[0-9]' out && fail "a negative number in $(cat out)"
 "$estimate" --gpus=0 >out 2>error && fail '--gpus=0 is accepted'
 grep -qF -- '--gpus is 0; it must be 1 to 1048576' error || fail "$(cat error)"

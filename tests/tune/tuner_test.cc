@@ -6,13 +6,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tune/report.h"
 #include "brigade/tune/setup.h"
@@ -65,9 +69,14 @@ class Tuning {
     BRIGADE_RETURN_IF_ERROR(MeasureMachine(*world, figures));
     return PredictTimes(Texts(), *world, recorder, figures, *rank_model, candidates, stop);
   }
-  absl::Status Run(const std::vector<size_t>& order, const TrialPlan& plan, const Limits& limits,
-                   std::vector<Candidate>& candidates) {
-    return RunTrials(order, plan, ranks_, Texts(), limits, candidates, stop, [this](size_t index) {
+  // Real trials.
+  void Run(const std::vector<size_t>& order, const TrialPlan& plan, const TrialSteps& steps,
+           std::vector<Candidate>& candidates, const Limits& limits = {}) {
+    Run(order, plan, TrialsOnThreads(ranks_, steps, Texts(), limits, stop), candidates);
+  }
+  void Run(const std::vector<size_t>& order, const TrialPlan& plan, const Trial& trial,
+           std::vector<Candidate>& candidates) {
+    RunTrials(order, plan, trial, candidates, stop, [this](size_t index) {
       tried.push_back(index);
       if (std::ssize(tried) == stop_after) stop = true;
     });
@@ -211,39 +220,94 @@ TEST(FindFittingTest, SaysHowManyBytesAreMissingAndWhatHelps) {
   EXPECT_THAT(text, HasSubstr("--tune=recompute"));
 }
 
+TEST(ShortBytesTest, IsOfTheLimitThatIsMissedMost) {
+  Prediction prediction;
+  prediction.needs.device_bytes = 100;
+  prediction.host_bytes = 50;
+  EXPECT_EQ(ShortBytes(prediction, {}), 0);
+  EXPECT_EQ(ShortBytes(prediction, {.device_bytes = 100, .host_bytes = 50, .both_bytes = 150}), 0);
+  EXPECT_EQ(ShortBytes(prediction, {.device_bytes = 93}), 7);
+  EXPECT_EQ(ShortBytes(prediction, {.device_bytes = 99, .host_bytes = 42}), 8);
+  EXPECT_EQ(ShortBytes(prediction, {.device_bytes = 100, .host_bytes = 50, .both_bytes = 141}), 9);
+}
+
+TEST(FindFittingTest, WhatIsMovedToTheHostOfACpuNeedsTheSameMemory) {
+  Tuning tuning(kTiny, 2);
+  const Space space = {.stages = {3}, .offload = {{}, {.optimizer = "cpu", .parameters = "cpu"}}};
+  ASSERT_OK_AND_ASSIGN(const Search all, tuning.Find(space));
+  ASSERT_THAT(all.fitting, SizeIs(2));
+  const auto both = [](const Candidate& each) {
+    return each.prediction.needs.device_bytes + each.prediction.host_bytes;
+  };
+  const int64_t device = all.fitting[1].prediction.needs.device_bytes;
+  EXPECT_LT(device, all.fitting[0].prediction.needs.device_bytes);
+  ASSERT_OK_AND_ASSIGN(const Search of_device, tuning.Find(space, {.device_bytes = device}));
+  EXPECT_THAT(of_device.fitting, SizeIs(1));
+  ASSERT_OK_AND_ASSIGN(const Search of_both,
+                       tuning.Find(space, {.both_bytes = both(all.fitting[1]) - 1}));
+  for (const Candidate& each : of_both.fitting) EXPECT_LT(both(each), both(all.fitting[1]));
+  EXPECT_EQ(of_both.points, std::ssize(of_both.fitting) + of_both.too_large);
+  EXPECT_GT(of_both.too_large, 0);
+}
+
 TEST(FindFittingTest, StopsWhenItIsAsked) {
   Tuning tuning(kTiny, 2);
   tuning.stop = true;
   EXPECT_THAT(tuning.Find({.stages = {0, 1}}), StatusIs(absl::StatusCode::kCancelled));
 }
 
+// A machine on which a candidate takes as long as someone says.
+Trial MadeUp(const std::function<double(const Point&)>& seconds_of) {
+  return [seconds_of](const Candidate& candidate) -> absl::StatusOr<Measured> {
+    return Measured{.seconds = seconds_of(candidate.point), .steps = 1};
+  };
+}
+
 TEST(RunTrialsTest, TriesAsManyAsItMayAndStopsEarlyWithoutABetterOne) {
   Tuning tuning(kTiny, 1);
-  ASSERT_OK_AND_ASSIGN(Search search, tuning.Find({.tunes_micro_batch = true,
-                                                   .max_micro_batch = 1024,
-                                                   .recompute = {"none", "block"}}));
-  std::vector<Candidate>& all = search.fitting;
-  ASSERT_THAT(all, SizeIs(8));
+  std::vector<Candidate> all(8);
+  std::vector<double> seconds = {5, 3, 4, 2, 9, 9, 9, 1};
+  for (size_t i = 0; i < all.size(); ++i) all[i].point.micro_batch = static_cast<int64_t>(i);
+  const Trial trial =
+      MadeUp([&](const Point& point) { return seconds[static_cast<size_t>(*point.micro_batch)]; });
   std::vector<size_t> order(all.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const TrialPlan three = {.steps = {1, 1}, .trials = 3, .early_stopping = 5, .rounds = 1};
-  ASSERT_OK(tuning.Run(order, three, {}, all));
+  std::vector<Candidate> three = all;
+  tuning.Run(order, {.trials = 3, .early_stopping = 5, .rounds = 1}, trial, three);
   EXPECT_THAT(tuning.tried, ElementsAre(0, 1, 2));
-  ASSERT_TRUE(BestOf(all).has_value());
-  // Whatever follows is slower than what takes no time.
-  all[3].measured = Measured{.seconds = 1e-12};
+  EXPECT_EQ(BestOf(three), 1u);
+  // Neither 4 nor 5 is better than 3.
   tuning.tried.clear();
-  const TrialPlan two = {.steps = {1, 1}, .trials = 8, .early_stopping = 2, .rounds = 1};
-  ASSERT_OK(tuning.Run(order, two, {}, all));
-  EXPECT_THAT(tuning.tried, ElementsAre(0, 1));
+  std::vector<Candidate> early = all;
+  tuning.Run(order, {.trials = 8, .early_stopping = 2, .rounds = 1}, trial, early);
+  EXPECT_THAT(tuning.tried, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(BestOf(early), 3u);
+}
+
+TEST(RunTrialsTest, TriesThoseNearTheBestAgainAndTakesTheirLeastTimes) {
+  Tuning tuning(kTiny, 1);
+  std::vector<Candidate> all(4);
+  for (size_t i = 0; i < all.size(); ++i) all[i].point.micro_batch = static_cast<int64_t>(i);
+  // In the order in which each is tried. 1.6 was disturbed: it has a second chance, which 2.1 has
+  // not; 1.2 twice has no third one.
+  const std::vector<std::vector<double>> seconds = {
+      {1.00, 1.00, 1.00}, {1.60, 0.95, 0.99}, {1.2, 1.2}, {2.1}};
+  std::vector<size_t> times(4);
+  tuning.Run({0, 1, 2, 3}, {.rounds = 3}, MadeUp([&](const Point& point) {
+               const auto i = static_cast<size_t>(*point.micro_batch);
+               return seconds[i].at(times[i]++);
+             }),
+             all);
+  EXPECT_THAT(tuning.tried, ElementsAre(0, 1, 2, 3, 0, 1, 2, 0, 1));
+  EXPECT_EQ(BestOf(all), 1u);
+  EXPECT_EQ(all[1].measured->seconds, 0.95);
 }
 
 TEST(RunTrialsTest, WhatWasTriedBeforeAnInterruptCounts) {
   Tuning tuning(kTiny, 2);
   ASSERT_OK_AND_ASSIGN(Search search, tuning.Find({.stages = {0, 1, 2, 3}}));
-  std::vector<size_t> order = {0, 1, 2, 3};
   tuning.stop_after = 2;
-  ASSERT_OK(tuning.Run(order, {.steps = {1, 1}, .rounds = 3}, {}, search.fitting));
+  tuning.Run({0, 1, 2, 3}, {.rounds = 3}, {.first = 1, .last = 1}, search.fitting);
   EXPECT_THAT(tuning.tried, ElementsAre(0, 1));
   EXPECT_TRUE(BestOf(search.fitting).has_value());
 }
@@ -252,128 +316,292 @@ TEST(RunTrialsTest, AFailedTrialIsToldOfAndIsNotTheBest) {
   Tuning tuning(kTiny, 2);
   ASSERT_OK_AND_ASSIGN(Search search, tuning.Find({.stages = {0, 3}}));
   // Less than is needed, which FindFitting would have left out.
-  const Limits limits = {.device_bytes = 1000};
-  ASSERT_OK(tuning.Run({0, 1}, {.steps = {1, 1}, .rounds = 2}, limits, search.fitting));
+  tuning.Run({0, 1}, {.rounds = 2}, {.first = 1, .last = 1}, search.fitting,
+             {.device_bytes = 1000});
   EXPECT_FALSE(BestOf(search.fitting).has_value());
   EXPECT_THAT(search.fitting[0].failed, StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_THAT(TrialTable(search.fitting, gpt::TuningMetric::kLatency, 2), HasSubstr("failed"));
 }
 
-// The whole grid, measured by turns: of each configuration its least time over the rounds, and of
-// those near the best of more rounds, until the best stays.
-std::vector<double> MeasureAll(const std::vector<Candidate>& candidates, int ranks,
-                               const TrialSteps& steps, int rounds, int more_rounds) {
-  std::vector<double> least(candidates.size(), 1e300);
-  const std::atomic<bool> stop = false;
-  const auto round = [&](double near) {
-    const double best = *std::min_element(least.begin(), least.end());
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (near > 0 && least[i] > near * best) continue;
-      gpt::Job job = candidates[i].job;
-      job.corpus = Texts();
-      const auto measured = Try(job, ranks, steps, stop);
-      EXPECT_OK(measured);
-      if (measured.ok()) least[i] = std::min(least[i], measured->seconds);
-    }
-  };
-  for (int r = 0; r < rounds; ++r) round(0);
-  for (int r = 0; r < more_rounds; ++r) round(1.15);
-  return least;
+TEST(TryTest, CountsAtLeastTheStepsThatItIsToldAndAsManyMoreAsTheTimeSays) {
+  Tuning tuning(kTiny, 2);
+  ASSERT_OK_AND_ASSIGN(const Search search, tuning.Find({.stages = {1}}));
+  gpt::Job job = search.fitting.at(0).job;
+  job.corpus = Texts();
+  ASSERT_OK_AND_ASSIGN(const Measured exact,
+                       Try(job, 2, {.first = 3, .last = 5, .least_seconds = 0}, tuning.stop));
+  EXPECT_EQ(exact.steps, 3);
+  ASSERT_OK_AND_ASSIGN(const Measured longer,
+                       Try(job, 2, {.first = 3, .last = 5, .least_seconds = 0.5}, tuning.stop));
+  EXPECT_GE(longer.steps, 3);
+  // The clock that ends it is the host's, which is late by what is enqueued.
+  EXPECT_GT(longer.seconds * static_cast<double>(longer.steps + 4), 0.5);
+  tuning.stop = true;
+  EXPECT_THAT(Try(job, 2, {}, tuning.stop), StatusIs(absl::StatusCode::kCancelled));
 }
 
-// The tuner's result beside the best of the grid: how much longer its step takes, as a share.
-double RegretOf(const gpt::ModelOptions& model, int64_t batch, const Space& space,
-                const TrialSteps& steps, int rounds, int more_rounds) {
-  constexpr int kRanks = 2;
-  Tuning tuning(model, kRanks);
+// A machine whose figures are known, and what a step takes on it by a sum that is written down
+// here: passes by the texts of each, calls and bytes of collectives, elements of the update.
+constexpr double kOfCall = 100e-6, kBytesPerSecond = 1e8, kOfElement = 20e-9;
+constexpr int64_t kTexts = 8, kPair = 2, kLargeBucket = 1 << 14, kSmallBucket = 1 << 12;
+
+gpt::PassCosts MadeUpCosts(double texts) {
+  const auto part = [texts](double once, double of_text) -> gpt::StageTimes {
+    const double forward = once + of_text * texts;
+    return {forward, 2 * forward};
+  };
+  gpt::PassCosts costs = {
+      .embedding = part(5e-6, 10e-6), .block = part(20e-6, 200e-6), .head = part(5e-6, 50e-6)};
+  // Parts of a block's forward pass, all of it together.
+  const double block = costs.block.forward;
+  costs.pointwise = 0.2 * block;
+  costs.middle = 0.1 * block;
+  costs.qkv = 0.2 * block;
+  costs.expanded = 0.3 * block;
+  costs.attention = 0.2 * block;
+  return costs;
+}
+
+double SecondsOfPoint(const Point& point) {
+  const auto texts = static_cast<double>(*point.micro_batch);
+  const double passes = static_cast<double>(kTexts / kPair) / texts;
+  const double block = 20e-6 + 200e-6 * texts;
+  const double forward = 10e-6 + 60e-6 * texts + kTiny.layers * block;
+  double seconds = passes * 3 * forward;
+  if (point.recompute == "block") seconds += passes * kTiny.layers * block;
+  const int64_t width = kTiny.width;
+  const int64_t block_size = 12 * width * width + 13 * width;
+  struct Unit {
+    int64_t elements;
+    // Buckets have whole parameters: of a block in small ones both matrices of the MLP are alone,
+    // what is before, between and behind them together.
+    int64_t calls;
+    // Forward and backward; of the tokens in the head too.
+    int uses = 2;
+  };
+  const bool is_small = *point.bucket == kSmallBucket;
+  const Unit units[] = {{256 * width, is_small ? 2 : 1, 4},
+                        {kTiny.context * width, 1},
+                        {block_size, is_small ? 5 : 1},
+                        {block_size, is_small ? 5 : 1},
+                        {2 * width, 1}};
+  double elements = 0;
+  for (const Unit& unit : units) {
+    // Half of bf16 goes to the other rank.
+    const double call = static_cast<double>(unit.calls) * kOfCall +
+                        static_cast<double>(unit.elements) / kBytesPerSecond;
+    // A gradient for each two uses in each pass; weights once, or in stage 3 for each use.
+    const double gradients = passes * unit.uses / 2;
+    seconds += call * (gradients + (*point.stage == 3 ? passes * unit.uses : 1));
+    elements += static_cast<double>(unit.elements);
+  }
+  // Of the norm.
+  seconds += kOfCall;
+  return seconds + kOfElement * elements / (*point.stage == 0 ? 1 : kPair);
+}
+
+class MadeUpMachineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Figures& figures = tuning_.figures;
+    figures.processors = kPair;
+    figures.topology.call_s = kOfCall;
+    figures.topology.inside = figures.topology.between = {0, kBytesPerSecond};
+    figures.update_s = kOfElement;
+    figures.memory_bytes_per_s = 1e15;
+    const Space space = {
+        .stages = {0, 1, 2, 3},
+        .tunes_micro_batch = true,
+        .max_micro_batch = 1024,
+        .buckets = {4 * kLargeBucket, 2 * kLargeBucket, kLargeBucket, kSmallBucket},
+        .algorithms = {"direct", "parameter_server"},
+        .recompute = {"none", "block"}};
+    const auto search = tuning_.Find(space);
+    ASSERT_OK(search);
+    candidates_ = search->fitting;
+    ASSERT_EQ(std::ssize(candidates_), 4 * 3 * 4 * 2 * 2);
+    for (Candidate& each : candidates_) {
+      tuning_.rank_model->SetCosts(
+          RankModel::KeyOf(each.job),
+          {.small_batch = 1, .small = MadeUpCosts(1), .large_batch = 4, .large = MadeUpCosts(4)});
+      ASSERT_OK_AND_ASSIGN(each.prediction, tuning_.rank_model->Predict(each.job));
+    }
+  }
+
+  // How much longer the result of five trials takes than the best.
+  double RegretOf(const std::function<double(const Point&)>& seconds_of) {
+    tuning_.Run(OrderOfTrials(candidates_, gpt::TunerType::kModelBased, 1), {}, MadeUp(seconds_of),
+                candidates_);
+    EXPECT_LE(std::set<size_t>(tuning_.tried.begin(), tuning_.tried.end()).size(), 5u);
+    double best = 1e300;
+    for (const Candidate& each : candidates_) best = std::min(best, seconds_of(each.point));
+    return candidates_[BestOf(candidates_).value()].measured->seconds / best - 1;
+  }
+
+  Tuning tuning_{kTiny, kPair};
+  std::vector<Candidate> candidates_;
+};
+
+TEST_F(MadeUpMachineTest, StepsTakeWhatIsPredicted) {
+  std::vector<double> predicted, known;
+  for (const Candidate& each : candidates_) {
+    // One rank's port takes all: another sum.
+    if (each.point.algorithm == "parameter_server") continue;
+    predicted.push_back(each.prediction.seconds.total());
+    known.push_back(SecondsOfPoint(each.point));
+    EXPECT_NEAR(predicted.back() / known.back(), 1, 0.08) << ToString(each.point);
+  }
+  EXPECT_THAT(predicted, SizeIs(96));
+  EXPECT_GT(RankCorrelation(predicted, known), 0.99);
+}
+
+TEST_F(MadeUpMachineTest, TheResultIsTheBest) {
+  EXPECT_LE(RegretOf(SecondsOfPoint), 0.03);
+  // What is asked for is no matter of course: most others are far from it.
+  std::vector<double> all;
+  for (const Candidate& each : candidates_) all.push_back(SecondsOfPoint(each.point));
+  std::sort(all.begin(), all.end());
+  EXPECT_GT(all[all.size() / 4], 1.03 * all[0]);
+}
+
+TEST_F(MadeUpMachineTest, StagesThatAreSlowerThanPredictedAreLeftForOthers) {
+  // Those that are predicted fastest: with all their buckets and algorithms they are more than five
+  // trials, and all but as fast as each other.
+  const size_t first = OrderOfTrials(candidates_, gpt::TunerType::kModelBased, 1)[0];
+  const auto is_slower = [](const Point& point) { return point.stage == 1 || point.stage == 2; };
+  EXPECT_TRUE(is_slower(candidates_[first].point));
+  EXPECT_LE(RegretOf([&](const Point& point) {
+              return SecondsOfPoint(point) * (is_slower(point) ? 1.3 : 1);
+            }),
+            0.03);
+}
+
+double MedianOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// The whole grid, measured by turns: of each configuration the least of its rounds, since what else
+// the machine does only adds; and of those near the best, and of `always`, the median of so many
+// rounds more, since which has the least of all is a matter of luck.
+struct MeasuredGrid {
+  std::vector<double> least;
+  std::map<size_t, double> medians;
+};
+
+MeasuredGrid MeasureGrid(const std::vector<Candidate>& candidates, size_t always,
+                         const TrialSteps& steps, int rounds, int more_rounds) {
+  const std::atomic<bool> stop = false;
+  const Trial trial = TrialsOnThreads(kPair, steps, Texts(), {}, stop);
+  const auto measure = [&](size_t i) {
+    const auto measured = trial(candidates[i]);
+    EXPECT_OK(measured);
+    return measured.ok() ? measured->seconds : 1e300;
+  };
+  MeasuredGrid grid;
+  grid.least.assign(candidates.size(), 1e300);
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      grid.least[i] = std::min(grid.least[i], measure(i));
+    }
+  }
+  constexpr double kNear = 1.1;
+  const double best = *std::min_element(grid.least.begin(), grid.least.end());
+  std::map<size_t, std::vector<double>> near;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (grid.least[i] <= kNear * best || i == always) near[i] = {};
+  }
+  for (int round = 0; round < more_rounds; ++round) {
+    for (auto& [i, seconds] : near) seconds.push_back(measure(i));
+  }
+  for (auto& [i, seconds] : near) grid.medians[i] = MedianOf(seconds);
+  return grid;
+}
+
+// Of the tuner's result beside the whole grid.
+struct OfGrid {
+  // How much longer its step takes than that of the best, as a share.
+  double regret = -1;
+  double rank_correlation = 0;
+};
+
+OfGrid CompareWithGrid(const gpt::ModelOptions& model, int64_t batch, const Space& space,
+                       const TrialSteps& steps, int rounds, int more_rounds) {
+  Tuning tuning(model, kPair);
   tuning.totals.batch = batch;
   Json config = Json::parse(kConfig);
   config["train_batch_size"] = batch;
   const absl::StatusOr<Search> search = FindFitting(config, space, tuning.totals, tuning.make_job,
                                                     {}, *tuning.rank_model, tuning.stop);
   EXPECT_OK(search);
-  if (!search.ok()) return -1;
+  if (!search.ok()) return {};
   std::vector<Candidate> candidates = search->fitting;
   EXPECT_OK(tuning.Predict(candidates));
-  const TrialPlan plan = {.steps = steps, .early_stopping = 5, .rounds = rounds + more_rounds};
-  EXPECT_OK(
-      tuning.Run(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1), plan, {}, candidates));
-  EXPECT_LE(std::set<size_t>(tuning.tried.begin(), tuning.tried.end()).size(), 5u);
+  const std::vector<size_t> order = OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1);
+  tuning.Run(order, {}, steps, candidates);
   const std::optional<size_t> chosen = BestOf(candidates);
   EXPECT_TRUE(chosen.has_value());
-  if (!chosen.has_value()) return -1;
-  // Those that the model puts first, and of them the fastest.
-  const std::vector<size_t> order = OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1);
+  if (!chosen.has_value()) return {};
   for (size_t place = 0; place < order.size(); ++place) {
     const Candidate& each = candidates[order[place]];
     EXPECT_EQ(each.was_tried, place < 5) << place;
-    if (each.measured.has_value()) {
-      EXPECT_GE(each.measured->seconds, candidates[*chosen].measured->seconds);
-    }
-  }
-  for (const Candidate& each : candidates) {
     if (!each.was_tried) continue;
     EXPECT_OK(each.failed) << ToString(each.point);
+    EXPECT_GE(each.measured->seconds, candidates[*chosen].measured->seconds);
     EXPECT_EQ(each.measured->device_bytes, each.measured->modelled_bytes);
     EXPECT_LE(each.measured->device_bytes, each.prediction.needs.device_bytes);
   }
-  std::vector<double> least = MeasureAll(candidates, kRanks, steps, rounds, more_rounds);
-  // Its own trials count too.
-  least[*chosen] = std::min(least[*chosen], candidates[*chosen].measured->seconds);
-  const auto best = std::min_element(least.begin(), least.end());
+  const MeasuredGrid grid = MeasureGrid(candidates, *chosen, steps, rounds, more_rounds);
+  const auto best =
+      std::min_element(grid.medians.begin(), grid.medians.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<double> predicted;
   for (const Candidate& each : candidates) predicted.push_back(each.prediction.seconds.total());
-  const double regret = least[*chosen] / *best - 1;
+  const OfGrid result = {.regret = grid.medians.at(*chosen) / best->second - 1,
+                         .rank_correlation = RankCorrelation(predicted, grid.least)};
+  std::printf("%9s %9s %9s  ms a step\n", "predicted", "least", "median");
+  for (const size_t i : order) {
+    const auto median = grid.medians.find(i);
+    std::printf(
+        "%9.3f %9.3f %9s  %s%s%s\n", predicted[i] * 1e3, grid.least[i] * 1e3,
+        median == grid.medians.end() ? "" : absl::StrFormat("%.3f", median->second * 1e3).c_str(),
+        ToString(candidates[i].point).c_str(), i == *chosen ? " (the tuner's)" : "",
+        i == best->first ? " (the best)" : "");
+  }
   std::printf(
       "%zu configurations, rank correlation of prediction and measurement %.3f\n"
-      "best of all    %8.3f ms (predicted %8.3f): %s\n"
-      "the tuner's    %8.3f ms (predicted %8.3f): %s\n"
-      "regret %.2f %%; of the first predicted one %.2f %%; of the median one %.1f %%\n",
-      candidates.size(), RankCorrelation(predicted, least), *best * 1e3,
-      predicted[static_cast<size_t>(best - least.begin())] * 1e3,
-      ToString(candidates[static_cast<size_t>(best - least.begin())].point).c_str(),
-      least[*chosen] * 1e3, predicted[*chosen] * 1e3, ToString(candidates[*chosen].point).c_str(),
-      100 * regret,
-      100 * (least[OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1)[0]] / *best - 1), [&] {
-        std::vector<double> sorted = least;
-        std::sort(sorted.begin(), sorted.end());
-        return 100 * (sorted[sorted.size() / 2] / *best - 1);
-      }());
-  if (std::getenv("TUNE_PRINT_ALL") != nullptr) {
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      const StepSeconds& s = candidates[i].prediction.seconds;
-      std::printf(
-          "%8.3f ms, predicted %8.3f (passes %.3f shared %.3f collectives %.3f update %.3f "
-          "moves %.3f bubble %.3f): %s\n",
-          least[i] * 1e3, predicted[i] * 1e3, s.passes * 1e3, s.shared_passes * 1e3,
-          s.collectives * 1e3, s.update * 1e3, s.moves * 1e3, s.bubble * 1e3,
-          ToString(candidates[i].point).c_str());
-    }
-  }
-  return regret;
+      "regret %.2f %%; of the median one %.1f %%\n",
+      candidates.size(), result.rank_correlation, 100 * result.regret,
+      100 * (MedianOf(grid.least) / *std::min_element(grid.least.begin(), grid.least.end()) - 1));
+  return result;
 }
 
-// Each day a tiny grid, for what RegretOf expects of every search: how many are tried, what they
-// need, and which one is the result. Its steps are so short that what else a machine does decides
-// about their times: how near the best the result is, the soak test says.
+// Each day a tiny grid, for what CompareWithGrid expects of every search: how many are tried, what
+// they need, and which one is the result. How long its steps take is for what else the machine does
+// to say: that the order is right, MadeUpMachineTest says each day, and of this machine the soak
+// test.
 TEST(TunerGridTest, OfATinyGridTheResultIsTheFastestOfFive) {
   const Space space = {.stages = {0, 3},
                        .tunes_micro_batch = true,
                        .max_micro_batch = 1024,
                        .recompute = {"none", "block"}};
-  EXPECT_GE(RegretOf(kTiny, 8, space, {.first = 2, .last = 6}, 1, 1), 0);
+  EXPECT_GE(CompareWithGrid(kTiny, kTexts, space, {.first = 2, .last = 4, .least_seconds = 0}, 1, 1)
+                .regret,
+            0);
 }
 
 TEST(TunerGridSoakTest, TheResultIsWithinThreePercentOfTheBestOfTheGrid) {
   const gpt::ModelOptions model = {.layers = 3, .heads = 4, .width = 128, .context = 64};
-  const Space space = {.stages = {0, 1, 2, 3},
+  const Space space = {.stages = {0, 1, 3},
                        .tunes_micro_batch = true,
+                       .min_micro_batch = 2,
                        .max_micro_batch = 1024,
+                       .buckets = {1 << 18, 1 << 14},
                        .recompute = {"none", "block"},
                        .tensor = {1, 2}};
-  const double regret = RegretOf(model, 8, space, {.first = 2, .last = 4}, 2, 6);
-  EXPECT_GE(regret, 0);
-  EXPECT_LE(regret, 0.03);
+  const OfGrid result = CompareWithGrid(model, kTexts, space, {}, 3, 9);
+  EXPECT_GE(result.regret, 0);
+  EXPECT_LE(result.regret, 0.03);
 }
 
 }  // namespace
