@@ -16,13 +16,13 @@ sys.path.insert(0, "tools")
 import docs_commands
 
 # Set to words of the user's.
-FREE = {"benchmark_filter", "data", "exclude", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace"}
+FREE = {"benchmark_filter", "data", "exclude", "fixed", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace", "tune"}
 
-FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "examples", "launch", "parallel", "tools", "zero")
+FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "digests", "examples", "launch", "parallel", "tools", "tune", "zero")
 
 # Flags of Bazel, of CMake, of compilers, of libFuzzer and of other programs that the pages name.
 OTHERS = {
-    "DBRIGADE_COMPONENTS", "DBRIGADE_CUDA", "DBUILD_SHARED_LIBS", "config", "cxxopt", "disk_cache", "enable_workspace",
+    "DBRIGADE_COMPONENTS", "L", "f", "logdir", "r", "DBRIGADE_CUDA", "DBUILD_SHARED_LIBS", "config", "cxxopt", "disk_cache", "enable_workspace",
     "fassociative", "ffast", "ffinite", "ffp", "fmad", "fno", "freciprocal", "ftz", "funsafe", "help", "hex", "lineinfo", "merge",
     "noenable_bzlmod", "nosandbox_debug", "platform_suffix", "repo_env", "std", "test_env", "use_counters", "use_fast_math",
 }
