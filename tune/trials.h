@@ -41,8 +41,8 @@ struct Measured {
 
 // A training of so few steps and one, of the job's first texts, without evaluations but of one
 // text, without checkpoints, and with a constant loss scale: no step may be skipped, for skipped
-// ones are short. Cancelled if `stop` was set meanwhile; other errors are the training's. Of the job the
-// memory limit counts: a trial that would need more ends with ResourceExhausted.
+// ones are short. Cancelled if `stop` was set meanwhile; other errors are the training's. Of the
+// job the memory limit counts: a trial that would need more ends with ResourceExhausted.
 absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& steps,
                              const std::atomic<bool>& stop);
 
