@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -70,9 +71,6 @@ absl::Status MonitorObserver::OnStart(const Start& start) {
 
 absl::Status MonitorObserver::OnStep(const StepMetrics& metrics) {
   monitor::Record record = RecordOf(metrics, samples_of_step_);
-  if (more_ != nullptr) {
-    for (Value& value : more_(metrics)) record.values.push_back(std::move(value));
-  }
   if (profile_.has_value()) {
     Append(profile::ValuesOfRate(*profile_, metrics.tokens_per_second), /*has_keys=*/true, record);
   }

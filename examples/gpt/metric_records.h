@@ -2,10 +2,7 @@
 #define BRIGADE_EXAMPLES_GPT_METRIC_RECORDS_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "brigade/examples/gpt/job.h"
@@ -22,11 +19,8 @@ monitor::Record RecordOf(const Evaluation& evaluation, int64_t samples_of_step);
 // Publishes all metrics. Never waits.
 class MonitorObserver final : public Observer {
  public:
-  // More values of a step, for its record.
-  using MoreValues = std::function<std::vector<monitor::Value>(const StepMetrics&)>;
-
-  MonitorObserver(monitor::Monitor& monitor, int64_t samples_of_step, MoreValues more = nullptr)
-      : monitor_(monitor), samples_of_step_(samples_of_step), more_(std::move(more)) {}
+  MonitorObserver(monitor::Monitor& monitor, int64_t samples_of_step)
+      : monitor_(monitor), samples_of_step_(samples_of_step) {}
 
   absl::Status OnStart(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
@@ -38,7 +32,6 @@ class MonitorObserver final : public Observer {
  private:
   monitor::Monitor& monitor_;
   const int64_t samples_of_step_;
-  const MoreValues more_;
   std::optional<profile::StepProfile> profile_;
 };
 
