@@ -21,6 +21,7 @@ LIBRARIES = {
         "//device:buffer",
         "//device:byte_count",
         "//device:context",
+        "//device:counted",
         "//device:device",
         "//device:device_id",
         "//device:event",

@@ -97,7 +97,7 @@ struct RankModel::Part {
 RankModel::SharedKey RankModel::KeyOf(const gpt::Job& job) {
   const parallel::GridShape& grid = job.config.grid;
   return {grid.tensor, grid.context, job.config.sequence_parallel, job.config.tensor_pieces,
-          job.config.context_exchange == gpt::ContextExchange::kRing};
+          job.config.context_exchange == train::ContextExchange::kRing};
 }
 
 gpt::PassCosts RankModel::CostsOf(const gpt::Job& job) const {
@@ -209,7 +209,7 @@ double RankModel::CollectiveSeconds(const CollectiveSignature& signature, int si
 absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part& part,
                                                  double& work) const {
   StepSeconds seconds;
-  const gpt::TrainConfig& config = job.config;
+  const train::TrainConfig& config = job.config;
   const gpt::PassCosts costs = CostsOf(job);
   const auto micro_batches = static_cast<double>(config.zero.micro_batches);
   // By the same policy, in seconds.

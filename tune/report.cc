@@ -57,14 +57,14 @@ std::string DescribeSearch(const Search& search) {
   return text;
 }
 
-std::string ShowMetric(double seconds, const gpt::Job& job, gpt::TuningMetric metric, int ranks) {
+std::string ShowMetric(double seconds, const gpt::Job& job, train::TuningMetric metric, int ranks) {
   const auto texts = static_cast<double>(job.config.batch.train_batch_size);
   switch (metric) {
-    case gpt::TuningMetric::kLatency:
+    case train::TuningMetric::kLatency:
       return absl::StrFormat("%.2f ms", seconds * 1e3);
-    case gpt::TuningMetric::kThroughput:
+    case train::TuningMetric::kThroughput:
       return absl::StrFormat("%.1f texts/s", texts / seconds);
-    case gpt::TuningMetric::kFlops:
+    case train::TuningMetric::kFlops:
       return absl::StrFormat("%.4f TFLOP/s a rank", gpt::FlopsPerToken(job.model) * texts *
                                                         static_cast<double>(job.model.context) /
                                                         seconds / ranks / 1e12);
@@ -72,7 +72,7 @@ std::string ShowMetric(double seconds, const gpt::Job& job, gpt::TuningMetric me
   return "";
 }
 
-std::string TrialTable(const std::vector<Candidate>& candidates, gpt::TuningMetric metric,
+std::string TrialTable(const std::vector<Candidate>& candidates, train::TuningMetric metric,
                        int ranks) {
   std::string text = absl::StrFormat("%10s %10s %14s %14s  %s\n", "measured", "predicted", "bytes",
                                      "of the books", "configuration");

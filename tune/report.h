@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "brigade/examples/gpt/autotuning.h"
+#include "brigade/train/config/autotuning.h"
 #include "brigade/tune/setup.h"
 #include "brigade/tune/tuner.h"
 
@@ -19,13 +19,13 @@ std::string DescribeSearch(const Search& search);
 
 // A line for each candidate that was tried, the fastest first: what it needs, as predicted and as
 // measured; its time, or throughput, likewise.
-std::string TrialTable(const std::vector<Candidate>& candidates, gpt::TuningMetric metric,
+std::string TrialTable(const std::vector<Candidate>& candidates, train::TuningMetric metric,
                        int ranks);
 // How well the predicted order was the measured one.
 std::string OrderReport(const std::vector<Candidate>& candidates);
 
 // "12.3 ms", "850 texts/s", "0.52 TFLOP/s a rank".
-std::string ShowMetric(double seconds, const gpt::Job& job, gpt::TuningMetric metric, int ranks);
+std::string ShowMetric(double seconds, const gpt::Job& job, train::TuningMetric metric, int ranks);
 
 // Bytes of a rank for the states of a job's model in each stage: ours, of all that zero/ keeps, and
 // what DeepSpeed's estimators, its autotuner and Accelerate would say.

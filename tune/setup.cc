@@ -10,7 +10,7 @@
 #include "brigade/checkpoint/strict_json.h"
 #include "brigade/collectives/options.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/config.h"
+#include "brigade/train/config/config.h"
 #include "brigade/zero/options.h"
 
 namespace brigade::tune {
@@ -37,11 +37,12 @@ int64_t FirstOf(const Json& config, std::initializer_list<absl::string_view> pat
   return 0;
 }
 
-absl::StatusOr<gpt::AutotuningOptions> OptionsOf(const Json& config, int ranks) {
+absl::StatusOr<train::AutotuningOptions> OptionsOf(const Json& config, int ranks) {
   const Json* const section = FindGiven(config, "autotuning");
   Json least = {{"train_batch_size", ranks}, {"optimizer", {{"type", "AdamW"}}}};
   if (section != nullptr) least["autotuning"] = *section;
-  BRIGADE_ASSIGN_OR_RETURN(const gpt::TrainConfig parsed, gpt::ParseConfig(least.dump(), ranks));
+  BRIGADE_ASSIGN_OR_RETURN(const train::TrainConfig parsed,
+                           train::ParseConfig(least.dump(), ranks));
   return parsed.autotuning;
 }
 
@@ -80,7 +81,7 @@ absl::StatusOr<Json> ParseConfigText(absl::string_view text) {
 }
 
 void AddValues(Dimension dimension, const Json& config, const gpt::ModelOptions& model,
-               const Totals& totals, const gpt::AutotuningOptions& options, Space& space) {
+               const Totals& totals, const train::AutotuningOptions& options, Space& space) {
   switch (dimension) {
     case Dimension::kStage:
       space.stages = {0, 1, 2, 3};

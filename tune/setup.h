@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/examples/gpt/autotuning.h"
 #include "brigade/examples/gpt/model.h"
+#include "brigade/train/config/autotuning.h"
 #include "brigade/tune/space.h"
 
 namespace brigade::tune {
@@ -29,7 +29,7 @@ struct SetupFlags {
 
 struct TuningSetup {
   Json config = {};
-  gpt::AutotuningOptions options = {};
+  train::AutotuningOptions options = {};
   Totals totals = {};
   Space space = {};
   std::vector<Dimension> tuned = {};
@@ -49,7 +49,7 @@ absl::StatusOr<TuningSetup> SetupOf(absl::string_view text, const gpt::ModelOpti
 
 // The values that a dimension is tried with.
 void AddValues(Dimension dimension, const Json& config, const gpt::ModelOptions& model,
-               const Totals& totals, const gpt::AutotuningOptions& options, Space& space);
+               const Totals& totals, const train::AutotuningOptions& options, Space& space);
 
 // "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", or LAYERSxWIDTHxHEADSxCONTEXT. InvalidArgument
 // naming the text and what it may be; errors of gpt::Validate.

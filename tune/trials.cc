@@ -12,10 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "brigade/collectives/measurement/measure.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/step_times.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/examples/gpt/trial.h"
 #include "brigade/optim/loss_scaler.h"
+#include "brigade/train/times/step_times.h"
 
 namespace brigade::tune {
 namespace {
@@ -29,11 +29,11 @@ constexpr absl::string_view kFirstRank = "rank 0";
 constexpr int64_t kMostMoreSteps = 4096;
 
 // Ends a trial when enough of its steps are made, or when the user has said so.
-class TrialEnd final : public gpt::Observer {
+class TrialEnd final : public train::Observer {
  public:
   TrialEnd(const TrialSteps& steps, const std::atomic<bool>& stop) : steps_(steps), stop_(stop) {}
 
-  absl::Status OnStep(const gpt::StepMetrics& metrics) override {
+  absl::Status OnStep(const train::StepMetrics& metrics) override {
     if (metrics.step == steps_.first) first_ = metrics.seconds;
     const bool is_enough =
         metrics.step > steps_.last && metrics.seconds - first_ >= steps_.least_seconds;
@@ -42,7 +42,7 @@ class TrialEnd final : public gpt::Observer {
     }
     return absl::OkStatus();
   }
-  absl::Status OnEvaluation(const gpt::Evaluation&) override { return absl::OkStatus(); }
+  absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
 
   const std::atomic<bool>& reached() const { return reached_; }
 
@@ -58,11 +58,11 @@ struct Counted {
   int64_t steps = 0;
   double seconds = 0;
 };
-Counted CountedOf(const std::vector<gpt::StepTime>& steps, int64_t first) {
+Counted CountedOf(const std::vector<train::StepTime>& steps, int64_t first) {
   const auto begin = std::find_if(steps.begin(), steps.end(),
                                   [first](const auto& step) { return step.step >= first; });
   if (begin == steps.end()) return {};
-  const gpt::StepTime& end = steps.back();
+  const train::StepTime& end = steps.back();
   return {end.step - begin->step, 1e-9 * static_cast<double>(end.begin_ns - begin->begin_ns)};
 }
 
@@ -95,8 +95,8 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   if (scaler.dynamic()) scaler = {.loss_scale = kTrialScale};
   TrialEnd end(steps, stop);
   // The recorder gives them under its lock, and none after the training.
-  std::vector<gpt::StepTime> made;
-  gpt::Recorder recorder(nullptr, [&made](absl::string_view context, auto steps_of_context) {
+  std::vector<train::StepTime> made;
+  train::Recorder recorder(nullptr, [&made](absl::string_view context, auto steps_of_context) {
     if (context != kFirstRank) return;
     std::move(steps_of_context.begin(), steps_of_context.end(), std::back_inserter(made));
   });
@@ -165,7 +165,7 @@ absl::Status MeasureMachine(World& world, Figures& figures) {
 
 absl::StatusOr<MeasuredCosts> MeasureCosts(const gpt::Job& job, int64_t small_batch,
                                            int64_t large_batch, World& world,
-                                           gpt::Recorder& recorder) {
+                                           train::Recorder& recorder) {
   MeasuredCosts costs = {.small_batch = small_batch, .large_batch = large_batch};
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<World::Place>* places, world.PlacesOf(job));
   for (const bool is_small : {true, false}) {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/recorder.h"
+#include "brigade/train/times/recorder.h"
 #include "brigade/tune/rank_model.h"
 #include "brigade/tune/world.h"
 
@@ -54,7 +54,7 @@ absl::Status MeasureMachine(World& world, Figures& figures);
 // for `small_batch` texts. Its ranks are the world's, whose tracer is the recorder's.
 absl::StatusOr<MeasuredCosts> MeasureCosts(const gpt::Job& job, int64_t small_batch,
                                            int64_t large_batch, World& world,
-                                           gpt::Recorder& recorder);
+                                           train::Recorder& recorder);
 
 // Processors that the process may use.
 int Processors();

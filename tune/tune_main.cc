@@ -24,15 +24,15 @@
 #include "brigade/checkpoint/strict_json.h"
 #include "brigade/device/byte_count.h"
 #include "brigade/device/command_line.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
-#include "brigade/examples/gpt/counted.h"
-#include "brigade/examples/gpt/flag_refusals.h"
-#include "brigade/examples/gpt/interrupt.h"
 #include "brigade/examples/gpt/job_flags.h"
-#include "brigade/examples/gpt/recorder.h"
 #include "brigade/kernels/reduce/reduce_math.h"
+#include "brigade/train/config/flag_refusals.h"
+#include "brigade/train/interrupt.h"
+#include "brigade/train/times/recorder.h"
 #include "brigade/tune/report.h"
 #include "brigade/tune/setup.h"
 #include "brigade/tune/tuner.h"
@@ -93,7 +93,7 @@ class BestSoFar {
 };
 
 std::vector<Dimension> DimensionsOf(absl::string_view flag, const std::vector<std::string>& names,
-                                    gpt::Refusals& refusals) {
+                                    train::Refusals& refusals) {
   std::vector<Dimension> all;
   for (const std::string& name : names) {
     const auto parsed = ParseDimensions(name);
@@ -106,7 +106,7 @@ std::vector<Dimension> DimensionsOf(absl::string_view flag, const std::vector<st
   return all;
 }
 
-SetupFlags SetupFlagsOf(gpt::Refusals& refusals) {
+SetupFlags SetupFlagsOf(train::Refusals& refusals) {
   SetupFlags flags = {.ranks = absl::GetFlag(FLAGS_ranks),
                       .batch = TrainersFlag<std::optional<int64_t>>("batch").value_or(0)};
   if (flags.ranks < 1 || flags.ranks > kernels::kMaxReduceArrays) {
@@ -187,7 +187,7 @@ std::string WordOf(const std::vector<Dimension>& dimensions) {
 }
 
 // What flags say of the model, which --model stands before.
-gpt::ModelOptions ModelOfFlags(gpt::Refusals& refusals) {
+gpt::ModelOptions ModelOfFlags(train::Refusals& refusals) {
   if (const std::string name = absl::GetFlag(FLAGS_model); !name.empty()) {
     const auto model = ParseModel(name);
     if (!model.ok()) {
@@ -207,7 +207,7 @@ gpt::ModelOptions ModelOfFlags(gpt::Refusals& refusals) {
   return model;
 }
 
-void CheckNumbers(gpt::Refusals& refusals) {
+void CheckNumbers(train::Refusals& refusals) {
   if (const int trials = absl::GetFlag(FLAGS_trials).value_or(0); trials < 0) {
     refusals.Add("trials", " is ", trials, "; it must be at least 0");
   }
@@ -220,13 +220,13 @@ void CheckNumbers(gpt::Refusals& refusals) {
   }
 }
 
-TrialPlan PlanOf(const gpt::AutotuningOptions& options) {
-  const bool is_model_based = options.tuner_type == gpt::TunerType::kModelBased;
+TrialPlan PlanOf(const train::AutotuningOptions& options) {
+  const bool is_model_based = options.tuner_type == train::TunerType::kModelBased;
   const std::optional<int> trials = absl::GetFlag(FLAGS_trials);
   return {.trials = trials.has_value()
                         ? *trials
-                        : options.tuner_num_trials.value_or(is_model_based ? gpt::kTrialsOfModel
-                                                                           : gpt::kTrialsOfOthers),
+                        : options.tuner_num_trials.value_or(
+                              is_model_based ? train::kTrialsOfModel : train::kTrialsOfOthers),
           .early_stopping = options.tuner_early_stopping,
           .rounds = absl::GetFlag(FLAGS_rounds)};
 }
@@ -257,11 +257,11 @@ void PrintHeading(const Run& run, size_t points) {
       "each\nTuned: %s\nRanks are threads of this process on %s, for which what is measured and "
       "predicted stands. A training of processes, on\nseveral hosts or GPUs, has other times, and "
       "other workspaces of its collectives.\nLooking at %s\n\n",
-      gpt::Counted(run.model.layers, "layer"), run.model.width,
-      gpt::Counted(run.model.heads, "head"), run.model.context, run.setup.totals.batch,
-      gpt::Counted(run.ranks, "rank"), run.limits.device_bytes, WordOf(run.setup.tuned),
-      gpt::Counted(Processors(), "processor"),
-      gpt::Counted(static_cast<int64_t>(points), "configuration"));
+      device::Counted(run.model.layers, "layer"), run.model.width,
+      device::Counted(run.model.heads, "head"), run.model.context, run.setup.totals.batch,
+      device::Counted(run.ranks, "rank"), run.limits.device_bytes, WordOf(run.setup.tuned),
+      device::Counted(Processors(), "processor"),
+      device::Counted(static_cast<int64_t>(points), "configuration"));
   std::fflush(stdout);
 }
 
@@ -281,10 +281,10 @@ absl::Status TellThatNothingFits(const Run& run, const Search& search, RankModel
 }
 
 // Predicts all, and tries some. Cancelled if it was interrupted before the first trial.
-absl::Status Measure(const Run& run, const TrialPlan& plan, World& world, gpt::Recorder& recorder,
+absl::Status Measure(const Run& run, const TrialPlan& plan, World& world, train::Recorder& recorder,
                      Figures& figures, RankModel& rank_model, std::vector<Candidate>& candidates,
                      const std::atomic<bool>& stop, BestSoFar& best_so_far) {
-  const gpt::AutotuningOptions& options = run.setup.options;
+  const train::AutotuningOptions& options = run.setup.options;
   BRIGADE_RETURN_IF_ERROR(MeasureMachine(world, figures));
   BRIGADE_RETURN_IF_ERROR(
       PredictTimes(run.corpus, world, recorder, figures, rank_model, candidates, stop));
@@ -314,7 +314,7 @@ absl::Status Measure(const Run& run, const TrialPlan& plan, World& world, gpt::R
 absl::Status TellBest(const Run& run, const std::vector<Candidate>& candidates, bool interrupted) {
   const std::optional<size_t> measured = BestOf(candidates);
   const Candidate& best =
-      candidates[measured.value_or(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1)[0])];
+      candidates[measured.value_or(OrderOfTrials(candidates, train::TunerType::kModelBased, 1)[0])];
   if (measured.has_value()) {
     absl::PrintF("\n%s%s", TrialTable(candidates, run.setup.options.metric, run.ranks),
                  OrderReport(candidates));
@@ -337,7 +337,7 @@ absl::Status TellBest(const Run& run, const std::vector<Candidate>& candidates, 
 }
 
 absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
-  gpt::Refusals refusals;
+  train::Refusals refusals;
   for (const std::string& flag : empty) refusals.Add(flag, " is given, but empty");
   const std::string path = device::FromUsersFolder(TrainersFlag<std::string>("config"));
   if (path.empty()) refusals.Add("config", " is not given; it must name a DeepSpeed config");
@@ -369,7 +369,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
           },
       .corpus = corpus};
   const bool on_gpu = TrainersFlag<std::string>("device") == "cuda";
-  gpt::Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   BRIGADE_ASSIGN_OR_RETURN(auto world,
                            World::Create(run.ranks, on_gpu ? device::Cuda() : device::Cpu(),
                                          CommunicatorOf(run), &recorder.tracer()));
@@ -379,7 +379,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   figures.processors = Processors();
   RankModel rank_model(*world, figures);
   BestSoFar best_so_far;
-  gpt::Interrupt interrupt(absl::GetFlag(FLAGS_grace_period), [&] {
+  train::Interrupt interrupt(absl::GetFlag(FLAGS_grace_period), [&] {
     std::fprintf(stderr, "\nInterrupted; a trial did not end in time\n%s",
                  best_so_far.text().c_str());
   });
@@ -387,7 +387,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     interrupt.Disarm();
     if (!absl::IsCancelled(status)) return status;
     std::fputs("Interrupted before a trial\n", stderr);
-    return gpt::Interrupt::kExitCode;
+    return train::Interrupt::kExitCode;
   };
 
   PrintHeading(run, PointsOf(setup->space, setup->totals).size());
@@ -422,7 +422,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     return absl::UnavailableError("cannot write the report");
   }
   if (interrupted) std::fputs("Interrupted\n", stderr);
-  return interrupted ? gpt::Interrupt::kExitCode : 0;
+  return interrupted ? train::Interrupt::kExitCode : 0;
 }
 
 }  // namespace

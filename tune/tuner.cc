@@ -148,7 +148,7 @@ void KeepLargestMicroBatches(int64_t count, std::vector<Candidate>& candidates) 
   std::erase_if(candidates, [&](const Candidate& each) { return size_of(each) < *least; });
 }
 
-absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, gpt::Recorder& recorder,
+absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, train::Recorder& recorder,
                           Figures& figures, RankModel& model, std::vector<Candidate>& candidates,
                           const std::atomic<bool>& stop) {
   if (candidates.empty()) return absl::OkStatus();
@@ -203,14 +203,14 @@ absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, gpt::Recorder
   return absl::OkStatus();
 }
 
-std::vector<size_t> OrderOfTrials(const std::vector<Candidate>& candidates, gpt::TunerType type,
+std::vector<size_t> OrderOfTrials(const std::vector<Candidate>& candidates, train::TunerType type,
                                   uint64_t seed) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  if (type == gpt::TunerType::kRandom) {
+  if (type == train::TunerType::kRandom) {
     std::mt19937_64 random(seed);
     std::shuffle(order.begin(), order.end(), random);
-  } else if (type == gpt::TunerType::kModelBased) {
+  } else if (type == train::TunerType::kModelBased) {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       return candidates[a].prediction.seconds.total() < candidates[b].prediction.seconds.total();
     });

@@ -14,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/examples/gpt/autotuning.h"
 #include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/recorder.h"
+#include "brigade/train/config/autotuning.h"
+#include "brigade/train/times/recorder.h"
 #include "brigade/tune/rank_model.h"
 #include "brigade/tune/space.h"
 #include "brigade/tune/trials.h"
@@ -76,14 +76,14 @@ void KeepLargestMicroBatches(int64_t count, std::vector<Candidate>& candidates);
 // Measures what the model's times need, for the shapes of the candidates, and predicts theirs. One
 // short trial of the smallest candidate says how fast updates are. `corpus` is the jobs' text.
 // Cancelled as above.
-absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, gpt::Recorder& recorder,
+absl::Status PredictTimes(const gpt::Corpus& corpus, World& world, train::Recorder& recorder,
                           Figures& figures, RankModel& model, std::vector<Candidate>& candidates,
                           const std::atomic<bool>& stop);
 
 // In which candidates are tried. By the model those with the shortest predicted times, but of
 // candidates that differ in bucket, live units and algorithm alone one comes before the others of
 // all: their times hardly differ, and all trials would be of one family.
-std::vector<size_t> OrderOfTrials(const std::vector<Candidate>& candidates, gpt::TunerType type,
+std::vector<size_t> OrderOfTrials(const std::vector<Candidate>& candidates, train::TunerType type,
                                   uint64_t seed);
 
 // Measures a candidate; Cancelled ends the trials.
@@ -94,7 +94,7 @@ Trial TrialsOnThreads(int ranks, const TrialSteps& steps, const gpt::Corpus& cor
                       const Limits& limits, const std::atomic<bool>& stop);
 
 struct TrialPlan {
-  int64_t trials = gpt::kTrialsOfModel;
+  int64_t trials = train::kTrialsOfModel;
   int64_t early_stopping = 5;
   // Times that the best ones are tried, by turns: what else the machine does falls on all.
   int rounds = 4;

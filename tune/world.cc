@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Minutes(2);
 
-std::string KeyOf(const gpt::TrainConfig& config) {
+std::string KeyOf(const train::TrainConfig& config) {
   return absl::StrCat(parallel::ToString(config.grid), " ", config.zero.shard_ranks, " ",
                       config.zero.hpz_ranks, " ", config.zero.node_ranks, " ", config.replicas);
 }

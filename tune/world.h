@@ -18,10 +18,10 @@
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/device/tracing/tracer.h"
-#include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/train/config/config.h"
 
 namespace brigade::tune {
 

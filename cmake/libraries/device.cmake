@@ -360,3 +360,9 @@ brigade_library(
   DEPS device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::time
 )
+
+brigade_library(
+  device_counted
+  HEADERS device/counted.h
+  PUBLIC_LIBRARIES absl::strings
+)

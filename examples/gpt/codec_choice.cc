@@ -14,8 +14,8 @@
 #include "brigade/collectives/tuning/cost_model.h"
 #include "brigade/collectives/tuning/select.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/config_nodes.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/train/config/config_nodes.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::gpt {
@@ -42,7 +42,7 @@ Way Without(std::string why) { return {{}, std::move(why)}; }
 // The exchanges of a step, among the ranks of a topology.
 class StepCost {
  public:
-  StepCost(const TrainConfig& config, Topology topology, const zero::Plan& plan)
+  StepCost(const train::TrainConfig& config, Topology topology, const zero::Plan& plan)
       : config_(config), zero_(config.zero), topology_(std::move(topology)), plan_(plan) {}
 
   absl::StatusOr<double> PlainGradients() const;
@@ -66,7 +66,7 @@ class StepCost {
     return bucket.trainable == trainable && precision::SizeOf(bucket.dtype) == 2;
   }
 
-  const TrainConfig& config_;
+  const train::TrainConfig& config_;
   const zero::ZeroOptions& zero_;
   const Topology topology_;
   const zero::Plan& plan_;
@@ -194,11 +194,11 @@ void AddLine(absl::string_view key, absl::string_view codes, bool chosen, const 
 
 }  // namespace
 
-absl::StatusOr<ChosenCodecs> ChooseCodecs(const TrainConfig& config, const Topology& machine,
+absl::StatusOr<ChosenCodecs> ChooseCodecs(const train::TrainConfig& config, const Topology& machine,
                                           absl::Span<const int> sharers, const zero::Plan& plan) {
   const std::optional<Topology> topology = collectives::SubsetOf(machine, sharers);
   ChosenCodecs chosen;
-  const OpenCodecs& open = config.open;
+  const train::OpenCodecs& open = config.open;
   std::string why_no_codes =
       topology.has_value() ? "" : "ranks that share a state are not numbered node by node";
   const Topology alone = {
@@ -208,8 +208,8 @@ absl::StatusOr<ChosenCodecs> ChooseCodecs(const TrainConfig& config, const Topol
   if (open.gradients || open.compression) {
     collectives::CommunicatorOptions communicator = config.communicator;
     communicator.topology = machine;
-    const Hops hops =
-        HopsOf(communicator, config.zero.model_ranks, static_cast<int>(sharers.size()));
+    const train::Hops hops =
+        train::HopsOf(communicator, config.zero.model_ranks, static_cast<int>(sharers.size()));
     std::string why_not = why_no_codes;
     if (why_not.empty() && hops.node_ranks == 0 && topology->nodes() > 1 &&
         topology->ranks_of_node.front() > 1) {
@@ -272,7 +272,7 @@ absl::StatusOr<ChosenCodecs> ChooseCodecs(const TrainConfig& config, const Topol
   return chosen;
 }
 
-void TakeCodecs(const ChosenCodecs& chosen, TrainConfig& config) {
+void TakeCodecs(const ChosenCodecs& chosen, train::TrainConfig& config) {
   zero::ZeroOptions& zero = config.zero;
   if (chosen.weights) zero.quantized_weights = kernels::QuantFormat::kInt8;
   if (chosen.frozen_weights) zero.quantized_frozen_weights = kernels::QuantFormat::kInt8;
@@ -290,7 +290,7 @@ void TakeCodecs(const ChosenCodecs& chosen, TrainConfig& config) {
 absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int local_rank,
                                      device::Context& context, device::Stream& stream) {
   collectives::Communicator& world = grid.world();
-  const TrainConfig& config = job.config;
+  const train::TrainConfig& config = job.config;
   std::optional<Topology> machine = config.communicator.topology;
   if (config.open.measures) {
     std::vector<int> ranks_of_node;

@@ -8,9 +8,9 @@
 #include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
-#include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/train/config/config.h"
 #include "brigade/zero/plan/plan.h"
 
 // What stands for "auto" in keys of fewer bytes (OpenCodecs): codes where the cost model says that
@@ -37,12 +37,12 @@ struct ChosenCodecs {
 // machine      Of all ranks, with figures and memory_bytes_per_s.
 // sharers      The ranks of these that share a state with rank 0, ascending; `plan` is theirs.
 // Errors       Those of the cost model.
-absl::StatusOr<ChosenCodecs> ChooseCodecs(const TrainConfig& config,
+absl::StatusOr<ChosenCodecs> ChooseCodecs(const train::TrainConfig& config,
                                           const collectives::Topology& machine,
                                           absl::Span<const int> sharers, const zero::Plan& plan);
 
 // Writes into config.zero what was chosen, and into config.codec_choice the text.
-void TakeCodecs(const ChosenCodecs& chosen, TrainConfig& config);
+void TakeCodecs(const ChosenCodecs& chosen, train::TrainConfig& config);
 
 // The job with what its config leaves open, which is not nothing. A call of all ranks, which take
 // the choice of rank 0: measured figures are the same on all, but groups of a model's parts may lie

@@ -8,21 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "brigade/checkpoint/saver.h"
 #include "brigade/device/device.h"
 #include "brigade/device/memory_stats.h"
-#include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/examples/gpt/model_part.h"
 #include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/examples/gpt/pass_times.h"
-#include "brigade/examples/gpt/time_split.h"
 #include "brigade/parallel/grid.h"
-#include "brigade/profile/step_profile.h"
 #include "brigade/recompute/stash.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/times/pass_times.h"
+#include "brigade/train/times/time_split.h"
 #include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/traffic.h"
 
@@ -63,7 +59,7 @@ struct Digests {
 // What to train; the same on all ranks.
 struct Job {
   ModelOptions model;
-  TrainConfig config;
+  train::TrainConfig config;
   Corpus corpus;
   int64_t steps = 0;
   // The number of steps between evaluations of the held-out part; 0: only the first and the last.
@@ -93,65 +89,6 @@ inline PassShape ShapeOf(const Job& job, const parallel::Coordinates& at = {}) {
           .tensor_overlap = job.config.tensor_overlap,
           .sum_wire = job.config.sum_wire};
 }
-
-// What a rank has of a tier, in bytes: now, and at most since it began.
-struct StepMemory {
-  int64_t bytes = 0;
-  int64_t peak_bytes = 0;
-  std::array<int64_t, device::kPurposes> by_purpose = {};
-  std::array<int64_t, device::kPurposes> peak_by_purpose = {};
-};
-
-// One step, as all ranks know it; memory is the own rank's.
-struct StepMetrics {
-  // The first step is 1.
-  int64_t step = 0;
-  // The time since the first step began, without evaluations.
-  double seconds = 0;
-  // The mean over the batch, before the update, in nats per byte.
-  double loss = 0;
-  double tokens_per_second = 0;
-  // The scale of the next step.
-  double loss_scale = 1;
-  // The norm before clipping; infinite after an overflow.
-  double grad_norm = 0;
-  // The rate of the update; of a skipped step, that of the last update.
-  double learning_rate = 0;
-  // The step was skipped because of an overflow.
-  bool skipped = false;
-  StepMemory device_memory = {};
-  StepMemory host_memory = {};
-};
-
-struct Evaluation {
-  // The number of steps before the evaluation.
-  int64_t step = 0;
-  // In nats per byte.
-  double held_out_loss = 0;
-};
-
-// How a training begins.
-struct Start {
-  // The steps made before, by the training that goes on; 0: a new one.
-  int64_t step = 0;
-  // A checkpoint was loaded.
-  bool is_resumed = false;
-  // In words, for the user; empty: nothing was to be resumed.
-  std::string resumed;
-  // Where rank 0's file is, and what writing it means; empty without one.
-  std::string file = {};
-  // What the cost model has chosen (TrainConfig::codec_choice), in lines; empty: nothing was open.
-  std::string codecs = {};
-  // What ranks compare; empty where they do not.
-  std::string digests = {};
-};
-
-// A save that has ended.
-struct SaveEvent {
-  // Where the training is by now, in steps.
-  int64_t step = 0;
-  absl::StatusOr<checkpoint::SaveReport> report;
-};
 
 // By parallel::GridGroup; groups that have the communicator of one before have 0.
 using GroupBytes = std::array<int64_t, std::size(parallel::kGridGroups)>;
@@ -206,13 +143,13 @@ struct RankSummary {
   double planned_time = 0;
   double planned_time_without = 0;
   // Measured, of all passes.
-  PassSeconds passes = {};
+  train::PassSeconds passes = {};
   // Where a step is profiled: the peak of a rank's products; and of that step what was computed, in
   // units of what would be where nothing is made again, by rank 0. 0: none was.
   double peak_flops_per_second = 0;
   double hardware_over_model = 0;
   // Of a rank of a pipeline.
-  std::array<ChunkSummary, kMaxChunks> chunks = {};
+  std::array<ChunkSummary, train::kMaxChunks> chunks = {};
   // Inputs of blocks that went to the host, or a file, and back in training steps, and in one by
   // the plan.
   recompute::StashMovement stashed = {};
@@ -222,7 +159,7 @@ struct RankSummary {
   int64_t padded_bytes = 0;
   int64_t steps = 0;
   // The time of the steps, without evaluations.
-  Seconds time = {};
+  train::Seconds time = {};
   // How many checkpoints, and how many could not be saved.
   int64_t saves = 0;
   int64_t failed_saves = 0;
@@ -233,25 +170,6 @@ struct RankSummary {
   // What the steps waited for saves; and the time at the end, when nothing else was left to do.
   double held_up_seconds = 0;
   double last_save_seconds = 0;
-};
-
-// A step that was profiled.
-struct ProfileEvent {
-  profile::StepProfile profile;
-  // The tables (profile::ProfileText); empty where they have gone to a file.
-  std::string text;
-};
-
-// Sees rank 0's metrics as they come, in its thread. An error ends the training.
-class Observer {
- public:
-  virtual ~Observer() = default;
-  virtual absl::Status OnStep(const StepMetrics& metrics) = 0;
-  virtual absl::Status OnEvaluation(const Evaluation& evaluation) = 0;
-  // Comes first.
-  virtual absl::Status OnStart(const Start& /*start*/) { return absl::OkStatus(); }
-  virtual absl::Status OnProfile(const ProfileEvent& /*profile*/) { return absl::OkStatus(); }
-  virtual absl::Status OnSave(const SaveEvent& /*save*/) { return absl::OkStatus(); }
 };
 
 // How a training ended.

@@ -21,15 +21,15 @@
 #include "brigade/collectives/options.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/corpus.h"
-#include "brigade/examples/gpt/flag_refusals.h"
 #include "brigade/examples/gpt/memory_flags.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/precision/dtype_names.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/config/flag_refusals.h"
 #include "brigade/zero/options.h"
 
 ABSL_FLAG(std::string, device, "cpu",
@@ -199,15 +199,15 @@ std::string FolderOfUser(const std::string& path) {
   return folder;
 }
 
-ReplicaFlags ReplicasOfFlags(Refusals& refusals) {
-  ReplicaFlags flags = {.replicas = absl::GetFlag(FLAGS_replicas),
-                        .period = absl::GetFlag(FLAGS_replica_period),
-                        .lr = absl::GetFlag(FLAGS_outer_lr),
-                        .momentum = absl::GetFlag(FLAGS_outer_momentum),
-                        .fragments = absl::GetFlag(FLAGS_replica_fragments),
-                        .delay = absl::GetFlag(FLAGS_replica_delay),
-                        .mix = absl::GetFlag(FLAGS_replica_mix),
-                        .start_step = absl::GetFlag(FLAGS_replica_start_step)};
+train::ReplicaFlags ReplicasOfFlags(train::Refusals& refusals) {
+  train::ReplicaFlags flags = {.replicas = absl::GetFlag(FLAGS_replicas),
+                               .period = absl::GetFlag(FLAGS_replica_period),
+                               .lr = absl::GetFlag(FLAGS_outer_lr),
+                               .momentum = absl::GetFlag(FLAGS_outer_momentum),
+                               .fragments = absl::GetFlag(FLAGS_replica_fragments),
+                               .delay = absl::GetFlag(FLAGS_replica_delay),
+                               .mix = absl::GetFlag(FLAGS_replica_mix),
+                               .start_step = absl::GetFlag(FLAGS_replica_start_step)};
   const std::string wire = absl::GetFlag(FLAGS_replica_wire);
   if (wire.empty()) return flags;
   flags.wire = precision::ParseTrainingFormat(wire);
@@ -217,9 +217,9 @@ ReplicaFlags ReplicasOfFlags(Refusals& refusals) {
   return flags;
 }
 
-ModelParallelism ParallelismOfFlags(Refusals& refusals) {
+train::ModelParallelism ParallelismOfFlags(train::Refusals& refusals) {
   const std::string exchange = absl::GetFlag(FLAGS_context_exchange);
-  const std::optional<ContextExchange> parsed = ParseContextExchange(exchange);
+  const std::optional<train::ContextExchange> parsed = train::ParseContextExchange(exchange);
   if (!exchange.empty() && !parsed.has_value()) {
     refusals.Add("context_exchange", " is \"", exchange, "\"; it must be ulysses or ring");
   }
@@ -231,21 +231,21 @@ ModelParallelism ParallelismOfFlags(Refusals& refusals) {
           .context_exchange = parsed,
           .pipeline = absl::GetFlag(FLAGS_pipeline),
           .shard_ranks = absl::GetFlag(FLAGS_shard_ranks),
-          .schedule =
-              OfFlag("schedule", absl::GetFlag(FLAGS_schedule), parallel::ParseSchedule, refusals),
-          .partition = OfFlag("partition", absl::GetFlag(FLAGS_partition), parallel::ParsePartition,
-                              refusals),
+          .schedule = train::OfFlag("schedule", absl::GetFlag(FLAGS_schedule),
+                                    parallel::ParseSchedule, refusals),
+          .partition = train::OfFlag("partition", absl::GetFlag(FLAGS_partition),
+                                     parallel::ParsePartition, refusals),
           .replicas = ReplicasOfFlags(refusals)};
 }
 
 // Of what is refused one that is right, as if it were given.
-StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
-  StepFlags step = {.batch = absl::GetFlag(FLAGS_batch).value_or(0),
-                    .lr = absl::GetFlag(FLAGS_lr),
-                    .steps = steps,
-                    .quantized_weights = absl::GetFlag(FLAGS_quantized_weights),
-                    .quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients),
-                    .loco = absl::GetFlag(FLAGS_loco)};
+train::StepFlags StepOfFlags(int64_t steps, train::Refusals& refusals) {
+  train::StepFlags step = {.batch = absl::GetFlag(FLAGS_batch).value_or(0),
+                           .lr = absl::GetFlag(FLAGS_lr),
+                           .steps = steps,
+                           .quantized_weights = absl::GetFlag(FLAGS_quantized_weights),
+                           .quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients),
+                           .loco = absl::GetFlag(FLAGS_loco)};
   constexpr int64_t kMostTexts = int64_t{1} << 53;
   if (absl::GetFlag(FLAGS_batch).has_value() && (step.batch < 1 || step.batch > kMostTexts)) {
     refusals.Add("batch", " is ", step.batch, "; it must be 1 to 2^53");
@@ -277,8 +277,9 @@ StepFlags StepOfFlags(int64_t steps, Refusals& refusals) {
 }
 
 // The stage is of --stage. What it says of its own is right: what is refused is of flags.
-std::optional<TrainConfig> DefaultConfig(int ranks, int stage, const ModelParallelism& parallelism,
-                                         StepFlags step, Refusals& refusals) {
+std::optional<train::TrainConfig> DefaultConfig(int ranks, int stage,
+                                                const train::ModelParallelism& parallelism,
+                                                train::StepFlags step, train::Refusals& refusals) {
   if (!step.dtype.has_value()) step.dtype = precision::DType::kFloat16;
   // Of ranks that share texts, or a model, one is as many as all. Stages of a pipeline work at the
   // same time on as many micro-batches: these are of one text then, and as many for each stage.
@@ -296,8 +297,8 @@ std::optional<TrainConfig> DefaultConfig(int ranks, int stage, const ModelParall
   const int64_t warm_up = std::max({std::min(step.steps / 20, int64_t{1} << 20),
                                     std::min<int64_t>(step.steps / 2, 40), int64_t{2}});
   step.steps = std::max<int64_t>(step.steps, 3);
-  return ParseConfig(absl::StrFormat(
-                         R"({"gradient_clipping": 1.0, %s
+  return train::ParseConfig(absl::StrFormat(
+                                R"({"gradient_clipping": 1.0, %s
               "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"},
               "optimizer": {"type": "AdamW",
                             "params": {"betas": [0.9, 0.99], "weight_decay": 0.1}},
@@ -305,8 +306,8 @@ std::optional<TrainConfig> DefaultConfig(int ranks, int stage, const ModelParall
                             "params": {"total_num_steps": "auto", "warmup_num_steps": %d,
                                        "warmup_type": "linear", "cos_min_ratio": 0.05}},
               "zero_optimization": {"stage": %d}})",
-                         micro_batch, warm_up, stage),
-                     ranks, ".", parallelism, step, refusals.all());
+                                micro_batch, warm_up, stage),
+                            ranks, ".", parallelism, step, refusals.all());
 }
 
 // Why there can be no such folder, as far as that is seen without making it; empty: it may be made,
@@ -321,7 +322,7 @@ std::string WhyNoFolder(const std::string& path) {
   return access(there.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
 }
 
-Checkpoints CheckpointsOfFlags(Refusals& refusals) {
+Checkpoints CheckpointsOfFlags(train::Refusals& refusals) {
   Checkpoints checkpoints = {.save = FolderOfUser(absl::GetFlag(FLAGS_save)),
                              .save_every = absl::GetFlag(FLAGS_save_every),
                              .keep = absl::GetFlag(FLAGS_keep),
@@ -361,7 +362,7 @@ Checkpoints CheckpointsOfFlags(Refusals& refusals) {
   return checkpoints;
 }
 
-Digests DigestsOfFlags(int64_t steps, Refusals& refusals) {
+Digests DigestsOfFlags(int64_t steps, train::Refusals& refusals) {
   Digests digests = {.file = DigestPath(),
                      .every = absl::GetFlag(FLAGS_digest_every),
                      .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
@@ -389,7 +390,7 @@ Digests DigestsOfFlags(int64_t steps, Refusals& refusals) {
 }
 
 // The backend must be able to reach the device's memory, and have what the config asks for.
-void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
+void CheckBackend(const JobRanks& ranks, const Job& job, train::Refusals& refusals) {
   using collectives::Backend;
   const bool on_gpu = job.device.kind == device::DeviceKind::kCuda;
   if (ranks.backend == (on_gpu ? Backend::kGloo : Backend::kNccl)) {
@@ -406,7 +407,7 @@ void CheckBackend(const JobRanks& ranks, const Job& job, Refusals& refusals) {
 }
 
 // Beside what the config says, if that is known. Any of the first two flags turns the profile on.
-void SetProfile(profile::Options& profiler, bool has_config, Refusals& refusals) {
+void SetProfile(profile::Options& profiler, bool has_config, train::Refusals& refusals) {
   const std::string output = device::FromUsersFolder(absl::GetFlag(FLAGS_profile));
   if (!output.empty()) profiler.output_file = output;
   const std::optional<int64_t> step = absl::GetFlag(FLAGS_profile_step);
@@ -431,7 +432,8 @@ void SetProfile(profile::Options& profiler, bool has_config, Refusals& refusals)
 }
 
 // `text` may be null: --config names a file, or there is none.
-absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Refusals refusals) {
+absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks,
+                              train::Refusals refusals) {
   // Of each flag by itself. What is refused does not refuse others: these go by one that is right.
   Job job;
   job.model = {.layers = absl::GetFlag(FLAGS_layers),
@@ -461,9 +463,9 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Ref
   job.checkpoints = CheckpointsOfFlags(refusals);
   job.digests = DigestsOfFlags(job.steps, refusals);
   size_t refused = refusals.size();
-  const ModelParallelism parallelism = ParallelismOfFlags(refusals);
+  const train::ModelParallelism parallelism = ParallelismOfFlags(refusals);
   const bool can_be_shared = refusals.size() == refused;
-  const StepFlags step = StepOfFlags(std::max<int64_t>(job.steps, 1), refusals);
+  const train::StepFlags step = StepOfFlags(std::max<int64_t>(job.steps, 1), refusals);
   const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout);
   if (dropout.has_value() && !(*dropout >= 0 && *dropout < 1)) {
     refusals.Add("dropout", " is ", *dropout, "; it must be at least 0 and below 1");
@@ -480,17 +482,18 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Ref
   }
 
   // Of flags and keys together. A file that has refused something is named.
-  std::optional<TrainConfig> read;
+  std::optional<train::TrainConfig> read;
   bool is_of_file = false;
   if (text != nullptr) {
     refused = refusals.size();
-    read = ParseConfig(text->text, ranks.count, text->folder, parallelism, step, refusals.all());
+    read = train::ParseConfig(text->text, ranks.count, text->folder, parallelism, step,
+                              refusals.all());
     is_of_file = refusals.size() > refused;
   } else if (config.empty()) {
     read = DefaultConfig(ranks.count, stage.value_or(2), parallelism, step, refusals);
   } else {
     refused = refusals.size();
-    auto of_file = ReadConfig(config, ranks.count, parallelism, step, refusals.all());
+    auto of_file = train::ReadConfig(config, ranks.count, parallelism, step, refusals.all());
     is_of_file = refusals.size() > refused;
     if (refusals.Check(of_file.status())) read = *std::move(of_file);
   }
@@ -524,11 +527,12 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks, Ref
 
 std::string DigestPath() { return device::FromUsersFolder(absl::GetFlag(FLAGS_digest)); }
 
-absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals) {
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, train::Refusals refusals) {
   return JobBeside(nullptr, ranks, std::move(refusals));
 }
 
-absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals, const ConfigText& config) {
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, train::Refusals refusals,
+                               const ConfigText& config) {
   return JobBeside(&config, ranks, std::move(refusals));
 }
 

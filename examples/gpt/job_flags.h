@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "brigade/collectives/init.h"
-#include "brigade/examples/gpt/flag_refusals.h"
 #include "brigade/examples/gpt/job.h"
+#include "brigade/train/config/flag_refusals.h"
 
 namespace brigade::gpt {
 
@@ -29,7 +29,7 @@ struct JobRanks {
 // what it must be: `refusals`, of other flags; all flags that are wrong by themselves, with the
 // files that they name; all keys, and flags beside them (ParseConfig); and what the model cannot
 // be, where keys and flags are right also together with them.
-absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals);
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, train::Refusals refusals);
 
 // A config in the place of the file that --config names.
 struct ConfigText {
@@ -42,7 +42,8 @@ struct ConfigText {
 };
 
 // The same flags beside such a config: what the trainer would make of it.
-absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, Refusals refusals, const ConfigText& config);
+absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, train::Refusals refusals,
+                               const ConfigText& config);
 
 }  // namespace brigade::gpt
 

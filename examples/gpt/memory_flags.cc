@@ -47,7 +47,7 @@ namespace brigade::gpt {
 namespace {
 
 std::optional<int64_t> BytesOf(absl::string_view flag, const std::string& text,
-                               Refusals& refusals) {
+                               train::Refusals& refusals) {
   if (text.empty()) return std::nullopt;
   const std::optional<int64_t> bytes = device::ParseByteCount(text);
   if (!bytes.has_value()) {
@@ -56,7 +56,7 @@ std::optional<int64_t> BytesOf(absl::string_view flag, const std::string& text,
   return bytes;
 }
 
-void CheckOffload(const MemoryFlags& flags, Refusals& refusals) {
+void CheckOffload(const MemoryFlags& flags, train::Refusals& refusals) {
   const std::string where = absl::GetFlag(FLAGS_offload_to);
   if (!flags.offloads() && !flags.offload.empty() && flags.offload != "none") {
     refusals.Add("offload", " is \"", flags.offload, "\"; it must be none, optimizer or all");
@@ -72,7 +72,7 @@ void CheckOffload(const MemoryFlags& flags, Refusals& refusals) {
   }
 }
 
-void SetOffload(const MemoryFlags& flags, zero::ZeroOptions& options, Refusals& refusals) {
+void SetOffload(const MemoryFlags& flags, zero::ZeroOptions& options, train::Refusals& refusals) {
   zero::OffloadOptions& offload = options.offload;
   if (!flags.directory.empty()) offload.file.directory = flags.directory;
   if (flags.offload.empty() && !flags.delays_update) return;
@@ -92,7 +92,8 @@ void SetOffload(const MemoryFlags& flags, zero::ZeroOptions& options, Refusals& 
 }
 
 // After SetOffload, which has the directory of files.
-void SetActivations(const MemoryFlags& flags, TrainConfig& config, Refusals& refusals) {
+void SetActivations(const MemoryFlags& flags, train::TrainConfig& config,
+                    train::Refusals& refusals) {
   recompute::Policy& policy = config.recompute;
   if (flags.recompute.has_value()) {
     const recompute::StashTier stash = policy.stash;
@@ -114,7 +115,7 @@ void SetActivations(const MemoryFlags& flags, TrainConfig& config, Refusals& ref
 }
 
 // A rank makes its file there when its part of the model is made, long after the first lines.
-absl::Status CheckDirectory(const TrainConfig& config) {
+absl::Status CheckDirectory(const train::TrainConfig& config) {
   const std::string& directory = config.zero.offload.file.directory;
   const bool has_file =
       config.zero.offload.file_state() || config.recompute.stash == recompute::StashTier::kFile;
@@ -130,7 +131,7 @@ absl::Status CheckDirectory(const TrainConfig& config) {
 
 }  // namespace
 
-MemoryFlags MemoryOfFlags(Refusals& refusals) {
+MemoryFlags MemoryOfFlags(train::Refusals& refusals) {
   MemoryFlags flags = {
       .offload = absl::GetFlag(FLAGS_offload),
       .tier = absl::GetFlag(FLAGS_offload_to) == "file" ? device::Tier::kFile : device::Tier::kHost,
@@ -138,16 +139,17 @@ MemoryFlags MemoryOfFlags(Refusals& refusals) {
       .delays_update = absl::GetFlag(FLAGS_delay_update)};
   CheckOffload(flags, refusals);
   flags.recompute =
-      OfFlag("recompute", absl::GetFlag(FLAGS_recompute), recompute::ParsePolicy, refusals);
-  flags.recompute_times = OfFlag("recompute_times", absl::GetFlag(FLAGS_recompute_times),
-                                 ParseRecomputeTimes, refusals);
-  flags.stash = OfFlag("stash", absl::GetFlag(FLAGS_stash), recompute::ParseStashTier, refusals);
+      train::OfFlag("recompute", absl::GetFlag(FLAGS_recompute), recompute::ParsePolicy, refusals);
+  flags.recompute_times = train::OfFlag("recompute_times", absl::GetFlag(FLAGS_recompute_times),
+                                        train::ParseRecomputeTimes, refusals);
+  flags.stash =
+      train::OfFlag("stash", absl::GetFlag(FLAGS_stash), recompute::ParseStashTier, refusals);
   flags.limit_bytes = BytesOf("device_limit", absl::GetFlag(FLAGS_device_limit), refusals);
   flags.link = BytesOf("device_link", absl::GetFlag(FLAGS_device_link), refusals);
   return flags;
 }
 
-void SetMemory(const MemoryFlags& flags, Job& job, Refusals& refusals) {
+void SetMemory(const MemoryFlags& flags, Job& job, train::Refusals& refusals) {
   job.device_limit_bytes = flags.limit_bytes.value_or(job.device_limit_bytes);
   job.device_link = flags.link.value_or(job.device_link);
   SetOffload(flags, job.config.zero, refusals);

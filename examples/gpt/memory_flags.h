@@ -8,10 +8,10 @@
 #include <string>
 
 #include "brigade/device/memory_stats.h"
-#include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/flag_refusals.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/recompute/policy.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/config/flag_refusals.h"
 
 namespace brigade::gpt {
 
@@ -22,7 +22,7 @@ struct MemoryFlags {
   std::string directory = {};
   bool delays_update = false;
   std::optional<recompute::Policy> recompute = {};
-  std::optional<RecomputeTimes> recompute_times = {};
+  std::optional<train::RecomputeTimes> recompute_times = {};
   std::optional<recompute::StashTier> stash = {};
   // Of --device_limit and --device_link.
   std::optional<int64_t> limit_bytes = {}, link = {};
@@ -31,10 +31,10 @@ struct MemoryFlags {
 };
 
 // Each by itself.
-MemoryFlags MemoryOfFlags(Refusals& refusals);
+MemoryFlags MemoryOfFlags(train::Refusals& refusals);
 
 // Puts them before what the job's config says, and adds what does not go together.
-void SetMemory(const MemoryFlags& flags, Job& job, Refusals& refusals);
+void SetMemory(const MemoryFlags& flags, Job& job, train::Refusals& refusals);
 
 }  // namespace brigade::gpt
 

@@ -13,10 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/device/command_line.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/activations.h"
-#include "brigade/examples/gpt/counted.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/precision/dtype_names.h"
@@ -196,9 +196,9 @@ absl::Status Main() {
       recompute::PoliciesWithoutBudget(static_cast<int>(chain.stages.size()));
 
   absl::PrintF("GPT of %s, width %d, %s, context %d: %d parameters; micro-batches of %s, %s\n",
-               Counted(model.layers, "layer"), model.width, Counted(model.heads, "head"),
-               model.context, ParameterCount(model), Counted(batch, "text"),
-               std::string(precision::ShortName(options.dtype)));
+               device::Counted(model.layers, "layer"), model.width,
+               device::Counted(model.heads, "head"), model.context, ParameterCount(model),
+               device::Counted(batch, "text"), std::string(precision::ShortName(options.dtype)));
   absl::PrintF(
       "\nActivations of a pass, and its time by operations, beside those of none\n"
       "%-14s %16s %12s %11s %11s\n",

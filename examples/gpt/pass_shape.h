@@ -5,7 +5,6 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
-#include "brigade/examples/gpt/context_exchange.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/nn/attention.h"
 #include "brigade/parallel/context/zigzag.h"
@@ -13,6 +12,7 @@
 #include "brigade/parallel/tensor/row_pieces.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/train/config/context_exchange.h"
 
 namespace brigade::gpt {
 
@@ -30,7 +30,7 @@ struct PassShape {
   // That share each text: rank r has part r of its positions or, in a ring, two parts (zigzag.h).
   int context_ranks = 1;
   int context_rank = 0;
-  ContextExchange context_exchange = ContextExchange::kUlysses;
+  train::ContextExchange context_exchange = train::ContextExchange::kUlysses;
   // Under sequence parallelism norms that are saved are saved of all rows, not of the rank's own,
   // which the backward pass would gather again.
   bool keep_gathered = false;
@@ -42,7 +42,9 @@ struct PassShape {
   parallel::TensorShards shards() const { return {model.tensor_shards, tensor_ranks, tensor_rank}; }
 
   // Whether ranks that share texts attend in a ring, or exchange heads for positions.
-  bool is_ring() const { return context_ranks > 1 && context_exchange == ContextExchange::kRing; }
+  bool is_ring() const {
+    return context_ranks > 1 && context_exchange == train::ContextExchange::kRing;
+  }
   bool exchanges_heads() const { return context_ranks > 1 && !is_ring(); }
   // Of a text, on this rank; and where they are in the text.
   int64_t positions() const { return model.context / context_ranks; }

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/counted.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/plan/memory_model.h"
 
@@ -132,16 +132,17 @@ std::vector<StageRange> ChunksOf(const parallel::PipelineShape& pipeline,
   return chunks;
 }
 
-absl::Status CheckParts(const ModelOptions& model, const TrainConfig& config) {
+absl::Status CheckParts(const ModelOptions& model, const train::TrainConfig& config) {
   const parallel::PipelineShape pipeline = config.pipeline_shape();
   if (pipeline.stages == 1) return absl::OkStatus();
   const int stages = StagesOf(model);
   if (pipeline.parts() > stages) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "pipeline.stages (--pipeline) ", pipeline.stages, " with ",
-        Counted(pipeline.schedule.chunks, "chunk"),
-        " each (brigade.schedule, --schedule) cut the model into ", pipeline.parts(),
-        " parts, but embedding, ", Counted(model.layers, "block"), " and head are only ", stages));
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline.stages (--pipeline) ", pipeline.stages, " with ",
+                     device::Counted(pipeline.schedule.chunks, "chunk"),
+                     " each (brigade.schedule, --schedule) cut the model into ", pipeline.parts(),
+                     " parts, but embedding, ", device::Counted(model.layers, "block"),
+                     " and head are only ", stages));
   }
   if (config.partition.by != By::kBoundaries) return absl::OkStatus();
   const absl::Status status =

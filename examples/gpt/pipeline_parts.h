@@ -58,7 +58,7 @@ std::vector<StageRange> ChunksOf(const parallel::PipelineShape& pipeline,
 // What cannot be known of a config without the model: InvalidArgument naming the keys and both
 // numbers if the model has fewer stages than the pipeline has parts, or if boundaries that are
 // given are none of it.
-absl::Status CheckParts(const ModelOptions& model, const TrainConfig& config);
+absl::Status CheckParts(const ModelOptions& model, const train::TrainConfig& config);
 
 }  // namespace brigade::gpt
 

@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/counted.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule.h"
@@ -70,23 +70,23 @@ absl::StatusOr<parallel::Simulation> SimulationOf(const PipelineShape& shape,
 
 }  // namespace
 
-std::array<ChunkSummary, kMaxChunks> ChunkSummaries(absl::Span<const PassSeconds> stages,
-                                                    absl::Span<const StageRange> chunks,
-                                                    int64_t micro_batches) {
+std::array<ChunkSummary, train::kMaxChunks> ChunkSummaries(
+    absl::Span<const train::PassSeconds> stages, absl::Span<const StageRange> chunks,
+    int64_t micro_batches) {
   const auto passes = static_cast<double>(std::max<int64_t>(micro_batches, 1));
-  std::array<ChunkSummary, kMaxChunks> summaries = {};
+  std::array<ChunkSummary, train::kMaxChunks> summaries = {};
   for (size_t c = 0; c < chunks.size(); ++c) {
     ChunkSummary& summary = summaries[c];
     summary.stages = chunks[c];
     // Stages behind the last one that was marked have no times.
     const int end = std::min(chunks[c].end, static_cast<int>(stages.size()));
     for (int stage = chunks[c].first; stage < end; ++stage) {
-      const PassSeconds& of_stage = stages[static_cast<size_t>(stage)];
-      summary.forward += of_stage[PassPart::kForward] / passes;
-      summary.backward_input += (of_stage[PassPart::kBackward] +
-                                 of_stage[PassPart::kBackwardInput] + of_stage.recompute()) /
+      const train::PassSeconds& of_stage = stages[static_cast<size_t>(stage)];
+      summary.forward += of_stage[train::PassPart::kForward] / passes;
+      summary.backward_input += (of_stage[train::PassPart::kBackward] +
+                                 of_stage[train::PassPart::kBackwardInput] + of_stage.recompute()) /
                                 passes;
-      summary.backward_weight += of_stage[PassPart::kBackwardWeight] / passes;
+      summary.backward_weight += of_stage[train::PassPart::kBackwardWeight] / passes;
     }
   }
   return summaries;
@@ -98,9 +98,11 @@ std::string PipelineReport(const Job& job, absl::Span<const RankSummary> ranks) 
   const bool splits = parallel::SplitsBackward(shape.schedule.kind);
   const std::vector<int> slowest = SlowestRanks(job, ranks);
   std::string text = absl::StrCat(
-      "\nPipeline, ", parallel::ToString(shape.schedule), ": ", Counted(shape.stages, "stage"),
-      " with ", Counted(shape.schedule.chunks, "part"), " of the model each, by ",
-      parallel::ToString(job.config.partition), "; ", Counted(shape.micro_batches, "micro-batch"),
+      "\nPipeline, ", parallel::ToString(shape.schedule), ": ",
+      device::Counted(shape.stages, "stage"), " with ",
+      device::Counted(shape.schedule.chunks, "part"), " of the model each, by ",
+      parallel::ToString(job.config.partition), "; ",
+      device::Counted(shape.micro_batches, "micro-batch"),
       "\nSeconds of a micro-batch's passes, without waits and exchanges, on the rank of each stage "
       "that\ncomputes longest\n",
       absl::StrFormat("%8s %8s %8s %12s %12s", "part", "stage", "rank", "forward",

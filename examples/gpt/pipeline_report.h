@@ -8,16 +8,16 @@
 #include "absl/types/span.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/model_part.h"
-#include "brigade/examples/gpt/pass_times.h"
+#include "brigade/train/times/pass_times.h"
 
 namespace brigade::gpt {
 
 // Of one rank: its chunks, of which there are at most kMaxChunks, and the means of their passes.
 // `stages` has the sums over `micro_batches` of all steps, [stage of the model] (PassTimes): what
 // ran, without waits and collectives. What is made again counts with the gradients of inputs.
-std::array<ChunkSummary, kMaxChunks> ChunkSummaries(absl::Span<const PassSeconds> stages,
-                                                    absl::Span<const StageRange> chunks,
-                                                    int64_t micro_batches);
+std::array<ChunkSummary, train::kMaxChunks> ChunkSummaries(
+    absl::Span<const train::PassSeconds> stages, absl::Span<const StageRange> chunks,
+    int64_t micro_batches);
 
 // Of a pipeline, else nothing: schedule, parts, and what share of a step each stage computes; and
 // the step that the schedule's lists take with these times, where transfers take none, beside the

@@ -9,12 +9,12 @@
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pipeline_report.h"
 #include "brigade/examples/gpt/rank_memory.h"
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/replicas/round_plan.h"
+#include "brigade/train/times/clock.h"
 #include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
@@ -47,12 +47,12 @@ void RankBooks::Start(int64_t steps) {
   between_before_ = SentBetween();
   if (outer_ != nullptr && summary_.steps == 0) outer_steps_before_ = outer_->steps();
   of_.recorder.Begin(of_.context.name(), steps);
-  started_ns_ = SteadyNs();
+  started_ns_ = train::SteadyNs();
 }
 
 void RankBooks::Stop() {
-  counted_ns_ += SteadyNs() - started_ns_;
-  const Recording recording = of_.recorder.End(of_.context.name());
+  counted_ns_ += train::SteadyNs() - started_ns_;
+  const train::Recording recording = of_.recorder.End(of_.context.name());
   summary_.time += recording.time;
   passes_.resize(std::max(passes_.size(), recording.stages.size()));
   for (size_t s = 0; s < recording.stages.size(); ++s) {

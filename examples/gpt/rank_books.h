@@ -12,16 +12,16 @@
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/rank_digests.h"
 #include "brigade/examples/gpt/rank_memory.h"
-#include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/recompute/stash.h"
 #include "brigade/replicas/outer_optimizer.h"
+#include "brigade/train/times/pass_times.h"
+#include "brigade/train/times/recorder.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -37,7 +37,7 @@ class RankBooks {
     const PassGroups& groups;
     const ZeroGroups zero_groups;
     device::Context& context;
-    Recorder& recorder;
+    train::Recorder& recorder;
     const zero::ZeroOptimizer& zero;
     const Transformer& transformer;
     const parallel::PipelineExecutor& executor;
@@ -85,7 +85,7 @@ class RankBooks {
   const Accounts of_;
   RankSummary summary_;
   // Of all steps, by the model's stages.
-  std::vector<PassSeconds> passes_;
+  std::vector<train::PassSeconds> passes_;
   // At the start.
   zero::Traffic traffic_before_;
   zero::Movement movement_before_;

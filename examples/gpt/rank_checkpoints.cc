@@ -15,8 +15,8 @@
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/clock.h"
 #include "brigade/replicas/options.h"
+#include "brigade/train/times/clock.h"
 
 namespace brigade::gpt {
 namespace {
@@ -64,7 +64,9 @@ int SavedReplica(const std::string& folder, int replica) {
   return saved == 0 ? replica : replica % saved;
 }
 
-double SecondsSince(int64_t begin_ns) { return 1e-9 * static_cast<double>(SteadyNs() - begin_ns); }
+double SecondsSince(int64_t begin_ns) {
+  return 1e-9 * static_cast<double>(train::SteadyNs() - begin_ns);
+}
 
 }  // namespace
 
@@ -91,8 +93,8 @@ absl::StatusOr<std::unique_ptr<RankCheckpoints>> RankCheckpoints::Create(
   return self;
 }
 
-absl::StatusOr<Start> RankCheckpoints::Resume() {
-  Start start;
+absl::StatusOr<train::Start> RankCheckpoints::Resume() {
+  train::Start start;
   const std::string& from = checkpoints_.resume;
   if (!from.empty()) {
     // A checkpoint itself, or a folder of them.
@@ -111,7 +113,7 @@ absl::StatusOr<Start> RankCheckpoints::Resume() {
   return start;
 }
 
-absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
+absl::StatusOr<train::Start> RankCheckpoints::Load(const std::string& folder) {
   BRIGADE_ASSIGN_OR_RETURN(
       const kernels::StepState state,
       checkpoint::Load(folder, training_, zero_, communicator_,
@@ -120,18 +122,18 @@ absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
   if (folder == checkpoint::CheckpointPath(checkpoints_.save, state.iteration)) {
     saved_step_ = state.iteration;
   }
-  return Start{state.iteration, true,
-               absl::StrCat("Resumed after step ", state.iteration, " from ", folder)};
+  return train::Start{state.iteration, true,
+                      absl::StrCat("Resumed after step ", state.iteration, " from ", folder)};
 }
 
-absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
+absl::StatusOr<train::Start> RankCheckpoints::ResumeNewest() {
   const std::string& root = checkpoints_.resume;
   std::string damaged;
   int64_t before = std::numeric_limits<int64_t>::max();
   while (true) {
     BRIGADE_ASSIGN_OR_RETURN(const auto newest, checkpoint::FindLatest(root, *all_, before));
     if (!newest.has_value()) break;
-    absl::StatusOr<Start> start = Load(checkpoint::CheckpointPath(root, *newest));
+    absl::StatusOr<train::Start> start = Load(checkpoint::CheckpointPath(root, *newest));
     if (start.ok()) {
       start->resumed += damaged;
       if (root != checkpoints_.save) return start;
@@ -160,7 +162,7 @@ absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
   if (root != checkpoints_.save) {
     return absl::NotFoundError(absl::StrCat("no checkpoint in ", root));
   }
-  return Start{0, false, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
+  return train::Start{0, false, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
 }
 
 absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
@@ -179,7 +181,7 @@ absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
 }
 
 absl::Status RankCheckpoints::Tell(int64_t step, const absl::StatusOr<SaveReport>& report,
-                                   Observer* observer) {
+                                   train::Observer* observer) {
   last_ = report.status();
   if (report.ok()) {
     ++summary_.saves;
@@ -191,24 +193,24 @@ absl::Status RankCheckpoints::Tell(int64_t step, const absl::StatusOr<SaveReport
   return observer == nullptr ? absl::OkStatus() : observer->OnSave({step, report});
 }
 
-absl::Status RankCheckpoints::TellIfEnded(int64_t step, Observer* observer) {
+absl::Status RankCheckpoints::TellIfEnded(int64_t step, train::Observer* observer) {
   const auto report = saver_->Poll();
   if (!report.ok()) return Tell(step, report.status(), observer);
   return report->has_value() ? Tell(step, **report, observer) : absl::OkStatus();
 }
 
-absl::Status RankCheckpoints::Await(int64_t step, Observer* observer) {
+absl::Status RankCheckpoints::Await(int64_t step, train::Observer* observer) {
   return saver_->in_flight() ? Tell(step, saver_->Wait(), observer) : absl::OkStatus();
 }
 
-absl::Status RankCheckpoints::SaveIfDue(int64_t step, Observer* observer) {
+absl::Status RankCheckpoints::SaveIfDue(int64_t step, train::Observer* observer) {
   if (saver_ == nullptr) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(TellIfEnded(step, observer));
   const int64_t every = checkpoints_.save_every;
   if (every == 0 || step == 0 || step % every != 0 || step == saved_step_) {
     return absl::OkStatus();
   }
-  const int64_t begin = SteadyNs();
+  const int64_t begin = train::SteadyNs();
   BRIGADE_RETURN_IF_ERROR(Await(step, observer));
   BRIGADE_RETURN_IF_ERROR(zero_.ShareErrors());
   BRIGADE_RETURN_IF_ERROR(saver_->Begin(training_));
@@ -217,9 +219,9 @@ absl::Status RankCheckpoints::SaveIfDue(int64_t step, Observer* observer) {
   return absl::OkStatus();
 }
 
-absl::Status RankCheckpoints::SaveAtEnd(int64_t step, Observer* observer) {
+absl::Status RankCheckpoints::SaveAtEnd(int64_t step, train::Observer* observer) {
   if (saver_ == nullptr) return absl::OkStatus();
-  const int64_t begin = SteadyNs();
+  const int64_t begin = train::SteadyNs();
   BRIGADE_RETURN_IF_ERROR(Await(step, observer));
   // Once more, if it was this state that could not be saved.
   if (step != saved_step_ || !last_.ok()) {

@@ -13,6 +13,7 @@
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
 #include "brigade/examples/gpt/job.h"
+#include "brigade/train/observers/observer.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -38,14 +39,14 @@ class RankCheckpoints {
   // in the folder to save to, a new training begins; NotFound for any other without a checkpoint.
   // FailedPrecondition if the folder to save to has checkpoints of later steps, which this training
   // would come to again.
-  absl::StatusOr<Start> Resume();
+  absl::StatusOr<train::Start> Resume();
 
   // Between two steps, `step` of which are enqueued: tells the end of the last save, and begins one
   // if it is time to. Waits for the one before, if it is still under way. A save that has failed is
   // told, and no error.
-  absl::Status SaveIfDue(int64_t step, Observer* observer);
+  absl::Status SaveIfDue(int64_t step, train::Observer* observer);
   // The last save, if it was not made: waits. An error if it fails.
-  absl::Status SaveAtEnd(int64_t step, Observer* observer);
+  absl::Status SaveAtEnd(int64_t step, train::Observer* observer);
 
   // Sets what the saves so far have taken.
   void AddTo(RankSummary& summary) const;
@@ -60,15 +61,15 @@ class RankCheckpoints {
         communicator_(communicator),
         all_(&communicator) {}
 
-  absl::StatusOr<Start> ResumeNewest();
-  absl::StatusOr<Start> Load(const std::string& folder);
+  absl::StatusOr<train::Start> ResumeNewest();
+  absl::StatusOr<train::Start> Load(const std::string& folder);
   absl::Status CheckNothingLater(int64_t step);
   // The end of a save.
   absl::Status Tell(int64_t step, const absl::StatusOr<checkpoint::SaveReport>& report,
-                    Observer* observer);
+                    train::Observer* observer);
   // Of the save in flight, if there is one: if it has ended; or when it has, for which Await waits.
-  absl::Status TellIfEnded(int64_t step, Observer* observer);
-  absl::Status Await(int64_t step, Observer* observer);
+  absl::Status TellIfEnded(int64_t step, train::Observer* observer);
+  absl::Status Await(int64_t step, train::Observer* observer);
 
   const Job& job_;
   // The job's, with the folders of the replica.

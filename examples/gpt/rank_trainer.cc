@@ -15,12 +15,12 @@
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/clock.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/examples/gpt/trial.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/optim/step_controller.h"
+#include "brigade/train/times/clock.h"
 #include "brigade/zero/plan/movement.h"
 
 namespace brigade::gpt {
@@ -45,8 +45,8 @@ absl::Status WithAdvice(const zero::ZeroOptions& options, const absl::Status& st
                    options.stage == 0 ? ", from stage 1 on" : ""));
 }
 
-StepMemory MemoryOf(const device::MemoryStats& stats) {
-  StepMemory memory = {.bytes = stats.current_bytes(), .peak_bytes = stats.peak_bytes()};
+train::StepMemory MemoryOf(const device::MemoryStats& stats) {
+  train::StepMemory memory = {.bytes = stats.current_bytes(), .peak_bytes = stats.peak_bytes()};
   for (size_t p = 0; p < device::kPurposes; ++p) {
     memory.by_purpose[p] = stats.current_bytes(static_cast<Purpose>(p));
     memory.peak_by_purpose[p] = stats.peak_bytes(static_cast<Purpose>(p));
@@ -68,7 +68,7 @@ checkpoint::ModelPart CheckpointPartOf(const PassShape& shape) {
 }  // namespace
 
 RankTrainer::RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
-                         device::Stream& compute, Recorder& recorder)
+                         device::Stream& compute, train::Recorder& recorder)
     : job_(job),
       grid_(grid),
       shape_(ShapeOf(job, grid.coordinates())),
@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
                                                                  parallel::Grid& grid,
                                                                  device::Context& context,
                                                                  device::Stream& compute,
-                                                                 Recorder& recorder) {
+                                                                 train::Recorder& recorder) {
   BRIGADE_RETURN_IF_ERROR(Validate(job.model));
   BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
   BRIGADE_RETURN_IF_ERROR(CheckParts(job.model, job.config));
@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
 }
 
 absl::StatusOr<PassCosts> RankTrainer::Costs() {
-  const bool measures = job_.config.recompute_times == RecomputeTimes::kMeasured ||
+  const bool measures = job_.config.recompute_times == train::RecomputeTimes::kMeasured ||
                         job_.config.partition.by == parallel::PartitionChoice::By::kTime;
   if (!measures) return CountOperations(shape_);
   // Where a rank fails here others may wait for it in the passes: its error ends the grid.
@@ -252,7 +252,7 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   // Replicas stop together.
   if (outer_ != nullptr && !IsRound(step)) stop = false;
   StepBatch& batch = steps_[static_cast<size_t>(step % kInFlight)];
-  BRIGADE_RETURN_IF_ERROR(MarkStep(compute_));
+  BRIGADE_RETURN_IF_ERROR(train::MarkStep(compute_));
   // The batch's samples, micro-batch by micro-batch, each data rank's side by side: which one has
   // which depends on their number, what the batch consists of does not.
   for (int64_t i = 0; i < batch.texts(); ++i) {
@@ -289,7 +289,7 @@ absl::Status RankTrainer::EnqueueSums(StepBatch& batch, bool of_all, device::Str
   return batch.CopySumsToHost(stream);
 }
 
-absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
+absl::Status RankTrainer::Collect(StepBatch& batch, train::Observer* observer) {
   if (batch.step < 0) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(batch.done().Synchronize());
   // On some engines the streams go on after a communicator's error, with what is no result.
@@ -298,12 +298,12 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   const StepSums sums = batch.host_sums();
   stopped_ = stopped_ || sums.stop > 0;
 
-  const int64_t now = SteadyNs();
+  const int64_t now = train::SteadyNs();
   const int ranks = grid_.replica().size();
   const int summed = between_ == nullptr || IsRound(batch.step) ? ranks : inside_->size();
   const double tokens = static_cast<double>(batch.losses() * ranks);
   const auto updates = static_cast<size_t>(std::max<int64_t>(state->step, 1));
-  const StepMetrics metrics = {
+  const train::StepMetrics metrics = {
       .step = batch.step + 1,
       .seconds = 1e-9 * static_cast<double>(books_->counted_ns() + now - books_->started_ns()),
       .loss = static_cast<double>(sums.loss) / summed,
@@ -335,7 +335,7 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   return absl::OkStatus();
 }
 
-absl::Status RankTrainer::CollectAll(Observer* observer) {
+absl::Status RankTrainer::CollectAll(train::Observer* observer) {
   // Oldest first.
   std::vector<StepBatch*> batches;
   for (StepBatch& batch : steps_) batches.push_back(&batch);
@@ -345,7 +345,7 @@ absl::Status RankTrainer::CollectAll(Observer* observer) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bool>& stop) {
+absl::StatusOr<bool> RankTrainer::Train(train::Observer* observer, const std::atomic<bool>& stop) {
   if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStart(start_));
   int64_t step = start_.step;
   // In the loop too, if it is due there.
@@ -378,13 +378,13 @@ void RankTrainer::StartCounting(int64_t steps) {
   collected_ns_ = books_->started_ns();
 }
 
-absl::Status RankTrainer::StopCounting(Observer* observer) {
+absl::Status RankTrainer::StopCounting(train::Observer* observer) {
   BRIGADE_RETURN_IF_ERROR(Synchronize());
   books_->Stop();
   return profiler_ == nullptr ? absl::OkStatus() : profiler_->AtRest(observer);
 }
 
-absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
+absl::Status RankTrainer::EvaluateAndTell(int64_t step, train::Observer* observer) {
   BRIGADE_ASSIGN_OR_RETURN(auto loss, Evaluate());
   return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }

@@ -22,7 +22,6 @@
 #include "brigade/examples/gpt/rank_checkpoints.h"
 #include "brigade/examples/gpt/rank_digests.h"
 #include "brigade/examples/gpt/rank_memory.h"
-#include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/stage_passes.h"
 #include "brigade/examples/gpt/step_batch.h"
 #include "brigade/examples/gpt/step_profiler.h"
@@ -30,6 +29,8 @@
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/replicas/outer_optimizer.h"
+#include "brigade/train/observers/observer.h"
+#include "brigade/train/times/recorder.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -57,11 +58,11 @@ class RankTrainer {
   static absl::StatusOr<std::unique_ptr<RankTrainer>> Create(const Job& job, parallel::Grid& grid,
                                                              device::Context& context,
                                                              device::Stream& compute,
-                                                             Recorder& recorder);
+                                                             train::Recorder& recorder);
 
   // Trains to the end or until `stop`, and saves as job.checkpoints says. `observer` may be null.
   // True if interrupted.
-  absl::StatusOr<bool> Train(Observer* observer, const std::atomic<bool>& stop);
+  absl::StatusOr<bool> Train(train::Observer* observer, const std::atomic<bool>& stop);
 
   // Of this rank, so far.
   absl::StatusOr<RankSummary> Summary() const;
@@ -74,7 +75,7 @@ class RankTrainer {
   static constexpr int kInFlight = kStepsInFlight;
 
   RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
-              device::Stream& compute, Recorder& recorder);
+              device::Stream& compute, train::Recorder& recorder);
 
   // By which stages are cut and recomputation is planned: the same on all ranks.
   absl::StatusOr<PassCosts> Costs();
@@ -103,14 +104,14 @@ class RankTrainer {
   // Waits, and gives the error of a stream or of a group.
   absl::Status Synchronize();
   // Waits for the step, if there is one, and tells the observer.
-  absl::Status Collect(StepBatch& batch, Observer* observer);
-  absl::Status CollectAll(Observer* observer);
+  absl::Status Collect(StepBatch& batch, train::Observer* observer);
+  absl::Status CollectAll(train::Observer* observer);
   // `steps`: those that were made before.
   void StartCounting(int64_t steps);
   // Waits for the steps.
-  absl::Status StopCounting(Observer* observer);
+  absl::Status StopCounting(train::Observer* observer);
   absl::StatusOr<double> Evaluate();
-  absl::Status EvaluateAndTell(int64_t step, Observer* observer);
+  absl::Status EvaluateAndTell(int64_t step, train::Observer* observer);
 
   const Job& job_;
   parallel::Grid& grid_;
@@ -118,7 +119,7 @@ class RankTrainer {
   const PassGroups groups_;
   device::Context& context_;
   device::Stream& compute_;
-  Recorder& recorder_;
+  train::Recorder& recorder_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
   // Null: the ranks train one model.
   std::unique_ptr<replicas::OuterOptimizer> outer_;
@@ -128,7 +129,7 @@ class RankTrainer {
   std::unique_ptr<RankCheckpoints> checkpoints_;
   // Null: the job has none.
   std::unique_ptr<RankDigests> digests_;
-  Start start_;
+  train::Start start_;
   std::unique_ptr<parallel::PipelineExecutor> executor_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<StagePasses> passes_;

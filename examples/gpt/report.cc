@@ -8,9 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/printable.h"
-#include "brigade/examples/gpt/counted.h"
-#include "brigade/examples/gpt/loss_curve.h"
 #include "brigade/examples/gpt/pipeline_report.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/partition.h"
@@ -19,6 +18,7 @@
 #include "brigade/profile/flops.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/replicas/options.h"
+#include "brigade/train/observers/loss_curve.h"
 #include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::gpt {
@@ -55,7 +55,7 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
       "columns count.\n"
       "%8s %10s %10s %10s %10s %10s %10s | %10s\n",
       "rank", "gemm", "other", "optimizer", "exposed", "idle", "all", "hidden");
-  const auto line = [&](const std::string& name, const Seconds& time, double unit,
+  const auto line = [&](const std::string& name, const train::Seconds& time, double unit,
                         const char* format) {
     absl::StrAppend(&text, absl::StrFormat("%8s", name));
     for (const double part : {time.gemm, time.other_compute, time.optimizer,
@@ -69,9 +69,9 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
                         absl::StrFormat("%.1f%s", time.hidden_communication / unit, format)),
         "\n");
   };
-  Seconds sum;
+  train::Seconds sum;
   for (size_t r = 0; r < ranks.size(); ++r) {
-    const Seconds& time = ranks[r].time;
+    const train::Seconds& time = ranks[r].time;
     line(absl::StrCat(r), time, 1, "");
     sum += time;
   }
@@ -81,10 +81,10 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
     absl::StrAppend(&text, absl::StrFormat("Hidden behind compute: %.0f %% of all communication\n",
                                            100 * sum.hidden_communication / communication));
   }
-  PassSeconds passes;
+  train::PassSeconds passes;
   for (const RankSummary& rank : ranks) passes += rank.passes;
   absl::StrAppend(&text, absl::StrFormat("Passes, of all ranks: %.3f s forward, %.3f s backward\n",
-                                         passes[PassPart::kForward], passes.backward()));
+                                         passes[train::PassPart::kForward], passes.backward()));
   if (sum.dropped > 0) {
     absl::StrAppend(&text, sum.dropped, " operations were not recorded, and count as idle.\n");
   }
@@ -285,10 +285,11 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
 std::string ReplicaReport(const Job& job, absl::Span<const RankSummary> ranks) {
   if (job.config.replicas == 0) return "";
   const replicas::OuterOptions& outer = job.config.outer;
-  std::string text = absl::StrCat("\n", Counted(job.config.replicas, "replica"), " of ",
-                                  Counted(ShardRanks(job), "rank"), ", ", replicas::Describe(outer),
-                                  ": ", Counted(ranks[0].rounds, "round"),
-                                  "\nSent in all steps, in MB\n    rank     between      inside\n");
+  std::string text =
+      absl::StrCat("\n", device::Counted(job.config.replicas, "replica"), " of ",
+                   device::Counted(ShardRanks(job), "rank"), ", ", replicas::Describe(outer), ": ",
+                   device::Counted(ranks[0].rounds, "round"),
+                   "\nSent in all steps, in MB\n    rank     between      inside\n");
   const auto line = [&](const std::string& name, int64_t between, int64_t inside) {
     absl::StrAppend(
         &text, absl::StrFormat("%8s %11.6f %11.6f\n", name, static_cast<double>(between) / kMega,
@@ -337,8 +338,8 @@ std::string RecomputationReport(const Job& job, absl::Span<const RankSummary> ra
   const RankSummary& first = ranks[0];
   const auto kept = static_cast<double>(first.activation_bytes);
   const auto all = static_cast<double>(first.activation_bytes_without);
-  const bool is_measured = job.config.recompute_times == RecomputeTimes::kMeasured;
-  PassSeconds passes;
+  const bool is_measured = job.config.recompute_times == train::RecomputeTimes::kMeasured;
+  train::PassSeconds passes;
   for (const RankSummary& rank : ranks) passes += rank.passes;
   std::string text = absl::StrFormat(
       "\nRecomputation, %s: a pass has %.3f MB of activations instead of %.3f MB, for %.1f %% more "
@@ -373,7 +374,7 @@ std::string SavesReport(const Job& job, absl::Span<const RankSummary> ranks) {
   const RankSummary& first = ranks[0];
   double held_up = 0;
   for (const RankSummary& each : ranks) held_up = std::max(held_up, each.held_up_seconds);
-  std::string text = absl::StrFormat("\nSaved %s to %s", Counted(first.saves, "checkpoint"),
+  std::string text = absl::StrFormat("\nSaved %s to %s", device::Counted(first.saves, "checkpoint"),
                                      device::Printable(job.checkpoints.save, 200));
   if (first.saves > 0) {
     absl::StrAppend(&text, absl::StrFormat(", %.3f MB in %.3f s each",
@@ -407,7 +408,7 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
           ? ""
           : absl::StrCat(" as tensor ", grid.tensor, " x context ", grid.context,
                          ShapeOf(job).is_ring() ? " (ring)" : "", " x data ", grid.data, pipeline,
-                         ", ", Counted(job.model.tensor_shards, "tensor shard"),
+                         ", ", device::Counted(job.model.tensor_shards, "tensor shard"),
                          job.model.sequence_parallel ? ", sequence parallel" : "",
                          job.model.tensor_pieces == 1
                              ? ""
@@ -417,22 +418,23 @@ std::string DescribeJob(const Job& job, const std::string& ranks) {
       "GPT of %s, width %d, %s, context %d: %d parameters\n"
       "%s%s, ZeRO stage %d%s, %s%s, %s%s; %s of %s (%s of %d on each rank)\n"
       "Text: %s\n",
-      Counted(job.model.layers, "layer"), job.model.width, Counted(job.model.heads, "head"),
-      job.model.context, ParameterCount(job.model), ranks, shares, options.stage,
-      ShardGroups(job) == 1 ? "" : absl::StrCat(" in ", Counted(ShardGroups(job), "group")), name,
-      scale, OptimizerName(options), dropout, Counted(job.steps, "step"),
-      Counted(job.config.batch.train_batch_size, "text"),
-      Counted(job.config.batch.gradient_accumulation_steps, "micro-batch"),
+      device::Counted(job.model.layers, "layer"), job.model.width,
+      device::Counted(job.model.heads, "head"), job.model.context, ParameterCount(job.model), ranks,
+      shares, options.stage,
+      ShardGroups(job) == 1 ? "" : absl::StrCat(" in ", device::Counted(ShardGroups(job), "group")),
+      name, scale, OptimizerName(options), dropout, device::Counted(job.steps, "step"),
+      device::Counted(job.config.batch.train_batch_size, "text"),
+      device::Counted(job.config.batch.gradient_accumulation_steps, "micro-batch"),
       job.config.batch.train_micro_batch_size_per_gpu, job.corpus.description);
 }
 
 std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
-                           absl::Span<const StepMetrics> steps,
-                           absl::Span<const Evaluation> evaluations) {
+                           absl::Span<const train::StepMetrics> steps,
+                           absl::Span<const train::Evaluation> evaluations) {
   if (steps.empty()) return "\nReport: no step was finished.\n";
-  const StepMetrics& last = steps.back();
+  const train::StepMetrics& last = steps.back();
   const auto skipped = std::count_if(steps.begin(), steps.end(),
-                                     [](const StepMetrics& step) { return step.skipped; });
+                                     [](const train::StepMetrics& step) { return step.skipped; });
   const double tokens = static_cast<double>(static_cast<int64_t>(steps.size()) *
                                             job.config.batch.train_batch_size * job.model.context);
   const std::string resumed =
@@ -451,7 +453,7 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
                                evaluations.back().held_out_loss, evaluations.back().step,
                                ngrams.bigram, ngrams.trigram));
   }
-  return text + "\n" + LossCurve(steps, evaluations);
+  return text + "\n" + train::LossCurve(steps, evaluations);
 }
 
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {

@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "brigade/examples/gpt/job.h"
+#include "brigade/train/observers/observer.h"
 
 namespace brigade::gpt {
 
@@ -21,8 +22,8 @@ struct NgramLosses {
 
 // Steps done, held-out loss beside that of n-gram models, and the loss curve.
 std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
-                           absl::Span<const StepMetrics> steps,
-                           absl::Span<const Evaluation> evaluations);
+                           absl::Span<const train::StepMetrics> steps,
+                           absl::Span<const train::Evaluation> evaluations);
 
 // Time, memory and traffic of each rank, beside the formulas.
 std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks);

@@ -1,8 +1,8 @@
 #include "brigade/examples/gpt/stage_passes.h"
 
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/optim/step_controller.h"
+#include "brigade/train/times/pass_times.h"
 
 namespace brigade::gpt {
 
@@ -37,7 +37,7 @@ nn::DropoutMask StagePasses::Dropout(int micro_batch) const {
 absl::Status StagePasses::Enter(parallel::ItemKind kind, const StagePass& pass,
                                 device::Stream& compute) {
   if (!trains_ || zero_.options().runs.empty()) return absl::OkStatus();
-  BRIGADE_RETURN_IF_ERROR(MarkPass({kind, pass.chunk, pass.micro_batch}, compute));
+  BRIGADE_RETURN_IF_ERROR(train::MarkPass({kind, pass.chunk, pass.micro_batch}, compute));
   if (run_ == pass.chunk) return absl::OkStatus();
   if (run_ >= 0) BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
   run_ = pass.chunk;
@@ -80,7 +80,7 @@ absl::Status StagePasses::BackwardWeight(const StagePass& pass, device::Stream& 
 
 absl::Status StagePasses::Collective(int, device::Stream& compute) {
   if (run_ >= 0) {
-    BRIGADE_RETURN_IF_ERROR(MarkPassEnd(compute));
+    BRIGADE_RETURN_IF_ERROR(train::MarkPassEnd(compute));
     BRIGADE_RETURN_IF_ERROR(zero_.EndRun());
     run_ = -1;
   }

@@ -27,7 +27,7 @@ PassSlots SlotsOf(const parallel::StageBuffers& buffers) {
           .deferred = static_cast<int>(buffers.deferred)};
 }
 
-zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
+zero::ZeroOptions ZeroOptionsOf(const train::TrainConfig& config, const PartPlan& plan,
                                 const parallel::StageList& list) {
   zero::ZeroOptions options = config.zero;
   options.chunks = plan.part.first_units();
@@ -39,7 +39,7 @@ zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
   return options;
 }
 
-absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel::Grid& grid,
+absl::StatusOr<ZeroGroups> CreateZeroGroups(const train::TrainConfig& config, parallel::Grid& grid,
                                             const ModelPart& part) {
   const zero::ZeroOptions& options = config.zero;
   constexpr auto kReplica = parallel::GridGroup::kReplica;

@@ -6,12 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/model_part.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
+#include "brigade/train/config/config.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -27,7 +27,7 @@ PassSlots SlotsOf(const parallel::StageBuffers& buffers);
 
 // The config's, with the order in which this stage uses its weights: without a pipeline by the
 // units of its backward pass, else by the runs of its list.
-zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
+zero::ZeroOptions ZeroOptionsOf(const train::TrainConfig& config, const PartPlan& plan,
                                 const parallel::StageList& list);
 
 // ZeRO's group of a rank, and those beside it.
@@ -41,7 +41,7 @@ struct ZeroGroups {
 // Where fewer ranks share a state than have the same weights (ZeroOptions::shard_ranks), and for
 // those near each other (hpz_ranks), and for replicas, the grid makes the groups: a call of all
 // ranks. Beside them, the one with the pipeline's other end where the model's tokens are at both.
-absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel::Grid& grid,
+absl::StatusOr<ZeroGroups> CreateZeroGroups(const train::TrainConfig& config, parallel::Grid& grid,
                                             const ModelPart& part);
 
 }  // namespace brigade::gpt

@@ -11,13 +11,13 @@
 #include "brigade/collectives/agree.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/pass_times.h"
-#include "brigade/examples/gpt/time_split.h"
 #include "brigade/examples/gpt/unit_flops.h"
 #include "brigade/precision/dtype_names.h"
 #include "brigade/profile/ceilings.h"
 #include "brigade/profile/profile_text.h"
 #include "brigade/profile/step_profile.h"
+#include "brigade/train/times/pass_times.h"
+#include "brigade/train/times/time_split.h"
 
 namespace brigade::gpt {
 namespace {
@@ -36,15 +36,15 @@ std::optional<Place> PlaceOf(absl::string_view name) {
   absl::string_view step = name;
   int64_t number = 0;
   if (absl::ConsumePrefix(&step, "step ") && absl::SimpleAtoi(step, &number)) return Place();
-  const std::optional<PassTimes::Place> mark = PassTimes::MarkOf(name);
+  const std::optional<train::PassTimes::Place> mark = train::PassTimes::MarkOf(name);
   if (!mark.has_value()) return std::nullopt;
-  if (mark->stage == PassTimes::kNone) return Place();
+  if (mark->stage == train::PassTimes::kNone) return Place();
   switch (mark->part) {
-    case PassPart::kForward:
+    case train::PassPart::kForward:
       return Place{mark->stage, Pass::kForward};
-    case PassPart::kBackward:
-    case PassPart::kBackwardInput:
-    case PassPart::kBackwardWeight:
+    case train::PassPart::kBackward:
+    case train::PassPart::kBackwardInput:
+    case train::PassPart::kBackwardWeight:
       return Place{mark->stage, Pass::kBackward};
     default:
       return Place{mark->stage, Pass::kRecompute};
@@ -53,17 +53,18 @@ std::optional<Place> PlaceOf(absl::string_view name) {
 
 Kind KindOf(const TracedOperation& operation) {
   // Of a pipeline, or of those who cut the trace into steps: it does nothing.
-  if (PassOfMark(operation.name).has_value() || IsStepMark(operation.name)) return Kind::kIdle;
-  switch (ActivityOf(operation)) {
-    case Activity::kIdle:
+  if (train::PassOfMark(operation.name).has_value() || train::IsStepMark(operation.name))
+    return Kind::kIdle;
+  switch (train::ActivityOf(operation)) {
+    case train::Activity::kIdle:
       return Kind::kWait;
-    case Activity::kCommunication:
+    case train::Activity::kCommunication:
       return Kind::kCollective;
-    case Activity::kOptimizer:
+    case train::Activity::kOptimizer:
       return Kind::kOptimizer;
-    case Activity::kOtherCompute:
+    case train::Activity::kOtherCompute:
       break;
-    case Activity::kGemm:
+    case train::Activity::kGemm:
       // Sums of rows, before the products of attention's backward pass.
       if (operation.name == "attention_delta") break;
       return absl::StrContains(operation.name, "attention") ? Kind::kAttention : Kind::kProduct;
@@ -136,7 +137,7 @@ std::vector<profile::Sent> StepProfiler::SentSoFar() const {
   return sent;
 }
 
-absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
+absl::Status StepProfiler::BeforeStep(int64_t step, train::Observer* observer) {
   const int64_t profiled = options().profile_step - 1;
   if (state_ == State::kDone || step < profiled) return absl::OkStatus();
   if (state_ == State::kBefore) {
@@ -164,14 +165,14 @@ absl::Status StepProfiler::AfterStep(int64_t step) {
   return state_ == State::kBehind ? profile::MarkStep(step + 2, of_.compute) : absl::OkStatus();
 }
 
-absl::Status StepProfiler::AtRest(Observer* observer) {
+absl::Status StepProfiler::AtRest(train::Observer* observer) {
   if (state_ == State::kBehind) BRIGADE_RETURN_IF_ERROR(Finish());
   if (state_ != State::kWriting) return absl::OkStatus();
   writer_->Wait();
   return Tell(observer);
 }
 
-profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) const {
+profile::RankStep StepProfiler::StepOf(const train::Recorder::Operations& operations) const {
   const std::string main(of_.compute.name());
   const int64_t step = options().profile_step;
   int64_t first = 0, last = 0;
@@ -231,7 +232,7 @@ absl::Status StepProfiler::Write(const std::vector<std::string>& told) {
   return file.Commit();
 }
 
-absl::Status StepProfiler::Tell(Observer* observer) {
+absl::Status StepProfiler::Tell(train::Observer* observer) {
   state_ = State::kDone;
   BRIGADE_RETURN_IF_ERROR(written_);
   const double model = event_.profile.model_flops(/*causal=*/false);

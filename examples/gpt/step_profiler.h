@@ -14,11 +14,13 @@
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/rank_books.h"
-#include "brigade/examples/gpt/recorder.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/profile/roofline.h"
+#include "brigade/profile/step_profile.h"
 #include "brigade/profile/trace_rows.h"
+#include "brigade/train/observers/observer.h"
+#include "brigade/train/times/recorder.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -48,7 +50,7 @@ class StepProfiler {
     const PassShape& shape;
     device::Context& context;
     device::Stream& compute;
-    Recorder& recorder;
+    train::Recorder& recorder;
     const zero::ZeroOptimizer& zero;
     const Transformer& transformer;
     RankBooks& books;
@@ -58,11 +60,11 @@ class StepProfiler {
   static absl::StatusOr<std::unique_ptr<StepProfiler>> Create(const Accounts& accounts);
 
   // Before a step is enqueued, 0 being the first. `observer` may be null.
-  absl::Status BeforeStep(int64_t step, Observer* observer);
+  absl::Status BeforeStep(int64_t step, train::Observer* observer);
   // When it is enqueued.
   absl::Status AfterStep(int64_t step);
   // When nothing is under way and no step follows at once.
-  absl::Status AtRest(Observer* observer);
+  absl::Status AtRest(train::Observer* observer);
 
  private:
   enum class State : uint8_t { kBefore, kIn, kBehind, kWriting, kDone };
@@ -77,8 +79,8 @@ class StepProfiler {
   // On the writer's thread: makes event_ of what ranks have told.
   absl::Status Write(const std::vector<std::string>& told);
   // What has been written.
-  absl::Status Tell(Observer* observer);
-  profile::RankStep StepOf(const Recorder::Operations& operations) const;
+  absl::Status Tell(train::Observer* observer);
+  profile::RankStep StepOf(const train::Recorder::Operations& operations) const;
 
   const Accounts of_;
   profile::Ceilings ceilings_;
@@ -86,7 +88,7 @@ class StepProfiler {
   // Of the step; its begin, then the difference.
   std::vector<profile::Sent> sent_;
   // The writer's, as long as it is busy.
-  ProfileEvent event_;
+  train::ProfileEvent event_;
   absl::Status written_;
   // Of rank 0. Last: it uses the others.
   std::unique_ptr<device::TaskThread> writer_;

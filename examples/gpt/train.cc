@@ -24,23 +24,23 @@
 #include "brigade/collectives/init.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/context.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/chrome_trace.h"
-#include "brigade/examples/gpt/console.h"
-#include "brigade/examples/gpt/counted.h"
-#include "brigade/examples/gpt/flag_refusals.h"
-#include "brigade/examples/gpt/history.h"
-#include "brigade/examples/gpt/interrupt.h"
 #include "brigade/examples/gpt/job_flags.h"
-#include "brigade/examples/gpt/metric_records.h"
-#include "brigade/examples/gpt/monitors.h"
-#include "brigade/examples/gpt/queued_observer.h"
 #include "brigade/examples/gpt/report.h"
-#include "brigade/examples/gpt/step_watcher.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/kernels/reduce/reduce_math.h"
 #include "brigade/monitor/monitor.h"
+#include "brigade/train/config/flag_refusals.h"
+#include "brigade/train/interrupt.h"
+#include "brigade/train/observers/console.h"
+#include "brigade/train/observers/history.h"
+#include "brigade/train/observers/metric_records.h"
+#include "brigade/train/observers/monitors.h"
+#include "brigade/train/observers/queued_observer.h"
+#include "brigade/train/observers/step_watcher.h"
+#include "brigade/train/times/chrome_trace.h"
 
 ABSL_FLAG(
     int, ranks, 0,
@@ -85,43 +85,43 @@ size_t TerminalColumns() {
 }
 
 // Rank 0's observers, one after the other.
-class Observers final : public Observer {
+class Observers final : public train::Observer {
  public:
-  void Add(Observer& observer) { all_.push_back(&observer); }
-  absl::Status OnStep(const StepMetrics& metrics) override {
-    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStep(metrics));
+  void Add(train::Observer& observer) { all_.push_back(&observer); }
+  absl::Status OnStep(const train::StepMetrics& metrics) override {
+    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStep(metrics));
     return absl::OkStatus();
   }
-  absl::Status OnEvaluation(const Evaluation& evaluation) override {
-    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnEvaluation(evaluation));
+  absl::Status OnEvaluation(const train::Evaluation& evaluation) override {
+    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnEvaluation(evaluation));
     return absl::OkStatus();
   }
-  absl::Status OnStart(const Start& start) override {
-    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStart(start));
+  absl::Status OnStart(const train::Start& start) override {
+    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStart(start));
     return absl::OkStatus();
   }
-  absl::Status OnProfile(const ProfileEvent& profile) override {
-    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnProfile(profile));
+  absl::Status OnProfile(const train::ProfileEvent& profile) override {
+    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnProfile(profile));
     return absl::OkStatus();
   }
-  absl::Status OnSave(const SaveEvent& save) override {
-    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnSave(save));
+  absl::Status OnSave(const train::SaveEvent& save) override {
+    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnSave(save));
     return absl::OkStatus();
   }
 
  private:
-  std::vector<Observer*> all_;
+  std::vector<train::Observer*> all_;
 };
 
 // Ends the training when its trace cannot be written.
-class TraceObserver final : public Observer {
+class TraceObserver final : public train::Observer {
  public:
-  explicit TraceObserver(const Recorder& recorder) : recorder_(recorder) {}
-  absl::Status OnStep(const StepMetrics&) override { return recorder_.status(); }
-  absl::Status OnEvaluation(const Evaluation&) override { return recorder_.status(); }
+  explicit TraceObserver(const train::Recorder& recorder) : recorder_(recorder) {}
+  absl::Status OnStep(const train::StepMetrics&) override { return recorder_.status(); }
+  absl::Status OnEvaluation(const train::Evaluation&) override { return recorder_.status(); }
 
  private:
-  const Recorder& recorder_;
+  const train::Recorder& recorder_;
 };
 
 // The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the
@@ -135,13 +135,13 @@ std::string TracePath(const std::string& path, int rank) {
 }
 
 // What is refused is as if it were not given.
-JobRanks RanksOfFlags(const collectives::LaunchInfo& launch_info, Refusals& refusals) {
+JobRanks RanksOfFlags(const collectives::LaunchInfo& launch_info, train::Refusals& refusals) {
   using collectives::Backend;
   const auto named = collectives::ParseBackend(absl::GetFlag(FLAGS_backend));
   Backend backend = refusals.Check(named.status()) ? *named : Backend::kAuto;
   if (backend == Backend::kThreads && launch_info.size > 1) {
     refusals.Add("backend", " is threads, of one process, but the launcher has started ",
-                 Counted(launch_info.size, "process"));
+                 device::Counted(launch_info.size, "process"));
     backend = Backend::kAuto;
   }
   const bool needs_launcher = backend == Backend::kGloo || backend == Backend::kNccl;
@@ -158,7 +158,7 @@ JobRanks RanksOfFlags(const collectives::LaunchInfo& launch_info, Refusals& refu
     refusals.Add("ranks", " is ", flag, "; it must be at least 1");
   } else if (ranks.processes && flag != 0 && flag != launch_info.size) {
     refusals.Add("ranks", " is ", flag, ", but the launcher has started ",
-                 Counted(launch_info.size, "process"), ", a rank each");
+                 device::Counted(launch_info.size, "process"), ", a rank each");
   }
   if (!ranks.processes && ranks.count > kernels::kMaxReduceArrays) {
     refusals.Add("ranks", " is ", flag, "; a group of threads has 1 to ",
@@ -179,7 +179,7 @@ bool SameFile(const std::string& one, const std::string& other) {
 // `empty`: the flags that are given without a value.
 absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
-  Refusals refusals;
+  train::Refusals refusals;
   for (const std::string& flag : empty) refusals.Add(flag, " is given, but empty");
   const JobRanks ranks = RanksOfFlags(launch_info, refusals);
   const auto check = [&refusals](absl::string_view flag, absl::Duration value, absl::Duration least,
@@ -226,24 +226,25 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
       device::Context::Create({.device = job.device, .compute_threads = 1}).status());
 
   const bool speaks = launch_info.rank == 0;
-  std::unique_ptr<ChromeTrace> trace;
+  std::unique_ptr<train::ChromeTrace> trace;
   if (!trace_path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(trace, ChromeTrace::Create(TracePath(trace_path, launch_info.rank),
+    BRIGADE_ASSIGN_OR_RETURN(trace,
+                             train::ChromeTrace::Create(TracePath(trace_path, launch_info.rank),
                                                         !job.checkpoints.resume.empty()));
   }
   Observers observers;
-  History history;
+  train::History history;
   observers.Add(history);
-  const std::string description =
-      DescribeJob(job, absl::StrCat(Counted(ranks.count, ranks.processes ? "process" : "thread"),
-                                    " on ", device::ToString(job.device.kind)));
-  Monitors monitors;
+  const std::string description = DescribeJob(
+      job, absl::StrCat(device::Counted(ranks.count, ranks.processes ? "process" : "thread"),
+                        " on ", device::ToString(job.device.kind)));
+  train::Monitors monitors;
   if (speaks) {
-    BRIGADE_ASSIGN_OR_RETURN(monitors, CreateMonitors({.metrics = metrics_path,
-                                                       .config = job.config.monitor,
-                                                       .dashboard_port = dashboard_port,
-                                                       .title = description,
-                                                       .steps = job.steps}));
+    BRIGADE_ASSIGN_OR_RETURN(monitors, train::CreateMonitors({.metrics = metrics_path,
+                                                              .config = job.config.monitor,
+                                                              .dashboard_port = dashboard_port,
+                                                              .title = description,
+                                                              .steps = job.steps}));
   }
   // Whether it can be written.
   if (const std::string& profile = job.config.profiler.output_file; speaks && !profile.empty()) {
@@ -255,21 +256,21 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
                              std::fprintf(stderr, "train: %s\n", text.c_str());
                            }});
   const int64_t batch = job.config.batch.train_batch_size;
-  MonitorObserver monitor_observer(monitor, batch);
+  train::MonitorObserver monitor_observer(monitor, batch);
   observers.Add(monitor_observer);
   // On a thread, which waits for a terminal or a pipe in place of a step, perhaps for ever. mpirun
   // gives its processes terminals, wherever what they write goes.
-  static Console& console =
-      *new Console(stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
-                   static_cast<double>(batch * job.model.context), job.config.steps_per_print);
-  QueuedObserver queued_console(console);
+  static train::Console& console = *new train::Console(
+      stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
+      static_cast<double>(batch * job.model.context), job.config.steps_per_print);
+  train::QueuedObserver queued_console(console);
   observers.Add(queued_console);
   const auto end_monitors = [&](absl::Duration patience) {
     queued_console.Post([] { console.OnEnd(); }).IgnoreError();
     queued_console.Drain(patience);
     if (queued_console.dropped() > 0) {
       absl::FPrintF(stderr, "train: %s of progress not printed: nobody took them in time\n",
-                    Counted(queued_console.dropped(), "line"));
+                    device::Counted(queued_console.dropped(), "line"));
     }
     for (const monitor::BackEndReport& of : monitor.Close(patience)) {
       const std::string trouble = of.Trouble();
@@ -293,30 +294,30 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   };
   const bool has_breakdown = speaks && job.config.monitor.wall_clock_breakdown;
   const bool has_timelines = !monitors.url.empty();
-  StepWatcher step_watcher(
+  train::StepWatcher step_watcher(
       monitor,
       {.ranks = ranks.processes ? 1 : ranks.count,
        .samples_of_step = batch,
        .has_values = has_breakdown,
        .has_timelines = has_timelines,
-       .on_breakdown = [&](const StepBreakdown& breakdown) {
+       .on_breakdown = [&](const train::StepBreakdown& breakdown) {
          if (!has_breakdown) return;
          queued_console.Post([breakdown] { console.OnBreakdown(breakdown); }).IgnoreError();
        }});
-  Recorder::StepSink step_sink;
+  train::Recorder::StepSink step_sink;
   if (has_breakdown || has_timelines) {
-    step_sink = [&](absl::string_view context, std::vector<StepTime> steps) {
+    step_sink = [&](absl::string_view context, std::vector<train::StepTime> steps) {
       step_watcher.Watch(context, std::move(steps));
     };
   }
-  Recorder recorder(trace.get(), std::move(step_sink));
+  train::Recorder recorder(trace.get(), std::move(step_sink));
   TraceObserver trace_observer(recorder);
   observers.Add(trace_observer);
   const absl::Duration save_grace_period =
       job.checkpoints.save.empty() ? absl::ZeroDuration() : save_grace;
   const absl::Duration patience =
       grace_period + save_grace_period + (speaks ? absl::ZeroDuration() : kGraceOfOthers);
-  Interrupt interrupt(patience, [&] {
+  train::Interrupt interrupt(patience, [&] {
     recorder.Finish().IgnoreError();
     if (!speaks) return;
     end_monitors(kInterruptedPatience);
@@ -351,7 +352,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   BRIGADE_RETURN_IF_ERROR(outcome.status());
   BRIGADE_RETURN_IF_ERROR(traced);
   if (std::ferror(stdout) != 0) return absl::UnavailableError("cannot write the report");
-  return outcome->interrupted ? Interrupt::kExitCode : 0;
+  return outcome->interrupted ? train::Interrupt::kExitCode : 0;
 }
 
 }  // namespace

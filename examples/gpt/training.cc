@@ -27,7 +27,7 @@ namespace {
 std::string NameOf(int rank) { return absl::StrCat("rank ", rank); }
 
 absl::StatusOr<std::unique_ptr<device::Context>> CreateContext(const Job& job, int rank,
-                                                               Recorder& recorder) {
+                                                               train::Recorder& recorder) {
   device::ContextOptions options;
   options.device = job.device;
   options.compute_threads = 1;
@@ -100,7 +100,7 @@ collectives::JobValues ValuesOf(const Job& job) {
       {"type", std::string(precision::ShortName(zero.dtype))},
       {"dropout", absl::StrCat(job.config.dropout)},
       {"times of recomputation",
-       job.config.recompute_times == RecomputeTimes::kMeasured ? "measured" : "operations"},
+       job.config.recompute_times == train::RecomputeTimes::kMeasured ? "measured" : "operations"},
       {"checkpoints",
        absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
                     ", resumed from ", job.checkpoints.resume, ", keep ", job.checkpoints.keep,

@@ -9,15 +9,16 @@
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
 #include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/recorder.h"
+#include "brigade/train/observers/observer.h"
+#include "brigade/train/times/recorder.h"
 
 namespace brigade::gpt {
 
 // The observers of a training, and the flag that stops it.
 struct Watchers {
   // Rank 0's observer, or null.
-  Observer* observer = nullptr;
-  Recorder& recorder;
+  train::Observer* observer = nullptr;
+  train::Recorder& recorder;
   const std::atomic<bool>& stop;
   // On rank 0, or null: called at the end, before any rank leaves, because mpirun kills all when
   // the first does.

@@ -252,11 +252,11 @@ absl::Status Transformer::Move(const PlacedOperation& placed, const Call& call) 
 absl::Status Transformer::Run(const PlacedOperation& placed, const Call& call,
                               zero::UnitScope* scope) {
   const bool is_again = call.kind != Kind::kForward && placed.operation.action != Action::kBackward;
-  const PassPart part = is_again ? PassPart::kRecompute : call.part();
-  BRIGADE_RETURN_IF_ERROR(MarkPart(part, StageOf(placed, call), call.stream));
+  const train::PassPart part = is_again ? train::PassPart::kRecompute : call.part();
+  BRIGADE_RETURN_IF_ERROR(train::MarkPart(part, StageOf(placed, call), call.stream));
   StageUnit unit(plan_.part, call, plan_.part.UnitOf(StageOf(placed, call)), scope);
   BRIGADE_RETURN_IF_ERROR(Compute(placed, call, unit));
-  return MarkEnd(call.stream);
+  return train::MarkEnd(call.stream);
 }
 
 absl::Status Transformer::Compute(const PlacedOperation& placed, const Call& call,

@@ -19,7 +19,6 @@
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/nn/dropout.h"
 #include "brigade/nn/gradient.h"
 #include "brigade/nn/layer_norm.h"
@@ -28,6 +27,7 @@
 #include "brigade/parallel/pipeline/stage_module.h"
 #include "brigade/recompute/schedule.h"
 #include "brigade/recompute/stash.h"
+#include "brigade/train/times/pass_times.h"
 #include "brigade/zero/step.h"
 
 namespace brigade::gpt {
@@ -134,16 +134,16 @@ class Transformer {
 
     bool computes_inputs() const { return kind != Kind::kBackwardWeight; }
     bool computes_weights() const { return kind != Kind::kBackwardInput; }
-    PassPart part() const {
+    train::PassPart part() const {
       switch (kind) {
         case Kind::kForward:
-          return PassPart::kForward;
+          return train::PassPart::kForward;
         case Kind::kBackward:
-          return PassPart::kBackward;
+          return train::PassPart::kBackward;
         case Kind::kBackwardInput:
-          return PassPart::kBackwardInput;
+          return train::PassPart::kBackwardInput;
         default:
-          return PassPart::kBackwardWeight;
+          return train::PassPart::kBackwardWeight;
       }
     }
   };

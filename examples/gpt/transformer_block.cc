@@ -106,8 +106,8 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   const nn::LayerNormInput first = NormOf(x, norm1, at[kMean1], at[kInverse1]),
                            second = NormOf(at[kMiddle], norm2, at[kMean2], at[kInverse2]);
   BRIGADE_RETURN_IF_ERROR(unit.status());
-  const auto mark = [&](PassPart part) {
-    return MarkPart(part, static_cast<int>(layer) + 1, stream);
+  const auto mark = [&](train::PassPart part) {
+    return train::MarkPart(part, static_cast<int>(layer) + 1, stream);
   };
   const bool inputs = call.computes_inputs();
   const BlockSaveOption again = inputs ? option : BlockSaveOption{"nothing again"};
@@ -120,20 +120,20 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   };
 
   if (again.drops_middle) {
-    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeMiddle));
+    BRIGADE_RETURN_IF_ERROR(mark(train::PassPart::kRecomputeMiddle));
     BRIGADE_RETURN_IF_ERROR(layers_->Row(at[kAttention], width(), projection, at[kMiddle], stream));
     BRIGADE_RETURN_IF_ERROR(
         AddBranch(call, AttentionPlace(layer), projection_bias, x, at[kMiddle]));
   }
   if (again.drops_pointwise) {
-    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
+    BRIGADE_RETURN_IF_ERROR(mark(train::PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(layers_->Norm(second, norm2_bias, at[kNorm2], memory, stream).status());
   }
   if (again.drops_expanded) {
-    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeExpanded));
+    BRIGADE_RETURN_IF_ERROR(mark(train::PassPart::kRecomputeExpanded));
     BRIGADE_RETURN_IF_ERROR(
         layers_->Column(at[kNorm2], expand, nullptr, 4 * width(), at[kExpanded], stream));
-    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
+    BRIGADE_RETURN_IF_ERROR(mark(train::PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(layers_->AddBiasGelu(memory, expand_bias, stream));
   } else if (again.drops_pointwise) {
     BRIGADE_RETURN_IF_ERROR(layers_->Gelu(memory, stream));
@@ -164,17 +164,17 @@ absl::Status Transformer::BackwardBlock(int64_t layer, const BlockSaveOption& op
   }
 
   if (again.drops_pointwise) {
-    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputePointwise));
+    BRIGADE_RETURN_IF_ERROR(mark(train::PassPart::kRecomputePointwise));
     BRIGADE_RETURN_IF_ERROR(layers_->Norm(first, norm1_bias, at[kNorm1], memory, stream).status());
   }
   if (again.drops_qkv) {
-    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeQkv));
+    BRIGADE_RETURN_IF_ERROR(mark(train::PassPart::kRecomputeQkv));
     BRIGADE_RETURN_IF_ERROR(
         layers_->Column(at[kNorm1], qkv, qkv_bias, 3 * width(), at[kQkv], stream));
     BRIGADE_RETURN_IF_ERROR(layers_->GatherQkv(memory, stream));
   }
   if (again.drops_attention) {
-    BRIGADE_RETURN_IF_ERROR(mark(PassPart::kRecomputeAttention));
+    BRIGADE_RETURN_IF_ERROR(mark(train::PassPart::kRecomputeAttention));
     BRIGADE_RETURN_IF_ERROR(layers_->Attention(memory, stream));
   }
   BRIGADE_RETURN_IF_ERROR(mark(call.part()));

@@ -17,13 +17,13 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/part_plan.h"
-#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/dropout.h"
 #include "brigade/nn/texts.h"
 #include "brigade/precision/dtype_names.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/schedule.h"
+#include "brigade/train/times/pass_times.h"
 #include "brigade/zero/step.h"
 
 namespace brigade::gpt {
@@ -173,7 +173,7 @@ double Median(std::vector<double> values) {
 
 absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
                                         const PassGroups& groups, device::Context& context,
-                                        device::Stream& compute, Recorder& recorder) {
+                                        device::Stream& compute, train::Recorder& recorder) {
   PassShape one_block = shape;
   one_block.model.layers = 1;
   BRIGADE_ASSIGN_OR_RETURN(auto parameters, TrialParameters::Create(one_block, context, compute));
@@ -181,7 +181,7 @@ absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
   const recompute::Chain chain = ActivationChain(one_block);
   // Of each pass that counts its seconds, without what is made again; and its parts in units of
   // them, because what else the machine does meanwhile slows all parts down.
-  std::vector<double> seconds, parts[kStages][kPassParts];
+  std::vector<double> seconds, parts[kStages][train::kPassParts];
   for (const int option : {kSaveAttention, kSaveMiddle}) {
     BRIGADE_ASSIGN_OR_RETURN(const recompute::Plan plan,
                              recompute::PlanSelective(chain, {0, option, 0}));
@@ -194,16 +194,16 @@ absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
     for (int pass = 0; pass < kPasses; ++pass) {
       recorder.Begin(context.name());
       const absl::Status status = trial->Pass(*transformer, *parameters, compute);
-      const Recording recording = recorder.End(context.name());
+      const train::Recording recording = recorder.End(context.name());
       BRIGADE_RETURN_IF_ERROR(status);
       if (recording.stages.size() != kStages || recording.time.dropped > 0) {
         return absl::FailedPreconditionError("the recorder has not seen the passes of the trial");
       }
-      PassSeconds all;
-      for (const PassSeconds& stage : recording.stages) all += stage;
+      train::PassSeconds all;
+      for (const train::PassSeconds& stage : recording.stages) all += stage;
       seconds.push_back(all.once());
       for (size_t stage = 0; stage < kStages; ++stage) {
-        for (size_t part = 0; part < kPassParts; ++part) {
+        for (size_t part = 0; part < train::kPassParts; ++part) {
           const double taken = recording.stages[stage].parts[part];
           if (taken > 0) parts[stage][part].push_back(taken / all.once());
         }
@@ -211,20 +211,20 @@ absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
     }
   }
   const double unit = Median(std::move(seconds));
-  const auto cost = [&](Stage stage, PassPart part) {
+  const auto cost = [&](Stage stage, train::PassPart part) {
     return unit * Median(std::move(parts[stage][static_cast<size_t>(part)]));
   };
   const auto costs = [&](Stage stage) -> StageTimes {
-    return {cost(stage, PassPart::kForward), cost(stage, PassPart::kBackward)};
+    return {cost(stage, train::PassPart::kForward), cost(stage, train::PassPart::kBackward)};
   };
   return PassCosts{.embedding = costs(kEmbeddingStage),
                    .block = costs(kBlockStage),
                    .head = costs(kHeadStage),
-                   .pointwise = cost(kBlockStage, PassPart::kRecomputePointwise),
-                   .middle = cost(kBlockStage, PassPart::kRecomputeMiddle),
-                   .qkv = cost(kBlockStage, PassPart::kRecomputeQkv),
-                   .expanded = cost(kBlockStage, PassPart::kRecomputeExpanded),
-                   .attention = cost(kBlockStage, PassPart::kRecomputeAttention)};
+                   .pointwise = cost(kBlockStage, train::PassPart::kRecomputePointwise),
+                   .middle = cost(kBlockStage, train::PassPart::kRecomputeMiddle),
+                   .qkv = cost(kBlockStage, train::PassPart::kRecomputeQkv),
+                   .expanded = cost(kBlockStage, train::PassPart::kRecomputeExpanded),
+                   .attention = cost(kBlockStage, train::PassPart::kRecomputeAttention)};
 }
 
 absl::StatusOr<PassCosts> AgreeOnCosts(const PassCosts& mine,

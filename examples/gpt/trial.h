@@ -11,7 +11,7 @@
 #include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/examples/gpt/recorder.h"
+#include "brigade/train/times/recorder.h"
 
 namespace brigade::gpt {
 
@@ -28,7 +28,7 @@ namespace brigade::gpt {
 //              The rank that gets one ends the groups, in which others may wait for it.
 absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
                                         const PassGroups& groups, device::Context& context,
-                                        device::Stream& compute, Recorder& recorder);
+                                        device::Stream& compute, train::Recorder& recorder);
 
 // Rank 0's, by which all ranks make the same plan. A call of all ranks, on the host.
 absl::StatusOr<PassCosts> AgreeOnCosts(const PassCosts& mine,

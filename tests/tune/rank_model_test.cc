@@ -23,10 +23,10 @@ using ::brigade::testing::StatusIs;
 gpt::Job JobOf(const std::string& keys, int ranks) {
   gpt::Job job;
   job.model = {.layers = 2, .heads = 4, .width = 32, .context = 32};
-  job.config = gpt::ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type":
+  job.config = train::ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type":
       "AdamW"}, )",
-                                             keys, "}"),
-                                ranks)
+                                               keys, "}"),
+                                  ranks)
                    .value();
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;

@@ -61,7 +61,7 @@ TEST(SpaceTest, FastTunesStageAndMicroBatchAlone) {
                                  "min_train_micro_batch_size_per_gpu": 2}})",
               kModel, {.ranks = 2}));
   EXPECT_THAT(NamesOf(setup.tuned), ElementsAre("stage", "micro_batch", "bucket"));
-  EXPECT_EQ(setup.options.metric, gpt::TuningMetric::kLatency);
+  EXPECT_EQ(setup.options.metric, train::TuningMetric::kLatency);
   EXPECT_EQ(setup.space.min_micro_batch, 2);
 }
 

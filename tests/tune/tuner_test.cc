@@ -48,7 +48,7 @@ class Tuning {
     make_job = [model, ranks](const std::string& text) -> absl::StatusOr<gpt::Job> {
       gpt::Job job;
       job.model = model;
-      BRIGADE_ASSIGN_OR_RETURN(job.config, gpt::ParseConfig(text, ranks));
+      BRIGADE_ASSIGN_OR_RETURN(job.config, train::ParseConfig(text, ranks));
       job.model.tensor_shards = job.config.tensor_shards;
       BRIGADE_RETURN_IF_ERROR(gpt::Validate(job.model));
       BRIGADE_RETURN_IF_ERROR(gpt::Validate(gpt::ShapeOf(job)));
@@ -82,7 +82,7 @@ class Tuning {
     });
   }
 
-  gpt::Recorder recorder{nullptr};
+  train::Recorder recorder{nullptr};
   std::unique_ptr<World> world;
   Figures figures;
   std::unique_ptr<RankModel> rank_model;
@@ -123,11 +123,11 @@ TEST(OrderOfTrialsTest, OfEachFamilyTheFirstComesBeforeTheOthers) {
   candidates[1].point = {.stage = 1, .bucket = 8192};
   candidates[2].point = {.stage = 2, .bucket = 4096};
   candidates[3].point = {.stage = 1, .bucket = 4096, .algorithm = "ring"};
-  EXPECT_THAT(OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1), ElementsAre(3, 2, 1, 0));
-  EXPECT_THAT(OrderOfTrials(candidates, gpt::TunerType::kGridSearch, 1), ElementsAre(0, 1, 2, 3));
-  const auto random = OrderOfTrials(candidates, gpt::TunerType::kRandom, 1);
+  EXPECT_THAT(OrderOfTrials(candidates, train::TunerType::kModelBased, 1), ElementsAre(3, 2, 1, 0));
+  EXPECT_THAT(OrderOfTrials(candidates, train::TunerType::kGridSearch, 1), ElementsAre(0, 1, 2, 3));
+  const auto random = OrderOfTrials(candidates, train::TunerType::kRandom, 1);
   EXPECT_THAT(random, UnorderedElementsAreArray({0, 1, 2, 3}));
-  EXPECT_EQ(random, OrderOfTrials(candidates, gpt::TunerType::kRandom, 1));
+  EXPECT_EQ(random, OrderOfTrials(candidates, train::TunerType::kRandom, 1));
 }
 
 TEST(KeepLargestMicroBatchesTest, CountsSizesAndNotCandidates) {
@@ -320,7 +320,7 @@ TEST(RunTrialsTest, AFailedTrialIsToldOfAndIsNotTheBest) {
              {.device_bytes = 1000});
   EXPECT_FALSE(BestOf(search.fitting).has_value());
   EXPECT_THAT(search.fitting[0].failed, StatusIs(absl::StatusCode::kResourceExhausted));
-  EXPECT_THAT(TrialTable(search.fitting, gpt::TuningMetric::kLatency, 2), HasSubstr("failed"));
+  EXPECT_THAT(TrialTable(search.fitting, train::TuningMetric::kLatency, 2), HasSubstr("failed"));
 }
 
 TEST(TryTest, CountsAtLeastTheStepsThatItIsToldAndAsManyMoreAsTheTimeSays) {
@@ -430,8 +430,8 @@ class MadeUpMachineTest : public ::testing::Test {
 
   // How much longer the result of five trials takes than the best.
   double RegretOf(const std::function<double(const Point&)>& seconds_of) {
-    tuning_.Run(OrderOfTrials(candidates_, gpt::TunerType::kModelBased, 1), {}, MadeUp(seconds_of),
-                candidates_);
+    tuning_.Run(OrderOfTrials(candidates_, train::TunerType::kModelBased, 1), {},
+                MadeUp(seconds_of), candidates_);
     EXPECT_LE(std::set<size_t>(tuning_.tried.begin(), tuning_.tried.end()).size(), 5u);
     double best = 1e300;
     for (const Candidate& each : candidates_) best = std::min(best, seconds_of(each.point));
@@ -467,7 +467,7 @@ TEST_F(MadeUpMachineTest, TheResultIsTheBest) {
 TEST_F(MadeUpMachineTest, StagesThatAreSlowerThanPredictedAreLeftForOthers) {
   // Those that are predicted fastest: with all their buckets and algorithms they are more than five
   // trials, and all but as fast as each other.
-  const size_t first = OrderOfTrials(candidates_, gpt::TunerType::kModelBased, 1)[0];
+  const size_t first = OrderOfTrials(candidates_, train::TunerType::kModelBased, 1)[0];
   const auto is_slower = [](const Point& point) { return point.stage == 1 || point.stage == 2; };
   EXPECT_TRUE(is_slower(candidates_[first].point));
   EXPECT_LE(RegretOf([&](const Point& point) {
@@ -537,7 +537,7 @@ OfGrid CompareWithGrid(const gpt::ModelOptions& model, int64_t batch, const Spac
   if (!search.ok()) return {};
   std::vector<Candidate> candidates = search->fitting;
   EXPECT_OK(tuning.Predict(candidates));
-  const std::vector<size_t> order = OrderOfTrials(candidates, gpt::TunerType::kModelBased, 1);
+  const std::vector<size_t> order = OrderOfTrials(candidates, train::TunerType::kModelBased, 1);
   tuning.Run(order, {}, steps, candidates);
   const std::optional<size_t> chosen = BestOf(candidates);
   EXPECT_TRUE(chosen.has_value());

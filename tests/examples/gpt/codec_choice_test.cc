@@ -39,9 +39,9 @@ Topology Links(std::vector<int> ranks_of_node, double link, double memory, doubl
 
 // A config of so many ranks; `sharers`: of these, the first ones.
 ChosenCodecs Choose(absl::string_view keys, const Topology& machine, int sharers,
-                    TrainConfig* taken = nullptr) {
+                    train::TrainConfig* taken = nullptr) {
   const std::string json = absl::StrCat("{", kHead, keys, "}");
-  absl::StatusOr<TrainConfig> config = ParseConfig(json, machine.ranks());
+  absl::StatusOr<train::TrainConfig> config = train::ParseConfig(json, machine.ranks());
   EXPECT_OK(config) << json;
   EXPECT_TRUE(config->open.any());
   std::vector<int> ranks(static_cast<size_t>(sharers));
@@ -64,7 +64,7 @@ constexpr char kStage3[] = R"("zero_optimization": {"stage": 3, "zero_quantized_
                                "zero_quantized_gradients": "auto"})";
 
 TEST(CodecChoiceTest, SlowLinksTakeCodesAndSlowMemoriesDoNot) {
-  TrainConfig taken;
+  train::TrainConfig taken;
   const ChosenCodecs slow = Choose(kStage3, Links({1, 1, 1, 1}, 1e6, 1e11), 4, &taken);
   EXPECT_TRUE(slow.weights);
   EXPECT_TRUE(slow.gradients);
@@ -107,7 +107,7 @@ TEST(CodecChoiceTest, SignsInStages0To2WhereTheyAreFaster) {
   constexpr char kBoth[] = R"("zero_optimization": {"stage": 1, "zero_quantized_gradients": "auto"},
                               "brigade": {"gradient_compression": "auto",
                                           "gradient_compression_start_step": 7})";
-  TrainConfig taken;
+  train::TrainConfig taken;
   const ChosenCodecs both = Choose(kBoth, slow, 4, &taken);
   EXPECT_TRUE(both.signs);
   EXPECT_FALSE(both.gradients);
@@ -155,7 +155,7 @@ TEST(CodecChoiceTest, GoesByTheRanksThatShareAState) {
   const ChosenCodecs groups = Choose(kGroups, nodes, 2);
   EXPECT_FALSE(groups.weights);
   EXPECT_FALSE(groups.gradients);
-  TrainConfig taken;
+  train::TrainConfig taken;
   const ChosenCodecs all = Choose(kStage3, nodes, 4, &taken);
   EXPECT_TRUE(all.weights);
   EXPECT_TRUE(all.gradients);
@@ -172,25 +172,25 @@ TEST(CodecChoiceTest, AnAlgorithmThatTheModelLacksIsNoError) {
 }
 
 TEST(CodecChoiceTest, AutoIsReadAndFiguresNeedAMemory) {
-  const auto parse = [](absl::string_view keys, const StepFlags& step = {}) {
-    return ParseConfig(absl::StrCat("{", kHead, keys, "}"), 16, ".", {}, step);
+  const auto parse = [](absl::string_view keys, const train::StepFlags& step = {}) {
+    return train::ParseConfig(absl::StrCat("{", kHead, keys, "}"), 16, ".", {}, step);
   };
-  ASSERT_OK_AND_ASSIGN(const TrainConfig open, parse(kStage3));
+  ASSERT_OK_AND_ASSIGN(const train::TrainConfig open, parse(kStage3));
   EXPECT_TRUE(open.open.weights);
   EXPECT_TRUE(open.open.gradients);
   EXPECT_FALSE(open.open.compression);
   EXPECT_TRUE(open.open.measures);
   // Flags go before the file.
-  ASSERT_OK_AND_ASSIGN(const TrainConfig flagged,
+  ASSERT_OK_AND_ASSIGN(const train::TrainConfig flagged,
                        parse(R"("brigade": {"gradient_compression": "top_k"})",
                              {.chooses_gradient_compression = true}));
   EXPECT_TRUE(flagged.open.compression);
   EXPECT_FALSE(flagged.zero.gradient_compression.has_value());
-  ASSERT_OK_AND_ASSIGN(const TrainConfig given, parse(kStage3, {.quantized_weights = true}));
+  ASSERT_OK_AND_ASSIGN(const train::TrainConfig given, parse(kStage3, {.quantized_weights = true}));
   EXPECT_FALSE(given.open.weights);
   EXPECT_EQ(given.zero.quantized_weights, kernels::QuantFormat::kInt8);
 
-  ASSERT_OK_AND_ASSIGN(const TrainConfig figures,
+  ASSERT_OK_AND_ASSIGN(const train::TrainConfig figures,
                        parse(absl::StrCat(kStage3, R"(, "brigade": {"ranks_per_node": 8,
           "topology": "collectives/tuning/topologies/hgx_h100.json"})")));
   EXPECT_FALSE(figures.open.measures);

@@ -11,12 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/digests/digest_file.h"
 #include "brigade/digests/first_difference.h"
-#include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/rank_trainer.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/examples/gpt/trained.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/observers/history.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -111,7 +111,7 @@ TEST(DigestsTrainingTest, WaitForNothing) {
     job.digests.every = 1;
     if (!has_digests) job.digests = {};
     collectives::OnThreads({.size = 2}, [&](Rank& self) {
-      Recorder recorder(nullptr);
+      train::Recorder recorder(nullptr);
       const auto grid = parallel::Grid::Create(job.config.grid, *self.communicator).value();
       auto trainer = RankTrainer::Create(job, *grid, *self.context, *self.stream, recorder);
       ASSERT_OK(trainer);
@@ -129,9 +129,9 @@ TEST(DigestsTrainingTest, RefuseToCompareWhatHasNoCopy) {
   for (const int ranks : {1, 2}) {
     Job job = DigestedJob({.data = ranks}, 1, 3, "alone");
     job.digests.verify_every = 1;
-    Recorder recorder(nullptr);
+    train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
-    History history;
+    train::History history;
     EXPECT_THAT(TrainOnThreads(job, ranks, {&history, recorder, stop}).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("--verify_replicas is 1"),
@@ -140,11 +140,11 @@ TEST(DigestsTrainingTest, RefuseToCompareWhatHasNoCopy) {
 }
 
 // Flips a bit of the token embedding on its rank, between two steps of its compute stream.
-class Flips final : public Observer {
+class Flips final : public train::Observer {
  public:
   explicit Flips(Rank& self) : self_(self) {}
 
-  absl::Status OnStep(const StepMetrics& metrics) override {
+  absl::Status OnStep(const train::StepMetrics& metrics) override {
     if (metrics.step != 1) return absl::OkStatus();
     zero::ZeroOptimizer& zero = RankTrainerTestPeer::Zero(*trainer);
     zero::UnitScope unit(zero, 0, zero::Pass::kForward);
@@ -157,7 +157,7 @@ class Flips final : public Observer {
                                                   }));
     return unit.Release();
   }
-  absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+  absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
 
   RankTrainer* trainer = nullptr;
 
@@ -170,7 +170,7 @@ std::vector<absl::Status> TrainWithAFlip(const GridCase& grid, int stage, int ra
   std::vector<absl::Status> ends(static_cast<size_t>(grid.ranks()));
   const Job job = DigestedJob(grid, grid.tensor, stage, "flipped");
   collectives::OnThreads({.size = grid.ranks()}, [&](Rank& self) {
-    Recorder recorder(nullptr);
+    train::Recorder recorder(nullptr);
     const auto made = parallel::Grid::Create(job.config.grid, *self.communicator).value();
     auto trainer = RankTrainer::Create(job, *made, *self.context, *self.stream, recorder);
     ASSERT_OK(trainer);

@@ -16,8 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/tracing/tracer.h"
 #include "brigade/examples/gpt/activations.h"
-#include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/examples/gpt/transformer.h"
@@ -29,6 +27,8 @@
 #include "brigade/recompute/schedule.h"
 #include "brigade/tests/examples/gpt/plain_parameters.h"
 #include "brigade/tests/nn/lab.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/observers/history.h"
 #include "gmock/gmock.h"
 
 namespace brigade::gpt {
@@ -176,7 +176,7 @@ Job CreateJob(const std::string& keys) {
   Job job;
   job.model = kModel;
   job.config =
-      ParseConfig(
+      train::ParseConfig(
           absl::StrCat(R"({"train_batch_size": 4, "optimizer": {"type": "Adam"}, )", keys, "}"), 1)
           .value();
   job.corpus = ReadLicences().value();
@@ -185,8 +185,8 @@ Job CreateJob(const std::string& keys) {
   return job;
 }
 
-void Train(const Job& job, History& history) {
-  Recorder recorder(nullptr);
+void Train(const Job& job, train::History& history) {
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   ASSERT_OK(TrainOnThreads(job, 1, {&history, recorder, stop}));
 }
@@ -196,7 +196,7 @@ TEST(DropoutTest, ASkippedStepCountsForTheMasks) {
   Job job = CreateJob(R"("brigade": {"dropout": 0.3},
       "fp16": {"enabled": true, "initial_scale_power": 40, "hysteresis": 1})");
   job.steps = 4;
-  History history;
+  train::History history;
   Train(job, history);
   ASSERT_EQ(history.steps().size(), 4u);
 
@@ -235,13 +235,13 @@ TEST(DropoutTest, AResumedTrainingHasTheDropoutOfItsCheckpoint) {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/dropout");
   Job saved = job(0.25);
   saved.checkpoints.save = folder;
-  History history;
+  train::History history;
   Train(saved, history);
   const auto resume = [&](double dropout, const std::vector<std::string>& may_differ) {
     Job resumed = job(dropout);
     resumed.steps = 3;
     resumed.checkpoints = {.resume = folder, .may_differ = may_differ};
-    Recorder recorder(nullptr);
+    train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
     return TrainOnThreads(resumed, 1, {nullptr, recorder, stop}).status();
   };
@@ -258,7 +258,7 @@ TEST(DropoutTest, AResumedTrainingHasTheDropoutOfItsCheckpoint) {
 }
 
 TEST(DropoutTest, EvaluationsAreWithoutIt) {
-  std::array<History, 2> histories;
+  std::array<train::History, 2> histories;
   for (const double dropout : {0.0, 0.5}) {
     Job job = CreateJob(absl::StrCat(R"("brigade": {"dropout": )", dropout, "}"));
     job.steps = 1;

@@ -173,8 +173,8 @@ TEST_P(GridCheckpointTest, ADifferentNumberOfShardsIsAnError) {
   Job job = JobOf(grid, 1, "fp32");
   job.config.tensor_shards = job.model.tensor_shards = 2;
   job.checkpoints.resume = folder.string();
-  History history;
-  Recorder recorder(nullptr);
+  train::History history;
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_THAT(TrainOnThreads(job, 2, {&history, recorder, stop}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("tensor_shards")));

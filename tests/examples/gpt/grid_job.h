@@ -9,9 +9,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/examples/gpt/config.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/tests/examples/gpt/trained.h"
+#include "brigade/train/config/config.h"
 
 namespace brigade::gpt {
 
@@ -61,7 +61,7 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
   const int64_t batch = std::max(2, grid.micro_batches) * grid.data;
   Job job;
   job.config =
-      ParseConfig(
+      train::ParseConfig(
           Config(
               batch, stage, precision,
               absl::StrCat(optimizer, ", \"gradient_accumulation_steps\": ", grid.micro_batches)),
@@ -72,7 +72,8 @@ inline Job JobOf(const GridCase& grid, int shards, int stage, const std::string&
            .sequence_parallel = grid.sequence_parallel,
            .tensor_overlap =
                grid.tensor_overlap > 0 ? std::optional(grid.tensor_overlap) : std::nullopt,
-           .context_exchange = grid.ring ? std::optional(ContextExchange::kRing) : std::nullopt,
+           .context_exchange =
+               grid.ring ? std::optional(train::ContextExchange::kRing) : std::nullopt,
            .pipeline = grid.pipeline,
            .shard_ranks = grid.shard_ranks > 0 ? std::optional(grid.shard_ranks) : std::nullopt,
            .schedule = has_pipeline ? std::optional(parallel::ParseSchedule(grid.schedule).value())

@@ -30,7 +30,7 @@ struct SharedCase {
   bool keep_gathered = false;
   int tensor_pieces = 1;
   bool overlap = false;
-  ContextExchange exchange = ContextExchange::kUlysses;
+  train::ContextExchange exchange = train::ContextExchange::kUlysses;
 };
 
 std::vector<StagedCase> Cases() {
@@ -121,7 +121,7 @@ TEST(GridStagePassesTest, RanksThatShareTheModelHaveTheBitsOfTheWholeModel) {
 TEST(GridStagePassesTest, RanksThatShareTextsHaveTheBitsOfTheWholeModel) {
   ExpectTheBitsOfTheWholeModel<float>({.name = "heads", .context = 2}, Cases());
   ExpectTheBitsOfTheWholeModel<precision::BFloat16>(
-      {.name = "ring", .context = 2, .exchange = ContextExchange::kRing}, Cases());
+      {.name = "ring", .context = 2, .exchange = train::ContextExchange::kRing}, Cases());
   ExpectTheBitsOfTheWholeModel<float>(
       {.name = "rows and heads", .tensor = 2, .context = 2, .sequence_parallel = true}, Cases());
 }
@@ -131,7 +131,7 @@ TEST(GridStagePassesTest, EveryOptionHasTheBitsOfTheWholeModel) {
   ExpectTheBitsOfTheWholeModel<precision::BFloat16>(
       {.name = "rows", .tensor = 2, .sequence_parallel = true}, cases);
   ExpectTheBitsOfTheWholeModel<float>(
-      {.name = "ring", .context = 2, .exchange = ContextExchange::kRing}, cases);
+      {.name = "ring", .context = 2, .exchange = train::ContextExchange::kRing}, cases);
 }
 
 // With and without rows of their own, kept gathered, in pieces, beside sums, and all exchanges of
@@ -152,7 +152,8 @@ TEST(GridStagePassesSoakTest, EveryOptionOfEveryShapeHasTheBitsOfTheWholeModel) 
       }
       shared.name = "tensor and context ranks";
       shared.context = 2;
-      for (const auto exchange : {ContextExchange::kUlysses, ContextExchange::kRing}) {
+      for (const auto exchange :
+           {train::ContextExchange::kUlysses, train::ContextExchange::kRing}) {
         shared.exchange = exchange;
         ExpectTheBitsOfTheWholeModel<precision::BFloat16>(shared, cases, dropout);
       }

@@ -118,7 +118,7 @@ TEST(GridTrainingTest, AllGridsTrainAsOneRankUpToRounding) {
                                 grid.ring ? " in a ring" : "", ", data ", grid.data));
       const Job job = JobOf(grid, grid.tensor, 2, precision, kAdamW);
       Job alone = job;
-      alone.config = ParseConfig(Config(2 * grid.data, 0, "fp32"), 1).value();
+      alone.config = train::ParseConfig(Config(2 * grid.data, 0, "fp32"), 1).value();
       alone.model.tensor_shards = 1;
       alone.model.sequence_parallel = false;
       alone.model.tensor_pieces = 1;
@@ -269,13 +269,13 @@ TEST(GridTrainingTest, SequenceParallelRanksShareAllActivations) {
 }
 
 TEST(GridTrainingTest, AnErrorOfOneRankEndsAllAndNamesIt) {
-  struct EndsAtStep3 final : Observer {
-    absl::Status OnStep(const StepMetrics& metrics) override {
+  struct EndsAtStep3 final : train::Observer {
+    absl::Status OnStep(const train::StepMetrics& metrics) override {
       return metrics.step == 3 ? absl::DataLossError("full disk") : absl::OkStatus();
     }
-    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
   } observer;
-  Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const Job job = JobOf({.tensor = 2, .context = 2, .data = 2}, 2, 3, "fp16", kAdamW);
   EXPECT_THAT(TrainOnThreads(job, 8, {&observer, recorder, stop}).status(),
@@ -288,7 +288,7 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
   const auto error_of = [](const GridCase& grid, int shards, auto change) {
     Job job = JobOf(grid, shards, 0, "fp32", kAdamW);
     change(job);
-    Recorder recorder(nullptr);
+    train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
     return TrainOnThreads(job, grid.tensor * grid.context * grid.data, {nullptr, recorder, stop})
         .status();
@@ -331,15 +331,17 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
                     "shard nothing is exchanged"));
   EXPECT_THAT(error_of({.tensor = 2}, 2, [](Job& job) { job.config.grid.tensor = 4; }),
               named("tensor 4"));
-  EXPECT_THAT(ParseConfig(Config(8, 0, "fp32"), 6, ".", {.tensor = 4}).status(),
+  EXPECT_THAT(train::ParseConfig(Config(8, 0, "fp32"), 6, ".", {.tensor = 4}).status(),
               named("6 ranks cannot be shared out by --tensor 4: 4 does not divide 6"));
   EXPECT_THAT(
-      ParseConfig(Config(8, 0, "fp32"), 4, ".", {.context_exchange = ContextExchange::kRing})
+      train::ParseConfig(Config(8, 0, "fp32"), 4, ".",
+                         {.context_exchange = train::ContextExchange::kRing})
           .status(),
       named("--context_exchange is \"ring\", but no ranks share texts: --context_parallel is not "
             "above 1"));
-  EXPECT_THAT(ParseConfig(Config(8, 0, "fp32"), 4, ".", {.tensor = 4, .tensor_shards = 2}).status(),
-              named("--tensor_shards is 2, but 4 ranks cannot share 2 shards"));
+  EXPECT_THAT(
+      train::ParseConfig(Config(8, 0, "fp32"), 4, ".", {.tensor = 4, .tensor_shards = 2}).status(),
+      named("--tensor_shards is 2, but 4 ranks cannot share 2 shards"));
 }
 
 }  // namespace

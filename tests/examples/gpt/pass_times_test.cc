@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/pass_times.h"
+#include "brigade/train/times/pass_times.h"
 
 #include <cstdint>
 #include <memory>
@@ -12,8 +12,8 @@
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/schedule.h"
 #include "brigade/tests/examples/gpt/plain_parameters.h"
-#include "brigade/tests/examples/gpt/traced.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/train/times/traced.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -24,38 +24,42 @@ using device::TracedOperation;
 using ::testing::ElementsAre;
 
 // Forward, recompute, backward.
-std::vector<std::vector<double>> Parts(const PassTimes& passes) {
+std::vector<std::vector<double>> Parts(const train::PassTimes& passes) {
   std::vector<std::vector<double>> parts;
-  for (const PassSeconds& stage : passes.Stages()) {
-    parts.push_back({stage[PassPart::kForward], stage.recompute(), stage[PassPart::kBackward]});
+  for (const train::PassSeconds& stage : passes.Stages()) {
+    parts.push_back(
+        {stage[train::PassPart::kForward], stage.recompute(), stage[train::PassPart::kBackward]});
   }
   return parts;
 }
 
 TEST(PassTimesTest, EachMarkBeginsAPart) {
-  PassTimes passes;
-  passes.Add(
-      0, {Work("gemm", 0, 1), Work("forward 0", 1, 1), Work("gelu", 1, 3), Work("forward 2", 3, 3),
-          Work("gemm", 3, 7), Work("end of part", 7, 7), Work("gemm", 7, 9)});
+  train::PassTimes passes;
+  passes.Add(0,
+             {train::Work("gemm", 0, 1), train::Work("forward 0", 1, 1), train::Work("gelu", 1, 3),
+              train::Work("forward 2", 3, 3), train::Work("gemm", 3, 7),
+              train::Work("end of part", 7, 7), train::Work("gemm", 7, 9)});
   // A part goes on from one call to the next, marks take no time, and each stream is in a part of
   // its own.
-  passes.Add(1, {Work("gemm", 0, 100)});
-  passes.Add(0, {Work("backward 2", 9, 9), Work("gemm", 9, 10)});
-  passes.Add(1, {Work("gemm", 100, 200)});
-  passes.Add(0, {Work("gemm", 10, 14), Work("recompute 2", 14, 16), Work("gemm", 16, 22),
-                 Work("backward 2", 22, 22), Work("layer_norm", 22, 23)});
+  passes.Add(1, {train::Work("gemm", 0, 100)});
+  passes.Add(0, {train::Work("backward 2", 9, 9), train::Work("gemm", 9, 10)});
+  passes.Add(1, {train::Work("gemm", 100, 200)});
+  passes.Add(0, {train::Work("gemm", 10, 14), train::Work("recompute 2", 14, 16),
+                 train::Work("gemm", 16, 22), train::Work("backward 2", 22, 22),
+                 train::Work("layer_norm", 22, 23)});
   EXPECT_THAT(Parts(passes),
               ElementsAre(ElementsAre(2, 0, 0), ElementsAre(0, 0, 0), ElementsAre(4, 6, 6)));
 }
 
 TEST(PassTimesTest, WhatIsMadeAgainHasItsParts) {
-  PassTimes passes;
-  passes.Add(
-      0, {Work("recompute 0", 0, 0), Work("gemm", 0, 1), Work("recompute middle 0", 1, 1),
-          Work("gemm", 1, 3), Work("recompute pointwise 0", 3, 3), Work("gelu", 3, 7),
-          Work("recompute qkv 0", 7, 7), Work("gemm", 7, 15), Work("recompute expanded 0", 15, 15),
-          Work("gemm", 15, 31), Work("recompute attention 0", 31, 31), Work("attention", 31, 63)});
-  const std::vector<PassSeconds> stages = passes.Stages();
+  train::PassTimes passes;
+  passes.Add(0, {train::Work("recompute 0", 0, 0), train::Work("gemm", 0, 1),
+                 train::Work("recompute middle 0", 1, 1), train::Work("gemm", 1, 3),
+                 train::Work("recompute pointwise 0", 3, 3), train::Work("gelu", 3, 7),
+                 train::Work("recompute qkv 0", 7, 7), train::Work("gemm", 7, 15),
+                 train::Work("recompute expanded 0", 15, 15), train::Work("gemm", 15, 31),
+                 train::Work("recompute attention 0", 31, 31), train::Work("attention", 31, 63)});
+  const std::vector<train::PassSeconds> stages = passes.Stages();
   ASSERT_EQ(stages.size(), 1u);
   EXPECT_THAT(stages[0].parts, ElementsAre(0, 0, 0, 0, 1, 4, 2, 8, 16, 32));
   EXPECT_EQ(stages[0].recompute(), 63);
@@ -63,48 +67,52 @@ TEST(PassTimesTest, WhatIsMadeAgainHasItsParts) {
 }
 
 TEST(PassTimesTest, HalvesOfABackwardPassAreOne) {
-  PassTimes passes;
-  passes.Add(0, {Work("forward 1", 0, 0), Work("gemm", 0, 1), Work("backward input 1", 1, 1),
-                 Work("gemm", 1, 3), Work("backward weight 0", 3, 3), Work("gemm", 3, 7),
-                 Work("backward weight 1", 7, 7), Work("gemm", 7, 15)});
-  const std::vector<PassSeconds> stages = passes.Stages();
+  train::PassTimes passes;
+  passes.Add(0, {train::Work("forward 1", 0, 0), train::Work("gemm", 0, 1),
+                 train::Work("backward input 1", 1, 1), train::Work("gemm", 1, 3),
+                 train::Work("backward weight 0", 3, 3), train::Work("gemm", 3, 7),
+                 train::Work("backward weight 1", 7, 7), train::Work("gemm", 7, 15)});
+  const std::vector<train::PassSeconds> stages = passes.Stages();
   ASSERT_EQ(stages.size(), 2u);
-  EXPECT_EQ(stages[1][PassPart::kBackwardInput], 2);
-  EXPECT_EQ(stages[1][PassPart::kBackwardWeight], 8);
+  EXPECT_EQ(stages[1][train::PassPart::kBackwardInput], 2);
+  EXPECT_EQ(stages[1][train::PassPart::kBackwardWeight], 8);
   EXPECT_EQ(stages[1].backward(), 10);
   EXPECT_EQ(stages[1].once(), 11);
   EXPECT_EQ(stages[0].once(), 4);
 }
 
 TEST(PassTimesTest, WaitsCollectivesAndTheOptimizerAreNoPartOfAPass) {
-  PassTimes passes;
-  passes.Add(0, {Work("forward 0", 0, 0),
-                 Work("all_gather", 0, 2),
-                 {TracedOperation::Kind::kWait, "weights", 2 * kSecond, 5 * kSecond},
-                 Work("adam", 5, 6),
-                 Work("gemm", 6, 7)});
+  train::PassTimes passes;
+  passes.Add(0, {train::Work("forward 0", 0, 0),
+                 train::Work("all_gather", 0, 2),
+                 {TracedOperation::Kind::kWait, "weights", 2 * train::kSecond, 5 * train::kSecond},
+                 train::Work("adam", 5, 6),
+                 train::Work("gemm", 6, 7)});
   EXPECT_THAT(Parts(passes), ElementsAre(ElementsAre(1, 0, 0)));
 }
 
 TEST(PassTimesTest, HalvesOfABackwardPassAndMarksOfPassesStandBesideParts) {
-  PassTimes passes;
-  passes.Add(0, {Work("pass B7'", 0, 0), Work("backward input 0", 0, 0), Work("gemm", 0, 2),
-                 Work("end of part", 2, 2), Work("pass W3", 2, 2), Work("backward weight 0", 2, 2),
-                 Work("gemm", 2, 5), Work("end of pass", 5, 5), Work("gemm", 5, 6)});
-  const std::vector<PassSeconds> stages = passes.Stages();
+  train::PassTimes passes;
+  passes.Add(
+      0, {train::Work("pass B7'", 0, 0), train::Work("backward input 0", 0, 0),
+          train::Work("gemm", 0, 2), train::Work("end of part", 2, 2), train::Work("pass W3", 2, 2),
+          train::Work("backward weight 0", 2, 2), train::Work("gemm", 2, 5),
+          train::Work("end of pass", 5, 5), train::Work("gemm", 5, 6)});
+  const std::vector<train::PassSeconds> stages = passes.Stages();
   ASSERT_EQ(stages.size(), 1u);
-  EXPECT_EQ(stages[0][PassPart::kBackwardInput], 2);
+  EXPECT_EQ(stages[0][train::PassPart::kBackwardInput], 2);
   // A pass's end ends no part: MarkEnd does.
-  EXPECT_EQ(stages[0][PassPart::kBackwardWeight], 4);
+  EXPECT_EQ(stages[0][train::PassPart::kBackwardWeight], 4);
   EXPECT_EQ(stages[0].backward(), 6);
-  EXPECT_EQ(PassOfMark("pass B7'"), "B7'");
-  EXPECT_EQ(PassOfMark("end of pass"), "");
-  EXPECT_EQ(PassOfMark("forward 3"), std::nullopt);
+  EXPECT_EQ(train::PassOfMark("pass B7'"), "B7'");
+  EXPECT_EQ(train::PassOfMark("end of pass"), "");
+  EXPECT_EQ(train::PassOfMark("forward 3"), std::nullopt);
 }
 
 TEST(PassTimesTest, WhatHasNoMarksHasNoParts) {
-  PassTimes passes;
-  passes.Add(0, {Work("gemm", 0, 1), Work("forward", 1, 2), Work("forward x", 2, 3)});
+  train::PassTimes passes;
+  passes.Add(
+      0, {train::Work("gemm", 0, 1), train::Work("forward", 1, 2), train::Work("forward x", 2, 3)});
   EXPECT_THAT(Parts(passes), ElementsAre());
 }
 
@@ -114,15 +122,15 @@ TEST(PassTimesTest, MarksAreOperationsThatDoNothing) {
   options.tracer = &tracer;
   auto context = device::Context::Create(options).value();
   auto stream = context->CreateStream("compute").value();
-  ASSERT_OK(MarkPart(PassPart::kForward, 0, *stream));
-  ASSERT_OK(MarkPart(PassPart::kBackward, 1023, *stream));
-  ASSERT_OK(MarkPart(PassPart::kBackwardInput, 3, *stream));
-  ASSERT_OK(MarkPart(PassPart::kBackwardWeight, 4, *stream));
-  ASSERT_OK(MarkPart(PassPart::kRecompute, 17, *stream));
-  ASSERT_OK(MarkPart(PassPart::kRecomputePointwise, 1023, *stream));
-  ASSERT_OK(MarkEnd(*stream));
-  ASSERT_OK(MarkPass({parallel::ItemKind::kBackwardWeight, 1, 1048575}, *stream));
-  ASSERT_OK(MarkPassEnd(*stream));
+  ASSERT_OK(train::MarkPart(train::PassPart::kForward, 0, *stream));
+  ASSERT_OK(train::MarkPart(train::PassPart::kBackward, 1023, *stream));
+  ASSERT_OK(train::MarkPart(train::PassPart::kBackwardInput, 3, *stream));
+  ASSERT_OK(train::MarkPart(train::PassPart::kBackwardWeight, 4, *stream));
+  ASSERT_OK(train::MarkPart(train::PassPart::kRecompute, 17, *stream));
+  ASSERT_OK(train::MarkPart(train::PassPart::kRecomputePointwise, 1023, *stream));
+  ASSERT_OK(train::MarkEnd(*stream));
+  ASSERT_OK(train::MarkPass({parallel::ItemKind::kBackwardWeight, 1, 1048575}, *stream));
+  ASSERT_OK(train::MarkPassEnd(*stream));
   ASSERT_OK(stream->Synchronize());
   std::vector<std::string> names;
   for (const device::TracedStream& traced : tracer.Take()) {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "brigade/examples/gpt/config.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/config/config.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -112,10 +112,10 @@ TEST(PipelinePartsTest, EachStageHasAPartForEachChunk) {
 Job CreateJob(const std::string& keys, int ranks) {
   Job job;
   job.model = {.layers = 4, .heads = 2, .width = 4, .context = 8};
-  job.config = ParseConfig(R"({"train_micro_batch_size_per_gpu": 1,
+  job.config = train::ParseConfig(R"({"train_micro_batch_size_per_gpu": 1,
                                "gradient_accumulation_steps": 4, "optimizer": {"type": "Adam"},)" +
-                               keys + "}",
-                           ranks)
+                                      keys + "}",
+                                  ranks)
                    .value();
   return job;
 }

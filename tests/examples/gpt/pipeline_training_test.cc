@@ -207,13 +207,13 @@ TEST(PipelineTrainingTest, ADelayedUpdateIsTheTrainingThatItIsWithoutAPipeline) 
 }
 
 TEST(PipelineTrainingTest, AnInterruptedTrainingInFilesGoesOn) {
-  struct StopsAtStep3 final : Observer {
-    absl::Status OnStep(const StepMetrics& metrics) override {
+  struct StopsAtStep3 final : train::Observer {
+    absl::Status OnStep(const train::StepMetrics& metrics) override {
       losses.push_back(metrics.loss);
       if (metrics.step == 3) stop = true;
       return absl::OkStatus();
     }
-    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
     std::vector<double> losses;
     std::atomic<bool> stop = false;
   };
@@ -227,7 +227,7 @@ TEST(PipelineTrainingTest, AnInterruptedTrainingInFilesGoesOn) {
     job.steps = kGridSteps;
     job.checkpoints.save = absl::StrCat(::testing::TempDir(), "/stage", stage);
     StopsAtStep3 interrupted;
-    Recorder recorder(nullptr);
+    train::Recorder recorder(nullptr);
     const auto outcome =
         TrainOnThreads(job, grid.ranks(), {&interrupted, recorder, interrupted.stop});
     ASSERT_OK(outcome);
@@ -294,13 +294,13 @@ TEST(PipelineTrainingTest, StagesShareWeightsAndActivations) {
 }
 
 TEST(PipelineTrainingTest, AnErrorOfOneStageEndsAllAndNamesIt) {
-  struct EndsAtStep3 final : Observer {
-    absl::Status OnStep(const StepMetrics& metrics) override {
+  struct EndsAtStep3 final : train::Observer {
+    absl::Status OnStep(const train::StepMetrics& metrics) override {
       return metrics.step == 3 ? absl::DataLossError("full disk") : absl::OkStatus();
     }
-    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
   } observer;
-  Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const GridCase grid = {.data = 2, .pipeline = 2};
   EXPECT_THAT(TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, recorder, stop}).status(),

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
 #include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/observers/history.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -39,7 +39,7 @@ class RankTrainerTest : public collectives::NcclTest {
   RankTrainerTest() {
     job_.model = {.layers = 1, .heads = 2, .width = 16, .context = 16};
     job_.config =
-        ParseConfig(R"({"train_batch_size": 2, "optimizer": {"type": "SGD"}})", 2).value();
+        train::ParseConfig(R"({"train_batch_size": 2, "optimizer": {"type": "SGD"}})", 2).value();
     job_.corpus = ReadLicences().value();
     job_.corpus.held_out.resize(100);
     job_.steps = 6;
@@ -48,7 +48,7 @@ class RankTrainerTest : public collectives::NcclTest {
   void OnTrainers(const Body& body, int ranks = 2) {
     const collectives::RanksOptions options = {.size = ranks};
     collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
-      Recorder recorder(nullptr);
+      train::Recorder recorder(nullptr);
       const auto grid = parallel::Grid::Create(job_.config.grid, *self.communicator).value();
       auto trainer = RankTrainer::Create(job_, *grid, *self.context, *self.stream, recorder);
       ASSERT_OK(trainer);
@@ -72,25 +72,26 @@ absl::Status EndTheGroup(Rank& self) {
 TEST_F(RankTrainerTest, AnEvaluationWhoseSumIsAbortedIsAnError) {
   OnTrainers([&](Rank& self, RankTrainer& trainer) {
     if (self.rank == 1) return static_cast<void>(EndTheGroup(self));
-    History history;
+    train::History history;
     EXPECT_THAT(trainer.Train(&history, stop_).status(), kEnds);
     EXPECT_THAT(history.evaluations(), IsEmpty());
   });
 }
 
 TEST_F(RankTrainerTest, AStepWhoseSumsAreAbortedIsAnError) {
-  struct EndsAtStep3 final : Observer {
+  struct EndsAtStep3 final : train::Observer {
     explicit EndsAtStep3(Rank& rank) : self(rank) {}
-    absl::Status OnStep(const StepMetrics& metrics) override {
+    absl::Status OnStep(const train::StepMetrics& metrics) override {
       return metrics.step == 3 ? EndTheGroup(self) : absl::OkStatus();
     }
-    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
     Rank& self;
   };
   OnTrainers([&](Rank& self, RankTrainer& trainer) {
-    History history;
+    train::History history;
     EndsAtStep3 ends(self);
-    Observer* const observer = self.rank == 1 ? static_cast<Observer*>(&ends) : &history;
+    train::Observer* const observer =
+        self.rank == 1 ? static_cast<train::Observer*>(&ends) : &history;
     EXPECT_THAT(trainer.Train(observer, stop_).status(), kEnds);
     // Rank 1 has enqueued step 4 before it sees the metrics of step 3.
     EXPECT_LE(history.steps().size(), 4u);
@@ -117,7 +118,7 @@ TEST_F(RankTrainerTest, GridsHaveTheLossesOfThreads) {
       job_ = JobOf(grid, grid.tensor, stage, "bf16", kAdamW);
       job_.steps = 4;
       const Trained on_threads = Train(job_, kRanks);
-      History history;
+      train::History history;
       OnTrainers(
           [&](Rank& self, RankTrainer& trainer) {
             EXPECT_OK(trainer.Train(self.rank == 0 ? &history : nullptr, stop_));
@@ -129,7 +130,7 @@ TEST_F(RankTrainerTest, GridsHaveTheLossesOfThreads) {
           },
           kRanks);
       std::vector<double> losses;
-      for (const StepMetrics& step : history.steps()) losses.push_back(step.loss);
+      for (const train::StepMetrics& step : history.steps()) losses.push_back(step.loss);
       EXPECT_EQ(losses, on_threads.losses);
     }
   }
@@ -161,7 +162,7 @@ TEST_F(RankTrainerTest, StagesWhoseMemoryGivesThemOtherPartsDoNotTrain) {
   collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
     Job job = job_;
     if (self.rank == 1) job.device_limit_bytes = limit;
-    Recorder recorder(nullptr);
+    train::Recorder recorder(nullptr);
     const auto grid = parallel::Grid::Create(job.config.grid, *self.communicator).value();
     EXPECT_THAT(RankTrainer::Create(job, *grid, *self.context, *self.stream, recorder).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument,
@@ -174,8 +175,8 @@ TEST_F(RankTrainerTest, StagesWhoseMemoryGivesThemOtherPartsDoNotTrain) {
 // The other one waits for it in the trial's exchanges.
 TEST_F(RankTrainerTest, ATrialThatFailsOnOneTensorRankEndsBothWithItsError) {
   job_ = JobOf({.tensor = 2}, 2, 1, "bf16", kAdamW);
-  job_.config.recompute_times = RecomputeTimes::kMeasured;
-  Recorder recorder(nullptr), sees_nothing(nullptr);
+  job_.config.recompute_times = train::RecomputeTimes::kMeasured;
+  train::Recorder recorder(nullptr), sees_nothing(nullptr);
   const collectives::RanksOptions options = {.size = 2, .tracer = &recorder.tracer()};
   collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
     const auto grid = parallel::Grid::Create(job_.config.grid, *self.communicator).value();

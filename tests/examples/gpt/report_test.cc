@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/pipeline_report.h"
+#include "brigade/train/config/config.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -18,7 +18,7 @@ namespace {
 Job CreateJob(const char* config, int ranks) {
   Job job;
   job.model = {.layers = 1, .heads = 2, .width = 4, .context = 8};
-  job.config = ParseConfig(config, ranks).value();
+  job.config = train::ParseConfig(config, ranks).value();
   job.corpus.description = "a text";
   job.steps = 4;
   return job;
@@ -31,7 +31,7 @@ constexpr const char* kFp32 =
     R"({"train_batch_size": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
         "zero_optimization": {"stage": 3}})";
 
-StepMetrics Step(int64_t step, double loss, bool skipped = false) {
+train::StepMetrics Step(int64_t step, double loss, bool skipped = false) {
   return {.step = step,
           .seconds = 0.5 * static_cast<double>(step),
           .loss = loss,
@@ -55,8 +55,8 @@ TEST(ReportTest, TheJobIsDescribed) {
 }
 
 TEST(ReportTest, ProgressIsNumbersAndACurve) {
-  const std::vector<StepMetrics> steps = {Step(1, 5, true), Step(2, 4), Step(3, 2)};
-  const std::vector<Evaluation> evaluations = {{0, 5}, {3, 2.25}};
+  const std::vector<train::StepMetrics> steps = {Step(1, 5, true), Step(2, 4), Step(3, 2)};
+  const std::vector<train::Evaluation> evaluations = {{0, 5}, {3, 2.25}};
   // 3 steps of 64 tokens in 1.5 s, each of 6 operations for each weight of a matrix product and 12
   // more for each position attended to, by layer and width: 6 * (192 + 1024) + 12 * 32.
   EXPECT_EQ(FlopsPerToken(CreateJob(kFp16, 2).model), 7680);
@@ -89,7 +89,7 @@ TEST(ReportTest, ProgressIsNumbersAndACurve) {
 TEST(ReportTest, ACurveOfManyStepsIsOfMeans) {
   // A column of two steps has their mean; the first has step 1 alone, and one of its two is not
   // finite elsewhere.
-  std::vector<StepMetrics> steps = {Step(1, 2)};
+  std::vector<train::StepMetrics> steps = {Step(1, 2)};
   for (int64_t step = 2; step < 128; ++step) steps.push_back(Step(step, 1 + 2 * (step % 2)));
   steps[99].loss = 2;
   steps[100].loss = std::numeric_limits<double>::quiet_NaN();
@@ -98,7 +98,7 @@ TEST(ReportTest, ACurveOfManyStepsIsOfMeans) {
 }
 
 TEST(ReportTest, WithoutAStepThereIsNothingToReport) {
-  EXPECT_EQ(ProgressReport(CreateJob(kFp16, 2), {}, {}, std::vector<Evaluation>{{0, 5}}),
+  EXPECT_EQ(ProgressReport(CreateJob(kFp16, 2), {}, {}, std::vector<train::Evaluation>{{0, 5}}),
             "\nReport: no step was finished.\n");
 }
 
@@ -119,18 +119,18 @@ std::vector<RankSummary> Summaries() {
                 .exposed_communication = 1.5,
                 .idle = 0.5,
                 .hidden_communication = 3};
-  first.passes[PassPart::kForward] = 1;
-  first.passes[PassPart::kRecompute] = 0.2;
-  first.passes[PassPart::kRecomputeQkv] = 0.3;
-  first.passes[PassPart::kBackward] = 2;
+  first.passes[train::PassPart::kForward] = 1;
+  first.passes[train::PassPart::kRecompute] = 0.2;
+  first.passes[train::PassPart::kRecomputeQkv] = 0.3;
+  first.passes[train::PassPart::kBackward] = 2;
   RankSummary second = first;
   second.memory[0] += 1000;
   second.traffic.gradients += 400;
   second.time.gemm = 3;
   second.passes = {};
-  second.passes[PassPart::kForward] = 2;
-  second.passes[PassPart::kRecomputeAttention] = 1.7;
-  second.passes[PassPart::kBackward] = 6;
+  second.passes[train::PassPart::kForward] = 2;
+  second.passes[train::PassPart::kRecomputeAttention] = 1.7;
+  second.passes[train::PassPart::kBackward] = 6;
   second.time.idle = 2.5;
   return {first, second};
 }
@@ -192,10 +192,10 @@ TEST(ReportTest, WhatIsMadeAgainAndStashedStandsBesideThePlan) {
       "it\n";
   const std::string kept = sizes + "more operations\n" + measured;
   EXPECT_THAT(ResourceReport(job, ranks), ::testing::EndsWith(kept));
-  job.config.recompute_times = RecomputeTimes::kMeasured;
+  job.config.recompute_times = train::RecomputeTimes::kMeasured;
   EXPECT_THAT(ResourceReport(job, ranks),
               ::testing::EndsWith(sizes + "more time by the trial\n" + measured));
-  job.config.recompute_times = RecomputeTimes::kOperations;
+  job.config.recompute_times = train::RecomputeTimes::kOperations;
   job.config.recompute.stash = recompute::StashTier::kHost;
   EXPECT_THAT(
       ResourceReport(job, ranks),
@@ -244,7 +244,7 @@ std::vector<RankSummary> PipelineSummaries(const std::vector<double>& forward, b
 TEST(ReportTest, APipelinesStepStandsBesideItsSimulation) {
   EXPECT_EQ(PipelineReport(PipelineJob("1f1b"), PipelineSummaries({1, 1, 1, 1}, false)), R"(
 Pipeline, 1f1b: 4 stages with 1 part of the model each, by flops; 8 micro-batches
-Seconds of a micro-batch's passes, without waits and exchanges, on the rank of each stage that
+train::Seconds of a micro-batch's passes, without waits and exchanges, on the rank of each stage that
 computes longest
     part    stage     rank      forward     backward  layers
        0        0        1     1.000000     2.000000  embedding to h.0
@@ -350,15 +350,15 @@ TEST(ReportTest, StagesThatDifferHaveTheirOwnFormulas) {
 }
 
 TEST(ReportTest, ChunksHaveTheMeansOfTheirStages) {
-  std::vector<PassSeconds> stages(4);
+  std::vector<train::PassSeconds> stages(4);
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const auto unit = static_cast<double>(1 << stage);
-    stages[stage][PassPart::kForward] = 8 * unit;
-    stages[stage][PassPart::kBackwardInput] = 16 * unit;
-    stages[stage][PassPart::kBackwardWeight] = 32 * unit;
-    stages[stage][PassPart::kRecomputeQkv] = 8 * unit;
+    stages[stage][train::PassPart::kForward] = 8 * unit;
+    stages[stage][train::PassPart::kBackwardInput] = 16 * unit;
+    stages[stage][train::PassPart::kBackwardWeight] = 32 * unit;
+    stages[stage][train::PassPart::kRecomputeQkv] = 8 * unit;
   }
-  stages[0][PassPart::kBackward] = 80;
+  stages[0][train::PassPart::kBackward] = 80;
   // The last stage was not marked.
   const auto chunks =
       ChunkSummaries(stages, std::vector<StageRange>{{0, 2}, {3, 5}}, /*micro_batches=*/8);

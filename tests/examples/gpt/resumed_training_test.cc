@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/tests/testing/sanitizer.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/observers/history.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -62,11 +62,12 @@ constexpr Setting kSettings[] = {
 Job CreateJob(const Setting& setting, int stage) {
   Job job;
   job.model = {.layers = 2, .heads = 2, .width = 16, .context = 16};
-  job.config = ParseConfig(absl::StrCat("{\"train_batch_size\": 8, ", setting.keys,
-                                        "\"optimizer\": ", setting.optimizer,
-                                        ", \"zero_optimization\": {\"stage\": ", stage, "}}"),
-                           kRanks)
-                   .value();
+  job.config =
+      train::ParseConfig(absl::StrCat("{\"train_batch_size\": 8, ", setting.keys,
+                                      "\"optimizer\": ", setting.optimizer,
+                                      ", \"zero_optimization\": {\"stage\": ", stage, "}}"),
+                         kRanks)
+          .value();
   // The last unit then stays in memory in stage 3: its weights are not gathered in each pass.
   if (stage == 3) job.config.zero.persistence_threshold = setting.persistence_threshold;
   job.corpus = ReadLicences().value();
@@ -82,15 +83,15 @@ struct Trained {
 };
 
 Trained Train(const Job& job) {
-  History history;
-  Recorder recorder(nullptr);
+  train::History history;
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
   const auto outcome = TrainOnThreads(job, kRanks, {&history, recorder, stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.ranks = outcome->ranks;
-  for (const StepMetrics& step : history.steps()) {
+  for (const train::StepMetrics& step : history.steps()) {
     run.losses.push_back(step.loss);
     run.grad_norms.push_back(step.grad_norm);
     run.loss_scales.push_back(step.loss_scale);

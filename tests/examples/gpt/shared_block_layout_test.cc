@@ -64,7 +64,7 @@ class SharedBlock {
   }
   // Ranks of a ring keep what they have of all heads.
   bool ExchangesHeads() const {
-    return shape_.context_ranks > 1 && shape_.context_exchange == ContextExchange::kUlysses;
+    return shape_.context_ranks > 1 && shape_.context_exchange == train::ContextExchange::kUlysses;
   }
   int64_t residual() const { return BytesOf(kMiddle, false); }
   int64_t gathered() const {
@@ -166,21 +166,22 @@ TEST(SharedBlockLayoutTest, WhatIsThereAtATimeLiesApart) {
       for (const auto& [sequence_parallel, keep_gathered, pieces] :
            {Sharing{false, false, 1}, Sharing{false, false, 2}, Sharing{true, false, 1},
             Sharing{true, true, 1}, Sharing{true, false, 2}, Sharing{true, true, 2}}) {
-        const PassShape shape = {
-            .model = {.layers = 1,
-                      .heads = kHeads,
-                      .width = kWidth,
-                      .context = kContext,
-                      .tensor_shards = 8,
-                      .sequence_parallel = sequence_parallel,
-                      .tensor_pieces = pieces},
-            .batch = kBatch,
-            .dtype = precision::DType::kBFloat16,
-            .tensor_ranks = tensor,
-            .tensor_rank = tensor - 1,
-            .context_ranks = std::min(context, 2),
-            .context_exchange = context == 4 ? ContextExchange::kRing : ContextExchange::kUlysses,
-            .keep_gathered = keep_gathered};
+        const PassShape shape = {.model = {.layers = 1,
+                                           .heads = kHeads,
+                                           .width = kWidth,
+                                           .context = kContext,
+                                           .tensor_shards = 8,
+                                           .sequence_parallel = sequence_parallel,
+                                           .tensor_pieces = pieces},
+                                 .batch = kBatch,
+                                 .dtype = precision::DType::kBFloat16,
+                                 .tensor_ranks = tensor,
+                                 .tensor_rank = tensor - 1,
+                                 .context_ranks = std::min(context, 2),
+                                 .context_exchange = context == 4
+                                                         ? train::ContextExchange::kRing
+                                                         : train::ContextExchange::kUlysses,
+                                 .keep_gathered = keep_gathered};
         ASSERT_TRUE(Validate(shape).ok()) << Validate(shape);
         EXPECT_EQ(shape.gathers_pieces(), sequence_parallel && pieces > 1);
         for (int o = 0; o < kBlockSaveOptionCount; ++o) {
@@ -202,7 +203,7 @@ TEST(SharedBlockLayoutTest, ARankOfARingHasWhatOneAloneWithItsPositionsWould) {
                           .batch = kBatch,
                           .dtype = precision::DType::kBFloat16,
                           .context_ranks = 2,
-                          .context_exchange = ContextExchange::kRing};
+                          .context_exchange = train::ContextExchange::kRing};
   ASSERT_TRUE(Validate(ring).ok()) << Validate(ring);
   PassShape alone = ring;
   alone.model.context = kContext / 2;

@@ -16,12 +16,12 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "brigade/device/files.h"
-#include "brigade/examples/gpt/pass_times.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/profile/profile_text.h"
 #include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/examples/gpt/trained.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/times/pass_times.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -31,14 +31,14 @@ namespace {
 using profile::Pass;
 using ::testing::HasSubstr;
 
-class Profiles : public Observer {
+class Profiles : public train::Observer {
  public:
-  absl::Status OnStep(const StepMetrics& metrics) override {
+  absl::Status OnStep(const train::StepMetrics& metrics) override {
     losses.push_back(metrics.loss);
     return absl::OkStatus();
   }
-  absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
-  absl::Status OnProfile(const ProfileEvent& profile) override {
+  absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
+  absl::Status OnProfile(const train::ProfileEvent& profile) override {
     EXPECT_FALSE(event.has_value()) << "a second profile";
     event = profile;
     steps_before = losses.size();
@@ -46,7 +46,7 @@ class Profiles : public Observer {
   }
 
   std::vector<double> losses;
-  std::optional<ProfileEvent> event;
+  std::optional<train::ProfileEvent> event;
   size_t steps_before = 0;
 };
 
@@ -55,7 +55,7 @@ class SlowSaves final : public Profiles {
  public:
   static constexpr absl::Duration kHeldUp = absl::Seconds(2);
 
-  absl::Status OnSave(const SaveEvent& save) override {
+  absl::Status OnSave(const train::SaveEvent& save) override {
     // Before the profiled step, the third, and behind it.
     if (save.step == 2 || save.step == 3) {
       ++held_up;
@@ -76,7 +76,7 @@ std::string CeilingsFile() {
 }
 
 absl::StatusOr<Outcome> TrainWith(const Job& job, int ranks, Profiles& profiles) {
-  Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   return TrainOnThreads(job, ranks, {&profiles, recorder, stop});
 }
@@ -119,7 +119,7 @@ void ExpectAProfile(Job job, int ranks) {
   EXPECT_GT(wall, 0);
   EXPECT_LE(wall, ranks * profile.seconds * (1 + 1e-6));
   for (const profile::Kernel& kernel : profile.kernels) {
-    EXPECT_FALSE(IsStepMark(kernel.row.name));
+    EXPECT_FALSE(train::IsStepMark(kernel.row.name));
     of_kernels += kernel.flops;
     if (kernel.row.kind == profile::Kind::kProduct) {
       EXPECT_GT(kernel.row.bytes, 0) << kernel.row.name;

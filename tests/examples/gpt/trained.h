@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/observers/history.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
@@ -24,7 +24,7 @@ inline constexpr int64_t kSteps = 30;
 inline Job CreateJob(const std::string& config, int ranks) {
   Job job;
   job.model = {.layers = 2, .heads = 2, .width = 32, .context = 32};
-  job.config = ParseConfig(config, ranks).value();
+  job.config = train::ParseConfig(config, ranks).value();
   job.corpus = ReadLicences().value();
   job.corpus.held_out.resize(2000);  // evaluations are not what is tested
   job.steps = kSteps;
@@ -40,19 +40,19 @@ struct Trained {
 };
 
 inline Trained Train(const Job& job, int ranks) {
-  History history;
-  Recorder recorder(nullptr);
+  train::History history;
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
   absl::StatusOr<Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.outcome = *std::move(outcome);
-  for (const StepMetrics& step : history.steps()) {
+  for (const train::StepMetrics& step : history.steps()) {
     run.losses.push_back(step.loss);
     run.grad_norms.push_back(step.grad_norm);
   }
-  for (const Evaluation& evaluation : history.evaluations()) {
+  for (const train::Evaluation& evaluation : history.evaluations()) {
     run.held_out = evaluation.held_out_loss;
     run.evaluated.push_back(evaluation.step);
   }

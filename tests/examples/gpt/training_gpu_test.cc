@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/examples/gpt/config.h"
 #include "brigade/nn/random.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/tests/examples/gpt/trained.h"
 #include "brigade/tests/testing/emulated.h"
+#include "brigade/train/config/config.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
@@ -33,8 +33,8 @@ std::string RandomWords(int64_t bytes, uint64_t seed) {
 
 Trained Train(device::Device device, int stage, const std::string& precision,
               const recompute::Policy& policy = {}, int64_t steps = Steps(),
-              RecomputeTimes times = RecomputeTimes::kOperations, int ranks = kRanks,
-              const ModelParallelism& parallelism = {}, int micro_batches = 1) {
+              train::RecomputeTimes times = train::RecomputeTimes::kOperations, int ranks = kRanks,
+              const train::ModelParallelism& parallelism = {}, int micro_batches = 1) {
   // A scale of fp16 that does not overflow at first, so that every step counts.
   const std::string section = precision == "fp16"
                                   ? R"("fp16": {"enabled": true, "initial_scale_power": 12},)"
@@ -42,13 +42,13 @@ Trained Train(device::Device device, int stage, const std::string& precision,
                                                     : "";
   Job job;
   job.model = {.layers = 2, .heads = 2, .width = 32, .context = 32};
-  job.config =
-      ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "gradient_clipping": 1.0,)", section,
-                               R"("optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+  job.config = train::ParseConfig(
+                   absl::StrCat(R"({"train_batch_size": 8, "gradient_clipping": 1.0,)", section,
+                                R"("optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
                           "gradient_accumulation_steps": )",
-                               micro_batches, R"(, "zero_optimization": {"stage": )", stage, "}}"),
-                  ranks, ".", parallelism)
-          .value();
+                                micro_batches, R"(, "zero_optimization": {"stage": )", stage, "}}"),
+                   ranks, ".", parallelism)
+                   .value();
   job.model.tensor_shards = job.config.tensor_shards;
   job.model.sequence_parallel = job.config.sequence_parallel;
   job.model.tensor_pieces = job.config.tensor_pieces;
@@ -99,7 +99,7 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
   for (const bool shares_rows : {false, true}) {
     SCOPED_TRACE(shares_rows ? "sequence parallel" : "rows whole");
     const auto train = [&](device::Device device, int tensor) {
-      return Train(device, 3, "bf16", {}, kSteps, RecomputeTimes::kOperations, tensor,
+      return Train(device, 3, "bf16", {}, kSteps, train::RecomputeTimes::kOperations, tensor,
                    {.tensor = tensor,
                     .tensor_shards = 2,
                     .sequence_parallel = shares_rows,
@@ -122,11 +122,13 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
     }
   }
   const Trained whole =
-      Train(device::Cuda(), 3, "bf16", {}, kSteps, RecomputeTimes::kOperations, 1);
-  for (const ContextExchange exchange : {ContextExchange::kUlysses, ContextExchange::kRing}) {
-    SCOPED_TRACE(exchange == ContextExchange::kRing ? "in a ring" : "by heads");
-    const Trained shared = Train(device::Cuda(), 3, "bf16", {}, kSteps, RecomputeTimes::kOperations,
-                                 2, {.context = 2, .context_exchange = exchange});
+      Train(device::Cuda(), 3, "bf16", {}, kSteps, train::RecomputeTimes::kOperations, 1);
+  for (const train::ContextExchange exchange :
+       {train::ContextExchange::kUlysses, train::ContextExchange::kRing}) {
+    SCOPED_TRACE(exchange == train::ContextExchange::kRing ? "in a ring" : "by heads");
+    const Trained shared =
+        Train(device::Cuda(), 3, "bf16", {}, kSteps, train::RecomputeTimes::kOperations, 2,
+              {.context = 2, .context_exchange = exchange});
     ASSERT_EQ(shared.losses.size(), static_cast<size_t>(kSteps));
     for (size_t step = 0; step < shared.losses.size(); ++step) {
       EXPECT_NEAR(shared.losses[step], whole.losses[step], 0.02 * whole.losses[step]) << step;
@@ -143,9 +145,9 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
 TEST(GridGpuTest, PipelinesGiveOneRanksBits) {
   constexpr int64_t kSteps = 2;
   const int micro_batches = testing::OnGpuOrEmulator(8, 2);
-  const auto train = [&](int stage, int ranks, const ModelParallelism& parallelism) {
-    return Train(device::Cuda(), stage, "bf16", {}, kSteps, RecomputeTimes::kOperations, ranks,
-                 parallelism, micro_batches);
+  const auto train = [&](int stage, int ranks, const train::ModelParallelism& parallelism) {
+    return Train(device::Cuda(), stage, "bf16", {}, kSteps, train::RecomputeTimes::kOperations,
+                 ranks, parallelism, micro_batches);
   };
   const Trained one = train(0, 1, {});
   int stage = 0;
@@ -163,7 +165,8 @@ TEST(GridGpuTest, PipelinesGiveOneRanksBits) {
 // One with a trial beside one without.
 TEST(RecomputationGpuTest, ATrialAndInputsElsewhereChangeNoBit) {
   recompute::Policy policy = {.kind = recompute::Policy::Kind::kBlock};
-  const Trained kept = Train(device::Cuda(), 3, "bf16", policy, 3, RecomputeTimes::kMeasured);
+  const Trained kept =
+      Train(device::Cuda(), 3, "bf16", policy, 3, train::RecomputeTimes::kMeasured);
   ASSERT_EQ(kept.outcome.ranks.size(), size_t{kRanks});
   for (const RankSummary& rank : kept.outcome.ranks) {
     // Seconds between marks, by the device's events.

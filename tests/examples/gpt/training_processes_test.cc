@@ -5,10 +5,10 @@
 #include <chrono>
 #include <thread>
 
-#include "brigade/examples/gpt/config.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/config/config.h"
 #include "gtest/gtest.h"
 
 namespace brigade::gpt {
@@ -24,7 +24,8 @@ struct Process {
 std::array<Process, 2> Train(int64_t steps, bool stop) {
   Job job;
   job.model = {.layers = 1, .heads = 2, .width = 16, .context = 16};
-  job.config = ParseConfig(R"({"train_batch_size": 2, "optimizer": {"type": "SGD"}})", 2).value();
+  job.config =
+      train::ParseConfig(R"({"train_batch_size": 2, "optimizer": {"type": "SGD"}})", 2).value();
   job.corpus = ReadLicences().value();
   job.steps = steps;
 
@@ -32,7 +33,7 @@ std::array<Process, 2> Train(int64_t steps, bool stop) {
   std::atomic<bool> reported = false;
   std::array<Process, 2> all;
   const auto run = [&](int rank, Process& self) {
-    Recorder recorder(nullptr);
+    train::Recorder recorder(nullptr);
     const std::atomic<bool> stop_here = stop && rank == 1;
     const auto report = [&](const Outcome&) {
       ++self.reports;

@@ -197,8 +197,8 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHostAndFromFiles)
   job.steps = 4;
   const Trained plain = Train(job, 1);
   job.device_limit_bytes = 16 * ParameterCount(job.model) / 10;
-  History history;
-  Recorder recorder(nullptr);
+  train::History history;
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_THAT(TrainOnThreads(job, 1, {&history, recorder, stop}).status(),
               brigade::testing::StatusIs(
@@ -265,8 +265,8 @@ TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {
   const int64_t least =
       recompute::LeastBudget(ActivationChain({job.model, 4, job.config.zero.dtype})).value();
   job.config.recompute = recompute::ParsePolicy(absl::StrCat("budget:", least - 1)).value();
-  History history;
-  Recorder recorder(nullptr);
+  train::History history;
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_THAT(TrainOnThreads(job, 2, {&history, recorder, stop}).status(),
               brigade::testing::StatusIs(absl::StatusCode::kInvalidArgument,
@@ -363,8 +363,8 @@ TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
       Job job = CreateJob(config, ranks);
       job.corpus.held_out.resize(texts * 32 + 1);
       job.steps = 1;
-      History history;
-      Recorder recorder(nullptr);
+      train::History history;
+      train::Recorder recorder(nullptr);
       const std::atomic<bool> stop = false;
       ASSERT_OK(TrainOnThreads(job, ranks, {&history, recorder, stop}));
       const double loss = history.evaluations().front().held_out_loss;  // before the first step
@@ -408,7 +408,7 @@ TEST(TrainingTest, ALossScaleThatIsStuckEndsTheTraining) {
                        "hysteresis": 1, "min_loss_scale": 274877906944}, )",
                    kAdamW, "}"),
       2);
-  Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_EQ(TrainOnThreads(job, 2, {nullptr, recorder, stop}).status(),
             absl::FailedPreconditionError("step 3: gradients overflow although the loss scale is "
@@ -416,15 +416,15 @@ TEST(TrainingTest, ALossScaleThatIsStuckEndsTheTraining) {
 }
 
 TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
-  class StopAt final : public Observer {
+  class StopAt final : public train::Observer {
    public:
     explicit StopAt(std::atomic<bool>& stop) : stop_(stop) {}
-    absl::Status OnStep(const StepMetrics& metrics) override {
+    absl::Status OnStep(const train::StepMetrics& metrics) override {
       last = metrics.step;
       if (metrics.step == 5) stop_ = true;
       return absl::OkStatus();
     }
-    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
     int64_t last = 0;
 
    private:
@@ -432,7 +432,7 @@ TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
   };
   std::atomic<bool> stop = false;
   StopAt observer(stop);
-  Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   const auto outcome =
       TrainOnThreads(CreateJob(Config(8, 3, "bf16"), 4), 4, {&observer, recorder, stop});
   ASSERT_OK(outcome);
@@ -442,13 +442,15 @@ TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
 }
 
 TEST(TrainingTest, AnObserversErrorEndsAllRanks) {
-  class Refuse final : public Observer {
+  class Refuse final : public train::Observer {
    public:
-    absl::Status OnStep(const StepMetrics&) override { return absl::DataLossError("full disk"); }
-    absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+    absl::Status OnStep(const train::StepMetrics&) override {
+      return absl::DataLossError("full disk");
+    }
+    absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
   };
   Refuse observer;
-  Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_EQ(
       TrainOnThreads(CreateJob(Config(8, 2, "fp32"), 4), 4, {&observer, recorder, stop}).status(),

@@ -10,13 +10,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/activations.h"
-#include "brigade/examples/gpt/config.h"
-#include "brigade/examples/gpt/history.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/recompute/planner.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/observers/history.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -31,12 +31,12 @@ Job CreateJob(const std::string& precision, int stage, int ranks) {
   job.model = {.layers = 4, .heads = 2, .width = 32, .context = 32};
   const std::string section =
       precision == "fp32" ? "" : absl::StrCat("\"", precision, "\": {\"enabled\": true}, ");
-  job.config = ParseConfig(absl::StrCat(R"({"train_batch_size": 8, )", section,
-                                        R"("optimizer": {"type": "AdamW"},
+  job.config = train::ParseConfig(absl::StrCat(R"({"train_batch_size": 8, )", section,
+                                               R"("optimizer": {"type": "AdamW"},
                                            "brigade": {"dropout": 0.1},
                                            "zero_optimization": {"stage": )",
-                                        stage, "}}"),
-                           ranks)
+                                               stage, "}}"),
+                                  ranks)
                    .value();
   job.corpus = ReadLicences().value();
   job.corpus.held_out.resize(500);
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(All, TrialTest, ::testing::Values("fp32", "fp16", "bf16
 
 TEST_P(TrialTest, EveryPartAndEveryOptionHasATime) {
   const Job job = CreateJob(GetParam(), 0, 1);
-  Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   device::ContextOptions options;
   options.name = "rank 0";
   options.tracer = &recorder.tracer();
@@ -77,7 +77,7 @@ TEST_P(TrialTest, EveryPartAndEveryOptionHasATime) {
 }
 
 TEST(TrialErrorsTest, WithoutATracerThereAreNoTimes) {
-  Recorder recorder(nullptr);
+  train::Recorder recorder(nullptr);
   auto context = device::Context::Create({}).value();
   auto compute = context->CreateStream("compute").value();
   const Job job = CreateJob("fp32", 0, 1);
@@ -124,15 +124,15 @@ struct Trained {
 };
 
 Trained Train(const Job& job, int ranks) {
-  History history;
-  Recorder recorder(nullptr);
+  train::History history;
+  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const absl::StatusOr<Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return {};
   Trained run;
   run.ranks = outcome->ranks;
-  for (const StepMetrics& step : history.steps()) {
+  for (const train::StepMetrics& step : history.steps()) {
     run.losses.push_back(step.loss);
     run.grad_norms.push_back(step.grad_norm);
   }
@@ -149,9 +149,9 @@ TEST_P(TrialTest, ATrialChangesThePlanAlone) {
     const int64_t half = recompute::PlanNone(chain)->peak_bytes / 2;
     SCOPED_TRACE(absl::StrCat("stage ", stage));
     job.config.recompute = {.kind = recompute::Policy::Kind::kBudget, .budget_bytes = half};
-    job.config.recompute_times = RecomputeTimes::kOperations;
+    job.config.recompute_times = train::RecomputeTimes::kOperations;
     const Trained counted = Train(job, 2);
-    job.config.recompute_times = RecomputeTimes::kMeasured;
+    job.config.recompute_times = train::RecomputeTimes::kMeasured;
     const Trained measured = Train(job, 2);
     EXPECT_EQ(measured.losses, plain.losses);
     EXPECT_EQ(measured.grad_norms, plain.grad_norms);
@@ -170,12 +170,12 @@ TEST_P(TrialTest, ATrialChangesThePlanAlone) {
       EXPECT_EQ(rank.traffic.parameters, job.steps * rank.traffic_of_step.parameters);
       // The passes of the steps, not those of the trial, whose time is in none of the columns.
       EXPECT_GT(rank.passes.recompute(), 0);
-      EXPECT_GT(rank.passes[PassPart::kBackward], 0);
+      EXPECT_GT(rank.passes[train::PassPart::kBackward], 0);
       EXPECT_LE(rank.passes.once() + rank.passes.recompute(),
                 rank.time.gemm + rank.time.other_compute + 1e-6);
     }
     EXPECT_EQ(plain.ranks[0].passes.recompute(), 0);
-    EXPECT_GT(plain.ranks[0].passes[PassPart::kForward], 0);
+    EXPECT_GT(plain.ranks[0].passes[train::PassPart::kForward], 0);
     EXPECT_GT(counted.ranks[0].planned_time, 1e6);
   }
 }

@@ -144,7 +144,7 @@ TEST(UnitFlopsTest, RanksShareAllOperations) {
   shared.model.tensor_shards = 2;
   shared.tensor_ranks = 2;
   shared.context_ranks = 2;
-  shared.context_exchange = ContextExchange::kRing;
+  shared.context_exchange = train::ContextExchange::kRing;
   shared.model.context = 8;
   PassShape alone = kShape;
   alone.model.context = 8;

@@ -1,0 +1,314 @@
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "brigade/optim/parameter_group.h"
+#include "brigade/train/config/config_sections.h"
+
+namespace brigade::train {
+namespace {
+
+constexpr char kMustBeGiven[] = "it has no default";
+
+constexpr NumberRange kStepsOrNone = {0.0, kMaxSteps, "0 to 2^24"};
+
+Auto ByRate(const Settings& s) {
+  return FromFlag("--lr", s.flags.lr.has_value(), s.flags.lr.value_or(0));
+}
+
+Key LearningRate(Settings& s) {
+  return {.name = "lr",
+          .value = Number(&s.group.lr, kNotNegative),
+          .meaning =
+              "the learning rate; `--lr` goes before it; without effect beside a schedule "
+              "with rates of its own",
+          .automatic = ByRate(s)};
+}
+
+constexpr char kCorrectsBias[] = "the moments are always corrected";
+// Of 1-bit LAMB and 0/1 Adam.
+constexpr char kCorrectsNoBias[] = "there is none, in DeepSpeed either";
+
+Keys AdamKeys(Settings& s, Value adam_w_mode, const char* decay) {
+  optim::ParameterGroup& group = s.group;
+  constexpr char kOneAdam[] = "there is one Adam here, whose formula is the same";
+  return {
+      LearningRate(s),
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne), "of the moments' means"},
+      {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
+      {"weight_decay", Number(&group.weight_decay, kNotNegative), decay},
+      {"adam_w_mode", std::move(adam_w_mode), "true: AdamW"},
+      {"bias_correction", Only(true, kCorrectsBias)},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"torch_adam", Tuning(false, kOneAdam),
+       "with true PyTorch's AdamW has a `weight_decay` of 0.01 by default, which must be written"},
+      {"fused", Tuning(true, kOneAdam)},
+      {"fp32_optimizer_states", Only(true, "the moments are fp32")},
+      {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
+  };
+}
+
+// Names and defaults of deepspeed/runtime/fp16/onebit/adam.py.
+Keys OneBitKeys(Settings& s, const char* bias_correction) {
+  optim::ParameterGroup& group = s.group;
+  constexpr char kTransport[] = "ranks exchange over the communicator that they have";
+  return {
+      LearningRate(s),
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne), "of the moments' means"},
+      {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
+      {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
+      {"freeze_step", Whole(&s.freeze_step, kStepsOrNone),
+       "steps before second moments stay, 15 to 25 % of a training"},
+      {"bias_correction", Tuning(true, bias_correction)},
+      {"eps_inside_sqrt", Only(false, "epsilon is added to the root")},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
+      {"cuda_aware", Tuning(false, kTransport)},
+      {"comm_backend_name", Tuning("nccl", kTransport)},
+      {"exp_avg_mask", NotSupported()},
+  };
+}
+
+// Names and defaults of deepspeed/runtime/fp16/onebit/zoadam.py.
+Keys ZeroOneAdamKeys(Settings& s) {
+  Keys keys;
+  for (Key& key : OneBitKeys(s, kCorrectsNoBias)) {
+    if (std::string_view(key.name) != "freeze_step") {
+      keys.push_back(std::move(key));
+      continue;
+    }
+    keys.push_back({"var_freeze_step", Whole(&s.zero_one.var_freeze_step, kSteps),
+                    "steps before second moments stay for good: those in which the rate rises"});
+    keys.push_back({"var_update_scaler", Whole(&s.zero_one.var_update_scaler, kSteps),
+                    "before that so many steps update second moments, as many of every second step "
+                    "follow, of every fourth, and so on"});
+    keys.push_back(
+        {"local_step_scaler", Whole(&s.zero_one.local_step_scaler, kSteps),
+         "then ranks meet in each step, behind so many steps in every second one, behind "
+         "as many in every fourth, and so on"});
+    keys.push_back({"local_step_clipper", Whole(&s.zero_one.local_step_clipper, kSteps),
+                    "up to this interval; in stages 1 and 2 it must be 1"});
+  }
+  return keys;
+}
+
+constexpr char kMostTrust[] = "the most that a tensor's norm over that of its update counts";
+
+Keys LambKeys(Settings& s) {
+  optim::ParameterGroup& group = s.group;
+  return {
+      LearningRate(s),
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne), "of the moments' means"},
+      {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
+      {"weight_decay", Number(&group.weight_decay, kNotNegative),
+       "of the weights, in the update whose norm counts"},
+      {"max_coeff", Number(&group.max_trust, kNotNegative), kMostTrust},
+      {"min_coeff", Number(&group.min_trust, kNotNegative), "the least"},
+      {"bias_correction", Only(true, kCorrectsBias)},
+      {"eps_inside_sqrt", Only(false, "it is added to the root")},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"max_grad_norm", Only(0.0, "gradient_clipping says it here")},
+  };
+}
+
+// Names and defaults of deepspeed/runtime/fp16/onebit/lamb.py.
+Keys OneBitLambKeys(Settings& s) {
+  kernels::OneBitLambCoefficients& factors = s.one_bit_lamb;
+  constexpr NumberRange kLeast = {0x1p-149, 3.0e38, "more than 0, to factor_max"};
+  Keys keys;
+  for (Key& key : OneBitKeys(s, kCorrectsNoBias)) {
+    const std::string_view name = key.name;
+    if (name == "weight_decay") key.meaning = "of the weights, in the update whose norm counts";
+    if (name == "freeze_step") key.value = Whole(&s.freeze_step, kSteps);
+    keys.push_back(std::move(key));
+  }
+  keys.push_back({"max_coeff", Number(&s.group.max_trust, kNotNegative), kMostTrust});
+  keys.push_back({"min_coeff", Number(&s.group.min_trust, kNotNegative), "the least"});
+  keys.push_back({"coeff_beta", Number(&factors.coeff_beta, kBelowOne),
+                  "of the mean of those ratios before `freeze_step`, which counts from then on"});
+  keys.push_back({"factor_max", Number(&factors.factor_max, kPositive),
+                  "the most by which that mean is multiplied"});
+  keys.push_back({"factor_min", Number(&factors.factor_min, kLeast), "the least"});
+  keys.push_back({"factor_threshold", Number(&factors.factor_threshold, kBelowOne),
+                  "how much the factor may change in a step, of what it was"});
+  return keys;
+}
+
+// Of a schedule: its own, and what all have.
+Keys ScheduleKeys(Keys keys) {
+  keys.push_back({"last_batch_iteration", Only(-1, "schedules begin at the beginning")});
+  return keys;
+}
+
+template <typename Schedule>
+Key WarmupType(Schedule& schedule) {
+  return {"warmup_type",
+          OneOf<optim::WarmupType>(&schedule.warmup_type, {{"log", optim::WarmupType::kLog},
+                                                           {"linear", optim::WarmupType::kLinear}}),
+          "how the rate rises"};
+}
+
+template <typename Schedule>
+Key WarmupSteps(Schedule& schedule) {
+  // Schedules themselves take 1 as 2, and have no 0.
+  return {"warmup_num_steps",
+          Rewritten(Whole(&schedule.warmup_num_steps, kStepsOrNone),
+                    [](const Json& json) { return json == Json(0) ? Json(2) : json; }),
+          "steps in which the rate rises; 0 and 1 count as 2, as in DeepSpeed"};
+}
+
+// The rates between which one rises.
+template <typename Schedule>
+Keys WithWarmupRates(Settings& s, Schedule& schedule, Keys keys) {
+  keys.push_back({"warmup_min_lr", Number(&schedule.warmup_min_lr, kNotNegative),
+                  "the rate of the first step"});
+  keys.push_back({.name = "warmup_max_lr",
+                  .value = Number(&schedule.warmup_max_lr, kNotNegative),
+                  .meaning = "the rate to which it rises; of WarmupLR by default the optimizer's",
+                  .automatic = ByRate(s)});
+  keys.push_back(WarmupSteps(schedule));
+  keys.push_back(WarmupType(schedule));
+  return ScheduleKeys(std::move(keys));
+}
+
+template <typename Schedule>
+Key TotalSteps(Settings& s, Schedule& schedule) {
+  return {.name = "total_num_steps",
+          .value = Whole(&schedule.total_num_steps, kSteps),
+          .meaning = "the step at which the rate has fallen; \"auto\": `--steps`",
+          .required = kMustBeGiven,
+          .automatic = FromFlag("--steps", s.flags.steps > 0, s.flags.steps)};
+}
+
+Keys OneCycleKeys(optim::OneCycle& cycle) {
+  constexpr char kMomentum[] = "momentum is a constant here";
+  return ScheduleKeys({
+      {.name = "cycle_min_lr",
+       .value = Number(&cycle.cycle_min_lr, kNotNegative),
+       .meaning = "the rate at both ends of the cycle",
+       .required = kMustBeGiven},
+      {.name = "cycle_max_lr",
+       .value = Number(&cycle.cycle_max_lr, kNotNegative),
+       .meaning = "the rate in its middle",
+       .required = kMustBeGiven},
+      {"decay_lr_rate", Number(&cycle.decay_lr_rate, kNotNegative),
+       "how fast the rate falls after the cycle"},
+      {"cycle_first_step_size", Whole(&cycle.cycle_first_step_size, kSteps),
+       "steps in which it rises"},
+      {"cycle_second_step_size",
+       Otherwise(Whole(&cycle.cycle_second_step_size, kSteps), "as the first"),
+       "steps in which it falls"},
+      {"decay_step_size", Whole(&cycle.decay_step_size, kStepsOrNone),
+       "steps between two falls after the cycle"},
+      {"total_num_steps", Otherwise(Whole(&cycle.total_num_steps, kSteps), "none"),
+       "Brigade's: where a decay, which never ends, is cut"},
+      {.name = "cycle_momentum",
+       .value = Only(false, kMomentum),
+       .required = "DeepSpeed's default is true, but momentum is a constant here: write false"},
+      {"cycle_first_stair_count", Only(0, "the rate rises in each step")},
+      {"cycle_second_stair_count", Only(nullptr, "the rate falls in each step")},
+      {"cycle_min_mom", Tuning(0.8, kMomentum)},
+      {"cycle_max_mom", Tuning(0.9, kMomentum)},
+      {"decay_mom_rate", Tuning(0.0, kMomentum)},
+  });
+}
+
+}  // namespace
+
+// Types and defaults as in DeepSpeed's documentation of "optimizer" (deepspeed.ai, "DeepSpeed
+// Configuration JSON") and deepspeed/ops/adam/fused_adam.py,
+// deepspeed/ops/lion/fused_lion.py and deepspeed/ops/lamb/fused_lamb.py; SGD is PyTorch's.
+Key OptimizerKey(Settings& s) {
+  using Kind = optim::OptimizerKind;
+  optim::ParameterGroup& group = s.group;
+  Keys types = {
+      {"Adam", Set(&s.optimizer, Kind::kAdam), "AdamW, unless `adam_w_mode` is false",
+       AdamKeys(s, Flag(&s.adam_w_mode),
+                "of the weights; without `adam_w_mode` it is added to gradients")},
+      {"AdamW", Set(&s.optimizer, Kind::kAdamW), "Adam with decay of the weights",
+       AdamKeys(s, Only(true, "that is what AdamW means; with type Adam it may be false"),
+                "of the weights")},
+      {"SGD",
+       Set(&s.optimizer, Kind::kSgd),
+       "gradient descent, with momentum where that is given",
+       {
+           LearningRate(s),
+           {"momentum", Number(&group.momentum, kBelowOne), "how much of the last step stays"},
+           {"dampening", Number(&group.dampening, kUnit), "of gradients in the momentum"},
+           {"weight_decay", Number(&group.weight_decay, kNotNegative), "added to gradients"},
+           {"nesterov", Flag(&group.nesterov), "true: the momentum of the next step"},
+           {"maximize", Only(false, "losses are minimised")},
+       }},
+      {"Lion",
+       Set(&s.optimizer, Kind::kLion),
+       "the sign of a momentum: each weight moves by the rate",
+       {
+           LearningRate(s),
+           {"betas", Pair(&group.beta1, &s.lion_beta2, kBelowOne),
+            "of the momentum in the direction, and of the one that stays"},
+           {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
+           {"fp32_optimizer_states", Only(true, "the momentum is fp32")},
+       }},
+      {"OneBitAdam", Set(&s.optimizer, Kind::kOneBitAdam),
+       "AdamW, whose ranks exchange first moments as signs once second "
+       "moments stay; stages 0 to 2",
+       OneBitKeys(s, kCorrectsBias)},
+      {"Lamb", Set(&s.optimizer, Kind::kLamb),
+       "Adam, with a rate of each tensor's own: by its norm over that of its update", LambKeys(s)},
+      {"OneBitLamb", Set(&s.optimizer, Kind::kOneBitLamb),
+       "LAMB without bias correction, whose ranks exchange first moments as signs once second "
+       "moments stay, and whose tensors' rates go on from those before; stages 0 to 2",
+       OneBitLambKeys(s)},
+      {"ZeroOneAdam", Set(&s.optimizer, Kind::kZeroOneAdam),
+       "AdamW without bias correction that updates second moments in ever fewer steps, and whose "
+       "ranks exchange gradients as signs in the others; once second moments stay, ranks go on "
+       "alone and exchange what they have moved as signs in ever fewer steps; stage 0, without "
+       "steps alone stages 1 and 2",
+       ZeroOneAdamKeys(s)},
+  };
+  for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD"}) {
+    types.push_back({name, NotSupported()});
+  }
+  static constexpr char kNeeded[] =
+      R"(one is needed, like {"type": "AdamW", "params": {"lr": 0.001}}; )"
+      "or --lr, for AdamW with that rate";
+  return {.name = "optimizer",
+          .meaning = "What updates the weights. Without it `--lr` stands for AdamW with that rate.",
+          .keys = {{"legacy_fusion", Only(false, "parameters lie in one array, always")}},
+          .types = std::move(types),
+          .required = s.flags.lr.has_value() ? nullptr : kNeeded};
+}
+
+// Parameters and defaults as in deepspeed/runtime/lr_schedules.py.
+Key SchedulerKey(Settings& s) {
+  auto& warmup = std::get<optim::WarmupLR>(s.schedules[1]);
+  auto& decay = std::get<optim::WarmupDecayLR>(s.schedules[2]);
+  auto& cosine = std::get<optim::WarmupCosineLR>(s.schedules[3]);
+  auto& cycle = std::get<optim::OneCycle>(s.schedules[4]);
+  Keys types = {
+      {"WarmupLR", Set(&s.schedule, 1), "the rate rises, and stays",
+       WithWarmupRates(s, warmup, {})},
+      {"WarmupDecayLR", Set(&s.schedule, 2), "the rate rises, and falls to 0 in a line",
+       WithWarmupRates(s, decay, {TotalSteps(s, decay)})},
+      {"WarmupCosineLR", Set(&s.schedule, 3),
+       "the rate rises, and falls as a cosine; rates are shares of the optimizer's",
+       ScheduleKeys({
+           TotalSteps(s, cosine),
+           {"warmup_min_ratio", Number(&cosine.warmup_min_ratio, kNotNegative),
+            "the share of the first step"},
+           WarmupSteps(cosine),
+           {"cos_min_ratio", Number(&cosine.cos_min_ratio, kNotNegative),
+            "the share of the last step"},
+           WarmupType(cosine),
+       })},
+      {"OneCycle", Set(&s.schedule, 4), "the rate rises, falls, and decays", OneCycleKeys(cycle)},
+      {"LRRangeTest", NotSupported()},
+  };
+  return {.name = "scheduler",
+          .meaning =
+              "How the learning rate changes from step to step. Without it the rate is a "
+              "constant.",
+          .types = std::move(types)};
+}
+
+}  // namespace brigade::train
