@@ -244,7 +244,7 @@ std::vector<RankSummary> PipelineSummaries(const std::vector<double>& forward, b
 TEST(ReportTest, APipelinesStepStandsBesideItsSimulation) {
   EXPECT_EQ(PipelineReport(PipelineJob("1f1b"), PipelineSummaries({1, 1, 1, 1}, false)), R"(
 Pipeline, 1f1b: 4 stages with 1 part of the model each, by flops; 8 micro-batches
-train::Seconds of a micro-batch's passes, without waits and exchanges, on the rank of each stage that
+Seconds of a micro-batch's passes, without waits and exchanges, on the rank of each stage that
 computes longest
     part    stage     rank      forward     backward  layers
        0        0        1     1.000000     2.000000  embedding to h.0
