@@ -25,8 +25,9 @@ using precision::Half;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// As many elements as 16384 samples stand for at a distance of 32.
-constexpr size_t kMaxSampledSize = 16384 * 32;
+// What a sample of an array of this size is taken of: 32 of so many elements.
+constexpr size_t kSampledSize = size_t{1} << 20;
+constexpr size_t kSampleDistance = 1024;
 
 // Of any payload and sign: NaN are equal.
 float AnyNan(std::mt19937& random) {
@@ -148,43 +149,49 @@ TYPED_TEST(TopKTypedTest, SelectsWhatTheSpecificationSelectsOnEveryCpu) {
   }
 }
 
-TYPED_TEST(TopKTypedTest, AnyCutIntoUnitsSelectsTheSame) {
-  for (const int64_t k : {int64_t{1}, int64_t{77}, int64_t{9000}, int64_t{20'000}}) {
+TYPED_TEST(TopKTypedTest, AnyCutIntoChunksSelectsTheSame) {
+  constexpr int64_t kSize = 5 * kTopKChunk + 77;
+  for (const int64_t k : {int64_t{1}, int64_t{77}, int64_t{9000}, kSize}) {
     Lists<TypeParam> lists;
     std::mt19937 random(92);
     std::vector<float> array;
-    for (int i = 0; i < 20'000; ++i) array.push_back(static_cast<float>(random() % 1000));
+    for (int i = 0; i < kSize; ++i) array.push_back(static_cast<float>(random() % 1000));
     lists.Add(array, k);
     lists.Specify(false);
     const TopKSegment& s = lists.segments[0];
-    const std::vector<std::pair<int64_t, int64_t>> ranges = {{4 * kTopKUnit, 9 * kTopKUnit},
-                                                             {9 * kTopKUnit, 20'000},
-                                                             {0, kTopKUnit},
-                                                             {kTopKUnit, 4 * kTopKUnit}};
+    const std::vector<std::pair<int64_t, int64_t>> ranges = {{2 * kTopKChunk, 4 * kTopKChunk},
+                                                             {4 * kTopKChunk, kSize},
+                                                             {0, kTopKChunk},
+                                                             {kTopKChunk, 2 * kTopKChunk}};
     // Guesses that leave too few, some and all, as well as the sample's.
     for (const uint32_t least : {uint32_t{0}, TopKGuess<TypeParam>(s), TopKKey(990.0f)}) {
       const auto collect = [&](uint32_t from) {
-        int64_t found = 0;
+        TopKFound found = {0, 0};
         for (const auto& [begin, end] : ranges) {
-          found += TopKCollectRange<TypeParam>(s, from, begin, end);
+          const TopKFound part = TopKCollectRange<TypeParam>(s, from, begin, end);
+          found.count += part.count;
+          found.greatest = std::max(found.greatest, part.greatest);
         }
         return found;
       };
-      if (collect(least) < k) collect(0);
-      TopKSelection selection = {0, static_cast<uint32_t>(k)};
-      for (int pass = 0; pass < kTopKPasses; ++pass) {
+      uint32_t from = least;
+      TopKFound found = collect(from);
+      if (found.count < k) found = collect(from = 0);
+      TopKSearch search = TopKSearchFrom(from, found, k);
+      for (int passes = 0; !search.done; ++passes) {
+        ASSERT_LT(passes, kTopKPasses);
         std::fill(s.workspace, s.workspace + kTopKBins, 0u);
         for (const auto& [begin, end] : ranges) {
-          TopKCountBinsRange<TypeParam>(s, pass, selection.key, begin, end);
+          TopKCountBinsRange<TypeParam>(s, search, begin, end);
         }
-        selection = TopKPick(s, pass, selection);
+        search = TopKPick<TypeParam>(s, search);
       }
       for (const auto& [begin, end] : ranges) {
-        TopKCountUnitsRange<TypeParam>(s, selection.key, begin, end);
+        TopKCountChunksRange<TypeParam>(s, search.from, begin, end);
       }
-      TopKPlaceUnits(s);
+      TopKPlaceChunks(s);
       for (const auto& [begin, end] : ranges) {
-        TopKWriteRange<TypeParam>(s, selection, false, begin, end);
+        TopKWriteRange<TypeParam>(s, {search.from, search.left}, false, begin, end);
       }
       lists.ExpectMatch("cut");
     }
@@ -198,14 +205,14 @@ class TopKTest : public ::testing::Test {
   CpuRun cpu_;
 };
 
-// The sample sees every 32nd element: here the smallest ones, or the greatest.
+// The sample sees 32 elements in a row of each 1024: here the smallest ones, or the greatest.
 TEST_F(TopKTest, AMisleadingSampleChangesNothing) {
   for (const bool greatest : {false, true}) {
     for (const int64_t k : {int64_t{1}, int64_t{3000}}) {
       Lists<float> lists;
-      std::vector<float> array(kMaxSampledSize);
+      std::vector<float> array(kSampledSize);
       for (size_t i = 0; i < array.size(); ++i) {
-        array[i] = (i % 32 == 0) == greatest ? 1000.0f + static_cast<float>(i % 77)
+        array[i] = (i % kSampleDistance < 32) == greatest ? 1000.0f + static_cast<float>(i % 77)
                                              : static_cast<float>(i % 1009) * 0.25f;
       }
       lists.Add(array, k);
