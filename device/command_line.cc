@@ -67,9 +67,8 @@ absl::string_view KindOf(const absl::CommandLineFlag& flag) {
 
 // Calls visit(flag, value) for those flags of the command line that are the program's own and have
 // a value there: behind a =, or the next word.
-void ForFlagsWithValues(
-    int argc, char** argv,
-    absl::FunctionRef<void(absl::CommandLineFlag&, absl::string_view)> visit) {
+void ForFlagsWithValues(int argc, char** argv,
+                        absl::FunctionRef<void(absl::CommandLineFlag&, absl::string_view)> visit) {
   for (int i = 1; i < argc; ++i) {
     absl::string_view word = argv[i];
     if (word == "--") break;

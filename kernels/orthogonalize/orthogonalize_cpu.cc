@@ -114,6 +114,18 @@ BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int
   }
 }
 
+// Adds kRows rows of M, times their elements of P, to sums of columns.
+template <int kRows, int kColumns, typename Lanes>
+BRIGADE_INLINE void AddRowsTimes(Lanes, const float* matrix, int64_t columns, const float* p,
+                                 int64_t rows, float (&sums)[kColumns][kColumnsAtOnce],
+                                 int64_t width) {
+  float factors[kColumns][kRows];
+  for (int c = 0; c < kColumns; ++c) {
+    for (int r = 0; r < kRows; ++r) factors[c][r] = p[c * rows + r];
+  }
+  AddRows(Lanes(), matrix, columns, factors, sums[0], kColumnsAtOnce, width);
+}
+
 // Adds kColumns terms of the product for `width` columns of rows of M; after the last ones takes it
 // from M. The first term is a product alone. Rows of the product are `distance` apart.
 template <int kRows, int kColumns, bool kFirst>
@@ -196,12 +208,8 @@ void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
           const float* const matrix = s.matrix + j;
           const float* const p = s.p + k * s.rows;
           const auto add = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {
-            float factors[count][rows];
-            for (int c = 0; c < count; ++c) {
-              for (int r = 0; r < rows; ++r) factors[c][r] = p[c * s.rows + i + r];
-            }
-            AddRows<rows, count>(Lanes(), matrix + i * s.columns, s.columns, factors, sums[0],
-                                 kColumnsAtOnce, width);
+            AddRowsTimes<rows, count>(Lanes(), matrix + i * s.columns, s.columns, p + i, s.rows,
+                                      sums, width);
           };
           int64_t i = tile;
           for (; i + kRowsAtOnce <= tile_end; i += kRowsAtOnce) {

@@ -75,17 +75,22 @@ BRIGADE_TARGET_AVX512_LANES void MultiplyBlocks(Avx512Lanes, const float* matrix
   __m512 sums[kRows][kColumns];
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) {
-      sums[r][c] = kFirst ? _mm512_setzero_ps()
-                          : _mm512_loadu_ps(lanes + (r * kColumns + c) * kRowLanes);
+      sums[r][c] =
+          kFirst ? _mm512_setzero_ps() : _mm512_loadu_ps(lanes + (r * kColumns + c) * kRowLanes);
     }
   }
+  // The next rows, one after the other, since memory has rows of its own: prefetchers of processors
+  // begin anew in each row of the matrix.
+  const float* ahead = matrix + kRows * stride;
+  int64_t fetched = 0;
   for (int64_t i = 0; i < size; i += kRowLanes) {
     __m512 x[kRows];
     for (int r = 0; r < kRows; ++r) {
       x[r] = _mm512_loadu_ps(matrix + r * stride + i);
-      // The next rows: prefetchers of processors begin anew in each.
-      if (kRows > 1) __builtin_prefetch(matrix + (kRows + r) * stride + i, 0, 2);
+      if (kRows > 1) __builtin_prefetch(ahead + fetched + r * kRowLanes);
     }
+    fetched += kRows * kRowLanes;
+    if (fetched >= size) fetched = 0, ahead += stride;
     for (int c = 0; c < kColumns; ++c) {
       __m512 y = _mm512_loadu_ps(q + c * stride + i);
       // Else g++ loads it again for each row, and loads are what this loop waits for.
@@ -107,23 +112,23 @@ BRIGADE_TARGET_AVX512_LANES inline void HalveFourByFour(const float* lanes, floa
                                                         int64_t rows) {
   __m512 x[16];
   for (int i = 0; i < 16; ++i) x[i] = _mm512_loadu_ps(lanes + i * kRowLanes);
-  // Of two registers each half, of both the sums; then of quarters, and of eighths and pairs,
+  // With masks, as in internal/lanes.h. Of two registers each half, of both the sums; then of quarters, and of eighths and pairs,
   // within quarters. Register i = 4 r + c ends up as element r of quarter c.
   for (int i = 0; i < 8; ++i) {
-    x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0x44),
-                         _mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0xee));
+    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0x44),
+                         _mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0xee));
   }
   for (int i = 0; i < 4; ++i) {
-    x[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0x88),
-                         _mm512_shuffle_f32x4(x[2 * i], x[2 * i + 1], 0xdd));
+    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0x88),
+                         _mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0xdd));
   }
   for (int i = 0; i < 2; ++i) {
-    x[i] = _mm512_add_ps(_mm512_shuffle_ps(x[2 * i], x[2 * i + 1], 0x44),
-                         _mm512_shuffle_ps(x[2 * i], x[2 * i + 1], 0xee));
+    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, x[2 * i], x[2 * i + 1], 0x44),
+                         _mm512_maskz_shuffle_ps(0xffff, x[2 * i], x[2 * i + 1], 0xee));
   }
-  const __m512 sums = _mm512_add_ps(_mm512_shuffle_ps(x[0], x[1], 0x88),
-                                    _mm512_shuffle_ps(x[0], x[1], 0xdd));
-  _mm_storeu_ps(p, _mm512_castps512_ps128(sums));
+  const __m512 sums = _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, x[0], x[1], 0x88),
+                                    _mm512_maskz_shuffle_ps(0xffff, x[0], x[1], 0xdd));
+  _mm_storeu_ps(p, _mm512_maskz_extractf32x4_ps(15, sums, 0));
   _mm_storeu_ps(p + rows, _mm512_maskz_extractf32x4_ps(15, sums, 1));
   _mm_storeu_ps(p + 2 * rows, _mm512_maskz_extractf32x4_ps(15, sums, 2));
   _mm_storeu_ps(p + 3 * rows, _mm512_maskz_extractf32x4_ps(15, sums, 3));
@@ -137,10 +142,17 @@ BRIGADE_TARGET_AVX512_LANES void AddRows(Avx512Lanes, const float* matrix, int64
   for (int c = 0; c < kColumns; ++c) {
     for (int r = 0; r < kRows; ++r) factor[c][r] = _mm512_set1_ps(factors[c][r]);
   }
+  const float* ahead = matrix + kRows * stride;
+  int64_t fetched = 0;
   int64_t j = 0;
   for (; j + kRowLanes <= width; j += kRowLanes) {
     __m512 x[kRows];
-    for (int r = 0; r < kRows; ++r) x[r] = _mm512_loadu_ps(matrix + r * stride + j);
+    for (int r = 0; r < kRows; ++r) {
+      x[r] = _mm512_loadu_ps(matrix + r * stride + j);
+      if (kRows > 1) __builtin_prefetch(ahead + fetched + r * kRowLanes);
+    }
+    fetched += kRows * kRowLanes;
+    if (fetched >= width) fetched = 0, ahead += stride;
     for (int c = 0; c < kColumns; ++c) {
       float* const to = sums + c * distance + j;
       __m512 sum = _mm512_loadu_ps(to);
@@ -192,7 +204,7 @@ template <int kRows, int kColumns>
 BRIGADE_INLINE void AddRows(Avx2Lanes, const float* matrix, int64_t stride,
                             const float (&factors)[kColumns][kRows], float* sums, int64_t distance,
                             int64_t width) {
-  AddRows<kRows, kColumns>(NoLanes(), matrix, stride, factors, sums, distance, width);
+  AddRows(NoLanes(), matrix, stride, factors, sums, distance, width);
 }
 
 #endif  // __x86_64__

@@ -47,9 +47,8 @@ void SelectShared(const TopKSegment& s, bool clear, device::ThreadPool& pool) {
   TopKSearch search = TopKSearchFrom(least, found, s.k);
   while (!search.done) {
     std::fill(s.workspace, s.workspace + kTopKBins, 0u);
-    in_ranges(grain, [&](int64_t begin, int64_t end) {
-      TopKCountBinsRange<T>(s, search, begin, end);
-    });
+    in_ranges(grain,
+              [&](int64_t begin, int64_t end) { TopKCountBinsRange<T>(s, search, begin, end); });
     search = TopKPick<T>(s, search);
   }
   const TopKSelection selection = {search.from, search.left};

@@ -54,8 +54,8 @@ Candidates<T> CandidatesOf(const TopKSegment& s, int64_t begin) {
   const int64_t bytes = kTopKCandidateBytes * std::min(kTopKChunk / kTopKUnit, units - unit);
   constexpr int64_t kHead = 8;
   const int64_t capacity = (bytes - kHead) / static_cast<int64_t>(sizeof(T) + sizeof(uint16_t));
-  char* const at = reinterpret_cast<char*>(s.workspace + kTopKBins + 2 + 2 * units) +
-                   unit * kTopKCandidateBytes;
+  char* const at =
+      reinterpret_cast<char*>(s.workspace + kTopKBins + 2 + 2 * units) + unit * kTopKCandidateBytes;
   T* const values = reinterpret_cast<T*>(at + kHead);
   return {reinterpret_cast<uint32_t*>(at), values, reinterpret_cast<uint16_t*>(values + capacity),
           static_cast<uint32_t>(capacity)};
@@ -235,16 +235,16 @@ void TopKCountBinsRange(const TopKSegment& s, const TopKSearch& search, int64_t 
     // table.
     constexpr int kTables = 4;
     uint32_t counts[kTables][kTopKBins] = {};
-    ForChunks<T>(s, begin, end, [&](const T* values, const uint16_t*, int64_t count, int64_t)
-                                    BRIGADE_SIMD_BODY {
-      ForGroups(values, count, from, uint32_t{kTopKBins} << shift,
-                [&](int64_t, const uint32_t* keys, int64_t size) BRIGADE_SIMD_BODY {
-                  for (int64_t j = 0; j < size; ++j) {
-                    const uint32_t bin = (keys[j] - from) >> shift;
-                    if (bin < kTopKBins) ++counts[j % kTables][bin];
-                  }
-                });
-    });
+    ForChunks<T>(s, begin, end,
+                 [&](const T* values, const uint16_t*, int64_t count, int64_t) BRIGADE_SIMD_BODY {
+                   ForGroups(values, count, from, uint32_t{kTopKBins} << shift,
+                             [&](int64_t, const uint32_t* keys, int64_t size) BRIGADE_SIMD_BODY {
+                               for (int64_t j = 0; j < size; ++j) {
+                                 const uint32_t bin = (keys[j] - from) >> shift;
+                                 if (bin < kTopKBins) ++counts[j % kTables][bin];
+                               }
+                             });
+                 });
     for (int bin = 0; bin < kTopKBins; ++bin) {
       uint32_t count = 0;
       for (const auto& table : counts) count += table[bin];
@@ -276,18 +276,19 @@ TopKSearch TopKPick(const TopKSegment& s, const TopKSearch& before) {
 template <typename T>
 void TopKCountChunksRange(const TopKSegment& s, uint32_t key, int64_t begin, int64_t end) {
   RunSimd([&]() BRIGADE_SIMD_BODY {
-    ForChunks<T>(s, begin, end, [&](const T* values, const uint16_t*, int64_t count, int64_t from)
-                                    BRIGADE_SIMD_BODY {
-      uint32_t above = 0, equal = 0;
-      BRIGADE_SIMD_LOOP
-      for (int64_t i = 0; i < count; ++i) {
-        const uint32_t found = TopKKey(values[i]);
-        above += found > key ? 1 : 0;
-        equal += found == key ? 1 : 0;
-      }
-      CountsOf(s, from)[0] = above;
-      CountsOf(s, from)[1] = equal;
-    });
+    ForChunks<T>(s, begin, end,
+                 [&](const T* values, const uint16_t*, int64_t count, int64_t from)
+                     BRIGADE_SIMD_BODY {
+                       uint32_t above = 0, equal = 0;
+                       BRIGADE_SIMD_LOOP
+                       for (int64_t i = 0; i < count; ++i) {
+                         const uint32_t found = TopKKey(values[i]);
+                         above += found > key ? 1 : 0;
+                         equal += found == key ? 1 : 0;
+                       }
+                       CountsOf(s, from)[0] = above;
+                       CountsOf(s, from)[1] = equal;
+                     });
   });
 }
 
@@ -314,33 +315,31 @@ void TopKWriteRange(const TopKSegment& s, TopKSelection selection, bool clear, i
     int64_t place = TopKPlace(CountsOf(s, begin)[0], equal, left);
     const auto flush = [&]() BRIGADE_SIMD_BODY {
       if (kept == 0) return;
-      std::memcpy(static_cast<T*>(s.values) + place, values,
-                  static_cast<size_t>(kept) * sizeof(T));
+      std::memcpy(static_cast<T*>(s.values) + place, values, static_cast<size_t>(kept) * sizeof(T));
       std::memcpy(s.indices + place, indices, static_cast<size_t>(kept) * sizeof(int32_t));
       for (int64_t j = 0; j < kept && clear; ++j) array[indices[j]] = T(0.0f);
       place += kept;
       kept = 0;
     };
-    ForChunks<T>(s, begin, end,
-                 [&](const T* found, const uint16_t* offsets, int64_t count, int64_t from)
-                     BRIGADE_SIMD_BODY {
-                       ForGroups(found, count, least, kGreatestKey + 1 - least,
-                                 [&](int64_t first, const uint32_t* keys, int64_t size)
-                                     BRIGADE_SIMD_BODY {
-                                       if (kept + size > kBuffer) flush();
-                                       for (int64_t j = 0; j < size; ++j) {
-                                         const int64_t i = first + j;
-                                         const bool has = keys[j] == least;
-                                         const bool is_kept = keys[j] > least ||
-                                                              (has && equal < left);
-                                         values[kept] = found[i];
-                                         indices[kept] = static_cast<int32_t>(
-                                             from + (offsets == nullptr ? i : offsets[i]));
-                                         equal += has ? 1 : 0;
-                                         kept += is_kept ? 1 : 0;
-                                       }
-                                     });
-                     });
+    ForChunks<T>(
+        s, begin, end,
+        [&](const T* found, const uint16_t* offsets, int64_t count, int64_t from)
+            BRIGADE_SIMD_BODY {
+              ForGroups(found, count, least, kGreatestKey + 1 - least,
+                        [&](int64_t first, const uint32_t* keys, int64_t size) BRIGADE_SIMD_BODY {
+                          if (kept + size > kBuffer) flush();
+                          for (int64_t j = 0; j < size; ++j) {
+                            const int64_t i = first + j;
+                            const bool has = keys[j] == least;
+                            const bool is_kept = keys[j] > least || (has && equal < left);
+                            values[kept] = found[i];
+                            indices[kept] =
+                                static_cast<int32_t>(from + (offsets == nullptr ? i : offsets[i]));
+                            equal += has ? 1 : 0;
+                            kept += is_kept ? 1 : 0;
+                          }
+                        });
+            });
     flush();
   });
 }
@@ -381,14 +380,13 @@ void TopKArray(const TopKSegment& s, bool clear) {
   TopKWriteRange<T>(s, selection, clear, 0, s.size);
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                              \
-  template void TopKArray<T>(const TopKSegment&, bool);                                     \
-  template uint32_t TopKGuess<T>(const TopKSegment&);                                       \
-  template TopKFound TopKCollectRange<T>(const TopKSegment&, uint32_t, int64_t, int64_t);   \
-  template void TopKCountBinsRange<T>(const TopKSegment&, const TopKSearch&, int64_t,       \
-                                      int64_t);                                             \
-  template TopKSearch TopKPick<T>(const TopKSegment&, const TopKSearch&);                   \
-  template void TopKCountChunksRange<T>(const TopKSegment&, uint32_t, int64_t, int64_t);    \
+#define BRIGADE_INSTANTIATE(T)                                                                  \
+  template void TopKArray<T>(const TopKSegment&, bool);                                         \
+  template uint32_t TopKGuess<T>(const TopKSegment&);                                           \
+  template TopKFound TopKCollectRange<T>(const TopKSegment&, uint32_t, int64_t, int64_t);       \
+  template void TopKCountBinsRange<T>(const TopKSegment&, const TopKSearch&, int64_t, int64_t); \
+  template TopKSearch TopKPick<T>(const TopKSegment&, const TopKSearch&);                       \
+  template void TopKCountChunksRange<T>(const TopKSegment&, uint32_t, int64_t, int64_t);        \
   template void TopKWriteRange<T>(const TopKSegment&, TopKSelection, bool, int64_t, int64_t);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)

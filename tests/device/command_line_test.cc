@@ -71,14 +71,15 @@ TEST(CommandLineDeathTest, AWordThatIsNoFlagIsAnErrorNamingIt) {
 }
 
 TEST(CommandLineDeathTest, ARefusedValueIsToldWithWhatTheFlagTakes) {
-  EXPECT_EXIT(std::exit(RunMain({"--stage=q\x1b", "-layers", "1.5", "--rate", "fast"})),
-              ExitedWithCode(1),
-              "^INVALID_ARGUMENT: --stage is \"q.x1b\"; it must be a whole number. --stage: 0 to 3\n"
-              "--layers is \"1.5\"; it must be a whole number. --layers: of the model\n"
-              "--rate is \"fast\"; it must be a number. --rate: 0 to 1\n$");
-  EXPECT_EXIT(std::exit(RunMain({"--things=7GB"})), ExitedWithCode(1),
-              "^INVALID_ARGUMENT: --things is \"7GB\"; it must be a number like .*. --things: how many "
-              "there are\n$");
+  EXPECT_EXIT(
+      std::exit(RunMain({"--stage=q\x1b", "-layers", "1.5", "--rate", "fast"})), ExitedWithCode(1),
+      "^INVALID_ARGUMENT: --stage is \"q.x1b\"; it must be a whole number. --stage: 0 to 3\n"
+      "--layers is \"1.5\"; it must be a whole number. --layers: of the model\n"
+      "--rate is \"fast\"; it must be a number. --rate: 0 to 1\n$");
+  EXPECT_EXIT(
+      std::exit(RunMain({"--things=7GB"})), ExitedWithCode(1),
+      "^INVALID_ARGUMENT: --things is \"7GB\"; it must be a number like .*. --things: how many "
+      "there are\n$");
   EXPECT_EXIT(std::exit(RunMain({"--noisy=often"})), ExitedWithCode(1),
               "--noisy is \"often\"; it must be true or false. --noisy: prints more\n$");
   // What follows a flag that is on or off is no value of it, and behind -- nothing is.

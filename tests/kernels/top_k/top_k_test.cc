@@ -213,7 +213,7 @@ TEST_F(TopKTest, AMisleadingSampleChangesNothing) {
       std::vector<float> array(kSampledSize);
       for (size_t i = 0; i < array.size(); ++i) {
         array[i] = (i % kSampleDistance < 32) == greatest ? 1000.0f + static_cast<float>(i % 77)
-                                             : static_cast<float>(i % 1009) * 0.25f;
+                                                          : static_cast<float>(i % 1009) * 0.25f;
       }
       lists.Add(array, k);
       lists.Specify(false);
