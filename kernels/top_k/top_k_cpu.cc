@@ -224,24 +224,24 @@ TopKFound TopKCollectRange(const TopKSegment& s, uint32_t least, int64_t begin, 
 TopKSearch TopKSearchFrom(uint32_t least, const TopKFound& found, int64_t k) {
   int shift = 0;
   while ((found.greatest - least) >> shift >= kTopKBins) ++shift;
-  return {least, shift, static_cast<uint32_t>(k), false};
+  return {least, found.greatest - least + 1, shift, static_cast<uint32_t>(k), false};
 }
 
 template <typename T>
 void TopKCountBinsRange(const TopKSegment& s, const TopKSearch& search, int64_t begin,
                         int64_t end) {
-  RunSimd([&, from = search.from, shift = search.shift]() BRIGADE_SIMD_BODY {
+  RunSimd([&, from = search.from, span = search.size, shift = search.shift]() BRIGADE_SIMD_BODY {
     // Equal keys come one after the other: a count waits for the one before it, but in another
     // table.
     constexpr int kTables = 4;
     uint32_t counts[kTables][kTopKBins] = {};
     ForChunks<T>(s, begin, end,
                  [&](const T* values, const uint16_t*, int64_t count, int64_t) BRIGADE_SIMD_BODY {
-                   ForGroups(values, count, from, uint32_t{kTopKBins} << shift,
+                   ForGroups(values, count, from, span,
                              [&](int64_t, const uint32_t* keys, int64_t size) BRIGADE_SIMD_BODY {
                                for (int64_t j = 0; j < size; ++j) {
-                                 const uint32_t bin = (keys[j] - from) >> shift;
-                                 if (bin < kTopKBins) ++counts[j % kTables][bin];
+                                 const uint32_t past = keys[j] - from;
+                                 if (past < span) ++counts[j % kTables][past >> shift];
                                }
                              });
                  });
@@ -259,6 +259,7 @@ TopKSearch TopKPick(const TopKSegment& s, const TopKSearch& before) {
   int bin = kTopKBins - 1;
   for (; bin > 0 && s.workspace[bin] < next.left; --bin) next.left -= s.workspace[bin];
   next.from += static_cast<uint32_t>(bin) << before.shift;
+  next.size = 1u << before.shift;
   next.shift = std::max(0, before.shift - 11);
   next.done = before.shift == 0;
   // Keys of 16-bit types end with zeros: but for infinity beside NaN, so few have one that does.
@@ -266,7 +267,7 @@ TopKSearch TopKPick(const TopKSegment& s, const TopKSearch& before) {
                          : std::is_same_v<T, precision::BFloat16> ? 16
                                                                   : 0;
   constexpr uint32_t kInfinity = kGreatestKey - 1, kBelow = (1u << kZeros) - 1;
-  if (before.shift <= kZeros && next.from + (1u << before.shift) <= kInfinity) {
+  if (before.shift <= kZeros && next.from + next.size <= kInfinity) {
     next.from = (next.from + kBelow) & ~kBelow;
     next.done = true;
   }

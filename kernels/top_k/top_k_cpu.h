@@ -35,10 +35,12 @@ struct TopKFound {
   uint32_t greatest;
 };
 
-// Where the k-th element's key is, as far as it is known: in [from, from + kTopKBins << shift), and
-// `left` of the elements with these keys are selected. Done: it is `from`.
+// Where the k-th element's key is, as far as it is known: in [from, from + size), and `left` of the
+// elements with these keys are selected. Done: it is `from`.
 struct TopKSearch {
   uint32_t from;
+  uint32_t size;
+  // Of those keys, 2^shift have a bin together.
   int shift;
   uint32_t left;
   bool done;
@@ -57,7 +59,7 @@ TopKFound TopKCollectRange(const TopKSegment& segment, uint32_t least, int64_t b
 TopKSearch TopKSearchFrom(uint32_t least, const TopKFound& found, int64_t k);
 
 // Adds to the bins of the workspace, atomically, how many candidates of the range have the keys of
-// each: bin b those of [from + (b << shift), from + (b + 1 << shift)).
+// each.
 template <typename T>
 void TopKCountBinsRange(const TopKSegment& segment, const TopKSearch& search, int64_t begin,
                         int64_t end);

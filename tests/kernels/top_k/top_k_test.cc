@@ -227,6 +227,57 @@ TEST_F(TopKTest, AMisleadingSampleChangesNothing) {
   }
 }
 
+// One chunk has more of the greatest than there is room for, and others have none; and an infinity
+// far above all others makes the first bins wide.
+TYPED_TEST(TopKTypedTest, CrowdedChunksAndOutliersChangeNothing) {
+  constexpr int64_t kSize = 6 * kTopKChunk + 5;
+  Lists<TypeParam> lists;
+  std::mt19937 random(93);
+  std::normal_distribution<float> normal;
+  std::vector<float> array;
+  for (int64_t i = 0; i < kSize; ++i) {
+    array.push_back(normal(random) * (i / kTopKChunk == 3 ? 8.0f : 0.25f));
+  }
+  array[5] = std::numeric_limits<float>::infinity();
+  for (const int64_t k : {int64_t{2}, int64_t{4000}, int64_t{12'000}}) lists.Add(array, k);
+  lists.Specify(true);
+  for (const int threads : {1, 3}) {
+    for (auto& each : lists.arrays) {
+      for (int64_t i = 0; i < kSize; ++i) each[i] = TypeParam(array[static_cast<size_t>(i)]);
+    }
+    const CpuRun cpu = OnCpu(threads);
+    ASSERT_OK(TopK(lists.segments, {precision::kDType<TypeParam>, true}, *cpu.stream));
+    ASSERT_OK(cpu.stream->Synchronize());
+    lists.ExpectMatch("crowded");
+  }
+}
+
+// Arrays of one chunk, whose k greatest so far are kept: ascending ones, of which each element is
+// one for a while, descending ones, and equal ones before and behind what is greater.
+TYPED_TEST(TopKTypedTest, AnyOrderOfASmallArraySelectsTheSame) {
+  Lists<TypeParam> lists;
+  for (const int64_t size : {int64_t{2049}, int64_t{6700}, int64_t{40'000}, kTopKChunk}) {
+    for (const int64_t k : {int64_t{1}, int64_t{20}, int64_t{100}, int64_t{900}}) {
+      for (int order = 0; order < 4; ++order) {
+        std::vector<float> array;
+        for (int64_t i = 0; i < size; ++i) {
+          const auto at = static_cast<float>(order == 1 ? size - i : i);
+          array.push_back(order < 2             ? at * 0.125f
+                          : order == 2          ? 1.0f
+                          : i % (size / 50) < 5 ? std::numeric_limits<float>::quiet_NaN()
+                                                : -2.0f);
+        }
+        lists.Add(array, k);
+      }
+    }
+  }
+  lists.Specify(false);
+  const CpuRun cpu = OnCpu(1);
+  ASSERT_OK(TopK(lists.segments, {precision::kDType<TypeParam>, false}, *cpu.stream));
+  ASSERT_OK(cpu.stream->Synchronize());
+  lists.ExpectMatch("order");
+}
+
 // Send the greatest, keep the rest: [3, -4, 1], then [1, 1, 1] on top.
 TEST_F(TopKTest, WithClearingTheRestIsTheErrorOfTheNextStep) {
   float array[] = {3, -4, 1};
