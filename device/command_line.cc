@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "brigade/device/printable.h"
 
 namespace brigade::device {
@@ -44,6 +46,61 @@ std::string Wrapped(absl::string_view text) {
     }
   }
   return lines;
+}
+
+template <typename T>
+bool IsOfType(const absl::CommandLineFlag& flag) {
+  return flag.IsOfType<T>() || flag.IsOfType<std::optional<T>>();
+}
+
+// What Abseil does not say of a value that it refuses.
+absl::string_view KindOf(const absl::CommandLineFlag& flag) {
+  if (IsOfType<bool>(flag)) return "it must be true or false";
+  if (IsOfType<double>(flag) || IsOfType<float>(flag)) return "it must be a number";
+  if (IsOfType<int32_t>(flag) || IsOfType<int64_t>(flag)) return "it must be a whole number";
+  if (IsOfType<uint32_t>(flag) || IsOfType<uint64_t>(flag)) {
+    return "it must be a whole number, 0 or more";
+  }
+  if (IsOfType<absl::Duration>(flag)) return "it must be a time like 1.5s, 300ms or 2m";
+  return "";
+}
+
+// Calls visit(flag, value) for those flags of the command line that are the program's own and have
+// a value there: behind a =, or the next word.
+void ForFlagsWithValues(int argc, char** argv,
+                        absl::FunctionRef<void(absl::CommandLineFlag&, absl::string_view)> visit) {
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    if (word == "--") break;
+    if (!absl::ConsumePrefix(&word, "--") && !absl::ConsumePrefix(&word, "-")) continue;
+    const size_t equals = word.find('=');
+    absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(word.substr(0, equals));
+    if (flag == nullptr || absl::StrContains(flag->Filename(), "absl/")) continue;
+    if (equals != absl::string_view::npos) {
+      visit(*flag, word.substr(equals + 1));
+    } else if (!flag->IsOfType<bool>() && i + 1 < argc) {
+      visit(*flag, argv[++i]);
+    }
+  }
+}
+
+// All values that their flags refuse, each with what the flag takes: by itself Abseil ends the
+// process and says of a number that it is illegal, and no more.
+absl::Status CheckValues(int argc, char** argv) {
+  std::string refused;
+  ForFlagsWithValues(argc, argv, [&](absl::CommandLineFlag& flag, absl::string_view value) {
+    std::string error;
+    if (flag.ParseFrom(value, &error)) return;
+    // "Illegal value '...' specified for flag '...'", and what the type says.
+    absl::string_view kind = error;
+    const std::string before = absl::StrCat("' specified for flag '", flag.Name(), "'; ");
+    const size_t told = kind.rfind(before);
+    kind = told == absl::string_view::npos ? KindOf(flag) : kind.substr(told + before.size());
+    absl::StrAppend(&refused, refused.empty() ? "" : "\n", "--", flag.Name(), " is \"",
+                    Printable(value, 200), "\"", kind.empty() ? "" : "; ", Printable(kind, 300),
+                    ". --", flag.Name(), ": ", flag.Help());
+  });
+  return refused.empty() ? absl::OkStatus() : absl::InvalidArgumentError(refused);
 }
 
 }  // namespace
@@ -81,6 +138,7 @@ absl::Status ParseFlags(int argc, char** argv, absl::string_view about) {
     std::exit(std::fflush(stdout) == 0 ? 0 : 1);
   }
   absl::SetProgramUsageMessage(about);
+  if (absl::Status status = CheckValues(argc, argv); !status.ok()) return status;
   const std::vector<char*> words = absl::ParseCommandLine(argc, argv);
   if (words.size() < 2) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -24,7 +24,8 @@ int RunProgram(int argc, char** argv, absl::string_view about,
 bool AsksForHelp(int argc, char** argv);
 // `about` and the flags of the program, without those of Abseil itself, by name.
 std::string HelpText(absl::string_view program, absl::string_view about);
-// Parses; ends the process with 0 after AsksForHelp, with 1 for a flag that is unknown or wrong.
+// Parses; ends the process with 0 after AsksForHelp, with 1 for a flag that is unknown. Values that
+// flags refuse are InvalidArgument, each with what its flag takes and means.
 absl::Status ParseFlags(int argc, char** argv, absl::string_view about);
 
 // The names of flags that are given without a value, as in --config=$FILE where FILE is not set.

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "brigade/device/status_macros.h"
@@ -24,16 +25,19 @@ constexpr int kBudgetTries = 3;
 // Of a trial of passes: more is a line beyond it.
 constexpr int64_t kMostTextsOfTrial = 8;
 
-// What of an error is alike for many: its text in one line, without numbers.
+// What of an error is alike for many: its text in one line, without numbers, but with those of
+// words like fp16.
 std::string ReasonOf(const absl::Status& status) {
   std::string reason;
-  bool in_number = false, in_blank = false;
+  bool in_number = false, in_word = false, in_blank = false;
   for (const char c : status.message()) {
     const bool digit = c >= '0' && c <= '9', blank = c == ' ' || c == '\n';
-    if (!digit && !blank) reason += c;
-    if (digit && !in_number) reason += 'N';
+    in_word = absl::ascii_isalpha(static_cast<unsigned char>(c)) || c == '_' || (in_word && digit);
+    const bool number = digit && !in_word;
+    if (!number && !blank) reason += c;
+    if (number && !in_number) reason += 'N';
     if (blank && !in_blank) reason += ' ';
-    in_number = digit;
+    in_number = number;
     in_blank = blank;
   }
   return reason;

@@ -173,16 +173,20 @@ absl::Status Main() {
       const auto context, device::Context::Create({.device = device::Cpu(), .compute_threads = 1}));
   BRIGADE_ASSIGN_OR_RETURN(const auto stream, context->CreateStream("compute"));
   const int64_t rows = absl::GetFlag(FLAGS_rows);
+  std::vector<int64_t> widths;
+  for (const std::string& text : absl::GetFlag(FLAGS_widths)) {
+    widths.push_back(0);
+    if (!absl::SimpleAtoi(text, &widths.back()) || widths.back() < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--widths has \"", text, "\"; it must be whole numbers from 1 on, as 128,512"));
+    }
+  }
   std::cout << absl::StrFormat(
       "# %d rows, 1 thread, GFLOP/s: ours in fp32 and bf16, OpenBLAS's in fp32, multiply-adds of "
       "both types on registers; and ours, times OpenBLAS's\n%-20s %9s %9s %9s %9s %9s %9s %9s\n",
       rows, "width, product", "fp32", "bf16", "OpenBLAS", "peak_fp32", "peak_bf16", "fp32", "bf16");
   Figures figures;
-  for (const std::string& text : absl::GetFlag(FLAGS_widths)) {
-    int64_t width = 0;
-    if (!absl::SimpleAtoi(text, &width) || width < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(text, " is no width"));
-    }
+  for (const int64_t width : widths) {
     int64_t workspace = 0;
     for (const Layer& layer : LayersOf(width)) {
       workspace = std::max(workspace,

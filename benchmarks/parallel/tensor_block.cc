@@ -102,7 +102,36 @@ absl::Status Measure(const BlockShape& shape, const std::string& name, Figures& 
   return absl::OkStatus();
 }
 
+// What the flags ask for, without sequence parallelism.
+absl::StatusOr<std::vector<BlockShape>> Shapes() {
+  std::vector<BlockShape> shapes;
+  for (const std::string& type : absl::GetFlag(FLAGS_types)) {
+    const auto dtype = precision::ParseTrainingFormat(type);
+    if (!dtype.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--types has \"", type, "\"; it must be of fp32, fp16 and bf16"));
+    }
+    for (const std::string& text : absl::GetFlag(FLAGS_ranks)) {
+      BlockShape shape;
+      if (!absl::SimpleAtoi(text, &shape.ranks) || shape.ranks < 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--ranks has \"", text, "\"; it must be whole numbers from 1 on, as 2,4"));
+      }
+      shape.dtype = *dtype;
+      shape.batch = absl::GetFlag(FLAGS_batch);
+      shape.context = absl::GetFlag(FLAGS_context);
+      shape.width = absl::GetFlag(FLAGS_width);
+      shape.heads = absl::GetFlag(FLAGS_heads);
+      shape.pieces = absl::GetFlag(FLAGS_pieces);
+      shape.overlap = absl::GetFlag(FLAGS_overlap);
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
 absl::Status Main() {
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<BlockShape> shapes, Shapes());
   Figures figures;
   std::cout << absl::StrFormat(
       "# %d x %d rows of width %d, %d heads, rows in %d pieces, exchanged %s products: ms of a "
@@ -113,31 +142,13 @@ absl::Status Main() {
       absl::GetFlag(FLAGS_heads), absl::GetFlag(FLAGS_pieces),
       absl::GetFlag(FLAGS_overlap) ? "beside" : "between", "case", "block", "products", "exchange",
       "GFLOP/s", "of_parts", "processor", "sent");
-  for (const std::string& type : absl::GetFlag(FLAGS_types)) {
-    const auto dtype = precision::ParseTrainingFormat(type);
-    if (!dtype.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--types has \"", type, "\"; it must be of fp32, fp16 and bf16"));
-    }
-    for (const std::string& text : absl::GetFlag(FLAGS_ranks)) {
-      BlockShape shape;
-      if (!absl::SimpleAtoi(text, &shape.ranks) || shape.ranks < 1) {
-        return absl::InvalidArgumentError(absl::StrCat(text, " is no number of ranks"));
-      }
-      shape.dtype = *dtype;
-      shape.batch = absl::GetFlag(FLAGS_batch);
-      shape.context = absl::GetFlag(FLAGS_context);
-      shape.width = absl::GetFlag(FLAGS_width);
-      shape.heads = absl::GetFlag(FLAGS_heads);
-      shape.pieces = absl::GetFlag(FLAGS_pieces);
-      shape.overlap = absl::GetFlag(FLAGS_overlap);
-      for (const bool sequence_parallel : {false, true}) {
-        shape.sequence_parallel = sequence_parallel;
-        BRIGADE_RETURN_IF_ERROR(Measure(shape,
-                                        absl::StrCat(precision::ShortName(*dtype), "_t",
-                                                     shape.ranks, sequence_parallel ? "_rows" : ""),
-                                        figures));
-      }
+  for (BlockShape shape : shapes) {
+    for (const bool sequence_parallel : {false, true}) {
+      shape.sequence_parallel = sequence_parallel;
+      BRIGADE_RETURN_IF_ERROR(Measure(shape,
+                                      absl::StrCat(precision::ShortName(shape.dtype), "_t",
+                                                   shape.ranks, sequence_parallel ? "_rows" : ""),
+                                      figures));
     }
   }
   return figures.Write(absl::GetFlag(FLAGS_json));

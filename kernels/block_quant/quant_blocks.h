@@ -194,36 +194,50 @@ BRIGADE_INLINE void DecodeBlock(NoLanes, const QuantContributions& from, T* y) {
     }                                                                                            \
   }                                                                                              \
                                                                                                  \
-  template <QuantFormat kFormat, bool kPastCaches, bool kOne, typename T>                        \
-  TARGET void DecodeBlock(Codes, const QuantContributions& from, T* y) {                         \
+  template <QuantFormat kFormat, bool kFirst, int kLoads, int kSums>                             \
+  BRIGADE_QUANT_FUNCTION(TARGET)                                                                 \
+  void AddCodes(Codes, float of_rank, const uint8_t* from,                                       \
+                typename Codes::Lanes::Floats(&sums)[kSums]) {                                   \
     using Lanes = typename Codes::Lanes;                                                         \
-    constexpr int64_t kTwo = 2 * Lanes::kSize;                                                   \
-    constexpr int kParts = kFormat == QuantFormat::kInt8 ? 1 : 2;                                \
     const auto unit = Lanes::Fill(1.0f / kLargestCode<kFormat>);                                 \
-    const auto factor = Lanes::Fill(from.factor);                                                \
-    const int64_t ranks = kOne ? 1 : from.ranks;                                                 \
-    for (int64_t i = 0; i < QuantBlockBytes(kFormat); i += kTwo) {                               \
-      typename Lanes::Floats sums[2 * kParts] = {};                                              \
-      for (int64_t rank = 0; rank < ranks; ++rank) {                                             \
-        const auto maximum = Lanes::Fill(MaximumOf(from, rank));                                 \
-        const auto scale = kParts == 1 ? maximum : Codes::Scale4(maximum, unit);                 \
-        if (!kOne) __builtin_prefetch(from.codes + rank * from.stride + i + kFetchCodesAhead);   \
-        for (int k = 0; k < 2; ++k) {                                                            \
-          const auto codes =                                                                     \
-              Codes::LoadCodes(from.codes + rank * from.stride + i + k * Lanes::kSize);          \
-          for (int part = 0; part < kParts; ++part) {                                            \
-            const auto value = kParts == 1 ? maximum * (Codes::ToFloats(codes) * unit)           \
-                               : part == 0 ? Codes::Low4(scale, unit, codes)                     \
-                                           : Codes::High4(scale, unit, codes);                   \
-            auto& sum = sums[2 * part + k];                                                      \
-            sum = rank == 0 ? value : sum + value;                                               \
-          }                                                                                      \
-        }                                                                                        \
-      }                                                                                          \
+    const auto maximum = Lanes::Fill(of_rank);                                                   \
+    constexpr int kParts = kSums / kLoads;                                                       \
+    const auto scale = kParts == 1 ? maximum : Codes::Scale4(maximum, unit);                     \
+    for (int k = 0; k < kLoads; ++k) {                                                           \
+      const auto codes = Codes::LoadCodes(from + k * Lanes::kSize);                              \
       for (int part = 0; part < kParts; ++part) {                                                \
-        auto low = sums[2 * part], high = sums[2 * part + 1];                                    \
+        const auto value = kParts == 1 ? maximum * (Codes::ToFloats(codes) * unit)               \
+                           : part == 0 ? Codes::Low4(scale, unit, codes)                         \
+                                       : Codes::High4(scale, unit, codes);                       \
+        auto& sum = sums[part * kLoads + k];                                                     \
+        sum = kFirst ? value : sum + value;                                                      \
+      }                                                                                          \
+    }                                                                                            \
+  }                                                                                              \
+                                                                                                 \
+  template <QuantFormat kFormat, bool kPastCaches, bool kOne, typename T>                        \
+  TARGET void DecodeBlock(Codes lanes, const QuantContributions& from, T* y) {                   \
+    using Lanes = typename Codes::Lanes;                                                         \
+    constexpr int kParts = kFormat == QuantFormat::kInt8 ? 1 : 2;                                \
+    /* Of several ranks a line each, or as much of it as there are registers for. */             \
+    constexpr int kLoads = kOne ? 2 : Codes::kBytes / 16;                                        \
+    constexpr int64_t kStep = kLoads * Lanes::kSize;                                             \
+    const auto factor = Lanes::Fill(from.factor);                                                \
+    for (int64_t i = 0; i < QuantBlockBytes(kFormat); i += kStep) {                              \
+      typename Lanes::Floats sums[kLoads * kParts];                                              \
+      const uint8_t* codes = from.codes + i;                                                     \
+      if (!kOne) __builtin_prefetch(codes + kFetchCodesAhead);                                   \
+      AddCodes<kFormat, true, kLoads>(lanes, *from.maximum, codes, sums);                        \
+      for (int64_t rank = 1; rank < from.ranks && !kOne; ++rank) {                               \
+        codes += from.stride;                                                                    \
+        __builtin_prefetch(codes + kFetchCodesAhead);                                            \
+        AddCodes<kFormat, false, kLoads>(lanes, MaximumOf(from, rank), codes, sums);             \
+      }                                                                                          \
+      for (int k = 0; k < kLoads * kParts; k += 2) {                                             \
+        auto low = sums[k], high = sums[k + 1];                                                  \
         if (!kOne) low = low * factor, high = high * factor;                                     \
-        Lanes::template Store<kPastCaches>(y + i + part * kQuantBlock / 2, low, high);           \
+        Lanes::template Store<kPastCaches>(                                                      \
+            y + i + k % kLoads * Lanes::kSize + k / kLoads * kQuantBlock / 2, low, high);        \
       }                                                                                          \
     }                                                                                            \
   }

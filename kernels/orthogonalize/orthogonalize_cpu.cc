@@ -23,19 +23,12 @@ constexpr int kBlocksAtOnce = 4;
 // Rows of M that LowRankColumns takes at once, whose addresses may be the same modulo 4096: as many
 // as leave the ways of a first-level cache to others.
 constexpr int kRowsAtOnce = 4;
-// Columns of M that it takes: their sums stay in the first-level cache.
+// Columns of M that it takes, and that LowRankRows and LowRankRestore take of more rows before the
+// next ones: their sums, or the factor's elements, stay in the first-level cache, where from the
+// second one they come too slowly for products with each.
 constexpr int64_t kColumnsAtOnce = 1024;
-
-// Calls run(std::integral_constant(i)) for i from 0 to kCount - 1: no loop that a compiler has to
-// unroll before it takes the one around it for vectors.
-template <typename Run, int... kIndices>
-BRIGADE_INLINE void ForAll(std::integer_sequence<int, kIndices...>, const Run& run) {
-  (run(std::integral_constant<int, kIndices>()), ...);
-}
-template <int kCount, typename Run>
-BRIGADE_INLINE void ForAll(const Run& run) {
-  ForAll(std::make_integer_sequence<int, kCount>(), run);
-}
+// Rows of M that LowRankRows takes of these.
+constexpr int64_t kRowsOfBlock = 16;
 
 // Calls run(std::integral_constant(columns), first) for all columns of a factor, as many at a time
 // as one loop takes.
@@ -74,45 +67,63 @@ BRIGADE_INLINE double Dot(const float* x, const float* y, int64_t size) {
   return Halve(lanes);
 }
 
-// p[c * rows + r]: the products of rows of M with columns of Q.
-template <int kRows, int kColumns, typename Lanes>
-BRIGADE_INLINE void RowDots(Lanes, const float* matrix, const float* q, int64_t columns, float* p,
-                            int64_t rows) {
-  alignas(64) float lanes[kRows][kColumns][kRowLanes];
-  const int64_t whole = columns / kRowLanes * kRowLanes;
-  MultiplyBlocks<kRows, kColumns>(Lanes(), matrix, q, columns, whole, lanes[0][0]);
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) {
-      const float* const row = matrix + r * columns;
-      const float* const column = q + c * columns;
-      float(&sums)[kRowLanes] = lanes[r][c];
-      BRIGADE_SIMD_LOOP
-      for (int64_t i = whole; i < columns; ++i) {
-        sums[i - whole] = precision::Fma(row[i], column[i], sums[i - whole]);
-      }
-      p[c * rows + r] = Halve(sums);
+// The sums of a row's lanes with the columns of Q, after the elements from `whole` on, which are
+// fewer than the lanes: p[c * rows].
+template <int kColumns>
+BRIGADE_INLINE void FinishRow(const float* row, const float* q, int64_t columns, int64_t whole,
+                              float (&lanes)[kColumns][kRowLanes], float* p, int64_t rows) {
+  for (int c = 0; c < kColumns; ++c) {
+    const float* const column = q + c * columns;
+    float(&sums)[kRowLanes] = lanes[c];
+    BRIGADE_SIMD_LOOP
+    for (int64_t i = whole; i < columns; ++i) {
+      sums[i - whole] = precision::Fma(row[i], column[i], sums[i - whole]);
     }
+    p[c * rows] = Halve(sums);
+  }
+}
+
+// The products of `count` rows of M, at most kRowsOfBlock, with kColumns columns of Q, to
+// p[c * rows + r].
+template <int kColumns, typename Lanes>
+BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int64_t columns,
+                                 int64_t count, float* p, int64_t rows) {
+  alignas(64) float lanes[kRowsOfBlock][kColumns][kRowLanes];
+  const int64_t whole = columns / kRowLanes * kRowLanes;
+  const auto multiply = [&](auto at_once, auto first, int64_t r, int64_t j) BRIGADE_SIMD_BODY {
+    MultiplyBlocks<at_once, kColumns, first>(Lanes(), matrix + r * columns + j, q + j, columns,
+                                             std::min(kColumnsAtOnce, whole - j), lanes[r][0]);
+  };
+  const auto multiply_all = [&](auto first, int64_t j) BRIGADE_SIMD_BODY {
+    int64_t r = 0;
+    for (; r + 4 <= count; r += 4) multiply(std::integral_constant<int, 4>(), first, r, j);
+    for (; r < count; ++r) multiply(std::integral_constant<int, 1>(), first, r, j);
+  };
+  multiply_all(std::true_type(), 0);
+  for (int64_t j = kColumnsAtOnce; j < whole; j += kColumnsAtOnce) {
+    multiply_all(std::false_type(), j);
+  }
+  int64_t r = 0;
+#ifdef __x86_64__
+  if constexpr (std::is_same_v<Lanes, Avx512Lanes> && kColumns == 4) {
+    for (; r + 4 <= count && whole == columns; r += 4) HalveFourByFour(lanes[r][0], p + r, rows);
+  }
+#endif
+  for (; r < count; ++r) {
+    FinishRow<kColumns>(matrix + r * columns, q, columns, whole, lanes[r], p + r, rows);
   }
 }
 
 // Adds kRows rows of M, times their elements of P, to sums of columns.
-template <int kRows, int kColumns>
-BRIGADE_INLINE void AddRows(const float* matrix, int64_t columns, const float* p, int64_t rows,
-                            float (&sums)[kColumns][kColumnsAtOnce], int64_t width) {
+template <int kRows, int kColumns, typename Lanes>
+BRIGADE_INLINE void AddRowsTimes(Lanes, const float* matrix, int64_t columns, const float* p,
+                                 int64_t rows, float (&sums)[kColumns][kColumnsAtOnce],
+                                 int64_t width) {
   float factors[kColumns][kRows];
   for (int c = 0; c < kColumns; ++c) {
     for (int r = 0; r < kRows; ++r) factors[c][r] = p[c * rows + r];
   }
-  BRIGADE_SIMD_LOOP
-  for (int64_t j = 0; j < width; ++j) {
-    ForAll<kColumns>([&](auto c) BRIGADE_SIMD_BODY {
-      float sum = sums[c][j];
-      ForAll<kRows>([&](auto r) BRIGADE_SIMD_BODY {
-        sum = precision::Fma(matrix[r * columns + j], factors[c][r], sum);
-      });
-      sums[c][j] = sum;
-    });
-  }
+  AddRows(Lanes(), matrix, columns, factors, sums[0], kColumnsAtOnce, width);
 }
 
 // Adds kColumns terms of the product for `width` columns of rows of M; after the last ones takes it
@@ -174,21 +185,19 @@ void LowRankRowsRange(const LowRankSegment& s, int64_t begin, int64_t end) {
   if (s.columns == 0) return;
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Lanes = LanesOf<decltype(simd)::kValue>;
-    const auto multiply = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {
+    for (int64_t i = begin; i < end; i += kRowsOfBlock) {
       ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
-        RowDots<rows, count>(Lanes(), s.matrix + i * s.columns, s.q + k * s.columns, s.columns,
-                             s.p + k * s.rows + i, s.rows);
+        MultiplyRows<count>(Lanes(), s.matrix + i * s.columns, s.q + k * s.columns, s.columns,
+                            std::min(kRowsOfBlock, end - i), s.p + k * s.rows + i, s.rows);
       });
-    };
-    int64_t i = begin;
-    for (; i + 4 <= end; i += 4) multiply(std::integral_constant<int, 4>(), i);
-    for (; i < end; ++i) multiply(std::integral_constant<int, 1>(), i);
+    }
   });
 }
 
 void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
   const bool is_whole = LowRankWorkspaceSize(s.rows, s.columns, s.rank) == 0;
-  RunSimd([&]() BRIGADE_SIMD_BODY {
+  RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
+    using Lanes = LanesOf<decltype(simd)::kValue>;
     for (int64_t tile = begin; tile < end; tile += kRowTile) {
       const int64_t tile_end = std::min(end, tile + kRowTile);
       float* const to = is_whole ? s.q : s.workspace + tile / kRowTile * s.columns * s.rank;
@@ -198,13 +207,15 @@ void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
           alignas(64) float sums[count][kColumnsAtOnce] = {};
           const float* const matrix = s.matrix + j;
           const float* const p = s.p + k * s.rows;
+          const auto add = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {
+            AddRowsTimes<rows, count>(Lanes(), matrix + i * s.columns, s.columns, p + i, s.rows,
+                                      sums, width);
+          };
           int64_t i = tile;
           for (; i + kRowsAtOnce <= tile_end; i += kRowsAtOnce) {
-            AddRows<kRowsAtOnce>(matrix + i * s.columns, s.columns, p + i, s.rows, sums, width);
+            add(std::integral_constant<int, kRowsAtOnce>(), i);
           }
-          for (; i < tile_end; ++i) {
-            AddRows<1>(matrix + i * s.columns, s.columns, p + i, s.rows, sums, width);
-          }
+          for (; i < tile_end; ++i) add(std::integral_constant<int, 1>(), i);
           for (int c = 0; c < count; ++c) {
             std::copy(sums[c], sums[c] + width, to + (k + c) * s.columns + j);
           }
@@ -232,35 +243,35 @@ void LowRankRestoreRange(const LowRankSegment& s, bool past_caches, int64_t begi
   if (s.rank == 0) return;
   RunSimd([&]() BRIGADE_SIMD_BODY {
     constexpr int kRows = 2;
-    alignas(64) float buffer[kRows][kNontemporalBlock];
-    const auto restore = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {
-      for (int64_t j = 0; j < s.columns; j += kNontemporalBlock) {
-        const int64_t width = std::min(kNontemporalBlock, s.columns - j);
-        float* const matrix = s.matrix + i * s.columns + j;
-        float* const to = s.product + i * s.columns + j;
-        float* const product = past_caches ? buffer[0] : to;
-        const int64_t distance = past_caches ? kNontemporalBlock : s.columns;
-        ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
-          const float* const p = s.p + k * s.rows + i;
-          const float* const q = s.q + k * s.columns + j;
-          const bool last = k + count == s.rank;
-          if (k == 0) {
-            AddTerms<rows, count, true>(p, s.rows, q, s.columns, last, product, distance, matrix,
-                                        width);
-          } else {
-            AddTerms<rows, count, false>(p, s.rows, q, s.columns, last, product, distance, matrix,
-                                         width);
-          }
-        });
-        for (int r = 0; r < rows && past_caches; ++r) {
-          NontemporalStore(to + r * s.columns, buffer[r],
-                           width * static_cast<int64_t>(sizeof(float)));
+    alignas(64) float buffer[kRows][kColumnsAtOnce];
+    const auto restore = [&](auto rows, int64_t i, int64_t j) BRIGADE_SIMD_BODY {
+      const int64_t width = std::min(kColumnsAtOnce, s.columns - j);
+      float* const matrix = s.matrix + i * s.columns + j;
+      float* const to = s.product + i * s.columns + j;
+      float* const product = past_caches ? buffer[0] : to;
+      const int64_t distance = past_caches ? kColumnsAtOnce : s.columns;
+      ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
+        const float* const p = s.p + k * s.rows + i;
+        const float* const q = s.q + k * s.columns + j;
+        const bool last = k + count == s.rank;
+        if (k == 0) {
+          AddTerms<rows, count, true>(p, s.rows, q, s.columns, last, product, distance, matrix,
+                                      width);
+        } else {
+          AddTerms<rows, count, false>(p, s.rows, q, s.columns, last, product, distance, matrix,
+                                       width);
         }
+      });
+      for (int r = 0; r < rows && past_caches; ++r) {
+        NontemporalStore(to + r * s.columns, buffer[r],
+                         width * static_cast<int64_t>(sizeof(float)));
       }
     };
-    int64_t i = begin;
-    for (; i + kRows <= end; i += kRows) restore(std::integral_constant<int, kRows>(), i);
-    for (; i < end; ++i) restore(std::integral_constant<int, 1>(), i);
+    for (int64_t j = 0; j < s.columns; j += kColumnsAtOnce) {
+      int64_t i = begin;
+      for (; i + kRows <= end; i += kRows) restore(std::integral_constant<int, kRows>(), i, j);
+      for (; i < end; ++i) restore(std::integral_constant<int, 1>(), i, j);
+    }
   });
 }
 

@@ -1,10 +1,12 @@
 #ifndef BRIGADE_KERNELS_ORTHOGONALIZE_ROW_LANES_H_
 #define BRIGADE_KERNELS_ORTHOGONALIZE_ROW_LANES_H_
 
-// Rows of a matrix times columns of a factor, whose sums stay in x86-64's registers from a row's
-// begin to its end: compilers store them after each block.
+// Rows of a matrix times columns of a factor, and sums of rows, in x86-64's registers: compilers
+// store sums after each block, and load what is the same for all elements of a row again for each.
 
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "brigade/kernels/internal/lanes.h"
 #include "brigade/kernels/orthogonalize/orthogonalize_math.h"
@@ -13,10 +15,21 @@
 
 namespace brigade::kernels {
 
-// Adds whole blocks of kRowLanes elements to sums that begin at 0: `size` elements, a multiple of
-// that, of kRows rows and of kColumns columns of Q, which are `stride` apart, both. `lanes` is
-// [kRows][kColumns][kRowLanes]. For targets without lanes: the compiler's vectors.
-template <int kRows, int kColumns>
+// Calls run(std::integral_constant(i)) for i from 0 to kCount - 1: no loop that a compiler has to
+// unroll before it takes the one around it for vectors.
+template <typename Run, int... kIndices>
+BRIGADE_INLINE void ForAll(std::integer_sequence<int, kIndices...>, const Run& run) {
+  (run(std::integral_constant<int, kIndices>()), ...);
+}
+template <int kCount, typename Run>
+BRIGADE_INLINE void ForAll(const Run& run) {
+  ForAll(std::make_integer_sequence<int, kCount>(), run);
+}
+
+// Adds whole blocks of kRowLanes elements to `lanes`, [kRows][kColumns][kRowLanes], which with
+// kFirst begin at 0: `size` elements, a multiple of that, of kRows rows and of kColumns columns of
+// Q, which are `stride` apart, both. For targets without lanes: the compiler's vectors.
+template <int kRows, int kColumns, bool kFirst>
 BRIGADE_INLINE void MultiplyBlocks(NoLanes, const float* matrix, const float* q, int64_t stride,
                                    int64_t size, float* lanes) {
   for (int r = 0; r < kRows; ++r) {
@@ -24,7 +37,7 @@ BRIGADE_INLINE void MultiplyBlocks(NoLanes, const float* matrix, const float* q,
       const float* const row = matrix + r * stride;
       const float* const column = q + c * stride;
       float* const sums = lanes + (r * kColumns + c) * kRowLanes;
-      for (int l = 0; l < kRowLanes; ++l) sums[l] = 0.0f;
+      for (int l = 0; l < kRowLanes && kFirst; ++l) sums[l] = 0.0f;
       for (int64_t i = 0; i < size; i += kRowLanes) {
         BRIGADE_SIMD_LOOP
         for (int l = 0; l < kRowLanes; ++l) {
@@ -35,23 +48,49 @@ BRIGADE_INLINE void MultiplyBlocks(NoLanes, const float* matrix, const float* q,
   }
 }
 
+// Adds kRows rows, times their factors, to sums of kColumns columns, which are `distance` apart.
+// For targets without AVX-512: the compiler's vectors.
+template <int kRows, int kColumns>
+BRIGADE_INLINE void AddRows(NoLanes, const float* matrix, int64_t stride,
+                            const float (&factors)[kColumns][kRows], float* sums, int64_t distance,
+                            int64_t width) {
+  BRIGADE_SIMD_LOOP
+  for (int64_t j = 0; j < width; ++j) {
+    ForAll<kColumns>([&](auto c) BRIGADE_SIMD_BODY {
+      float sum = sums[c * distance + j];
+      ForAll<kRows>([&](auto r) BRIGADE_SIMD_BODY {
+        sum = precision::Fma(matrix[r * stride + j], factors[c][r], sum);
+      });
+      sums[c * distance + j] = sum;
+    });
+  }
+}
+
 #ifdef __x86_64__
 
-template <int kRows, int kColumns>
+template <int kRows, int kColumns, bool kFirst>
 BRIGADE_TARGET_AVX512_LANES void MultiplyBlocks(Avx512Lanes, const float* matrix, const float* q,
                                                 int64_t stride, int64_t size, float* lanes) {
   static_assert(kRowLanes == Avx512Lanes::kSize);
   __m512 sums[kRows][kColumns];
-  for (auto& row : sums) {
-    for (__m512& sum : row) sum = _mm512_setzero_ps();
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kColumns; ++c) {
+      sums[r][c] =
+          kFirst ? _mm512_setzero_ps() : _mm512_loadu_ps(lanes + (r * kColumns + c) * kRowLanes);
+    }
   }
+  // The next rows, one after the other, since memory has rows of its own: prefetchers of processors
+  // begin anew in each row of the matrix.
+  const float* ahead = matrix + kRows * stride;
+  int64_t fetched = 0;
   for (int64_t i = 0; i < size; i += kRowLanes) {
     __m512 x[kRows];
     for (int r = 0; r < kRows; ++r) {
       x[r] = _mm512_loadu_ps(matrix + r * stride + i);
-      // The next rows: prefetchers of processors begin anew in each.
-      if (kRows > 1) __builtin_prefetch(matrix + (kRows + r) * stride + i, 0, 2);
+      if (kRows > 1) __builtin_prefetch(ahead + fetched + r * kRowLanes);
     }
+    fetched += kRows * kRowLanes;
+    if (fetched >= size) fetched = 0, ahead += stride;
     for (int c = 0; c < kColumns; ++c) {
       __m512 y = _mm512_loadu_ps(q + c * stride + i);
       // Else g++ loads it again for each row, and loads are what this loop waits for.
@@ -66,15 +105,84 @@ BRIGADE_TARGET_AVX512_LANES void MultiplyBlocks(Avx512Lanes, const float* matrix
   }
 }
 
-// One column at a time: there are 16 registers.
+// Four rows' sums of lanes with each of four columns, to p[c * rows + r], of 16 registers at once:
+// one by one they take longer than the products of 64 columns. Lane l takes lane l + n/2, of n
+// lanes, until there is one, as Halve.
+BRIGADE_TARGET_AVX512_LANES inline void HalveFourByFour(const float* lanes, float* p,
+                                                        int64_t rows) {
+  __m512 x[16];
+  for (int i = 0; i < 16; ++i) x[i] = _mm512_loadu_ps(lanes + i * kRowLanes);
+  // With masks, as in internal/lanes.h. Of two registers each half, of both the sums; then of quarters, and of eighths and pairs,
+  // within quarters. Register i = 4 r + c ends up as element r of quarter c.
+  for (int i = 0; i < 8; ++i) {
+    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0x44),
+                         _mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0xee));
+  }
+  for (int i = 0; i < 4; ++i) {
+    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0x88),
+                         _mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0xdd));
+  }
+  for (int i = 0; i < 2; ++i) {
+    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, x[2 * i], x[2 * i + 1], 0x44),
+                         _mm512_maskz_shuffle_ps(0xffff, x[2 * i], x[2 * i + 1], 0xee));
+  }
+  const __m512 sums = _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, x[0], x[1], 0x88),
+                                    _mm512_maskz_shuffle_ps(0xffff, x[0], x[1], 0xdd));
+  _mm_storeu_ps(p, _mm512_maskz_extractf32x4_ps(15, sums, 0));
+  _mm_storeu_ps(p + rows, _mm512_maskz_extractf32x4_ps(15, sums, 1));
+  _mm_storeu_ps(p + 2 * rows, _mm512_maskz_extractf32x4_ps(15, sums, 2));
+  _mm_storeu_ps(p + 3 * rows, _mm512_maskz_extractf32x4_ps(15, sums, 3));
+}
+
 template <int kRows, int kColumns>
+BRIGADE_TARGET_AVX512_LANES void AddRows(Avx512Lanes, const float* matrix, int64_t stride,
+                                         const float (&factors)[kColumns][kRows], float* sums,
+                                         int64_t distance, int64_t width) {
+  __m512 factor[kColumns][kRows];
+  for (int c = 0; c < kColumns; ++c) {
+    for (int r = 0; r < kRows; ++r) factor[c][r] = _mm512_set1_ps(factors[c][r]);
+  }
+  const float* ahead = matrix + kRows * stride;
+  int64_t fetched = 0;
+  int64_t j = 0;
+  for (; j + kRowLanes <= width; j += kRowLanes) {
+    __m512 x[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      x[r] = _mm512_loadu_ps(matrix + r * stride + j);
+      if (kRows > 1) __builtin_prefetch(ahead + fetched + r * kRowLanes);
+    }
+    fetched += kRows * kRowLanes;
+    if (fetched >= width) fetched = 0, ahead += stride;
+    for (int c = 0; c < kColumns; ++c) {
+      float* const to = sums + c * distance + j;
+      __m512 sum = _mm512_loadu_ps(to);
+      for (int r = 0; r < kRows; ++r) sum = _mm512_fmadd_ps(x[r], factor[c][r], sum);
+      _mm512_storeu_ps(to, sum);
+    }
+  }
+  for (; j < width; ++j) {
+    for (int c = 0; c < kColumns; ++c) {
+      float& sum = sums[c * distance + j];
+      for (int r = 0; r < kRows; ++r) {
+        sum = precision::Fma(matrix[r * stride + j], factors[c][r], sum);
+      }
+    }
+  }
+}
+
+// One column at a time: there are 16 registers.
+template <int kRows, int kColumns, bool kFirst>
 __attribute__((target("avx2,fma"))) void MultiplyBlocks(Avx2Lanes, const float* matrix,
                                                         const float* q, int64_t stride,
                                                         int64_t size, float* lanes) {
   static_assert(kRowLanes == 2 * Avx2Lanes::kSize);
   for (int c = 0; c < kColumns; ++c) {
     __m256 low[kRows], high[kRows];
-    for (int r = 0; r < kRows; ++r) low[r] = high[r] = _mm256_setzero_ps();
+    for (int r = 0; r < kRows; ++r) {
+      float* const from = lanes + (r * kColumns + c) * kRowLanes;
+      low[r] = kFirst ? _mm256_setzero_ps() : _mm256_loadu_ps(from);
+      high[r] = kFirst ? _mm256_setzero_ps() : _mm256_loadu_ps(from + 8);
+    }
     for (int64_t i = 0; i < size; i += kRowLanes) {
       const __m256 y_low = _mm256_loadu_ps(q + c * stride + i);
       const __m256 y_high = _mm256_loadu_ps(q + c * stride + i + 8);
@@ -90,6 +198,13 @@ __attribute__((target("avx2,fma"))) void MultiplyBlocks(Avx2Lanes, const float* 
       _mm256_storeu_ps(to + 8, high[r]);
     }
   }
+}
+
+template <int kRows, int kColumns>
+BRIGADE_INLINE void AddRows(Avx2Lanes, const float* matrix, int64_t stride,
+                            const float (&factors)[kColumns][kRows], float* sums, int64_t distance,
+                            int64_t width) {
+  AddRows(NoLanes(), matrix, stride, factors, sums, distance, width);
 }
 
 #endif  // __x86_64__

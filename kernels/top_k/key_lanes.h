@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/internal/lanes.h"
 #include "brigade/kernels/simd.h"
 #include "brigade/kernels/top_k/top_k_math.h"
@@ -27,8 +28,10 @@ BRIGADE_INLINE void ForEachKeyFrom(const T* array, uint32_t least, int64_t begin
 }
 
 // Calls found(i, key) for the elements of [begin, end) with keys from `least` on, in ascending
-// order. For targets without lanes: the compiler's vectors.
-template <typename T, typename Found>
+// order. Elements are fetched kAhead bytes before they are looked at: each one found is a branch
+// that no processor foresees, and by themselves they fetch no further than that. For targets
+// without lanes: the compiler's vectors.
+template <int64_t kAhead = 0, typename T, typename Found>
 BRIGADE_INLINE void ForKeysFrom(NoLanes, const T* array, uint32_t least, int64_t begin, int64_t end,
                                 const Found& found) {
   for (int64_t i = begin; i < end; i += kTopKTogether) {
@@ -65,11 +68,16 @@ BRIGADE_LANES_FUNCTION uint32_t KeysFrom(const precision::BFloat16* array, uint3
 }
 #undef BRIGADE_LANES_FUNCTION
 
-template <typename T, typename Found>
+template <int64_t kAhead = 0, typename T, typename Found>
 BRIGADE_TARGET_AVX512_LANES void ForKeysFrom(Avx512Lanes, const T* array, uint32_t least,
                                              int64_t begin, int64_t end, const Found& found) {
   int64_t i = begin;
   for (; i + kTopKTogether <= end; i += kTopKTogether) {
+    if constexpr (kAhead > 0) {
+      const char* const ahead = reinterpret_cast<const char*>(array + i) + kAhead;
+      constexpr int64_t kBytes = kTopKTogether * static_cast<int64_t>(sizeof(T));
+      for (int64_t b = 0; b < kBytes; b += kCacheLine) __builtin_prefetch(ahead + b);
+    }
     for (uint32_t bits = KeysFrom(array + i, least); bits != 0; bits &= bits - 1) {
       const int64_t at = i + __builtin_ctz(bits);
       found(at, TopKKey(array[at]));
@@ -78,10 +86,10 @@ BRIGADE_TARGET_AVX512_LANES void ForKeysFrom(Avx512Lanes, const T* array, uint32
   ForEachKeyFrom(array, least, i, end, found);
 }
 
-template <typename T, typename Found>
+template <int64_t kAhead = 0, typename T, typename Found>
 BRIGADE_INLINE void ForKeysFrom(Avx2Lanes, const T* array, uint32_t least, int64_t begin,
                                 int64_t end, const Found& found) {
-  ForKeysFrom(NoLanes(), array, least, begin, end, found);
+  ForKeysFrom<kAhead>(NoLanes(), array, least, begin, end, found);
 }
 
 #endif  // __x86_64__

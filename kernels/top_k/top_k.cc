@@ -18,37 +18,47 @@ namespace {
 constexpr const char* kName = "top_k";
 
 // An array that threads share: below, each array has one thread.
-constexpr int64_t kShared = int64_t{1} << 18;
-// The elements of a share, in whole units.
-constexpr int64_t kShare = 32 * kTopKUnit;
+constexpr int64_t kShared = 4 * kTopKChunk;
 
 template <typename T>
 void SelectShared(const TopKSegment& s, bool clear, device::ThreadPool& pool) {
-  const auto in_ranges = [&](const auto& run) {
-    pool.ParallelRanges(CeilDiv(s.size, kShare), 1, [&](int64_t begin, int64_t end) {
-      run(begin * kShare, std::min(s.size, end * kShare));
+  const int64_t chunks = CeilDiv(s.size, kTopKChunk);
+  const auto in_ranges = [&](int64_t grain, const auto& run) {
+    pool.ParallelRanges(chunks, grain, [&](int64_t begin, int64_t end) {
+      run(begin * kTopKChunk, std::min(s.size, end * kTopKChunk));
     });
   };
   const auto collect = [&](uint32_t least) {
-    std::atomic<int64_t> found = 0;
-    in_ranges(
-        [&](int64_t begin, int64_t end) { found += TopKCollectRange<T>(s, least, begin, end); });
-    return found.load();
-  };
-  if (collect(TopKGuess<T>(s)) < s.k) collect(0);
-  TopKSelection selection = {0, static_cast<uint32_t>(s.k)};
-  for (int pass = 0; pass < kTopKPasses; ++pass) {
-    std::fill(s.workspace, s.workspace + kTopKBins, 0u);
-    in_ranges([&](int64_t begin, int64_t end) {
-      TopKCountBinsRange<T>(s, pass, selection.key, begin, end);
+    std::atomic<int64_t> count = 0;
+    std::atomic<uint32_t> greatest = 0;
+    in_ranges(1, [&](int64_t begin, int64_t end) {
+      const TopKFound found = TopKCollectRange<T>(s, least, begin, end);
+      count += found.count;
+      uint32_t before = greatest;
+      while (before < found.greatest && !greatest.compare_exchange_weak(before, found.greatest)) {
+      }
     });
-    selection = TopKPick(s, pass, selection);
+    return TopKFound{count, greatest};
+  };
+  uint32_t least = TopKGuess<T>(s);
+  TopKFound found = collect(least);
+  if (found.count < s.k) found = collect(least = 0);
+  const int64_t grain = CeilDiv(chunks, int64_t{4} * pool.threads());
+  TopKSearch search = TopKSearchFrom(least, found, s.k);
+  while (!search.done) {
+    std::fill(s.workspace, s.workspace + kTopKBins, 0u);
+    in_ranges(grain,
+              [&](int64_t begin, int64_t end) { TopKCountBinsRange<T>(s, search, begin, end); });
+    search = TopKPick<T>(s, search);
   }
-  in_ranges(
-      [&](int64_t begin, int64_t end) { TopKCountUnitsRange<T>(s, selection.key, begin, end); });
-  TopKPlaceUnits(s);
-  in_ranges(
-      [&](int64_t begin, int64_t end) { TopKWriteRange<T>(s, selection, clear, begin, end); });
+  const TopKSelection selection = {search.from, search.left};
+  in_ranges(grain, [&](int64_t begin, int64_t end) {
+    TopKCountChunksRange<T>(s, selection.key, begin, end);
+  });
+  TopKPlaceChunks(s);
+  in_ranges(grain, [&](int64_t begin, int64_t end) {
+    TopKWriteRange<T>(s, selection, clear, begin, end);
+  });
 }
 
 template <typename T>

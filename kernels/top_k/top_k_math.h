@@ -56,25 +56,14 @@ BRIGADE_HOST_DEVICE constexpr int64_t TopKUnits(int64_t size) {
   return (size + kTopKUnit - 1) / kTopKUnit;
 }
 
-// Which elements of a unit may be selected, where the CPU knows that only these may.
-struct TopKCandidates {
-  static constexpr int kMost = 84;
-  // kEach: any of the unit's elements may be.
-  static constexpr uint32_t kEach = 0xffffffffu;
-
-  uint32_t count;
-  // Beside the count: most looks need nothing else.
-  uint32_t keys[kMost];
-  // From the unit's begin, ascending.
-  uint16_t offsets[kMost];
-  uint32_t reserved;
-};
-static_assert(sizeof(TopKCandidates) == 512, "as short as lines are");
+// The bytes of the workspace for the candidates of a unit, which the CPU knows to be the only ones
+// that may be selected.
+inline constexpr int64_t kTopKCandidateBytes = 512;
 
 // The workspace of an array in words of 32 bits: counts of bins, the selection, of each unit the
 // elements above the k-th key and those that have it, and its candidates.
 BRIGADE_HOST_DEVICE constexpr int64_t TopKWorkspaceSize(int64_t size) {
-  return kTopKBins + 2 + (2 + int64_t{sizeof(TopKCandidates) / 4}) * TopKUnits(size);
+  return kTopKBins + 2 + (2 + kTopKCandidateBytes / 4) * TopKUnits(size);
 }
 
 BRIGADE_INLINE uint32_t TopKKey(float x) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@
 
 ABSL_FLAG(brigade::device::Count, things, {1'500}, "how many there are");
 ABSL_FLAG(std::string, without_default, "", "anything");
+ABSL_FLAG(std::optional<int>, stage, std::nullopt, "0 to 3");
+ABSL_FLAG(int64_t, layers, 4, "of the model");
+ABSL_FLAG(double, rate, 0.5, "0 to 1");
+ABSL_FLAG(bool, noisy, false, "prints more");
 
 namespace brigade::device {
 namespace {
@@ -63,6 +68,25 @@ TEST(CommandLineDeathTest, AWordThatIsNoFlagIsAnErrorNamingIt) {
   EXPECT_EXIT(std::exit(RunMain({"--", "--help"})), ExitedWithCode(1),
               "\"--help\" is no flag; see --help\n");
   EXPECT_EXIT(RunMain({"--no_flag"}), ExitedWithCode(1), "Unknown command line flag 'no_flag'");
+}
+
+TEST(CommandLineDeathTest, ARefusedValueIsToldWithWhatTheFlagTakes) {
+  EXPECT_EXIT(
+      std::exit(RunMain({"--stage=q\x1b", "-layers", "1.5", "--rate", "fast"})), ExitedWithCode(1),
+      "^INVALID_ARGUMENT: --stage is \"q.x1b\"; it must be a whole number. --stage: 0 to 3\n"
+      "--layers is \"1.5\"; it must be a whole number. --layers: of the model\n"
+      "--rate is \"fast\"; it must be a number. --rate: 0 to 1\n$");
+  EXPECT_EXIT(
+      std::exit(RunMain({"--things=7GB"})), ExitedWithCode(1),
+      "^INVALID_ARGUMENT: --things is \"7GB\"; it must be a number like .*. --things: how many "
+      "there are\n$");
+  EXPECT_EXIT(std::exit(RunMain({"--noisy=often"})), ExitedWithCode(1),
+              "--noisy is \"often\"; it must be true or false. --noisy: prints more\n$");
+  // What follows a flag that is on or off is no value of it, and behind -- nothing is.
+  EXPECT_EXIT(std::exit(RunMain({"--noisy", "often"})), ExitedWithCode(1),
+              "\"often\" is no flag; see --help\n$");
+  EXPECT_EXIT(std::exit(RunMain({"--stage=3", "--nonoisy", "--layers=-2", "--rate=1e-3"})),
+              ExitedWithCode(0), "^$");
 }
 
 TEST(CommandLineDeathTest, AnErrorOfTheProgramIsPrinted) {

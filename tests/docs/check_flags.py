@@ -6,19 +6,14 @@ that the page names. What programs have says their --help.
 """
 
 import collections
-import os
 import re
 import subprocess
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, "tools")
+sys.path[:0] = ["tools", "tests/docs"]
 import docs_commands
-
-# Set to words of the user's.
-FREE = {"benchmark_filter", "data", "exclude", "fixed", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace", "tune"}
-
-FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "digests", "examples", "launch", "parallel", "tools", "tune", "zero")
+from our_programs import FREE, programs
 
 # Flags of Bazel, of CMake, of compilers, of libFuzzer and of other programs that the pages name.
 OTHERS = {
@@ -26,18 +21,6 @@ OTHERS = {
     "fassociative", "ffast", "ffinite", "ffp", "fmad", "fno", "freciprocal", "ftz", "funsafe", "help", "hex", "lineinfo", "merge",
     "noenable_bzlmod", "nosandbox_debug", "platform_suffix", "repo_env", "std", "test_env", "use_counters", "use_fast_math",
 }
-
-
-def programs():
-    for folder in FOLDERS:
-        for path, _, files in os.walk(folder):
-            # A binary's own runfiles hold it once more.
-            if ".runfiles" in path:
-                continue
-            for file in files:
-                full = os.path.join(path, file)
-                if os.access(full, os.X_OK) and not re.search(r"\.(py|json|md|h|so[.\d]*)$|^figure\.sh$", file):
-                    yield full
 
 
 def parts(command):

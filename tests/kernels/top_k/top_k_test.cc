@@ -25,8 +25,9 @@ using precision::Half;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// As many elements as 16384 samples stand for at a distance of 32.
-constexpr size_t kMaxSampledSize = 16384 * 32;
+// What a sample of an array of this size is taken of: 32 of so many elements.
+constexpr size_t kSampledSize = size_t{1} << 20;
+constexpr size_t kSampleDistance = 1024;
 
 // Of any payload and sign: NaN are equal.
 float AnyNan(std::mt19937& random) {
@@ -148,43 +149,49 @@ TYPED_TEST(TopKTypedTest, SelectsWhatTheSpecificationSelectsOnEveryCpu) {
   }
 }
 
-TYPED_TEST(TopKTypedTest, AnyCutIntoUnitsSelectsTheSame) {
-  for (const int64_t k : {int64_t{1}, int64_t{77}, int64_t{9000}, int64_t{20'000}}) {
+TYPED_TEST(TopKTypedTest, AnyCutIntoChunksSelectsTheSame) {
+  constexpr int64_t kSize = 5 * kTopKChunk + 77;
+  for (const int64_t k : {int64_t{1}, int64_t{77}, int64_t{9000}, kSize}) {
     Lists<TypeParam> lists;
     std::mt19937 random(92);
     std::vector<float> array;
-    for (int i = 0; i < 20'000; ++i) array.push_back(static_cast<float>(random() % 1000));
+    for (int i = 0; i < kSize; ++i) array.push_back(static_cast<float>(random() % 1000));
     lists.Add(array, k);
     lists.Specify(false);
     const TopKSegment& s = lists.segments[0];
-    const std::vector<std::pair<int64_t, int64_t>> ranges = {{4 * kTopKUnit, 9 * kTopKUnit},
-                                                             {9 * kTopKUnit, 20'000},
-                                                             {0, kTopKUnit},
-                                                             {kTopKUnit, 4 * kTopKUnit}};
+    const std::vector<std::pair<int64_t, int64_t>> ranges = {{2 * kTopKChunk, 4 * kTopKChunk},
+                                                             {4 * kTopKChunk, kSize},
+                                                             {0, kTopKChunk},
+                                                             {kTopKChunk, 2 * kTopKChunk}};
     // Guesses that leave too few, some and all, as well as the sample's.
     for (const uint32_t least : {uint32_t{0}, TopKGuess<TypeParam>(s), TopKKey(990.0f)}) {
       const auto collect = [&](uint32_t from) {
-        int64_t found = 0;
+        TopKFound found = {0, 0};
         for (const auto& [begin, end] : ranges) {
-          found += TopKCollectRange<TypeParam>(s, from, begin, end);
+          const TopKFound part = TopKCollectRange<TypeParam>(s, from, begin, end);
+          found.count += part.count;
+          found.greatest = std::max(found.greatest, part.greatest);
         }
         return found;
       };
-      if (collect(least) < k) collect(0);
-      TopKSelection selection = {0, static_cast<uint32_t>(k)};
-      for (int pass = 0; pass < kTopKPasses; ++pass) {
+      uint32_t from = least;
+      TopKFound found = collect(from);
+      if (found.count < k) found = collect(from = 0);
+      TopKSearch search = TopKSearchFrom(from, found, k);
+      for (int passes = 0; !search.done; ++passes) {
+        ASSERT_LT(passes, kTopKPasses);
         std::fill(s.workspace, s.workspace + kTopKBins, 0u);
         for (const auto& [begin, end] : ranges) {
-          TopKCountBinsRange<TypeParam>(s, pass, selection.key, begin, end);
+          TopKCountBinsRange<TypeParam>(s, search, begin, end);
         }
-        selection = TopKPick(s, pass, selection);
+        search = TopKPick<TypeParam>(s, search);
       }
       for (const auto& [begin, end] : ranges) {
-        TopKCountUnitsRange<TypeParam>(s, selection.key, begin, end);
+        TopKCountChunksRange<TypeParam>(s, search.from, begin, end);
       }
-      TopKPlaceUnits(s);
+      TopKPlaceChunks(s);
       for (const auto& [begin, end] : ranges) {
-        TopKWriteRange<TypeParam>(s, selection, false, begin, end);
+        TopKWriteRange<TypeParam>(s, {search.from, search.left}, false, begin, end);
       }
       lists.ExpectMatch("cut");
     }
@@ -198,15 +205,15 @@ class TopKTest : public ::testing::Test {
   CpuRun cpu_;
 };
 
-// The sample sees every 32nd element: here the smallest ones, or the greatest.
+// The sample sees 32 elements in a row of each 1024: here the smallest ones, or the greatest.
 TEST_F(TopKTest, AMisleadingSampleChangesNothing) {
   for (const bool greatest : {false, true}) {
     for (const int64_t k : {int64_t{1}, int64_t{3000}}) {
       Lists<float> lists;
-      std::vector<float> array(kMaxSampledSize);
+      std::vector<float> array(kSampledSize);
       for (size_t i = 0; i < array.size(); ++i) {
-        array[i] = (i % 32 == 0) == greatest ? 1000.0f + static_cast<float>(i % 77)
-                                             : static_cast<float>(i % 1009) * 0.25f;
+        array[i] = (i % kSampleDistance < 32) == greatest ? 1000.0f + static_cast<float>(i % 77)
+                                                          : static_cast<float>(i % 1009) * 0.25f;
       }
       lists.Add(array, k);
       lists.Specify(false);
@@ -218,6 +225,57 @@ TEST_F(TopKTest, AMisleadingSampleChangesNothing) {
       }
     }
   }
+}
+
+// One chunk has more of the greatest than there is room for, and others have none; and an infinity
+// far above all others makes the first bins wide.
+TYPED_TEST(TopKTypedTest, CrowdedChunksAndOutliersChangeNothing) {
+  constexpr int64_t kSize = 6 * kTopKChunk + 5;
+  Lists<TypeParam> lists;
+  std::mt19937 random(93);
+  std::normal_distribution<float> normal;
+  std::vector<float> array;
+  for (int64_t i = 0; i < kSize; ++i) {
+    array.push_back(normal(random) * (i / kTopKChunk == 3 ? 8.0f : 0.25f));
+  }
+  array[5] = std::numeric_limits<float>::infinity();
+  for (const int64_t k : {int64_t{2}, int64_t{4000}, int64_t{12'000}}) lists.Add(array, k);
+  lists.Specify(true);
+  for (const int threads : {1, 3}) {
+    for (auto& each : lists.arrays) {
+      for (int64_t i = 0; i < kSize; ++i) each[i] = TypeParam(array[static_cast<size_t>(i)]);
+    }
+    const CpuRun cpu = OnCpu(threads);
+    ASSERT_OK(TopK(lists.segments, {precision::kDType<TypeParam>, true}, *cpu.stream));
+    ASSERT_OK(cpu.stream->Synchronize());
+    lists.ExpectMatch("crowded");
+  }
+}
+
+// Arrays of one chunk, whose k greatest so far are kept: ascending ones, of which each element is
+// one for a while, descending ones, and equal ones before and behind what is greater.
+TYPED_TEST(TopKTypedTest, AnyOrderOfASmallArraySelectsTheSame) {
+  Lists<TypeParam> lists;
+  for (const int64_t size : {int64_t{2049}, int64_t{6700}, int64_t{40'000}, kTopKChunk}) {
+    for (const int64_t k : {int64_t{1}, int64_t{20}, int64_t{100}, int64_t{900}}) {
+      for (int order = 0; order < 4; ++order) {
+        std::vector<float> array;
+        for (int64_t i = 0; i < size; ++i) {
+          const auto at = static_cast<float>(order == 1 ? size - i : i);
+          array.push_back(order < 2             ? at * 0.125f
+                          : order == 2          ? 1.0f
+                          : i % (size / 50) < 5 ? std::numeric_limits<float>::quiet_NaN()
+                                                : -2.0f);
+        }
+        lists.Add(array, k);
+      }
+    }
+  }
+  lists.Specify(false);
+  const CpuRun cpu = OnCpu(1);
+  ASSERT_OK(TopK(lists.segments, {precision::kDType<TypeParam>, false}, *cpu.stream));
+  ASSERT_OK(cpu.stream->Synchronize());
+  lists.ExpectMatch("order");
 }
 
 // Send the greatest, keep the rest: [3, -4, 1], then [1, 1, 1] on top.
