@@ -51,8 +51,7 @@ absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel:
   const int of_replica = ranks / std::max(config.replicas, 1);
   const int of_group = options.shard_ranks == 0 ? of_replica : options.shard_ranks;
   const int rank = grid.replica().rank();
-  auto colors =
-      zero::ShardGroups::ColorsOf(rank, of_group, options.hpz_ranks, options.node_ranks);
+  auto colors = zero::ShardGroups::ColorsOf(rank, of_group, options.hpz_ranks, options.node_ranks);
   if (options.hpz_ranks > 0) {
     BRIGADE_ASSIGN_OR_RETURN(outer.near, grid.Split(kReplica, colors.near));
   }

@@ -248,9 +248,9 @@ double CostModel::DataSeconds(const Configuration& configuration, const ZeroUse&
   // Groups sum slices, in stage 0 all, bucket by bucket behind the last pass's reduction.
   const double slices = stage == 0 ? 1 : ShardRanks(configuration);
   const double between =
-      buckets * groups_.Collective(BetweenGroups(configuration), CollectiveKind::kAllReduce,
-                                   zero.elements / slices * (m > 1 ? kFloatBytes : kElementBytes) /
-                                       buckets);
+      buckets *
+      groups_.Collective(BetweenGroups(configuration), CollectiveKind::kAllReduce,
+                         zero.elements / slices * (m > 1 ? kFloatBytes : kElementBytes) / buckets);
   double exposed = beside + between;
   if (execution_.overlap_data) {
     exposed = std::max(least + between / buckets, exposed - kHiddenShare * passes);

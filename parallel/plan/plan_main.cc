@@ -52,9 +52,10 @@ ABSL_FLAG(std::string, schedule, "", "gpipe, 1f1b, interleaved:V, zb-h1 or zb-v;
 ABSL_FLAG(int, stage, -1, "of ZeRO, 0 to 3; -1: search");
 ABSL_FLAG(std::string, recomputation, "", "none, selective or full; empty: search");
 ABSL_FLAG(int, micro_batch, 0, "texts; 0: search");
-ABSL_FLAG(int, shard_ranks, 0,
-          "of the ranks with the same weights, those that share a state, in groups that have a whole "
-          "one each; 0: search");
+ABSL_FLAG(
+    int, shard_ranks, 0,
+    "of the ranks with the same weights, those that share a state, in groups that have a whole "
+    "one each; 0: search");
 ABSL_FLAG(int64_t, replica_period, 0,
           "steps between two rounds of whole copies that update locally, which are searched then; "
           "0: there are none");
@@ -165,13 +166,13 @@ absl::StatusOr<SearchSpace> SpaceOfFlags(const Machine& machine, const Execution
 }
 
 // "  4  1  16  16 interleaved:3   1   8 none       1": in ZeRO's stage 1 8 ranks share a state.
-constexpr char kConfigurationHead[] = "    t    c     d    p schedule       ZeRO of    recompute micro";
+constexpr char kConfigurationHead[] =
+    "    t    c     d    p schedule       ZeRO of    recompute micro";
 std::string ConfigurationRow(const Configuration& each) {
-  return absl::StrFormat("%5d%5d%6d%5d %-14s %4d %-5d %-9s %5d", each.grid.tensor,
-                         each.grid.context, each.grid.data, each.grid.pipeline,
-                         ToString(each.schedule), each.zero_stage,
-                         each.zero_stage == 0 ? 1 : ShardRanks(each), Name(each.recomputation),
-                         each.micro_batch);
+  return absl::StrFormat(
+      "%5d%5d%6d%5d %-14s %4d %-5d %-9s %5d", each.grid.tensor, each.grid.context, each.grid.data,
+      each.grid.pipeline, ToString(each.schedule), each.zero_stage,
+      each.zero_stage == 0 ? 1 : ShardRanks(each), Name(each.recomputation), each.micro_batch);
 }
 // Behind it, where there may be replicas, how many, and the seconds of a step's part of a round.
 constexpr char kReplicasHead[] = "  replicas  round";

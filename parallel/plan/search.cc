@@ -182,8 +182,8 @@ class Searcher {
   // activations.
   double LeastMemory(const Configuration& configuration) const {
     const auto layers = static_cast<double>(LayersOfStage(model_, configuration));
-    const double parameters = layers * static_cast<double>(ParametersOfLayer(model_).total()) /
-                              configuration.grid.tensor;
+    const double parameters =
+        layers * static_cast<double>(ParametersOfLayer(model_).total()) / configuration.grid.tensor;
     return zero::PaperBytes(parameters, ShardRanks(configuration), configuration.zero_stage) +
            memory_.ActivationsOf(configuration, 0);
   }

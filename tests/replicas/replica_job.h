@@ -56,9 +56,9 @@ inline absl::StatusOr<Member> CreateMember(const zero::ModelSpec& model,
   const bool has_groups = zero_options.shard_ranks > 0;
   BRIGADE_ASSIGN_OR_RETURN(
       member.zero,
-      zero::ZeroOptimizer::Create(
-          model, zero_options, has_groups ? *member.shards.shards : inside, *self.context,
-          *self.stream, has_groups ? member.shards.Outer(inside) : zero::OuterGroups()));
+      zero::ZeroOptimizer::Create(model, zero_options, has_groups ? *member.shards.shards : inside,
+                                  *self.context, *self.stream,
+                                  has_groups ? member.shards.Outer(inside) : zero::OuterGroups()));
   BRIGADE_ASSIGN_OR_RETURN(
       member.outer,
       OuterOptimizer::Create(*member.zero, options, *member.groups.inside, *self.context));

@@ -180,9 +180,8 @@ std::vector<Case> Cases() {
                      .ranks = 4 * shard_ranks});
   }
   // Groups exchange what they have summed, in stage 3 too.
-  cases.push_back({.options = {.period = 3},
-                   .exchange = zero::GradientCompression::kOneBit,
-                   .shard_ranks = 1});
+  cases.push_back(
+      {.options = {.period = 3}, .exchange = zero::GradientCompression::kOneBit, .shard_ranks = 1});
   return cases;
 }
 

@@ -31,8 +31,7 @@ absl::Status CheckedTransport::Begin(const Fingerprint& fingerprint, int to, int
   return from == rank() ? absl::OkStatus() : ExpectFrame(from);
 }
 
-absl::Status CheckedTransport::SendUpTo(int to, const void* data, int64_t bytes,
-                                        int64_t capacity) {
+absl::Status CheckedTransport::SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) {
   if (capacity != bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("Send: ", bytes, " bytes of a capacity of ", capacity, " to rank ", to));

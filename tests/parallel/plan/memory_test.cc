@@ -135,7 +135,8 @@ TEST(MemoryModelTest, IsWhatZeroAndReplicasSayOfGroups) {
     ASSERT_OK_AND_ASSIGN(const ZeroUse use, memory.ZeroOf(configuration, false));
     auto terms = zero::MemoryOf(plan, options);
     const replicas::OuterOptions outer = {
-        .period = 7, .wire = round_bytes == 4 ? precision::DType::kFloat32 : precision::DType::kBFloat16};
+        .period = 7,
+        .wire = round_bytes == 4 ? precision::DType::kFloat32 : precision::DType::kBFloat16};
     ASSERT_OK_AND_ASSIGN(const auto rounds, replicas::MemoryOf(plan, options, outer));
     terms.insert(terms.end(), rounds.begin(), rounds.end());
     EXPECT_EQ(use.memory.total(), static_cast<double>(Total(terms, device::Tier::kDevice)));

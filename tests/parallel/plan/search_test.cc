@@ -183,8 +183,7 @@ TEST(SearchTest, HasReplicasOnlyOfRanksWithTheWholeModel) {
   space.shard_ranks = 2;
   ASSERT_OK_AND_ASSIGN(result, Search(kModel, SmallNodes(), execution, space));
   for (const Candidate& each : result.candidates) {
-    EXPECT_THAT(ToString(each.configuration),
-                ::testing::EndsWith(", 4 replicas, groups of 2"));
+    EXPECT_THAT(ToString(each.configuration), ::testing::EndsWith(", 4 replicas, groups of 2"));
   }
   EXPECT_THAT(result.left_out,
               ::testing::Contains(::testing::Pair(

@@ -190,10 +190,10 @@ TEST(GlooTransportTest, AMessageOfACapacityWritesWhatItHas) {
     }
     BRIGADE_RETURN_IF_ERROR(Expectation(transport.sent_bytes(peer) == total, "wrong bytes sent"));
     const absl::Status wrong = transport.SendUpTo(peer, sent.data(), 2, 1);
-    return Expectation(absl::IsInvalidArgument(wrong) &&
-                           wrong.message() ==
-                               absl::StrCat("Send: 2 bytes of a capacity of 1, with rank ", peer),
-                       wrong.ToString());
+    return Expectation(
+        absl::IsInvalidArgument(wrong) &&
+            wrong.message() == absl::StrCat("Send: 2 bytes of a capacity of 1, with rank ", peer),
+        wrong.ToString());
   }));
 }
 
