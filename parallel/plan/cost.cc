@@ -22,8 +22,8 @@ constexpr double kFusedBackwardFlops = 2.5;
 // The check reads gradients of 2 bytes; the update reads them and reads and writes 12 bytes of
 // state, and writes 2 of weights: README.md of optim/.
 constexpr double kUpdateBytes = 30;
-// In fp32: w0 is copied and w taken from it, 20 bytes; that, w0 and momentum make the next ones, 20;
-// and w becomes w0, 8, and is written in 2 bytes.
+// In fp32: w0 is copied and w taken from it, 20 bytes; that, w0 and momentum make the next ones,
+// 20; and w becomes w0, 8, and is written in 2 bytes.
 constexpr double kRoundBytes = 50;
 // Of what communication could hide behind, the share that it does: an assumption, and what the
 // benchmarks of overlap ask for at least.

@@ -27,7 +27,8 @@ struct StepTime {
   double data = 0;
   // The check of the gradients and the update.
   double optimizer = 0;
-  // A step's part of a round between replicas: its sums, the update, and weights gathered once more.
+  // A step's part of a round between replicas: its sums, the update, and weights that are gathered
+  // once more.
   double round = 0;
 
   double total() const {

@@ -178,8 +178,8 @@ class Searcher {
     return Outcome::kFits;
   }
 
-  // No more than what a rank of the first stage needs: its layers' weights, gradients and state, and
-  // activations.
+  // No more than what a rank of the first stage needs: its layers' weights, gradients and state,
+  // and activations.
   double LeastMemory(const Configuration& configuration) const {
     const auto layers = static_cast<double>(LayersOfStage(model_, configuration));
     const double parameters =

@@ -196,6 +196,8 @@ TEST_P(RoundsTest, HaveTheSpecificationsBitsWhateverTheTiming) {
     const bool exchanges = c.exchange.has_value() || optim::AveragesMoments(c.optimizer);
     const bool by_turns = exchanges && c.shard_ranks == 0;
     if (by_turns && with_exchange++ % 3 != GetParam()) continue;
+    // Eight threads are many for a small machine.
+    if (c.ranks > 4 && GetParam() % 2 == 0) continue;
     SCOPED_TRACE(ToString(c));
     const device::RandomDelay delay = {.seed = seed++, .max_delay_us = 50};
     collectives::OnThreads({.size = c.ranks, .random_delay = delay, .race_checker = &checker},
