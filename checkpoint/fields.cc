@@ -40,6 +40,9 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
     {"ZeroOneAdam", optim::OptimizerKind::kZeroOneAdam}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
+constexpr Word<optim::RampType> kRamps[] = {{"linear", optim::RampType::kLinear},
+                                           {"cosine", optim::RampType::kCosine},
+                                           {"1-sqrt", optim::RampType::kOneMinusSqrt}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
                                                    {"clamp", kernels::AtMinimum::kClamp}};
 constexpr Word<zero::Accumulation> kAccumulation[] = {
@@ -56,6 +59,8 @@ constexpr auto& WordsOf() {
     return kOptimizers;
   } else if constexpr (std::is_same_v<T, optim::WarmupType>) {
     return kWarmups;
+  } else if constexpr (std::is_same_v<T, optim::RampType>) {
+    return kRamps;
   } else if constexpr (std::is_same_v<T, zero::Accumulation>) {
     return kAccumulation;
   } else {
@@ -191,15 +196,64 @@ struct ScheduleVisitor {
       visit("decay_step_size", schedule.decay_step_size);
       visit("total_num_steps", schedule.total_num_steps);
       visit("cycle_momentum", schedule.cycle_momentum);
+    } else if constexpr (std::is_same_v<S, optim::LRRangeTest>) {
+      [[maybe_unused]] const auto& [a, b, c, d, e] = schedule;
+      visit("lr_range_test_min_lr", schedule.lr_range_test_min_lr);
+      visit("lr_range_test_step_size", schedule.lr_range_test_step_size);
+      visit("lr_range_test_step_rate", schedule.lr_range_test_step_rate);
+      visit("lr_range_test_staircase", schedule.lr_range_test_staircase);
+      visit("total_num_steps", schedule.total_num_steps);
+    } else if constexpr (std::is_same_v<S, optim::ConstantWithWarmup>) {
+      [[maybe_unused]] const auto& [a] = schedule;
+      visit("num_warmup_steps", schedule.num_warmup_steps);
+    } else if constexpr (!std::is_empty_v<S>) {
+      visit("num_warmup_steps", schedule.num_warmup_steps);
+      visit("num_training_steps", schedule.num_training_steps);
+      Shape(schedule, visit);
     } else {
-      static_assert(std::is_same_v<S, optim::ConstantLR> && std::is_empty_v<S>);
+      static_assert(std::is_same_v<S, optim::ConstantLR>);
+    }
+  }
+
+ private:
+  // Of transformers' schedules: what each has beside the steps of its phases.
+  template <typename T, typename Visit>
+  static void Shape(T& schedule, Visit visit) {
+    using S = std::remove_const_t<T>;
+    if constexpr (std::is_same_v<S, optim::CosineWithWarmup>) {
+      [[maybe_unused]] const auto& [a, b, c, d] = schedule;
+      visit("num_cycles", schedule.num_cycles);
+      visit("min_lr_rate", schedule.min_lr_rate);
+    } else if constexpr (std::is_same_v<S, optim::CosineWithRestarts>) {
+      [[maybe_unused]] const auto& [a, b, c] = schedule;
+      visit("num_cycles", schedule.num_cycles);
+    } else if constexpr (std::is_same_v<S, optim::PolynomialDecay>) {
+      [[maybe_unused]] const auto& [a, b, c, d] = schedule;
+      visit("lr_end", schedule.lr_end);
+      visit("power", schedule.power);
+    } else if constexpr (std::is_same_v<S, optim::InverseSqrt>) {
+      [[maybe_unused]] const auto& [a, b, c] = schedule;
+      visit("timescale", schedule.timescale);
+    } else if constexpr (std::is_same_v<S, optim::WarmupStableDecay>) {
+      [[maybe_unused]] const auto& [a, b, c, d, e, f, g] = schedule;
+      visit("num_decay_steps", schedule.num_decay_steps);
+      visit("warmup_type", schedule.warmup_type);
+      visit("decay_type", schedule.decay_type);
+      visit("min_lr_ratio", schedule.min_lr_ratio);
+      visit("num_cycles", schedule.num_cycles);
+    } else {
+      static_assert(std::is_same_v<S, optim::LinearWithWarmup>);
+      [[maybe_unused]] const auto& [a, b] = schedule;
     }
   }
 };
 
 // In the order of optim::Schedule.
-constexpr const char* kSchedules[] = {"ConstantLR", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR",
-                                      "OneCycle"};
+constexpr const char* kSchedules[] = {
+    "ConstantLR",         "WarmupLR",         "WarmupDecayLR",        "WarmupCosineLR",
+    "OneCycle",           "LRRangeTest",      "constant_with_warmup", "linear",
+    "cosine",             "cosine_with_restarts", "polynomial",           "inverse_sqrt",
+    "warmup_stable_decay"};
 static_assert(std::variant_size_v<optim::Schedule> == std::size(kSchedules));
 
 template <size_t kIndex = 0>

@@ -84,7 +84,7 @@ absl::Status Validate(const ZeroOneSchedule& schedule) {
 
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule) {
   BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(kName, "lr", index, lr, kernels::kNonNegative));
-  if (absl::Status valid = Validate(schedule); !valid.ok()) {
+  if (absl::Status valid = Validate(schedule, lr); !valid.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(kName, ": schedule of group ", index, ": ", valid.message()));
   }

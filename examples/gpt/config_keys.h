@@ -55,9 +55,12 @@ struct Settings {
   optim::ZeroOneSchedule zero_one = {};
   // The index in `schedules` of the chosen one.
   int schedule = 0;
-  std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),
-                                              optim::WarmupDecayLR(), optim::WarmupCosineLR(),
-                                              optim::OneCycle()};
+  std::array<optim::Schedule, 14> schedules = {
+      optim::ConstantLR(),         optim::WarmupLR(),           optim::WarmupDecayLR(),
+      optim::WarmupCosineLR(),     optim::OneCycle(),           optim::LRRangeTest(),
+      optim::ConstantWithWarmup(), optim::LinearWithWarmup(),   optim::CosineWithWarmup(),
+      optim::CosineWithWarmup(),   optim::CosineWithRestarts(), optim::PolynomialDecay(),
+      optim::InverseSqrt(),        optim::WarmupStableDecay()};
 
   std::optional<int64_t> allgather_bucket_size;
   std::optional<int64_t> prefetch_bucket_size;
