@@ -486,12 +486,12 @@ TEST(ConfigTest, ReadsEveryScheduleOfTransformers) {
   EXPECT_EQ(stable.num_cycles, 2.0);
   EXPECT_THAT(With(R"(, "scheduler": {"type": "warmup_stable_decay", "params": {
                       "num_warmup_steps": 6, "num_training_steps": 10, "num_decay_steps": 5}})"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
                        "scheduler.params.num_training_steps is 10, but warm-up and decay have 6 "
                        "and 5 steps"));
   EXPECT_THAT(With(R"(, "scheduler": {"type": "polynomial", "params": {
                       "num_training_steps": 10, "lr_end": 5}})"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
                        ::testing::HasSubstr("scheduler.params.lr_end is 5, but the optimizer's")));
 }
 
