@@ -37,7 +37,9 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
     {"OneBitAdam", optim::OptimizerKind::kOneBitAdam},
     {"Lamb", optim::OptimizerKind::kLamb},
     {"OneBitLamb", optim::OptimizerKind::kOneBitLamb},
-    {"ZeroOneAdam", optim::OptimizerKind::kZeroOneAdam}};
+    {"ZeroOneAdam", optim::OptimizerKind::kZeroOneAdam},
+    {"AdamW8bit", optim::OptimizerKind::kAdamW8},
+    {"Adam8bit", optim::OptimizerKind::kAdam8}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<optim::RampType> kRamps[] = {{"linear", optim::RampType::kLinear},
@@ -384,7 +386,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                 gradient_compression, bucket_elements, overlap_comm, live_units,
                                 backward_units, chunks, runs, tied_apart, persistence_threshold,
                                 offload, reduction, algorithm] = options;
-  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one] =
+  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one, coded] =
       options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
@@ -426,6 +428,11 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["factor_max"] = TextOf(factor_max);
     fields["factor_min"] = TextOf(factor_min);
     fields["factor_threshold"] = TextOf(factor_threshold);
+  }
+  if (optim::HasCodes(kind)) {
+    [[maybe_unused]] const auto& [min_elements, tables] = coded;
+    fields["coded.min_elements"] = TextOf(min_elements);
+    fields["coded.tables"] = TextOf(tables);
   }
   if (gradient_compression.has_value()) {
     fields["gradient_compression"] = zero::Name(gradient_compression->method);

@@ -92,6 +92,27 @@ Keys ZeroOneAdamKeys(Settings& s) {
   return keys;
 }
 
+// Names and defaults of bitsandbytes/optim/adamw.py and adam.py.
+Keys Adam8Keys(Settings& s, double* weight_decay, const char* decay) {
+  optim::ParameterGroup& group = s.group;
+  return {
+      LearningRate(s),
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne), "of the moments' means"},
+      {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
+      {"weight_decay", Number(weight_decay, kNotNegative), decay},
+      {"min_8bit_size", Whole(&s.coded.min_elements, kCountOrNone),
+       "elements of a tensor from which on its moments have 8 bits; of smaller ones 32"},
+      {"fp32_embeddings", Flag(&s.fp32_tables),
+       "Brigade's: true: moments of embeddings have 32 bits, too, without which trainings have "
+       "become unstable"},
+      {"optim_bits", Only(8, "with type AdamW and Adam they are 32")},
+      {"block_wise", Only(true, "each 256 moments have a scale")},
+      {"percentile_clipping", Only(100, "gradient_clipping says it here")},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"is_paged", Tuning(false, "offload_optimizer says where the state is")},
+  };
+}
+
 constexpr char kMostTrust[] = "the most that a tensor's norm over that of its update counts";
 
 Keys LambKeys(Settings& s) {
@@ -368,6 +389,12 @@ Key OptimizerKey(Settings& s) {
            {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
            {"fp32_optimizer_states", Only(true, "the momentum is fp32")},
        }},
+      {"AdamW8bit", Set(&s.optimizer, Kind::kAdamW8),
+       "AdamW whose moments are codes of 8 bits, 2.03 bytes a weight instead of 8; as bitsandbytes "
+       "has it",
+       Adam8Keys(s, &s.adam_w8_decay, "of the weights")},
+      {"Adam8bit", Set(&s.optimizer, Kind::kAdam8), "Adam with such moments",
+       Adam8Keys(s, &group.weight_decay, "added to gradients")},
       {"OneBitAdam", Set(&s.optimizer, Kind::kOneBitAdam),
        "AdamW, whose ranks exchange first moments as signs once second "
        "moments stay; stages 0 to 2",

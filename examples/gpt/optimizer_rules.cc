@@ -94,6 +94,11 @@ Rules OptimizerRules(const Together& together) {
   constexpr char kOwnRates[] =
       "scheduler.params.warmup_max_lr scheduler.params.cycle_max_lr "
       "scheduler.params.lr_range_test_min_lr";
+  const bool replicas_fit =
+      !optim::HasCodes(s.optimizer) || together.sharing.replicas == 0;
+  constexpr char kNoReplicas[] =
+      "optimizer.type is one whose moments are codes, which replicas do not exchange; AdamW's are "
+      "fp32";
   const auto* polynomial = std::get_if<optim::PolynomialDecay>(&schedule);
   const auto* stable = std::get_if<optim::WarmupStableDecay>(&schedule);
   constexpr char kDecay[] = "scheduler.params.decay_step_size scheduler.params.decay_lr_rate";
@@ -115,6 +120,8 @@ Rules OptimizerRules(const Together& together) {
       {"scheduler.params.total_num_steps", decays, no_decay, kDecay},
       {"scheduler.params.total_num_steps", cycle == nullptr || !decays,
        "a decay, which never ends, is cut there", kDecay, Rule::Kind::kMissing},
+      {"brigade.replicas", replicas_fit, kNoReplicas, "optimizer.type --replicas"},
+      {"--replicas", replicas_fit, kNoReplicas, "optimizer.type"},
       {"scheduler.params.lr_end", polynomial == nullptr || polynomial->lr_end <= group.lr,
        absl::StrCat("the optimizer's rate is less, ", group.lr), "optimizer.params.lr --lr"},
       {"scheduler.params.num_training_steps",

@@ -12,6 +12,7 @@ absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
   using optim::OptimizerKind;
   constexpr std::pair<absl::string_view, OptimizerKind> kWords[] = {
       {"adam", OptimizerKind::kAdamW},
+      {"adam8", OptimizerKind::kAdamW8},
       {"lamb", OptimizerKind::kLamb},
       {"lion", OptimizerKind::kLion},
       {"sgd", OptimizerKind::kSgd},
