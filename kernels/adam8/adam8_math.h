@@ -13,7 +13,8 @@
 // Codes        The place of the value among all 256, in ascending order: of m 127 is 0, of v 0 is.
 //              A memory of zeros is v = 0, and m = 0 by its scale, which is 0.
 // Rounding     To the nearest of these numbers, as far as the operations here, each rounded once,
-//              tell.
+//              tell; but a second moment above 0 is never rounded to 0, by whose root an element of
+//              small gradients would be divided next (decision 0245).
 // Non-finite   The scale of a block that holds NaN or an infinity is NaN (0x7fc00000), its codes
 //              are those of 0: every element of it comes back as NaN.
 // Source       Dettmers et al. 2022 (arXiv 2110.02861), and the tables of bitsandbytes
@@ -83,9 +84,9 @@ template <int kDecade>
 inline constexpr float kDecadeSize = static_cast<float>(PowerOfTen(kDecade - 6));
 template <int kDecade>
 inline constexpr float kToDecade = static_cast<float>(PowerOfTen(6 - kDecade));
-// The middle of 0 and the lowest number, and of the highest and 1.
-template <MomentKind kKind>
-inline constexpr float kZeroEnd = static_cast<float>(1e-6 * (0.1 + 0.45 / kLowest<kKind>) / 2);
+// What is nearer to 0 than to the lowest number of a first moment, and the middle of the highest
+// number and 1.
+inline constexpr float kZeroEnd = static_cast<float>(1e-6 * 0.55 / 2);
 template <MomentKind kKind>
 inline constexpr float kOneBegin = static_cast<float>(1.0 - 0.225 / (64 * kLowest<kKind>));
 
@@ -114,7 +115,8 @@ BRIGADE_INLINE int32_t CountOf(float x, bool has_one) {
   place = place < most ? place : most;
   const int32_t in_decade = static_cast<int32_t>(place);
   int32_t count = static_cast<int32_t>(numbers) + in_decade;
-  count = x < kZeroEnd<kKind> ? 0 : count;
+  const bool is_zero = kKind == MomentKind::kFirst ? x < kZeroEnd : x == 0.0f;
+  count = is_zero ? 0 : count;
   return has_one && x > kOneBegin<kKind> ? kOne<kKind> : count;
 }
 

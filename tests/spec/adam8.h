@@ -8,8 +8,9 @@
 //
 // The 256 numbers are 0, 1, and in decade i, from 0 to 6, n = 2^i of them (of second moments 2 n):
 // 10^(i - 6) times the middles of as many equal parts of [0.1, 1]; of first moments, which have
-// signs, also below 0. A code is the number's place in ascending order. Every line is one rounding,
-// std::fma included.
+// signs, also below 0. A code is the number's place in ascending order, and stands for what is
+// nearest to it, but second moments above 0 never become 0. Every line is one rounding, std::fma
+// included.
 
 #include <algorithm>
 #include <cmath>
@@ -66,8 +67,9 @@ inline int Adam8Code(bool has_sign, float magnitude, bool is_negative) {
   const float place = part * static_cast<float>(numbers);
   const int whole = static_cast<int>(std::min(place, static_cast<float>(numbers - 1)));
   int count = Adam8CountedBefore(has_sign, decade) + whole + 1;
-  const double lowest = 1e-6 * (0.1 + 0.45 / Adam8Numbers(has_sign, 0));
-  if (magnitude < static_cast<float>(lowest / 2)) count = 0;
+  // A second moment above 0 stays above 0.
+  const double zero_end = 1e-6 * (0.1 + 0.45 / Adam8Numbers(true, 0)) / 2;
+  if (has_sign ? magnitude < static_cast<float>(zero_end) : magnitude == 0.0f) count = 0;
   const double highest = 1.0 - 0.45 / Adam8Numbers(has_sign, 6);
   const bool has_one = !(has_sign && is_negative);
   if (has_one && magnitude > static_cast<float>((highest + 1.0) / 2)) {

@@ -103,6 +103,39 @@ TEST(ConfigTest, HasDeepSpeedsDefaultsAndZeroOptionsForMemoryAndSpeed) {
   EXPECT_EQ(config.zero.optimizer.groups[0].weight_decay, 0.0);
 }
 
+TEST(ConfigTest, ReadsMomentsOf8BitsWithTheDefaultsOfBitsandbytes) {
+  const auto config = [](const char* text) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 4, "optimizer": )", text, "}"), 4)
+        .value()
+        .zero.optimizer;
+  };
+  const optim::OptimizerOptions plain = config(R"({"type": "AdamW8bit", "params": {"lr": 0.5}})");
+  EXPECT_EQ(plain.kind, OptimizerKind::kAdamW8);
+  EXPECT_EQ(plain.groups[0].weight_decay, 0.01);
+  EXPECT_EQ(plain.coded.min_elements, 4096);
+  EXPECT_FALSE(plain.coded.tables);
+  const optim::OptimizerOptions all = config(
+      R"({"type": "Adam8bit", "params": {"betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0.25,
+          "min_8bit_size": 100, "fp32_embeddings": false, "optim_bits": 8, "is_paged": false}})");
+  EXPECT_EQ(all.kind, OptimizerKind::kAdam8);
+  EXPECT_EQ(all.groups[0].beta2, 0.75);
+  EXPECT_EQ(all.groups[0].eps, 0.125);
+  EXPECT_EQ(all.groups[0].weight_decay, 0.25);
+  EXPECT_EQ(all.coded.min_elements, 100);
+  EXPECT_TRUE(all.coded.tables);
+  EXPECT_THAT(ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "AdamW8bit"},
+                              "tensor_parallel": {"autotp_size": 2}})",
+                          4),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                ::testing::HasSubstr("optimizer.type is \"AdamW8bit\", whose "
+                                                     "moments have a scale for each 256")));
+  EXPECT_THAT(ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "AdamW8bit"},
+                              "brigade": {"replicas": 2}})",
+                          4),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                ::testing::HasSubstr("brigade.replicas is 2, but optimizer.type")));
+}
+
 TEST(ConfigTest, ReadsLionWithItsOwnBetas) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig lion,
                        ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Lion",

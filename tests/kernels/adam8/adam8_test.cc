@@ -286,15 +286,15 @@ TEST_F(Adam8Test, RejectsEveryBadArray) {
   for (int32_t i = 0; i < 2; ++i) {
     Adam8Segment& s = segments[static_cast<size_t>(i)];
     const std::string of = " of segment " + std::to_string(i);
-    s.size = 300 + i;
+    s.size = 10 + i;
     s.group = i;
     arrays.Add("param" + of, s.param, s.size, BadArrays::kWritten);
     arrays.Add("m" + of, s.m, s.size, BadArrays::kWritten);
     arrays.Add("v" + of, s.v, s.size, BadArrays::kWritten);
     arrays.Add("grad" + of, s.grad, s.size, 2, 2, BadArrays::kRead);
     arrays.Add("param_copy" + of, s.param_copy, s.size, 2, 2, BadArrays::kWritten);
-    arrays.Add("m_scale" + of, s.m_scale, 2, BadArrays::kWritten);
-    arrays.Add("v_scale" + of, s.v_scale, 2, BadArrays::kWritten);
+    arrays.Add("m_scale" + of, s.m_scale, 1, BadArrays::kWritten);
+    arrays.Add("v_scale" + of, s.v_scale, 1, BadArrays::kWritten);
   }
   arrays.Add("state", setting.options.state, 1, BadArrays::kRead);
   arrays.Add("group_steps", setting.options.group_steps, 2, BadArrays::kRead);
