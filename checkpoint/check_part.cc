@@ -45,10 +45,10 @@ absl::StatusOr<std::vector<Parameter>> ParametersOf(const ModelPart& part,
                                                     const zero::ZeroOptimizer& zero) {
   std::vector<Parameter> parameters = zero.plan().parameters();
   if (!part.model.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(const zero::Plan model,
-                             zero::Plan::Create(part.model,
-                                                {.dtype = zero.options().dtype,
-                                                 .coded = optim::CodesOf(zero.options().optimizer)}));
+    BRIGADE_ASSIGN_OR_RETURN(
+        const zero::Plan model,
+        zero::Plan::Create(part.model, {.dtype = zero.options().dtype,
+                                        .coded = optim::CodesOf(zero.options().optimizer)}));
     parameters = model.parameters();
   }
   if (part.parameters.empty()) return parameters;

@@ -43,8 +43,8 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
 constexpr Word<optim::RampType> kRamps[] = {{"linear", optim::RampType::kLinear},
-                                           {"cosine", optim::RampType::kCosine},
-                                           {"1-sqrt", optim::RampType::kOneMinusSqrt}};
+                                            {"cosine", optim::RampType::kCosine},
+                                            {"1-sqrt", optim::RampType::kOneMinusSqrt}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
                                                    {"clamp", kernels::AtMinimum::kClamp}};
 constexpr Word<zero::Accumulation> kAccumulation[] = {
@@ -251,11 +251,11 @@ struct ScheduleVisitor {
 };
 
 // In the order of optim::Schedule.
-constexpr const char* kSchedules[] = {
-    "ConstantLR",         "WarmupLR",         "WarmupDecayLR",        "WarmupCosineLR",
-    "OneCycle",           "LRRangeTest",      "constant_with_warmup", "linear",
-    "cosine",             "cosine_with_restarts", "polynomial",           "inverse_sqrt",
-    "warmup_stable_decay"};
+constexpr const char* kSchedules[] = {"ConstantLR",           "WarmupLR",   "WarmupDecayLR",
+                                      "WarmupCosineLR",       "OneCycle",   "LRRangeTest",
+                                      "constant_with_warmup", "linear",     "cosine",
+                                      "cosine_with_restarts", "polynomial", "inverse_sqrt",
+                                      "warmup_stable_decay"};
 static_assert(std::variant_size_v<optim::Schedule> == std::size(kSchedules));
 
 template <size_t kIndex = 0>

@@ -58,7 +58,8 @@ absl::Status FusedUpdate::Enqueue(const StepDecision& decision, device::Stream& 
     return kernel(list, options, stream);
   };
   if (!coded_.empty()) {
-    const absl::Status status = enqueue(coded_, kernels::AdamOptions(), adam_groups_, kernels::Adam8);
+    const absl::Status status =
+        enqueue(coded_, kernels::AdamOptions(), adam_groups_, kernels::Adam8);
     if (!status.ok()) return status;
   }
   if (const auto* adam = std::get_if<std::vector<kernels::AdamSegment>>(&segments_)) {

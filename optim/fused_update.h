@@ -65,8 +65,8 @@ struct UpdateList {
 // StepController has decided. Not of LAMB, whose update of an element depends on others
 // (LambUpdate).
 //
-// Traffic      kernels/adam/adam.h, adam8.h, sgd.h and lion.h: 30 bytes per element with AdamW, fp32
-//              gradients and a copy, 28 with 16-bit gradients and a copy.
+// Traffic      kernels/adam/adam.h, adam8.h, sgd.h and lion.h: 30 bytes per element with AdamW,
+//              fp32 gradients and a copy, 28 with 16-bit gradients and a copy.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits.
 // Errors       Those of the kernels, when enqueued.
 class FusedUpdate {

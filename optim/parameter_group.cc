@@ -115,9 +115,8 @@ absl::Status Validate(const OptimizerOptions& options) {
     BRIGADE_RETURN_IF_ERROR(Validate(options.zero_one));
   }
   if (options.coded.min_elements < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(kName, ": coded.min_elements is ",
-                                                   options.coded.min_elements,
-                                                   ", must be 0 or more"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        kName, ": coded.min_elements is ", options.coded.min_elements, ", must be 0 or more"));
   }
   if (IsLamb(options.kind) && options.groups.size() > kMostLambGroups) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -79,8 +79,8 @@ constexpr bool CorrectsBias(OptimizerKind kind) {
 struct CodedMoments {
   // Those with fewer elements: their blocks would be few, and they are little memory.
   int64_t min_elements = 4096;
-  // Tables whose rows are looked up have codes too: few of their rows have a gradient in a step, and
-  // trainings with codes for them have become unstable.
+  // Tables whose rows are looked up have codes too: few of their rows have a gradient in a step,
+  // and trainings with codes for them have become unstable.
   bool tables = false;
 };
 
@@ -134,8 +134,8 @@ absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
 // How many arrays of state there are beside the parameter, of fp32 where MomentArrayOf says nothing
 // else: 2 (Adam and LAMB: m and v), 4 (1-bit LAMB: m, v, the fresh v, and an array that has a
-// tensor's OneBitLambNumbers in its first elements; codes: m, v and their scales), 1 (SGD: momentum;
-// Lion: m), or 0 (SGD if no group has momentum).
+// tensor's OneBitLambNumbers in its first elements; codes: m, v and their scales), 1 (SGD:
+// momentum; Lion: m), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
 // An array of state of a parameter.

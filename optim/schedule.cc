@@ -177,8 +177,7 @@ double WithWarmup(const S& s, int64_t entry, const After& after) {
 
 template <typename S>
 absl::Status CheckPhases(absl::string_view name, const S& s) {
-  BRIGADE_RETURN_IF_ERROR(
-      CheckSteps(name, "num_warmup_steps", s.num_warmup_steps, kOptionalSteps));
+  BRIGADE_RETURN_IF_ERROR(CheckSteps(name, "num_warmup_steps", s.num_warmup_steps, kOptionalSteps));
   return CheckSteps(name, "num_training_steps", s.num_training_steps);
 }
 template <typename S>
@@ -215,8 +214,7 @@ absl::Status Check(const CosineWithWarmup& s) {
 int64_t Count(const CosineWithWarmup& s) { return CountPhases(s); }
 double Rate(const CosineWithWarmup& s, double lr, int64_t entry) {
   return lr * WithWarmup(s, entry, [&] {
-           return s.min_lr_rate +
-                  (1.0 - s.min_lr_rate) * Wave(s.num_cycles * Progress(s, entry));
+           return s.min_lr_rate + (1.0 - s.min_lr_rate) * Wave(s.num_cycles * Progress(s, entry));
          });
 }
 

@@ -159,10 +159,9 @@ struct WarmupStableDecay {
   double num_cycles = 0.5;
 };
 
-using Schedule =
-    std::variant<ConstantLR, WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest,
-                 ConstantWithWarmup, LinearWithWarmup, CosineWithWarmup, CosineWithRestarts,
-                 PolynomialDecay, InverseSqrt, WarmupStableDecay>;
+using Schedule = std::variant<ConstantLR, WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle,
+                              LRRangeTest, ConstantWithWarmup, LinearWithWarmup, CosineWithWarmup,
+                              CosineWithRestarts, PolynomialDecay, InverseSqrt, WarmupStableDecay>;
 
 // The longest table that a schedule may have.
 inline constexpr int64_t kMaxLearningRates = int64_t{1} << 26;

@@ -126,9 +126,9 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   if (mine.ok()) mine = CheckNear(options, communicator, outer);
   if (mine.ok()) mine = CheckNodes(options, communicator, outer);
   absl::StatusOr<Plan> plan = Plan::Create(
-      model, {communicator.size(), options.dtype, options.bucket_elements, options.tied_apart,
-              shard_groups, optim::TensorTile(options.optimizer.kind),
-              optim::CodesOf(options.optimizer)});
+      model,
+      {communicator.size(), options.dtype, options.bucket_elements, options.tied_apart,
+       shard_groups, optim::TensorTile(options.optimizer.kind), optim::CodesOf(options.optimizer)});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
@@ -573,9 +573,9 @@ absl::StatusOr<absl::Span<float>> ZeroOptimizer::StateArray(int bucket, int arra
   }
   const Bucket& of = plan_.bucket(bucket);
   if (of.coded && array > 0 && array <= optim::Moments(options_.optimizer)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("stage ", options_.stage, ": array ", array, " of bucket ", bucket,
-                     " is of codes or their scales"));
+    return absl::FailedPreconditionError(absl::StrCat("stage ", options_.stage, ": array ", array,
+                                                      " of bucket ", bucket,
+                                                      " is of codes or their scales"));
   }
   const int64_t size = internal::UpdatedRange(plan_, options_, of, streams_->rank()).size;
   return absl::MakeSpan(update_->Array(bucket, array), static_cast<size_t>(size));

@@ -223,8 +223,8 @@ class ZeroOptimizer final : public ParameterSource {
   // in memory of the device, of the host, or in a file. Array 0 is the fp32 master, of a frozen
   // bucket the weights in the bucket's type; 1 and more, of the others, are the fp32 moments, or
   // what StateArrayType says: where moments are codes, both of these, and a scale of each for every
-  // 256. `range` is of elements of the array. Enqueues on `reader`, to which the state is lent, a copy of elements of it to page-locked
-  // memory.
+  // 256. `range` is of elements of the array. Enqueues on `reader`, to which the state is lent, a
+  // copy of elements of it to page-locked memory.
   absl::Status CopyState(int bucket, int array, ElementRange range, void* to,
                          device::Stream& reader);
   // The master and the moments, what is attached, then those of errors (ShareErrors).

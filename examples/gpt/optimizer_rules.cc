@@ -88,14 +88,13 @@ Rules OptimizerRules(const Together& together) {
   const std::string no_decay = "a decay needs both decay_step_size and decay_lr_rate";
   const double highest = OwnHighestRate(schedule).value_or(group.lr);
   const bool is_test = std::holds_alternative<optim::LRRangeTest>(schedule);
-  const std::string own_rates = absl::StrCat("the schedule has rates of its own, ",
-                                             is_test ? "from " : "up to ", highest,
-                                             is_test ? " on" : "");
+  const std::string own_rates =
+      absl::StrCat("the schedule has rates of its own, ", is_test ? "from " : "up to ", highest,
+                   is_test ? " on" : "");
   constexpr char kOwnRates[] =
       "scheduler.params.warmup_max_lr scheduler.params.cycle_max_lr "
       "scheduler.params.lr_range_test_min_lr";
-  const bool replicas_fit =
-      !optim::HasCodes(s.optimizer) || together.sharing.replicas == 0;
+  const bool replicas_fit = !optim::HasCodes(s.optimizer) || together.sharing.replicas == 0;
   constexpr char kNoReplicas[] =
       "optimizer.type is one whose moments are codes, which replicas do not exchange; AdamW's are "
       "fp32";
@@ -128,8 +127,8 @@ Rules OptimizerRules(const Together& together) {
        stable == nullptr ||
            stable->num_warmup_steps + stable->num_decay_steps <= stable->num_training_steps,
        stable == nullptr ? ""
-                         : absl::StrCat("warm-up and decay have ", stable->num_warmup_steps, " and ",
-                                        stable->num_decay_steps, " steps"),
+                         : absl::StrCat("warm-up and decay have ", stable->num_warmup_steps,
+                                        " and ", stable->num_decay_steps, " steps"),
        "scheduler.params.num_warmup_steps scheduler.params.num_decay_steps"},
   };
   return Joined({rules, PrecisionRules(together)});

@@ -20,13 +20,13 @@ namespace brigade::kernels {
 //              several ranks have the whole tensor's bits where they begin so.
 // Precision    Arithmetic fp32, each operation rounded once; a code is the nearest of 256; the copy
 //              rounds to nearest even. A block with NaN or infinity is NaN from then on.
-// Traffic      8 bytes per element of the parameter and 4 1/16 of moments, plus the gradient's, plus
-//              the copy's: 16 1/16 with fp32 gradients, as with 16-bit gradients and a copy.
+// Traffic      8 bytes per element of the parameter and 4 1/16 of moments, plus the gradient's,
+//              plus the copy's: 16 1/16 with fp32 gradients, as with 16-bit gradients and a copy.
 // Aliasing     None: anything written may not overlap anything else.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits. The list
 //              and the options may go when the call returns.
-// Determinism  Same bits on every device, for any number of threads and SIMD target, payloads of NaN
-//              aside.
+// Determinism  Same bits on every device, for any number of threads and SIMD target, payloads of
+//              NaN aside.
 // Errors       Those of Adam.
 // Source       Dettmers et al. 2022 (arXiv 2110.02861).
 absl::Status Adam8(absl::Span<const Adam8Segment> segments, const AdamOptions& options,

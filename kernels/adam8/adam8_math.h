@@ -6,10 +6,10 @@
 //
 // Blocks       Elements [256 b, 256 b + 256) of a segment, the last block as far as there are any:
 //              a code for each, and one scale, the largest magnitude among them.
-// Values       The scale times one of 256 numbers: 0, 1, and in the seven decades from 1e-7 to 1
-//              1, 2, 4, ..., 64 numbers, those in the middle of as many equal parts of
-//              [0.1, 1] * 10^(i - 6), i from 0 to 6. m has them with both signs, but no -1; v, which
-//              is never negative, twice as many in each decade.
+// Values       The scale times one of 256 numbers: 0, 1, and in the seven decades from 1e-7 to 1 1,
+//              2, 4, ..., 64 numbers, those in the middle of as many equal parts of [0.1, 1] *
+//              10^(i - 6), i from 0 to 6. m has them with both signs, but no -1; v, which is never
+//              negative, twice as many in each decade.
 // Codes        The place of the value among all 256, in ascending order: of m 127 is 0, of v 0 is.
 //              A memory of zeros is v = 0, and m = 0 by its scale, which is 0.
 // Rounding     To the nearest of these numbers, as far as the operations here, each rounded once,
@@ -90,56 +90,72 @@ inline constexpr float kZeroEnd = static_cast<float>(1e-6 * 0.55 / 2);
 template <MomentKind kKind>
 inline constexpr float kOneBegin = static_cast<float>(1.0 - 0.225 / (64 * kLowest<kKind>));
 
-// How many numbers of a moment are below x or nearest to it, from 1 on, of those above 0; 0 for 0.
-// Of x in [0, 1]; of a first moment with a sign 1 counts as the highest number below.
+// All bits set where it is true: without a branch, for the loops' sake, which compilers do not turn
+// into vectors where anything that is computed is under a condition.
+BRIGADE_INLINE int32_t MaskOf(bool is_true) { return -static_cast<int32_t>(is_true); }
+
+BRIGADE_INLINE int32_t BitsOf(float x) { return __builtin_bit_cast(int32_t, x); }
+BRIGADE_INLINE float FloatOf(int32_t bits) { return __builtin_bit_cast(float, bits); }
+
+// What turns the bits of the one number into those of the other.
+template <int kDecade>
+inline constexpr int32_t kSizeStep = __builtin_bit_cast(int32_t, kDecadeSize<kDecade>) ^
+                                     __builtin_bit_cast(int32_t, kDecadeSize<kDecade - 1>);
+template <int kDecade>
+inline constexpr int32_t kToDecadeStep = __builtin_bit_cast(int32_t, kToDecade<kDecade>) ^
+                                         __builtin_bit_cast(int32_t, kToDecade<kDecade - 1>);
+
+// The place of the number nearest to x among those of a moment that are not below 0, counted so
+// that decade i begins at kLowest * 2^i, and kOne is 1; 0 for 0. Of x in [0, 1]; without `has_one`
+// 1 counts as the highest number below.
 template <MomentKind kKind>
 BRIGADE_INLINE int32_t CountOf(float x, bool has_one) {
   using precision::Mul;
-  float place = Mul(x, kToDecade<0>);
-  float numbers = static_cast<float>(kLowest<kKind>);
-  const auto raise = [&](float end, float to_decade, int32_t of_decade) {
-    const bool is_above = x > end;
-    place = is_above ? Mul(x, to_decade) : place;
-    numbers = is_above ? static_cast<float>(of_decade) : numbers;
+  int32_t scale = BitsOf(kToDecade<0>);
+  int32_t decade = 0;
+  const auto raise = [&](float end, int32_t step) {
+    const int32_t is_above = MaskOf(x > end);
+    scale ^= step & is_above;
+    decade -= is_above;
   };
-  raise(kDecadeEnd<kKind, 0>, kToDecade<1>, kLowest<kKind> << 1);
-  raise(kDecadeEnd<kKind, 1>, kToDecade<2>, kLowest<kKind> << 2);
-  raise(kDecadeEnd<kKind, 2>, kToDecade<3>, kLowest<kKind> << 3);
-  raise(kDecadeEnd<kKind, 3>, kToDecade<4>, kLowest<kKind> << 4);
-  raise(kDecadeEnd<kKind, 4>, kToDecade<5>, kLowest<kKind> << 5);
-  raise(kDecadeEnd<kKind, 5>, kToDecade<6>, kLowest<kKind> << 6);
+  raise(kDecadeEnd<kKind, 0>, kToDecadeStep<1>);
+  raise(kDecadeEnd<kKind, 1>, kToDecadeStep<2>);
+  raise(kDecadeEnd<kKind, 2>, kToDecadeStep<3>);
+  raise(kDecadeEnd<kKind, 3>, kToDecadeStep<4>);
+  raise(kDecadeEnd<kKind, 4>, kToDecadeStep<5>);
+  raise(kDecadeEnd<kKind, 5>, kToDecadeStep<6>);
+  // kLowest * 2^decade.
+  const float numbers = FloatOf(BitsOf(static_cast<float>(kLowest<kKind>)) + (decade << 23));
   constexpr float kParts = static_cast<float>(1.0 / 0.9);
-  place = Mul(Mul(precision::Sub(place, 0.1f), kParts), numbers);
   // More than -1 at the low end.
+  float place = Mul(Mul(precision::Sub(Mul(x, FloatOf(scale)), 0.1f), kParts), numbers);
   const float most = precision::Sub(numbers, 1.0f);
   place = place < most ? place : most;
-  const int32_t in_decade = static_cast<int32_t>(place);
-  int32_t count = static_cast<int32_t>(numbers) + in_decade;
-  const bool is_zero = kKind == MomentKind::kFirst ? x < kZeroEnd : x == 0.0f;
-  count = is_zero ? 0 : count;
-  return has_one && x > kOneBegin<kKind> ? kOne<kKind> : count;
+  const int32_t count = static_cast<int32_t>(numbers) + static_cast<int32_t>(place);
+  const int32_t is_zero = MaskOf(kKind == MomentKind::kFirst ? x < kZeroEnd : x == 0.0f);
+  const int32_t is_one = MaskOf(x > kOneBegin<kKind>) & MaskOf(has_one);
+  return (count & ~is_zero & ~is_one) | (kOne<kKind> & is_one);
 }
 
-// The number that is counted so; of kLowest - 1 and less 0.
+// The number of a place; of kLowest - 1 and less 0.
 template <MomentKind kKind>
 BRIGADE_INLINE float NumberAt(int32_t count) {
-  const float wide = static_cast<float>(count);
-  const int32_t bits = __builtin_bit_cast(int32_t, wide);
+  const int32_t bits = BitsOf(static_cast<float>(count));
   // count = 2^e (1 + part), and 1 / (2 2^e).
-  const float part =
-      precision::Sub(__builtin_bit_cast(float, (bits & 0x007fffff) | 0x3f800000), 1.0f);
-  const float half = __builtin_bit_cast(float, (253 << 23) - (bits & 0x7f800000));
-  const float number = precision::Fma(0.9f, precision::Add(part, half), 0.1f);
-  float decade = kDecadeSize<0>;
-  decade = count >= kLowest<kKind> << 1 ? kDecadeSize<1> : decade;
-  decade = count >= kLowest<kKind> << 2 ? kDecadeSize<2> : decade;
-  decade = count >= kLowest<kKind> << 3 ? kDecadeSize<3> : decade;
-  decade = count >= kLowest<kKind> << 4 ? kDecadeSize<4> : decade;
-  decade = count >= kLowest<kKind> << 5 ? kDecadeSize<5> : decade;
-  decade = count >= kLowest<kKind> << 6 ? kDecadeSize<6> : decade;
-  float value = precision::Mul(number, decade);
-  value = count < kLowest<kKind> ? 0.0f : value;
-  return count == kOne<kKind> ? 1.0f : value;
+  const float part = precision::Sub(FloatOf((bits & 0x007fffff) | 0x3f800000), 1.0f);
+  const float half = FloatOf((253 << 23) - (bits & 0x7f800000));
+  const float in_decade = precision::Fma(0.9f, precision::Add(part, half), 0.1f);
+  int32_t size = BitsOf(kDecadeSize<0>);
+  size ^= kSizeStep<1> & MaskOf(count >= kLowest<kKind> << 1);
+  size ^= kSizeStep<2> & MaskOf(count >= kLowest<kKind> << 2);
+  size ^= kSizeStep<3> & MaskOf(count >= kLowest<kKind> << 3);
+  size ^= kSizeStep<4> & MaskOf(count >= kLowest<kKind> << 4);
+  size ^= kSizeStep<5> & MaskOf(count >= kLowest<kKind> << 5);
+  size ^= kSizeStep<6> & MaskOf(count >= kLowest<kKind> << 6);
+  const int32_t number = BitsOf(precision::Mul(in_decade, FloatOf(size)));
+  const int32_t is_one = MaskOf(count == kOne<kKind>);
+  const int32_t is_zero = MaskOf(count < kLowest<kKind>);
+  return FloatOf((number & ~is_zero & ~is_one) | (BitsOf(1.0f) & is_one));
 }
 
 }  // namespace adam8_internal
@@ -147,13 +163,15 @@ BRIGADE_INLINE float NumberAt(int32_t count) {
 // A moment in a block of this scale.
 template <MomentKind kKind>
 BRIGADE_INLINE float MomentOf(uint8_t code, float scale) {
+  using adam8_internal::BitsOf;
   using adam8_internal::NumberAt;
   if constexpr (kKind == MomentKind::kSecond) {
     return precision::Mul(NumberAt<kKind>(code + 1), scale);
   } else {
     const int32_t place = code - 127;
-    const float number = NumberAt<kKind>(place < 0 ? -place : place);
-    return precision::Mul(place < 0 ? -number : number, scale);
+    const int32_t sign = place >> 31;
+    const int32_t number = BitsOf(NumberAt<kKind>((place ^ sign) - sign));
+    return precision::Mul(adam8_internal::FloatOf(number | (sign & INT32_MIN)), scale);
   }
 }
 
@@ -186,16 +204,16 @@ BRIGADE_INLINE MomentCoder MakeMomentCoder(int32_t magnitude) {
 template <MomentKind kKind>
 BRIGADE_INLINE uint8_t MomentCode(const MomentCoder& coder, float moment) {
   using adam8_internal::CountOf;
-  const int32_t bits = __builtin_bit_cast(int32_t, moment);
-  const float magnitude = __builtin_bit_cast(float, bits & coder.mask);
+  const int32_t bits = adam8_internal::BitsOf(moment);
+  const float magnitude = adam8_internal::FloatOf(bits & coder.mask);
   const float x = precision::Mul(precision::Mul(magnitude, coder.up), coder.inverse);
   if constexpr (kKind == MomentKind::kSecond) {
     const int32_t count = CountOf<kKind>(x, true);
-    return static_cast<uint8_t>(count == 0 ? 0 : count - 1);
+    return static_cast<uint8_t>(count - 1 - adam8_internal::MaskOf(count == 0));
   } else {
-    const bool is_negative = bits < 0;
-    const int32_t count = CountOf<kKind>(x, !is_negative);
-    return static_cast<uint8_t>(is_negative ? 127 - count : 127 + count);
+    const int32_t sign = bits >> 31;
+    const int32_t count = CountOf<kKind>(x, sign == 0);
+    return static_cast<uint8_t>(127 + ((count ^ sign) - sign));
   }
 }
 

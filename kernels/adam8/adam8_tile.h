@@ -87,12 +87,11 @@ BRIGADE_INLINE void Adam8Thread(const Arguments& arguments, int64_t tile, int th
     whole = whole && HasWholeGroups(static_cast<const Copy*>(s.param_copy));
   }
   const auto update = [&](auto element) {
-    ForBlocks<kAdam8Blocks, 1>(
-        whole, s.size, tile - arguments.batch.first_tile[index], thread / kWarp,
-        [&](auto kind, auto, int64_t block) {
-          UpdateAdam8Block<decltype(element), Grad, Copy, decltype(kind)>(
-              s, c, block, thread % kWarp, warp_max);
-        });
+    ForBlocks<kAdam8Blocks, 1>(whole, s.size, tile - arguments.batch.first_tile[index],
+                               thread / kWarp, [&](auto kind, auto, int64_t block) {
+                                 UpdateAdam8Block<decltype(element), Grad, Copy, decltype(kind)>(
+                                     s, c, block, thread % kWarp, warp_max);
+                               });
   };
   arguments.parameters.decoupled ? update(AdamElement<false>()) : update(AdamElement<true>());
 }

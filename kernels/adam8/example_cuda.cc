@@ -1,5 +1,5 @@
-// One step of AdamW with moments of 8 bits on the GPU. It needs adam8_cuda.cu with what it includes,
-// and the CUDA runtime.
+// One step of AdamW with moments of 8 bits on the GPU. It needs adam8_cuda.cu with what it
+// includes, and the CUDA runtime.
 //
 // Prints: param 0.99899 1.99898 2.99897 3.99896
 
@@ -41,8 +41,8 @@ int main() {
       bk::MakeAdamParameters(&group, 1, bk::WeightDecayMode::kDecoupled, step);
   auto* const codes = reinterpret_cast<uint8_t*>(device + 10);
   const bk::Adam8Segment segment = {
-      device,     codes,      codes + 4, device + 8, device + 9,
-      device + 4, /*param_copy=*/nullptr, /*size=*/4, /*group=*/0};
+      device,     codes,      codes + 4, device + 8, device + 9, device + 4, /*param_copy=*/nullptr,
+      /*size=*/4, /*group=*/0};
   Check(bk::LaunchAdam8<float, bk::NoCopy>(&segment, 1, parameters, /*stream=*/nullptr));
   Check(cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost));
   std::printf("param %.5f %.5f %.5f %.5f\n", param[0], param[1], param[2], param[3]);

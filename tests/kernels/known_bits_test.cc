@@ -225,8 +225,8 @@ void ExpectAdam8(const Known& known) {
                                        void* copy, int64_t step) {
       const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
       auto* const codes = reinterpret_cast<uint8_t*>(first);
-      const Adam8Segment segment = {param, codes, codes + kSize, second,
-                                    second + MomentBlocks(kSize), grad, copy, kSize, 0};
+      const Adam8Segment segment = {
+          param, codes, codes + kSize, second, second + MomentBlocks(kSize), grad, copy, kSize, 0};
       return Adam8Range<Grad, Copy>(
           segment, MakeAdamParameters(&group, 1, WeightDecayMode::kDecoupled, one), 0, kSize);
     });

@@ -1,6 +1,6 @@
 // Schedules against the formulas of DeepSpeed 0.19.0, written from how its classes behave step by
-// step: they set a rate when constructed, and another in each step(), which follows an update. Those
-// of transformers against values that release 4.57.3 itself has computed, and its formulas.
+// step: they set a rate when constructed, and another in each step(), which follows an update.
+// Those of transformers against values that release 4.57.3 itself has computed, and its formulas.
 
 #include "brigade/optim/schedule.h"
 
@@ -251,14 +251,12 @@ TEST(ScheduleTest, HasTheFormulasOfTransformersInDouble) {
     };
     const double w = static_cast<double>(warmup);
     const auto progress = [=](double at) { return (at - w) / std::max(1.0, 30.0 - w); };
-    expect(LinearWithWarmup{warmup, total}, rise([=](double at) {
-             return std::max(0.0, (30.0 - at) / std::max(1.0, 30.0 - w));
-           }),
+    expect(LinearWithWarmup{warmup, total},
+           rise([=](double at) { return std::max(0.0, (30.0 - at) / std::max(1.0, 30.0 - w)); }),
            40);
     // Beyond the end transformers' cosine rises again.
-    expect(CosineWithWarmup{warmup, total, 0.5, 0.2}, rise([=](double at) {
-             return 0.2 + 0.8 * 0.5 * (1.0 + std::cos(kPi * progress(at)));
-           }),
+    expect(CosineWithWarmup{warmup, total, 0.5, 0.2},
+           rise([=](double at) { return 0.2 + 0.8 * 0.5 * (1.0 + std::cos(kPi * progress(at))); }),
            std::max(total, warmup + 1) + 1);
     expect(CosineWithRestarts{warmup, total, 3}, rise([=](double at) {
              const double x = 3.0 * progress(at);
@@ -274,9 +272,8 @@ TEST(ScheduleTest, HasTheFormulasOfTransformersInDouble) {
              40);
     }
     const double scale = warmup == 0 ? 10000.0 : w;
-    expect(InverseSqrt{warmup, total}, rise([=](double at) {
-             return 1.0 / std::sqrt((at + scale - w) / scale);
-           }),
+    expect(InverseSqrt{warmup, total},
+           rise([=](double at) { return 1.0 / std::sqrt((at + scale - w) / scale); }),
            std::max(total, warmup + 1));
     expect(ConstantWithWarmup{warmup}, rise([](double) { return 1.0; }), 40);
   }

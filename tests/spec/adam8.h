@@ -93,8 +93,7 @@ inline float Adam8Encode(bool has_sign, const std::vector<float>& moments, uint8
   for (size_t i = 0; i < moments.size(); ++i) {
     const float magnitude = is_finite ? std::fabs(moments[i]) : 0.0f;
     const float x = magnitude * up;
-    codes[i] =
-        static_cast<uint8_t>(Adam8Code(has_sign, x * inverse, std::signbit(moments[i])));
+    codes[i] = static_cast<uint8_t>(Adam8Code(has_sign, x * inverse, std::signbit(moments[i])));
   }
   return is_finite ? largest : std::numeric_limits<float>::quiet_NaN();
 }

@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/tests/spec/adam8.h"
 #include "brigade/tests/spec/exchanges.h"
 #include "brigade/tests/spec/formats.h"
-#include "brigade/tests/spec/adam8.h"
 #include "brigade/tests/spec/lamb.h"
 #include "brigade/tests/spec/one_bit_lamb.h"
 #include "brigade/tests/spec/optimizers.h"
@@ -97,9 +97,8 @@ struct TrainingRule {
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   LionRule lion_rule = {};
-  // Where each rank has whole tensors: in stage 0.
-  // Of kAdam, in stage 0: whether the moments of a bucket's tensors are codes of 8 bits; empty: none
-  // are.
+  // Where each rank has whole tensors: in stage 0. Of kAdam, in stage 0: whether the moments of a
+  // bucket's tensors are codes of 8 bits; empty: none are.
   std::vector<bool> coded = {};
   LambRule lamb_rule = {};
   OneBitLambRule one_bit_lamb_rule = {};

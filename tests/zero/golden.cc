@@ -91,8 +91,8 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
                    : c.optimizer == optim::OptimizerKind::kLamb ? Optimizer::kLamb
                                                                 : Optimizer::kSgd;
   rule.adam_rule.weight_decay = 0.01;
-  rule.adam_rule.decoupled = c.optimizer != optim::OptimizerKind::kAdam &&
-                             c.optimizer != optim::OptimizerKind::kAdam8;
+  rule.adam_rule.decoupled =
+      c.optimizer != optim::OptimizerKind::kAdam && c.optimizer != optim::OptimizerKind::kAdam8;
   rule.lamb_rule = {.eps = 1e-8, .weight_decay = c.weight_decay};
   rule.one_bit_lamb_rule.lamb = rule.lamb_rule;
   rule.lion_rule = {.beta2 = 0.999, .weight_decay = 0.01};

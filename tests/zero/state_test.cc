@@ -95,12 +95,9 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
   const struct {
     optim::OptimizerKind kind;
     double momentum;
-  } optimizers[] = {{optim::OptimizerKind::kAdamW, 0.0},
-                    {optim::OptimizerKind::kLion, 0.0},
-                    {optim::OptimizerKind::kAdamW8, 0.0},
-                    {optim::OptimizerKind::kLamb, 0.0},
-                    {optim::OptimizerKind::kSgd, 0.9},
-                    {optim::OptimizerKind::kSgd, 0.0}};
+  } optimizers[] = {{optim::OptimizerKind::kAdamW, 0.0},  {optim::OptimizerKind::kLion, 0.0},
+                    {optim::OptimizerKind::kAdamW8, 0.0}, {optim::OptimizerKind::kLamb, 0.0},
+                    {optim::OptimizerKind::kSgd, 0.9},    {optim::OptimizerKind::kSgd, 0.0}};
   for (const auto& [kind, momentum] : optimizers) {
     const Trained wanted = Train(Options(0, kind, momentum), 0, 8);
     ASSERT_FALSE(wanted.parameters.empty());

@@ -280,8 +280,8 @@ ShardedUpdate::Place ShardedUpdate::PlaceInMemory(int index, const void* grad) c
   return place;
 }
 
-// One segment for each run of entries of the same group, or for each where a tensor's norm counts, or
-// its blocks do; padding goes with the entry before it, but counts in no block.
+// One segment for each run of entries of the same group, or for each where a tensor's norm counts,
+// or its blocks do; padding goes with the entry before it, but counts in no block.
 void ShardedUpdate::AppendSegments(int index, const Place& place,
                                    std::vector<optim::UpdateSegment>& segments) const {
   const Bucket& bucket = plan_.bucket(index);

@@ -21,7 +21,6 @@ namespace {
 
 constexpr auto kFloat = precision::DType::kFloat32;
 
-
 absl::Status Convert(const void* source, precision::DType from, void* target, precision::DType to,
                      int64_t size, device::Stream& stream) {
   if (from == to) return stream.Copy(target, source, size * precision::SizeOf(to));
@@ -375,8 +374,7 @@ absl::Status StateTransfer::FillSlices(int index, StateReader read, int64_t chun
         char* const first = memory + StateBytes(options_, bucket, 0, array, held.size);
         for (ElementRange range = {begin, 0}; range.begin < end; range.begin += range.size) {
           range.size = std::min(chunk_bytes / width, end - range.begin);
-          BRIGADE_RETURN_IF_ERROR(
-              read(index, array, range, first + (range.begin - begin) * width));
+          BRIGADE_RETURN_IF_ERROR(read(index, array, range, first + (range.begin - begin) * width));
         }
       }
       if (!bucket.trainable) return absl::OkStatus();

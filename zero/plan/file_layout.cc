@@ -21,9 +21,8 @@ FileLayout::FileLayout(const Plan& plan, const ZeroOptions& options)
   if (!offload.file_state()) return;
   const int arrays = 1 + optim::Moments(options.optimizer);
   // Of whole blocks.
-  const int64_t tile = optim::HasCodes(options.optimizer.kind)
-                           ? optim::TensorTile(options.optimizer.kind)
-                           : 1;
+  const int64_t tile =
+      optim::HasCodes(options.optimizer.kind) ? optim::TensorTile(options.optimizer.kind) : 1;
   const int64_t step = std::max(offload.chunk_elements / tile, int64_t{1}) * tile;
   for (int b = static_cast<int>(plan.buckets().size()); b-- > 0;) {
     const Bucket& bucket = plan.bucket(b);

@@ -59,7 +59,8 @@ TEST(ConfigErrorsTest, NameTheNearestKeyWhereverItIs) {
   EXPECT_THAT(ErrorOfOptimizer(R"({"type": "AdamX"})"),
               StatusIs(kInvalid,
                        "optimizer.type is \"AdamX\", a string; there is no such type, the "
-                       "nearest is Adam; it must be one of Adam, AdamW, SGD, Lion, AdamW8bit, Adam8bit, OneBitAdam, "
+                       "nearest is Adam; it must be one of Adam, AdamW, SGD, Lion, AdamW8bit, "
+                       "Adam8bit, OneBitAdam, "
                        "Lamb, OneBitLamb, ZeroOneAdam"));
   EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adm"})"), StatusIs(kInvalid, HasSubstr("is Adam")));
 }

@@ -471,8 +471,8 @@ TEST(ConfigTest, ReadsEverySchedule) {
 TEST(ConfigTest, ReadsEveryScheduleOfTransformers) {
   // Numbers are in the order of the names of keys in `params`.
   const auto schedule = [](const std::string& type, const std::string& params) {
-    const auto config = With(
-        absl::StrCat(R"(, "scheduler": {"type": ")", type, R"(", "params": {)", params, "}}"));
+    const auto config =
+        With(absl::StrCat(R"(, "scheduler": {"type": ")", type, R"(", "params": {)", params, "}}"));
     EXPECT_OK(config) << type;
     return config.ok() ? config->zero.optimizer.groups[0].schedule : optim::Schedule();
   };
@@ -502,8 +502,7 @@ TEST(ConfigTest, ReadsEveryScheduleOfTransformers) {
       schedule("polynomial", phases + R"(, "lr_end": 1e-5, "power": 2)"));
   EXPECT_EQ(polynomial.lr_end, 1e-5);
   EXPECT_EQ(polynomial.power, 2.0);
-  EXPECT_EQ(std::get<optim::InverseSqrt>(
-                schedule("inverse_sqrt", phases + R"(, "timescale": 7)"))
+  EXPECT_EQ(std::get<optim::InverseSqrt>(schedule("inverse_sqrt", phases + R"(, "timescale": 7)"))
                 .timescale,
             7);
   const auto stable = std::get<optim::WarmupStableDecay>(
@@ -517,15 +516,17 @@ TEST(ConfigTest, ReadsEveryScheduleOfTransformers) {
   EXPECT_EQ(stable.decay_type, optim::RampType::kOneMinusSqrt);
   EXPECT_EQ(stable.min_lr_ratio, 0.1);
   EXPECT_EQ(stable.num_cycles, 2.0);
-  EXPECT_THAT(With(R"(, "scheduler": {"type": "warmup_stable_decay", "params": {
+  EXPECT_THAT(
+      With(R"(, "scheduler": {"type": "warmup_stable_decay", "params": {
                       "num_warmup_steps": 6, "num_training_steps": 10, "num_decay_steps": 5}})"),
-              testing::StatusIs(absl::StatusCode::kInvalidArgument,
-                       "scheduler.params.num_training_steps is 10, but warm-up and decay have 6 "
-                       "and 5 steps"));
-  EXPECT_THAT(With(R"(, "scheduler": {"type": "polynomial", "params": {
+      testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                        "scheduler.params.num_training_steps is 10, but warm-up and decay have 6 "
+                        "and 5 steps"));
+  EXPECT_THAT(
+      With(R"(, "scheduler": {"type": "polynomial", "params": {
                       "num_training_steps": 10, "lr_end": 5}})"),
-              testing::StatusIs(absl::StatusCode::kInvalidArgument,
-                       ::testing::HasSubstr("scheduler.params.lr_end is 5, but the optimizer's")));
+      testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                        ::testing::HasSubstr("scheduler.params.lr_end is 5, but the optimizer's")));
 }
 
 TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {

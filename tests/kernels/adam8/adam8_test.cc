@@ -51,11 +51,15 @@ class Adam8List {
     for (size_t i = 0; i < sizes.size(); ++i) {
       const int64_t n = sizes[i], blocks = MomentBlocks(n);
       const auto offset = static_cast<int64_t>(i % 9);
-      arrays.push_back({GuardedArray<float>(n, offset), GuardedArray<uint8_t>(n, offset + spread),
-                        GuardedArray<uint8_t>(n, offset), GuardedArray<float>(blocks, offset),
+      arrays.push_back({GuardedArray<float>(n, offset),
+                        GuardedArray<uint8_t>(n, offset + spread),
+                        GuardedArray<uint8_t>(n, offset),
+                        GuardedArray<float>(blocks, offset),
                         GuardedArray<float>(blocks, offset + spread),
                         GuardedArray<Grad>(n, offset + 2 * spread),
-                        GuardedArray<CopyArray>(kHasCopy ? n : 0, offset + 5 * spread), {}, {}});
+                        GuardedArray<CopyArray>(kHasCopy ? n : 0, offset + 5 * spread),
+                        {},
+                        {}});
       Arrays& a = arrays.back();
       FillTypical(a.param, random);
       FillTypical(a.grad, random, 10.0f);
@@ -73,8 +77,11 @@ class Adam8List {
         a.m_scale[1] = 0x1p-140f;
         a.v_scale[1] = 0.0f;
       }
-      a.wanted = {Values(a.param), {a.m.data(), a.m.data() + n}, {a.v.data(), a.v.data() + n},
-                  Values(a.m_scale), Values(a.v_scale)};
+      a.wanted = {Values(a.param),
+                  {a.m.data(), a.m.data() + n},
+                  {a.v.data(), a.v.data() + n},
+                  Values(a.m_scale),
+                  Values(a.v_scale)};
       a.wanted_copy = Values(a.copy);
       segments.push_back({a.param.data(), a.m.data(), a.v.data(), a.m_scale.data(),
                           a.v_scale.data(), a.grad.data(),
@@ -133,8 +140,7 @@ struct Adam8Setting {
   Adam8Setting(const Adam8Setting&) = delete;
 
   void SetDecoupled(bool decoupled) {
-    options.weight_decay_mode =
-        decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
+    options.weight_decay_mode = decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
     for (spec::AdamRule& rule : rules) rule.decoupled = decoupled;
   }
 
@@ -251,7 +257,8 @@ TEST_F(Adam8Test, AnyWholeBlocksGiveTheSameBits) {
   setting_.options.grad_dtype = DType::kBFloat16;
   setting_.options.copy_dtype = DType::kFloat16;
   const AdamParameters parameters = MakeAdamParameters(setting_.options);
-  for (const auto& [begin, end] : {std::pair(2560, 5000), std::pair(0, 256), std::pair(256, 2560)}) {
+  for (const auto& [begin, end] :
+       {std::pair(2560, 5000), std::pair(0, 256), std::pair(256, 2560)}) {
     EXPECT_EQ((Adam8Range<precision::BFloat16, precision::Half>(list.segments[0], parameters, begin,
                                                                 end)),
               StepError::kNone);
