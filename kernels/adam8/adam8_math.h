@@ -97,13 +97,16 @@ BRIGADE_INLINE int32_t MaskOf(bool is_true) { return -static_cast<int32_t>(is_tr
 BRIGADE_INLINE int32_t BitsOf(float x) { return __builtin_bit_cast(int32_t, x); }
 BRIGADE_INLINE float FloatOf(int32_t bits) { return __builtin_bit_cast(float, bits); }
 
-// What turns the bits of the one number into those of the other.
+// What turns the bits of a decade's number into those of the one before. No constants: nvcc takes
+// no __builtin_bit_cast in one.
 template <int kDecade>
-inline constexpr int32_t kSizeStep = __builtin_bit_cast(int32_t, kDecadeSize<kDecade>) ^
-                                     __builtin_bit_cast(int32_t, kDecadeSize<kDecade - 1>);
+BRIGADE_INLINE int32_t SizeStep() {
+  return BitsOf(kDecadeSize<kDecade>) ^ BitsOf(kDecadeSize<kDecade - 1>);
+}
 template <int kDecade>
-inline constexpr int32_t kToDecadeStep = __builtin_bit_cast(int32_t, kToDecade<kDecade>) ^
-                                         __builtin_bit_cast(int32_t, kToDecade<kDecade - 1>);
+BRIGADE_INLINE int32_t ToDecadeStep() {
+  return BitsOf(kToDecade<kDecade>) ^ BitsOf(kToDecade<kDecade - 1>);
+}
 
 // The place of the number nearest to x among those of a moment that are not below 0, counted so
 // that decade i begins at kLowest * 2^i, and kOne is 1; 0 for 0. Of x in [0, 1]; without `has_one`
@@ -118,12 +121,12 @@ BRIGADE_INLINE int32_t CountOf(float x, bool has_one) {
     scale ^= step & is_above;
     decade -= is_above;
   };
-  raise(kDecadeEnd<kKind, 0>, kToDecadeStep<1>);
-  raise(kDecadeEnd<kKind, 1>, kToDecadeStep<2>);
-  raise(kDecadeEnd<kKind, 2>, kToDecadeStep<3>);
-  raise(kDecadeEnd<kKind, 3>, kToDecadeStep<4>);
-  raise(kDecadeEnd<kKind, 4>, kToDecadeStep<5>);
-  raise(kDecadeEnd<kKind, 5>, kToDecadeStep<6>);
+  raise(kDecadeEnd<kKind, 0>, ToDecadeStep<1>());
+  raise(kDecadeEnd<kKind, 1>, ToDecadeStep<2>());
+  raise(kDecadeEnd<kKind, 2>, ToDecadeStep<3>());
+  raise(kDecadeEnd<kKind, 3>, ToDecadeStep<4>());
+  raise(kDecadeEnd<kKind, 4>, ToDecadeStep<5>());
+  raise(kDecadeEnd<kKind, 5>, ToDecadeStep<6>());
   // kLowest * 2^decade.
   const float numbers = FloatOf(BitsOf(static_cast<float>(kLowest<kKind>)) + (decade << 23));
   constexpr float kParts = static_cast<float>(1.0 / 0.9);
@@ -146,12 +149,12 @@ BRIGADE_INLINE float NumberAt(int32_t count) {
   const float half = FloatOf((253 << 23) - (bits & 0x7f800000));
   const float in_decade = precision::Fma(0.9f, precision::Add(part, half), 0.1f);
   int32_t size = BitsOf(kDecadeSize<0>);
-  size ^= kSizeStep<1> & MaskOf(count >= kLowest<kKind> << 1);
-  size ^= kSizeStep<2> & MaskOf(count >= kLowest<kKind> << 2);
-  size ^= kSizeStep<3> & MaskOf(count >= kLowest<kKind> << 3);
-  size ^= kSizeStep<4> & MaskOf(count >= kLowest<kKind> << 4);
-  size ^= kSizeStep<5> & MaskOf(count >= kLowest<kKind> << 5);
-  size ^= kSizeStep<6> & MaskOf(count >= kLowest<kKind> << 6);
+  size ^= SizeStep<1>() & MaskOf(count >= kLowest<kKind> << 1);
+  size ^= SizeStep<2>() & MaskOf(count >= kLowest<kKind> << 2);
+  size ^= SizeStep<3>() & MaskOf(count >= kLowest<kKind> << 3);
+  size ^= SizeStep<4>() & MaskOf(count >= kLowest<kKind> << 4);
+  size ^= SizeStep<5>() & MaskOf(count >= kLowest<kKind> << 5);
+  size ^= SizeStep<6>() & MaskOf(count >= kLowest<kKind> << 6);
   const int32_t number = BitsOf(precision::Mul(in_decade, FloatOf(size)));
   const int32_t is_one = MaskOf(count == kOne<kKind>);
   const int32_t is_zero = MaskOf(count < kLowest<kKind>);

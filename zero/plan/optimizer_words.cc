@@ -27,7 +27,7 @@ absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--optimizer is \"", word,
-                   "\"; it must be adam, lamb, lion, sgd, one_bit_adam, one_bit_lamb or "
+                   "\"; it must be adam, adam8, lamb, lion, sgd, one_bit_adam, one_bit_lamb or "
                    "zero_one_adam"));
 }
 
