@@ -45,8 +45,10 @@ absl::StatusOr<std::vector<Parameter>> ParametersOf(const ModelPart& part,
                                                     const zero::ZeroOptimizer& zero) {
   std::vector<Parameter> parameters = zero.plan().parameters();
   if (!part.model.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(const zero::Plan model,
-                             zero::Plan::Create(part.model, {.dtype = zero.options().dtype}));
+    BRIGADE_ASSIGN_OR_RETURN(
+        const zero::Plan model,
+        zero::Plan::Create(part.model, {.dtype = zero.options().dtype,
+                                        .coded = optim::CodesOf(zero.options().optimizer)}));
     parameters = model.parameters();
   }
   if (part.parameters.empty()) return parameters;
@@ -84,6 +86,11 @@ absl::Status CheckOwn(const ModelPart& part, const std::vector<Parameter>& model
       const int64_t size = part.parameters[number].local_size(part.shards);
       if (own.size != size) {
         return Invalid(Quoted(own.name), " has ", own.size, " elements, by ModelPart ", size);
+      }
+      if (plan.parameters()[p].coded || model[number].coded) {
+        return Invalid(Quoted(own.name), " is cut in ", part.shards.count,
+                       " shards, whose moments are codes of blocks that the whole does not have; "
+                       "moments of fp32 can be saved");
       }
       own.shape = whole.shape;
     }

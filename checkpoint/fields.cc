@@ -37,9 +37,14 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
     {"OneBitAdam", optim::OptimizerKind::kOneBitAdam},
     {"Lamb", optim::OptimizerKind::kLamb},
     {"OneBitLamb", optim::OptimizerKind::kOneBitLamb},
-    {"ZeroOneAdam", optim::OptimizerKind::kZeroOneAdam}};
+    {"ZeroOneAdam", optim::OptimizerKind::kZeroOneAdam},
+    {"AdamW8bit", optim::OptimizerKind::kAdamW8},
+    {"Adam8bit", optim::OptimizerKind::kAdam8}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
+constexpr Word<optim::RampType> kRamps[] = {{"linear", optim::RampType::kLinear},
+                                            {"cosine", optim::RampType::kCosine},
+                                            {"1-sqrt", optim::RampType::kOneMinusSqrt}};
 constexpr Word<kernels::AtMinimum> kAtMinimum[] = {{"error", kernels::AtMinimum::kError},
                                                    {"clamp", kernels::AtMinimum::kClamp}};
 constexpr Word<zero::Accumulation> kAccumulation[] = {
@@ -56,6 +61,8 @@ constexpr auto& WordsOf() {
     return kOptimizers;
   } else if constexpr (std::is_same_v<T, optim::WarmupType>) {
     return kWarmups;
+  } else if constexpr (std::is_same_v<T, optim::RampType>) {
+    return kRamps;
   } else if constexpr (std::is_same_v<T, zero::Accumulation>) {
     return kAccumulation;
   } else {
@@ -191,15 +198,64 @@ struct ScheduleVisitor {
       visit("decay_step_size", schedule.decay_step_size);
       visit("total_num_steps", schedule.total_num_steps);
       visit("cycle_momentum", schedule.cycle_momentum);
+    } else if constexpr (std::is_same_v<S, optim::LRRangeTest>) {
+      [[maybe_unused]] const auto& [a, b, c, d, e] = schedule;
+      visit("lr_range_test_min_lr", schedule.lr_range_test_min_lr);
+      visit("lr_range_test_step_size", schedule.lr_range_test_step_size);
+      visit("lr_range_test_step_rate", schedule.lr_range_test_step_rate);
+      visit("lr_range_test_staircase", schedule.lr_range_test_staircase);
+      visit("total_num_steps", schedule.total_num_steps);
+    } else if constexpr (std::is_same_v<S, optim::ConstantWithWarmup>) {
+      [[maybe_unused]] const auto& [a] = schedule;
+      visit("num_warmup_steps", schedule.num_warmup_steps);
+    } else if constexpr (!std::is_empty_v<S>) {
+      visit("num_warmup_steps", schedule.num_warmup_steps);
+      visit("num_training_steps", schedule.num_training_steps);
+      Shape(schedule, visit);
     } else {
-      static_assert(std::is_same_v<S, optim::ConstantLR> && std::is_empty_v<S>);
+      static_assert(std::is_same_v<S, optim::ConstantLR>);
+    }
+  }
+
+ private:
+  // Of transformers' schedules: what each has beside the steps of its phases.
+  template <typename T, typename Visit>
+  static void Shape(T& schedule, Visit visit) {
+    using S = std::remove_const_t<T>;
+    if constexpr (std::is_same_v<S, optim::CosineWithWarmup>) {
+      [[maybe_unused]] const auto& [a, b, c, d] = schedule;
+      visit("num_cycles", schedule.num_cycles);
+      visit("min_lr_rate", schedule.min_lr_rate);
+    } else if constexpr (std::is_same_v<S, optim::CosineWithRestarts>) {
+      [[maybe_unused]] const auto& [a, b, c] = schedule;
+      visit("num_cycles", schedule.num_cycles);
+    } else if constexpr (std::is_same_v<S, optim::PolynomialDecay>) {
+      [[maybe_unused]] const auto& [a, b, c, d] = schedule;
+      visit("lr_end", schedule.lr_end);
+      visit("power", schedule.power);
+    } else if constexpr (std::is_same_v<S, optim::InverseSqrt>) {
+      [[maybe_unused]] const auto& [a, b, c] = schedule;
+      visit("timescale", schedule.timescale);
+    } else if constexpr (std::is_same_v<S, optim::WarmupStableDecay>) {
+      [[maybe_unused]] const auto& [a, b, c, d, e, f, g] = schedule;
+      visit("num_decay_steps", schedule.num_decay_steps);
+      visit("warmup_type", schedule.warmup_type);
+      visit("decay_type", schedule.decay_type);
+      visit("min_lr_ratio", schedule.min_lr_ratio);
+      visit("num_cycles", schedule.num_cycles);
+    } else {
+      static_assert(std::is_same_v<S, optim::LinearWithWarmup>);
+      [[maybe_unused]] const auto& [a, b] = schedule;
     }
   }
 };
 
 // In the order of optim::Schedule.
-constexpr const char* kSchedules[] = {"ConstantLR", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR",
-                                      "OneCycle"};
+constexpr const char* kSchedules[] = {"ConstantLR",           "WarmupLR",   "WarmupDecayLR",
+                                      "WarmupCosineLR",       "OneCycle",   "LRRangeTest",
+                                      "constant_with_warmup", "linear",     "cosine",
+                                      "cosine_with_restarts", "polynomial", "inverse_sqrt",
+                                      "warmup_stable_decay"};
 static_assert(std::variant_size_v<optim::Schedule> == std::size(kSchedules));
 
 template <size_t kIndex = 0>
@@ -330,7 +386,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                 gradient_compression, bucket_elements, overlap_comm, live_units,
                                 backward_units, chunks, runs, tied_apart, persistence_threshold,
                                 offload, reduction, algorithm] = options;
-  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one] =
+  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one, coded] =
       options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
@@ -372,6 +428,11 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["factor_max"] = TextOf(factor_max);
     fields["factor_min"] = TextOf(factor_min);
     fields["factor_threshold"] = TextOf(factor_threshold);
+  }
+  if (optim::HasCodes(kind)) {
+    [[maybe_unused]] const auto& [min_elements, tables] = coded;
+    fields["coded.min_elements"] = TextOf(min_elements);
+    fields["coded.tables"] = TextOf(tables);
   }
   if (gradient_compression.has_value()) {
     fields["gradient_compression"] = zero::Name(gradient_compression->method);

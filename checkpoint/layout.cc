@@ -25,17 +25,24 @@ std::string FileName(int array, size_t file, size_t files) {
 
 // The tensors of an array, file by file, each file in the order of its data.
 std::vector<std::vector<Tensor>> FilesOf(absl::Span<const zero::Parameter> parameters, int array,
-                                         int64_t file_bytes) {
+                                         optim::OptimizerKind kind, int64_t file_bytes) {
+  // Behind these come others, which are fp32.
+  constexpr int kMomentsOfCodes = 4;
   std::vector<std::vector<Tensor>> files;
   int64_t bytes = 0;
   for (size_t p = 0; p < parameters.size(); ++p) {
     const zero::ParameterSpec& spec = parameters[p].spec;
     if (array > 0 && !spec.trainable) continue;
-    const DType dtype = spec.trainable ? DType::kFloat32 : *spec.dtype;
+    optim::MomentArray of = {spec.trainable ? DType::kFloat32 : *spec.dtype, 1};
+    if (array > 0 && array <= kMomentsOfCodes) {
+      of = optim::MomentArrayOf(kind, parameters[p].coded, array - 1);
+    }
+    if (of.block == 0) continue;
     const Tensor tensor = {.parameter = static_cast<int>(p),
                            .array = array,
-                           .dtype = dtype,
-                           .bytes = spec.size * precision::SizeOf(dtype)};
+                           .dtype = of.dtype,
+                           .block = of.block,
+                           .bytes = of.Bytes(spec.size)};
     if (files.empty() || bytes + tensor.bytes > file_bytes) {
       files.emplace_back();
       bytes = 0;
@@ -54,13 +61,13 @@ std::vector<std::vector<Tensor>> FilesOf(absl::Span<const zero::Parameter> param
 }  // namespace
 
 absl::StatusOr<Layout> Layout::Create(absl::Span<const zero::Parameter> parameters, int arrays,
-                                      int64_t file_bytes) {
+                                      int64_t file_bytes, optim::OptimizerKind kind) {
   Layout layout;
   layout.parameters_.assign(parameters.begin(), parameters.end());
   std::string weight_map;
   int64_t weight_bytes = 0;
   for (int array = 0; array < arrays; ++array) {
-    std::vector<std::vector<Tensor>> files = FilesOf(parameters, array, file_bytes);
+    std::vector<std::vector<Tensor>> files = FilesOf(parameters, array, kind, file_bytes);
     for (size_t f = 0; f < files.size(); ++f) {
       TensorFile file = {.name = FileName(array, f, files.size()),
                          .first = static_cast<int>(layout.tensors_.size()),
@@ -71,6 +78,10 @@ absl::StatusOr<Layout> Layout::Create(absl::Span<const zero::Parameter> paramete
         infos.push_back({.name = spec.name,
                          .type = std::string(TypeName(tensor.dtype)),
                          .shape = {spec.shape.begin(), spec.shape.end()}});
+        if (tensor.block > 1) {
+          infos.back().shape = {
+              static_cast<uint64_t>(tensor.bytes / precision::SizeOf(tensor.dtype))};
+        }
       }
       // "format" is what loaders of PyTorch's models ask for.
       BRIGADE_ASSIGN_OR_RETURN(file.header, MakeHeader(infos, {{"format", "pt"}}, kAlignment));
@@ -118,12 +129,14 @@ std::vector<Piece> Layout::PiecesOf(const zero::Plan& plan, int rank, const Mode
       const int64_t first = std::max(begin, parameter.begin + run.local);
       const int64_t last = std::min(end, parameter.begin + run.local + run.size);
       if (first >= last) return;
+      // Blocks lie whole on a rank, and their parameters begin with one.
+      const optim::MomentArray of = {tensor.dtype, tensor.block};
       const int64_t in_tensor = run.global + first - parameter.begin - run.local;
       pieces.push_back({.tensor = static_cast<int>(t),
                         .bucket = parameter.bucket,
-                        .slice = {first - rank * slice, last - first},
-                        .offset = in_tensor * element_bytes,
-                        .bytes = (last - first) * element_bytes,
+                        .slice = {of.Elements(first - rank * slice), of.Elements(last - first)},
+                        .offset = of.Elements(in_tensor) * element_bytes,
+                        .bytes = of.Bytes(last - first),
                         .is_saved = parameter.spec.counted && shard_group == 0});
     };
     if (begin >= end) continue;

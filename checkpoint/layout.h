@@ -11,17 +11,22 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/checkpoint/model_part.h"
+#include "brigade/optim/parameter_group.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/zero/plan/plan.h"
 
 namespace brigade::checkpoint {
 
 // One array of one parameter, whole. Array 0 is the fp32 master, of a frozen parameter the weights
-// in their own type; 1 and more are the fp32 moments, of trainable parameters alone.
+// in their own type; 1 and more are the fp32 moments, of trainable parameters alone. Where moments
+// are codes (optim::HasCodes) parameters that have some have these as 1 and 2, uint8, and as 3 and
+// 4 their scales, one for each 256 elements.
 struct Tensor {
   int parameter = 0;
   int array = 0;
   precision::DType dtype = precision::DType::kFloat32;
+  // Of the parameter, for each of the array.
+  int64_t block = 1;
   int file = 0;
   // Bytes in the file.
   int64_t offset = 0;
@@ -41,8 +46,8 @@ struct TensorFile {
   int count = 0;
 };
 
-// A part of a tensor that one rank owns: elements [begin, begin + size) of its slice of a bucket,
-// side by side in both.
+// A part of a tensor that one rank owns: elements [begin, begin + size) of that array of its slice
+// of a bucket, side by side in both.
 struct Piece {
   int tensor = 0;
   int bucket = 0;
@@ -64,10 +69,11 @@ class Layout {
   Layout() = default;
   static constexpr int64_t kFileBytes = int64_t{4} << 30;
 
-  // `arrays`: the master and the optimizer's moments (1 + optim::Moments). InvalidArgument for a
-  // name that safetensors cannot have.
+  // `arrays`: the master and the optimizer's moments (1 + optim::Moments), and what is behind them;
+  // `kind` is the optimizer's. InvalidArgument for a name that safetensors cannot have.
   static absl::StatusOr<Layout> Create(absl::Span<const zero::Parameter> parameters, int arrays,
-                                       int64_t file_bytes = kFileBytes);
+                                       int64_t file_bytes = kFileBytes,
+                                       optim::OptimizerKind kind = optim::OptimizerKind::kAdamW);
 
   // As Create got them.
   const std::vector<zero::Parameter>& parameters() const { return parameters_; }

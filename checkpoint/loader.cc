@@ -108,7 +108,8 @@ absl::Status RankLoad::Prepare(absl::Span<const zero::Parameter> model, const Fi
   BRIGADE_ASSIGN_OR_RETURN(auto reader, CheckpointReader::Open(system_, folder_));
   reader_.emplace(std::move(reader));
   BRIGADE_ASSIGN_OR_RETURN(
-      layout_, Layout::Create(model, zero_.state_arrays(), reader_->manifest().file_bytes));
+      layout_, Layout::Create(model, zero_.state_arrays(), reader_->manifest().file_bytes,
+                              zero_.options().optimizer.kind));
   if (const absl::Status same = Compare(training, options); !same.ok()) {
     return absl::Status(same.code(), absl::StrCat(PrintablePath(folder_), ": ", same.message()));
   }
@@ -210,8 +211,7 @@ absl::Status RankLoad::SetRates(const std::vector<Rate>& rates) {
 }
 
 absl::Status RankLoad::Read(int bucket, int array, zero::ElementRange range, void* values) {
-  const zero::Bucket& of = zero_.plan().bucket(bucket);
-  const int64_t width = precision::SizeOf(of.trainable ? precision::DType::kFloat32 : of.dtype);
+  const int64_t width = precision::SizeOf(zero_.StateArrayType(bucket, array).dtype);
   auto* const to = static_cast<char*>(values);
   // Up to here everything is written; what belongs to no parameter is zero.
   char* written = to;

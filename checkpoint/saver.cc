@@ -63,7 +63,8 @@ class Saver::Impl {
   absl::Status Allocate(absl::Span<const zero::Parameter> model, device::Context& context, int rank,
                         int ranks) {
     BRIGADE_ASSIGN_OR_RETURN(layout_,
-                             Layout::Create(model, zero_.state_arrays(), options_.file_bytes));
+                             Layout::Create(model, zero_.state_arrays(), options_.file_bytes,
+                                            zero_.options().optimizer.kind));
     std::vector<Piece> pieces =
         layout_.PiecesOf(zero_.plan(), zero_.rank(), part_, zero_.shard_group());
     std::erase_if(pieces, [](const Piece& piece) { return !piece.is_saved; });

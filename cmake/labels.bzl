@@ -42,6 +42,9 @@ LIBRARIES = {
         "//precision:rounding",
     ],
     "kernels": [
+        "//kernels/adam8:adam8",
+        "//kernels/adam8:adam8_cpu",
+        "//kernels/adam8:adam8_math",
         "//kernels/adam:adam",
         "//kernels/adam:adam_cpu",
         "//kernels/adam:adam_math",
@@ -320,6 +323,7 @@ CUDA_LIBRARIES = {
         "//device/cuda:cuda_status",
     ],
     "kernels": [
+        "//kernels/adam8:adam8_cuda",
         "//kernels/adam:adam_cuda",
         "//kernels/amax:amax_cuda",
         "//kernels/block_quant:block_quant_cuda",

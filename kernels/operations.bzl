@@ -3,6 +3,7 @@
 # Those with a CPU loop and a launcher of their own, which tools/vendor copies.
 OPERATIONS = [
     "adam",
+    "adam8",
     "amax",
     "block_quant",
     "cast",

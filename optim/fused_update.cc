@@ -7,7 +7,8 @@ FusedUpdate::FusedUpdate(const OptimizerOptions& options,
     : types_(types),
       weight_decay_mode_(options.kind == OptimizerKind::kAdamW ||
                                  options.kind == OptimizerKind::kOneBitAdam ||
-                                 options.kind == OptimizerKind::kZeroOneAdam
+                                 options.kind == OptimizerKind::kZeroOneAdam ||
+                                 options.kind == OptimizerKind::kAdamW8
                              ? kernels::WeightDecayMode::kDecoupled
                              : kernels::WeightDecayMode::kCoupled) {
   for (const ParameterGroup& group : options.groups) {
@@ -15,9 +16,14 @@ FusedUpdate::FusedUpdate(const OptimizerOptions& options,
     sgd_groups_.push_back({group.momentum, group.dampening, group.weight_decay, group.nesterov});
     lion_groups_.push_back({group.beta1, group.beta2, group.weight_decay});
   }
-  if (IsAdam(options.kind)) {
+  if (IsAdam(options.kind) || HasCodes(options.kind)) {
     auto& list = segments_.emplace<std::vector<kernels::AdamSegment>>();
     for (const UpdateSegment& s : segments) {
+      if (s.first_codes != nullptr) {
+        coded_.push_back({s.param, s.first_codes, s.second_codes, s.first_scales, s.second_scales,
+                          s.grad, s.copy, s.size, s.group});
+        continue;
+      }
       list.push_back({s.param, s.first_moment, s.second_moment, s.grad, s.copy, s.size, s.group});
     }
     return;
@@ -51,7 +57,13 @@ absl::Status FusedUpdate::Enqueue(const StepDecision& decision, device::Stream& 
     options.group_steps = decision.group_steps;
     return kernel(list, options, stream);
   };
+  if (!coded_.empty()) {
+    const absl::Status status =
+        enqueue(coded_, kernels::AdamOptions(), adam_groups_, kernels::Adam8);
+    if (!status.ok()) return status;
+  }
   if (const auto* adam = std::get_if<std::vector<kernels::AdamSegment>>(&segments_)) {
+    if (adam->empty() && !coded_.empty()) return absl::OkStatus();
     return enqueue(*adam, kernels::AdamOptions(), adam_groups_, kernels::Adam);
   }
   if (const auto* lion = std::get_if<std::vector<kernels::LionSegment>>(&segments_)) {

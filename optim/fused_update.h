@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/adam8/adam8.h"
 #include "brigade/kernels/lamb/lamb_math.h"
 #include "brigade/kernels/lion/lion.h"
 #include "brigade/kernels/sgd/sgd.h"
@@ -34,6 +35,11 @@ struct UpdateSegment {
   void* copy = nullptr;
   int64_t size = 0;
   int32_t group = 0;
+  // Where moments are codes, instead of these: codes [size], and scales of each 256.
+  uint8_t* first_codes = nullptr;
+  uint8_t* second_codes = nullptr;
+  float* first_scales = nullptr;
+  float* second_scales = nullptr;
   // Of LAMB with several ranks: the tensor that this is a piece of (LambUpdate).
   kernels::LambTensor tensor = {};
   // Of 1-bit LAMB once moments are exchanged (OneBitLambUpdate): the fresh second moment; which of
@@ -59,8 +65,8 @@ struct UpdateList {
 // StepController has decided. Not of LAMB, whose update of an element depends on others
 // (LambUpdate).
 //
-// Traffic      kernels/adam/adam.h, kernels/sgd/sgd.h, kernels/lion/lion.h: 30 bytes per element
-//              with AdamW, fp32 gradients and a copy, 28 with 16-bit gradients and a copy.
+// Traffic      kernels/adam/adam.h, adam8.h, sgd.h and lion.h: 30 bytes per element with AdamW,
+//              fp32 gradients and a copy, 28 with 16-bit gradients and a copy.
 // Stream       Enqueued on `stream`; allocates nothing in steady state and never waits.
 // Errors       Those of the kernels, when enqueued.
 class FusedUpdate {
@@ -80,6 +86,8 @@ class FusedUpdate {
   std::variant<std::vector<kernels::AdamSegment>, std::vector<kernels::SgdSegment>,
                std::vector<kernels::LionSegment>>
       segments_;
+  // Those of Adam whose moments are codes, beside the others.
+  std::vector<kernels::Adam8Segment> coded_;
 };
 
 }  // namespace brigade::optim

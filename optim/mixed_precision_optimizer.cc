@@ -29,6 +29,11 @@ absl::Status CheckOptions(const MixedPrecisionOptions& options) {
         "optimizer: kind is ", ExchangingName(options.optimizer.kind),
         ", whose ranks exchange moments; one device has ", is_lamb ? "LAMB" : "AdamW"));
   }
+  if (HasCodes(options.optimizer.kind)) {
+    return absl::InvalidArgumentError(
+        "optimizer: kind is AdamW8 or Adam8, whose moments are codes; a ZeroOptimizer has them, of "
+        "one rank too");
+  }
   BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(kName, "micro_batches", -1, options.micro_batches,
                                                 {1.0, 0x1p31, "1 or more"}));
   return kernels::CheckFloatType(kName, "accumulator", options.accumulator_dtype);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/adam8/adam8_math.h"
 #include "brigade/kernels/lamb/lamb_math.h"
 #include "brigade/kernels/step_control/step_control_math.h"
 #include "brigade/kernels/value_range.h"
@@ -55,6 +56,8 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
     case OptimizerKind::kAdam:
     case OptimizerKind::kOneBitAdam:
     case OptimizerKind::kZeroOneAdam:
+    case OptimizerKind::kAdamW8:
+    case OptimizerKind::kAdam8:
       return CheckAdam(index, group);
     case OptimizerKind::kSgd:
       return CheckSgd(index, group);
@@ -84,7 +87,7 @@ absl::Status Validate(const ZeroOneSchedule& schedule) {
 
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule) {
   BRIGADE_RETURN_IF_ERROR(kernels::CheckInRange(kName, "lr", index, lr, kernels::kNonNegative));
-  if (absl::Status valid = Validate(schedule); !valid.ok()) {
+  if (absl::Status valid = Validate(schedule, lr); !valid.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(kName, ": schedule of group ", index, ": ", valid.message()));
   }
@@ -111,6 +114,10 @@ absl::Status Validate(const OptimizerOptions& options) {
   if (options.kind == OptimizerKind::kZeroOneAdam) {
     BRIGADE_RETURN_IF_ERROR(Validate(options.zero_one));
   }
+  if (options.coded.min_elements < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kName, ": coded.min_elements is ", options.coded.min_elements, ", must be 0 or more"));
+  }
   if (IsLamb(options.kind) && options.groups.size() > kMostLambGroups) {
     return absl::InvalidArgumentError(absl::StrCat(
         kName, ": ", options.groups.size(), " groups of LAMB, must be 1 to ", kMostLambGroups));
@@ -126,10 +133,24 @@ absl::Status Validate(const OptimizerOptions& options) {
   return absl::OkStatus();
 }
 
-int64_t TensorTile(OptimizerKind kind) { return IsLamb(kind) ? kernels::kLambTile : 1; }
+int64_t TensorTile(OptimizerKind kind) {
+  if (HasCodes(kind)) return kernels::kMomentBlock;
+  return IsLamb(kind) ? kernels::kLambTile : 1;
+}
+
+std::optional<CodedMoments> CodesOf(const OptimizerOptions& options) {
+  if (!HasCodes(options.kind)) return std::nullopt;
+  return options.coded;
+}
+
+MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment) {
+  if (!HasCodes(kind)) return {};
+  if (moment < 2) return {coded ? precision::DType::kUint8 : precision::DType::kFloat32, 1};
+  return {precision::DType::kFloat32, coded ? kernels::kMomentBlock : 0};
+}
 
 int Moments(const OptimizerOptions& options) {
-  if (options.kind == OptimizerKind::kOneBitLamb) return 4;
+  if (options.kind == OptimizerKind::kOneBitLamb || HasCodes(options.kind)) return 4;
   if (IsAdam(options.kind) || options.kind == OptimizerKind::kLamb) return 2;
   if (options.kind == OptimizerKind::kLion) return 1;
   return std::any_of(options.groups.begin(), options.groups.end(),

@@ -2,12 +2,14 @@
 #define BRIGADE_OPTIM_PARAMETER_GROUP_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/optim/zero_one_schedule.h"
+#include "brigade/precision/dtype.h"
 
 namespace brigade::optim {
 
@@ -35,7 +37,16 @@ enum class OptimizerKind : uint8_t {
   // second moment stays, and ranks exchange first moments as signs in ever fewer steps; Lu et al.
   // 2022 (arXiv 2202.06009).
   kZeroOneAdam,
+  // AdamW and Adam whose moments are codes of 8 bits with a scale for each 256, but for those of
+  // CodedMoments; Dettmers et al. 2022 (arXiv 2110.02861).
+  kAdamW8,
+  kAdam8,
 };
+
+// Whether moments are codes.
+constexpr bool HasCodes(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdamW8 || kind == OptimizerKind::kAdam8;
+}
 
 // Whether it is Adam, with either decay.
 constexpr bool IsAdam(OptimizerKind kind) {
@@ -61,8 +72,17 @@ constexpr const char* ExchangingName(OptimizerKind kind) {
 // Whether its moments' bias is corrected.
 constexpr bool CorrectsBias(OptimizerKind kind) {
   return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam ||
-         kind == OptimizerKind::kLamb || kind == OptimizerKind::kOneBitAdam;
+         kind == OptimizerKind::kLamb || kind == OptimizerKind::kOneBitAdam || HasCodes(kind);
 }
+
+// Of kAdamW8 and kAdam8: which parameters have fp32 moments.
+struct CodedMoments {
+  // Those with fewer elements: their blocks would be few, and they are little memory.
+  int64_t min_elements = 4096;
+  // Tables whose rows are looked up have codes too: few of their rows have a gradient in a step,
+  // and trainings with codes for them have become unstable.
+  bool tables = false;
+};
 
 // The settings of a group of parameters. Ranges: kernels/adam/adam.h, kernels/sgd/sgd.h,
 // kernels/lion/lion.h and kernels/lamb/lamb_parameters.h.
@@ -97,22 +117,44 @@ struct OptimizerOptions {
   kernels::OneBitLambCoefficients one_bit_lamb = {};
   // Of kZeroOneAdam.
   ZeroOneSchedule zero_one = {};
+  // Of kAdamW8 and kAdam8.
+  CodedMoments coded = {};
 };
 
 // InvalidArgument naming group, field and value.
 absl::Status Validate(const OptimizerOptions& options);
 
-// Where the update of an element depends on its whole tensor (LAMB): the elements that tensors are
-// summed by, so that parts of a tensor must begin at a multiple of them. Else 1.
+// Where the update of an element depends on its whole tensor (LAMB), or on its block (codes): the
+// elements that tensors are summed by, or a block's, so that parts of a tensor must begin at a
+// multiple of them. Else 1.
 int64_t TensorTile(OptimizerKind kind);
 
 // The same for what may change in group `index` during a run.
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
-// How many fp32 arrays of state each element has beside its parameter: 2 (Adam and LAMB: m and v),
-// 4 (1-bit LAMB: m, v, the fresh v, and an array that has a tensor's OneBitLambNumbers in its first
-// elements), 1 (SGD: momentum; Lion: m), or 0 (SGD if no group has momentum).
+// How many arrays of state there are beside the parameter, of fp32 where MomentArrayOf says nothing
+// else: 2 (Adam and LAMB: m and v), 4 (1-bit LAMB: m, v, the fresh v, and an array that has a
+// tensor's OneBitLambNumbers in its first elements; codes: m, v and their scales), 1 (SGD:
+// momentum; Lion: m), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
+
+// An array of state of a parameter.
+struct MomentArray {
+  precision::DType dtype = precision::DType::kFloat32;
+  // The parameter's elements for each of the array's; 0: there is no such array.
+  int64_t block = 1;
+
+  // Of `size` elements of a parameter from a block's begin on.
+  int64_t Elements(int64_t size) const { return block == 0 ? 0 : (size + block - 1) / block; }
+  int64_t Bytes(int64_t size) const { return Elements(size) * precision::SizeOf(dtype); }
+};
+
+// Which parameters have codes, for a plan; none where the kind has none.
+std::optional<CodedMoments> CodesOf(const OptimizerOptions& options);
+
+// Moment 0 to Moments() - 1 of a parameter, whose moments are codes or not. With a kind that has
+// codes those that are none have no scales.
+MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment);
 
 }  // namespace brigade::optim
 

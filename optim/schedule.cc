@@ -147,18 +147,183 @@ double Rate(const OneCycle& s, double, int64_t entry) {
   return s.cycle_min_lr + (s.cycle_max_lr - s.cycle_min_lr) * height;
 }
 
+int64_t Count(const LRRangeTest& s) { return s.total_num_steps; }
+double Rate(const LRRangeTest& s, double, int64_t entry) {
+  double intervals = static_cast<double>(entry) / s.lr_range_test_step_size;
+  if (s.lr_range_test_staircase) intervals = std::floor(intervals);
+  return s.lr_range_test_min_lr * (1.0 + s.lr_range_test_step_rate * intervals);
+}
+absl::Status Check(const LRRangeTest& s) {
+  constexpr char kName[] = "LRRangeTest";
+  BRIGADE_RETURN_IF_ERROR(CheckRate(kName, "lr_range_test_min_lr", s.lr_range_test_min_lr));
+  BRIGADE_RETURN_IF_ERROR(CheckRate(kName, "lr_range_test_step_rate", s.lr_range_test_step_rate));
+  BRIGADE_RETURN_IF_ERROR(CheckSteps(kName, "lr_range_test_step_size", s.lr_range_test_step_size));
+  BRIGADE_RETURN_IF_ERROR(CheckSteps(kName, "total_num_steps", s.total_num_steps));
+  return CheckRate(kName, "the last rate", Rate(s, 0.0, Count(s) - 1));
+}
+
+// Of transformers. The share of a fall that is behind an entry, from 0 to 1.
+template <typename S>
+double Progress(const S& s, int64_t entry) {
+  const int64_t steps = std::max<int64_t>(1, s.num_training_steps - s.num_warmup_steps);
+  return std::min(1.0, static_cast<double>(entry - s.num_warmup_steps) / steps);
+}
+
+// The factor of an entry of the warm-up, or what `after` gives for those behind it.
+template <typename S, typename After>
+double WithWarmup(const S& s, int64_t entry, const After& after) {
+  return entry < s.num_warmup_steps ? static_cast<double>(entry) / s.num_warmup_steps : after();
+}
+
+template <typename S>
+absl::Status CheckPhases(absl::string_view name, const S& s) {
+  BRIGADE_RETURN_IF_ERROR(CheckSteps(name, "num_warmup_steps", s.num_warmup_steps, kOptionalSteps));
+  return CheckSteps(name, "num_training_steps", s.num_training_steps);
+}
+template <typename S>
+int64_t CountPhases(const S& s) {
+  return std::max(s.num_training_steps, s.num_warmup_steps + 1) + 1;
+}
+
+double Wave(double waves) { return 0.5 * (1.0 + std::cos(kPi * 2.0 * waves)); }
+
+absl::Status Check(const ConstantWithWarmup& s) {
+  return CheckSteps("constant_with_warmup", "num_warmup_steps", s.num_warmup_steps, kOptionalSteps);
+}
+int64_t Count(const ConstantWithWarmup& s) { return s.num_warmup_steps + 1; }
+double Rate(const ConstantWithWarmup& s, double lr, int64_t entry) {
+  return lr * WithWarmup(s, entry, [] { return 1.0; });
+}
+
+absl::Status Check(const LinearWithWarmup& s) { return CheckPhases("linear", s); }
+int64_t Count(const LinearWithWarmup& s) { return CountPhases(s); }
+double Rate(const LinearWithWarmup& s, double lr, int64_t entry) {
+  return lr * WithWarmup(s, entry, [&] {
+           // With a warm-up to the end and beyond, 0 at once.
+           const auto left = static_cast<double>(s.num_training_steps - entry);
+           const int64_t steps = std::max<int64_t>(1, s.num_training_steps - s.num_warmup_steps);
+           return std::max(0.0, left / static_cast<double>(steps));
+         });
+}
+
+absl::Status Check(const CosineWithWarmup& s) {
+  BRIGADE_RETURN_IF_ERROR(CheckPhases("cosine", s));
+  BRIGADE_RETURN_IF_ERROR(CheckRate("cosine", "num_cycles", s.num_cycles));
+  return CheckInRange("cosine", "min_lr_rate", -1, s.min_lr_rate, kernels::kUnit);
+}
+int64_t Count(const CosineWithWarmup& s) { return CountPhases(s); }
+double Rate(const CosineWithWarmup& s, double lr, int64_t entry) {
+  return lr * WithWarmup(s, entry, [&] {
+           return s.min_lr_rate + (1.0 - s.min_lr_rate) * Wave(s.num_cycles * Progress(s, entry));
+         });
+}
+
+absl::Status Check(const CosineWithRestarts& s) {
+  BRIGADE_RETURN_IF_ERROR(CheckPhases("cosine_with_restarts", s));
+  return CheckSteps("cosine_with_restarts", "num_cycles", s.num_cycles);
+}
+int64_t Count(const CosineWithRestarts& s) { return CountPhases(s); }
+double Rate(const CosineWithRestarts& s, double lr, int64_t entry) {
+  return lr * WithWarmup(s, entry, [&] {
+           const double progress = Progress(s, entry);
+           if (progress >= 1.0) return 0.0;
+           const double cycles = static_cast<double>(s.num_cycles) * progress;
+           return Wave(0.5 * (cycles - std::floor(cycles)));
+         });
+}
+
+absl::Status Check(const PolynomialDecay& s) {
+  BRIGADE_RETURN_IF_ERROR(CheckPhases("polynomial", s));
+  BRIGADE_RETURN_IF_ERROR(CheckRate("polynomial", "lr_end", s.lr_end));
+  return CheckInRange("polynomial", "power", -1, s.power, kernels::kPositive);
+}
+int64_t Count(const PolynomialDecay& s) { return CountPhases(s); }
+double Rate(const PolynomialDecay& s, double lr, int64_t entry) {
+  if (entry < s.num_warmup_steps) return lr * static_cast<double>(entry) / s.num_warmup_steps;
+  if (entry > s.num_training_steps) return s.lr_end;
+  return s.lr_end + (lr - s.lr_end) * std::pow(1.0 - Progress(s, entry), s.power);
+}
+
+absl::Status Check(const InverseSqrt& s) {
+  BRIGADE_RETURN_IF_ERROR(CheckPhases("inverse_sqrt", s));
+  return CheckSteps("inverse_sqrt", "timescale", s.timescale.value_or(1));
+}
+int64_t Count(const InverseSqrt& s) {
+  return std::max(s.num_training_steps, s.num_warmup_steps + 1);
+}
+double Rate(const InverseSqrt& s, double lr, int64_t entry) {
+  constexpr int64_t kWithoutWarmup = 10000;
+  const int64_t otherwise = s.num_warmup_steps > 0 ? s.num_warmup_steps : kWithoutWarmup;
+  const auto timescale = static_cast<double>(s.timescale.value_or(otherwise));
+  return lr * WithWarmup(s, entry, [&] {
+           const auto since = static_cast<double>(entry - s.num_warmup_steps);
+           return 1.0 / std::sqrt((since + timescale) / timescale);
+         });
+}
+
+absl::Status CheckRamp(absl::string_view field, RampType type) {
+  if (type == RampType::kLinear || type == RampType::kCosine || type == RampType::kOneMinusSqrt) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("warmup_stable_decay: ", field, " is ",
+                                                 static_cast<int>(type),
+                                                 ", must be kLinear, kCosine or kOneMinusSqrt"));
+}
+absl::Status Check(const WarmupStableDecay& s) {
+  constexpr char kName[] = "warmup_stable_decay";
+  BRIGADE_RETURN_IF_ERROR(CheckPhases(kName, s));
+  BRIGADE_RETURN_IF_ERROR(CheckSteps(kName, "num_decay_steps", s.num_decay_steps));
+  BRIGADE_RETURN_IF_ERROR(CheckInRange(kName, "min_lr_ratio", -1, s.min_lr_ratio, kernels::kUnit));
+  BRIGADE_RETURN_IF_ERROR(CheckRate(kName, "num_cycles", s.num_cycles));
+  BRIGADE_RETURN_IF_ERROR(CheckRamp("warmup_type", s.warmup_type));
+  BRIGADE_RETURN_IF_ERROR(CheckRamp("decay_type", s.decay_type));
+  if (s.num_warmup_steps + s.num_decay_steps <= s.num_training_steps) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kName, ": num_training_steps is ", s.num_training_steps, ", fewer than the ",
+                   s.num_warmup_steps, " of num_warmup_steps and the ", s.num_decay_steps,
+                   " of num_decay_steps"));
+}
+int64_t Count(const WarmupStableDecay& s) { return s.num_training_steps + 1; }
+double Rate(const WarmupStableDecay& s, double lr, int64_t entry) {
+  const auto between = [&](double share) {
+    return lr * (s.min_lr_ratio + (1.0 - s.min_lr_ratio) * share);
+  };
+  if (entry < s.num_warmup_steps) {
+    const double x = static_cast<double>(entry) / s.num_warmup_steps;
+    return between(s.warmup_type == RampType::kLinear   ? x
+                   : s.warmup_type == RampType::kCosine ? 0.5 * (1.0 - std::cos(kPi * x))
+                                                        : 1.0 - std::sqrt(1.0 - x));
+  }
+  const int64_t decayed = entry - (s.num_training_steps - s.num_decay_steps);
+  if (decayed < 0) return lr;
+  if (decayed >= s.num_decay_steps) return between(0.0);
+  const double x = static_cast<double>(decayed) / s.num_decay_steps;
+  return between(s.decay_type == RampType::kLinear   ? 1.0 - x
+                 : s.decay_type == RampType::kCosine ? Wave(s.num_cycles * x)
+                                                     : 1.0 - std::sqrt(x));
+}
+
 }  // namespace
 
 absl::Status Validate(const Schedule& schedule) {
   return std::visit([](const auto& s) { return Check(s); }, schedule);
 }
 
+absl::Status Validate(const Schedule& schedule, double lr) {
+  BRIGADE_RETURN_IF_ERROR(Validate(schedule));
+  const auto* polynomial = std::get_if<PolynomialDecay>(&schedule);
+  if (polynomial == nullptr || polynomial->lr_end <= lr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("polynomial: lr_end is ", polynomial->lr_end,
+                                                 ", must be at most the group's rate, ", lr));
+}
+
 bool UsesGroupRate(const Schedule& schedule) {
   if (const auto* warmup = std::get_if<WarmupLR>(&schedule)) {
     return !warmup->warmup_max_lr.has_value();
   }
-  return std::holds_alternative<ConstantLR>(schedule) ||
-         std::holds_alternative<WarmupCosineLR>(schedule);
+  return !std::holds_alternative<WarmupDecayLR>(schedule) &&
+         !std::holds_alternative<OneCycle>(schedule) &&
+         !std::holds_alternative<LRRangeTest>(schedule);
 }
 
 int64_t LearningRateCount(const Schedule& schedule) {

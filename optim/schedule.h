@@ -1,16 +1,19 @@
 #ifndef BRIGADE_OPTIM_SCHEDULE_H_
 #define BRIGADE_OPTIM_SCHEDULE_H_
 
-// Learning rates over a training run, with the names, defaults and formulas of DeepSpeed 0.19. A
-// schedule is a table: entry k is the rate of update k + 1, and the last entry stays. Steps that
-// are skipped are no updates.
+// Learning rates over a training run, with the names, defaults and formulas of DeepSpeed 0.19 and
+// of Hugging Face's transformers. A schedule is a table: entry k is the rate of update k + 1, and
+// the last entry stays. Steps that are skipped are no updates.
 //
 // DeepSpeed moves its schedule after each update, from "iteration -1" on: the first update has the
-// schedule's lowest rate, and update k has what the formula gives for iteration k - 2.
+// schedule's lowest rate, and update k has what the formula gives for iteration k - 2. Hugging
+// Face's update k has what the formula gives for step k - 1.
 //
 // Precision    Double, rounded to float once.
-// Determinism  Same bits wherever the C library has the same log and cos.
-// Source       deepspeed/runtime/lr_schedules.py of release 0.19.0; Smith 2018 for OneCycle.
+// Determinism  Same bits wherever the C library has the same log, cos and pow.
+// Source       deepspeed/runtime/lr_schedules.py of release 0.19.0; Smith 2018 for OneCycle and
+//              LRRangeTest; src/transformers/optimization.py of release 4.57; Loshchilov and Hutter
+//              2017 for restarts; Hu et al. 2024 (arXiv 2404.06395) for WarmupStableDecay.
 
 #include <cstdint>
 #include <optional>
@@ -78,13 +81,95 @@ struct OneCycle {
   bool cycle_momentum = false;
 };
 
-using Schedule = std::variant<ConstantLR, WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle>;
+// Up from lr_range_test_min_lr for as long as one likes, to find the rate at which a training
+// diverges: min_lr * (1 + step_rate * steps / step_size), with a staircase in whole intervals.
+struct LRRangeTest {
+  double lr_range_test_min_lr = 0.001;
+  int64_t lr_range_test_step_size = 2000;
+  double lr_range_test_step_rate = 1.0;
+  bool lr_range_test_staircase = false;
+  // The rise never ends: where its table does. Must be given.
+  int64_t total_num_steps = 0;
+};
+
+// Of transformers: factors on the group's rate, which rise from 0 to 1 in num_warmup_steps updates,
+// of which there may be none. The first update of a warm-up has the rate 0. What falls has fallen
+// at num_training_steps, which must be given; one later where the warm-up has no end before.
+
+// "constant_with_warmup".
+struct ConstantWithWarmup {
+  int64_t num_warmup_steps = 0;
+};
+
+// "linear": down to 0 in a line.
+struct LinearWithWarmup {
+  int64_t num_warmup_steps = 0;
+  int64_t num_training_steps = 0;
+};
+
+// "cosine": along num_cycles waves, half of one by default, down to min_lr_rate, where it stays
+// (transformers itself goes up again past num_training_steps). With min_lr_rate its name is
+// "cosine_with_min_lr".
+struct CosineWithWarmup {
+  int64_t num_warmup_steps = 0;
+  int64_t num_training_steps = 0;
+  double num_cycles = 0.5;
+  double min_lr_rate = 0.0;
+};
+
+// "cosine_with_restarts": num_cycles times along half a cosine, down to 0.
+struct CosineWithRestarts {
+  int64_t num_warmup_steps = 0;
+  int64_t num_training_steps = 0;
+  int64_t num_cycles = 1;
+};
+
+// "polynomial": down to lr_end, a rate of its own, which is at most the group's.
+struct PolynomialDecay {
+  int64_t num_warmup_steps = 0;
+  int64_t num_training_steps = 0;
+  double lr_end = 1e-7;
+  double power = 1.0;
+};
+
+// "inverse_sqrt": with the root of the steps, 1 / sqrt((step - num_warmup_steps) / timescale + 1).
+struct InverseSqrt {
+  int64_t num_warmup_steps = 0;
+  // It never ends: where its table does.
+  int64_t num_training_steps = 0;
+  // None: num_warmup_steps, and 10,000 without.
+  std::optional<int64_t> timescale = {};
+};
+
+// How WarmupStableDecay rises and falls: x, (1 - cos(pi x)) / 2 or 1 - sqrt(1 - x) of its way up,
+// and 1 - x, (1 + cos(2 pi num_cycles x)) / 2 or 1 - sqrt(x) of its way down.
+enum class RampType : uint8_t { kLinear, kCosine, kOneMinusSqrt };
+
+// "warmup_stable_decay", WSD: from min_lr_ratio to 1, where it stays for the steps between, and
+// down to min_lr_ratio in the last num_decay_steps.
+struct WarmupStableDecay {
+  int64_t num_warmup_steps = 0;
+  // Must be given: all of the three phases' steps, num_stable_steps of transformers among them.
+  int64_t num_training_steps = 0;
+  // Must be given.
+  int64_t num_decay_steps = 0;
+  RampType warmup_type = RampType::kLinear;
+  RampType decay_type = RampType::kCosine;
+  double min_lr_ratio = 0.0;
+  double num_cycles = 0.5;
+};
+
+using Schedule = std::variant<ConstantLR, WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle,
+                              LRRangeTest, ConstantWithWarmup, LinearWithWarmup, CosineWithWarmup,
+                              CosineWithRestarts, PolynomialDecay, InverseSqrt, WarmupStableDecay>;
 
 // The longest table that a schedule may have.
 inline constexpr int64_t kMaxLearningRates = int64_t{1} << 26;
 
 // InvalidArgument naming schedule, field and value.
 absl::Status Validate(const Schedule& schedule);
+// The same of the schedule beside the group's rate.
+absl::Status Validate(const Schedule& schedule, double lr);
 
 // Whether the group's rate has a part in the schedule's.
 bool UsesGroupRate(const Schedule& schedule);

@@ -143,7 +143,8 @@ absl::StatusOr<RankModel::Part> RankModel::PartOf(const gpt::Job& job,
                           .bucket_elements = options.bucket_elements,
                           .tied_apart = options.tied_apart,
                           .shard_groups = shard_groups,
-                          .tile_elements = optim::TensorTile(options.optimizer.kind)}));
+                          .tile_elements = optim::TensorTile(options.optimizer.kind),
+                          .coded = optim::CodesOf(options.optimizer)}));
   return Part{.shape = shape,
               .groups = {&place.grid->tensor(), &place.grid->context()},
               .zero_groups = groups,

@@ -126,8 +126,9 @@ absl::StatusOr<std::unique_ptr<ZeroOptimizer>> ZeroOptimizer::Create(
   if (mine.ok()) mine = CheckNear(options, communicator, outer);
   if (mine.ok()) mine = CheckNodes(options, communicator, outer);
   absl::StatusOr<Plan> plan = Plan::Create(
-      model, {communicator.size(), options.dtype, options.bucket_elements, options.tied_apart,
-              shard_groups, optim::TensorTile(options.optimizer.kind)});
+      model,
+      {communicator.size(), options.dtype, options.bucket_elements, options.tied_apart,
+       shard_groups, optim::TensorTile(options.optimizer.kind), optim::CodesOf(options.optimizer)});
   mine.Update(plan.status());
   if (mine.ok()) mine = internal::CheckGroups(*plan, options);
   if (mine.ok()) mine = internal::CheckBackwardUnits(*plan, options);
@@ -544,6 +545,9 @@ absl::Status ZeroOptimizer::CopyState(int bucket, int array, ElementRange range,
 }
 
 int ZeroOptimizer::state_arrays() const { return update_->saved_arrays(); }
+optim::MomentArray ZeroOptimizer::StateArrayType(int bucket, int array) const {
+  return internal::StateArrayOf(options_, plan_.bucket(bucket), array);
+}
 int ZeroOptimizer::error_arrays() const { return internal::ErrorArraysOf(plan_, options_); }
 
 absl::Status ZeroOptimizer::ShareErrors() {
@@ -568,6 +572,11 @@ absl::StatusOr<absl::Span<float>> ZeroOptimizer::StateArray(int bucket, int arra
                      device::ToString(options_.offload.optimizer_state), ", not on the device"));
   }
   const Bucket& of = plan_.bucket(bucket);
+  if (of.coded && array > 0 && array <= optim::Moments(options_.optimizer)) {
+    return absl::FailedPreconditionError(absl::StrCat("stage ", options_.stage, ": array ", array,
+                                                      " of bucket ", bucket,
+                                                      " is of codes or their scales"));
+  }
   const int64_t size = internal::UpdatedRange(plan_, options_, of, streams_->rank()).size;
   return absl::MakeSpan(update_->Array(bucket, array), static_cast<size_t>(size));
 }
@@ -589,6 +598,10 @@ absl::Status ZeroOptimizer::AttachState(std::vector<std::vector<float*>> arrays)
         "AttachState: local_step_clipper is ", options_.optimizer.zero_one.local_step_clipper,
         "; between meetings ranks have masters of their own, and what is attached is made of one "
         "for all (with local_step_clipper 1 they meet in each step)"));
+  }
+  if (optim::HasCodes(options_.optimizer.kind)) {
+    return absl::FailedPreconditionError(
+        "AttachState: the optimizer's moments are codes; AdamW's are fp32, as what is attached is");
   }
   update_->Attach(std::move(arrays));
   return absl::OkStatus();

@@ -221,13 +221,17 @@ class ZeroOptimizer final : public ParameterSource {
 
   // What a rank owns of an array of a bucket, in any stage: [plan().slice(bucket)], with padding,
   // in memory of the device, of the host, or in a file. Array 0 is the fp32 master, of a frozen
-  // bucket the weights in the bucket's type; 1 and more, of the others, are the fp32 moments.
-  // Enqueues on `reader`, to which the state is lent, a copy of elements of it to page-locked
-  // memory.
+  // bucket the weights in the bucket's type; 1 and more, of the others, are the fp32 moments, or
+  // what StateArrayType says: where moments are codes, both of these, and a scale of each for every
+  // 256. `range` is of elements of the array. Enqueues on `reader`, to which the state is lent, a
+  // copy of elements of it to page-locked memory.
   absl::Status CopyState(int bucket, int array, ElementRange range, void* to,
                          device::Stream& reader);
   // The master and the moments, what is attached, then those of errors (ShareErrors).
   int state_arrays() const;
+  // The type of such an array, and the elements of a slice for each of the array's; 0: a bucket
+  // whose moments are no codes has no scales.
+  optim::MomentArray StateArrayType(int bucket, int array) const;
   // How many of these are of errors: with gradient_compression two, with loco one.
   int error_arrays() const;
 
@@ -278,15 +282,15 @@ class ZeroOptimizer final : public ParameterSource {
   // elements that this rank updates, its slice, in stage 0 the whole bucket. Device memory, which
   // stays where it is. Array 0 is the master, the others, without those of errors, are as in
   // CopyState.
-  // FailedPrecondition for a state that is not on the device.
+  // FailedPrecondition for a state that is not on the device, and for codes.
   absl::StatusOr<absl::Span<float>> StateArray(int bucket, int array) const;
   // The same elements of a frozen bucket's weights, as bytes of the bucket's type.
   absl::StatusOr<absl::Span<std::byte>> FrozenWeights(int bucket) const;
   // Arrays of the caller's, [array][bucket] of the sizes above, null of frozen buckets, belong to
   // the state from now on: CopyState and LoadState have them behind the moments, and
   // InitializeParameters sets them to zero. They outlive the optimizer. Once, before a Saver or a
-  // reader is made; FailedPrecondition with offload, and with local steps of ZeroOneAdam, between
-  // which ranks have masters of their own.
+  // reader is made; FailedPrecondition with offload, with moments that are codes, and with
+  // local steps of ZeroOneAdam, between which ranks have masters of their own.
   absl::Status AttachState(std::vector<std::vector<float*>> arrays);
   // What is enqueued on step_stream() from now on may change these arrays: it comes after all
   // passes so far and after readers of the state, for whose ReturnState this waits as Step does.

@@ -218,6 +218,47 @@ Work AccumulateCeiling(const Source* source, float* target, int64_t size) {
   return UpdateCeiling<Source, NoCopy, 1>({target}, source, nullptr, size);
 }
 
+template <typename Grad, typename Copy>
+Work CodedUpdateCeiling(float* param, std::array<uint8_t*, 2> codes, const Grad* grad, Copy* copy,
+                        int64_t size) {
+  const auto range = [=](int64_t begin, int64_t end) {
+    kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
+      const float zero = opaque_zero;
+      const auto word_zero = static_cast<uint64_t>(zero);
+      float* const p = param;
+      const Grad* const from = grad;
+      [[maybe_unused]] Copy* const to = copy;
+      constexpr int64_t kWord = 8;  // codes
+      constexpr int64_t kBlock = 1024;
+      for (int64_t first = begin; first < end; first += kBlock) {
+        const int64_t last = std::min(end, first + kBlock);
+        BRIGADE_SIMD_LOOP
+        for (int64_t i = first; i < last; ++i) {
+          const float x = p[i] + Widen(from[i]) * zero;
+          p[i] = x;
+          if constexpr (!std::is_same_v<Copy, NoCopy>) to[i] = Narrow<Copy>(x);
+        }
+        for (uint8_t* const array : codes) {
+          auto* const words = reinterpret_cast<uint64_t*>(array + first);
+          const int64_t count = (last - first) / kWord;
+          BRIGADE_SIMD_LOOP
+          for (int64_t i = 0; i < count; ++i) words[i] += word_zero;
+        }
+      }
+    });
+  };
+  return [=](device::Stream& stream) {
+    constexpr int64_t kCopyBytes = std::is_same_v<Copy, NoCopy> ? 0 : sizeof(Copy);
+    std::vector<Access> accesses = {Writes(param, Bytes<float>(size)), Writes(codes[0], size),
+                                    Writes(codes[1], size), Reads(grad, Bytes<Grad>(size))};
+    if (kCopyBytes > 0) accesses.push_back(Writes(copy, size * kCopyBytes));
+    return stream.Enqueue({"update", accesses}, [=](ThreadPool& pool) {
+      ForEachRange(size, pool, range);
+      return absl::OkStatus();
+    });
+  };
+}
+
 Work InTurn(std::vector<Work> works) {
   return [works = std::move(works)](device::Stream& stream) {
     absl::Status status;
@@ -228,7 +269,9 @@ Work InTurn(std::vector<Work> works) {
 
 #define BRIGADE_INSTANTIATE(Grad, Copy)                                                           \
   template Work UpdateCeiling<Grad, Copy, 3>(std::array<float*, 3>, const Grad*, Copy*, int64_t); \
-  template Work UpdateCeiling<Grad, Copy, 2>(std::array<float*, 2>, const Grad*, Copy*, int64_t);
+  template Work UpdateCeiling<Grad, Copy, 2>(std::array<float*, 2>, const Grad*, Copy*, int64_t); \
+  template Work CodedUpdateCeiling<Grad, Copy>(float*, std::array<uint8_t*, 2>, const Grad*,      \
+                                               Copy*, int64_t);
 BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_INSTANTIATE)
 #undef BRIGADE_INSTANTIATE
 

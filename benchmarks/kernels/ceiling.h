@@ -19,6 +19,12 @@ namespace brigade::benchmarks {
 template <typename Grad, typename Copy, int kState>
 Work UpdateCeiling(std::array<float*, kState> state, const Grad* grad, Copy* copy, int64_t size);
 
+// The same with one array of float and two of bytes: those of moments that are codes, whose scales
+// are left out. `size` is a multiple of 8, or what is left is not moved.
+template <typename Grad, typename Copy>
+Work CodedUpdateCeiling(float* param, std::array<uint8_t*, 2> codes, const Grad* grad, Copy* copy,
+                        int64_t size);
+
 // Reads `bytes` bytes, without and with prefetches.
 std::vector<Work> ReadCeilings(const void* data, int64_t bytes);
 

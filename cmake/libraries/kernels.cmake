@@ -127,6 +127,18 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_adam_math
+  HEADERS kernels/adam/adam_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_adam8_math
+  HEADERS kernels/adam8/adam8_math.h
+  DEPS precision_host_device precision_rounding kernels_adam_math
+)
+
+brigade_library(
   kernels_lamb_math
   HEADERS kernels/lamb/lamb_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -569,12 +581,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_adam_math
-  HEADERS kernels/adam/adam_math.h
-  DEPS precision_host_device precision_rounding kernels_step_control_step_state
-)
-
-brigade_library(
   kernels_adam_parameters
   HEADERS kernels/adam/adam_parameters.h
   DEPS kernels_adam_math kernels_weight_decay kernels_step_control_math
@@ -619,6 +625,42 @@ brigade_library(
     kernels_list_arguments precision_dtype kernels_value_range kernels_weight_decay
     kernels_internal_enqueue_update kernels_internal_update_dispatch kernels_step_control_step_state
   CUDA_DEPS kernels_adam_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
+  kernels_adam8_cpu
+  HEADERS kernels/adam8/adam8_cpu.h
+  SOURCES kernels/adam8/adam8_cpu.cc
+  DEPS kernels_adam8_math kernels_nontemporal_store kernels_simd kernels_update_types
+    kernels_cast_elements kernels_internal_lanes kernels_step_control_step_state precision_float16
+)
+
+brigade_library(
+  kernels_adam8_tile
+  HEADERS kernels/adam8/adam8_tile.h
+  DEPS kernels_adam8_math kernels_internal_gpu_tile kernels_internal_segments kernels_update_types
+    kernels_internal_gpu_blocks kernels_internal_update_tile kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_adam8_cuda CUDA_ONLY
+  HEADERS kernels/adam8/adam8_cuda.h
+  CUDA_SOURCES kernels/adam8/adam8_cuda.cu
+  DEPS kernels_adam8_math kernels_adam8_tile kernels_launch_kernel kernels_update_types
+    kernels_internal_gpu_blocks kernels_internal_segments kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_adam8
+  HEADERS kernels/adam8/adam8.h
+  SOURCES kernels/adam8/adam8.cc
+  DEPS kernels_adam8_math kernels_adam8_cpu device_stream device_threads_thread_pool
+    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
+    kernels_adam kernels_internal_enqueue_list kernels_internal_update_cpu
+    kernels_internal_update_dispatch
+  CUDA_DEPS kernels_adam8_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
 )
 
@@ -993,7 +1035,7 @@ brigade_library(
 
 brigade_library(
   kernels
-  DEPS kernels_flatten kernels_adam kernels_amax kernels_block_quant kernels_cast
+  DEPS kernels_flatten kernels_adam kernels_adam8 kernels_amax kernels_block_quant kernels_cast
     kernels_dequant_reduce kernels_digest kernels_fill kernels_grad_check kernels_lamb kernels_lion
     kernels_loco_quant kernels_one_bit_lamb kernels_orthogonalize kernels_reduce kernels_sgd
     kernels_sign_pack kernels_step_control kernels_top_k kernels_zero_one_adam

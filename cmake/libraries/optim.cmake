@@ -28,7 +28,8 @@ brigade_library(
   HEADERS optim/parameter_group.h
   SOURCES optim/parameter_group.cc
   DEPS optim_schedule optim_zero_one_schedule device_status_macros kernels_value_range
-    kernels_lamb_math kernels_one_bit_lamb kernels_step_control_math
+    kernels_adam8_math kernels_lamb_math kernels_one_bit_lamb kernels_step_control_math
+    precision_dtype
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
 )
@@ -49,7 +50,7 @@ brigade_library(
   HEADERS optim/fused_update.h
   SOURCES optim/fused_update.cc
   DEPS optim_parameter_group optim_step_controller device_stream kernels_weight_decay kernels_adam
-    kernels_lamb_math kernels_lion kernels_sgd precision_dtype
+    kernels_adam8 kernels_lamb_math kernels_lion kernels_sgd precision_dtype
   PUBLIC_LIBRARIES absl::status absl::statusor
 )
 

@@ -22,7 +22,7 @@ brigade_library(
   zero_plan
   HEADERS zero/plan/plan.h
   SOURCES zero/plan/plan.cc
-  DEPS precision_dtype precision_dtype_names
+  DEPS optim_parameter_group precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::algorithm_container absl::strings
 )

@@ -42,6 +42,10 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
     case optim::OptimizerKind::kOneBitLamb:
     case optim::OptimizerKind::kZeroOneAdam:
       return optim::ExchangingName(options.optimizer.kind);
+    case optim::OptimizerKind::kAdamW8:
+      return "AdamW8bit";
+    case optim::OptimizerKind::kAdam8:
+      return "Adam8bit";
     case optim::OptimizerKind::kLamb:
       break;
   }

@@ -11,25 +11,22 @@
 #endif
 
 namespace brigade::kernels {
-namespace {
 
 using precision::DType;
 
-absl::Status CheckOptions(const AdamOptions& options) {
-  BRIGADE_RETURN_IF_ERROR(CheckUpdateTypes("adam", options.grad_dtype, options.copy_dtype));
-  BRIGADE_RETURN_IF_ERROR(CheckGroupCount("adam", options.groups.size(), kMaxAdamGroups));
+absl::Status CheckAdamOptions(absl::string_view operation, const AdamOptions& options) {
+  BRIGADE_RETURN_IF_ERROR(CheckUpdateTypes(operation, options.grad_dtype, options.copy_dtype));
+  BRIGADE_RETURN_IF_ERROR(CheckGroupCount(operation, options.groups.size(), kMaxAdamGroups));
   for (size_t i = 0; i < options.groups.size(); ++i) {
     const AdamGroup& group = options.groups[i];
-    BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta1", i, group.beta1, kBelowOne));
-    BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "beta2", i, group.beta2, kUnit));
-    BRIGADE_RETURN_IF_ERROR(CheckInRange("adam", "eps", i, group.eps, kPositive));
+    BRIGADE_RETURN_IF_ERROR(CheckInRange(operation, "beta1", i, group.beta1, kBelowOne));
+    BRIGADE_RETURN_IF_ERROR(CheckInRange(operation, "beta2", i, group.beta2, kUnit));
+    BRIGADE_RETURN_IF_ERROR(CheckInRange(operation, "eps", i, group.eps, kPositive));
     BRIGADE_RETURN_IF_ERROR(
-        CheckInRange("adam", "weight_decay", i, group.weight_decay, kNonNegative));
+        CheckInRange(operation, "weight_decay", i, group.weight_decay, kNonNegative));
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 AdamParameters MakeAdamParameters(const AdamOptions& options) {
   const auto count = static_cast<int64_t>(options.groups.size());
@@ -43,7 +40,7 @@ AdamParameters MakeAdamParameters(const AdamOptions& options) {
 
 absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& options,
                   device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  BRIGADE_RETURN_IF_ERROR(CheckAdamOptions("adam", options));
   const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
   ListArguments arguments(
       "adam",

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/adam/adam_math.h"
@@ -62,6 +63,9 @@ absl::Status Adam(absl::Span<const AdamSegment> segments, const AdamOptions& opt
 // The options as the raw launcher (adam_cuda.h) takes them; they must be valid. The same without
 // Abseil: adam_parameters.h.
 AdamParameters MakeAdamParameters(const AdamOptions& options);
+
+// What Adam and Adam8 say of options that are wrong: types, groups and their hyper-parameters.
+absl::Status CheckAdamOptions(absl::string_view operation, const AdamOptions& options);
 
 }  // namespace brigade::kernels
 

@@ -120,8 +120,12 @@ struct AdamPolicy {
 
   static BRIGADE_INLINE AdamCoefficients MakeCoefficients(const AdamParameters& parameters,
                                                           const AdamSegment& s) {
-    const AdamGroupConstants& group = parameters.groups[s.group];
-    const GroupStep step = StepOf<AdamPolicy>(parameters, s.group);
+    return MakeCoefficients(parameters, s.group);
+  }
+  static BRIGADE_INLINE AdamCoefficients MakeCoefficients(const AdamParameters& parameters,
+                                                          int32_t index) {
+    const AdamGroupConstants& group = parameters.groups[index];
+    const GroupStep step = StepOf<AdamPolicy>(parameters, index);
     const bool decoupled = parameters.decoupled;
     AdamCoefficients c;
     c.multiplier = MultiplierOf(parameters);

@@ -63,6 +63,13 @@ ZeroOptions Lion() {
   return options;
 }
 
+ZeroOptions AdamW8() {
+  ZeroOptions options = WithDtype(DType::kBFloat16);
+  options.optimizer.kind = optim::OptimizerKind::kAdamW8;
+  options.optimizer.coded.min_elements = 500;
+  return options;
+}
+
 std::vector<Case> Cases() {
   ModelSpec mixed = zero::ToyModel();
   mixed[1].parameters[2].dtype = DType::kFloat16;
@@ -80,6 +87,7 @@ std::vector<Case> Cases() {
           {"SGD", toy, Sgd(0), 1},
           {"SGD with momentum", toy, Sgd(0.5), 2},
           {"Lion", toy, Lion(), 2},
+          {"AdamW with codes", toy, AdamW8(), 5},
           {"frozen", frozen, WithDtype(DType::kBFloat16), 3},
           {"empty parameters", {{"a", {{"a.w", 0}, {"a.v", 0}}}}, WithDtype(DType::kBFloat16), 3},
           {"no parameters", {{"a", {}}}, WithDtype(DType::kBFloat16), 3}};

@@ -416,6 +416,46 @@ TEST(RateFieldsTest, HaveEveryFieldOfEachSchedule) {
        {"decay_step_size", "0", "10", [](O& s) { s.decay_step_size = 10; }},
        {"total_num_steps", "0", "10", [](O& s) { s.total_num_steps = 10; }},
        {"cycle_momentum", "false", "true", [](O& s) { s.cycle_momentum = true; }}});
+  using T = optim::LRRangeTest;
+  ExpectScheduleIsSeen<T>(
+      {{"lr_range_test_min_lr", "0.001", "0.1", [](T& s) { s.lr_range_test_min_lr = 0.1; }},
+       {"lr_range_test_step_size", "2000", "10", [](T& s) { s.lr_range_test_step_size = 10; }},
+       {"lr_range_test_step_rate", "1", "0.1", [](T& s) { s.lr_range_test_step_rate = 0.1; }},
+       {"lr_range_test_staircase", "false", "true", [](T& s) { s.lr_range_test_staircase = true; }},
+       {"total_num_steps", "0", "10", [](T& s) { s.total_num_steps = 10; }}});
+}
+
+// The fields that all of them have, and `more`.
+template <typename S>
+std::vector<Change<S>> OfPhases(std::vector<Change<S>> more) {
+  more.push_back({"num_warmup_steps", "0", "10", [](S& s) { s.num_warmup_steps = 10; }});
+  more.push_back({"num_training_steps", "0", "10", [](S& s) { s.num_training_steps = 10; }});
+  return more;
+}
+
+TEST(RateFieldsTest, HaveEveryFieldOfTransformersSchedules) {
+  using W = optim::ConstantWithWarmup;
+  ExpectScheduleIsSeen<W>({{"num_warmup_steps", "0", "10", [](W& s) { s.num_warmup_steps = 10; }}});
+  ExpectScheduleIsSeen<optim::LinearWithWarmup>(OfPhases<optim::LinearWithWarmup>({}));
+  using C = optim::CosineWithWarmup;
+  ExpectScheduleIsSeen<C>(
+      OfPhases<C>({{"num_cycles", "0.5", "0.1", [](C& s) { s.num_cycles = 0.1; }},
+                   {"min_lr_rate", "0", "0.1", [](C& s) { s.min_lr_rate = 0.1; }}}));
+  using R = optim::CosineWithRestarts;
+  ExpectScheduleIsSeen<R>(OfPhases<R>({{"num_cycles", "1", "2", [](R& s) { s.num_cycles = 2; }}}));
+  using P = optim::PolynomialDecay;
+  ExpectScheduleIsSeen<P>(OfPhases<P>({{"lr_end", "1e-07", "0.1", [](P& s) { s.lr_end = 0.1; }},
+                                       {"power", "1", "2", [](P& s) { s.power = 2; }}}));
+  using I = optim::InverseSqrt;
+  ExpectScheduleIsSeen<I>(OfPhases<I>({{"timescale", "none", "7", [](I& s) { s.timescale = 7; }}}));
+  using S = optim::WarmupStableDecay;
+  ExpectScheduleIsSeen<S>(OfPhases<S>(
+      {{"num_decay_steps", "0", "10", [](S& s) { s.num_decay_steps = 10; }},
+       {"warmup_type", "linear", "cosine", [](S& s) { s.warmup_type = optim::RampType::kCosine; }},
+       {"decay_type", "cosine", "1-sqrt",
+        [](S& s) { s.decay_type = optim::RampType::kOneMinusSqrt; }},
+       {"min_lr_ratio", "0", "0.1", [](S& s) { s.min_lr_ratio = 0.1; }},
+       {"num_cycles", "0.5", "0.1", [](S& s) { s.num_cycles = 0.1; }}}));
 }
 
 std::vector<Rate> Rates() {
@@ -437,7 +477,11 @@ std::vector<Rate> Rates() {
           {.lr = 7},
           {.lr = 8},
           {.lr = 9},
-          {.lr = 10, .schedule = optim::WarmupLR()}};
+          {.lr = 10, .schedule = optim::WarmupLR()},
+          {.lr = 11, .schedule = optim::InverseSqrt{.num_training_steps = 5}},
+          {.lr = 12,
+           .schedule = optim::WarmupStableDecay{
+               .num_warmup_steps = 2, .num_training_steps = 9, .num_decay_steps = 3}}};
 }
 
 TEST(RatesOfTest, GivesTheRatesThatWereWritten) {
@@ -468,8 +512,8 @@ TEST(RatesOfTest, RefusalsNameTheField) {
     }
   }
   for (const char* name : {"", "lr", "groups", "groups[0]", "groups[0].", "groups[0].beta1",
-                           "groups[0].schedule.lr", "groups[00].lr", "groups[12].lr",
-                           "groups[-1].lr", "groups[11]", "groups[3].schedule.cos_min_ratio"}) {
+                           "groups[0].schedule.lr", "groups[00].lr", "groups[14].lr",
+                           "groups[-1].lr", "groups[13]", "groups[3].schedule.cos_min_ratio"}) {
     Fields more = fields;
     more[name] = "1";
     EXPECT_THAT(RatesOf(more), StatusIs(kInvalid, absl::StrCat("\"", name, "\" is not known")));
@@ -490,6 +534,8 @@ TEST(RatesOfTest, RefusesRatesThatNoRunCanHave) {
   expect({.lr = 1, .schedule = optim::WarmupDecayLR()}, "schedule of group 1");
   expect({.lr = 1, .schedule = optim::OneCycle{.cycle_momentum = true}}, "schedule of group 1");
   expect({.lr = 1, .schedule = optim::WarmupLR{.warmup_min_lr = -1}}, "schedule of group 1");
+  expect({.lr = 1, .schedule = optim::PolynomialDecay{.num_training_steps = 5, .lr_end = 2}},
+         "schedule of group 1: polynomial: lr_end is 2");
 }
 
 TEST(ParameterFieldsTest, SayShapeTypeAndGroup) {

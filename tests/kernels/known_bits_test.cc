@@ -16,6 +16,7 @@
 
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/adam/adam_parameters.h"
+#include "brigade/kernels/adam8/adam8_cpu.h"
 #include "brigade/kernels/amax/amax_cpu.h"
 #include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/cast/cast_cpu.h"
@@ -211,6 +212,36 @@ TEST(KnownBitsTest, Adam) {
 #define BRIGADE_EXPECT(Grad, Copy)                                           \
   ExpectAdam<Grad, Copy>(known, WeightDecayMode::kDecoupled, ", decoupled"); \
   ExpectAdam<Grad, Copy>(known, WeightDecayMode::kCoupled, ", coupled");
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
+// The codes of both moments are the first array's bytes, their scales the second array.
+template <typename Grad, typename Copy>
+void ExpectAdam8(const Known& known) {
+  ExpectKnown(known, Pair(kName<Grad>, kName<Copy>), [&](Digest& digest) {
+    const AdamGroup group = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1};
+    AddUpdates<Grad, Copy>(digest, [&](float* param, float* first, float* second, const void* grad,
+                                       void* copy, int64_t step) {
+      const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+      auto* const codes = reinterpret_cast<uint8_t*>(first);
+      const Adam8Segment segment = {
+          param, codes, codes + kSize, second, second + MomentBlocks(kSize), grad, copy, kSize, 0};
+      return Adam8Range<Grad, Copy>(
+          segment, MakeAdamParameters(&group, 1, WeightDecayMode::kDecoupled, one), 0, kSize);
+    });
+  });
+}
+
+TEST(KnownBitsTest, Adam8) {
+  const Known known = {
+      {"fp32 to none", 0x6afd7c6ed1726c02}, {"fp32 to fp16", 0x8fbe11f3b925fc68},
+      {"fp32 to bf16", 0xb1f855a2ced98ac4}, {"fp16 to none", 0x2009236df826a67e},
+      {"fp16 to fp16", 0xb6e98f6ebdcb21cf}, {"fp16 to bf16", 0xab83062ff08c6d0a},
+      {"bf16 to none", 0x4187ba72438f7bb7}, {"bf16 to fp16", 0x843fc9539793ce27},
+      {"bf16 to bf16", 0xd555ce4ac00e26ee},
+  };
+#define BRIGADE_EXPECT(Grad, Copy) ExpectAdam8<Grad, Copy>(known);
   BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
 #undef BRIGADE_EXPECT
 }

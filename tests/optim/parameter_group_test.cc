@@ -1,6 +1,8 @@
 #include "brigade/optim/parameter_group.h"
 
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -18,7 +20,8 @@ OptimizerOptions Options(OptimizerKind kind, const ParameterGroup& group) {
 
 TEST(ParameterGroupTest, TheDefaultsAreValid) {
   for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd,
-                          OptimizerKind::kLion, OptimizerKind::kLamb}) {
+                          OptimizerKind::kLion, OptimizerKind::kLamb, OptimizerKind::kAdamW8,
+                          OptimizerKind::kAdam8}) {
     EXPECT_OK(Validate({.kind = kind}));
   }
 }
@@ -31,8 +34,26 @@ TEST(ParameterGroupTest, MomentsAreThoseThatSomeGroupNeeds) {
   EXPECT_EQ(Moments({.kind = OptimizerKind::kLamb}), 2);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kOneBitLamb}), 4);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kZeroOneAdam}), 2);
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kAdamW8}), 4);
   EXPECT_EQ(Moments({.kind = OptimizerKind::kSgd}), 0);
   EXPECT_EQ(Moments(Options(OptimizerKind::kSgd, {.momentum = 0.9})), 1);
+}
+
+// Of 300 elements: a byte for each of two moments, and a scale of each for two blocks.
+TEST(ParameterGroupTest, CodesHaveABlocksScales) {
+  const auto bytes = [](OptimizerKind kind, bool coded) {
+    std::vector<int64_t> all;
+    for (int moment = 0; moment < Moments({.kind = kind}); ++moment) {
+      all.push_back(MomentArrayOf(kind, coded, moment).Bytes(300));
+    }
+    return all;
+  };
+  EXPECT_EQ(bytes(OptimizerKind::kAdamW8, true), (std::vector<int64_t>{300, 300, 8, 8}));
+  EXPECT_EQ(bytes(OptimizerKind::kAdam8, false), (std::vector<int64_t>{1200, 1200, 0, 0}));
+  EXPECT_EQ(bytes(OptimizerKind::kAdamW, false), (std::vector<int64_t>{1200, 1200}));
+  EXPECT_EQ(TensorTile(OptimizerKind::kAdamW8), 256);
+  EXPECT_FALSE(CodesOf({.kind = OptimizerKind::kAdamW}).has_value());
+  EXPECT_EQ(CodesOf({.kind = OptimizerKind::kAdam8})->min_elements, 4096);
 }
 
 TEST(ParameterGroupTest, BadInputNamesGroupFieldAndValue) {
@@ -41,7 +62,10 @@ TEST(ParameterGroupTest, BadInputNamesGroupFieldAndValue) {
     OptimizerOptions options;
     const char* text;
   } cases[] = {
-      {{.kind = static_cast<OptimizerKind>(9)}, "kind is 9"},
+      {{.kind = static_cast<OptimizerKind>(10)}, "kind is 10"},
+      {{.kind = OptimizerKind::kAdamW8, .coded = {.min_elements = -1}},
+       "coded.min_elements is -1, must be 0 or more"},
+      {Options(OptimizerKind::kAdam8, {.eps = 0.0}), "eps of group 1 is 0"},
       {{.groups = {}}, "0 groups, must be 1 to 128"},
       {{.groups = std::vector<ParameterGroup>(129)}, "129 groups"},
       {Options(OptimizerKind::kAdamW, {.lr = -0.5}), "lr of group 1 is -0.5"},

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "brigade/tests/spec/adam8.h"
 #include "brigade/tests/spec/codecs.h"
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/lamb.h"
@@ -199,6 +200,140 @@ TEST(LionSpecTest, GivesTheAnswerWorkedOutByHand) {
   const LionElement still = LionUpdate({2.0f, 0.0f}, 0.0f, 1.0f, {.weight_decay = 1.0}, 0.25f);
   EXPECT_EQ(still.param, 1.5f);
   EXPECT_TRUE(std::isnan(LionUpdate({2.0f, 0.0f}, NAN, 1.0f, rule, 0.25f).param));
+}
+
+// As bitsandbytes makes them: middles of linspace(0.1, 1, n + 1) times 10^(i - 6), sorted.
+std::vector<double> Adam8Numbers(bool has_sign) {
+  std::vector<double> numbers = {0.0, 1.0};
+  for (int i = 0; i < 7; ++i) {
+    const int parts = 1 << (has_sign ? i : i + 1);
+    for (int j = 0; j < parts; ++j) {
+      const double low = 0.1 + 0.9 * j / parts, high = 0.1 + 0.9 * (j + 1) / parts;
+      const double number = (low + high) / 2 * std::pow(10.0, i - 6);
+      numbers.push_back(number);
+      if (has_sign) numbers.push_back(-number);
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+TEST(Adam8SpecTest, HasTheNumbersOfBitsandbytes) {
+  for (const bool has_sign : {true, false}) {
+    const std::vector<double> numbers = Adam8Numbers(has_sign);
+    ASSERT_EQ(numbers.size(), 256u);
+    for (int code = 0; code < 256; ++code) {
+      const double number = numbers[static_cast<size_t>(code)];
+      EXPECT_NEAR(Adam8Number(has_sign, code), number, std::fabs(number) * 2e-7) << code;
+    }
+    // What bitsandbytes 0.45 prints of them.
+    EXPECT_FLOAT_EQ(Adam8Number(has_sign, 254), has_sign ? 0.99296875f : 0.996484375f);
+    EXPECT_FLOAT_EQ(Adam8Number(has_sign, has_sign ? 128 : 1), has_sign ? 5.5e-7f : 3.25e-7f);
+  }
+}
+
+TEST(Adam8SpecTest, GivesTheNearestNumberWithinTheRoundingOfFloat) {
+  std::mt19937 random(6);
+  std::uniform_real_distribution<double> exponent(-8.0, 0.0);
+  for (const bool has_sign : {true, false}) {
+    const std::vector<double> numbers = Adam8Numbers(has_sign);
+    const auto expect_nearest = [&](float x, bool is_negative) {
+      const int code = Adam8Code(has_sign, x, is_negative);
+      const double value = is_negative ? -double{x} : double{x};
+      double least = 2.0;
+      for (const double number : numbers) {
+        // Of second moments 0 is the code of 0 alone.
+        if (!has_sign && number == 0 && x > 0) continue;
+        least = std::min(least, std::fabs(number - value));
+      }
+      EXPECT_NEAR(std::fabs(numbers[static_cast<size_t>(code)] - value), least, x * 4e-7 + 1e-14)
+          << x << " " << is_negative;
+    };
+    for (int trial = 0; trial < 20000; ++trial) {
+      expect_nearest(static_cast<float>(std::pow(10.0, exponent(random))), has_sign && trial % 2);
+    }
+    for (const float x : {0.0f, 1.0f, 1e-30f, 1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f}) {
+      expect_nearest(x, false);
+      if (has_sign) expect_nearest(x, true);
+    }
+    // Each number has the code that stands for it.
+    for (int code = 0; code < 256; ++code) {
+      const float number = Adam8Number(has_sign, code);
+      EXPECT_EQ(Adam8Code(has_sign, std::fabs(number), std::signbit(number)), code);
+    }
+  }
+}
+
+// What bitsandbytes does, in double: moments of the table, the update, the largest of each block
+// and the nearest of the table. Codes may differ where two are as near.
+TEST(Adam8SpecTest, FollowsThePublishedAlgorithmWithinRounding) {
+  const std::vector<double> of_m = Adam8Numbers(true), of_v = Adam8Numbers(false);
+  const auto nearest = [](const std::vector<double>& numbers, double x) {
+    const auto after = std::lower_bound(numbers.begin(), numbers.end(), x);
+    if (after == numbers.begin()) return numbers.front();
+    if (after == numbers.end()) return numbers.back();
+    return x - *(after - 1) < *after - x ? *(after - 1) : *after;
+  };
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  constexpr size_t kSize = 1000, kBlocks = 4;
+  const AdamRule rule = {.weight_decay = 0.01};
+  Adam8Tensor x = {std::vector<float>(kSize), std::vector<uint8_t>(kSize),
+                   std::vector<uint8_t>(kSize), std::vector<float>(kBlocks),
+                   std::vector<float>(kBlocks)};
+  for (float& each : x.param) each = normal(random);
+  std::vector<double> p(x.param.begin(), x.param.end()), m(kSize), v(kSize);
+  const double lr = 1e-2;
+  for (int t = 1; t <= 40; ++t) {
+    std::vector<float> g(kSize);
+    for (size_t i = 0; i < kSize; ++i) {
+      g[i] = normal(random) * std::ldexp(1.0f, static_cast<int>(i % 16) - 12);
+    }
+    const double c1 = 1 - std::pow(0.9, t), c2 = 1 - std::pow(0.999, t);
+    Adam8Step(x, g, 1.0f, rule,
+              {static_cast<float>(lr), static_cast<float>(lr / c1),
+               static_cast<float>(1 / std::sqrt(c2))});
+    for (size_t begin = 0; begin < kSize; begin += 256) {
+      const size_t end = std::min(kSize, begin + 256);
+      double largest_m = 0, largest_v = 0;
+      for (size_t i = begin; i < end; ++i) {
+        m[i] = 0.9 * m[i] + 0.1 * g[i];
+        v[i] = 0.999 * v[i] + 0.001 * double{g[i]} * g[i];
+        p[i] -= lr * (0.01 * p[i] + m[i] / c1 / (std::sqrt(v[i] / c2) + 1e-8));
+        largest_m = std::max(largest_m, std::fabs(m[i]));
+        largest_v = std::max(largest_v, v[i]);
+      }
+      for (size_t i = begin; i < end; ++i) {
+        m[i] = nearest(of_m, m[i] / largest_m) * largest_m;
+        // Not to 0.
+        v[i] = std::max(nearest(of_v, v[i] / largest_v), of_v[1]) * largest_v;
+      }
+    }
+  }
+  int apart = 0;
+  for (size_t i = 0; i < kSize; ++i) apart += std::fabs(x.param[i] - p[i]) > 2e-5 ? 1 : 0;
+  // A code on an edge, in one step of 40, moves its element from then on.
+  EXPECT_LE(apart, static_cast<int>(kSize) / 100);
+}
+
+// Rate 1, betas 1/2, from 0: m = 2 and 1, v = 8 and 2, whose codes are those of 1 and of 0.496 and
+// 0.2477 (of 64 and 128 parts).
+TEST(Adam8SpecTest, GivesTheAnswerWorkedOutByHand) {
+  Adam8Tensor x = {{1, 1, 1}, {0, 0, 0}, {0, 0, 0}, {0}, {0}};
+  const AdamRule rule = {.beta1 = 0.5, .beta2 = 0.5};
+  Adam8Step(x, {4, -2, 0}, 1.0f, rule, {1.0f, 2.0f, std::sqrt(2.0f)});
+  EXPECT_NEAR(x.param[0], 0.0f, 1e-6);
+  EXPECT_NEAR(x.param[1], 2.0f, 1e-6);
+  EXPECT_EQ(x.param[2], 1.0f);
+  EXPECT_EQ(x.m_scale[0], 2.0f);
+  EXPECT_EQ(x.v_scale[0], 8.0f);
+  // 64 (0.5 - 0.1) / 0.9 = 28.4, and 128 (0.25 - 0.1) / 0.9 = 21.3.
+  EXPECT_EQ(x.m, (std::vector<uint8_t>{255, 127 - (64 + 28), 127}));
+  EXPECT_EQ(x.v, (std::vector<uint8_t>{255, 127 + 21, 0}));
+  Adam8Step(x, {std::nanf(""), 0, 0}, 1.0f, rule, {1.0f, 1.0f, 1.0f});
+  EXPECT_TRUE(std::isnan(x.m_scale[0]) && std::isnan(x.v_scale[0]));
+  EXPECT_EQ(x.m, std::vector<uint8_t>(3, 127));
+  EXPECT_EQ(x.v, std::vector<uint8_t>(3, 0));
 }
 
 // M = diag(3, 1), Q = (1, 1) / sqrt 2: P = (3, 1) / sqrt 10, Q = (9, 1) / sqrt 10.

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/tests/spec/adam8.h"
 #include "brigade/tests/spec/exchanges.h"
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/lamb.h"
@@ -96,7 +97,9 @@ struct TrainingRule {
   AdamRule adam_rule = {};
   SgdRule sgd_rule = {};
   LionRule lion_rule = {};
-  // Where each rank has whole tensors: in stage 0.
+  // Where each rank has whole tensors: in stage 0. Of kAdam, in stage 0: whether the moments of a
+  // bucket's tensors are codes of 8 bits; empty: none are.
+  std::vector<bool> coded = {};
   LambRule lamb_rule = {};
   OneBitLambRule one_bit_lamb_rule = {};
   StepRule step = {};
@@ -239,6 +242,8 @@ class Training {
     size_t group, place;
     // Stage 0: everything; 1 to 3: own slices.
     Buckets master, m, v;
+    // Of buckets whose moments are codes, by tensor: with these, and a copy of the master's part.
+    std::vector<std::vector<Adam8Tensor>> coded = {};
     // Stages 0 to 2: everything; 3: own slices.
     Buckets parameters;
   };
@@ -875,6 +880,10 @@ class Training {
         UpdateTensors(gradients[b], b, group, rank);
         continue;
       }
+      if (b < rule_.coded.size() && rule_.coded[b]) {
+        UpdateCoded(gradients[b], b, group, rank);
+        continue;
+      }
       for (size_t i = 0; i < gradients[b].size(); ++i) {
         const float gradient = gradients[b][i];
         float& p = rank.master[b][i];
@@ -894,6 +903,30 @@ class Training {
           p = x.param, m = x.momentum;
         }
       }
+    }
+  }
+
+  void UpdateCoded(const std::vector<float>& gradients, size_t bucket, const GroupStep& step,
+                   Rank& rank) const {
+    rank.coded.resize(rule_.coded.size());
+    std::vector<Adam8Tensor>& tensors = rank.coded[bucket];
+    tensors.resize(rule_.entries[bucket].size());
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      const auto [begin, size] = rule_.entries[bucket][t];
+      const auto part = [begin = begin, size = size](const std::vector<float>& of) {
+        const auto first = of.begin() + static_cast<std::ptrdiff_t>(begin);
+        return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(size));
+      };
+      Adam8Tensor& x = tensors[t];
+      const size_t blocks = (size + kAdam8Block - 1) / kAdam8Block;
+      x.param = part(rank.master[bucket]);
+      x.m.resize(size);
+      x.v.resize(size);
+      x.m_scale.resize(blocks);
+      x.v_scale.resize(blocks);
+      Adam8Step(x, part(gradients), state_.multiplier, rule_.adam_rule, step);
+      std::copy(x.param.begin(), x.param.end(),
+                rank.master[bucket].begin() + static_cast<std::ptrdiff_t>(begin));
     }
   }
 

@@ -140,6 +140,10 @@ std::vector<Setting> Settings() {
       ZeroOptions lion = options;
       lion.optimizer.kind = optim::OptimizerKind::kLion;
       settings.push_back({"float32, Lion", model, lion});
+      ZeroOptions codes = options;
+      codes.optimizer.kind = optim::OptimizerKind::kAdamW8;
+      codes.optimizer.coded.min_elements = 500;
+      settings.push_back({"float32, AdamW with codes", model, codes});
       if (model.size() != 4 && !model[1].parameters[1].dtype.has_value()) {
         // Its slices are long.
         ZeroOptions lamb;
@@ -352,7 +356,8 @@ TEST(AccountingTest, TrafficOfDirectCollectivesIsThePapersFormula) {
                          {.ranks = ranks,
                           .dtype = setting.options.dtype,
                           .bucket_elements = setting.options.bucket_elements,
-                          .tile_elements = optim::TensorTile(setting.options.optimizer.kind)})
+                          .tile_elements = optim::TensorTile(setting.options.optimizer.kind),
+                          .coded = optim::CodesOf(setting.options.optimizer)})
                 .value();
         int64_t padded = 0;
         for (const Bucket& bucket : plan.buckets()) padded += bucket.bytes();

@@ -31,7 +31,7 @@ struct CapturedState {
   }
 };
 
-// The bytes of an element of a bucket's state.
+// The bytes of an element of a bucket's state, whose moments are no codes.
 inline int64_t StateWidth(const Bucket& bucket) {
   return precision::SizeOf(bucket.trainable ? precision::DType::kFloat32 : bucket.dtype);
 }
@@ -43,11 +43,17 @@ inline absl::Status EnqueueCapture(ZeroOptimizer& zero, device::Stream& reader, 
   for (int b = 0; b < buckets; ++b) {
     const Bucket& bucket = zero.plan().bucket(b);
     const int64_t slice = zero.plan().slice(bucket);
-    to.arrays.emplace_back(bucket.trainable ? zero.state_arrays() : 1,
-                           std::string(static_cast<size_t>(slice * StateWidth(bucket)), '\0'));
-    for (size_t array = 0; array < to.arrays.back().size(); ++array) {
-      BRIGADE_RETURN_IF_ERROR(zero.CopyState(b, static_cast<int>(array), {0, slice},
-                                             to.arrays.back()[array].data(), reader));
+    std::vector<std::string>& arrays = to.arrays.emplace_back();
+    const int count = bucket.trainable ? zero.state_arrays() : 1;
+    // Which stay where they are while they are copied.
+    for (int array = 0; array < count; ++array) {
+      arrays.emplace_back(static_cast<size_t>(zero.StateArrayType(b, array).Bytes(slice)), '\0');
+    }
+    for (int array = 0; array < count; ++array) {
+      std::string& bytes = arrays[static_cast<size_t>(array)];
+      if (bytes.empty()) continue;
+      const int64_t elements = zero.StateArrayType(b, array).Elements(slice);
+      BRIGADE_RETURN_IF_ERROR(zero.CopyState(b, array, {0, elements}, bytes.data(), reader));
     }
   }
   return reader.Copy(&to.step, zero.controller().state(), sizeof(to.step));
@@ -116,7 +122,7 @@ inline absl::Status LoadCaptured(ZeroOptimizer& zero, const CapturedState& state
   return zero.LoadState(
       state.step,
       [&](int bucket, int array, ElementRange range, void* values) {
-        const int64_t width = StateWidth(zero.plan().bucket(bucket));
+        const int64_t width = precision::SizeOf(zero.StateArrayType(bucket, array).dtype);
         const std::string& bytes =
             state.arrays[static_cast<size_t>(bucket)][static_cast<size_t>(array)];
         std::memcpy(values, bytes.data() + range.begin * width,

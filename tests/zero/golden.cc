@@ -85,12 +85,14 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
                       c.reduction == collectives::Reduction::kRoundedPerHop};
   }
   using Optimizer = spec::TrainingRule::Optimizer;
-  rule.optimizer = optim::IsAdam(c.optimizer)                   ? Optimizer::kAdam
+  const bool is_adam = optim::IsAdam(c.optimizer) || optim::HasCodes(c.optimizer);
+  rule.optimizer = is_adam                                      ? Optimizer::kAdam
                    : c.optimizer == optim::OptimizerKind::kLion ? Optimizer::kLion
                    : c.optimizer == optim::OptimizerKind::kLamb ? Optimizer::kLamb
                                                                 : Optimizer::kSgd;
   rule.adam_rule.weight_decay = 0.01;
-  rule.adam_rule.decoupled = c.optimizer != optim::OptimizerKind::kAdam;
+  rule.adam_rule.decoupled =
+      c.optimizer != optim::OptimizerKind::kAdam && c.optimizer != optim::OptimizerKind::kAdam8;
   rule.lamb_rule = {.eps = 1e-8, .weight_decay = c.weight_decay};
   rule.one_bit_lamb_rule.lamb = rule.lamb_rule;
   rule.lion_rule = {.beta2 = 0.999, .weight_decay = 0.01};
@@ -203,6 +205,8 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   options.optimizer.freeze_step = c.freeze_step;
   options.optimizer.zero_one = {std::max<int64_t>(c.freeze_step, 1), c.var_update_scaler,
                                 c.local_step_scaler, c.local_step_clipper};
+  // So many that the toy has tensors of both kinds.
+  options.optimizer.coded.min_elements = 500;
   optim::ParameterGroup& group = options.optimizer.groups[0];
   group.lr = kLearningRate;
   group.weight_decay = c.weight_decay;
@@ -255,7 +259,8 @@ Trajectory Specified(const GoldenCase& c) {
       Plan::Create(ModelOf(c.optimizer), {.ranks = c.ranks,
                                           .dtype = c.dtype,
                                           .bucket_elements = c.bucket_elements,
-                                          .tile_elements = optim::TensorTile(c.optimizer)})
+                                          .tile_elements = optim::TensorTile(c.optimizer),
+                                          .coded = optim::CodesOf(OptionsOf(c, 0).optimizer)})
           .value();
   std::vector<int> number(plan.buckets().size(), -1);  // among those that are trained
   spec::Buckets master;
@@ -274,6 +279,7 @@ Trajectory Specified(const GoldenCase& c) {
   spec::TrainingRule rule = RuleOf(c);
   for (const Bucket& bucket : plan.buckets()) {
     if (!bucket.trainable) continue;
+    rule.coded.push_back(bucket.coded);
     std::vector<spec::Range>& entries = rule.entries.emplace_back();
     std::vector<spec::TensorPlace>& places = rule.places.emplace_back();
     size_t at = 0;

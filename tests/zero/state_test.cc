@@ -48,6 +48,7 @@ ZeroOptions Options(int stage, optim::OptimizerKind kind = optim::OptimizerKind:
   options.dtype = DType::kFloat16;
   options.bucket_elements = 1000;
   options.optimizer.kind = kind;
+  options.optimizer.coded.min_elements = 500;
   options.optimizer.groups[0].momentum = momentum;
   options.loss_scaler = optim::LossScaler::Dynamic();
   options.loss_scaler.initial_scale_power = 8;
@@ -94,11 +95,9 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
   const struct {
     optim::OptimizerKind kind;
     double momentum;
-  } optimizers[] = {{optim::OptimizerKind::kAdamW, 0.0},
-                    {optim::OptimizerKind::kLion, 0.0},
-                    {optim::OptimizerKind::kLamb, 0.0},
-                    {optim::OptimizerKind::kSgd, 0.9},
-                    {optim::OptimizerKind::kSgd, 0.0}};
+  } optimizers[] = {{optim::OptimizerKind::kAdamW, 0.0},  {optim::OptimizerKind::kLion, 0.0},
+                    {optim::OptimizerKind::kAdamW8, 0.0}, {optim::OptimizerKind::kLamb, 0.0},
+                    {optim::OptimizerKind::kSgd, 0.9},    {optim::OptimizerKind::kSgd, 0.0}};
   for (const auto& [kind, momentum] : optimizers) {
     const Trained wanted = Train(Options(0, kind, momentum), 0, 8);
     ASSERT_FALSE(wanted.parameters.empty());

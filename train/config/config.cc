@@ -141,6 +141,11 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
   options.freeze_step = s.freeze_step;
   options.one_bit_lamb = s.one_bit_lamb;
   options.zero_one = s.zero_one;
+  options.coded = s.coded;
+  options.coded.tables = !s.fp32_tables;
+  if (options.kind == optim::OptimizerKind::kAdamW8) {
+    options.groups[0].weight_decay = s.adam_w8_decay;
+  }
   if (options.kind == optim::OptimizerKind::kLion) options.groups[0].beta2 = s.lion_beta2;
   return options;
 }

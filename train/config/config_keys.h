@@ -53,11 +53,19 @@ struct Settings {
   int64_t freeze_step = optim::OptimizerOptions().freeze_step;
   kernels::OneBitLambCoefficients one_bit_lamb = {};
   optim::ZeroOneSchedule zero_one = {};
+  // Of AdamW8bit and Adam8bit.
+  optim::CodedMoments coded = {};
+  bool fp32_tables = true;
+  // Of AdamW8bit in the group's place.
+  double adam_w8_decay = 0.01;
   // The index in `schedules` of the chosen one.
   int schedule = 0;
-  std::array<optim::Schedule, 5> schedules = {optim::ConstantLR(), optim::WarmupLR(),
-                                              optim::WarmupDecayLR(), optim::WarmupCosineLR(),
-                                              optim::OneCycle()};
+  std::array<optim::Schedule, 14> schedules = {
+      optim::ConstantLR(),         optim::WarmupLR(),           optim::WarmupDecayLR(),
+      optim::WarmupCosineLR(),     optim::OneCycle(),           optim::LRRangeTest(),
+      optim::ConstantWithWarmup(), optim::LinearWithWarmup(),   optim::CosineWithWarmup(),
+      optim::CosineWithWarmup(),   optim::CosineWithRestarts(), optim::PolynomialDecay(),
+      optim::InverseSqrt(),        optim::WarmupStableDecay()};
 
   std::optional<int64_t> allgather_bucket_size;
   std::optional<int64_t> prefetch_bucket_size;

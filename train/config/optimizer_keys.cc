@@ -92,6 +92,27 @@ Keys ZeroOneAdamKeys(Settings& s) {
   return keys;
 }
 
+// Names and defaults of bitsandbytes/optim/adamw.py and adam.py.
+Keys Adam8Keys(Settings& s, double* weight_decay, const char* decay) {
+  optim::ParameterGroup& group = s.group;
+  return {
+      LearningRate(s),
+      {"betas", Pair(&group.beta1, &group.beta2, kBelowOne), "of the moments' means"},
+      {"eps", Number(&group.eps, kPositive), "added to the root of the second moment"},
+      {"weight_decay", Number(weight_decay, kNotNegative), decay},
+      {"min_8bit_size", Whole(&s.coded.min_elements, kCountOrNone),
+       "elements of a tensor from which on its moments have 8 bits; of smaller ones 32"},
+      {"fp32_embeddings", Flag(&s.fp32_tables),
+       "Brigade's: true: moments of embeddings have 32 bits, too, without which trainings have "
+       "become unstable"},
+      {"optim_bits", Only(8, "with type AdamW and Adam they are 32")},
+      {"block_wise", Only(true, "each 256 moments have a scale")},
+      {"percentile_clipping", Only(100, "gradient_clipping says it here")},
+      {"amsgrad", Only(false, "there is no AMSGrad here")},
+      {"is_paged", Tuning(false, "offload_optimizer says where the state is")},
+  };
+}
+
 constexpr char kMostTrust[] = "the most that a tensor's norm over that of its update counts";
 
 Keys LambKeys(Settings& s) {
@@ -213,6 +234,126 @@ Keys OneCycleKeys(optim::OneCycle& cycle) {
   });
 }
 
+Keys RangeTestKeys(Settings& s) {
+  auto& test = std::get<optim::LRRangeTest>(s.schedules[5]);
+  return ScheduleKeys({
+      {"lr_range_test_min_lr", Number(&test.lr_range_test_min_lr, kNotNegative),
+       "the rate of the first step"},
+      {"lr_range_test_step_size", Whole(&test.lr_range_test_step_size, kSteps),
+       "steps of an interval"},
+      {"lr_range_test_step_rate", Number(&test.lr_range_test_step_rate, kNotNegative),
+       "how much the rate rises in an interval, as a share of the first"},
+      {"lr_range_test_staircase", Flag(&test.lr_range_test_staircase),
+       "true: it rises at the end of each interval alone"},
+      {.name = "total_num_steps",
+       .value = Whole(&test.total_num_steps, kSteps),
+       .meaning = "Brigade's: where the rise, which never ends, is cut; \"auto\": `--steps`",
+       .required = kMustBeGiven,
+       .automatic = FromFlag("--steps", s.flags.steps > 0, s.flags.steps)},
+  });
+}
+
+// Of Hugging Face's schedules, names and defaults of src/transformers/optimization.py.
+
+template <typename Schedule>
+Key PlainWarmup(Schedule& schedule) {
+  return {"num_warmup_steps", Whole(&schedule.num_warmup_steps, kStepsOrNone),
+          "steps in which the rate rises from 0"};
+}
+
+// With `more` keys behind those that all of them have.
+template <typename Schedule>
+Keys PhaseKeys(Settings& s, Schedule& schedule, Keys more,
+               const char* meaning = "the step at which the rate has fallen; \"auto\": `--steps`") {
+  Keys keys = {PlainWarmup(schedule),
+               {.name = "num_training_steps",
+                .value = Whole(&schedule.num_training_steps, kSteps),
+                .meaning = meaning,
+                .required = kMustBeGiven,
+                .automatic = FromFlag("--steps", s.flags.steps > 0, s.flags.steps)}};
+  for (Key& key : more) keys.push_back(std::move(key));
+  return keys;
+}
+
+Key Waves(double* waves) {
+  return {"num_cycles", Number(waves, kNotNegative), "waves of the cosine: 0.5 goes down once"};
+}
+
+Value Ramp(optim::RampType* type) {
+  return OneOf<optim::RampType>(type, {{"linear", optim::RampType::kLinear},
+                                       {"cosine", optim::RampType::kCosine},
+                                       {"1-sqrt", optim::RampType::kOneMinusSqrt}});
+}
+
+Keys StableKeys(Settings& s) {
+  auto& stable = std::get<optim::WarmupStableDecay>(s.schedules[13]);
+  return PhaseKeys(
+      s, stable,
+      {
+          {.name = "num_decay_steps",
+           .value = Whole(&stable.num_decay_steps, kSteps),
+           .meaning = "steps in which the rate falls",
+           .required = kMustBeGiven},
+          {"num_stable_steps", NotSupported("num_training_steps says it: the sum of all phases")},
+          {"warmup_type", Ramp(&stable.warmup_type), "how the rate rises"},
+          {"decay_type", Ramp(&stable.decay_type), "how it falls"},
+          {"min_lr_ratio", Number(&stable.min_lr_ratio, kUnit),
+           "the share of the optimizer's rate at both ends"},
+          Waves(&stable.num_cycles),
+      },
+      "steps of all phases, at the end of which the rate has fallen; \"auto\": `--steps`");
+}
+
+Keys TransformersTypes(Settings& s) {
+  auto& constant = std::get<optim::ConstantWithWarmup>(s.schedules[6]);
+  auto& linear = std::get<optim::LinearWithWarmup>(s.schedules[7]);
+  auto& cosine = std::get<optim::CosineWithWarmup>(s.schedules[8]);
+  auto& least = std::get<optim::CosineWithWarmup>(s.schedules[9]);
+  auto& restarts = std::get<optim::CosineWithRestarts>(s.schedules[10]);
+  auto& polynomial = std::get<optim::PolynomialDecay>(s.schedules[11]);
+  auto& inverse = std::get<optim::InverseSqrt>(s.schedules[12]);
+  return {
+      {"constant", Set(&s.schedule, 0), "Hugging Face's: the optimizer's rate"},
+      {"constant_with_warmup",
+       Set(&s.schedule, 6),
+       "Hugging Face's, as all below: the rate rises, and stays",
+       {PlainWarmup(constant)}},
+      {"linear", Set(&s.schedule, 7), "the rate rises, and falls to 0 in a line",
+       PhaseKeys(s, linear, {})},
+      {"cosine", Set(&s.schedule, 8), "the rate rises, and falls to 0 as a cosine",
+       PhaseKeys(s, cosine, {Waves(&cosine.num_cycles)})},
+      {"cosine_with_min_lr", Set(&s.schedule, 9), "the same, to a share of the optimizer's rate",
+       PhaseKeys(s, least,
+                 {Waves(&least.num_cycles),
+                  {.name = "min_lr_rate",
+                   .value = Number(&least.min_lr_rate, kUnit),
+                   .meaning = "that share",
+                   .required = kMustBeGiven},
+                  {"min_lr", NotSupported("min_lr_rate, a share of the optimizer's rate")}})},
+      {"cosine_with_restarts", Set(&s.schedule, 10),
+       "the rate rises, and falls to 0 as a cosine several times, beginning anew each time",
+       PhaseKeys(s, restarts,
+                 {{"num_cycles", Whole(&restarts.num_cycles, kSteps), "how many times"}})},
+      {"polynomial", Set(&s.schedule, 11), "the rate rises, and falls as a power of what is left",
+       PhaseKeys(s, polynomial,
+                 {{"lr_end", Number(&polynomial.lr_end, kNotNegative),
+                   "the last rate, at most the optimizer's"},
+                  {"power", Number(&polynomial.power, kPositive), "that power"}})},
+      {"inverse_sqrt", Set(&s.schedule, 12),
+       "the rate rises, and falls as the inverse of the root of the steps",
+       PhaseKeys(
+           s, inverse,
+           {{"timescale",
+             Otherwise(Whole(&inverse.timescale, kSteps), "`num_warmup_steps`, and 10000 without"),
+             "steps behind the warm-up in which it falls to the root of a half"}},
+           "Brigade's: where the fall, which never ends, is cut; \"auto\": `--steps`")},
+      {"warmup_stable_decay", Set(&s.schedule, 13),
+       "the rate rises, stays, and falls in the last steps", StableKeys(s)},
+      {"reduce_lr_on_plateau", NotSupported()},
+      {"cosine_warmup_with_min_lr", NotSupported()},
+  };
+}
+
 }  // namespace
 
 // Types and defaults as in DeepSpeed's documentation of "optimizer" (deepspeed.ai, "DeepSpeed
@@ -249,6 +390,12 @@ Key OptimizerKey(Settings& s) {
            {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
            {"fp32_optimizer_states", Only(true, "the momentum is fp32")},
        }},
+      {"AdamW8bit", Set(&s.optimizer, Kind::kAdamW8),
+       "AdamW whose moments are codes of 8 bits, 2.03 bytes a weight instead of 8; as bitsandbytes "
+       "has it",
+       Adam8Keys(s, &s.adam_w8_decay, "of the weights")},
+      {"Adam8bit", Set(&s.optimizer, Kind::kAdam8), "Adam with such moments",
+       Adam8Keys(s, &group.weight_decay, "added to gradients")},
       {"OneBitAdam", Set(&s.optimizer, Kind::kOneBitAdam),
        "AdamW, whose ranks exchange first moments as signs once second "
        "moments stay; stages 0 to 2",
@@ -302,8 +449,10 @@ Key SchedulerKey(Settings& s) {
            WarmupType(cosine),
        })},
       {"OneCycle", Set(&s.schedule, 4), "the rate rises, falls, and decays", OneCycleKeys(cycle)},
-      {"LRRangeTest", NotSupported()},
+      {"LRRangeTest", Set(&s.schedule, 5), "the rate rises all the time, to find the highest",
+       RangeTestKeys(s)},
   };
+  for (Key& key : TransformersTypes(s)) types.push_back(std::move(key));
   return {.name = "scheduler",
           .meaning =
               "How the learning rate changes from step to step. Without it the rate is a "

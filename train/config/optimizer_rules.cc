@@ -13,11 +13,14 @@ namespace {
 
 constexpr auto kHarmless = Rule::Kind::kHarmless;
 
-// The rate that a schedule rises to, where that is not the optimizer's.
+// The rate that a schedule rises to, or from without end, where that is not the optimizer's.
 std::optional<double> OwnHighestRate(const optim::Schedule& schedule) {
   if (const auto* warmup = std::get_if<optim::WarmupLR>(&schedule)) return warmup->warmup_max_lr;
   if (const auto* decay = std::get_if<optim::WarmupDecayLR>(&schedule)) return decay->warmup_max_lr;
   if (const auto* cycle = std::get_if<optim::OneCycle>(&schedule)) return cycle->cycle_max_lr;
+  if (const auto* test = std::get_if<optim::LRRangeTest>(&schedule)) {
+    return test->lr_range_test_min_lr;
+  }
   return std::nullopt;
 }
 
@@ -84,8 +87,19 @@ Rules OptimizerRules(const Together& together) {
   const bool decays = cycle == nullptr || (cycle->decay_step_size > 0 && cycle->decay_lr_rate > 0);
   const std::string no_decay = "a decay needs both decay_step_size and decay_lr_rate";
   const double highest = OwnHighestRate(schedule).value_or(group.lr);
-  const std::string own_rates = absl::StrCat("the schedule has rates of its own, up to ", highest);
-  constexpr char kOwnRates[] = "scheduler.params.warmup_max_lr scheduler.params.cycle_max_lr";
+  const bool is_test = std::holds_alternative<optim::LRRangeTest>(schedule);
+  const std::string own_rates =
+      absl::StrCat("the schedule has rates of its own, ", is_test ? "from " : "up to ", highest,
+                   is_test ? " on" : "");
+  constexpr char kOwnRates[] =
+      "scheduler.params.warmup_max_lr scheduler.params.cycle_max_lr "
+      "scheduler.params.lr_range_test_min_lr";
+  const bool replicas_fit = !optim::HasCodes(s.optimizer) || together.sharing.replicas == 0;
+  constexpr char kNoReplicas[] =
+      "optimizer.type is one whose moments are codes, which replicas do not exchange; AdamW's are "
+      "fp32";
+  const auto* polynomial = std::get_if<optim::PolynomialDecay>(&schedule);
+  const auto* stable = std::get_if<optim::WarmupStableDecay>(&schedule);
   constexpr char kDecay[] = "scheduler.params.decay_step_size scheduler.params.decay_lr_rate";
   const Rules rules = {
       {"optimizer.params.weight_decay", !torch_adam_w,
@@ -105,6 +119,17 @@ Rules OptimizerRules(const Together& together) {
       {"scheduler.params.total_num_steps", decays, no_decay, kDecay},
       {"scheduler.params.total_num_steps", cycle == nullptr || !decays,
        "a decay, which never ends, is cut there", kDecay, Rule::Kind::kMissing},
+      {"brigade.replicas", replicas_fit, kNoReplicas, "optimizer.type --replicas"},
+      {"--replicas", replicas_fit, kNoReplicas, "optimizer.type"},
+      {"scheduler.params.lr_end", polynomial == nullptr || polynomial->lr_end <= group.lr,
+       absl::StrCat("the optimizer's rate is less, ", group.lr), "optimizer.params.lr --lr"},
+      {"scheduler.params.num_training_steps",
+       stable == nullptr ||
+           stable->num_warmup_steps + stable->num_decay_steps <= stable->num_training_steps,
+       stable == nullptr ? ""
+                         : absl::StrCat("warm-up and decay have ", stable->num_warmup_steps,
+                                        " and ", stable->num_decay_steps, " steps"),
+       "scheduler.params.num_warmup_steps scheduler.params.num_decay_steps"},
   };
   return Joined({rules, PrecisionRules(together)});
 }

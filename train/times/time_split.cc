@@ -21,6 +21,7 @@ constexpr Rule kRules[] = {
     {kWork, "step_control", Activity::kOptimizer},
     {kWork, "adam", Activity::kOptimizer},
     {kWork, "sgd", Activity::kOptimizer},
+    {kWork, "adam8", Activity::kOptimizer},
     {kWork, "lion", Activity::kOptimizer},
     // A collective between processes is one operation.
     {kWork, "all_reduce", Activity::kCommunication},

@@ -9,6 +9,7 @@
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
 
@@ -176,15 +177,19 @@ absl::Status RankFile::EnqueueReads(int bucket, int array, ElementRange range, v
   const auto [first, last] = is_state
                                  ? layout_.state_of[at]
                                  : std::pair(layout_.weights_of[at], layout_.weights_of[at] + 1);
-  const int64_t element = is_state ? static_cast<int64_t>(sizeof(float))
-                                   : precision::SizeOf(plan_.bucket(bucket).dtype);
+  const optim::MomentArray of = StateArrayOf(options_, plan_.bucket(bucket), array);
+  const int64_t element = precision::SizeOf(of.dtype);
   const int64_t end = range.begin + range.size;
   for (int64_t c = first; c < last; ++c) {
-    const ElementRange& held = layout_.chunk(c).range;
+    const ElementRange& chunk = layout_.chunk(c).range;
+    // In elements of the array.
+    const ElementRange held = {of.Elements(chunk.begin), of.Elements(chunk.size)};
     const int64_t begin = std::max(range.begin, held.begin);
     const int64_t size = std::min(end, held.begin + held.size) - begin;
     if (size <= 0) continue;
-    const int64_t offset = (array * held.size + begin - held.begin) * element;
+    const int64_t offset =
+        (is_state ? StateBytes(options_, plan_.bucket(bucket), 0, array, chunk.size) : 0) +
+        (begin - held.begin) * element;
     char* const memory = static_cast<char*>(to) + (begin - range.begin) * element;
     BRIGADE_RETURN_IF_ERROR(
         store_->ReadPart(streams_.copies_from_file(), c, offset,

@@ -98,8 +98,8 @@ absl::Status ShardedUpdate::AllocateState() {
     if (!bucket.trainable) continue;
     const int index = static_cast<int>(b);
     const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
-    const int64_t arrays = moments_ + (HasMaster(index) ? 1 : 0);
-    const int64_t bytes = arrays * size * static_cast<int64_t>(sizeof(float));
+    const int first = HasMaster(index) ? 0 : 1;
+    const int64_t bytes = StateBytes(options_, bucket, first, moments_ + 1, size);
     const std::string name = absl::StrCat("optimizer state of bucket ", b);
     constexpr auto kPurpose = device::Purpose::kOptimizerState;
     BRIGADE_ASSIGN_OR_RETURN(
@@ -228,7 +228,9 @@ float* ShardedUpdate::Array(int index, int array) const {
   const bool master = HasMaster(index);
   if (array == 0 && !master) return static_cast<float*>(Weights(index));
   const int64_t size = UpdatedRange(plan_, options_, bucket, streams_.rank()).size;
-  return states_[static_cast<size_t>(index)].as<float>().data() + (array - (master ? 0 : 1)) * size;
+  char* const state = states_[static_cast<size_t>(index)].as<char>().data();
+  void* const at = state + StateBytes(options_, bucket, master ? 0 : 1, array, size);
+  return static_cast<float*>(at);
 }
 
 std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& gradients) {
@@ -278,8 +280,8 @@ ShardedUpdate::Place ShardedUpdate::PlaceInMemory(int index, const void* grad) c
   return place;
 }
 
-// One segment for each run of entries of the same group, or for each where a tensor's norm counts;
-// padding goes with the entry before it.
+// One segment for each run of entries of the same group, or for each where a tensor's norm counts,
+// or its blocks do; padding goes with the entry before it, but counts in no block.
 void ShardedUpdate::AppendSegments(int index, const Place& place,
                                    std::vector<optim::UpdateSegment>& segments) const {
   const Bucket& bucket = plan_.bucket(index);
@@ -296,8 +298,10 @@ void ShardedUpdate::AppendSegments(int index, const Place& place,
     do {
       ++next;
     } while (tile == 1 && next < bucket.entries.size() && group_of(next) == group_of(first));
-    const int64_t run_end =
-        next < bucket.entries.size() ? bucket.entries[next].range.begin : bucket.size;
+    const ElementRange& tensor = bucket.entries[first].range;
+    const int64_t run_end = optim::HasCodes(options_.optimizer.kind) ? tensor.begin + tensor.size
+                            : next < bucket.entries.size() ? bucket.entries[next].range.begin
+                                                           : bucket.size;
     const int64_t begin = std::max(bucket.entries[first].range.begin, first_element);
     const int64_t end = std::min(run_end, first_element + place.range.size);
     if (begin >= end) continue;
@@ -306,7 +310,6 @@ void ShardedUpdate::AppendSegments(int index, const Place& place,
     segments.push_back(SegmentOf(index, place, begin, end - begin, grad));
     segments.back().group = group_of(first);
     if (tile == 1) continue;
-    const ElementRange& tensor = bucket.entries[first].range;
     segments.back().tensor = {.first = tensor.begin / tile,
                               .count = (tensor.size + tile - 1) / tile,
                               .offset = tiles_before,
@@ -323,8 +326,15 @@ optim::UpdateSegment ShardedUpdate::SegmentOf(int index, const Place& place, int
       element - place.range.begin - UpdatedRange(plan_, options_, bucket, streams_.rank()).begin;
   optim::UpdateSegment segment;
   segment.param = place.arrays[0] + at;
-  if (moments_ > 0) segment.first_moment = place.arrays[1] + at;
-  if (moments_ > 1) segment.second_moment = place.arrays[2] + at;
+  if (bucket.coded) {
+    segment.first_codes = reinterpret_cast<uint8_t*>(place.arrays[1]) + at;
+    segment.second_codes = reinterpret_cast<uint8_t*>(place.arrays[2]) + at;
+    segment.first_scales = place.arrays[3] + StateArrayOf(options_, bucket, 3).Elements(at);
+    segment.second_scales = place.arrays[4] + StateArrayOf(options_, bucket, 4).Elements(at);
+  } else {
+    if (moments_ > 0) segment.first_moment = place.arrays[1] + at;
+    if (moments_ > 1) segment.second_moment = place.arrays[2] + at;
+  }
   segment.grad = grad;
   if (IsRounded(bucket)) {
     segment.copy = static_cast<char*>(place.weights) + at * precision::SizeOf(bucket.dtype);
@@ -467,7 +477,9 @@ HostLane::Piece ShardedUpdate::ChunkOf(int64_t chunk, const optim::UpdateTypes& 
   const int64_t width = precision::SizeOf(bucket.dtype);
   Place place = {.range = held.range};
   for (int array = 0; array < arrays(); ++array) {
-    place.arrays.push_back(file_->Memory(chunk).as<float>().data() + array * held.range.size);
+    void* const at = file_->Memory(chunk).as<char>().data() +
+                     StateBytes(options_, bucket, 0, array, held.range.size);
+    place.arrays.push_back(static_cast<float*>(at));
   }
   place.weights = static_cast<char*>(Weights(held.bucket)) + held.range.begin * width;
   HostLane::Piece piece = {.chunk = chunk};

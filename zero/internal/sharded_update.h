@@ -59,9 +59,9 @@ class ShardedUpdate {
   optim::StepController& controller() { return executor_->controller(); }
   const optim::StepController& controller() const { return executor_->controller(); }
 
-  // One of a bucket's fp32 arrays, of the elements UpdatedRange: the master (the working weights
-  // themselves where they are fp32), then the moments, then what is attached. Not of a state in a
-  // file.
+  // One of a bucket's arrays, of the elements UpdatedRange: the master (the working weights
+  // themselves where they are fp32), then the moments, then what is attached; of fp32 where
+  // StateArrayOf says nothing else. Not of a state in a file.
   int arrays() const { return 1 + moments_ + static_cast<int>(attached_.size()); }
   // With those in which errors are saved.
   int saved_arrays() const { return arrays() + ErrorArraysOf(plan_, options_); }

@@ -21,11 +21,6 @@ namespace {
 
 constexpr auto kFloat = precision::DType::kFloat32;
 
-// The type of a bucket's state: that of the master and the moments, or of frozen weights.
-precision::DType StateType(const Bucket& bucket) {
-  return bucket.trainable ? kFloat : bucket.dtype;
-}
-
 absl::Status Convert(const void* source, precision::DType from, void* target, precision::DType to,
                      int64_t size, device::Stream& stream) {
   if (from == to) return stream.Copy(target, source, size * precision::SizeOf(to));
@@ -153,11 +148,13 @@ absl::Status StateTransfer::SetBucket(int index, const float* whole) {
     BRIGADE_RETURN_IF_ERROR(SetState(index, whole + streams_.rank() * slice));
   } else if (bucket.trainable) {
     const ElementRange updated = UpdatedRange(plan_, options_, bucket, streams_.rank());
-    const int64_t bytes = updated.size * static_cast<int64_t>(sizeof(float));
     if (update_.HasMaster(index)) {
-      BRIGADE_RETURN_IF_ERROR(stream.Copy(update_.Array(index, 0), whole + updated.begin, bytes));
+      BRIGADE_RETURN_IF_ERROR(stream.Copy(update_.Array(index, 0), whole + updated.begin,
+                                          updated.size * static_cast<int64_t>(sizeof(float))));
     }
     for (int array = 1; array < update_.arrays(); ++array) {
+      const int64_t bytes = StateArrayOf(options_, bucket, array).Bytes(updated.size);
+      if (bytes == 0) continue;
       BRIGADE_RETURN_IF_ERROR(stream.FillBytes(update_.Array(index, array), 0, bytes));
     }
   }
@@ -238,7 +235,7 @@ absl::Status StateTransfer::Copy(int index, int array, ElementRange range, void*
                                  device::Stream& stream) {
   const Bucket& bucket = plan_.bucket(index);
   if (IsInFile(bucket, array)) return file_->Copy(index, array, range, to, stream);
-  const int64_t width = precision::SizeOf(StateType(bucket));
+  const int64_t width = precision::SizeOf(StateArrayOf(options_, bucket, array).dtype);
   const char* const from = static_cast<const char*>(OwnState(index, array));
   return stream.Copy(to, from + range.begin * width, range.size * width);
 }
@@ -247,8 +244,10 @@ void* StateTransfer::OwnState(int index, int array) const {
   const Bucket& bucket = plan_.bucket(index);
   if (!bucket.trainable) return parameters_.Slice(index);
   if (array >= update_.arrays()) return errors_->Slice(index, array - update_.arrays());
-  const bool whole = options_.traits().whole_optimizer_state;
-  return update_.Array(index, array) + (whole ? streams_.rank() * plan_.slice(bucket) : 0);
+  const int64_t first =
+      options_.traits().whole_optimizer_state ? streams_.rank() * plan_.slice(bucket) : 0;
+  void* const all = update_.Array(index, array);
+  return static_cast<char*>(all) + StateArrayOf(options_, bucket, array).Bytes(first);
 }
 
 absl::Status StateTransfer::ExportParameters(
@@ -291,7 +290,8 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
   if (mine.ok()) mine = update_.controller().CheckState(step);
   int64_t largest = 0;
   for (const Bucket& bucket : plan_.buckets()) {
-    largest = std::max(largest, plan_.slice(bucket) * precision::SizeOf(StateType(bucket)));
+    const optim::MomentArray of = StateArrayOf(options_, bucket, 0);
+    largest = std::max(largest, of.Bytes(plan_.slice(bucket)));
   }
   constexpr int64_t kAlignment = 256;
   const int64_t whole_units = std::max<int64_t>(1, chunk_bytes / kAlignment) * kAlignment;
@@ -326,9 +326,9 @@ absl::Status StateTransfer::Load(const absl::Status& ready, const kernels::StepS
 absl::Status StateTransfer::AwaitState() {
   for (size_t b = 0; b < plan_.buckets().size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
-    const int64_t bytes = plan_.slice(bucket) * precision::SizeOf(StateType(bucket));
     for (int array = 0; array < ArraysOf(bucket); ++array) {
-      if (IsInFile(bucket, array)) continue;
+      const int64_t bytes = StateArrayOf(options_, bucket, array).Bytes(plan_.slice(bucket));
+      if (IsInFile(bucket, array) || bytes == 0) continue;
       void* const state = OwnState(static_cast<int>(b), array);
       BRIGADE_RETURN_IF_ERROR(
           streams_.comm().Enqueue({"state may be written", {device::Writes(state, bytes)}},
@@ -341,10 +341,11 @@ absl::Status StateTransfer::AwaitState() {
 // Fills this rank's slices of the bucket.
 absl::Status StateTransfer::WriteSlices(int index, StateReader read, Chunks& chunks) {
   const Bucket& bucket = plan_.bucket(index);
-  const int64_t slice = plan_.slice(bucket);
-  const int64_t element_bytes = precision::SizeOf(StateType(bucket));
   for (int array = 0; array < ArraysOf(bucket); ++array) {
     if (IsInFile(bucket, array)) continue;
+    const optim::MomentArray of = StateArrayOf(options_, bucket, array);
+    const int64_t slice = of.Elements(plan_.slice(bucket));
+    const int64_t element_bytes = precision::SizeOf(of.dtype);
     char* const target = static_cast<char*>(OwnState(index, array));
     for (ElementRange range; range.begin < slice; range.begin += range.size) {
       range.size = std::min(chunks.bytes() / element_bytes, slice - range.begin);
@@ -361,17 +362,19 @@ absl::Status StateTransfer::WriteSlices(int index, StateReader read, Chunks& chu
 // two more of its calls have ended.
 absl::Status StateTransfer::FillSlices(int index, StateReader read, int64_t chunk_bytes) {
   const Bucket& bucket = plan_.bucket(index);
-  const int64_t width = precision::SizeOf(StateType(bucket));
   const FileLayout& layout = file_->layout();
   const auto fill = [&](int64_t c, int arrays) {
     const ElementRange held = layout.chunk(c).range;
     return file_->Fill(c, [&](char* memory) -> absl::Status {
       for (int array = 0; array < arrays; ++array) {
-        for (ElementRange range = {held.begin, 0}; range.begin < held.begin + held.size;
-             range.begin += range.size) {
-          range.size = std::min(chunk_bytes / width, held.begin + held.size - range.begin);
-          char* const to = memory + (array * held.size + range.begin - held.begin) * width;
-          BRIGADE_RETURN_IF_ERROR(read(index, array, range, to));
+        const optim::MomentArray of = StateArrayOf(options_, bucket, array);
+        const int64_t width = precision::SizeOf(of.dtype);
+        const int64_t begin = of.Elements(held.begin);
+        const int64_t end = begin + of.Elements(held.size);
+        char* const first = memory + StateBytes(options_, bucket, 0, array, held.size);
+        for (ElementRange range = {begin, 0}; range.begin < end; range.begin += range.size) {
+          range.size = std::min(chunk_bytes / width, end - range.begin);
+          BRIGADE_RETURN_IF_ERROR(read(index, array, range, first + (range.begin - begin) * width));
         }
       }
       if (!bucket.trainable) return absl::OkStatus();
@@ -399,9 +402,11 @@ absl::Status StateTransfer::ShareBucket(int index) {
   const bool shares_state = bucket.trainable && traits.whole_optimizer_state;
   if (shares_state) {
     for (int array = 0; array < update_.arrays(); ++array) {
+      const optim::MomentArray of = StateArrayOf(options_, bucket, array);
+      if (of.Elements(slice) == 0) continue;
       BRIGADE_RETURN_IF_ERROR(streams_.AllGather(OwnState(index, array),
-                                                 update_.Array(index, array), slice, kFloat,
-                                                 streams_.traffic.setup));
+                                                 update_.Array(index, array), of.Elements(slice),
+                                                 of.dtype, streams_.traffic.setup));
     }
   }
   if (bucket.trainable) BRIGADE_RETURN_IF_ERROR(update_.TakeNumbers(index));

@@ -19,15 +19,19 @@ FileLayout::FileLayout(const Plan& plan, const ZeroOptions& options)
     : state_of(plan.buckets().size()), weights_of(plan.buckets().size(), -1) {
   const OffloadOptions& offload = options.offload;
   if (!offload.file_state()) return;
-  const int64_t arrays = 1 + optim::Moments(options.optimizer);
+  const int arrays = 1 + optim::Moments(options.optimizer);
+  // Of whole blocks.
+  const int64_t tile =
+      optim::HasCodes(options.optimizer.kind) ? optim::TensorTile(options.optimizer.kind) : 1;
+  const int64_t step = std::max(offload.chunk_elements / tile, int64_t{1}) * tile;
   for (int b = static_cast<int>(plan.buckets().size()); b-- > 0;) {
     const Bucket& bucket = plan.bucket(b);
     auto& [first, last] = state_of[static_cast<size_t>(b)];
     first = static_cast<int64_t>(chunks.size());
     const int64_t slice = bucket.trainable ? plan.slice(bucket) : 0;
-    for (int64_t at = 0; at < slice; at += offload.chunk_elements) {
-      const int64_t size = std::min(offload.chunk_elements, slice - at);
-      const int64_t bytes = arrays * size * static_cast<int64_t>(sizeof(float));
+    for (int64_t at = 0; at < slice; at += step) {
+      const int64_t size = std::min(step, slice - at);
+      const int64_t bytes = StateBytes(options, bucket, 0, arrays, size);
       chunks.push_back({b, /*is_state=*/true, {at, size}, bytes});
     }
     last = static_cast<int64_t>(chunks.size());

@@ -12,7 +12,7 @@
 
 namespace brigade::zero::internal {
 
-// Of a bucket's slice: the optimizer state of some elements, fp32 [arrays][range.size] with the
+// Of a bucket's slice: the optimizer state of some elements, array by array (StateArrayOf) with the
 // master first, or all of its weights.
 struct FileChunk {
   int bucket = 0;

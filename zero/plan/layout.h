@@ -515,6 +515,24 @@ inline int LambRanksOf(const Plan& plan, const ZeroOptions& options) {
   return options.traits().whole_optimizer_state ? 1 : plan.ranks();
 }
 
+// An array of a bucket's state, counted from the master on: that of weights where they are frozen,
+// the moments, and what is behind them, which is fp32.
+inline optim::MomentArray StateArrayOf(const ZeroOptions& options, const Bucket& bucket,
+                                       int array) {
+  if (!bucket.trainable) return {bucket.dtype, 1};
+  if (array == 0 || array > optim::Moments(options.optimizer)) return {};
+  return optim::MomentArrayOf(options.optimizer.kind, bucket.coded, array - 1);
+}
+// The bytes of the arrays [first, last) for `size` elements of the bucket, one after the other.
+inline int64_t StateBytes(const ZeroOptions& options, const Bucket& bucket, int first, int last,
+                          int64_t size) {
+  int64_t bytes = 0;
+  for (int array = first; array < last; ++array) {
+    bytes += StateArrayOf(options, bucket, array).Bytes(size);
+  }
+  return bytes;
+}
+
 // The array of state, counted from the master on, whose elements hold the numbers of 1-bit LAMB's
 // tensors, each at the begin of its tensor; and that of fresh second moments.
 inline constexpr int kFreshArray = 3;

@@ -96,8 +96,17 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options, i
     if (internal::HasMaster(options, bucket, on_host)) {
       add_array(bucket, state, Purpose::kOptimizerState, "master", whole_state, kFloat);
     }
-    add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
-              optim::Moments(options.optimizer) * kFloat);
+    const int moments = optim::Moments(options.optimizer);
+    if (bucket.coded) {
+      add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
+                internal::StateBytes(options, bucket, 1, 3, 1));
+      const int64_t updated = whole_state ? bucket.size : plan.slice(bucket);
+      add(state, Purpose::kOptimizerState, "scales of moments",
+          internal::StateBytes(options, bucket, 3, moments + 1, updated));
+    } else {
+      add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
+                internal::StateBytes(options, bucket, 1, moments + 1, 1));
+    }
     if (!internal::HasExchanges(plan, options)) continue;
     const internal::ErrorLayout errors = internal::ErrorLayoutOf(plan, options, bucket, rank);
     add(Tier::kDevice, Purpose::kGradients, "exchanged gradients",

@@ -28,8 +28,10 @@ ABSL_FLAG(
 ABSL_FLAG(int, units, 100, "layers, of one size, that the parameters are spread over");
 ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kBFloat16,
           "of weights and gradients: fp32, fp16 or bf16");
-ABSL_FLAG(std::string, optimizer, "adam",
-          "adam, lamb, lion, sgd with momentum, one_bit_adam, one_bit_lamb or zero_one_adam");
+ABSL_FLAG(
+    std::string, optimizer, "adam",
+    "adam, adam8 (moments of 8 bits), lamb, lion, sgd with momentum, one_bit_adam, one_bit_lamb or "
+    "zero_one_adam");
 ABSL_FLAG(std::string, gradient_compression, "none",
           "how ranks, or groups of --shard_ranks, exchange gradients: none, one_bit, power_sgd "
           "(of rank 4) or top_k (a hundredth)");
@@ -79,9 +81,10 @@ absl::StatusOr<Plan> PlanOf(const ModelSpec& model, const ZeroOptions& options, 
     return absl::InvalidArgumentError(
         absl::StrCat("--shard_ranks is ", wanted, ", which does not divide ", ranks, " ranks"));
   }
-  return Plan::Create(model,
-                      {shard_ranks, options.dtype, options.bucket_elements, options.tied_apart,
-                       ranks / shard_ranks, optim::TensorTile(options.optimizer.kind)});
+  return Plan::Create(
+      model,
+      {shard_ranks, options.dtype, options.bucket_elements, options.tied_apart, ranks / shard_ranks,
+       optim::TensorTile(options.optimizer.kind), optim::CodesOf(options.optimizer)});
 }
 
 // Whether the stage can have elsewhere what is asked for.

@@ -12,6 +12,7 @@ absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
   using optim::OptimizerKind;
   constexpr std::pair<absl::string_view, OptimizerKind> kWords[] = {
       {"adam", OptimizerKind::kAdamW},
+      {"adam8", OptimizerKind::kAdamW8},
       {"lamb", OptimizerKind::kLamb},
       {"lion", OptimizerKind::kLion},
       {"sgd", OptimizerKind::kSgd},
@@ -26,7 +27,7 @@ absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--optimizer is \"", word,
-                   "\"; it must be adam, lamb, lion, sgd, one_bit_adam, one_bit_lamb or "
+                   "\"; it must be adam, adam8, lamb, lion, sgd, one_bit_adam, one_bit_lamb or "
                    "zero_one_adam"));
 }
 

@@ -54,11 +54,18 @@ absl::Status Check(const UnitSpec& unit, const ParameterSpec& spec, precision::D
   return absl::OkStatus();
 }
 
-// What parameters of one bucket have in common: trainable, dtype, tied, tied outside, counted.
-using Kind = std::tuple<bool, precision::DType, bool, bool, bool>;
+// What parameters of one bucket have in common: trainable, dtype, tied, tied outside, counted,
+// coded.
+using Kind = std::tuple<bool, precision::DType, bool, bool, bool, bool>;
 
 Kind KindOf(const Bucket& bucket) {
-  return {bucket.trainable, bucket.dtype, bucket.tied, bucket.tied_outside, bucket.counted};
+  return {bucket.trainable,    bucket.dtype,   bucket.tied,
+          bucket.tied_outside, bucket.counted, bucket.coded};
+}
+
+bool HasCodes(const ParameterSpec& spec, const std::optional<optim::CodedMoments>& coded) {
+  return coded.has_value() && spec.trainable && spec.size > 0 && spec.size >= coded->min_elements &&
+         (spec.low_rank || coded->tables);
 }
 
 // Of parameters and slices, in elements.
@@ -108,7 +115,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
     }
     Unit unit = {spec.name, {}, {}, 0};
     for (const ParameterSpec& parameter : spec.parameters) {
-      Parameter planned = {parameter, index, 0, 0, 0};
+      Parameter planned = {parameter, index, 0, 0, 0, HasCodes(parameter, options.coded)};
       planned.spec.dtype = parameter.dtype.value_or(options.dtype);
       absl::Status status = Check(spec, parameter, *planned.spec.dtype, options.tied_apart);
       if (!status.ok()) return status;
@@ -153,6 +160,7 @@ absl::StatusOr<Plan> Plan::Create(const ModelSpec& model, const PlanOptions& opt
                       used_by.size() > 1,
                       parameter.spec.tied_outside,
                       parameter.spec.counted || !parameter.spec.trainable,
+                      parameter.coded,
                       0,
                       {},
                       {},
@@ -216,9 +224,9 @@ std::string Plan::Describe(int parameter) const {
   return absl::StrCat(
       p.spec.name, " ", Text(p.spec.shape), " ", precision::ShortName(*p.spec.dtype),
       p.spec.trainable ? "" : " frozen", p.spec.low_rank ? "" : " without factors",
-      p.spec.counted ? "" : " not counted", p.spec.tied_outside ? " tied outside" : "", ", group ",
-      p.spec.group, ", unit \"", units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket,
-      " at ", p.begin);
+      p.coded ? " with codes" : "", p.spec.counted ? "" : " not counted",
+      p.spec.tied_outside ? " tied outside" : "", ", group ", p.spec.group, ", unit \"",
+      units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ", p.begin);
 }
 
 std::map<int64_t, int> PooledBuffersNeeded(absl::Span<const Bucket> buckets,

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/optim/parameter_group.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::zero {
@@ -69,6 +70,9 @@ struct PlanOptions {
   // Parameters and slices begin at multiples of so many elements, a power of two
   // (optim::TensorTile).
   int64_t tile_elements = 1;
+  // With moments that are codes: the elements of a parameter from which on it has them, and whether
+  // tables have (ParameterSpec::low_rank false). None: there are no codes.
+  std::optional<optim::CodedMoments> coded = {};
 };
 
 // Elements [begin, begin + size) of a bucket.
@@ -91,6 +95,8 @@ struct Bucket {
   // Holds the one parameter that another group has too.
   bool tied_outside = false;
   bool counted = true;
+  // Its parameters' moments are codes.
+  bool coded = false;
   // Elements with padding.
   int64_t size = 0;
   // In ascending order of their ranges.
@@ -111,6 +117,8 @@ struct Parameter {
   // The first element in the bucket, and the place among its entries.
   int64_t begin = 0;
   size_t entry = 0;
+  // Its moments are codes.
+  bool coded = false;
 };
 
 struct Unit {
@@ -124,12 +132,12 @@ struct Unit {
 };
 
 // Parameters go, in reverse order of use, into buckets. A bucket holds parameters of one unit and
-// one type, either trainable or frozen; tied parameters, and those that are not counted, have
-// buckets of their own, and so has each that is tied outside: it lies alike in both groups,
-// whatever else they hold. Each parameter begins at a multiple of 256 bytes, and of a tile. A
-// bucket is padded so that every rank's slice is such a multiple; rank r owns slice r of each
-// bucket. With several groups every group's part of a slice is such a multiple: the padding is that
-// of one group of all their ranks.
+// one type, either trainable or frozen; tied parameters, those that are not counted, and those
+// whose moments are codes where others' are not, have buckets of their own, and so has each that is
+// tied outside: it lies alike in both groups, whatever else they hold. Each parameter begins at a
+// multiple of 256 bytes, and of a tile. A bucket is padded so that every rank's slice is such a
+// multiple; rank r owns slice r of each bucket. With several groups every group's part of a slice
+// is such a multiple: the padding is that of one group of all their ranks.
 class Plan {
  public:
   // InvalidArgument naming unit, parameter and value.

@@ -107,6 +107,16 @@ TEST(CompilerReportsTest, AdamKeepsToItsRegistersAndMoves16BytesAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, Adam8KeepsToItsRegistersAndMoves16BytesAtOnce) {
+  // All of them.
+  ExpectNoSpillsAnd64Registers("adam8", 18, "Adam8Kernel", {.registers = 80, .spilled_bytes = 0});
+  for (const auto& [name, ptx] : PtxOf("adam8", 18)) {
+    // For each kind of weight decay: two groups of param, of whose codes 4 bytes are moved at once.
+    EXPECT_GE(Loads16(ptx), 2 * 2) << name;
+    EXPECT_GE(Count(ptx, "st.global.v4."), 2 * 2) << name;
+  }
+}
+
 TEST(CompilerReportsTest, SgdKeepsToItsRegistersAndMoves16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("sgd", 18);
   for (const auto& [name, ptx] : PtxOf("sgd", 18)) {
@@ -226,9 +236,9 @@ TEST(CompilerReportsTest, NoKernelUsesAtomicsOrLocalMemory) {
     }
   };
   for (const std::string kernel :
-       {"adam", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check", "lamb",
-        "lion", "loco_quant", "one_bit_lamb", "orthogonalize", "reduce", "step_control", "cast",
-        "fill", "zero_one_adam"}) {
+       {"adam", "adam8", "amax", "block_quant", "dequant_reduce", "sgd", "sign_pack", "grad_check",
+        "lamb", "lion", "loco_quant", "one_bit_lamb", "orthogonalize", "reduce", "step_control",
+        "cast", "fill", "zero_one_adam"}) {
     expect_none("kernels/" + kernel, kernel);
   }
   expect_none("collectives/compressed", "amax_scale");

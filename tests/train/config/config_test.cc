@@ -103,6 +103,39 @@ TEST(ConfigTest, HasDeepSpeedsDefaultsAndZeroOptionsForMemoryAndSpeed) {
   EXPECT_EQ(config.zero.optimizer.groups[0].weight_decay, 0.0);
 }
 
+TEST(ConfigTest, ReadsMomentsOf8BitsWithTheDefaultsOfBitsandbytes) {
+  const auto config = [](const char* text) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 4, "optimizer": )", text, "}"), 4)
+        .value()
+        .zero.optimizer;
+  };
+  const optim::OptimizerOptions plain = config(R"({"type": "AdamW8bit", "params": {"lr": 0.5}})");
+  EXPECT_EQ(plain.kind, OptimizerKind::kAdamW8);
+  EXPECT_EQ(plain.groups[0].weight_decay, 0.01);
+  EXPECT_EQ(plain.coded.min_elements, 4096);
+  EXPECT_FALSE(plain.coded.tables);
+  const optim::OptimizerOptions all = config(
+      R"({"type": "Adam8bit", "params": {"betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0.25,
+          "min_8bit_size": 100, "fp32_embeddings": false, "optim_bits": 8, "is_paged": false}})");
+  EXPECT_EQ(all.kind, OptimizerKind::kAdam8);
+  EXPECT_EQ(all.groups[0].beta2, 0.75);
+  EXPECT_EQ(all.groups[0].eps, 0.125);
+  EXPECT_EQ(all.groups[0].weight_decay, 0.25);
+  EXPECT_EQ(all.coded.min_elements, 100);
+  EXPECT_TRUE(all.coded.tables);
+  EXPECT_THAT(ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "AdamW8bit"},
+                              "tensor_parallel": {"autotp_size": 2}})",
+                          4),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                ::testing::HasSubstr("optimizer.type is \"AdamW8bit\", whose "
+                                                     "moments have a scale for each 256")));
+  EXPECT_THAT(ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "AdamW8bit"},
+                              "brigade": {"replicas": 2}})",
+                          4),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                ::testing::HasSubstr("brigade.replicas is 2, but optimizer.type")));
+}
+
 TEST(ConfigTest, ReadsLionWithItsOwnBetas) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig lion,
                        ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Lion",
@@ -424,6 +457,76 @@ TEST(ConfigTest, ReadsEverySchedule) {
   EXPECT_EQ(cycle.cycle_second_step_size, 4);
   EXPECT_EQ(cycle.decay_step_size, 5);
   EXPECT_EQ(cycle.total_num_steps, 60);
+  const auto range = std::get<optim::LRRangeTest>(schedule(
+      R"({"type": "LRRangeTest", "params": {"lr_range_test_min_lr": 0.1, "total_num_steps": 9,
+          "lr_range_test_step_size": 3, "lr_range_test_step_rate": 2,
+          "lr_range_test_staircase": true}})"));
+  EXPECT_EQ(range.lr_range_test_min_lr, 0.1);
+  EXPECT_EQ(range.lr_range_test_step_size, 3);
+  EXPECT_EQ(range.lr_range_test_step_rate, 2.0);
+  EXPECT_TRUE(range.lr_range_test_staircase);
+  EXPECT_EQ(range.total_num_steps, 9);
+}
+
+TEST(ConfigTest, ReadsEveryScheduleOfTransformers) {
+  // Numbers are in the order of the names of keys in `params`.
+  const auto schedule = [](const std::string& type, const std::string& params) {
+    const auto config =
+        With(absl::StrCat(R"(, "scheduler": {"type": ")", type, R"(", "params": {)", params, "}}"));
+    EXPECT_OK(config) << type;
+    return config.ok() ? config->zero.optimizer.groups[0].schedule : optim::Schedule();
+  };
+  const std::string phases = R"("num_warmup_steps": 3, "num_training_steps": 20)";
+  EXPECT_TRUE(std::holds_alternative<optim::ConstantLR>(schedule("constant", "")));
+  EXPECT_EQ(std::get<optim::ConstantWithWarmup>(
+                schedule("constant_with_warmup", R"("num_warmup_steps": 3)"))
+                .num_warmup_steps,
+            3);
+  const auto linear = std::get<optim::LinearWithWarmup>(schedule("linear", phases));
+  EXPECT_EQ(linear.num_warmup_steps, 3);
+  EXPECT_EQ(linear.num_training_steps, 20);
+  const auto cosine =
+      std::get<optim::CosineWithWarmup>(schedule("cosine", phases + R"(, "num_cycles": 1.5)"));
+  EXPECT_EQ(cosine.num_training_steps, 20);
+  EXPECT_EQ(cosine.num_cycles, 1.5);
+  EXPECT_EQ(cosine.min_lr_rate, 0.0);
+  const auto least = std::get<optim::CosineWithWarmup>(
+      schedule("cosine_with_min_lr", phases + R"(, "min_lr_rate": 0.25)"));
+  EXPECT_EQ(least.num_warmup_steps, 3);
+  EXPECT_EQ(least.min_lr_rate, 0.25);
+  EXPECT_EQ(std::get<optim::CosineWithRestarts>(
+                schedule("cosine_with_restarts", phases + R"(, "num_cycles": 4)"))
+                .num_cycles,
+            4);
+  const auto polynomial = std::get<optim::PolynomialDecay>(
+      schedule("polynomial", phases + R"(, "lr_end": 1e-5, "power": 2)"));
+  EXPECT_EQ(polynomial.lr_end, 1e-5);
+  EXPECT_EQ(polynomial.power, 2.0);
+  EXPECT_EQ(std::get<optim::InverseSqrt>(schedule("inverse_sqrt", phases + R"(, "timescale": 7)"))
+                .timescale,
+            7);
+  const auto stable = std::get<optim::WarmupStableDecay>(
+      schedule("warmup_stable_decay",
+               phases + R"(, "num_decay_steps": 5, "warmup_type": "cosine", "decay_type": "1-sqrt",
+                           "min_lr_ratio": 0.1, "num_cycles": 2)"));
+  EXPECT_EQ(stable.num_warmup_steps, 3);
+  EXPECT_EQ(stable.num_training_steps, 20);
+  EXPECT_EQ(stable.num_decay_steps, 5);
+  EXPECT_EQ(stable.warmup_type, optim::RampType::kCosine);
+  EXPECT_EQ(stable.decay_type, optim::RampType::kOneMinusSqrt);
+  EXPECT_EQ(stable.min_lr_ratio, 0.1);
+  EXPECT_EQ(stable.num_cycles, 2.0);
+  EXPECT_THAT(
+      With(R"(, "scheduler": {"type": "warmup_stable_decay", "params": {
+                      "num_warmup_steps": 6, "num_training_steps": 10, "num_decay_steps": 5}})"),
+      testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                        "scheduler.params.num_training_steps is 10, but warm-up and decay have 6 "
+                        "and 5 steps"));
+  EXPECT_THAT(
+      With(R"(, "scheduler": {"type": "polynomial", "params": {
+                      "num_training_steps": 10, "lr_end": 5}})"),
+      testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                        ::testing::HasSubstr("scheduler.params.lr_end is 5, but the optimizer's")));
 }
 
 TEST(ConfigTest, ReadsTheKeysOfZeroAndOfBrigade) {

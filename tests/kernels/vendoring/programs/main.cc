@@ -3,6 +3,7 @@
 namespace brigade::vendored {
 
 void RunAdam();
+void RunAdam8();
 void RunAmax();
 void RunBlockQuant();
 void RunCast();
@@ -27,6 +28,7 @@ void RunZeroOneAdam();
 int main() {
   using namespace brigade::vendored;
   RunAdam();
+  RunAdam8();
   RunAmax();
   RunBlockQuant();
   RunCast();

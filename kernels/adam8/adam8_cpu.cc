@@ -1,0 +1,104 @@
+// Adam with moments of 8 bits over a range on the CPU: reads param, codes, scales and the gradient,
+// writes param, codes, scales and the copy: 12 1/16 bytes of state per element, plus gradient and
+// copy. A block's moments in fp32, 2 KiB, stay in the first-level cache between its passes.
+
+#include "brigade/kernels/adam8/adam8_cpu.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "brigade/kernels/cast/cast_elements.h"
+#include "brigade/kernels/internal/lanes.h"
+#include "brigade/kernels/simd.h"
+#include "brigade/kernels/step_control/one_step.h"
+#include "brigade/precision/float16.h"
+
+namespace brigade::kernels {
+namespace {
+
+// The new codes of up to 256 moments, and the scale.
+template <MomentKind kKind>
+BRIGADE_INLINE void Encode(const float* moments, int64_t size, uint8_t* codes, float* scale) {
+  int32_t largest = 0;
+  BRIGADE_SIMD_LOOP
+  for (int64_t i = 0; i < size; ++i) {
+    const int32_t magnitude = MomentMagnitude(moments[i]);
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  const MomentCoder coder = MakeMomentCoder(largest);
+  *scale = coder.scale;
+  BRIGADE_SIMD_LOOP
+  for (int64_t i = 0; i < size; ++i) codes[i] = MomentCode<kKind>(coder, moments[i]);
+}
+
+template <typename Element, typename Lanes, typename Grad, typename Copy>
+BRIGADE_INLINE void UpdateBlock(const Adam8Segment& s, const AdamCoefficients& c, int64_t begin,
+                                int64_t size) {
+  constexpr bool kHalfGrad = std::is_same_v<Grad, precision::Half>;
+  constexpr bool kHalfCopy = std::is_same_v<Copy, precision::Half>;
+  alignas(64) float m[kMomentBlock], v[kMomentBlock];
+  alignas(64) [[maybe_unused]] float converted[kHalfGrad ? kMomentBlock : 1];
+  const int64_t block = begin / kMomentBlock;
+  float* const param = s.param + begin;
+  uint8_t* const m_codes = s.m + begin;
+  uint8_t* const v_codes = s.v + begin;
+  const float m_scale = s.m_scale[block], v_scale = s.v_scale[block];
+  const Grad* const grad = static_cast<const Grad*>(s.grad) + begin;
+  [[maybe_unused]] Copy* copy = nullptr;
+  if constexpr (!std::is_same_v<Copy, NoCopy>) copy = static_cast<Copy*>(s.param_copy) + begin;
+  if constexpr (kHalfGrad) CastElements<Write::kReplace>(Lanes(), grad, converted, size, 1.0f);
+  BRIGADE_SIMD_LOOP
+  for (int64_t i = 0; i < size; ++i) {
+    m[i] = MomentOf<MomentKind::kFirst>(m_codes[i], m_scale);
+    v[i] = MomentOf<MomentKind::kSecond>(v_codes[i], v_scale);
+  }
+  BRIGADE_SIMD_LOOP
+  for (int64_t i = 0; i < size; ++i) {
+    float g;
+    if constexpr (kHalfGrad) {
+      g = converted[i];
+    } else {
+      g = static_cast<float>(grad[i]);
+    }
+    float p = param[i];
+    float state[2] = {m[i], v[i]};
+    Element::Update(c, g, p, state);
+    param[i] = p;
+    m[i] = state[0];
+    v[i] = state[1];
+    if constexpr (!kHalfCopy && !std::is_same_v<Copy, NoCopy>) copy[i] = Copy(p);
+  }
+  if constexpr (kHalfCopy) CastElements<Write::kReplace>(Lanes(), param, copy, size, 1.0f);
+  Encode<MomentKind::kFirst>(m, size, m_codes, s.m_scale + block);
+  Encode<MomentKind::kSecond>(v, size, v_codes, s.v_scale + block);
+}
+
+}  // namespace
+
+template <typename Grad, typename Copy>
+StepError Adam8Range(const Adam8Segment& segment, const AdamParameters& parameters, int64_t begin,
+                     int64_t end) {
+  const StepError error = FindErrorOfAnyStep<Adam8Policy>(parameters, segment.group);
+  if (error != StepError::kNone || SkipsStep(parameters)) return error;
+  const AdamCoefficients coefficients = AdamPolicy::MakeCoefficients(parameters, segment.group);
+  const auto update = [&](auto element) {
+    RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
+      using Lanes = LanesOf<decltype(simd)::kValue>;
+      const AdamCoefficients c = coefficients;
+      for (int64_t at = begin; at < end; at += kMomentBlock) {
+        UpdateBlock<decltype(element), Lanes, Grad, Copy>(segment, c, at,
+                                                          std::min(kMomentBlock, end - at));
+      }
+    });
+  };
+  parameters.decoupled ? update(AdamElement<false>()) : update(AdamElement<true>());
+  return StepError::kNone;
+}
+
+#define BRIGADE_INSTANTIATE(Grad, Copy)                                                          \
+  template StepError Adam8Range<Grad, Copy>(const Adam8Segment&, const AdamParameters&, int64_t, \
+                                            int64_t);
+BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_INSTANTIATE)
+#undef BRIGADE_INSTANTIATE
+
+}  // namespace brigade::kernels

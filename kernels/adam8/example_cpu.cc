@@ -1,0 +1,35 @@
+// One step of AdamW with moments of 8 bits on the CPU, in the calling thread. It needs adam8_cpu.cc
+// and simd.cc with what they include, and nothing else.
+//
+// Prints: param 0.99899 1.99898 2.99897 3.99896
+
+#include <cstdint>
+#include <cstdio>
+
+#include "brigade/kernels/adam/adam_parameters.h"
+#include "brigade/kernels/adam8/adam8_cpu.h"
+
+int main() {
+  namespace bk = brigade::kernels;
+  float param[4] = {1, 2, 3, 4};
+  const float grad[4] = {8, 8, 8, 8};
+  // Zeros are a new state; one scale of each moment for up to 256 elements.
+  uint8_t m[4] = {}, v[4] = {};
+  float m_scale[1] = {}, v_scale[1] = {};
+
+  const bk::AdamGroup group = {/*beta1=*/0.9, /*beta2=*/0.999, /*eps=*/1e-8,
+                               /*weight_decay=*/0.01};
+  const float lr = 1e-3f;
+  const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
+  const bk::AdamParameters parameters =
+      bk::MakeAdamParameters(&group, 1, bk::WeightDecayMode::kDecoupled, step);
+  const bk::Adam8Segment segment = {
+      param, m, v, m_scale, v_scale, grad, /*param_copy=*/nullptr, /*size=*/4, /*group=*/0};
+  // Any threads may take any whole blocks of [0, size).
+  const bk::StepError error = bk::Adam8Range<float, bk::NoCopy>(segment, parameters, 0, 4);
+  if (error != bk::StepError::kNone) {
+    std::printf("the step %s\n", bk::Describe(error));
+    return 1;
+  }
+  std::printf("param %.5f %.5f %.5f %.5f\n", param[0], param[1], param[2], param[3]);
+}
