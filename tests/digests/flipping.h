@@ -87,8 +87,8 @@ class FlippingTransport final : public collectives::Transport {
 
   int rank() const override { return below_->rank(); }
   int size() const override { return below_->size(); }
-  absl::Status Send(int to, const void* data, int64_t bytes) override {
-    return below_->Send(to, data, bytes);
+  absl::Status SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) override {
+    return below_->SendUpTo(to, data, bytes, capacity);
   }
   absl::Status Expect(int from, void* data, int64_t bytes) override {
     expected_[static_cast<size_t>(from)].push_back({data, bytes});

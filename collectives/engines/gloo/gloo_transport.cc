@@ -24,8 +24,9 @@ using internal::Mesh;
 using internal::OffsetOf;
 using internal::PostQueue;
 
-// A tag holds the number and the size of a message: others than the expected one do not match, and
-// stay with their sender.
+// A tag holds the number and the size of a message, or its capacity: others than the expected one
+// do not match, and stay with their sender. Gloo takes shorter messages than a receive has room
+// for.
 constexpr int kSizeBits = 40;
 constexpr int64_t kMostBytes = (int64_t{1} << kSizeBits) - 1;
 constexpr uint64_t kNumberMask = (uint64_t{1} << (63 - kSizeBits)) - 1;
@@ -45,7 +46,7 @@ class GlooTransportImpl final : public GlooTransport {
   int size() const override { return options_.size; }
   const std::shared_ptr<Store>& store() const override { return options_.store; }
 
-  absl::Status Send(int to, const void* data, int64_t bytes) override;
+  absl::Status SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) override;
   absl::Status Expect(int from, void* data, int64_t bytes) override;
   absl::Status Await(int from) override;
   absl::Status Flush() override;
@@ -100,12 +101,17 @@ GlooTransportImpl::~GlooTransportImpl() {
   failures_.reset();
 }
 
-absl::Status GlooTransportImpl::Send(int to, const void* data, int64_t bytes) {
-  const absl::Status status = Check("Send", to, data, bytes);
+absl::Status GlooTransportImpl::SendUpTo(int to, const void* data, int64_t bytes,
+                                         int64_t capacity) {
+  absl::Status status = Check("Send", to, data, bytes);
+  if (status.ok() && (capacity < bytes || capacity > kMostBytes)) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("Send: ", bytes, " bytes of a capacity of ", capacity, ", with rank ", to));
+  }
   if (!status.ok()) return status;
   Peer& peer = peers_[to];
-  posts_->Push({peer.out.get(), PostQueue::Post::kSend, to, TagOf(peer.sent, bytes), OffsetOf(data),
-                static_cast<size_t>(bytes)});
+  posts_->Push({peer.out.get(), PostQueue::Post::kSend, to, TagOf(peer.sent, capacity),
+                OffsetOf(data), static_cast<size_t>(bytes)});
   posts_->Wake();
   ++peer.sent;
   peer.sent_bytes.fetch_add(bytes, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 #include "brigade/collectives/engines/transport/checked_transport.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,11 @@ absl::Status CheckedTransport::Begin(const Fingerprint& fingerprint, int to, int
   return from == rank() ? absl::OkStatus() : ExpectFrame(from);
 }
 
-absl::Status CheckedTransport::Send(int to, const void* data, int64_t bytes) {
+absl::Status CheckedTransport::SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) {
+  if (capacity != bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Send: ", bytes, " bytes of a capacity of ", capacity, " to rank ", to));
+  }
   const Peer& peer = peers_[static_cast<size_t>(to)];
   if (!peer.is_sent) {
     if (bytes <= kInlineBytes) return SendFrame(to, data, bytes);
@@ -71,7 +76,8 @@ absl::Status CheckedTransport::SendFrame(int to, const void* payload, int64_t by
   peer.out.fingerprint = mine_;
   peer.out.inline_bytes = bytes;
   if (bytes > 0) std::memcpy(peer.out.payload, payload, static_cast<size_t>(bytes));
-  return transport_.Send(to, &peer.out, sizeof(peer.out));
+  const auto filled = static_cast<int64_t>(offsetof(Frame, payload)) + std::max<int64_t>(bytes, 0);
+  return transport_.SendUpTo(to, &peer.out, filled, sizeof(peer.out));
 }
 
 absl::Status CheckedTransport::ExpectFrame(int from) {
@@ -85,7 +91,7 @@ absl::Status CheckedTransport::ExpectPayload(int from, const Incoming& payload) 
   Peer& peer = peers_[static_cast<size_t>(from)];
   if (!peer.has_payload) return transport_.Expect(from, payload.data, payload.bytes);
   peer.has_payload = false;
-  if (peer.in.inline_bytes != payload.bytes) {
+  if (peer.in.inline_bytes != payload.bytes || payload.bytes > kInlineBytes) {
     transport_.Abort(absl::InternalError(
         absl::StrCat("rank ", from, " sends ", peer.in.inline_bytes, " bytes where rank ", rank(),
                      " expects ", payload.bytes, " in the same call: ", Describe(rank(), mine_))));

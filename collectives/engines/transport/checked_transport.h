@@ -18,9 +18,10 @@ namespace brigade::collectives {
 // Flush ends it.
 //
 // Protocol
-//   1. The first message of a call from one rank to another is a frame of fixed size: the sender's
-//      fingerprint, and the first payload if that has at most kInlineBytes. Larger payloads follow
-//      as messages of their own.
+//   1. The first message of a call from one rank to another is a frame of one capacity, whatever
+//      the call: the sender's fingerprint, and the first payload if that has at most kInlineBytes.
+//      What it does not fill does not cross the wire. Larger payloads follow as messages of their
+//      own.
 //   2. A frame goes to every rank to which the call has payload, and to the rank `to` of Begin, at
 //      the latest before this rank waits. A frame is expected of every rank of which the call
 //      expects payload, and of `from`.
@@ -59,7 +60,8 @@ class CheckedTransport final : public Transport {
   int rank() const override { return transport_.rank(); }
   int size() const override { return transport_.size(); }
 
-  absl::Status Send(int to, const void* data, int64_t bytes) override;
+  // No message of a caller has another capacity than its size.
+  absl::Status SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) override;
   absl::Status Expect(int from, void* data, int64_t bytes) override;
   absl::Status Await(int from) override;
   absl::Status Flush() override;

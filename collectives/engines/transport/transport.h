@@ -32,10 +32,17 @@ class Transport {
 
   // Starts sending. `data` must stay as it is until Flush returns, after an error until
   // destruction. 0 bytes are a message too.
-  virtual absl::Status Send(int to, const void* data, int64_t bytes) = 0;
+  absl::Status Send(int to, const void* data, int64_t bytes) {
+    return SendUpTo(to, data, bytes, bytes);
+  }
 
-  // Announces where the next message of `from` goes; it has exactly `bytes` bytes. `data` belongs
-  // to the transport until the matching Await returns, after an error until destruction.
+  // The same of a message that its receiver expects with `capacity` bytes, at least `bytes`: for
+  // one of which the receiver cannot know how long it is. What it has behind them stays as it was.
+  virtual absl::Status SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) = 0;
+
+  // Announces where the next message of `from` goes; it has exactly `bytes` bytes, or was sent with
+  // that capacity. `data` belongs to the transport until the matching Await returns, after an error
+  // until destruction.
   virtual absl::Status Expect(int from, void* data, int64_t bytes) = 0;
 
   // Waits for the oldest expected message of `from`. FailedPrecondition if none is expected.

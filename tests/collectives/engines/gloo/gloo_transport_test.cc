@@ -156,6 +156,47 @@ TEST(GlooTransportTest, WrongCallsChangeNothing) {
   }));
 }
 
+// Before and behind the receive's post, and behind messages of their own size.
+TEST(GlooTransportTest, AMessageOfACapacityWritesWhatItHas) {
+  const int port = FreePort();
+  ExpectAllOk(RunRanks(2, [&](int rank, Fault&) -> absl::Status {
+    auto joined = Join(rank, 2, port, kNever);
+    if (!joined.ok()) return joined.status();
+    Transport& transport = **joined;
+    const int peer = 1 - rank;
+    constexpr int64_t kCapacity = 5000;
+    const std::string sent(kCapacity, static_cast<char>('a' + rank));
+    int64_t total = 0;
+    for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{100}, kCapacity - 1, kCapacity}) {
+      for (const bool expects_first : {true, false}) {
+        std::string received(kCapacity, '-'), whole(1000, '-');
+        const auto expect = [&] { return transport.Expect(peer, received.data(), kCapacity); };
+        if (expects_first) BRIGADE_RETURN_IF_ERROR(expect());
+        BRIGADE_RETURN_IF_ERROR(transport.SendUpTo(peer, sent.data(), bytes, kCapacity));
+        BRIGADE_RETURN_IF_ERROR(transport.Send(peer, sent.data(), 1000));
+        if (!expects_first) BRIGADE_RETURN_IF_ERROR(expect());
+        BRIGADE_RETURN_IF_ERROR(transport.Expect(peer, whole.data(), 1000));
+        BRIGADE_RETURN_IF_ERROR(transport.Await(peer));
+        BRIGADE_RETURN_IF_ERROR(transport.Await(peer));
+        BRIGADE_RETURN_IF_ERROR(transport.Flush());
+        total += bytes + 1000;
+        const char letter = static_cast<char>('a' + peer);
+        const auto begin = static_cast<size_t>(bytes);
+        BRIGADE_RETURN_IF_ERROR(Expectation(
+            received == std::string(begin, letter) + std::string(kCapacity - begin, '-') &&
+                whole == std::string(1000, letter),
+            absl::StrCat("wrong bytes behind a message of ", bytes)));
+      }
+    }
+    BRIGADE_RETURN_IF_ERROR(Expectation(transport.sent_bytes(peer) == total, "wrong bytes sent"));
+    const absl::Status wrong = transport.SendUpTo(peer, sent.data(), 2, 1);
+    return Expectation(
+        absl::IsInvalidArgument(wrong) &&
+            wrong.message() == absl::StrCat("Send: 2 bytes of a capacity of 1, with rank ", peer),
+        wrong.ToString());
+  }));
+}
+
 TEST(GlooTransportTest, OneWhoLeavesEarlyDoesNotDisturbTheOthers) {
   const int port = FreePort();
   const std::vector<Report> reports = RunRanks(3, [&](int rank, Fault&) -> absl::Status {

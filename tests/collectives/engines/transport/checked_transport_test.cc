@@ -57,6 +57,8 @@ struct Outcome {
   std::vector<std::vector<float>> outputs;
   // Of the last call.
   std::vector<int> sends;
+  // Of all calls.
+  std::vector<int64_t> sent_bytes;
 };
 
 // Each rank makes its calls on an engine over `network`.
@@ -67,6 +69,7 @@ Outcome MakeCalls(MemoryNetwork& network,
   outcome.statuses.resize(static_cast<size_t>(size));
   outcome.outputs.assign(static_cast<size_t>(size), std::vector<float>(kCapacity, kUntouched));
   outcome.sends.resize(static_cast<size_t>(size));
+  outcome.sent_bytes.resize(static_cast<size_t>(size));
   std::barrier done(size);
   OnThreadsOf(size, [&](int rank) {
     std::vector<float> input(kCapacity, Input(rank));
@@ -99,6 +102,7 @@ Outcome MakeCalls(MemoryNetwork& network,
       if (status.ok()) status = stream->Synchronize();
     }
     outcome.sends[static_cast<size_t>(rank)] = counts.sends() - before;
+    outcome.sent_bytes[static_cast<size_t>(rank)] = counts.all_sent_bytes();
     done.arrive_and_wait();
     if (status.ok()) status = engine->status();
   });
@@ -131,6 +135,28 @@ TEST(CheckedTransportTest, AHostExchangeSendsOneMessageToEachRank) {
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_OK(outcome.statuses[rank]);
     EXPECT_EQ(outcome.sends[rank], 3);
+  }
+}
+
+// A link of 20 Mbit/s needs 0.4 ms for a kilobyte. So many bytes have a frame's fingerprint and
+// lengths at most, and no room for a payload that it does not have.
+TEST(CheckedTransportTest, AFrameSendsNoMoreThanItHolds) {
+  constexpr int64_t kMostOfFrame = 128;
+  const auto bytes_of = [](const CollectiveSignature& signature) {
+    MemoryNetwork network(2);
+    return MakeCalls(network, [&](int) { return std::vector<Call>{{signature}}; }).sent_bytes;
+  };
+  for (const int64_t bytes : bytes_of({})) {
+    EXPECT_GT(bytes, 0);
+    EXPECT_LE(bytes, kMostOfFrame);
+  }
+  // Payload that fits goes in the frame, and what does not behind one without.
+  for (const int64_t count : {int64_t{1}, int64_t{17}, CheckedTransport::kInlineBytes / 4,
+                              CheckedTransport::kInlineBytes / 4 + 1}) {
+    for (const int64_t bytes : bytes_of(Signature(CollectiveKind::kAllGather, count))) {
+      EXPECT_GT(bytes, 4 * count);
+      EXPECT_LE(bytes, 4 * count + kMostOfFrame) << count << " floats";
+    }
   }
 }
 
@@ -331,6 +357,8 @@ TEST(CheckedTransportTest, PayloadOfAnotherSizeIsNeverCopied) {
     MemoryTransport transport(rank, network);
     CheckedTransport checked(transport);
     ASSERT_OK(checked.Begin({AllReduce(64), 0}, 1 - rank, 1 - rank));
+    EXPECT_THAT(checked.SendUpTo(1 - rank, output.data(), 8, 16),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("of a capacity of 16")));
     if (rank == 0) {
       const std::vector<float> input(8, 1);
       ASSERT_OK(checked.Send(1, input.data(), 32));

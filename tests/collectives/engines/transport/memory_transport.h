@@ -28,14 +28,14 @@ class MemoryNetwork {
 
   int size() const { return size_; }
 
-  void Send(int from, int to, const void* data, int64_t bytes) {
+  void Send(int from, int to, const void* data, int64_t bytes, int64_t capacity) {
     std::lock_guard lock(mutex_);
-    ChannelOf(from, to).sent.push_back({const_cast<void*>(data), bytes});
+    ChannelOf(from, to).sent.push_back({const_cast<void*>(data), bytes, capacity});
     Deliver(ChannelOf(from, to));
   }
   void Expect(int from, int to, void* data, int64_t bytes) {
     std::lock_guard lock(mutex_);
-    ChannelOf(from, to).expected.push_back({data, bytes});
+    ChannelOf(from, to).expected.push_back({data, bytes, bytes});
     Deliver(ChannelOf(from, to));
   }
   // Waits until `number` messages have been delivered.
@@ -65,7 +65,7 @@ class MemoryNetwork {
  private:
   struct Memory {
     void* data;
-    int64_t bytes;
+    int64_t bytes, capacity;
   };
   struct Channel {
     std::deque<Memory> sent, expected;
@@ -77,8 +77,8 @@ class MemoryNetwork {
   void Deliver(Channel& channel) {
     while (error_.ok() && !channel.sent.empty() && !channel.expected.empty()) {
       const Memory from = channel.sent.front(), to = channel.expected.front();
-      if (from.bytes != to.bytes) return;
-      if (to.bytes > 0) std::memcpy(to.data, from.data, static_cast<size_t>(to.bytes));
+      if (from.capacity != to.capacity) return;
+      if (from.bytes > 0) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes));
       channel.sent.pop_front();
       channel.expected.pop_front();
       ++channel.delivered;
@@ -106,10 +106,11 @@ class MemoryTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return network_.size(); }
 
-  absl::Status Send(int to, const void* data, int64_t bytes) override {
+  absl::Status SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) override {
     if (++sent_[to] > expected_[to] && bytes > kSmall) ++early_sends_;
     ++sends_;
-    network_.Send(rank_, to, data, bytes);
+    sent_bytes_ += bytes;
+    network_.Send(rank_, to, data, bytes, capacity);
     return status();
   }
   absl::Status Expect(int from, void* data, int64_t bytes) override {
@@ -132,10 +133,11 @@ class MemoryTransport final : public Transport {
   absl::Status status() const override { return network_.error(); }
   int64_t sent_bytes(int) const override { return 0; }
 
-  // Messages so far, and those of more than kSmall bytes that went before the one that comes back
-  // for them was expected.
+  // Messages and their bytes so far, and those messages of more than kSmall bytes that went before
+  // the one that comes back for them was expected.
   static constexpr int64_t kSmall = 2048;
   int sends() const { return sends_; }
+  int64_t all_sent_bytes() const { return sent_bytes_; }
   int early_sends() const { return early_sends_; }
 
  private:
@@ -143,6 +145,7 @@ class MemoryTransport final : public Transport {
   MemoryNetwork& network_;
   std::vector<int64_t> sent_, expected_, awaited_;  // to and from each rank
   int sends_ = 0;
+  int64_t sent_bytes_ = 0;
   int early_sends_ = 0;
 };
 
