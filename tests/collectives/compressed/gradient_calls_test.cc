@@ -5,7 +5,10 @@
 #include <limits>
 #include <vector>
 
+#include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/collectives/compressed/one_bit_all_reduce.h"
 #include "brigade/collectives/compressed/power_sgd_all_reduce.h"
+#include "brigade/collectives/compressed/quantized_reduce_scatter.h"
 #include "brigade/collectives/compressed/seed_columns.h"
 #include "brigade/collectives/compressed/sparse_mean.h"
 #include "brigade/collectives/compressed/top_k_all_reduce.h"
@@ -27,6 +30,38 @@ auto Invalid(const char* text) {
 
 // A matrix with factors and a vector.
 const std::vector<PowerSgdTensor> kTensors = {{0, 12, 10}, {120, 1, 8}};
+
+// Arrays of more elements than 32 bits count: sizes by hand, without the arrays. Greatest elements
+// have indices of 32 bits, and are refused below.
+TEST(GradientCallsTest, SizesOfMessagesPass32Bits) {
+  constexpr int64_t kOne = 1, kElements = (kOne << 33) + 1;
+  // 64 bytes before, and 64 for each 512 elements.
+  EXPECT_EQ(kernels::SignBytes(kElements), (kOne << 30) + 128);
+  EXPECT_EQ(OneBitErrorCountsOf(kElements, 4).local, kElements);
+  EXPECT_EQ(OneBitErrorCountsOf(kElements, 4).sum, (kOne << 31) + 1);
+  EXPECT_EQ(OneBitErrorCountsOf(kElements, 4, 2).local, (kOne << 32) + 1);
+  EXPECT_EQ(OneBitErrorCountsOf(kElements, 4, 2).sum, (kOne << 31) + 1);
+  const OneBitCalls calls = OneBitCallsOf(kElements, 4);
+  EXPECT_EQ(calls.exchange.count, (kOne << 28) + 128);
+  EXPECT_EQ(calls.gather.count, (kOne << 28) + 128);
+  EXPECT_EQ(WireBytes(calls.exchange, 0, 4), 3 * ((kOne << 28) + 128));
+  // A maximum for each 256 elements, of which 16 fill a line, and the codes of whole blocks.
+  constexpr int64_t kMaxima = (kOne << 27) + 64;
+  EXPECT_EQ(kernels::QuantBytes(kElements, kernels::QuantFormat::kInt8),
+            kMaxima + (kOne << 33) + 256);
+  EXPECT_EQ(kernels::QuantBytes(kElements, kernels::QuantFormat::kInt4),
+            kMaxima + (kOne << 32) + 128);
+  const auto scatter = QuantizedScatterCallsOf(kElements, kernels::QuantFormat::kInt4, 2);
+  EXPECT_EQ(scatter.inside.count, 2 * (kMaxima + (kOne << 32) + 128));
+  EXPECT_EQ(scatter.between.count, kMaxima + (kOne << 32) + 128);
+  EXPECT_EQ(QuantizedErrorBytesOf(kElements, 4, 2).local, 4 * (kMaxima + (kOne << 33) + 256));
+  const PowerSgdSizes sizes =
+      PowerSgdSizesOf(std::vector<PowerSgdTensor>{{3, kOne << 17, (kOne << 16) + 1}}, 4);
+  EXPECT_EQ(sizes.matrices, (kOne << 33) + (kOne << 17));
+  EXPECT_EQ(sizes.count, sizes.matrices + 3);
+  EXPECT_EQ(sizes.p, kOne << 19);
+  EXPECT_EQ(sizes.q, (kOne << 18) + 4);
+}
 
 TEST(GradientCallsTest, BadArgumentsAreNamedAndNothingHappens) {
   OnThreads({.size = 2}, [](Rank& self) {
