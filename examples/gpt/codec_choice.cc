@@ -317,6 +317,7 @@ absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int l
   }
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> replica,
                            grid.replica().AllGatherHost({world.rank()}));
+  // With replicas too these are the ranks of one group in one replica.
   const size_t groups = config.zero.shard_ranks > 0
                             ? replica.size() / static_cast<size_t>(config.zero.shard_ranks)
                             : static_cast<size_t>(std::max(config.replicas, 1));

@@ -75,7 +75,7 @@ void SetWhatFollows(const Said& said, const Settings& s, const Sharing& sharing,
   }
   const bool has_grid = are_known(Names({kTensorRanks, kContextRanks, kStages})) &&
                         take(grid_path, GridOf(said, sharing, ranks), all.grid);
-  if (has_grid && are_known(kShardRanks)) {
+  if (has_grid && are_known(kShardRanks) && are_known(kReplicas)) {
     if (check(ShardsName(said), CheckShards(said, sharing, all.grid)) &&
         are_known("zero_optimization.zero_hpz_partition_size")) {
       check("zero_optimization.zero_hpz_partition_size", CheckNear(sharing, all.grid));

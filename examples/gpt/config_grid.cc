@@ -153,11 +153,14 @@ std::string ShardsName(const Said& said) {
 
 absl::Status CheckShards(const Said& said, const Sharing& sharing,
                          const parallel::GridShape& grid) {
-  const int replicas = grid.data * grid.context;
-  if (sharing.shard_ranks == 0 || replicas % sharing.shard_ranks == 0) return absl::OkStatus();
+  const int all = grid.data * grid.context;
+  // Of replicas that do not divide the ranks CheckReplicas speaks.
+  const bool has_replicas = sharing.replicas > 0 && all % sharing.replicas == 0;
+  const int ranks = has_replicas ? all / sharing.replicas : all;
+  if (sharing.shard_ranks == 0 || ranks % sharing.shard_ranks == 0) return absl::OkStatus();
   return Invalid(ShardsName(said), " is ", sharing.shard_ranks,
-                 ", but groups of so many ranks do not divide ", Counted(replicas, "rank"),
-                 " with the same weights");
+                 ", but groups of so many ranks do not divide ", Counted(ranks, "rank"),
+                 has_replicas ? " of a replica" : " with the same weights");
 }
 
 absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid) {

@@ -72,8 +72,8 @@ absl::StatusOr<parallel::GridShape> GridOf(const Said& said, const Sharing& shar
 
 // The flag, or the key, that says how many ranks share a state.
 std::string ShardsName(const Said& said);
-// InvalidArgument naming the number unless ranks with the same weights can be cut into groups that
-// share a state; and these into ranks near each other.
+// InvalidArgument naming the number unless ranks with the same weights, of each replica where there
+// are such, can be cut into groups that share a state; and these into ranks near each other.
 absl::Status CheckShards(const Said& said, const Sharing& sharing, const parallel::GridShape& grid);
 absl::Status CheckNear(const Sharing& sharing, const parallel::GridShape& grid);
 // The same unless the ranks can be shared out among replicas.

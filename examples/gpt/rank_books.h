@@ -78,7 +78,7 @@ class RankBooks {
   absl::Status AddRounds(RankSummary& summary) const;
   // Of the digests so far, which are no part of a step: of some.
   int64_t SentDigests() const { return of_.digests == nullptr ? 0 : of_.digests->sent_bytes(); }
-  collectives::Communicator& summing() const { return SummingGroup(of_.grid, of_.zero_groups); }
+  collectives::Communicator& summing() const { return SummingGroup(of_.zero_groups); }
   absl::Status AddMemory(RankSummary& summary) const;
   void AddStash(RankSummary& summary) const;
 

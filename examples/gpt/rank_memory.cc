@@ -48,7 +48,7 @@ absl::StatusOr<int64_t> WorkspaceBytes(const RankParts& rank) {
                                 rank.zero_groups.shards.rank()));
     }
     if (&group == outer.world) add(group.WorkspaceFor(kStepSums));
-    if (rank.digests != nullptr && &group == &SummingGroup(rank.grid, rank.zero_groups)) {
+    if (rank.digests != nullptr && &group == &SummingGroup(rank.zero_groups)) {
       add(group.WorkspaceFor(rank.digests->signature()));
     }
     bytes += workspace.bytes();
@@ -78,6 +78,9 @@ void ForEachOwnGroup(const parallel::Grid& grid, const ZeroGroups& zero_groups,
     for (Communicator* const made : {outer.between, outer.near, outer.node, outer.nodes}) {
       if (made != nullptr) visit(static_cast<size_t>(each), *made);
     }
+    // Of a replica with several groups.
+    const bool is_own = zero_groups.replicas != nullptr && outer.world != &zero_groups.shards;
+    if (is_own) visit(static_cast<size_t>(each), *outer.world);
   }
 }
 

@@ -52,9 +52,8 @@ struct RankParts {
 const device::FileOptions* StashFileOf(const Job& job);
 
 // The ranks that train one model.
-inline collectives::Communicator& SummingGroup(const parallel::Grid& grid,
-                                               const ZeroGroups& zero_groups) {
-  return zero_groups.replicas == nullptr ? grid.world() : zero_groups.shards;
+inline collectives::Communicator& SummingGroup(const ZeroGroups& zero_groups) {
+  return *zero_groups.outer.world;
 }
 
 // Calls visit(index of the group, communicator) for each group of the grid whose communicator no

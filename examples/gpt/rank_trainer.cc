@@ -177,7 +177,7 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
                                          ZeroOptionsOf(job_.config, plan, executor_->list()),
                                          groups.shards, context_, compute_, groups.outer));
   between_ = groups.replicas;
-  inside_ = between_ == nullptr ? &grid_.world() : &groups.shards;
+  inside_ = groups.outer.world;
   if (between_ != nullptr) {
     BRIGADE_ASSIGN_OR_RETURN(
         outer_, replicas::OuterOptimizer::Create(*zero_, job_.config.outer, *inside_, context_));

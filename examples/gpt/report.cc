@@ -114,16 +114,15 @@ std::string UtilizationReport(const Job& job, absl::Span<const RankSummary> rank
       1e-9 * peak / static_cast<double>(ranks.size()));
 }
 
-// The ranks that share a state, and the groups that have one each.
+// The ranks of a replica, of those the ranks that share a state, and the groups that have one each.
+int ReplicaRanks(const Job& job) {
+  return job.config.grid.data * job.config.grid.context / std::max(job.config.replicas, 1);
+}
 int ShardRanks(const Job& job) {
-  const int ranks = job.config.grid.data * job.config.grid.context;
-  if (job.config.replicas > 0) return ranks / job.config.replicas;
-  return job.config.zero.shard_ranks == 0 ? ranks : job.config.zero.shard_ranks;
+  const int shard_ranks = job.config.zero.shard_ranks;
+  return shard_ranks == 0 ? ReplicaRanks(job) : shard_ranks;
 }
-int ShardGroups(const Job& job) {
-  if (job.config.replicas > 0) return 1;
-  return job.config.grid.data * job.config.grid.context / ShardRanks(job);
-}
+int ShardGroups(const Job& job) { return ReplicaRanks(job) / ShardRanks(job); }
 
 using Bytes = int64_t[device::kPurposes];
 
@@ -285,10 +284,10 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
 std::string ReplicaReport(const Job& job, absl::Span<const RankSummary> ranks) {
   if (job.config.replicas == 0) return "";
   const replicas::OuterOptions& outer = job.config.outer;
-  std::string text = absl::StrCat("\n", Counted(job.config.replicas, "replica"), " of ",
-                                  Counted(ShardRanks(job), "rank"), ", ", replicas::Describe(outer),
-                                  ": ", Counted(ranks[0].rounds, "round"),
-                                  "\nSent in all steps, in MB\n    rank     between      inside\n");
+  std::string text = absl::StrCat(
+      "\n", Counted(job.config.replicas, "replica"), " of ", Counted(ReplicaRanks(job), "rank"),
+      ", ", replicas::Describe(outer), ": ", Counted(ranks[0].rounds, "round"),
+      "\nSent in all steps, in MB\n    rank     between      inside\n");
   const auto line = [&](const std::string& name, int64_t between, int64_t inside) {
     absl::StrAppend(
         &text, absl::StrFormat("%8s %11.6f %11.6f\n", name, static_cast<double>(between) / kMega,

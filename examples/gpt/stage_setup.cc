@@ -50,8 +50,8 @@ absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel:
   const int ranks = grid.replica().size();
   const int of_replica = ranks / std::max(config.replicas, 1);
   const int of_group = options.shard_ranks == 0 ? of_replica : options.shard_ranks;
-  const auto colors = zero::ShardGroups::ColorsOf(grid.replica().rank(), of_group,
-                                                  options.hpz_ranks, options.node_ranks);
+  const int rank = grid.replica().rank();
+  auto colors = zero::ShardGroups::ColorsOf(rank, of_group, options.hpz_ranks, options.node_ranks);
   if (options.hpz_ranks > 0) {
     BRIGADE_ASSIGN_OR_RETURN(outer.near, grid.Split(kReplica, colors.near));
   }
@@ -59,19 +59,19 @@ absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel:
     BRIGADE_ASSIGN_OR_RETURN(outer.node, grid.Split(kReplica, colors.node));
     BRIGADE_ASSIGN_OR_RETURN(outer.nodes, grid.Split(kReplica, colors.nodes));
   }
+  collectives::Communicator *inside = &grid.replica(), *between_replicas = nullptr;
   if (config.replicas > 0) {
-    const auto of = replicas::ReplicaGroups::ColorsOf(grid.replica().rank(), of_replica);
-    BRIGADE_ASSIGN_OR_RETURN(collectives::Communicator* const inside,
-                             grid.Split(kReplica, of.inside));
+    const auto of = replicas::ReplicaGroups::ColorsOf(rank, of_replica);
+    BRIGADE_ASSIGN_OR_RETURN(inside, grid.Split(kReplica, of.inside));
     outer.world = inside;
-    ZeroGroups groups = {*inside, outer};
-    BRIGADE_ASSIGN_OR_RETURN(groups.replicas, grid.Split(kReplica, of.between));
-    return groups;
+    BRIGADE_ASSIGN_OR_RETURN(between_replicas, grid.Split(kReplica, of.between));
+    // Groups of one replica exchange gradients, those of another one are none of theirs.
+    colors.between += of.inside * of_group;
   }
-  if (of_group == ranks) return ZeroGroups{grid.replica(), outer};
+  if (of_group == of_replica) return ZeroGroups{*inside, outer, between_replicas};
   BRIGADE_ASSIGN_OR_RETURN(collectives::Communicator* const shards,
                            grid.Split(kReplica, colors.shards));
-  ZeroGroups groups = {*shards, outer};
+  ZeroGroups groups = {*shards, outer, between_replicas};
   BRIGADE_ASSIGN_OR_RETURN(groups.outer.between, grid.Split(kReplica, colors.between));
   return groups;
 }

@@ -33,8 +33,9 @@ zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const PartPlan& plan,
 // ZeRO's group of a rank, and those beside it.
 struct ZeroGroups {
   collectives::Communicator& shards;
+  // Its world has the ranks of this replica, where there are such.
   zero::OuterGroups outer;
-  // With replicas, whose ranks `shards` are, those with this one's place in each; else null.
+  // Of replicas those with this one's place in each; else null.
   collectives::Communicator* replicas = nullptr;
 };
 

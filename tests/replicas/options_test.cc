@@ -107,7 +107,7 @@ TEST(AccountingTest, MemoryAndTrafficAreThoseOfTheFormulas) {
         const zero::Plan& plan = (*zero)->plan();
         const auto terms = MemoryOf(plan, (*zero)->options(), options, *groups->between);
         ASSERT_OK(terms);
-        Member member = {*std::move(groups), *std::move(zero), nullptr, self.rank / 2};
+        Member member = {*std::move(groups), {}, *std::move(zero), nullptr, self.rank / 2};
         auto outer =
             OuterOptimizer::Create(*member.zero, options, *member.groups.inside, *self.context);
         ASSERT_OK(outer);

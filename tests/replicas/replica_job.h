@@ -17,6 +17,7 @@
 #include "brigade/replicas/outer_optimizer.h"
 #include "brigade/replicas/replica_groups.h"
 #include "brigade/tests/collectives/ranks.h"
+#include "brigade/zero/shard_groups.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::replicas {
@@ -32,6 +33,8 @@ class OuterOptimizerTestPeer {
 // A rank of a replica. Destroyed in reverse order.
 struct Member {
   ReplicaGroups groups;
+  // Of the replica's ranks, with ZeroOptions::shard_ranks.
+  zero::ShardGroups shards;
   std::unique_ptr<zero::ZeroOptimizer> zero;
   std::unique_ptr<OuterOptimizer> outer;
   int replica = 0;
@@ -45,9 +48,17 @@ inline absl::StatusOr<Member> CreateMember(const zero::ModelSpec& model,
   Member member;
   BRIGADE_ASSIGN_OR_RETURN(member.groups, ReplicaGroups::Create(*self.communicator, replicas));
   member.replica = self.rank / (self.size / replicas);
-  BRIGADE_ASSIGN_OR_RETURN(member.zero,
-                           zero::ZeroOptimizer::Create(model, zero_options, *member.groups.inside,
-                                                       *self.context, *self.stream));
+  collectives::Communicator& inside = *member.groups.inside;
+  if (zero_options.shard_ranks > 0) {
+    BRIGADE_ASSIGN_OR_RETURN(member.shards,
+                             zero::ShardGroups::Create(inside, zero_options.shard_ranks));
+  }
+  const bool has_groups = zero_options.shard_ranks > 0;
+  BRIGADE_ASSIGN_OR_RETURN(
+      member.zero,
+      zero::ZeroOptimizer::Create(model, zero_options, has_groups ? *member.shards.shards : inside,
+                                  *self.context, *self.stream,
+                                  has_groups ? member.shards.Outer(inside) : zero::OuterGroups()));
   BRIGADE_ASSIGN_OR_RETURN(
       member.outer,
       OuterOptimizer::Create(*member.zero, options, *member.groups.inside, *self.context));

@@ -323,9 +323,10 @@ TEST(ConfigErrorsTest, NameReplicasThatCannotBe) {
   refused(R"("brigade": {"replica_period": 5})",
           "brigade.replica_period is 5, but there are no replicas: brigade.replicas (--replicas) "
           "is not given");
-  refused(R"("brigade": {"replicas": 2, "shard_ranks": 2})",
-          "brigade.replicas is 2, but brigade.shard_ranks is given; the ranks of a replica share "
-          "one state");
+  refused(
+      R"("brigade": {"replicas": 2, "shard_ranks": 4})",
+      "brigade.shard_ranks is 4, but groups of so many ranks do not divide 2 ranks of a replica");
+  EXPECT_OK(Error(R"("brigade": {"replicas": 2, "shard_ranks": 1})"));
   refused(R"("brigade": {"replicas": 2}, "tensor_parallel": {"autotp_size": 2})",
           "brigade.replicas is 2, but ranks share a model or texts");
   refused(R"("brigade": {"replicas": 2},

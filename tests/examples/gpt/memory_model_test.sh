@@ -58,6 +58,7 @@ same_as_the_run 3 one_bit_adam OneBitAdam 4 --shard_ranks=2
 same_as_the_run 1 adam AdamW 4 --shard_ranks=2 --gradient_compression=power_sgd
 same_as_the_run 2 adam AdamW 4 --replicas=2 --replica_fragments=2
 same_as_the_run 1 adam AdamW 4 --replicas=2 --gradient_compression=one_bit
+same_as_the_run 3 adam AdamW 4 --replicas=2 --shard_ranks=1
 params=', "params": {"local_step_clipper": 1}'
 same_as_the_run 1 zero_one_adam ZeroOneAdam 4 --replicas=2
 

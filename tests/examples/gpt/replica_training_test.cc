@@ -53,6 +53,63 @@ TEST(ReplicaTrainingTest, StagesHaveTheSameBits) {
   }
 }
 
+// Each replica of groups that have a whole state each. Of one group it is what it is without.
+TEST(ReplicaTrainingTest, GroupsInsideReplicasHaveTheSameBitsInEveryStage) {
+  const std::string brigade = R"("replicas": 2, "replica_period": 6, "shard_ranks": )";
+  struct Case {
+    int ranks, shard_ranks;
+  };
+  for (const Case& c : {Case{4, 1}, Case{8, 2}}) {
+    SCOPED_TRACE(absl::StrCat(c.ranks, " ranks, groups of ", c.shard_ranks));
+    const std::string keys = absl::StrCat(brigade, c.shard_ranks);
+    Trained wanted;
+    for (const int stage : {0, 1, 2, 3}) {
+      if (c.ranks == 8 && stage % 2 == 0) continue;
+      SCOPED_TRACE(stage);
+      const Trained run = Train(JobOf(c.ranks, stage, "bf16", keys), c.ranks);
+      ExpectModelled(run);
+      EXPECT_GT(run.outcome.ranks[0].traffic.between, 0);
+      if (wanted.losses.empty()) wanted = run;
+      EXPECT_EQ(run.losses, wanted.losses);
+      EXPECT_EQ(run.held_out, wanted.held_out);
+    }
+    EXPECT_LT(wanted.held_out, wanted.losses[0]);
+  }
+  const Trained one_group = Train(JobOf(4, 2, "bf16", absl::StrCat(brigade, 2)), 4);
+  ExpectModelled(one_group);
+  const Trained plain = Train(JobOf(4, 2, "bf16", R"("replicas": 2, "replica_period": 6)"), 4);
+  EXPECT_EQ(one_group.losses, plain.losses);
+  EXPECT_EQ(one_group.held_out, plain.held_out);
+}
+
+// Saved by replicas of two groups, loaded by replicas of one, and the other way round: what a group
+// has is in its replica's folder once.
+TEST(ReplicaTrainingTest, CheckpointsGoBetweenGroupsAndOneState) {
+  const std::string groups = R"("replicas": 2, "replica_period": 8, "shard_ranks": 1)";
+  const std::string whole = R"("replicas": 2, "replica_period": 8)";
+  for (const bool groups_save : {true, false}) {
+    SCOPED_TRACE(groups_save);
+    const std::string& saves = groups_save ? groups : whole;
+    const std::string& loads = groups_save ? whole : groups;
+    const std::string folder =
+        absl::StrCat(::testing::TempDir(), "/groups", groups_save ? "_saved" : "_loaded");
+    Job job = JobOf(4, 3, "bf16", saves);
+    job.checkpoints = {.save = folder};
+    job.steps = 21;
+    Train(job, 4);
+    std::vector<Trained> runs;
+    for (const std::string& keys : {saves, loads}) {
+      job = JobOf(4, 1, "bf16", keys);
+      job.checkpoints = {.resume = folder};
+      runs.push_back(Train(job, 4));
+      ASSERT_EQ(runs.back().losses.size(), static_cast<size_t>(kSteps - 21));
+    }
+    // Of the same weights; sums of a group and between groups are rounded elsewhere.
+    EXPECT_EQ(runs[0].losses[0], runs[1].losses[0]);
+    EXPECT_NEAR(runs[0].held_out, runs[1].held_out, 0.01);
+  }
+}
+
 // SGD inside, a round of the mean in each step: the same batches, and nearly the same sums.
 TEST(ReplicaTrainingTest, AMeanBehindEachStepOfSgdIsDataParallelism) {
   const char* const sgd = R"("optimizer": {"type": "SGD", "params": {"lr": 0.1}})";
