@@ -8,8 +8,8 @@ set(BRIGADE_CUDA_BIT_FLAGS --fmad=false)
 set(BRIGADE_CUDA_FLAGS --extended-lambda --expt-relaxed-constexpr)
 
 # Components, each behind those that it needs: all of them, in their order.
-set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero parallel checkpoint
-  collectives_nccl collectives_gloo digests profile recompute replicas)
+set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero replicas parallel
+  checkpoint collectives_nccl collectives_gloo digests profile recompute)
 
 # Of each component: the components that it needs, directly or not; the libraries of others that its
 # users need, and that building it takes besides, and takes if they are there; pkg-config's names of
@@ -46,12 +46,16 @@ set(BRIGADE_PACKAGES_zero absl)
 set(BRIGADE_BUILD_PACKAGES_zero)
 set(BRIGADE_PKG_CONFIG_zero absl_algorithm_container absl_core_headers absl_function_ref
   absl_inlined_vector absl_span absl_status absl_statusor absl_str_format absl_strings)
-set(BRIGADE_NEEDS_parallel device precision kernels collectives nn optim zero)
+set(BRIGADE_NEEDS_replicas device precision kernels collectives optim zero)
+set(BRIGADE_PACKAGES_replicas absl)
+set(BRIGADE_BUILD_PACKAGES_replicas)
+set(BRIGADE_PKG_CONFIG_replicas absl_span absl_status absl_statusor absl_strings)
+set(BRIGADE_NEEDS_parallel device precision kernels collectives nn optim zero replicas)
 set(BRIGADE_PACKAGES_parallel absl)
 set(BRIGADE_BUILD_PACKAGES_parallel)
 set(BRIGADE_PKG_CONFIG_parallel absl_function_ref absl_inlined_vector absl_span absl_status
   absl_statusor absl_str_format absl_strings)
-set(BRIGADE_NEEDS_checkpoint device precision kernels collectives optim nn zero parallel)
+set(BRIGADE_NEEDS_checkpoint device precision kernels collectives optim nn zero replicas parallel)
 set(BRIGADE_PACKAGES_checkpoint absl json)
 set(BRIGADE_BUILD_PACKAGES_checkpoint)
 set(BRIGADE_PKG_CONFIG_checkpoint nlohmann_json absl_algorithm_container absl_core_headers
@@ -67,7 +71,8 @@ set(BRIGADE_PACKAGES_collectives_gloo absl gloo)
 set(BRIGADE_BUILD_PACKAGES_collectives_gloo)
 set(BRIGADE_PKG_CONFIG_collectives_gloo -lgloo absl_core_headers absl_function_ref absl_span
   absl_status absl_statusor absl_str_format absl_strings absl_time)
-set(BRIGADE_NEEDS_digests device precision kernels collectives optim nn zero parallel checkpoint)
+set(BRIGADE_NEEDS_digests device precision kernels collectives optim nn zero replicas parallel
+  checkpoint)
 set(BRIGADE_PACKAGES_digests absl)
 set(BRIGADE_BUILD_PACKAGES_digests json)
 set(BRIGADE_PKG_CONFIG_digests absl_function_ref absl_span absl_status absl_statusor absl_str_format
@@ -81,10 +86,6 @@ set(BRIGADE_PACKAGES_recompute absl)
 set(BRIGADE_BUILD_PACKAGES_recompute)
 set(BRIGADE_PKG_CONFIG_recompute absl_algorithm_container absl_function_ref absl_span absl_status
   absl_statusor absl_strings)
-set(BRIGADE_NEEDS_replicas device precision kernels collectives optim zero)
-set(BRIGADE_PACKAGES_replicas absl)
-set(BRIGADE_BUILD_PACKAGES_replicas)
-set(BRIGADE_PKG_CONFIG_replicas absl_span absl_status absl_statusor absl_strings)
 
 # Those libraries: what people call it, Debian's package, the target, and how it is found: by a
 # package of CMake's, by a header and a library, or by a header, with the macro that says so.

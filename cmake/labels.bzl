@@ -208,6 +208,13 @@ LIBRARIES = {
         "//zero:zero",
         "//zero:zero_optimizer",
     ],
+    "replicas": [
+        "//replicas:options",
+        "//replicas:outer_optimizer",
+        "//replicas:replica_groups",
+        "//replicas:replicas",
+        "//replicas:round_plan",
+    ],
     "parallel": [
         "//parallel/context:ring_attention",
         "//parallel/context:ulysses",
@@ -303,13 +310,6 @@ LIBRARIES = {
         "//recompute:revolve",
         "//recompute:schedule",
         "//recompute:stash",
-    ],
-    "replicas": [
-        "//replicas:options",
-        "//replicas:outer_optimizer",
-        "//replicas:replica_groups",
-        "//replicas:replicas",
-        "//replicas:round_plan",
     ],
 }
 

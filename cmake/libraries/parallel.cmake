@@ -215,8 +215,8 @@ brigade_library(
   HEADERS parallel/plan/memory.h
   SOURCES parallel/plan/memory.cc
   DEPS parallel_plan_configuration parallel_plan_transformer device_memory_stats
-    device_status_macros parallel_grid parallel_pipeline_schedule_kind zero_options zero_plan
-    zero_plan_memory_model_lib
+    device_status_macros parallel_grid parallel_pipeline_schedule_kind precision_dtype
+    replicas_options replicas_round_plan zero_options zero_plan zero_plan_memory_model_lib
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -243,6 +243,7 @@ brigade_library(
   SOURCES parallel/plan/search.cc
   DEPS parallel_plan_configuration parallel_plan_cost parallel_plan_machine parallel_plan_memory
     parallel_plan_transformer device_status_macros parallel_grid zero_options
+    zero_plan_memory_model_lib
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

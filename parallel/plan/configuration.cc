@@ -18,6 +18,29 @@ int64_t Parts(const Configuration& configuration) {
   return int64_t{configuration.grid.pipeline} * configuration.schedule.chunks;
 }
 
+int ReplicaRanks(const Configuration& configuration) {
+  return configuration.grid.context * configuration.grid.data / configuration.replicas;
+}
+
+absl::Status ValidateSharing(const Configuration& configuration, const Execution& execution) {
+  const GridShape& grid = configuration.grid;
+  const int replicas = configuration.replicas, shard_ranks = configuration.shard_ranks;
+  if (replicas < 1 || grid.data % replicas != 0) {
+    return Invalid(replicas, " replicas do not divide ", grid.data, " data ranks");
+  }
+  if (replicas > 1 && execution.replica_period == 0) {
+    return Invalid(replicas, " replicas without the steps between two of their rounds");
+  }
+  if (replicas > 1 && grid.ranks() > grid.data) {
+    return Invalid("ranks share a model or texts; each of ", replicas,
+                   " replicas needs ranks with all of it");
+  }
+  const int ranks = ReplicaRanks(configuration);
+  if (shard_ranks >= 0 && (shard_ranks == 0 || ranks % shard_ranks == 0)) return absl::OkStatus();
+  return Invalid("groups of ", shard_ranks, " do not divide ", ranks,
+                 " ranks with the same weights");
+}
+
 }  // namespace
 
 absl::string_view Name(Recomputation recomputation) {
@@ -51,10 +74,25 @@ absl::Status Validate(const Execution& execution) {
     return Invalid("sums over tensor ranks have ", execution.tensor_sum_bytes,
                    " bytes; they must have 2 or 4");
   }
+  if (execution.replica_period < 0) {
+    return Invalid("the period of replicas is ", execution.replica_period,
+                   " steps; it must be 0 or more");
+  }
+  if (execution.round_bytes != 2 && execution.round_bytes != 4) {
+    return Invalid("rounds have ", execution.round_bytes, " bytes; they must have 2 or 4");
+  }
   if (!(execution.reserved_bytes >= 0)) {
     return Invalid("the reserved memory is ", execution.reserved_bytes, "; it must be 0 or more");
   }
   return absl::OkStatus();
+}
+
+int ShardRanks(const Configuration& configuration) {
+  return configuration.shard_ranks == 0 ? ReplicaRanks(configuration) : configuration.shard_ranks;
+}
+
+int ShardGroups(const Configuration& configuration) {
+  return ReplicaRanks(configuration) / ShardRanks(configuration);
 }
 
 int64_t MicroBatches(const Configuration& configuration, const Execution& execution) {
@@ -114,15 +152,23 @@ absl::Status Validate(const Configuration& configuration, const Transformer& mod
     return Invalid("micro-batches of ", configuration.micro_batch, " on ", grid.data,
                    " data ranks do not divide a batch of ", execution.batch);
   }
+  BRIGADE_RETURN_IF_ERROR(ValidateSharing(configuration, execution));
   return Validate(ShapeOf(configuration, execution));
 }
 
 std::string ToString(const Configuration& configuration) {
   const GridShape& grid = configuration.grid;
-  return absl::StrCat("t ", grid.tensor, ", c ", grid.context, ", d ", grid.data, ", p ",
-                      grid.pipeline, ", ", ToString(configuration.schedule), ", ZeRO ",
-                      configuration.zero_stage, ", recompute ", Name(configuration.recomputation),
-                      ", micro-batch ", configuration.micro_batch);
+  std::string text = absl::StrCat(
+      "t ", grid.tensor, ", c ", grid.context, ", d ", grid.data, ", p ", grid.pipeline, ", ",
+      ToString(configuration.schedule), ", ZeRO ", configuration.zero_stage, ", recompute ",
+      Name(configuration.recomputation), ", micro-batch ", configuration.micro_batch);
+  if (configuration.replicas > 1) {
+    absl::StrAppend(&text, ", ", configuration.replicas, " replicas");
+  }
+  if (configuration.shard_ranks > 0) {
+    absl::StrAppend(&text, ", groups of ", configuration.shard_ranks);
+  }
+  return text;
 }
 
 }  // namespace brigade::parallel

@@ -43,6 +43,11 @@ struct Execution {
   int tensor_sum_bytes = 2;
   // Gradients are reduced, and weights gathered, beside the passes.
   bool overlap_data = true;
+  // Replicas update locally (replicas/), and come together after so many steps; 0: there are none.
+  // That is another training than theirs in common, which a loss tells and no model of time.
+  int64_t replica_period = 0;
+  // Of an element of their rounds: 2 or 4.
+  int round_bytes = 4;
   // Of the device's memory, for what the model does not know: the driver, libraries, the
   // workspaces of collectives.
   double reserved_bytes = 4e9;
@@ -58,9 +63,19 @@ struct Configuration {
   Recomputation recomputation = Recomputation::kNone;
   // Texts of a micro-batch.
   int micro_batch = 1;
+  // Whole copies that update locally, each of as many ranks with the same weights.
+  int replicas = 1;
+  // Of the ranks of a replica, which have the same weights, those that share a state
+  // (ZeroOptions::shard_ranks): the first so many, the next, ...; 0: all. Groups sum slices of
+  // gradients once a step.
+  int shard_ranks = 0;
 
   friend bool operator==(const Configuration&, const Configuration&) = default;
 };
+
+// The ranks that share a state, and the groups of a replica that have one each.
+int ShardRanks(const Configuration& configuration);
+int ShardGroups(const Configuration& configuration);
 
 // The micro-batches of a step, if they are whole.
 int64_t MicroBatches(const Configuration& configuration, const Execution& execution);
@@ -80,7 +95,8 @@ int64_t LayersOfLastStage(const Transformer& model, const Configuration& configu
 absl::Status Validate(const Configuration& configuration, const Transformer& model,
                       const Execution& execution);
 
-// "t 8, c 1, d 16, p 8, interleaved:2, ZeRO 1, recompute none, micro-batch 1"
+// "t 8, c 1, d 16, p 8, interleaved:2, ZeRO 1, recompute none, micro-batch 1"; behind it, where
+// there are such, ", 2 replicas, groups of 8"
 std::string ToString(const Configuration& configuration);
 
 }  // namespace brigade::parallel

@@ -22,13 +22,27 @@ constexpr double kFusedBackwardFlops = 2.5;
 // The check reads gradients of 2 bytes; the update reads them and reads and writes 12 bytes of
 // state, and writes 2 of weights: README.md of optim/.
 constexpr double kUpdateBytes = 30;
+// In fp32: w0 is copied and w taken from it, 20 bytes; that, w0 and momentum make the next ones,
+// 20; and w becomes w0, 8, and is written in 2 bytes.
+constexpr double kRoundBytes = 50;
 // Of what communication could hide behind, the share that it does: an assumption, and what the
 // benchmarks of overlap ask for at least.
 constexpr double kHiddenShare = 0.8;
 
 RankGroup TensorGroup(const GridShape& grid) { return {1, grid.tensor}; }
 RankGroup ContextGroup(const GridShape& grid) { return {grid.tensor, grid.context}; }
-RankGroup ReplicaGroup(const GridShape& grid) { return {grid.tensor, grid.context * grid.data}; }
+// The ranks that share a state; those that have a rank's slice in the other groups of its replica;
+// and those that have its place in the other replicas.
+RankGroup ShardsOf(const Configuration& configuration) {
+  return {configuration.grid.tensor, ShardRanks(configuration)};
+}
+RankGroup BetweenGroups(const Configuration& configuration) {
+  return {configuration.grid.tensor * ShardRanks(configuration), ShardGroups(configuration)};
+}
+RankGroup BetweenReplicas(const Configuration& configuration) {
+  const GridShape& grid = configuration.grid;
+  return {grid.tensor * grid.context * grid.data / configuration.replicas, configuration.replicas};
+}
 RankGroup PipelineGroup(const GridShape& grid) {
   return {grid.tensor * grid.context * grid.data, grid.pipeline};
 }
@@ -196,7 +210,7 @@ double CostModel::TransferSeconds(const Configuration& configuration) {
 double CostModel::DataSeconds(const Configuration& configuration, const ZeroUse& zero,
                               double forward, double backward) {
   const GridShape& grid = configuration.grid;
-  const RankGroup group = ReplicaGroup(grid);
+  const RankGroup group = ShardsOf(configuration);
   const auto m = static_cast<double>(MicroBatches(configuration, execution_));
   const int stage = configuration.zero_stage;
   const auto buckets = static_cast<double>(zero.buckets);
@@ -231,8 +245,20 @@ double CostModel::DataSeconds(const Configuration& configuration, const ZeroUse&
       passes = m * (forward + backward);
       least = (gathering + reduction) / buckets;
   }
-  double exposed = beside;
-  if (execution_.overlap_data) exposed = std::max(least, beside - kHiddenShare * passes);
+  // Groups sum slices, in stage 0 all, bucket by bucket behind the last pass's reduction.
+  const double slices = stage == 0 ? 1 : ShardRanks(configuration);
+  const double between =
+      buckets *
+      groups_.Collective(BetweenGroups(configuration), CollectiveKind::kAllReduce,
+                         zero.elements / slices * (m > 1 ? kFloatBytes : kElementBytes) / buckets);
+  double exposed = beside + between;
+  if (execution_.overlap_data) {
+    exposed = std::max(least + between / buckets, exposed - kHiddenShare * passes);
+    if (between > 0) {
+      const double last = (stage == 0 ? beside : reduction) + between;
+      exposed = std::max(exposed, last - kHiddenShare * backward);
+    }
+  }
 
   double tied = 0;
   if (grid.pipeline > 1 && !model_.is_llama) {
@@ -241,10 +267,26 @@ double CostModel::DataSeconds(const Configuration& configuration, const ZeroUse&
         ends, CollectiveKind::kAllReduce,
         gradient_bytes * static_cast<double>(EmbeddingParameters(model_)) / grid.tensor);
   }
-  const auto ranks = static_cast<int>(grid.ranks());
+  const auto ranks = static_cast<int>(grid.ranks()) / configuration.replicas;
   const double statistics =
       groups_.Collective({1, ranks}, CollectiveKind::kAllGather, 16.0 * ranks);
   return exposed + after + tied + statistics;
+}
+
+double CostModel::RoundSeconds(const Configuration& configuration, const ZeroUse& zero) {
+  if (configuration.replicas == 1) return 0;
+  const int stage = configuration.zero_stage;
+  const auto buckets = static_cast<double>(zero.buckets);
+  const double elements = zero.elements / (stage == 0 ? 1 : ShardRanks(configuration));
+  double seconds =
+      buckets * groups_.Collective(BetweenReplicas(configuration), CollectiveKind::kAllReduce,
+                                   elements * execution_.round_bytes / buckets);
+  if (stage == 1 || stage == 2) {
+    seconds += buckets * groups_.Collective(ShardsOf(configuration), CollectiveKind::kAllGather,
+                                            zero.elements * kElementBytes / buckets);
+  }
+  seconds += MemorySeconds(machine_.device, kRoundBytes * elements);
+  return seconds / static_cast<double>(execution_.replica_period);
 }
 
 StepTime CostModel::TimeOf(const Configuration& configuration, const ZeroUse& zero) {
@@ -280,8 +322,9 @@ StepTime CostModel::TimeOf(const Configuration& configuration, const ZeroUse& ze
   time.bubble = BubbleSeconds(ShapeOf(configuration, execution_), mean);
   time.data =
       DataSeconds(configuration, zero, mean.forward, mean.backward_input + mean.backward_weight);
-  const double replicas = configuration.zero_stage == 0 ? 1.0 : grid.context * grid.data;
-  time.optimizer = MemorySeconds(machine_.device, kUpdateBytes * zero.elements / replicas);
+  const double sharers = configuration.zero_stage == 0 ? 1.0 : ShardRanks(configuration);
+  time.optimizer = MemorySeconds(machine_.device, kUpdateBytes * zero.elements / sharers);
+  time.round = RoundSeconds(configuration, zero);
   return time;
 }
 

@@ -27,8 +27,13 @@ struct StepTime {
   double data = 0;
   // The check of the gradients and the update.
   double optimizer = 0;
+  // A step's part of a round between replicas: its sums, the update, and weights that are gathered
+  // once more.
+  double round = 0;
 
-  double total() const { return compute + tensor + context + transfer + bubble + data + optimizer; }
+  double total() const {
+    return compute + tensor + context + transfer + bubble + data + optimizer + round;
+  }
 };
 
 // What a pass over some of the model takes for one micro-batch.
@@ -60,7 +65,9 @@ struct PassTimes {
 // Pipeline: m times the stage that takes longest, the bubble for stages of the mean, and transfers
 // (pipeline_time.h).
 // Data: what is longer than the passes that it can run beside, at least one bucket's; gathers after
-// the update are not hidden. Bytes as zero/plan/traffic.h counts them, padding included.
+// the update are not hidden. Bytes as zero/plan/traffic.h counts them, padding included. Sums of
+// slices between groups that have a whole state each run beside the last backward pass.
+// Replicas: rounds that nothing hides, a period's steps apart.
 //
 // Left out: launches, the host, stragglers, contention of groups of different kinds.
 //
@@ -87,6 +94,7 @@ class CostModel {
   double TransferSeconds(const Configuration& configuration);
   double DataSeconds(const Configuration& configuration, const ZeroUse& zero, double forward,
                      double backward);
+  double RoundSeconds(const Configuration& configuration, const ZeroUse& zero);
 
   const Transformer& model_;
   const Machine& machine_;

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/replicas/options.h"
+#include "brigade/replicas/round_plan.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/plan.h"
@@ -17,6 +21,12 @@ namespace {
 constexpr int kLiveUnits = 2;
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+replicas::OuterOptions RoundsOf(const Execution& execution) {
+  return {.period = execution.replica_period,
+          .wire = execution.round_bytes == 4 ? precision::DType::kFloat32
+                                             : precision::DType::kBFloat16};
+}
 
 bool UsesChunksByTurns(ScheduleKind kind) { return kind != ScheduleKind::kInterleaved; }
 
@@ -79,10 +89,10 @@ double ActivationsOfLayer(const Transformer& model, const GridShape& grid, int m
 absl::StatusOr<ZeroUse> MemoryModel::ZeroOf(const Configuration& configuration, bool last_stage) {
   const GridShape& grid = configuration.grid;
   const bool accumulates = MicroBatches(configuration, execution_) > 1;
-  const int replicas = grid.data * grid.context;
+  const int ranks = ShardRanks(configuration), groups = ShardGroups(configuration);
   const int64_t layers = LayersOfStage(model_, configuration);
-  ZeroUse& use = known_[{grid.tensor, grid.pipeline, replicas, layers, configuration.zero_stage,
-                         accumulates, last_stage}];
+  ZeroUse& use = known_[{grid.tensor, grid.pipeline, configuration.replicas, ranks, groups, layers,
+                         configuration.zero_stage, accumulates, last_stage}];
   if (use.buckets > 0) return use;
   zero::ZeroOptions options;
   options.stage = configuration.zero_stage;
@@ -91,8 +101,18 @@ absl::StatusOr<ZeroUse> MemoryModel::ZeroOf(const Configuration& configuration, 
   if (configuration.zero_stage < 2) options.accumulation = zero::Accumulation::kAtBoundary;
   BRIGADE_ASSIGN_OR_RETURN(const auto plan,
                            zero::Plan::Create(UnitsOfStage(model_, configuration, last_stage),
-                                              {replicas, options.dtype, options.bucket_elements}));
-  for (const zero::MemoryTerm& term : zero::MemoryOf(plan, options)) {
+                                              {.ranks = ranks,
+                                               .dtype = options.dtype,
+                                               .bucket_elements = options.bucket_elements,
+                                               .shard_groups = groups}));
+  if (groups > 1) options.shard_ranks = ranks;
+  std::vector<zero::MemoryTerm> terms = zero::MemoryOf(plan, options);
+  if (configuration.replicas > 1) {
+    BRIGADE_ASSIGN_OR_RETURN(const auto rounds,
+                             replicas::MemoryOf(plan, options, RoundsOf(execution_)));
+    terms.insert(terms.end(), rounds.begin(), rounds.end());
+  }
+  for (const zero::MemoryTerm& term : terms) {
     if (term.tier != device::Tier::kDevice) continue;
     const auto bytes = static_cast<double>(term.bytes);
     switch (term.purpose) {

@@ -34,7 +34,7 @@ struct MemoryUse {
 
 // What ZeRO has to do on a stage of the pipeline.
 struct ZeroUse {
-  // Without activations.
+  // Without activations; with what rounds between replicas need.
   MemoryUse memory = {};
   // The elements of all buckets with their padding, and how many buckets there are.
   double elements = 0;
@@ -42,8 +42,8 @@ struct ZeroUse {
 };
 
 // The memory of grids for a model. What ZeRO needs is zero/plan's own: a plan is made of the
-// stage's parameters, and MemoryOf (zero/plan/memory_model.h) asked. It remembers what it has been
-// asked for.
+// stage's parameters, and MemoryOf (zero/plan/memory_model.h) asked, and of replicas that of
+// replicas/round_plan.h. It remembers what it has been asked for.
 //
 // Threads      One at a time.
 class MemoryModel {
@@ -69,9 +69,9 @@ class MemoryModel {
  private:
   const Transformer model_;
   const Execution execution_;
-  // By tensor, pipeline, replicas, layers, stage of ZeRO, whether several micro-batches, last
-  // stage.
-  std::map<std::tuple<int, int, int, int64_t, int, bool, bool>, ZeroUse> known_;
+  // By tensor, pipeline, replicas, ranks and groups that share a state, layers, stage of ZeRO,
+  // whether several micro-batches, last stage.
+  std::map<std::tuple<int, int, int, int, int, int64_t, int, bool, bool>, ZeroUse> known_;
 };
 
 // How often a step gathers the weights of a stage of the pipeline in ZeRO's stage 3, on average

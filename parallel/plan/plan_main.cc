@@ -52,6 +52,15 @@ ABSL_FLAG(std::string, schedule, "", "gpipe, 1f1b, interleaved:V, zb-h1 or zb-v;
 ABSL_FLAG(int, stage, -1, "of ZeRO, 0 to 3; -1: search");
 ABSL_FLAG(std::string, recomputation, "", "none, selective or full; empty: search");
 ABSL_FLAG(int, micro_batch, 0, "texts; 0: search");
+ABSL_FLAG(
+    int, shard_ranks, 0,
+    "of the ranks with the same weights, those that share a state, in groups that have a whole "
+    "one each; 0: search");
+ABSL_FLAG(int64_t, replica_period, 0,
+          "steps between two rounds of whole copies that update locally, which are searched then; "
+          "0: there are none");
+ABSL_FLAG(int, replicas, 0, "with --replica_period: such copies; 0: search");
+ABSL_FLAG(bool, narrow_rounds, false, "rounds of replicas cross the wire in 16 bits");
 ABSL_FLAG(bool, sequence_parallel, true, "with tensor ranks, rows between products are cut");
 ABSL_FLAG(bool, fused_attention, true, "attention keeps no scores");
 ABSL_FLAG(std::string, context_method, "ring", "ring or ulysses");
@@ -122,6 +131,8 @@ absl::StatusOr<Execution> ExecutionOfFlags() {
   execution.fused_attention = absl::GetFlag(FLAGS_fused_attention);
   BRIGADE_ASSIGN_OR_RETURN(execution.context_method,
                            ParseContextMethod(absl::GetFlag(FLAGS_context_method)));
+  execution.replica_period = absl::GetFlag(FLAGS_replica_period);
+  execution.round_bytes = absl::GetFlag(FLAGS_narrow_rounds) ? 2 : 4;
   execution.tensor_sum_bytes = absl::GetFlag(FLAGS_fp32_sums) ? 4 : 2;
   execution.reserved_bytes = 1e9 * absl::GetFlag(FLAGS_reserved_gb);
   BRIGADE_RETURN_IF_ERROR(Validate(execution));
@@ -140,6 +151,8 @@ absl::StatusOr<SearchSpace> SpaceOfFlags(const Machine& machine, const Execution
   fix(absl::GetFlag(FLAGS_pipeline), 0, space.pipeline);
   fix(absl::GetFlag(FLAGS_stage), -1, space.zero_stage);
   fix(absl::GetFlag(FLAGS_micro_batch), 0, space.micro_batch);
+  fix(absl::GetFlag(FLAGS_shard_ranks), 0, space.shard_ranks);
+  fix(absl::GetFlag(FLAGS_replicas), 0, space.replicas);
   if (const std::string text = absl::GetFlag(FLAGS_schedule); !text.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(const auto schedule, ParseSchedule(text));
     space.schedules = {schedule};
@@ -152,12 +165,19 @@ absl::StatusOr<SearchSpace> SpaceOfFlags(const Machine& machine, const Execution
   return space;
 }
 
-// "  4  1  16  16 interleaved:3   1 none       1"
-constexpr char kConfigurationHead[] = "    t    c     d    p schedule       ZeRO recompute micro";
+// "  4  1  16  16 interleaved:3   1   8 none       1": in ZeRO's stage 1 8 ranks share a state.
+constexpr char kConfigurationHead[] =
+    "    t    c     d    p schedule       ZeRO of    recompute micro";
 std::string ConfigurationRow(const Configuration& each) {
-  return absl::StrFormat("%5d%5d%6d%5d %-14s %4d %-9s %5d", each.grid.tensor, each.grid.context,
-                         each.grid.data, each.grid.pipeline, ToString(each.schedule),
-                         each.zero_stage, Name(each.recomputation), each.micro_batch);
+  return absl::StrFormat(
+      "%5d%5d%6d%5d %-14s %4d %-5d %-9s %5d", each.grid.tensor, each.grid.context, each.grid.data,
+      each.grid.pipeline, ToString(each.schedule), each.zero_stage,
+      each.zero_stage == 0 ? 1 : ShardRanks(each), Name(each.recomputation), each.micro_batch);
+}
+// Behind it, where there may be replicas, how many, and the seconds of a step's part of a round.
+constexpr char kReplicasHead[] = "  replicas  round";
+std::string ReplicasRow(const Candidate& each) {
+  return absl::StrFormat(" %9d%7.3f", each.configuration.replicas, each.time.round);
 }
 
 constexpr char kTimeHead[] = " seconds | compute  tensor context transfer  bubble    data  update";
@@ -207,15 +227,18 @@ absl::Status RunSearch() {
               space.ranks, machine.device.name.c_str(), static_cast<long long>(execution.batch),
               space.memory_bytes / 1e9);
   PrintCounts(result);
-  std::printf("\n    %s%s  MFU\n", kConfigurationHead, kTimeHead);
+  const bool has_replicas = execution.replica_period > 0;
+  std::printf("\n    %s%s  MFU%s\n", kConfigurationHead, kTimeHead,
+              has_replicas ? kReplicasHead : "");
   const size_t count = std::min<size_t>(static_cast<size_t>(top), result.candidates.size());
   const double flops = ModelFlops(model, static_cast<double>(execution.batch), false,
                                   /*is_causal=*/execution.fused_attention);
   for (size_t i = 0; i < count; ++i) {
     const Candidate& each = result.candidates[i];
-    std::printf("%3zu %s %s %3.0f%%\n", i + 1, ConfigurationRow(each.configuration).c_str(),
+    std::printf("%3zu %s %s %3.0f%%%s\n", i + 1, ConfigurationRow(each.configuration).c_str(),
                 TimeRow(each.time).c_str(),
-                100 * flops / each.time.total() / space.ranks / machine.device.peak_flops);
+                100 * flops / each.time.total() / space.ranks / machine.device.peak_flops,
+                has_replicas ? ReplicasRow(each).c_str() : "");
   }
   std::printf("\n    %s\n", kMemoryHead);
   for (size_t i = 0; i < count; ++i) {

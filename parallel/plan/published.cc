@@ -75,6 +75,7 @@ PublishedRun Gpt3OnH100(int ranks, double mfu) {
   run.space.ranks = ranks;
   run.space.context = 1;
   run.space.zero_stage = 1;
+  run.space.shard_ranks = 0;
   run.space.schedules = OneForwardOneBackward(12);
   run.space.memory_bytes = 76e9;
   run.teraflops = mfu / 100 * 989;
@@ -94,6 +95,7 @@ PublishedRun Llama(int ranks, double teraflops) {
   run.space.context = 1;
   run.space.pipeline = 16;
   run.space.zero_stage = 1;
+  run.space.shard_ranks = 0;
   run.space.recomputation = Recomputation::kNone;
   run.space.micro_batch = 1;
   run.space.schedules = OneForwardOneBackward(8);

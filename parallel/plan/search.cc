@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/zero/options.h"
+#include "brigade/zero/plan/memory_model.h"
 
 namespace brigade::parallel {
 namespace {
@@ -72,9 +74,45 @@ class Searcher {
           for (const Recomputation recomputation : kRecomputations) {
             if (space_.recomputation.value_or(recomputation) != recomputation) continue;
             configuration.recomputation = recomputation;
-            BRIGADE_RETURN_IF_ERROR(Try(configuration));
+            for (const int replicas : ReplicasOf(grid)) {
+              configuration.replicas = replicas;
+              BRIGADE_RETURN_IF_ERROR(TryGroups(configuration));
+            }
           }
         }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Of a grid whose ranks have all of the model: else replicas that are asked for are refused.
+  std::vector<int> ReplicasOf(const GridShape& grid) const {
+    if (execution_.replica_period == 0) return {1};
+    if (space_.replicas.has_value()) return {*space_.replicas};
+    return grid.ranks() > grid.data ? std::vector<int>{1} : DivisorsOf(grid.data, {});
+  }
+
+  // All that share a state with all, and then with fewer and fewer.
+  absl::Status TryGroups(Configuration configuration) {
+    const GridShape& grid = configuration.grid;
+    const int ranks = grid.context * grid.data / configuration.replicas;
+    if (space_.shard_ranks.has_value()) {
+      configuration.shard_ranks = *space_.shard_ranks == ranks ? 0 : *space_.shard_ranks;
+      return Try(configuration).status();
+    }
+    configuration.shard_ranks = 0;
+    BRIGADE_ASSIGN_OR_RETURN(Outcome outcome, Try(configuration));
+    if (configuration.zero_stage == 0 || outcome == Outcome::kImpossible) return absl::OkStatus();
+    std::vector<int>& divisors = divisors_[ranks];
+    if (divisors.empty()) divisors = DivisorsOf(ranks, {});
+    for (const int groups : divisors) {
+      if (groups == 1 || groups == ranks) continue;
+      configuration.shard_ranks = ranks / groups;
+      if (outcome == Outcome::kFits) {
+        BRIGADE_ASSIGN_OR_RETURN(outcome, Try(configuration));
+      } else {
+        ++result_.configurations;
+        ++left_out_["share a state with fewer ranks than others that do not fit"];
       }
     }
     return absl::OkStatus();
@@ -94,12 +132,25 @@ class Searcher {
     return schedules;
   }
 
-  absl::Status Try(const Configuration& configuration) {
+  enum class Outcome : uint8_t { kImpossible, kDoesNotFit, kFits };
+
+  absl::StatusOr<Outcome> Try(const Configuration& configuration) {
     ++result_.configurations;
     const GridShape& grid = configuration.grid;
+    const int sharers = grid.data * grid.context / configuration.replicas;
+    const int shard_ranks = configuration.shard_ranks;
     const char* reason = nullptr;
-    if (configuration.zero_stage > 0 && grid.data * grid.context == 1) {
+    if (configuration.replicas > 1 && grid.ranks() > grid.data) {
+      reason = "replicas of ranks that have parts of a model, or of texts";
+    } else if (grid.data % configuration.replicas != 0 ||
+               (shard_ranks > 0 && sharers % shard_ranks != 0)) {
+      reason = "so many replicas, or ranks that share a state, do not divide the data ranks";
+    } else if (configuration.zero_stage > 0 && sharers == 1) {
       reason = "nothing to share for a stage of ZeRO";
+    } else if (shard_ranks > 0 && configuration.zero_stage == 0) {
+      reason = "groups with a state each are all that stage 0 is";
+    } else if (shard_ranks == 1) {
+      reason = "groups of one rank, which stage 0 is";
     } else if (configuration.recomputation == Recomputation::kSelective &&
                execution_.fused_attention) {
       reason = "fused attention keeps nothing that selective recomputation drops";
@@ -110,17 +161,34 @@ class Searcher {
     }
     if (reason != nullptr) {
       ++left_out_[reason];
-      return absl::OkStatus();
+      return Outcome::kImpossible;
+    }
+    constexpr char kDoesNotFit[] = "do not fit in memory";
+    // That of all ranks has been looked at, and has less: its plan is made, and its memory known.
+    const bool is_smaller = shard_ranks > 0 && !space_.shard_ranks.has_value();
+    if (is_smaller && LeastMemory(configuration) > space_.memory_bytes) {
+      ++left_out_[kDoesNotFit];
+      return Outcome::kDoesNotFit;
     }
     BRIGADE_ASSIGN_OR_RETURN(const MemoryUse memory, memory_.MemoryOf(configuration));
     if (memory.total() > space_.memory_bytes) {
-      ++left_out_["do not fit in memory"];
+      ++left_out_[kDoesNotFit];
       result_.least_memory_left_out = std::min(result_.least_memory_left_out, memory.total());
-      return absl::OkStatus();
+      return Outcome::kDoesNotFit;
     }
     BRIGADE_ASSIGN_OR_RETURN(const ZeroUse zero, memory_.ZeroOf(configuration, grid.pipeline > 1));
     result_.candidates.push_back({configuration, memory, cost_.TimeOf(configuration, zero)});
-    return absl::OkStatus();
+    return Outcome::kFits;
+  }
+
+  // No more than what a rank of the first stage needs: its layers' weights, gradients and state,
+  // and activations.
+  double LeastMemory(const Configuration& configuration) const {
+    const auto layers = static_cast<double>(LayersOfStage(model_, configuration));
+    const double parameters =
+        layers * static_cast<double>(ParametersOfLayer(model_).total()) / configuration.grid.tensor;
+    return zero::PaperBytes(parameters, ShardRanks(configuration), configuration.zero_stage) +
+           memory_.ActivationsOf(configuration, 0);
   }
 
   absl::StatusOr<SearchResult> Finish() {
@@ -164,6 +232,8 @@ class Searcher {
   CostModel cost_;
   SearchResult result_;
   std::map<std::string, int64_t> grids_left_out_, left_out_;
+  // Of numbers of ranks, each once: there are many configurations.
+  std::map<int, std::vector<int>> divisors_;
 };
 
 }  // namespace
@@ -183,6 +253,14 @@ absl::Status Validate(const SearchSpace& space) {
     if (!extent.has_value() || (*extent >= 1 && space.ranks % *extent == 0)) continue;
     return absl::InvalidArgumentError(absl::StrCat("the ", what, " extent ", *extent,
                                                    " does not divide ", space.ranks, " ranks"));
+  }
+  if (space.replicas.has_value() && (*space.replicas < 1 || space.ranks % *space.replicas != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(*space.replicas, " replicas do not divide ", space.ranks, " ranks"));
+  }
+  if (const int ranks = space.shard_ranks.value_or(0); ranks < 0 || ranks > space.ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("the ranks that share a state are ", ranks,
+                                                   "; they must be 0 to ", space.ranks));
   }
   if (space.zero_stage.has_value() && (*space.zero_stage < 0 || *space.zero_stage > 3)) {
     return absl::InvalidArgumentError(
@@ -211,6 +289,10 @@ absl::StatusOr<SearchResult> Search(const Transformer& model, const Machine& mac
   BRIGADE_RETURN_IF_ERROR(Validate(machine));
   BRIGADE_RETURN_IF_ERROR(Validate(execution));
   BRIGADE_RETURN_IF_ERROR(Validate(space));
+  if (space.replicas.value_or(1) > 1 && execution.replica_period == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(*space.replicas, " replicas without the steps between two of their rounds"));
+  }
   return Searcher(model, machine, execution, space).Run();
 }
 

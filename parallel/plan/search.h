@@ -27,6 +27,10 @@ struct SearchSpace {
   std::optional<int> zero_stage = {};
   std::optional<Recomputation> recomputation = {};
   std::optional<int> micro_batch = {};
+  // With Execution::replica_period; without it there are no replicas.
+  std::optional<int> replicas = {};
+  // Configuration::shard_ranks, 0 for all.
+  std::optional<int> shard_ranks = {};
   // The most texts of a micro-batch; powers of two are tried.
   int largest_micro_batch = 16;
   // The most chunks of a stage of kInterleaved.
@@ -61,7 +65,12 @@ struct SearchResult {
 
 // Tries all configurations: for each memory first, then time. Which are left out: schedules where
 // there is one stage, stages of ZeRO where there is nothing to share, and kSelective where
-// attention is fused and has nothing to make again.
+// attention is fused and has nothing to make again; replicas of ranks that do not have the whole
+// model; groups of one rank, which stage 0 is.
+//
+// Pruning      A rank needs more memory the fewer share its state: where a group does not fit,
+//              smaller ones of the same configuration are not looked at. Nor is the plan of a group
+//              made whose state alone, without padding and buffers, does not fit.
 //
 // Errors       Those of the Validates; NotFound with the counts if nothing fits.
 absl::StatusOr<SearchResult> Search(const Transformer& model, const Machine& machine,

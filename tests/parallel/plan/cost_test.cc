@@ -112,6 +112,55 @@ TEST(CostModelTest, HidesGradientsBehindTheBackwardPass) {
   EXPECT_GT(hidden, bytes / 1e9);
 }
 
+// Two nodes of four: a group of a node reduces inside, and sends its slice of what it has summed.
+TEST(CostModelTest, SendsSlicesBetweenGroupsOnceAStep) {
+  Case groups = Plain(32);
+  groups.configuration.grid.data = 8;
+  groups.configuration.zero_stage = 2;
+  groups.configuration.shard_ranks = 4;
+  groups.execution.overlap_data = false;
+  groups.machine = Ideal(1e30, 1e9);
+  // Four micro-batches, whose sums are in fp32: of the slice half and half.
+  const double slice = static_cast<double>(Parameters(kModel)) / 4;
+  EXPECT_NEAR(groups.Time().data, 4 * slice / 1e9, 0.03 * groups.Time().data);
+  // Where all share a state each micro-batch's reduction crosses, and the gather: a node's half of
+  // what it has summed, in two bytes, five times.
+  Case whole = groups;
+  whole.configuration.shard_ranks = 0;
+  EXPECT_NEAR(whole.Time().data, 5 * slice / 1e9, 0.03 * whole.Time().data);
+  // Hidden behind the last backward pass, but for the last bucket's.
+  groups.execution.overlap_data = true;
+  const StepTime hidden = groups.Time();
+  EXPECT_LT(hidden.data, 4 * slice / 1e9);
+  groups.machine = Ideal(1e30, 1e6);
+  const double long_sums = 4 * slice / 1e6;
+  // What four passes could hide does not count, the last one's backward pass does.
+  EXPECT_GT(groups.Time().data, long_sums - 0.8 * 0.7 * hidden.compute / 4);
+  EXPECT_EQ(groups.Time().round, 0);
+}
+
+TEST(CostModelTest, SharesARoundOutOverItsPeriod) {
+  Case replicas = Plain(32);
+  replicas.configuration.grid.data = 8;
+  replicas.configuration.zero_stage = 2;
+  replicas.configuration.replicas = 2;
+  replicas.execution.replica_period = 10;
+  replicas.machine = Ideal(1e30, 1e9);
+  // A rank's quarter in fp32, half there and half back; weights are gathered inside.
+  const double slice = static_cast<double>(Parameters(kModel)) / 4;
+  EXPECT_NEAR(replicas.Time().round, 4 * slice / 1e9 / 10, 0.03 * replicas.Time().round);
+  // No gradient leaves a replica.
+  EXPECT_LT(replicas.Time().data, 1e-9);
+  replicas.execution.round_bytes = 2;
+  EXPECT_NEAR(replicas.Time().round, 2 * slice / 1e9 / 10, 0.03 * replicas.Time().round);
+  replicas.execution.replica_period = 1;
+  EXPECT_NEAR(replicas.Time().round, 2 * slice / 1e9, 0.03 * replicas.Time().round);
+  replicas.machine = Ideal(1e30, 1e30);
+  replicas.machine.device.memory_bytes_per_s = 1e9;
+  EXPECT_NEAR(replicas.Time().round, 50 * slice / 1e9 / kMemoryEfficiency,
+              0.03 * replicas.Time().round);
+}
+
 TEST(CostModelTest, HidesARingBehindAttention) {
   Case ring = Plain(4);
   ring.configuration.grid.context = 2;

@@ -1,6 +1,9 @@
 #include "brigade/parallel/plan/memory.h"
 
 #include "brigade/device/memory_stats.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/replicas/options.h"
+#include "brigade/replicas/round_plan.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/plan.h"
@@ -102,6 +105,42 @@ TEST(MemoryModelTest, IsWhatZeroSaysOfTheStage) {
   EXPECT_EQ(use.memory.total(), static_cast<double>(Total(terms, device::Tier::kDevice)));
   EXPECT_EQ(use.memory.weights,
             static_cast<double>(Total(terms, device::Tier::kDevice, device::Purpose::kParameters)));
+}
+
+// The same with two groups of two ranks in each of two replicas.
+TEST(MemoryModelTest, IsWhatZeroAndReplicasSayOfGroups) {
+  const Transformer model = {
+      .name = "toy", .layers = 2, .width = 64, .heads = 4, .context = 32, .vocabulary = 1000};
+  Execution execution = Unfused(true, 16);
+  execution.replica_period = 7;
+  Configuration configuration;
+  configuration.grid.data = 8;
+  configuration.zero_stage = 2;
+  configuration.replicas = 2;
+  configuration.shard_ranks = 2;
+  const int64_t h = 64, cut = 12 * h * h + 7 * h, whole = 6 * h;
+  zero::ModelSpec units = {{"embedding", {{"e", 1000 * h}, {"p", 32 * h}}, {}}};
+  for (const char* name : {"a", "b"}) {
+    units.push_back({name, {{std::string(name) + "c", cut}, {std::string(name) + "w", whole}}, {}});
+  }
+  units.push_back({"head", {{"hc", 0}, {"hw", 2 * h}}, {}});
+  zero::ZeroOptions options;
+  options.stage = 2;
+  options.micro_batches = 2;
+  options.shard_ranks = 2;
+  ASSERT_OK_AND_ASSIGN(const auto plan, zero::Plan::Create(units, {.ranks = 2, .shard_groups = 2}));
+  for (const int round_bytes : {4, 2}) {
+    execution.round_bytes = round_bytes;
+    MemoryModel memory(model, execution);
+    ASSERT_OK_AND_ASSIGN(const ZeroUse use, memory.ZeroOf(configuration, false));
+    auto terms = zero::MemoryOf(plan, options);
+    const replicas::OuterOptions outer = {
+        .period = 7,
+        .wire = round_bytes == 4 ? precision::DType::kFloat32 : precision::DType::kBFloat16};
+    ASSERT_OK_AND_ASSIGN(const auto rounds, replicas::MemoryOf(plan, options, outer));
+    terms.insert(terms.end(), rounds.begin(), rounds.end());
+    EXPECT_EQ(use.memory.total(), static_cast<double>(Total(terms, device::Tier::kDevice)));
+  }
 }
 
 TEST(MemoryModelTest, KeepsAsManyMicroBatchesAsTheScheduleDoes) {

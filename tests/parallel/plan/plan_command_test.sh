@@ -20,7 +20,11 @@ grep -q '</svg>' "$TEST_TMPDIR/frontier.svg" || wrong "no picture"
 # Fixed parts are kept.
 "$plan" --model=gpt-1.7b --ranks=8 --batch=64 --tensor=2 --pipeline=2 --schedule=zb-h1 --stage=1 --recomputation=full --micro_batch=4 --top=1 >"$out" ||
   wrong "a fixed grid fails"
-grep -Eq '^  1 +2 +1 +2 +2 zb-h1 +1 full +4 ' "$out" || wrong "not what was fixed: $(cat "$out")"
+grep -Eq '^  1 +2 +1 +2 +2 zb-h1 +1 2 +full +4 ' "$out" || wrong "not what was fixed: $(cat "$out")"
+"$plan" --model=gpt-1.7b --ranks=16 --batch=64 --tensor=1 --pipeline=1 --context_parallel=1 --stage=3 --shard_ranks=4 --replica_period=20 --replicas=2 --narrow_rounds --top=1 >"$out" ||
+  wrong "replicas of groups fail"
+grep -Eq ' MFU  replicas  round$' "$out" || wrong "no column of replicas: $(cat "$out")"
+grep -Eq '^  1 +1 +1 +16 +1 1f1b +3 4 .*% +2 +[0-9.]+$' "$out" || wrong "not those replicas: $(cat "$out")"
 
 # A machine of the user's, in whose folder the command stands.
 mkdir -p "$TEST_TMPDIR/from"
@@ -48,6 +52,10 @@ refuses 'INVALID_ARGUMENT: "2f2b" is none of gpipe, 1f1b, ' --schedule=2f2b
 refuses 'INVALID_ARGUMENT: "some" is none of none, selective and full' --recomputation=some
 refuses 'INVALID_ARGUMENT: "star" is neither ring nor ulysses' --context_method=star
 refuses 'INVALID_ARGUMENT: the ZeRO stage is 4; it must be 0 to 3' --stage=4
+refuses 'INVALID_ARGUMENT: 3 replicas do not divide 8 ranks' --ranks=8 --replica_period=5 --replicas=3
+refuses 'INVALID_ARGUMENT: 2 replicas without the steps between two of their rounds' --ranks=8 --replicas=2
+refuses 'INVALID_ARGUMENT: the period of replicas is -1 steps; it must be 0 or more' --replica_period=-1
+refuses 'INVALID_ARGUMENT: the ranks that share a state are 9; they must be 0 to 8' --ranks=8 --shard_ranks=9
 refuses "INVALID_ARGUMENT: the model's width 12288 is no multiple of its 7 heads" --heads=7
 refuses "INVALID_ARGUMENT: the device's memory in bytes is -1e+09; it must be more than 0" --memory_gb=-1
 refuses 'INVALID_ARGUMENT: --top is 0; it must be at least 1' --top=0
