@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -102,8 +103,10 @@ class Searcher {
     configuration.shard_ranks = 0;
     BRIGADE_ASSIGN_OR_RETURN(Outcome outcome, Try(configuration));
     if (configuration.zero_stage == 0 || outcome == Outcome::kImpossible) return absl::OkStatus();
-    for (int groups = 2; groups < ranks; ++groups) {
-      if (ranks % groups != 0) continue;
+    std::vector<int>& divisors = divisors_[ranks];
+    if (divisors.empty()) divisors = DivisorsOf(ranks, {});
+    for (const int groups : divisors) {
+      if (groups == 1 || groups == ranks) continue;
       configuration.shard_ranks = ranks / groups;
       if (outcome == Outcome::kFits) {
         BRIGADE_ASSIGN_OR_RETURN(outcome, Try(configuration));
@@ -229,6 +232,8 @@ class Searcher {
   CostModel cost_;
   SearchResult result_;
   std::map<std::string, int64_t> grids_left_out_, left_out_;
+  // Of numbers of ranks, each once: there are many configurations.
+  std::map<int, std::vector<int>> divisors_;
 };
 
 }  // namespace

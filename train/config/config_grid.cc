@@ -190,7 +190,7 @@ absl::Status CheckTensors(const Said& said, optim::OptimizerKind optimizer,
     const bool is_adam_w = optimizer == optim::OptimizerKind::kAdamW8;
     return Invalid("optimizer.type is \"", is_adam_w ? "AdamW8bit" : "Adam8bit",
                    "\", whose moments have a scale for each 256 elements of whole tensors, but ",
-                   Counted(grid.tensor, "rank"), " have parts of them (",
+                   device::Counted(grid.tensor, "rank"), " have parts of them (",
                    said.Name("--tensor", TensorKey(said)), ")");
   }
   if (!optim::IsLamb(optimizer) || grid.tensor == 1) return absl::OkStatus();
