@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "brigade/collectives/agree.h"
+#include "brigade/collectives/call_marks.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/pass_times.h"
@@ -16,6 +17,7 @@
 #include "brigade/examples/gpt/unit_flops.h"
 #include "brigade/precision/dtype_names.h"
 #include "brigade/profile/ceilings.h"
+#include "brigade/profile/collective_calls.h"
 #include "brigade/profile/profile_text.h"
 #include "brigade/profile/step_profile.h"
 
@@ -52,8 +54,12 @@ std::optional<Place> PlaceOf(absl::string_view name) {
 }
 
 Kind KindOf(const TracedOperation& operation) {
-  // Of a pipeline, or of those who cut the trace into steps: it does nothing.
-  if (PassOfMark(operation.name).has_value() || IsStepMark(operation.name)) return Kind::kIdle;
+  // Of a pipeline, of those who cut the trace into steps, or of collectives: it does nothing.
+  if (PassOfMark(operation.name).has_value() || IsStepMark(operation.name) ||
+      collectives::CallMarkOf(operation.name).has_value() ||
+      collectives::IsEndOfCall(operation.name)) {
+    return Kind::kIdle;
+  }
   switch (ActivityOf(operation)) {
     case Activity::kIdle:
       return Kind::kWait;
@@ -90,6 +96,7 @@ profile::TraceNames NamesOfTrace() {
 absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Accounts& accounts) {
   std::unique_ptr<StepProfiler> profiler(new StepProfiler(accounts));
   const profile::Options& options = profiler->options();
+  const zero::ZeroOptions& zero = accounts.job.config.zero;
   collectives::Communicator& world = accounts.grid.world();
   absl::Status status;
   if (world.rank() == 0) {
@@ -103,8 +110,10 @@ absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Account
   }
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
   BRIGADE_ASSIGN_OR_RETURN(profiler->ceilings_,
-                           profile::CeilingsOf(options.ceilings_file, accounts.shape.dtype, world,
-                                               accounts.context, accounts.compute));
+                           profile::CeilingsOf(options.ceilings_file, accounts.shape.dtype,
+                                               {.reduction = zero.reduction,
+                                                .algorithm = zero.algorithm},
+                                               world, accounts.context, accounts.compute));
   if (options.peak_flops_per_second > 0) {
     profiler->ceilings_.flops_per_second = options.peak_flops_per_second;
     absl::StrAppend(&profiler->ceilings_.source, ", the peak of products as given");
@@ -146,6 +155,7 @@ absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
       return absl::OkStatus();
     }
     of_.recorder.Watch(of_.context.name());
+    marked_calls_.emplace(of_.context);
     sent_ = SentSoFar();
     state_ = State::kIn;
     return profile::MarkStep(step + 1, of_.compute);
@@ -156,6 +166,7 @@ absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
 
 absl::Status StepProfiler::AfterStep(int64_t step) {
   if (state_ == State::kIn) {
+    marked_calls_.reset();
     const std::vector<profile::Sent> now = SentSoFar();
     for (size_t i = 0; i < sent_.size(); ++i) sent_[i].bytes = now[i].bytes - sent_[i].bytes;
     state_ = State::kBehind;
@@ -192,6 +203,7 @@ profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) c
           .rows = profile::RowsOf(operations.streams, main, begin_ns, end_ns, NamesOfTrace()),
           .main = main,
           .sent = sent_,
+          .calls = profile::CallsOf(operations.streams),
           .ceilings = ceilings_,
           .dropped = operations.dropped};
 }

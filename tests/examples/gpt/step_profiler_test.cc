@@ -136,6 +136,14 @@ void ExpectAProfile(Job job, int ranks) {
   if (ranks > 1) {
     EXPECT_GT(sent, 0);
   }
+  // What calls have sent by the formulas of their algorithms is what the books have counted.
+  double of_calls = 0;
+  for (const profile::CollectiveCalls& calls : profile.calls) {
+    of_calls += calls.sent_bytes;
+    EXPECT_GT(calls.seconds, 0) << calls.name;
+    EXPECT_LE(calls.waiting_seconds, calls.seconds) << calls.name;
+  }
+  EXPECT_EQ(of_calls, sent);
   EXPECT_GE(outcome.ranks[0].hardware_over_model, 1);
   for (const RankSummary& rank : outcome.ranks) {
     EXPECT_EQ(rank.peak_flops_per_second, 0.05e12);
