@@ -81,6 +81,72 @@ TEST(DigestsTrainingTest, AreTheSameInEveryStageAndForAnyTensorRanks) {
   EXPECT_EQ(wanted.header.tensors.size(), wanted.steps[0].weights.size());
 }
 
+// With the books of memory, of traffic, and of what moves between tiers.
+TEST(DigestsTrainingTest, AreTheSameWhereverStateAndWeightsAre) {
+  using device::Tier;
+  const digests::DigestLog wanted = Digested({.data = 2}, 1, 0);
+  struct Place {
+    int stage;
+    Tier state, weights;
+  };
+  for (const Place& place : {Place{1, Tier::kHost, Tier::kDevice},
+                             {2, Tier::kFile, Tier::kDevice},
+                             {3, Tier::kHost, Tier::kDevice},
+                             {3, Tier::kHost, Tier::kHost},
+                             {3, Tier::kFile, Tier::kHost},
+                             {3, Tier::kFile, Tier::kFile}}) {
+    const std::string what =
+        absl::StrCat("stage ", place.stage, ", state on ", device::ToString(place.state),
+                     ", weights on ", device::ToString(place.weights));
+    SCOPED_TRACE(what);
+    Job job = DigestedJob({.data = 2}, 1, place.stage, "offloaded");
+    zero::OffloadOptions& offload = job.config.zero.offload;
+    offload.optimizer_state = place.state;
+    offload.parameters = place.weights;
+    offload.file.directory = ::testing::TempDir();
+    ExpectModelledMemoryAndTraffic(Train(job, 2), job.steps);
+    const auto log = digests::ReadDigests(job.digests.file);
+    ASSERT_OK(log);
+    ExpectAlike(*log, wanted, what);
+  }
+}
+
+// 0/1 Adam's: each rank has weights of its own between two meetings, and shows its slice of them.
+TEST(DigestsTrainingTest, OfLocalStepsFindAnotherRunOfTheSameRanks) {
+  constexpr char kLocalSteps[] = R"({"train_batch_size": 4, "bf16": {"enabled": true},
+      "optimizer": {"type": "ZeroOneAdam", "params": {"lr": 0.001, "var_freeze_step": 2,
+                    "local_step_scaler": 1, "local_step_clipper": 2}}})";
+  const auto digested = [&](uint64_t seed) {
+    Job job = CreateJob(kLocalSteps, 2);
+    job.seed = seed;
+    job.steps = 2 * kDigestedSteps;
+    job.digests = {.file = PathOf("local"), .every = 1};
+    Train(job, 2);
+    return digests::ReadDigests(job.digests.file).value();
+  };
+  const digests::DigestLog first = digested(1);
+  EXPECT_EQ(first.steps.size(), size_t{2 * kDigestedSteps});
+  const auto same = digests::FirstDifference(first, digested(1));
+  ASSERT_OK(same);
+  EXPECT_FALSE(same->difference.has_value());
+  const auto other = digests::FirstDifference(first, digested(2));
+  ASSERT_OK(other);
+  ASSERT_TRUE(other->difference.has_value());
+  EXPECT_EQ(other->difference->step, 1);
+  EXPECT_EQ(other->difference->kind, "weights");
+}
+
+TEST(DigestsTrainingTest, OfLocalStepsAreNotComparedBetweenRanks) {
+  Job job = CreateJob(R"({"train_batch_size": 4, "bf16": {"enabled": true},
+      "optimizer": {"type": "ZeroOneAdam", "params": {"lr": 0.001}}})", 2);
+  job.digests.verify_every = 1;
+  Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  EXPECT_THAT(TrainOnThreads(job, 2, {nullptr, recorder, stop}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--verify_replicas: with local steps (0/1 Adam)")));
+}
+
 TEST(DigestsTrainingTest, AreTheSameForAnyScheduleOfAPipeline) {
   GridCase grid = {.pipeline = 2, .micro_batches = 2};
   const digests::DigestLog wanted = Digested(grid, 1, 0);
