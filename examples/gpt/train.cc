@@ -36,6 +36,7 @@
 #include "brigade/examples/gpt/metric_records.h"
 #include "brigade/examples/gpt/monitors.h"
 #include "brigade/examples/gpt/queued_observer.h"
+#include "brigade/examples/gpt/rank_lanes.h"
 #include "brigade/examples/gpt/report.h"
 #include "brigade/examples/gpt/step_watcher.h"
 #include "brigade/examples/gpt/training.h"
@@ -303,10 +304,18 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
          if (!has_breakdown) return;
          queued_console.Post([breakdown] { console.OnBreakdown(breakdown); }).IgnoreError();
        }});
+  // Of processes, which have been asked for the page all alike; what each rank does goes to rank 0.
+  std::unique_ptr<RankLanes> lanes;
+  if (ranks.processes && dashboard_port.has_value()) {
+    lanes = std::make_unique<RankLanes>(
+        [&](std::vector<StepTime> of_ranks) { step_watcher.Show(std::move(of_ranks)); });
+  }
   Recorder::StepSink step_sink;
-  if (has_breakdown || has_timelines) {
+  if (has_breakdown || has_timelines || lanes != nullptr) {
     step_sink = [&](absl::string_view context, std::vector<StepTime> steps) {
-      step_watcher.Watch(context, std::move(steps));
+      const bool goes_elsewhere = lanes != nullptr && lanes->active();
+      if (goes_elsewhere) lanes->Keep(steps);
+      if (speaks) step_watcher.Watch(context, std::move(steps), !goes_elsewhere);
     };
   }
   Recorder recorder(trace.get(), std::move(step_sink));
@@ -337,7 +346,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     std::fflush(stdout);
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
-  const Watchers watchers = {&observers, recorder, interrupt.stop(), report};
+  const Watchers watchers = {&observers, recorder, interrupt.stop(), report, lanes.get()};
   const absl::StatusOr<Outcome> outcome =
       ranks.processes ? TrainAsProcess(job, launch_info, ranks.backend, watchers, timeout)
                       : TrainOnThreads(job, ranks.count, watchers, timeout);

@@ -9,6 +9,7 @@
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
 #include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/rank_lanes.h"
 #include "brigade/examples/gpt/recorder.h"
 
 namespace brigade::gpt {
@@ -22,6 +23,8 @@ struct Watchers {
   // On rank 0, or null: called at the end, before any rank leaves, because mpirun kills all when
   // the first does.
   std::function<void(const Outcome&)> report = nullptr;
+  // Of processes, or null: they are started and ended with the training.
+  RankLanes* lanes = nullptr;
 };
 
 // How long a rank may be silent in a collective before the others give up.

@@ -141,6 +141,44 @@ class MonitorTest(unittest.TestCase):
         for part in ("forward", "backward", "backward_inner", "backward_allreduce", "step"):
             self.assertIn("Train/Samples/elapsed_time_ms_" + part, tags)
 
+    def test_the_page_has_the_pipeline_of_processes(self):
+        mpirun = shutil.which("mpirun")
+        if mpirun is None:
+            self.skipTest("no mpirun")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        flags = [flag for flag in TINY if not flag.startswith("--ranks")]
+        environment = {key: value for key, value in os.environ.items() if key != "BUILD_WORKING_DIRECTORY"}
+        process = subprocess.Popen([mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", TRAIN, *flags,
+                                    "--steps=1000000", "--pipeline=2", "--evaluate_every=0", "--dashboard=0"],
+                                   cwd=self.folder, env={**environment, "MASTER_PORT": str(port)},
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        line = ""
+        while not line.startswith("Dashboard: "):
+            line = process.stdout.readline()
+            self.assertNotEqual(line, "", "it ended")
+        url = line.split()[1]
+        steps = []
+        while len(steps) < 2:
+            self.assertIsNone(process.poll())
+            with urllib.request.urlopen(url + "data.json", timeout=120) as answer:
+                timeline = json.load(answer)["timeline"]
+            if timeline["lanes"] and timeline["step"] not in steps:
+                steps.append(timeline["step"])
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        self.assertEqual([lane["name"] for lane in timeline["lanes"]], ["rank 0", "rank 1"])
+        for lane in timeline["lanes"]:
+            self.assertEqual([name for name, _, _ in lane["passes"]], ["F0", "B0"])
+        # What one stage sends the other waits for: clocks are one.
+        (_, _, first_forward), (_, _, first_backward) = timeline["lanes"][0]["passes"]
+        (_, _, last_forward), (_, _, last_backward) = timeline["lanes"][1]["passes"]
+        self.assertLess(first_forward, last_forward)
+        self.assertLess(last_forward, last_backward)
+        self.assertLess(last_forward, first_backward)
+
     def test_a_training_that_goes_on_goes_on_with_its_files(self):
         out, error = self.run_to_end("--steps=20", "--save=saved", "--save_every=10", "--keep=0")
         self.assertEqual(error, "")
