@@ -23,6 +23,7 @@ LIBRARIES = {
         "//device:context",
         "//device:device",
         "//device:device_id",
+        "//device:device_memory",
         "//device:event",
         "//device:files",
         "//device:memory_stats",
@@ -147,6 +148,7 @@ LIBRARIES = {
         "//collectives/tuning:select",
         "//collectives/tuning:topology",
         "//collectives:agree",
+        "//collectives:call_marks",
         "//collectives:collective",
         "//collectives:collectives",
         "//collectives:communicator",
@@ -285,6 +287,7 @@ LIBRARIES = {
     ],
     "profile": [
         "//profile:ceilings",
+        "//profile:collective_calls",
         "//profile:flops",
         "//profile:options",
         "//profile:profile",

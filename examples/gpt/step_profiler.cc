@@ -136,9 +136,10 @@ std::vector<profile::Sent> StepProfiler::SentSoFar() const {
   const GroupBytes groups = of_.books.SentInGroups();
   for (const GridGroup group : {GridGroup::kTensor, GridGroup::kContext, GridGroup::kPipeline}) {
     const auto g = static_cast<size_t>(group);
-    // Where it is ZeRO's group as well, that is above.
+    // Where it is ZeRO's group as well, or that of tied weights, that is above.
     const bool is_zeros = of_.grid.group(group) == &of_.grid.replica();
-    const int64_t zeros = is_zeros ? traffic.total() : 0;
+    const bool is_tieds = of_.grid.group(group) == of_.grid.group(GridGroup::kTied);
+    const int64_t zeros = is_zeros ? traffic.total() : is_tieds ? traffic.tied : 0;
     sent.push_back({absl::StrCat(std::string(parallel::Name(group)), " ranks"),
                     bytes(std::max<int64_t>(groups[g] - zeros, 0))});
   }

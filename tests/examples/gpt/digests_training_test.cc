@@ -3,12 +3,14 @@
 
 #include <atomic>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/files.h"
 #include "brigade/digests/digest_file.h"
 #include "brigade/digests/first_difference.h"
 #include "brigade/examples/gpt/history.h"
@@ -153,6 +155,73 @@ TEST(DigestsTrainingTest, AreTheSameForAnyScheduleOfAPipeline) {
   grid.schedule = "zb-h1";
   for (const int stage : {1, 2, 3}) {
     ExpectAlike(Digested(grid, 1, stage), wanted, absl::StrCat("stage ", stage));
+  }
+}
+
+// What first_difference reads to name an element: whole tensors, whoever has had parts of them.
+struct Dumped {
+  digests::DigestLog log;
+  std::string folder;
+  // By path in the folder.
+  std::map<std::string, std::string> files;
+};
+
+Dumped DumpOf(Job job, const std::string& name) {
+  Dumped dumped;
+  dumped.folder = PathOf(absl::StrCat("dump_of_", name));
+  std::filesystem::remove_all(dumped.folder);
+  job.digests = {.file = PathOf(name), .every = 1, .dump = dumped.folder, .dump_step = 3};
+  job.steps = 4;
+  Train(job, static_cast<int>(job.config.grid.ranks()));
+  dumped.log = digests::ReadDigests(job.digests.file).value();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dumped.folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = std::filesystem::relative(entry.path(), dumped.folder).string();
+    dumped.files[path] = device::ReadFile(entry.path().string()).value();
+  }
+  return dumped;
+}
+
+TEST(DigestsTrainingTest, ElementsHaveTheSamePlacesOnEveryGridAndAreNamedByThem) {
+  struct Pair {
+    GridCase grid, plain;
+    int shards;
+  };
+  for (const Pair& pair : {Pair{{.tensor = 2, .data = 2}, {.data = 2}, 2},
+                           Pair{{.pipeline = 2, .micro_batches = 2}, {.micro_batches = 2}, 1},
+                           Pair{{.tensor = 2, .pipeline = 2, .micro_batches = 2},
+                                {.micro_batches = 2},
+                                2}}) {
+    SCOPED_TRACE(ToString(pair.grid));
+    Job job = JobOf(pair.grid, pair.shards, 2, "bf16", kAdamW);
+    Job plain = JobOf(pair.plain, pair.shards, 1, "bf16", kAdamW);
+    const Dumped on_grid = DumpOf(job, "grid"), alone = DumpOf(plain, "plain");
+    ASSERT_EQ(on_grid.files.size(), 2 * on_grid.log.header.tensors.size());
+    for (const auto& [path, bytes] : alone.files) {
+      ASSERT_TRUE(on_grid.files.contains(path)) << path;
+      EXPECT_TRUE(on_grid.files.at(path) == bytes) << path;
+    }
+    // Another training on the grid: elements are those by which two plain ones differ.
+    job.seed = plain.seed = 2;
+    const Dumped other_on_grid = DumpOf(job, "other_grid"), other = DumpOf(plain, "other_plain");
+    auto compared = digests::FirstDifference(alone.log, other_on_grid.log);
+    ASSERT_OK(compared);
+    // Of which there are dumps.
+    compared->difference->step = 3;
+    const auto found =
+        digests::CompareDumps(*compared->difference, {alone.log, other_on_grid.log},
+                              {alone.folder, other_on_grid.folder}, 5);
+    const auto wanted = digests::CompareDumps(*compared->difference, {alone.log, other.log},
+                                              {alone.folder, other.folder}, 5);
+    ASSERT_OK(found);
+    ASSERT_OK(wanted);
+    EXPECT_EQ(found->differing, wanted->differing);
+    EXPECT_GT(found->differing, 0);
+    ASSERT_EQ(found->first.size(), wanted->first.size());
+    for (size_t i = 0; i < found->first.size(); ++i) {
+      EXPECT_EQ(found->first[i].at, wanted->first[i].at);
+      EXPECT_EQ(found->first[i].bits[1], wanted->first[i].bits[1]);
+    }
   }
 }
 
