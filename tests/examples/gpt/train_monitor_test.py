@@ -144,14 +144,13 @@ class MonitorTest(unittest.TestCase):
 
     def test_the_page_has_the_pipeline_of_processes(self):
         self.write_config({"train_micro_batch_size_per_gpu": 2})
-        mpirun = shutil.which("mpirun")
-        if mpirun is None:
+        if shutil.which("mpirun") is None:
             self.skipTest("no mpirun")
         # Below those that the kernel gives to others.
         port = random.randrange(20000, 30000)
         flags = [flag for flag in TINY if not flag.startswith("--ranks")]
         environment = {key: value for key, value in os.environ.items() if key != "BUILD_WORKING_DIRECTORY"}
-        process = subprocess.Popen([mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", TRAIN, *flags,
+        process = subprocess.Popen(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", TRAIN, *flags,
                                     "--steps=1000000", "--pipeline=2", "--evaluate_every=0", "--dashboard=0",
                                     "--config=configs/config.json"],
                                    cwd=self.folder, env={**environment, "MASTER_PORT": str(port)},
