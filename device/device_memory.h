@@ -15,8 +15,8 @@ struct DeviceMemory {
   int64_t total = 0;
 };
 
-// Of the CPU the machine's memory: of which is free what the kernel takes for available. Unavailable,
-// with the reason, if the device cannot be used, as Context::Create.
+// Of the CPU the machine's memory, of which is free what no process and no cache has. Unavailable,
+// with the reason, if the device cannot be used, as of Context::Create.
 absl::StatusOr<DeviceMemory> MemoryOf(Device device);
 
 }  // namespace brigade::device

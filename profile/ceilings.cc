@@ -139,9 +139,9 @@ absl::StatusOr<double> MemoryRate(collectives::Communicator& world, device::Cont
 
 // The collectives that have a ceiling, and what a rank's array of each is, in bytes; of an
 // all-to-all half of it, since it needs another one to go to.
-constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllGather, CollectiveKind::kAllReduce,
+constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllGather,     CollectiveKind::kAllReduce,
                                         CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll,
-                                        CollectiveKind::kShift,     CollectiveKind::kBroadcast};
+                                        CollectiveKind::kShift,         CollectiveKind::kBroadcast};
 constexpr int64_t kMessageBytes = int64_t{1} << 20;
 
 CollectiveSignature SignatureOf(CollectiveKind kind, precision::DType dtype,
@@ -248,8 +248,8 @@ bool IsRate(const Json& value) {
 
 absl::StatusOr<Ceilings> MeasureCeilings(precision::DType dtype,
                                          const collectives::ReduceOptions& reduce,
-                                         collectives::Communicator& world,
-                                         device::Context& context, device::Stream& stream) {
+                                         collectives::Communicator& world, device::Context& context,
+                                         device::Stream& stream) {
   Ceilings ceilings = {.source = "measured"};
   BRIGADE_ASSIGN_OR_RETURN(ceilings.flops_per_second, MatmulRate(dtype, world, context, stream));
   BRIGADE_ASSIGN_OR_RETURN(ceilings.memory_bytes_per_second, MemoryRate(world, context, stream));
@@ -347,7 +347,8 @@ absl::StatusOr<Ceilings> CeilingsOf(const std::string& path, precision::DType dt
     ceilings->source = absl::StrCat("from ", path);
     return ceilings;
   }
-  BRIGADE_ASSIGN_OR_RETURN(Ceilings ceilings, MeasureCeilings(dtype, reduce, world, context, stream));
+  BRIGADE_ASSIGN_OR_RETURN(Ceilings ceilings,
+                           MeasureCeilings(dtype, reduce, world, context, stream));
   if (reads) {
     absl::StatusOr<device::FileReplacement> file = device::FileReplacement::Begin(path);
     status = file.status();

@@ -30,8 +30,8 @@ namespace brigade::profile {
 // Errors       Those of Blas, of the device and of the communicator.
 absl::StatusOr<Ceilings> MeasureCeilings(precision::DType dtype,
                                          const collectives::ReduceOptions& reduce,
-                                         collectives::Communicator& world,
-                                         device::Context& context, device::Stream& stream);
+                                         collectives::Communicator& world, device::Context& context,
+                                         device::Stream& stream);
 
 // What a file of ceilings is of.
 struct Machine {

@@ -128,8 +128,8 @@ std::string ToJson(const RankStep& step) {
   for (const Sent& each : step.sent) sent.push_back({each.to, each.bytes});
   Json calls = Json::array();
   for (const CollectiveCalls& each : step.calls) {
-    calls.push_back({each.stream, each.name, each.calls, each.seconds, each.waiting_seconds,
-                     each.sent_bytes});
+    calls.push_back(
+        {each.stream, each.name, each.calls, each.seconds, each.waiting_seconds, each.sent_bytes});
   }
   const Ceilings& c = step.ceilings;
   const Json json = {
@@ -150,9 +150,8 @@ absl::StatusOr<RankStep> RankStepFromJson(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   const absl::Status wrong = absl::InvalidArgumentError("what a rank has told is no profile");
   if (!json.is_object()) return wrong;
-  for (const char* const key :
-       {"seconds", "units", "rows", "main", "sent", "calls", "ceilings", "collectives", "source",
-        "dropped"}) {
+  for (const char* const key : {"seconds", "units", "rows", "main", "sent", "calls", "ceilings",
+                                "collectives", "source", "dropped"}) {
     if (!json.contains(key)) return wrong;
   }
   RankStep step;

@@ -206,9 +206,9 @@ class ZeroOptimizer final : public ParameterSource {
 
   // The next step, and no other, shows its gradients and weights to `observer`, which stays until
   // that is enqueued; null: to nobody. Between steps. Weights that are kept elsewhere
-  // (OffloadOptions::parameters) come to the device once more for it, which Movement does not count.
-  // With local steps (has_local_steps) each rank has weights of its own, and shows these. Where
-  // gradients are exchanged, not reduced, none are shown.
+  // (OffloadOptions::parameters) come to the device once more for it, which Movement does not
+  // count. With local steps (has_local_steps) each rank has weights of its own, and shows these.
+  // Where gradients are exchanged, not reduced, none are shown.
   absl::Status Observe(StepObserver* observer);
 
   // Goes back to before the step's first micro-batch: gradients are dropped, units released, runs

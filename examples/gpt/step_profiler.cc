@@ -109,11 +109,11 @@ absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Account
     }
   }
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
-  BRIGADE_ASSIGN_OR_RETURN(profiler->ceilings_,
-                           profile::CeilingsOf(options.ceilings_file, accounts.shape.dtype,
-                                               {.reduction = zero.reduction,
-                                                .algorithm = zero.algorithm},
-                                               world, accounts.context, accounts.compute));
+  BRIGADE_ASSIGN_OR_RETURN(
+      profiler->ceilings_,
+      profile::CeilingsOf(options.ceilings_file, accounts.shape.dtype,
+                          {.reduction = zero.reduction, .algorithm = zero.algorithm}, world,
+                          accounts.context, accounts.compute));
   if (options.peak_flops_per_second > 0) {
     profiler->ceilings_.flops_per_second = options.peak_flops_per_second;
     absl::StrAppend(&profiler->ceilings_.source, ", the peak of products as given");

@@ -139,11 +139,10 @@ TEST(CeilingsTest, AFullDeviceHasCeilings) {
 // Some algorithms have all-reduces alone.
 TEST(CeilingsTest, WhatAnAlgorithmDoesNotHaveIsNotKnown) {
   collectives::OnThreads({.size = 2}, [&](collectives::Rank& rank) {
-    ASSERT_OK_AND_ASSIGN(
-        const Ceilings measured,
-        MeasureCeilings(precision::DType::kBFloat16,
-                        {.algorithm = collectives::Algorithm::kParameterServer}, *rank.communicator,
-                        *rank.context, *rank.stream));
+    ASSERT_OK_AND_ASSIGN(const Ceilings measured,
+                         MeasureCeilings(precision::DType::kBFloat16,
+                                         {.algorithm = collectives::Algorithm::kParameterServer},
+                                         *rank.communicator, *rank.context, *rank.stream));
     EXPECT_GT(measured.OfCollective("all_reduce"), 0);
     EXPECT_GT(measured.OfCollective("all_gather"), 0);
     EXPECT_EQ(measured.OfCollective("reduce_scatter"), 0);
@@ -177,8 +176,8 @@ TEST(CeilingsTest, AFileThatIsWrongIsAnErrorOfAllRanks) {
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          absl::StrCat(path, ": \"ranks\" is 5; it must be 2 as in this training")));
     // The folder.
-    EXPECT_THAT(CeilingsOf(folder, precision::DType::kFloat32, {}, *rank.communicator, *rank.context,
-                           *rank.stream)
+    EXPECT_THAT(CeilingsOf(folder, precision::DType::kFloat32, {}, *rank.communicator,
+                           *rank.context, *rank.stream)
                     .status()
                     .ToString(),
                 HasSubstr("is a folder, not a file"));

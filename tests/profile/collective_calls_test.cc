@@ -34,9 +34,10 @@ TracedOperation Wait(absl::string_view name, int64_t begin, int64_t end) {
 TEST(CollectiveCallsTest, AMadeUpTraceHasTheseCalls) {
   const std::vector<StreamOperations> streams = {
       {"communication",
-       {Work("adam", 0, 1), Wait("collective begins", 1, 2), Work("call all_gather sends 100", 2, 2),
-        Wait("collective begins", 2, 5), Wait("collective", 5, 6), Work("reduce", 6, 9),
-        Work("end of call", 10, 10), Work("reduce", 10, 20),
+       {Work("adam", 0, 1), Wait("collective begins", 1, 2),
+        Work("call all_gather sends 100", 2, 2), Wait("collective begins", 2, 5),
+        Wait("collective", 5, 6), Work("reduce", 6, 9), Work("end of call", 10, 10),
+        Work("reduce", 10, 20),
         // Another one of its kind, and one of another kind.
         Work("call all_gather sends 11", 20, 21), Work("all_gather", 21, 22),
         Work("end of call", 22, 22), Work("call barrier sends 0", 23, 23), Work("barrier", 23, 24),

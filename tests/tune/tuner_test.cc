@@ -646,8 +646,8 @@ TEST(WholeSpaceTest, EveryValueOfEveryDimensionFitsSomewhere) {
   EXPECT_EQ(values, wanted);
 }
 
-// A priority at which other programs wait, where the process may have it: what a trial takes is then
-// what it takes on a machine that does nothing else, for the tuner as for who judges it.
+// A priority at which other programs wait, where the process may have it: what a trial takes is
+// then what it takes on a machine that does nothing else, for the tuner as for who judges it.
 void TakeRealTimePriority() {
   // Not with what Bazel's tests check beside the work: the tuner has it not.
   setenv("BRIGADE_CHECKS", "0", /*overwrite=*/1);

@@ -140,7 +140,8 @@ TEST(DigestsTrainingTest, OfLocalStepsFindAnotherRunOfTheSameRanks) {
 
 TEST(DigestsTrainingTest, OfLocalStepsAreNotComparedBetweenRanks) {
   Job job = CreateJob(R"({"train_batch_size": 4, "bf16": {"enabled": true},
-      "optimizer": {"type": "ZeroOneAdam", "params": {"lr": 0.001}}})", 2);
+      "optimizer": {"type": "ZeroOneAdam", "params": {"lr": 0.001}}})",
+                      2);
   job.digests.verify_every = 1;
   Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
@@ -187,11 +188,10 @@ TEST(DigestsTrainingTest, ElementsHaveTheSamePlacesOnEveryGridAndAreNamedByThem)
     GridCase grid, plain;
     int shards;
   };
-  for (const Pair& pair : {Pair{{.tensor = 2, .data = 2}, {.data = 2}, 2},
-                           Pair{{.pipeline = 2, .micro_batches = 2}, {.micro_batches = 2}, 1},
-                           Pair{{.tensor = 2, .pipeline = 2, .micro_batches = 2},
-                                {.micro_batches = 2},
-                                2}}) {
+  for (const Pair& pair :
+       {Pair{{.tensor = 2, .data = 2}, {.data = 2}, 2},
+        Pair{{.pipeline = 2, .micro_batches = 2}, {.micro_batches = 2}, 1},
+        Pair{{.tensor = 2, .pipeline = 2, .micro_batches = 2}, {.micro_batches = 2}, 2}}) {
     SCOPED_TRACE(ToString(pair.grid));
     Job job = JobOf(pair.grid, pair.shards, 2, "bf16", kAdamW);
     Job plain = JobOf(pair.plain, pair.shards, 1, "bf16", kAdamW);
@@ -208,9 +208,8 @@ TEST(DigestsTrainingTest, ElementsHaveTheSamePlacesOnEveryGridAndAreNamedByThem)
     ASSERT_OK(compared);
     // Of which there are dumps.
     compared->difference->step = 3;
-    const auto found =
-        digests::CompareDumps(*compared->difference, {alone.log, other_on_grid.log},
-                              {alone.folder, other_on_grid.folder}, 5);
+    const auto found = digests::CompareDumps(*compared->difference, {alone.log, other_on_grid.log},
+                                             {alone.folder, other_on_grid.folder}, 5);
     const auto wanted = digests::CompareDumps(*compared->difference, {alone.log, other.log},
                                               {alone.folder, other.folder}, 5);
     ASSERT_OK(found);

@@ -176,10 +176,8 @@ std::vector<Cost> CostOf(bool watched, Counting::Seen& seen) {
   std::vector<std::unique_ptr<monitor::BackEnd>> back_ends;
   back_ends.push_back(std::make_unique<Counting>(seen));
   monitor::Monitor monitor(std::move(back_ends), {});
-  StepWatcher watcher(monitor, {.ranks = 1,
-                                .samples_of_step = 2,
-                                .has_values = true,
-                                .has_timelines = true});
+  StepWatcher watcher(
+      monitor, {.ranks = 1, .samples_of_step = 2, .has_values = true, .has_timelines = true});
   std::vector<std::unique_ptr<RankLanes>> lanes;
   for (int rank = 0; rank < kStages; ++rank) {
     lanes.push_back(std::make_unique<RankLanes>(
