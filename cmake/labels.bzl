@@ -24,6 +24,7 @@ LIBRARIES = {
         "//device:counted",
         "//device:device",
         "//device:device_id",
+        "//device:device_memory",
         "//device:event",
         "//device:files",
         "//device:memory_stats",
@@ -151,6 +152,7 @@ LIBRARIES = {
         "//collectives/tuning:select",
         "//collectives/tuning:topology",
         "//collectives:agree",
+        "//collectives:call_marks",
         "//collectives:collective",
         "//collectives:collectives",
         "//collectives:communicator",
@@ -296,6 +298,7 @@ LIBRARIES = {
     ],
     "profile": [
         "//profile:ceilings",
+        "//profile:collective_calls",
         "//profile:flops",
         "//profile:options",
         "//profile:profile",

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/collectives/call_marks.h"
 #include "brigade/collectives/check_collective.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/precision/dtype_names.h"
@@ -177,7 +178,12 @@ absl::Status Communicator::Run(Collective collective, device::Stream& stream) {
   } else {
     collective.sequence = calls_++;
   }
+  const bool is_marked = MarkedCalls::Contain(context_);
+  if (is_marked) {
+    BRIGADE_RETURN_IF_ERROR(MarkCall(collective.signature, rank(), size(), stream));
+  }
   BRIGADE_RETURN_IF_ERROR(engine_->Run(collective, stream));
+  if (is_marked) BRIGADE_RETURN_IF_ERROR(MarkEndOfCall(stream));
   return order_.End(stream);
 }
 

@@ -9,7 +9,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/digests/copies.h"
@@ -235,16 +234,18 @@ absl::StatusOr<DigestLog> ReadDigests(const std::string& path) {
   BRIGADE_ASSIGN_OR_RETURN(const std::string text, device::ReadFile(path));
   DigestLog log;
   std::map<std::string, size_t> numbers;
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  // What is behind the last end of a line: nothing, or a line that is cut off.
-  lines.pop_back();
   StepLines steps(numbers);
-  for (size_t i = 0; i < lines.size(); ++i) {
+  size_t count = 0, begin = 0;
+  // Of long trainings files are large: no line is there twice. What is behind the last end of a
+  // line is nothing, or a line that is cut off.
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    ++count;
+    const std::string line = text.substr(begin, end - begin);
     const auto wrong = [&](const char* what) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ":", i + 1, ": ", what));
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", count, ": ", what));
     };
-    if (i == 0) {
-      std::optional<DigestHeader> header = ParseHeader(lines[0]);
+    if (count == 1) {
+      std::optional<DigestHeader> header = ParseHeader(line);
       if (!header.has_value()) return wrong("this is no file of digests");
       log.header = *std::move(header);
       for (size_t t = 0; t < log.header.tensors.size(); ++t) {
@@ -252,11 +253,11 @@ absl::StatusOr<DigestLog> ReadDigests(const std::string& path) {
           return wrong("two tensors have one name");
         }
       }
-    } else if (const char* const what = steps.Add(lines[i]); what != nullptr) {
+    } else if (const char* const what = steps.Add(line); what != nullptr) {
       return wrong(what);
     }
   }
-  if (lines.empty()) return absl::InvalidArgumentError(path + ": this is no file of digests");
+  if (count == 0) return absl::InvalidArgumentError(path + ": this is no file of digests");
   log.steps = steps.Take();
   return log;
 }

@@ -13,6 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "brigade/collectives/agree.h"
+#include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
@@ -23,6 +25,8 @@ namespace brigade::profile {
 namespace {
 
 using Json = nlohmann::json;
+using collectives::CollectiveKind;
+using collectives::CollectiveSignature;
 
 constexpr double kTera = 1e12, kGiga = 1e9;
 
@@ -133,38 +137,96 @@ absl::StatusOr<double> MemoryRate(collectives::Communicator& world, device::Cont
   return 2 * static_cast<double>(bytes) / seconds;
 }
 
-// What a rank sends; 0 for a rank alone.
-absl::StatusOr<double> NetworkRate(collectives::Communicator& world, device::Context& context,
-                                   device::Stream& stream) {
-  if (world.size() == 1) return 0;
-  constexpr int64_t kBytes = int64_t{1} << 20;
+// The collectives that have a ceiling, and what a rank's array of each is, in bytes; of an
+// all-to-all half of it, since it needs another one to go to.
+constexpr CollectiveKind kMeasured[] = {CollectiveKind::kAllGather,     CollectiveKind::kAllReduce,
+                                        CollectiveKind::kReduceScatter, CollectiveKind::kAllToAll,
+                                        CollectiveKind::kShift,         CollectiveKind::kBroadcast};
+constexpr int64_t kMessageBytes = int64_t{1} << 20;
+
+CollectiveSignature SignatureOf(CollectiveKind kind, precision::DType dtype,
+                                const collectives::ReduceOptions& reduce) {
+  CollectiveSignature signature = {
+      .kind = kind, .dtype = precision::DType::kUint8, .count = kMessageBytes};
+  if (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter) {
+    signature.algorithm = reduce.algorithm;
+    signature.dtype = dtype;
+    signature.op = reduce.op;
+    signature.reduction = reduce.reduction;
+    signature.count = kMessageBytes / precision::SizeOf(dtype);
+  } else if (kind == CollectiveKind::kAllGather) {
+    signature.algorithm = collectives::GatherOptions().algorithm;
+  } else if (kind == CollectiveKind::kAllToAll) {
+    signature.count = kMessageBytes / 2;
+  } else if (kind == CollectiveKind::kShift) {
+    signature.root = 1;
+  }
+  return signature;
+}
+
+// `data`: of kMessageBytes for each rank.
+absl::Status Enqueue(const CollectiveSignature& signature, collectives::Communicator& group,
+                     char* data, device::Stream& stream) {
+  const int64_t count = signature.count;
+  char* const own = data + group.rank() * kMessageBytes;
+  const collectives::ReduceOptions reduce = {signature.op, signature.reduction,
+                                             signature.algorithm};
+  switch (signature.kind) {
+    case CollectiveKind::kAllReduce:
+      return group.AllReduce(own, own, count, signature.dtype, reduce, stream);
+    case CollectiveKind::kReduceScatter:
+      return group.ReduceScatter(data, own, count, signature.dtype, reduce, stream);
+    case CollectiveKind::kAllGather:
+      return group.AllGather(own, data, count, signature.dtype, {signature.algorithm}, stream);
+    case CollectiveKind::kAllToAll:
+      return group.AllToAll(data, data + group.size() * count, count, signature.dtype, stream);
+    case CollectiveKind::kShift:
+      return group.Shift(data, data + count, count, signature.dtype, signature.root, stream);
+    case CollectiveKind::kBroadcast:
+      return group.Broadcast(own, own, count, signature.dtype, signature.root, stream);
+    case CollectiveKind::kSend:
+    case CollectiveKind::kBarrier:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+// What a rank sends; of a rank alone nothing is known.
+absl::Status MeasureNetwork(precision::DType dtype, const collectives::ReduceOptions& reduce,
+                            collectives::Communicator& world, device::Context& context,
+                            device::Stream& stream, Ceilings& ceilings) {
+  if (world.size() == 1) return absl::OkStatus();
   absl::StatusOr<device::Buffer> allocated = context.Allocate(
-      kBytes * world.size(), device::Purpose::kCommunication, "messages of the ceiling");
+      kMessageBytes * world.size(), device::Purpose::kCommunication, "messages of the ceiling");
   const absl::Status fits = collectives::AgreeOnStatus(allocated.status(), world);
-  if (absl::IsResourceExhausted(fits)) return 0;
+  if (absl::IsResourceExhausted(fits)) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(fits);
   device::Buffer all = *std::move(allocated);
   BRIGADE_ASSIGN_OR_RETURN(const auto group, world.Split(0, world.rank()));
+  // Zeros: sums of any type stay numbers.
   BRIGADE_RETURN_IF_ERROR(stream.FillBytes(all.data(), 0, all.bytes()));
-  char* const own = static_cast<char*>(all.data()) + world.rank() * kBytes;
-  const auto sent = [&] {
-    int64_t bytes = 0;
-    for (int to = 0; to < group->size(); ++to) bytes += group->sent_bytes(to);
-    return static_cast<double>(bytes);
-  };
-  double of_call = 0;
-  const auto enqueue = [&] {
-    const double before = sent();
-    const absl::Status status =
-        group->AllGather(own, all.data(), kBytes, precision::DType::kUint8, {}, stream);
-    of_call = sent() - before;
-    return status;
-  };
-  BRIGADE_ASSIGN_OR_RETURN(const double seconds, LeastSecondsOf(enqueue, world, stream));
-  BRIGADE_RETURN_IF_ERROR(group->status());
+  for (const CollectiveKind kind : kMeasured) {
+    // The same on all ranks: there are algorithms that have one kind alone.
+    const auto signature = group->Resolve(SignatureOf(kind, dtype, reduce));
+    if (!signature.ok()) continue;
+    // What has no memory for its workspace is not known.
+    const absl::Status reserved = collectives::AgreeOnStatus(group->Reserve(*signature), world);
+    if (absl::IsResourceExhausted(reserved)) continue;
+    BRIGADE_RETURN_IF_ERROR(reserved);
+    const auto enqueue = [&] {
+      return Enqueue(*signature, *group, static_cast<char*>(all.data()), stream);
+    };
+    BRIGADE_ASSIGN_OR_RETURN(const double seconds, LeastSecondsOf(enqueue, world, stream));
+    BRIGADE_RETURN_IF_ERROR(group->status());
+    // By the formula: some engines count when a call runs, others when it is enqueued.
+    const auto sent =
+        static_cast<double>(collectives::WireBytes(*signature, group->rank(), group->size()));
+    ceilings.collective_bytes_per_second[std::string(collectives::Name(kind))] = sent / seconds;
+  }
+  const auto gather = std::string(collectives::Name(CollectiveKind::kAllGather));
+  ceilings.network_bytes_per_second = ceilings.OfCollective(gather);
   // The group ends when no rank is in a call of it any more.
-  BRIGADE_RETURN_IF_ERROR(world.AllGatherHost({0}).status());
-  return of_call / seconds;
+  return world.AllGatherHost({0}).status();
 }
 
 absl::Status Wrong(absl::string_view key, const Json& value, absl::string_view what) {
@@ -173,23 +235,38 @@ absl::Status Wrong(absl::string_view key, const Json& value, absl::string_view w
                    "; it must be ", what));
 }
 
+// Of the keys of collectives, behind their names.
+constexpr absl::string_view kRate = "_gigabytes_per_s";
+constexpr absl::string_view kWhatRatesAre = "a number, 0 to 1e9";
+
+bool IsRate(const Json& value) {
+  constexpr double kMost = 1e9;
+  return value.is_number() && value.get<double>() >= 0 && value.get<double>() <= kMost;
+}
+
 }  // namespace
 
-absl::StatusOr<Ceilings> MeasureCeilings(precision::DType dtype, collectives::Communicator& world,
-                                         device::Context& context, device::Stream& stream) {
+absl::StatusOr<Ceilings> MeasureCeilings(precision::DType dtype,
+                                         const collectives::ReduceOptions& reduce,
+                                         collectives::Communicator& world, device::Context& context,
+                                         device::Stream& stream) {
   Ceilings ceilings = {.source = "measured"};
   BRIGADE_ASSIGN_OR_RETURN(ceilings.flops_per_second, MatmulRate(dtype, world, context, stream));
   BRIGADE_ASSIGN_OR_RETURN(ceilings.memory_bytes_per_second, MemoryRate(world, context, stream));
-  BRIGADE_ASSIGN_OR_RETURN(ceilings.network_bytes_per_second, NetworkRate(world, context, stream));
+  BRIGADE_RETURN_IF_ERROR(MeasureNetwork(dtype, reduce, world, context, stream, ceilings));
   return ceilings;
 }
 
 std::string CeilingsJson(const Ceilings& ceilings, const Machine& machine) {
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "{\"device\": \"%s\", \"dtype\": \"%s\", \"ranks\": %d, \"matmul_tflops\": %.6g, "
-      "\"memory_gigabytes_per_s\": %.6g, \"network_gigabytes_per_s\": %.6g}\n",
+      "\"memory_gigabytes_per_s\": %.6g, \"network_gigabytes_per_s\": %.6g",
       machine.device, machine.dtype, machine.ranks, ceilings.flops_per_second / kTera,
       ceilings.memory_bytes_per_second / kGiga, ceilings.network_bytes_per_second / kGiga);
+  for (const auto& [name, rate] : ceilings.collective_bytes_per_second) {
+    absl::StrAppendFormat(&text, ", \"%s%s\": %.6g", name, kRate, rate / kGiga);
+  }
+  return absl::StrCat(text, "}\n");
 }
 
 absl::StatusOr<Ceilings> CeilingsFromJson(absl::string_view text, const Machine& machine) {
@@ -207,11 +284,15 @@ absl::StatusOr<Ceilings> CeilingsFromJson(absl::string_view text, const Machine&
     for (const auto& [name, to] : numbers) {
       if (key != name) continue;
       is_known = true;
-      constexpr double kMost = 1e9;
-      if (!value.is_number() || !(value.get<double>() >= 0) || value.get<double>() > kMost) {
-        return Wrong(key, value, "a number, 0 to 1e9");
-      }
+      if (!IsRate(value)) return Wrong(key, value, kWhatRatesAre);
       *to.first = value.get<double>() * to.second;
+    }
+    for (const CollectiveKind kind : kMeasured) {
+      const std::string name(collectives::Name(kind));
+      if (key != absl::StrCat(name, kRate)) continue;
+      is_known = true;
+      if (!IsRate(value)) return Wrong(key, value, kWhatRatesAre);
+      ceilings.collective_bytes_per_second[name] = value.get<double>() * kGiga;
     }
     const std::pair<const char*, Json> others[] = {
         {"device", machine.device}, {"dtype", machine.dtype}, {"ranks", machine.ranks}};
@@ -226,16 +307,18 @@ absl::StatusOr<Ceilings> CeilingsFromJson(absl::string_view text, const Machine&
       return absl::InvalidArgumentError(
           absl::StrCat(Json(key).dump(-1, ' ', true, Json::error_handler_t::replace),
                        " is no key of ceilings: these have device, dtype, ranks, matmul_tflops, "
-                       "memory_gigabytes_per_s and network_gigabytes_per_s"));
+                       "memory_gigabytes_per_s, network_gigabytes_per_s, and of collectives "
+                       "all_reduce_gigabytes_per_s and the like"));
     }
   }
   return ceilings;
 }
 
 absl::StatusOr<Ceilings> CeilingsOf(const std::string& path, precision::DType dtype,
+                                    const collectives::ReduceOptions& reduce,
                                     collectives::Communicator& world, device::Context& context,
                                     device::Stream& stream) {
-  if (path.empty()) return MeasureCeilings(dtype, world, context, stream);
+  if (path.empty()) return MeasureCeilings(dtype, reduce, world, context, stream);
   const Machine machine = {.device = std::string(device::ToString(context.device().kind)),
                            .dtype = std::string(precision::ShortName(dtype)),
                            .ranks = world.size()};
@@ -264,7 +347,8 @@ absl::StatusOr<Ceilings> CeilingsOf(const std::string& path, precision::DType dt
     ceilings->source = absl::StrCat("from ", path);
     return ceilings;
   }
-  BRIGADE_ASSIGN_OR_RETURN(Ceilings ceilings, MeasureCeilings(dtype, world, context, stream));
+  BRIGADE_ASSIGN_OR_RETURN(Ceilings ceilings,
+                           MeasureCeilings(dtype, reduce, world, context, stream));
   if (reads) {
     absl::StatusOr<device::FileReplacement> file = device::FileReplacement::Begin(path);
     status = file.status();

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/profile/collective_calls.h"
+#include "brigade/profile/roofline.h"
 
 namespace brigade::profile {
 namespace {
@@ -241,6 +245,32 @@ std::string KernelsText(const StepProfile& profile) {
   return text;
 }
 
+// What each collective has reached beside what the machine can do of it.
+std::string CallsText(const StepProfile& profile) {
+  if (profile.calls.empty()) return "";
+  std::string text = absl::StrFormat(
+      "\nCalls of collectives by stream, of all ranks: sent, and by each rank in the time without\n"
+      "that until all ranks had come to the call, where a trace tells it\n"
+      "%-14s %-16s %7s %10s %10s %12s %9s %9s %8s\n",
+      "stream", "call", "calls", "ms", "waiting", "MB", "GB/s", "ceiling", "reached");
+  for (const CollectiveCalls& calls : profile.calls) {
+    std::string stream(calls.stream);
+    std::replace(stream.begin(), stream.end(), ' ', '_');
+    const double ceiling = profile.ceilings.OfCollective(calls.name);
+    // Of a rank alone nothing is sent.
+    const double rate = Over(calls.sent_bytes, calls.seconds - calls.waiting_seconds);
+    const auto giga = [](double bytes) {
+      return bytes > 0 ? absl::StrFormat("%.3f", bytes / kGiga) : std::string("-");
+    };
+    absl::StrAppend(
+        &text, absl::StrFormat("%-14s %-16s %7d %10.3f %10.3f %12.6f %9s %9s %8s\n", stream,
+                               calls.name, calls.calls, calls.seconds / kMilli,
+                               calls.waiting_seconds / kMilli, calls.sent_bytes / 1e6, giga(rate),
+                               giga(ceiling), rate > 0 ? Share(rate, ceiling) : "-"));
+  }
+  return text;
+}
+
 std::string CollectivesText(const StepProfile& profile) {
   double bytes = 0;
   for (const Sent& sent : profile.sent) bytes += sent.bytes;
@@ -268,7 +298,8 @@ std::string CollectivesText(const StepProfile& profile) {
 std::string ProfileText(const StepProfile& profile, const Options& options) {
   std::string text = StepText(profile) + ModulesText(profile, options);
   if (!options.detailed) return text;
-  return text + UnitsText(profile, options) + KernelsText(profile) + CollectivesText(profile);
+  return text + UnitsText(profile, options) + KernelsText(profile) + CallsText(profile) +
+         CollectivesText(profile);
 }
 
 std::string ProfileLine(const StepProfile& profile) {

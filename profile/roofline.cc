@@ -10,6 +10,11 @@ double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
 }  // namespace
 
+double Ceilings::OfCollective(const std::string& name) const {
+  const auto found = collective_bytes_per_second.find(name == "send" ? "shift" : name);
+  return found == collective_bytes_per_second.end() ? 0 : found->second;
+}
+
 absl::string_view Name(Limit limit) {
   constexpr absl::string_view kNames[kLimits] = {"compute", "memory", "network", "host"};
   return kNames[static_cast<size_t>(limit)];

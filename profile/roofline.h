@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -24,6 +25,13 @@ struct Ceilings {
   double network_bytes_per_second = 0;
   // "measured", "from FILE".
   std::string source = {};
+  // Of each collective, by its name ("all_reduce"): sent to other ranks. What is not in it is not
+  // known.
+  std::map<std::string, double> collective_bytes_per_second = {};
+
+  // Of a collective; of one that is not known 0. What ranks of a pipeline send each other is
+  // compared with a shift, where each rank sends as well.
+  double OfCollective(const std::string& name) const;
 };
 
 enum class Limit : uint8_t {

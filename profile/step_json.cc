@@ -1,9 +1,11 @@
 // What ranks tell each other of a step.
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/status.h"
+#include "brigade/profile/collective_calls.h"
 #include "brigade/profile/step_profile.h"
 
 namespace brigade::profile {
@@ -74,6 +76,32 @@ bool Read(const Json& json, Sent& sent) {
   return true;
 }
 
+bool Read(const Json& json, CollectiveCalls& calls) {
+  if (!json.is_array() || json.size() != 6 || !json[0].is_string() || !json[1].is_string() ||
+      !json[2].is_number_integer()) {
+    return false;
+  }
+  for (const size_t i : {3, 4, 5}) {
+    if (!json[i].is_number()) return false;
+  }
+  calls = {.stream = json[0],
+           .name = json[1],
+           .calls = json[2],
+           .seconds = json[3],
+           .waiting_seconds = json[4],
+           .sent_bytes = json[5]};
+  return true;
+}
+
+bool Read(const Json& json, std::map<std::string, double>& rates) {
+  if (!json.is_object()) return false;
+  for (const auto& [name, rate] : json.items()) {
+    if (!rate.is_number()) return false;
+    rates[name] = rate;
+  }
+  return true;
+}
+
 template <typename T>
 bool ReadAll(const Json& json, std::vector<T>& all) {
   if (!json.is_array()) return false;
@@ -98,6 +126,11 @@ std::string ToJson(const RankStep& step) {
                     Json(row.limits)});
   }
   for (const Sent& each : step.sent) sent.push_back({each.to, each.bytes});
+  Json calls = Json::array();
+  for (const CollectiveCalls& each : step.calls) {
+    calls.push_back(
+        {each.stream, each.name, each.calls, each.seconds, each.waiting_seconds, each.sent_bytes});
+  }
   const Ceilings& c = step.ceilings;
   const Json json = {
       {"seconds", step.seconds},
@@ -105,7 +138,9 @@ std::string ToJson(const RankStep& step) {
       {"rows", std::move(rows)},
       {"main", step.main},
       {"sent", std::move(sent)},
+      {"calls", std::move(calls)},
       {"ceilings", {c.flops_per_second, c.memory_bytes_per_second, c.network_bytes_per_second}},
+      {"collectives", Json(c.collective_bytes_per_second)},
       {"source", c.source},
       {"dropped", step.dropped}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -115,21 +150,25 @@ absl::StatusOr<RankStep> RankStepFromJson(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   const absl::Status wrong = absl::InvalidArgumentError("what a rank has told is no profile");
   if (!json.is_object()) return wrong;
-  for (const char* const key :
-       {"seconds", "units", "rows", "main", "sent", "ceilings", "source", "dropped"}) {
+  for (const char* const key : {"seconds", "units", "rows", "main", "sent", "calls", "ceilings",
+                                "collectives", "source", "dropped"}) {
     if (!json.contains(key)) return wrong;
   }
   RankStep step;
   if (!json["seconds"].is_number() || !json["main"].is_string() || !json["source"].is_string() ||
       !json["dropped"].is_number_integer() || !AreNumbers(json["ceilings"], 3) ||
       !ReadAll(json["units"], step.units) || !ReadAll(json["rows"], step.rows) ||
-      !ReadAll(json["sent"], step.sent)) {
+      !ReadAll(json["sent"], step.sent) || !ReadAll(json["calls"], step.calls) ||
+      !Read(json["collectives"], step.ceilings.collective_bytes_per_second)) {
     return wrong;
   }
   step.seconds = json["seconds"];
   step.main = json["main"];
   step.dropped = json["dropped"];
-  step.ceilings = {json["ceilings"][0], json["ceilings"][1], json["ceilings"][2], json["source"]};
+  step.ceilings.flops_per_second = json["ceilings"][0];
+  step.ceilings.memory_bytes_per_second = json["ceilings"][1];
+  step.ceilings.network_bytes_per_second = json["ceilings"][2];
+  step.ceilings.source = json["source"];
   return step;
 }
 

@@ -101,6 +101,7 @@ class Merger {
         profile_.exposed_seconds += row.limits[static_cast<size_t>(Limit::kNetwork)];
       }
     }
+    for (const CollectiveCalls& calls : step.calls) AddCalls(calls, profile_.calls);
     for (const Sent& sent : step.sent) {
       const auto at = std::find_if(profile_.sent.begin(), profile_.sent.end(),
                                    [&](const Sent& each) { return each.to == sent.to; });
@@ -228,6 +229,9 @@ StepProfile Merge(const Training& training, absl::Span<const RankStep> ranks, do
     all.ceilings.flops_per_second += share * rank.ceilings.flops_per_second;
     all.ceilings.memory_bytes_per_second += share * rank.ceilings.memory_bytes_per_second;
     all.ceilings.network_bytes_per_second += share * rank.ceilings.network_bytes_per_second;
+    for (const auto& [name, rate] : rank.ceilings.collective_bytes_per_second) {
+      all.ceilings.collective_bytes_per_second[name] += share * rate;
+    }
     all.ceilings.source = rank.ceilings.source;
     for (const UnitSize& unit : rank.units) {
       const Flops& again = unit.flops[Index(Pass::kRecompute)];

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "brigade/profile/collective_calls.h"
 #include "brigade/profile/roofline.h"
 #include "brigade/profile/trace_rows.h"
 
@@ -71,6 +72,7 @@ struct RankStep {
   // The stream of the passes.
   std::string main = {};
   std::vector<Sent> sent = {};
+  std::vector<CollectiveCalls> calls = {};
   Ceilings ceilings = {};
   // Operations that the trace had no room for.
   int64_t dropped = 0;
@@ -116,6 +118,8 @@ struct StepProfile {
   std::vector<Module> units;
   // By stream, pass and name, the longest first; without idle time.
   std::vector<Kernel> kernels;
+  // By stream and name.
+  std::vector<CollectiveCalls> calls;
   std::vector<Sent> sent;
   // In collectives, of all streams; and of the stream of the passes, which waited for them.
   double collective_seconds = 0;

@@ -25,6 +25,7 @@
 #include "brigade/device/byte_count.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/counted.h"
+#include "brigade/device/device_memory.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
@@ -139,6 +140,9 @@ int64_t ShareOfMachine(int ranks) {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / ranks;
 }
 
+// Of a GPU's free memory, what ranks plan with.
+constexpr int64_t kGpuParts = 10, kGpuPartsOfBooks = 9;
+
 absl::StatusOr<Limits> LimitsOfFlags(int ranks) {
   Limits limits = {.host_bytes = ShareOfMachine(ranks)};
   if (const auto host = absl::GetFlag(FLAGS_host_limit); host.has_value()) {
@@ -152,8 +156,10 @@ absl::StatusOr<Limits> LimitsOfFlags(int ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("--device_limit is \"", text, "\"; it must be a number of bytes"));
   } else if (TrainersFlag<std::string>("device") == "cuda") {
-    return absl::InvalidArgumentError(
-        "--device_limit is not given; of a GPU it must say how much a rank may have");
+    BRIGADE_ASSIGN_OR_RETURN(const device::DeviceMemory memory, device::MemoryOf(device::Cuda()));
+    // The ranks share it here, and beside what the books have of each there are the driver's
+    // contexts and the libraries' workspaces.
+    limits.device_bytes = memory.free / ranks / kGpuParts * kGpuPartsOfBooks;
   } else {
     limits.device_bytes = limits.both_bytes = ShareOfMachine(ranks);
   }

@@ -27,7 +27,8 @@ class StepObserver {
   virtual ~StepObserver() = default;
 
   // Before the update, behind all passes: the weights as these had them, of all buckets. Whole
-  // buckets in stages 0 to 2, this rank's slices in stage 3.
+  // buckets in stages 0 to 2, this rank's slices in stage 3. Of weights that offload keeps
+  // elsewhere in a call for each bucket, as those of OnUpdated.
   virtual absl::Status OnWeights(absl::Span<const ObservedArray> weights,
                                  device::Stream& stream) = 0;
   // The sums over all ranks and micro-batches that the update is made of, times the loss scale:

@@ -438,15 +438,6 @@ absl::Status ZeroOptimizer::Step() {
 
 absl::Status ZeroOptimizer::Observe(StepObserver* observer) {
   BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("Observe"));
-  if (observer != nullptr && options_.has_local_steps()) {
-    return absl::FailedPreconditionError(
-        "Observe: with local steps each rank has weights of its own");
-  }
-  if (observer != nullptr && options_.offload.parameters != device::Tier::kDevice) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "Observe: weights are on the ", std::string(device::ToString(options_.offload.parameters)),
-        ", not on the device"));
-  }
   observer_ = observer;
   update_->Observe(observer);
   return absl::OkStatus();
@@ -454,16 +445,18 @@ absl::Status ZeroOptimizer::Observe(StepObserver* observer) {
 
 absl::Status ZeroOptimizer::ShowWeights() {
   if (observer_ == nullptr) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(const auto arrays, parameters_->Observed(/*slices=*/false));
-  return observer_->OnWeights(arrays, streams_->comm());
+  return parameters_->Show(/*slices=*/false, [this](absl::Span<const ObservedArray> arrays) {
+    return observer_->OnWeights(arrays, streams_->comm());
+  });
 }
 
 absl::Status ZeroOptimizer::ShowUpdated() {
   StepObserver* const observer = std::exchange(observer_, nullptr);
   update_->Observe(nullptr);
   if (observer == nullptr) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(const auto arrays, parameters_->Observed(/*slices=*/true));
-  return observer->OnUpdated(arrays, streams_->comm());
+  return parameters_->Show(/*slices=*/true, [&](absl::Span<const ObservedArray> arrays) {
+    return observer->OnUpdated(arrays, streams_->comm());
+  });
 }
 
 absl::Status ZeroOptimizer::CancelStep() {

@@ -205,9 +205,10 @@ class ZeroOptimizer final : public ParameterSource {
   absl::Status Step();
 
   // The next step, and no other, shows its gradients and weights to `observer`, which stays until
-  // that is enqueued; null: to nobody. Between steps. FailedPrecondition for weights of which this
-  // rank has no slice on the device (OffloadOptions::parameters), and with local steps, in which
-  // each rank has weights of its own. Where gradients are exchanged, not reduced, none are shown.
+  // that is enqueued; null: to nobody. Between steps. Weights that are kept elsewhere
+  // (OffloadOptions::parameters) come to the device once more for it, which Movement does not
+  // count. With local steps (has_local_steps) each rank has weights of its own, and shows these.
+  // Where gradients are exchanged, not reduced, none are shown.
   absl::Status Observe(StepObserver* observer);
 
   // Goes back to before the step's first micro-batch: gradients are dropped, units released, runs

@@ -27,6 +27,38 @@ brigade_library(
 )
 
 brigade_library(
+  collectives_algorithms_program
+  HEADERS collectives/algorithms/program.h collectives/algorithms/algorithms.h
+    collectives/algorithms/builder.h
+  SOURCES collectives/algorithms/bidirectional_ring.cc collectives/algorithms/direct.cc
+    collectives/algorithms/double_tree.cc collectives/algorithms/fp32_partials.cc
+    collectives/algorithms/halving_doubling.cc collectives/algorithms/hierarchical.cc
+    collectives/algorithms/parameter_server.cc collectives/algorithms/program.cc
+    collectives/algorithms/ring.cc
+  DEPS collectives_collective
+  PUBLIC_LIBRARIES absl::function_ref absl::inlined_vector absl::span
+)
+
+brigade_library(
+  collectives_algorithms_wire_elements
+  HEADERS collectives/algorithms/wire_elements.h
+  SOURCES collectives/algorithms/wire_elements.cc
+  DEPS collectives_algorithms_program collectives_collective
+  PUBLIC_LIBRARIES absl::function_ref
+  PRIVATE_LIBRARIES absl::inlined_vector absl::span
+)
+
+brigade_library(
+  collectives_call_marks
+  HEADERS collectives/call_marks.h
+  SOURCES collectives/call_marks.cc
+  DEPS collectives_collective collectives_algorithms_wire_elements device_context device_operation
+    device_stream device_threads_mutex device_threads_thread_pool
+  PUBLIC_LIBRARIES absl::status absl::strings
+  PRIVATE_LIBRARIES absl::core_headers absl::span
+)
+
+brigade_library(
   collectives_check_collective
   HEADERS collectives/check_collective.h
   SOURCES collectives/check_collective.cc
@@ -45,19 +77,6 @@ brigade_library(
 brigade_library(
   collectives_engines_registration
   HEADERS collectives/engines/registration.h
-)
-
-brigade_library(
-  collectives_algorithms_program
-  HEADERS collectives/algorithms/program.h collectives/algorithms/algorithms.h
-    collectives/algorithms/builder.h
-  SOURCES collectives/algorithms/bidirectional_ring.cc collectives/algorithms/direct.cc
-    collectives/algorithms/double_tree.cc collectives/algorithms/fp32_partials.cc
-    collectives/algorithms/halving_doubling.cc collectives/algorithms/hierarchical.cc
-    collectives/algorithms/parameter_server.cc collectives/algorithms/program.cc
-    collectives/algorithms/ring.cc
-  DEPS collectives_collective
-  PUBLIC_LIBRARIES absl::function_ref absl::inlined_vector absl::span
 )
 
 brigade_library(
@@ -104,10 +123,10 @@ brigade_library(
   collectives_communicator
   HEADERS collectives/communicator.h
   SOURCES collectives/communicator.cc
-  DEPS collectives_check_collective collectives_collective collectives_options
-    collectives_engines_call_order collectives_engines_engine collectives_engines_registration
-    collectives_tuning_auto_algorithm device_context device_status_macros device_stream
-    precision_dtype_names
+  DEPS collectives_call_marks collectives_check_collective collectives_collective
+    collectives_options collectives_engines_call_order collectives_engines_engine
+    collectives_engines_registration collectives_tuning_auto_algorithm device_context
+    device_status_macros device_stream precision_dtype_names
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -215,15 +234,6 @@ brigade_library(
   DEPS collectives_collective collectives_communicator device_status_macros
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  collectives_algorithms_wire_elements
-  HEADERS collectives/algorithms/wire_elements.h
-  SOURCES collectives/algorithms/wire_elements.cc
-  DEPS collectives_algorithms_program collectives_collective
-  PUBLIC_LIBRARIES absl::function_ref
-  PRIVATE_LIBRARIES absl::inlined_vector absl::span
 )
 
 brigade_library(
@@ -456,8 +466,8 @@ brigade_library(
   collectives_engines_threads_stream_monitor
   HEADERS collectives/engines/threads/stream_monitor.h
   SOURCES collectives/engines/threads/stream_monitor.cc
-  DEPS collectives_collective device_context device_event device_status_macros
-    device_threads_deadline device_threads_mutex
+  DEPS collectives_call_marks collectives_collective device_context device_event
+    device_status_macros device_threads_deadline device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor absl::time
   PRIVATE_LIBRARIES absl::strings
 )

@@ -219,13 +219,6 @@ brigade_library(
 )
 
 brigade_library(
-  device_byte_count
-  HEADERS device/byte_count.h
-  SOURCES device/byte_count.cc
-  PUBLIC_LIBRARIES absl::strings
-)
-
-brigade_library(
   device_cpu_task_queue
   HEADERS device/cpu/task_queue.h
   SOURCES device/cpu/task_queue.cc
@@ -279,6 +272,13 @@ brigade_library(
     device_internal_backend device_internal_context_state device_race_checker device_tracing_tracer
   CUDA_DEPS device_cuda_backend
   PUBLIC_LIBRARIES absl::statusor absl::strings
+)
+
+brigade_library(
+  device_byte_count
+  HEADERS device/byte_count.h
+  SOURCES device/byte_count.cc
+  PUBLIC_LIBRARIES absl::strings
 )
 
 brigade_library(
@@ -365,4 +365,15 @@ brigade_library(
   device_counted
   HEADERS device/counted.h
   PUBLIC_LIBRARIES absl::strings
+)
+
+brigade_library(
+  device_memory
+  HEADERS device/device_memory.h
+  SOURCES device/device_memory.cc
+  DEPS device_id device_status_macros
+  CUDA_DEPS device_cuda_backend device_cuda_device_guard device_cuda_status
+  PUBLIC_LIBRARIES absl::statusor
+  PRIVATE_LIBRARIES absl::status absl::strings
+  CUDA_LIBRARIES CUDA::cudart_static
 )

@@ -174,7 +174,7 @@ brigade_library(
     collectives_compressed_quantized_all_gather collectives_engines_registration device_buffer
     device_event device_status_macros zero_options zero_step zero_step_observer zero_plan
     zero_plan_layout zero_plan_traffic
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 

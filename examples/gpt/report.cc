@@ -288,10 +288,11 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
 std::string ReplicaReport(const Job& job, absl::Span<const RankSummary> ranks) {
   if (job.config.replicas == 0) return "";
   const replicas::OuterOptions& outer = job.config.outer;
-  std::string text = absl::StrCat(
-      "\n", device::Counted(job.config.replicas, "replica"), " of ", device::Counted(ReplicaRanks(job), "rank"),
-      ", ", replicas::Describe(outer), ": ", device::Counted(ranks[0].rounds, "round"),
-      "\nSent in all steps, in MB\n    rank     between      inside\n");
+  std::string text =
+      absl::StrCat("\n", device::Counted(job.config.replicas, "replica"), " of ",
+                   device::Counted(ReplicaRanks(job), "rank"), ", ", replicas::Describe(outer),
+                   ": ", device::Counted(ranks[0].rounds, "round"),
+                   "\nSent in all steps, in MB\n    rank     between      inside\n");
   const auto line = [&](const std::string& name, int64_t between, int64_t inside) {
     absl::StrAppend(
         &text, absl::StrFormat("%8s %11.6f %11.6f\n", name, static_cast<double>(between) / kMega,

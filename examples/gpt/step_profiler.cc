@@ -9,11 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "brigade/collectives/agree.h"
+#include "brigade/collectives/call_marks.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/unit_flops.h"
 #include "brigade/precision/dtype_names.h"
 #include "brigade/profile/ceilings.h"
+#include "brigade/profile/collective_calls.h"
 #include "brigade/profile/profile_text.h"
 #include "brigade/profile/step_profile.h"
 #include "brigade/train/times/pass_times.h"
@@ -52,9 +54,12 @@ std::optional<Place> PlaceOf(absl::string_view name) {
 }
 
 Kind KindOf(const TracedOperation& operation) {
-  // Of a pipeline, or of those who cut the trace into steps: it does nothing.
-  if (train::PassOfMark(operation.name).has_value() || train::IsStepMark(operation.name))
+  // Of a pipeline, of those who cut the trace into steps, or of collectives: it does nothing.
+  if (train::PassOfMark(operation.name).has_value() || train::IsStepMark(operation.name) ||
+      collectives::CallMarkOf(operation.name).has_value() ||
+      collectives::IsEndOfCall(operation.name)) {
     return Kind::kIdle;
+  }
   switch (train::ActivityOf(operation)) {
     case train::Activity::kIdle:
       return Kind::kWait;
@@ -91,6 +96,7 @@ profile::TraceNames NamesOfTrace() {
 absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Accounts& accounts) {
   std::unique_ptr<StepProfiler> profiler(new StepProfiler(accounts));
   const profile::Options& options = profiler->options();
+  const zero::ZeroOptions& zero = accounts.job.config.zero;
   collectives::Communicator& world = accounts.grid.world();
   absl::Status status;
   if (world.rank() == 0) {
@@ -103,9 +109,11 @@ absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Account
     }
   }
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
-  BRIGADE_ASSIGN_OR_RETURN(profiler->ceilings_,
-                           profile::CeilingsOf(options.ceilings_file, accounts.shape.dtype, world,
-                                               accounts.context, accounts.compute));
+  BRIGADE_ASSIGN_OR_RETURN(
+      profiler->ceilings_,
+      profile::CeilingsOf(options.ceilings_file, accounts.shape.dtype,
+                          {.reduction = zero.reduction, .algorithm = zero.algorithm}, world,
+                          accounts.context, accounts.compute));
   if (options.peak_flops_per_second > 0) {
     profiler->ceilings_.flops_per_second = options.peak_flops_per_second;
     absl::StrAppend(&profiler->ceilings_.source, ", the peak of products as given");
@@ -128,9 +136,10 @@ std::vector<profile::Sent> StepProfiler::SentSoFar() const {
   const GroupBytes groups = of_.books.SentInGroups();
   for (const GridGroup group : {GridGroup::kTensor, GridGroup::kContext, GridGroup::kPipeline}) {
     const auto g = static_cast<size_t>(group);
-    // Where it is ZeRO's group as well, that is above.
+    // Where it is ZeRO's group as well, or that of tied weights, that is above.
     const bool is_zeros = of_.grid.group(group) == &of_.grid.replica();
-    const int64_t zeros = is_zeros ? traffic.total() : 0;
+    const bool is_tieds = of_.grid.group(group) == of_.grid.group(GridGroup::kTied);
+    const int64_t zeros = is_zeros ? traffic.total() : is_tieds ? traffic.tied : 0;
     sent.push_back({absl::StrCat(std::string(parallel::Name(group)), " ranks"),
                     bytes(std::max<int64_t>(groups[g] - zeros, 0))});
   }
@@ -147,6 +156,7 @@ absl::Status StepProfiler::BeforeStep(int64_t step, train::Observer* observer) {
       return absl::OkStatus();
     }
     of_.recorder.Watch(of_.context.name());
+    marked_calls_.emplace(of_.context);
     sent_ = SentSoFar();
     state_ = State::kIn;
     return profile::MarkStep(step + 1, of_.compute);
@@ -157,6 +167,7 @@ absl::Status StepProfiler::BeforeStep(int64_t step, train::Observer* observer) {
 
 absl::Status StepProfiler::AfterStep(int64_t step) {
   if (state_ == State::kIn) {
+    marked_calls_.reset();
     const std::vector<profile::Sent> now = SentSoFar();
     for (size_t i = 0; i < sent_.size(); ++i) sent_[i].bytes = now[i].bytes - sent_[i].bytes;
     state_ = State::kBehind;
@@ -193,6 +204,7 @@ profile::RankStep StepProfiler::StepOf(const train::Recorder::Operations& operat
           .rows = profile::RowsOf(operations.streams, main, begin_ns, end_ns, NamesOfTrace()),
           .main = main,
           .sent = sent_,
+          .calls = profile::CallsOf(operations.streams),
           .ceilings = ceilings_,
           .dropped = operations.dropped};
 }

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/collectives/call_marks.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/device/threads/task_thread.h"
@@ -85,6 +87,8 @@ class StepProfiler {
   const Accounts of_;
   profile::Ceilings ceilings_;
   State state_ = State::kBefore;
+  // As long as the step is enqueued.
+  std::optional<collectives::MarkedCalls> marked_calls_;
   // Of the step; its begin, then the difference.
   std::vector<profile::Sent> sent_;
   // The writer's, as long as it is busy.

@@ -304,10 +304,18 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
          if (!has_breakdown) return;
          queued_console.Post([breakdown] { console.OnBreakdown(breakdown); }).IgnoreError();
        }});
+  // Of processes, which have been asked for the page all alike; what each rank does goes to rank 0.
+  std::unique_ptr<train::RankLanes> lanes;
+  if (ranks.processes && dashboard_port.has_value()) {
+    lanes = std::make_unique<train::RankLanes>(
+        [&](std::vector<train::StepTime> of_ranks) { step_watcher.Show(std::move(of_ranks)); });
+  }
   train::Recorder::StepSink step_sink;
-  if (has_breakdown || has_timelines) {
+  if (has_breakdown || has_timelines || lanes != nullptr) {
     step_sink = [&](absl::string_view context, std::vector<train::StepTime> steps) {
-      step_watcher.Watch(context, std::move(steps));
+      const bool goes_elsewhere = lanes != nullptr && lanes->active();
+      if (goes_elsewhere) lanes->Keep(steps);
+      if (speaks) step_watcher.Watch(context, std::move(steps), !goes_elsewhere);
     };
   }
   train::Recorder recorder(trace.get(), std::move(step_sink));
@@ -338,7 +346,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     std::fflush(stdout);
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
-  const Watchers watchers = {&observers, recorder, interrupt.stop(), report};
+  const Watchers watchers = {&observers, recorder, interrupt.stop(), report, lanes.get()};
   const absl::StatusOr<Outcome> outcome =
       ranks.processes ? TrainAsProcess(job, launch_info, ranks.backend, watchers, timeout)
                       : TrainOnThreads(job, ranks.count, watchers, timeout);

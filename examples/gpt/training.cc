@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
@@ -137,6 +138,7 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
                              trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
     BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, trainer->Summary());
     BRIGADE_ASSIGN_OR_RETURN(auto summaries, trainer->Gather(summary));
+    if (watchers.lanes != nullptr) watchers.lanes->Finish();
     Outcome outcome = {std::move(summaries), interrupted};
     if (chosen.has_value()) outcome.zero = chosen->config.zero;
     return outcome;
@@ -218,6 +220,11 @@ absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::Launch
                                               .timeout = timeout,
                                               .communicator = job.config.communicator},
                                              *context));
+  BRIGADE_RETURN_IF_ERROR(train::RankLanes::Start(watchers.lanes, *communicator));
+  // Other ranks must not wait for one that has failed.
+  const absl::Cleanup end_lanes = [&watchers] {
+    if (watchers.lanes != nullptr) watchers.lanes->Abort();
+  };
   RootCause root_cause;
   return TrainRank(job, *communicator, launch_info.local_rank, *context, watchers, root_cause);
 }

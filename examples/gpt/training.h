@@ -10,6 +10,7 @@
 #include "brigade/collectives/init.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/train/observers/observer.h"
+#include "brigade/train/observers/rank_lanes.h"
 #include "brigade/train/times/recorder.h"
 
 namespace brigade::gpt {
@@ -23,6 +24,8 @@ struct Watchers {
   // On rank 0, or null: called at the end, before any rank leaves, because mpirun kills all when
   // the first does.
   std::function<void(const Outcome&)> report = nullptr;
+  // Of processes, or null: they are started and ended with the training.
+  train::RankLanes* lanes = nullptr;
 };
 
 // How long a rank may be silent in a collective before the others give up.

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "brigade/device/context.h"
+#include "brigade/device/device_memory.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -20,6 +21,7 @@ TEST(CudaAbsentTest, ContextSaysWhyThereIsNoGpu) {
     options.device = Cuda(i);
     const auto context = Context::Create(options);
     if (context.ok()) GTEST_SKIP() << "there is a GPU; cuda_test covers it";
+    EXPECT_EQ(MemoryOf(Cuda(i)).status(), context.status());
     const std::string device = "cuda:" + std::to_string(i);
 #if BRIGADE_CUDA
     EXPECT_THAT(context, StatusIs(absl::StatusCode::kUnavailable,
@@ -30,6 +32,12 @@ TEST(CudaAbsentTest, ContextSaysWhyThereIsNoGpu) {
     EXPECT_THAT(context, StatusIs(absl::StatusCode::kUnavailable, device + ": built without CUDA"));
 #endif
   }
+}
+
+TEST(DeviceMemoryTest, OfTheCpuIsTheMachines) {
+  ASSERT_OK_AND_ASSIGN(const DeviceMemory memory, MemoryOf(Cpu()));
+  EXPECT_GT(memory.free, 0);
+  EXPECT_LE(memory.free, memory.total);
 }
 
 }  // namespace

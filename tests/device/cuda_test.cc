@@ -15,6 +15,7 @@
 #include "brigade/device/address_registry.h"
 #include "brigade/device/context.h"
 #include "brigade/device/cuda/cuda_status.h"
+#include "brigade/device/device_memory.h"
 #include "brigade/tests/device/testing.h"
 #include "brigade/tests/testing/emulated.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -80,6 +81,20 @@ TEST_F(CudaTest, MemoryIsPoisonedAlignedAndCounted) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0u);
   EXPECT_EQ(context_->memory_stats().current_bytes(Purpose::kGradients), kBytes);
   EXPECT_EQ(AddressRegistry::Global().DeviceOf(buffer.as<char>().data() + kBytes - 1), Cuda(0));
+}
+
+TEST_F(CudaTest, WhatIsAllocatedIsNotFree) {
+  const auto context = CreateNamedContext("rank 0");
+  ASSERT_OK_AND_ASSIGN(const DeviceMemory before, MemoryOf(Cuda(0)));
+  EXPECT_GT(before.free, 0);
+  EXPECT_LE(before.free, before.total);
+  // More than a driver keeps in reserve.
+  constexpr int64_t kMany = int64_t{256} << 20;
+  const auto memory = context->Allocate(kMany, Purpose::kScratch);
+  ASSERT_OK(memory);
+  ASSERT_OK_AND_ASSIGN(const DeviceMemory after, MemoryOf(Cuda(0)));
+  EXPECT_LE(after.free, before.free - kMany);
+  EXPECT_EQ(after.total, before.total);
 }
 
 TEST_F(CudaTest, EventsOrderStreams) {

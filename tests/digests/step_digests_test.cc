@@ -208,7 +208,6 @@ TEST(StepDigestsTest, WeightsAreTheSpecificationsOfWhatIsExported) {
 TEST(StepDigestsTest, AreTheSameInEveryStageAndCutOfBuckets) {
   const Seen wanted = Train({.options = Options(0)});
   for (const zero::Home& home : zero::Homes()) {
-    if (home.offload.parameters != device::Tier::kDevice) continue;
     for (const int64_t bucket_elements : {1000, 100}) {
       if (bucket_elements == 100 && home.offload.enabled()) continue;
       SCOPED_TRACE(absl::StrCat(ToString(home), ", buckets of ", bucket_elements));
@@ -240,25 +239,25 @@ TEST(StepDigestsTest, FindNothingWhereWeightsAreGatheredAsCodes) {
   }
 }
 
-TEST(StepDigestsTest, RefuseWeightsThatAreElsewhere) {
-  collectives::OnThreads({.size = 2}, [&](Rank& self) {
-    ZeroOptions options = Options(3);
-    options.offload.optimizer_state = options.offload.parameters = device::Tier::kHost;
-    auto zero = zero::CreateZero(zero::ToyModel(), options, self);
-    ASSERT_OK(zero);
-    auto digests = StepDigests::Create({}, 1, **zero, *self.communicator, *self.context);
-    ASSERT_OK(digests);
-    EXPECT_THAT((*digests)->Begin(true, true),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         HasSubstr("Observe: weights are on the host, not on the device")));
-  });
-}
-
 TEST(FlippedBitTest, OfAWeightNamesTheRank) {
   for (int stage = 0; stage < 3; ++stage) {
     SCOPED_TRACE(stage);
     const Seen seen = Train({.options = Options(stage), .flip = Flip{.step = 2, .rank = 1}});
     ExpectFoundIn(seen, 2, "rank 1 is alone");
+  }
+}
+
+// Of slices that are kept on the host or in a file: groups have copies of them.
+TEST(FlippedBitTest, OfAWeightThatIsElsewhereNamesTheGroup) {
+  for (const device::Tier tier : {device::Tier::kHost, device::Tier::kFile}) {
+    SCOPED_TRACE(device::ToString(tier));
+    ZeroOptions options = Options(3);
+    options.shard_ranks = 2;
+    options.offload.optimizer_state = options.offload.parameters = tier;
+    options.offload.file.directory = ::testing::TempDir();
+    ExpectClean(Train({.options = options, .ranks = 6}));
+    ExpectFoundIn(Train({.options = options, .ranks = 6, .flip = Flip{.step = 2, .rank = 3}}), 2,
+                  "rank 3 is alone");
   }
 }
 

@@ -19,9 +19,9 @@ OptimizerOptions Options(OptimizerKind kind, const ParameterGroup& group) {
 }
 
 TEST(ParameterGroupTest, TheDefaultsAreValid) {
-  for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd,
-                          OptimizerKind::kLion, OptimizerKind::kLamb, OptimizerKind::kAdamW8,
-                          OptimizerKind::kAdam8}) {
+  for (const auto kind :
+       {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd, OptimizerKind::kLion,
+        OptimizerKind::kLamb, OptimizerKind::kAdamW8, OptimizerKind::kAdam8}) {
     EXPECT_OK(Validate({.kind = kind}));
   }
 }

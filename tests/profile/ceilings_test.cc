@@ -30,15 +30,18 @@ std::string NewFolder() {
 TEST(CeilingsTest, JsonIsTheSameMachine) {
   const Ceilings ceilings = {.flops_per_second = 989e12,
                              .memory_bytes_per_second = 3.35e12,
-                             .network_bytes_per_second = 4.5e11};
+                             .network_bytes_per_second = 4.5e11,
+                             .collective_bytes_per_second = {{"all_reduce", 4e11}, {"shift", 5e9}}};
   const std::string text = CeilingsJson(ceilings, kMachine);
   EXPECT_EQ(text,
             "{\"device\": \"cpu\", \"dtype\": \"fp32\", \"ranks\": 2, \"matmul_tflops\": 989, "
-            "\"memory_gigabytes_per_s\": 3350, \"network_gigabytes_per_s\": 450}\n");
+            "\"memory_gigabytes_per_s\": 3350, \"network_gigabytes_per_s\": 450, "
+            "\"all_reduce_gigabytes_per_s\": 400, \"shift_gigabytes_per_s\": 5}\n");
   ASSERT_OK_AND_ASSIGN(const Ceilings read, CeilingsFromJson(text, kMachine));
   EXPECT_DOUBLE_EQ(read.flops_per_second, 989e12);
   EXPECT_DOUBLE_EQ(read.memory_bytes_per_second, 3.35e12);
   EXPECT_DOUBLE_EQ(read.network_bytes_per_second, 4.5e11);
+  EXPECT_EQ(read.collective_bytes_per_second, ceilings.collective_bytes_per_second);
   ASSERT_OK_AND_ASSIGN(const Ceilings one, CeilingsFromJson("{\"matmul_tflops\": 2}", kMachine));
   EXPECT_EQ(one.memory_bytes_per_second, 0);
 }
@@ -56,16 +59,19 @@ TEST(CeilingsTest, WhatIsWrongIsNamed) {
   refuses("{\"device\": \"cuda\"}",
           "\"device\" is \"cuda\"; it must be \"cpu\" as in this training");
   refuses("{\"ranks\": 4}", "\"ranks\" is 4; it must be 2 as in this training");
+  refuses("{\"all_reduce_gigabytes_per_s\": null}",
+          "\"all_reduce_gigabytes_per_s\" is null; it must be a number, 0 to 1e9");
   refuses("{\"tflops\": 4}",
           "\"tflops\" is no key of ceilings: these have device, dtype, ranks, matmul_tflops, "
-          "memory_gigabytes_per_s and network_gigabytes_per_s");
+          "memory_gigabytes_per_s, network_gigabytes_per_s, and of collectives "
+          "all_reduce_gigabytes_per_s and the like");
 }
 
 TEST(CeilingsTest, AFileIsWrittenOnceAndThenRead) {
   const std::string path = absl::StrCat(NewFolder(), "/ceilings.json");
   collectives::OnThreads({.size = 2}, [&](collectives::Rank& rank) {
     ASSERT_OK_AND_ASSIGN(const Ceilings measured,
-                         CeilingsOf(path, precision::DType::kFloat32, *rank.communicator,
+                         CeilingsOf(path, precision::DType::kFloat32, {}, *rank.communicator,
                                     *rank.context, *rank.stream));
     EXPECT_EQ(measured.source, "measured");
     // Of any machine: between a million and a billion of millions.
@@ -74,6 +80,15 @@ TEST(CeilingsTest, AFileIsWrittenOnceAndThenRead) {
       EXPECT_GT(each, 1e6);
       EXPECT_LT(each, 1e15);
     }
+    for (const char* const name :
+         {"all_gather", "all_reduce", "reduce_scatter", "all_to_all", "shift", "send"}) {
+      EXPECT_GT(measured.OfCollective(name), 1e6) << name;
+      EXPECT_LT(measured.OfCollective(name), 1e15) << name;
+    }
+    EXPECT_EQ(measured.OfCollective("all_gather"), measured.network_bytes_per_second);
+    // Only the root sends.
+    EXPECT_EQ(measured.OfCollective("broadcast") > 0, rank.rank == 0);
+    EXPECT_EQ(measured.OfCollective("barrier"), 0);
     // Nothing of it stays.
     EXPECT_EQ(rank.context->memory_stats().current_bytes(), 0);
   });
@@ -82,7 +97,7 @@ TEST(CeilingsTest, AFileIsWrittenOnceAndThenRead) {
   std::ofstream(path) << hand_written;
   collectives::OnThreads({.size = 2}, [&](collectives::Rank& rank) {
     ASSERT_OK_AND_ASSIGN(const Ceilings read,
-                         CeilingsOf(path, precision::DType::kFloat32, *rank.communicator,
+                         CeilingsOf(path, precision::DType::kFloat32, {}, *rank.communicator,
                                     *rank.context, *rank.stream));
     EXPECT_EQ(read.flops_per_second, 7e12);
     EXPECT_EQ(read.network_bytes_per_second, 0);
@@ -95,7 +110,7 @@ TEST(CeilingsTest, AnEmptyFileIsThereAndStays) {
   const std::string path = absl::StrCat(NewFolder(), "/ceilings.json");
   std::ofstream(path) << "";
   collectives::OnThreads({.size = 1}, [&](collectives::Rank& rank) {
-    EXPECT_THAT(CeilingsOf(path, precision::DType::kFloat32, *rank.communicator, *rank.context,
+    EXPECT_THAT(CeilingsOf(path, precision::DType::kFloat32, {}, *rank.communicator, *rank.context,
                            *rank.stream),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          absl::StrCat(path, ": ceilings are no JSON object")));
@@ -113,11 +128,24 @@ TEST(CeilingsTest, AFullDeviceHasCeilings) {
     ASSERT_OK_AND_ASSIGN(const auto stream, context->CreateStream("compute"));
     ASSERT_OK_AND_ASSIGN(
         const Ceilings measured,
-        MeasureCeilings(precision::DType::kFloat32, *rank.communicator, *context, *stream));
+        MeasureCeilings(precision::DType::kFloat32, {}, *rank.communicator, *context, *stream));
     EXPECT_GT(measured.flops_per_second, 0);
     EXPECT_GT(measured.memory_bytes_per_second, 0);
     EXPECT_GT(context->memory_stats().peak_bytes(), 0);
     EXPECT_LE(context->memory_stats().peak_bytes(), kLeft);
+  });
+}
+
+// Some algorithms have all-reduces alone.
+TEST(CeilingsTest, WhatAnAlgorithmDoesNotHaveIsNotKnown) {
+  collectives::OnThreads({.size = 2}, [&](collectives::Rank& rank) {
+    ASSERT_OK_AND_ASSIGN(const Ceilings measured,
+                         MeasureCeilings(precision::DType::kBFloat16,
+                                         {.algorithm = collectives::Algorithm::kParameterServer},
+                                         *rank.communicator, *rank.context, *rank.stream));
+    EXPECT_GT(measured.OfCollective("all_reduce"), 0);
+    EXPECT_GT(measured.OfCollective("all_gather"), 0);
+    EXPECT_EQ(measured.OfCollective("reduce_scatter"), 0);
   });
 }
 
@@ -131,7 +159,7 @@ TEST(CeilingsTest, WhatHasNoMemoryIsNotKnown) {
     ASSERT_OK_AND_ASSIGN(const auto stream, context->CreateStream("compute"));
     ASSERT_OK_AND_ASSIGN(
         const Ceilings measured,
-        MeasureCeilings(precision::DType::kFloat32, *rank.communicator, *context, *stream));
+        MeasureCeilings(precision::DType::kFloat32, {}, *rank.communicator, *context, *stream));
     EXPECT_EQ(measured.flops_per_second > 0, !is_full);
     EXPECT_EQ(measured.memory_bytes_per_second > 0, !is_full);
     EXPECT_EQ(measured.network_bytes_per_second, 0);
@@ -143,13 +171,13 @@ TEST(CeilingsTest, AFileThatIsWrongIsAnErrorOfAllRanks) {
   const std::string path = absl::StrCat(folder, "/ceilings.json");
   std::ofstream(path) << "{\"ranks\": 5}";
   collectives::OnThreads({.size = 2}, [&](collectives::Rank& rank) {
-    EXPECT_THAT(CeilingsOf(path, precision::DType::kFloat32, *rank.communicator, *rank.context,
+    EXPECT_THAT(CeilingsOf(path, precision::DType::kFloat32, {}, *rank.communicator, *rank.context,
                            *rank.stream),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          absl::StrCat(path, ": \"ranks\" is 5; it must be 2 as in this training")));
     // The folder.
-    EXPECT_THAT(CeilingsOf(folder, precision::DType::kFloat32, *rank.communicator, *rank.context,
-                           *rank.stream)
+    EXPECT_THAT(CeilingsOf(folder, precision::DType::kFloat32, {}, *rank.communicator,
+                           *rank.context, *rank.stream)
                     .status()
                     .ToString(),
                 HasSubstr("is a folder, not a file"));

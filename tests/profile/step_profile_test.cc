@@ -57,10 +57,17 @@ RankStep OneRank() {
                        .seconds = 8,
                        .limits = {0, 0, 8, 0}});
   step.sent = {{"gradients", 400}, {"weights", 0}};
+  step.calls = {{.stream = "communication",
+                 .name = "reduce_scatter",
+                 .calls = 3,
+                 .seconds = 8,
+                 .waiting_seconds = 4,
+                 .sent_bytes = 400e9}};
   step.ceilings = {.flops_per_second = 1000,
                    .memory_bytes_per_second = 100,
                    .network_bytes_per_second = 200,
-                   .source = "measured"};
+                   .source = "measured",
+                   .collective_bytes_per_second = {{"reduce_scatter", 200e9}}};
   return step;
 }
 
@@ -168,6 +175,9 @@ TEST(StepProfileTest, JsonIsTheSameStep) {
   EXPECT_EQ(read.rows.size(), step.rows.size());
   EXPECT_EQ(read.rows[7].limits, step.rows[7].limits);
   EXPECT_EQ(read.units[0].flops[1].scores, 300);
+  ASSERT_EQ(read.calls.size(), 1u);
+  EXPECT_EQ(read.calls[0].waiting_seconds, 4);
+  EXPECT_EQ(read.ceilings.OfCollective("reduce_scatter"), 200e9);
 }
 
 TEST(StepProfileTest, OtherTextIsNoStep) {
@@ -183,6 +193,27 @@ TEST(StepProfileTest, OtherTextIsNoStep) {
   const size_t at = kind.find("\"gemm\"");
   kind.replace(at - 2, 1, "99");
   EXPECT_FALSE(RankStepFromJson(kind).ok()) << kind;
+}
+
+TEST(StepProfileTest, CallsOfAllRanksAreOneRow) {
+  RankStep slow = OneRank();
+  slow.calls[0].seconds = 4;
+  slow.calls[0].waiting_seconds = 0;
+  slow.calls.push_back({.stream = "compute", .name = "barrier", .calls = 1, .seconds = 1});
+  slow.ceilings.collective_bytes_per_second["reduce_scatter"] = 400e9;
+  const StepProfile profile = Merge(OneTraining(2), {OneRank(), slow});
+  ASSERT_EQ(profile.calls.size(), 2u);
+  EXPECT_EQ(profile.calls[0].calls, 6);
+  EXPECT_EQ(profile.calls[0].seconds, 12);
+  EXPECT_EQ(profile.calls[0].waiting_seconds, 4);
+  EXPECT_EQ(profile.calls[0].sent_bytes, 800e9);
+  EXPECT_DOUBLE_EQ(profile.ceilings.OfCollective("reduce_scatter"), 300e9);
+  const std::string text = ProfileText(profile, {});
+  // 800 GB in 8 s that were no waiting, of 300 GB/s.
+  EXPECT_THAT(text, HasSubstr("communication  reduce_scatter         6  12000.000   4000.000 "
+                              "800000.000000   100.000   300.000    33.3%\n"));
+  EXPECT_THAT(text, HasSubstr("compute        barrier                1   1000.000      0.000     "
+                              "0.000000         -         -        -\n"));
 }
 
 TEST(StepProfileTest, AMonitorHasNamesAndNumbers) {

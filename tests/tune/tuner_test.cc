@@ -3,9 +3,12 @@
 
 #include "brigade/tune/tuner.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -481,9 +484,11 @@ double MedianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The whole grid, measured by turns: of each configuration the least of its rounds, since what else
-// the machine does only adds; and of those near the best, and of `always`, the median of so many
-// rounds more, since which has the least of all is a matter of luck.
+// The whole grid, measured by turns as the tuner measures (TrialsOnThreads): of each configuration
+// the least of its rounds, since what else the machine does only adds. In the second round those
+// that are less than twice as slow as the best so far, then those within a quarter: no other one is
+// the best. Of those near the best, and of `always`, the median of so many rounds more, since which
+// has the least of all is a matter of luck.
 struct MeasuredGrid {
   std::vector<double> least;
   std::map<size_t, double> medians;
@@ -495,18 +500,20 @@ MeasuredGrid MeasureGrid(const std::vector<Candidate>& candidates, size_t always
   const Trial trial = TrialsOnThreads(kPair, steps, Texts(), {}, stop);
   const auto measure = [&](size_t i) {
     const auto measured = trial(candidates[i]);
-    EXPECT_OK(measured);
+    EXPECT_OK(measured) << ToString(candidates[i].point);
     return measured.ok() ? measured->seconds : 1e300;
   };
   MeasuredGrid grid;
   grid.least.assign(candidates.size(), 1e300);
+  const auto best_so_far = [&] { return *std::min_element(grid.least.begin(), grid.least.end()); };
   for (int round = 0; round < rounds; ++round) {
+    const double most = round == 0 ? 1e301 : (round == 1 ? 2 : 1.25) * best_so_far();
     for (size_t i = 0; i < candidates.size(); ++i) {
-      grid.least[i] = std::min(grid.least[i], measure(i));
+      if (grid.least[i] <= most) grid.least[i] = std::min(grid.least[i], measure(i));
     }
   }
   constexpr double kNear = 1.1;
-  const double best = *std::min_element(grid.least.begin(), grid.least.end());
+  const double best = best_so_far();
   std::map<size_t, std::vector<double>> near;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (grid.least[i] <= kNear * best || i == always) near[i] = {};
@@ -535,6 +542,7 @@ OfGrid CompareWithGrid(const gpt::ModelOptions& model, int64_t batch, const Spac
                                                     {}, *tuning.rank_model, tuning.stop);
   EXPECT_OK(search);
   if (!search.ok()) return {};
+  std::printf("%s", DescribeSearch(*search).c_str());
   std::vector<Candidate> candidates = search->fitting;
   EXPECT_OK(tuning.Predict(candidates));
   const std::vector<size_t> order = OrderOfTrials(candidates, train::TunerType::kModelBased, 1);
@@ -590,16 +598,68 @@ TEST(TunerGridTest, OfATinyGridTheResultIsTheFastestOfFive) {
             0);
 }
 
+// All that the tuner tunes on two ranks, but for context ranks, which are a data rank's kin.
+Space WholeSpace() {
+  return {.stages = {0, 1, 2, 3},
+          .tunes_micro_batch = true,
+          .min_micro_batch = 2,
+          .max_micro_batch = 1024,
+          .buckets = {1 << 18, 1 << 14},
+          .live_units = {1, 4},
+          .algorithms = {"direct", "parameter_server"},
+          .recompute = {"none", "block"},
+          .offload = {{}, {.optimizer = "cpu"}, {.optimizer = "cpu", .parameters = "cpu"}},
+          .tensor = {1, 2},
+          .pipeline = {1, 2}};
+}
+
+const gpt::ModelOptions kSmall = {.layers = 3, .heads = 4, .width = 128, .context = 64};
+
+TEST(WholeSpaceTest, EveryValueOfEveryDimensionFitsSomewhere) {
+  Tuning tuning(kSmall, kPair);
+  tuning.totals.batch = kTexts;
+  const Space space = WholeSpace();
+  ASSERT_OK_AND_ASSIGN(const Search search, tuning.Find(space));
+  std::map<std::string, std::set<std::string>> values;
+  for (const Candidate& each : search.fitting) {
+    const Point& point = each.point;
+    values["stage"].insert(absl::StrCat(*point.stage));
+    values["micro_batch"].insert(absl::StrCat(*point.micro_batch));
+    values["bucket"].insert(absl::StrCat(*point.bucket));
+    values["live_units"].insert(absl::StrCat(point.live_units.value_or(0)));
+    values["algorithm"].insert(point.algorithm.value_or(""));
+    values["recompute"].insert(*point.recompute);
+    values["offload"].insert(
+        absl::StrCat(point.offload->optimizer, " ", point.offload->parameters));
+    values["grid"].insert(absl::StrCat(*point.tensor, " ", *point.pipeline));
+  }
+  const std::map<std::string, std::set<std::string>> wanted = {
+      {"stage", {"0", "1", "2", "3"}},
+      {"micro_batch", {"2", "4", "8"}},
+      {"bucket", {"262144", "16384"}},
+      // "0", "": stages and grids that have none.
+      {"live_units", {"0", "1", "4"}},
+      {"algorithm", {"", "direct", "parameter_server"}},
+      {"recompute", {"none", "block"}},
+      {"offload", {"none none", "cpu none", "cpu cpu"}},
+      {"grid", {"1 1", "2 1", "1 2"}}};
+  EXPECT_EQ(values, wanted);
+}
+
+// A priority at which other programs wait, where the process may have it: what a trial takes is
+// then what it takes on a machine that does nothing else, for the tuner as for who judges it.
+void TakeRealTimePriority() {
+  // Not with what Bazel's tests check beside the work: the tuner has it not.
+  setenv("BRIGADE_CHECKS", "0", /*overwrite=*/1);
+  const sched_param priority = {.sched_priority = 20};
+  if (sched_setscheduler(0, SCHED_RR, &priority) != 0) {
+    std::printf("No real-time priority: beside other work the result may be another\n");
+  }
+}
+
 TEST(TunerGridSoakTest, TheResultIsWithinThreePercentOfTheBestOfTheGrid) {
-  const gpt::ModelOptions model = {.layers = 3, .heads = 4, .width = 128, .context = 64};
-  const Space space = {.stages = {0, 1, 3},
-                       .tunes_micro_batch = true,
-                       .min_micro_batch = 2,
-                       .max_micro_batch = 1024,
-                       .buckets = {1 << 18, 1 << 14},
-                       .recompute = {"none", "block"},
-                       .tensor = {1, 2}};
-  const OfGrid result = CompareWithGrid(model, kTexts, space, {}, 3, 9);
+  TakeRealTimePriority();
+  const OfGrid result = CompareWithGrid(kSmall, kTexts, WholeSpace(), {}, 3, 9);
   EXPECT_GE(result.regret, 0);
   EXPECT_LE(result.regret, 0.03);
 }

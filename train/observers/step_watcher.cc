@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/train/times/clock.h"
 
 namespace brigade::train {
@@ -63,7 +64,16 @@ void StepWatcher::PublishTimeline(const Ranks& ranks) {
   monitor_.Publish(std::move(timeline));
 }
 
-void StepWatcher::Watch(absl::string_view context, std::vector<StepTime> steps) {
+void StepWatcher::Show(std::vector<StepTime> of_ranks) {
+  if (of_ranks.empty()) return;
+  Ranks ranks;
+  for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+    ranks[absl::StrCat("rank ", rank)] = std::move(of_ranks[rank]);
+  }
+  PublishTimeline(ranks);
+}
+
+void StepWatcher::Watch(absl::string_view context, std::vector<StepTime> steps, bool shows) {
   if (context == "rank 0") {
     for (const StepTime& time : steps) {
       const StepBreakdown parts = BreakdownOf(time);
@@ -80,7 +90,7 @@ void StepWatcher::Watch(absl::string_view context, std::vector<StepTime> steps) 
       monitor_.Publish(std::move(record));
     }
   }
-  if (!options_.has_timelines) return;
+  if (!options_.has_timelines || !shows) return;
   device::MutexLock lock(mutex_);
   for (StepTime& time : steps) {
     const int64_t step = time.step;

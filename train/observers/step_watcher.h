@@ -50,8 +50,11 @@ class StepWatcher {
   StepWatcher(monitor::Monitor& monitor, const Options& options)
       : monitor_(monitor), options_(options) {}
 
-  // Recorder::StepSink. Never waits. Safe from any thread.
-  void Watch(absl::string_view context, std::vector<StepTime> steps);
+  // Recorder::StepSink; `shows`: for a timeline too, unless somebody else brings it. Never waits.
+  // Safe from any thread.
+  void Watch(absl::string_view context, std::vector<StepTime> steps, bool shows = true);
+  // A timeline of one step of all ranks of all processes, by rank. The same.
+  void Show(std::vector<StepTime> of_ranks);
 
  private:
   // Of a step, of ranks that have it.

@@ -431,10 +431,15 @@ absl::Status ParameterStore::GatherUpdated(int index) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ObservedArray>> ParameterStore::Observed(bool slices) {
+absl::Status ParameterStore::Show(
+    bool slices, absl::FunctionRef<absl::Status(absl::Span<const ObservedArray>)> show) {
   std::vector<ObservedArray> arrays;
   for (size_t b = 0; b < states_.size(); ++b) {
     const int index = static_cast<int>(b);
+    if (state(index).raised != nullptr) {
+      BRIGADE_RETURN_IF_ERROR(ShowRaised(index, show));
+      continue;
+    }
     const Bucket& self = bucket(index);
     const bool whole = options_.traits().whole_parameters;
     const int64_t slice = plan_.slice(self);
@@ -448,7 +453,40 @@ absl::StatusOr<std::vector<ObservedArray>> ParameterStore::Observed(bool slices)
     }
     arrays.push_back(array);
   }
-  return arrays;
+  return arrays.empty() ? absl::OkStatus() : show(arrays);
+}
+
+absl::Status ParameterStore::ShowRaised(
+    int index, absl::FunctionRef<absl::Status(absl::Span<const ObservedArray>)> show) {
+  BucketState& at = state(index);
+  const auto free = [this](PooledBuffer& buffer) {
+    buffer.used = true;
+    return streams_.comm().Record(*buffer.free);
+  };
+  // One that was gathered ahead, and that nobody has used.
+  if (at.buffer != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(free(*at.buffer));
+    ReturnBuffer(at);
+  }
+  BRIGADE_ASSIGN_OR_RETURN(PooledBuffer* const buffer, TakeBuffer(index, /*ahead=*/false));
+  if (buffer == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no memory is left for bucket ", index, ": a unit is acquired"));
+  }
+  const Movement moved = streams_.movement;
+  absl::Status status = RaiseSlice(index, *buffer);
+  streams_.movement = moved;
+  if (status.ok()) {
+    const int64_t slice = plan_.slice(bucket(index));
+    const ObservedArray array = {.bucket = index,
+                                 .range = {streams_.rank() * slice, slice},
+                                 .data = PlaceOfSlice(index, *buffer),
+                                 .dtype = bucket(index).dtype};
+    status = show(absl::MakeConstSpan(&array, 1));
+  }
+  status.Update(free(*buffer));
+  pool_.Return(buffer);
+  return status;
 }
 
 absl::Status ParameterStore::Zero(int index) {

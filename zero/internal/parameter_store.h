@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -67,9 +68,12 @@ class ParameterStore {
   // The whole bucket; null where it does not stay in memory.
   void* Whole(int bucket) const;
 
-  // What the communication stream sees of all weights from now on: whole buckets where they stay
-  // whole, else slices; or slices alone. Those must be on the device.
-  absl::StatusOr<std::vector<ObservedArray>> Observed(bool slices);
+  // Calls show(arrays) with what the communication stream sees of all weights from now on: whole
+  // buckets where they stay whole, else slices; or slices alone. Slices that are not on the device
+  // come there one by one, each in a call of its own, into a buffer that it gives back then: no
+  // unit is acquired. What is moved for it is not counted as the step's.
+  absl::Status Show(bool slices,
+                    absl::FunctionRef<absl::Status(absl::Span<const ObservedArray>)> show);
 
   // The communication stream has written new weights of all trainable buckets: this rank's slices,
   // or, where every rank updates everything, the whole buckets. Gathers the other ranks' slices, or
@@ -140,6 +144,9 @@ class ParameterStore {
   // Of a bucket that is gathered as codes: what does it; null: it is not.
   collectives::QuantizedAllGather* CodesOf(int bucket) const;
   absl::Status KeepSecondSlice(int bucket);
+  // Of Show, for a slice that is not on the device.
+  absl::Status ShowRaised(int bucket,
+                          absl::FunctionRef<absl::Status(absl::Span<const ObservedArray>)> show);
   // Copies a slice that is not on the device to its place in the buffer.
   absl::Status RaiseSlice(int bucket, PooledBuffer& buffer);
   // Where this rank's slice lies in the buffer of the whole bucket.

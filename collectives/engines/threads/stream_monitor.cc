@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "brigade/collectives/call_marks.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/deadline.h"
 
@@ -31,7 +32,7 @@ absl::StatusOr<StreamMonitor::Entry*> StreamMonitor::Next(device::Context& conte
   if (next_.empty()) {
     Entry entry;
     for (int rank = 0; rank < size_; ++rank) {
-      BRIGADE_ASSIGN_OR_RETURN(auto event, context.CreateEvent("collective begins"));
+      BRIGADE_ASSIGN_OR_RETURN(auto event, context.CreateEvent(kCallBegins));
       entry.begins.push_back(std::move(event));
     }
     next_.push_back(std::move(entry));

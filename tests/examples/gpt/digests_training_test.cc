@@ -3,12 +3,14 @@
 
 #include <atomic>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/files.h"
 #include "brigade/digests/digest_file.h"
 #include "brigade/digests/first_difference.h"
 #include "brigade/examples/gpt/rank_trainer.h"
@@ -81,12 +83,144 @@ TEST(DigestsTrainingTest, AreTheSameInEveryStageAndForAnyTensorRanks) {
   EXPECT_EQ(wanted.header.tensors.size(), wanted.steps[0].weights.size());
 }
 
+// With the books of memory, of traffic, and of what moves between tiers.
+TEST(DigestsTrainingTest, AreTheSameWhereverStateAndWeightsAre) {
+  using device::Tier;
+  const digests::DigestLog wanted = Digested({.data = 2}, 1, 0);
+  struct Place {
+    int stage;
+    Tier state, weights;
+  };
+  for (const Place& place : {Place{1, Tier::kHost, Tier::kDevice},
+                             {2, Tier::kFile, Tier::kDevice},
+                             {3, Tier::kHost, Tier::kDevice},
+                             {3, Tier::kHost, Tier::kHost},
+                             {3, Tier::kFile, Tier::kHost},
+                             {3, Tier::kFile, Tier::kFile}}) {
+    const std::string what =
+        absl::StrCat("stage ", place.stage, ", state on ", device::ToString(place.state),
+                     ", weights on ", device::ToString(place.weights));
+    SCOPED_TRACE(what);
+    Job job = DigestedJob({.data = 2}, 1, place.stage, "offloaded");
+    zero::OffloadOptions& offload = job.config.zero.offload;
+    offload.optimizer_state = place.state;
+    offload.parameters = place.weights;
+    offload.file.directory = ::testing::TempDir();
+    ExpectModelledMemoryAndTraffic(Train(job, 2), job.steps);
+    const auto log = digests::ReadDigests(job.digests.file);
+    ASSERT_OK(log);
+    ExpectAlike(*log, wanted, what);
+  }
+}
+
+// 0/1 Adam's: each rank has weights of its own between two meetings, and shows its slice of them.
+TEST(DigestsTrainingTest, OfLocalStepsFindAnotherRunOfTheSameRanks) {
+  constexpr char kLocalSteps[] = R"({"train_batch_size": 4, "bf16": {"enabled": true},
+      "optimizer": {"type": "ZeroOneAdam", "params": {"lr": 0.001, "var_freeze_step": 2,
+                    "local_step_scaler": 1, "local_step_clipper": 2}}})";
+  const auto digested = [&](uint64_t seed) {
+    Job job = CreateJob(kLocalSteps, 2);
+    job.seed = seed;
+    job.steps = 2 * kDigestedSteps;
+    job.digests = {.file = PathOf("local"), .every = 1};
+    Train(job, 2);
+    return digests::ReadDigests(job.digests.file).value();
+  };
+  const digests::DigestLog first = digested(1);
+  EXPECT_EQ(first.steps.size(), size_t{2 * kDigestedSteps});
+  const auto same = digests::FirstDifference(first, digested(1));
+  ASSERT_OK(same);
+  EXPECT_FALSE(same->difference.has_value());
+  const auto other = digests::FirstDifference(first, digested(2));
+  ASSERT_OK(other);
+  ASSERT_TRUE(other->difference.has_value());
+  EXPECT_EQ(other->difference->step, 1);
+  EXPECT_EQ(other->difference->kind, "weights");
+}
+
+TEST(DigestsTrainingTest, OfLocalStepsAreNotComparedBetweenRanks) {
+  Job job = CreateJob(R"({"train_batch_size": 4, "bf16": {"enabled": true},
+      "optimizer": {"type": "ZeroOneAdam", "params": {"lr": 0.001}}})",
+                      2);
+  job.digests.verify_every = 1;
+  train::Recorder recorder(nullptr);
+  const std::atomic<bool> stop = false;
+  EXPECT_THAT(TrainOnThreads(job, 2, {nullptr, recorder, stop}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--verify_replicas: with local steps (0/1 Adam)")));
+}
+
 TEST(DigestsTrainingTest, AreTheSameForAnyScheduleOfAPipeline) {
   GridCase grid = {.pipeline = 2, .micro_batches = 2};
   const digests::DigestLog wanted = Digested(grid, 1, 0);
   grid.schedule = "zb-h1";
   for (const int stage : {1, 2, 3}) {
     ExpectAlike(Digested(grid, 1, stage), wanted, absl::StrCat("stage ", stage));
+  }
+}
+
+// What first_difference reads to name an element: whole tensors, whoever has had parts of them.
+struct Dumped {
+  digests::DigestLog log;
+  std::string folder;
+  // By path in the folder.
+  std::map<std::string, std::string> files;
+};
+
+Dumped DumpOf(Job job, const std::string& name) {
+  Dumped dumped;
+  dumped.folder = PathOf(absl::StrCat("dump_of_", name));
+  std::filesystem::remove_all(dumped.folder);
+  job.digests = {.file = PathOf(name), .every = 1, .dump = dumped.folder, .dump_step = 3};
+  job.steps = 4;
+  Train(job, static_cast<int>(job.config.grid.ranks()));
+  dumped.log = digests::ReadDigests(job.digests.file).value();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dumped.folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = std::filesystem::relative(entry.path(), dumped.folder).string();
+    dumped.files[path] = device::ReadFile(entry.path().string()).value();
+  }
+  return dumped;
+}
+
+TEST(DigestsTrainingTest, ElementsHaveTheSamePlacesOnEveryGridAndAreNamedByThem) {
+  struct Pair {
+    GridCase grid, plain;
+    int shards;
+  };
+  for (const Pair& pair :
+       {Pair{{.tensor = 2, .data = 2}, {.data = 2}, 2},
+        Pair{{.pipeline = 2, .micro_batches = 2}, {.micro_batches = 2}, 1},
+        Pair{{.tensor = 2, .pipeline = 2, .micro_batches = 2}, {.micro_batches = 2}, 2}}) {
+    SCOPED_TRACE(ToString(pair.grid));
+    Job job = JobOf(pair.grid, pair.shards, 2, "bf16", kAdamW);
+    Job plain = JobOf(pair.plain, pair.shards, 1, "bf16", kAdamW);
+    const Dumped on_grid = DumpOf(job, "grid"), alone = DumpOf(plain, "plain");
+    ASSERT_EQ(on_grid.files.size(), 2 * on_grid.log.header.tensors.size());
+    for (const auto& [path, bytes] : alone.files) {
+      ASSERT_TRUE(on_grid.files.contains(path)) << path;
+      EXPECT_TRUE(on_grid.files.at(path) == bytes) << path;
+    }
+    // Another training on the grid: elements are those by which two plain ones differ.
+    job.seed = plain.seed = 2;
+    const Dumped other_on_grid = DumpOf(job, "other_grid"), other = DumpOf(plain, "other_plain");
+    auto compared = digests::FirstDifference(alone.log, other_on_grid.log);
+    ASSERT_OK(compared);
+    // Of which there are dumps.
+    compared->difference->step = 3;
+    const auto found = digests::CompareDumps(*compared->difference, {alone.log, other_on_grid.log},
+                                             {alone.folder, other_on_grid.folder}, 5);
+    const auto wanted = digests::CompareDumps(*compared->difference, {alone.log, other.log},
+                                              {alone.folder, other.folder}, 5);
+    ASSERT_OK(found);
+    ASSERT_OK(wanted);
+    EXPECT_EQ(found->differing, wanted->differing);
+    EXPECT_GT(found->differing, 0);
+    ASSERT_EQ(found->first.size(), wanted->first.size());
+    for (size_t i = 0; i < found->first.size(); ++i) {
+      EXPECT_EQ(found->first[i].at, wanted->first[i].at);
+      EXPECT_EQ(found->first[i].bits[1], wanted->first[i].bits[1]);
+    }
   }
 }
 

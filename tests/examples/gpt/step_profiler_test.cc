@@ -136,6 +136,23 @@ void ExpectAProfile(Job job, int ranks) {
   if (ranks > 1) {
     EXPECT_GT(sent, 0);
   }
+  // What calls have sent by the formulas of their algorithms is what the communicators have
+  // counted, of each step alike; but for copies, whose steps are not.
+  double of_calls = 0;
+  for (const profile::CollectiveCalls& calls : profile.calls) {
+    of_calls += calls.sent_bytes;
+    EXPECT_GT(calls.seconds, 0) << calls.name;
+    EXPECT_LE(calls.waiting_seconds, calls.seconds) << calls.name;
+  }
+  int64_t of_books = 0;
+  for (const RankSummary& rank : outcome.ranks) {
+    for (const int64_t of_group : rank.sent) of_books += of_group;
+  }
+  if (job.config.replicas == 0) {
+    EXPECT_EQ(of_calls * 8, static_cast<double>(of_books));
+  }
+  // The table beside it has all of it but the sums of losses, and none of its arrays twice.
+  EXPECT_NEAR(sent, of_calls, 64.0 * ranks);
   EXPECT_GE(outcome.ranks[0].hardware_over_model, 1);
   for (const RankSummary& rank : outcome.ranks) {
     EXPECT_EQ(rank.peak_flops_per_second, 0.05e12);

@@ -6,6 +6,7 @@ import csv
 import glob
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -140,6 +141,46 @@ class MonitorTest(unittest.TestCase):
         tags = {tag for events in self.events() for tag, _, _ in events.scalars}
         for part in ("forward", "backward", "backward_inner", "backward_allreduce", "step"):
             self.assertIn("Train/Samples/elapsed_time_ms_" + part, tags)
+
+    def test_the_page_has_the_pipeline_of_processes(self):
+        self.write_config({"train_micro_batch_size_per_gpu": 2})
+        if shutil.which("mpirun") is None:
+            self.skipTest("no mpirun")
+        # Below those that the kernel gives to others.
+        port = random.randrange(20000, 30000)
+        flags = [flag for flag in TINY if not flag.startswith("--ranks")]
+        environment = {key: value for key, value in os.environ.items() if key != "BUILD_WORKING_DIRECTORY"}
+        process = subprocess.Popen(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", TRAIN, *flags,
+                                    "--steps=1000000", "--pipeline=2", "--evaluate_every=0", "--dashboard=0",
+                                    "--config=configs/config.json"],
+                                   cwd=self.folder, env={**environment, "MASTER_PORT": str(port)},
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        line = ""
+        while not line.startswith("Dashboard: "):
+            line = process.stdout.readline()
+            if not line:
+                self.fail("it ended: " + process.communicate()[1])
+        url = line.split()[1]
+        steps = []
+        while len(steps) < 2:
+            self.assertIsNone(process.poll())
+            with urllib.request.urlopen(url + "data.json", timeout=120) as answer:
+                timeline = json.load(answer)["timeline"]
+            if timeline["lanes"] and timeline["step"] not in steps:
+                steps.append(timeline["step"])
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        self.assertEqual([lane["name"] for lane in timeline["lanes"]], ["rank 0", "rank 1"])
+        for lane in timeline["lanes"]:
+            names = [name for name, _, _ in lane["passes"]]
+            self.assertEqual(sorted(names), ["B0", "B1", "F0", "F1"])
+        # What one stage sends the other waits for: their clocks are one.
+        first, last = ({name: end for name, _, end in lane["passes"]} for lane in timeline["lanes"])
+        self.assertLess(first["F0"], last["F0"])
+        self.assertLess(last["F1"], last["B1"])
+        self.assertLess(last["B1"], first["B1"])
 
     def test_a_training_that_goes_on_goes_on_with_its_files(self):
         out, error = self.run_to_end("--steps=20", "--save=saved", "--save_every=10", "--keep=0")

@@ -13,6 +13,7 @@ a_file_has_the_profile_and_the_report_the_utilization() {
   expect_line p.txt "head( +$number){3} .* (compute|memory|network|host)"
   expect_line p.txt "compute +forward +gemm .* (compute|memory)"
   expect_line p.txt 'gradients +[0-9.]+ MB'
+  expect_line p.txt "communication +reduce_scatter( +$number){6} +$number%"
   expect_line report "Step 2: MFU, HFU $number%, $number% of $number Gflop/s a rank \(measured\); limited by .*"
   expect_line report "Model flops utilization of all steps: MFU $number %, HFU $number %, of $number Gflop/s that a rank could make"
   expect_json c.json '.[0] | .device == "cpu" and .dtype == "fp16" and .ranks == 4 and .matmul_tflops > 0'
@@ -44,6 +45,12 @@ processes_have_one_profile() {
     --ceilings=of_two.json >report || fail "exit code $?"
   expect_line of_two.txt 'Profile of step 3: 2 x cpu, .*'
   [ "$(grep -c '^Step 3: MFU, HFU' report)" = 1 ] || fail "$(cat report)"
+  # Each collective beside what the machine can do of it.
+  local call
+  for call in all_gather all_reduce reduce_scatter; do
+    expect_line of_two.txt "communication +$call( +$number){6} +$number%"
+    expect_json of_two.json ".[0].${call}_gigabytes_per_s > 0"
+  done
   [ "$(grep -c '^Profile of' of_two.txt)" = 1 ] || fail "$(cat of_two.txt)"
   expect_json of_two.json '.[0].ranks == 2'
 }
