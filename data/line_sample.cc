@@ -25,10 +25,10 @@ class LineHandler : public checkpoint::JsonHandler {
 
   bool null() override { return Other("null"); }
   bool boolean(bool value) override { return Other(value ? "true" : "false"); }
-  bool number_integer(number_integer_t value) override { return Other(absl::StrCat(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return Other(absl::StrCat(value)); }
+  bool number_integer(number_integer_t value) override { return OtherNumber(absl::StrCat(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return OtherNumber(absl::StrCat(value)); }
   bool number_float(number_float_t, const string_t& text) override {
-    return Other(device::Printable(text, 64));
+    return OtherNumber(device::Printable(text, 64));
   }
 
   bool string(string_t& text) override {
@@ -150,21 +150,28 @@ class LineHandler : public checkpoint::JsonHandler {
 
   // A value that is no string: wrong where one is wanted, else passed over.
   bool Other(absl::string_view what) {
-    if (depth_ == 0) return Fail("the line is ", what, ", not an object, at ", Line());
+    const std::string wrong = Wrong(what);
+    return wrong.empty() || Fail(wrong, ", at ", Line());
+  }
+  bool OtherNumber(absl::string_view what) {
+    const std::string wrong = Wrong(what);
+    return wrong.empty() || Fail(wrong, ", at ", LineOfNumber());
+  }
+  // What is wrong with a value here; empty: nothing.
+  std::string Wrong(absl::string_view what) const {
+    if (depth_ == 0) return absl::StrCat("the line is ", what, ", not an object");
     if (depth_ == 1 && field_ != kNone) {
-      return Fail(keys_of(field_), " is ", what, ", not ",
-                  field_ == kMessages ? "an array" : "a string", ", at ", Line());
+      return absl::StrCat(keys_of(field_), " is ", what, ", not ",
+                          field_ == kMessages ? "an array" : "a string");
     }
-    if (depth_ == 2 && in_messages_) {
-      return Fail(keys_.messages, "[", sample_.turns.size(), "] is ", what,
-                  ", not an object, at ", Line());
-    }
+    if (!in_messages_) return "";
+    const std::string message = absl::StrCat(keys_.messages, "[", sample_.turns.size(), "]");
+    if (depth_ == 2) return absl::StrCat(message, " is ", what, ", not an object");
     if (is_message() && field_in_message_ != kNone) {
-      return Fail(keys_.messages, "[", sample_.turns.size(), "].",
-                  field_in_message_ == kRole ? "role" : "content", " is ", what,
-                  ", not a string, at ", Line());
+      return absl::StrCat(message, field_in_message_ == kRole ? ".role" : ".content", " is ", what,
+                          ", not a string");
     }
-    return true;
+    return "";
   }
 
   const std::string& keys_of(Field field) const {

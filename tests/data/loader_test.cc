@@ -82,7 +82,7 @@ void See(const StepData& step, Seen& seen) {
 }
 
 // All steps of all ranks from a position on, by where they begin.
-std::map<std::pair<int64_t, int64_t>, Seen> Run(int64_t samples, LoaderOptions options, int ranks,
+std::map<std::pair<int64_t, int64_t>, Seen> RunSteps(int64_t samples, LoaderOptions options, int ranks,
                                                 DataPosition from = {}) {
   std::map<std::pair<int64_t, int64_t>, Seen> steps;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -108,10 +108,10 @@ std::map<std::pair<int64_t, int64_t>, Seen> Run(int64_t samples, LoaderOptions o
 
 TEST(LoaderTest, StepsWeighTheirTokensOnAnyNumberOfRanks) {
   const LoaderOptions options = {.batch = 12, .rank = {.micro_batch = 2}, .seed = 4, .epochs = 3};
-  const auto alone = Run(41, options, 1);
+  const auto alone = RunSteps(41, options, 1);
   ASSERT_EQ(alone.size(), 12u);
   for (const int ranks : {2, 3, 6}) {
-    const auto together = Run(41, options, ranks);
+    const auto together = RunSteps(41, options, ranks);
     ASSERT_EQ(together.size(), alone.size());
     for (const auto& [at, seen] : alone) {
       EXPECT_EQ(together.at(at).samples, seen.samples) << ranks;
@@ -122,10 +122,10 @@ TEST(LoaderTest, StepsWeighTheirTokensOnAnyNumberOfRanks) {
 
 TEST(LoaderTest, GoesOnInsideAnEpochWithTheSameData) {
   const LoaderOptions options = {.batch = 6, .rank = {.micro_batch = 1}, .seed = 9, .epochs = 2};
-  const auto whole = Run(20, options, 1);
+  const auto whole = RunSteps(20, options, 1);
   for (const auto& [at, unused] : whole) {
     for (const int ranks : {1, 2, 3}) {
-      const auto rest = Run(20, options, ranks, {at.first, at.second});
+      const auto rest = RunSteps(20, options, ranks, {at.first, at.second});
       EXPECT_EQ(rest.begin()->first, at);
       for (const auto& [later, seen] : rest) EXPECT_EQ(seen.samples, whole.at(later).samples);
     }

@@ -1,11 +1,10 @@
 """Hugging Face's `tokenizers` beside data/tokenizers, for reference_test.sh.
 
-reference.py PEER TRAIN FOLDER: pieces of all characters and of random texts; ids and texts of tokenizers of all kinds
+reference.py PEER TRAIN FOLDER TEXTS: pieces of all characters and of random texts; ids and texts of tokenizers of all kinds
 that are read; files that are written, read by the reference; training from the same text.
 """
 
 import json
-import os
 import random
 import re
 import subprocess
@@ -13,7 +12,7 @@ import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-PEER, TRAIN, FOLDER = sys.argv[1:]
+PEER, TRAIN, FOLDER, TEXTS = sys.argv[1:]
 
 CONTRACTIONS = r"'s|'t|'re|'ve|'m|'ll|'d"
 PATTERNS = {
@@ -223,7 +222,7 @@ def check_training(pattern, least, vocabulary, text):
 
 
 def main():
-    many = int(os.environ.get("BRIGADE_REFERENCE_TEXTS", "1500"))
+    many = int(TEXTS)
     check_all_characters()
     for pattern in PATTERNS:
         check_pieces(pattern, texts(1, 10 * many))
