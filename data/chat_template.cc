@@ -112,10 +112,9 @@ absl::StatusOr<ChatTemplate> ChatTemplate::FromNameOrFile(const std::string& nam
   constexpr int64_t kMostBytes = 1 << 20;
   const auto text = device::ReadFile(name_or_path, kMostBytes);
   if (!text.ok()) {
-    return absl::Status(
-        text.status().code(),
-        absl::StrCat("a chat template is ", absl::StrJoin(PresetNames(), ", "),
-                     " or a file: ", text.status().message()));
+    return absl::Status(text.status().code(),
+                        absl::StrCat("a chat template is ", absl::StrJoin(PresetNames(), ", "),
+                                     " or a file: ", text.status().message()));
   }
   absl::StatusOr<ChatTemplate> chat = Parse(*text);
   if (chat.ok()) return chat;

@@ -62,23 +62,21 @@ absl::Status Run() {
   }
   // "byte" is a name, not a file.
   const std::string named = absl::GetFlag(FLAGS_tokenizer);
-  BRIGADE_ASSIGN_OR_RETURN(
-      const auto tokenizer,
-      OpenTokenizer(named == "byte" ? named : device::FromUsersFolder(named)));
+  BRIGADE_ASSIGN_OR_RETURN(const auto tokenizer,
+                           OpenTokenizer(named == "byte" ? named : device::FromUsersFolder(named)));
   BRIGADE_ASSIGN_OR_RETURN(const OnError on_error, ParseOnError(absl::GetFlag(FLAGS_on_error)));
-  BRIGADE_ASSIGN_OR_RETURN(
-      const OpenedData data,
-      OpenData({.path = device::FromUsersFolder(absl::GetFlag(FLAGS_data)),
-                .context = absl::GetFlag(FLAGS_context),
-                .max_samples = absl::GetFlag(FLAGS_max_samples),
-                .on_error = on_error,
-                .cutoff_len = absl::GetFlag(FLAGS_cutoff_len),
-                .pack = absl::GetFlag(FLAGS_pack),
-                .chat_template = absl::GetFlag(FLAGS_chat_template),
-                .keys = {.prompt = absl::GetFlag(FLAGS_prompt_key),
-                         .answer = absl::GetFlag(FLAGS_answer_key)},
-                .separate_documents = absl::GetFlag(FLAGS_separate_documents)},
-               *tokenizer));
+  BRIGADE_ASSIGN_OR_RETURN(const OpenedData data,
+                           OpenData({.path = device::FromUsersFolder(absl::GetFlag(FLAGS_data)),
+                                     .context = absl::GetFlag(FLAGS_context),
+                                     .max_samples = absl::GetFlag(FLAGS_max_samples),
+                                     .on_error = on_error,
+                                     .cutoff_len = absl::GetFlag(FLAGS_cutoff_len),
+                                     .pack = absl::GetFlag(FLAGS_pack),
+                                     .chat_template = absl::GetFlag(FLAGS_chat_template),
+                                     .keys = {.prompt = absl::GetFlag(FLAGS_prompt_key),
+                                              .answer = absl::GetFlag(FLAGS_answer_key)},
+                                     .separate_documents = absl::GetFlag(FLAGS_separate_documents)},
+                                    *tokenizer));
   const Dataset& dataset = *data.dataset;
   int64_t labels = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) labels += dataset.CountedLabels(i);

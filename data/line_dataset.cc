@@ -21,8 +21,7 @@ absl::Status Check(const LineOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat(what...));
   };
   if (options.context < 1 || options.context > kMostContext) {
-    return invalid("a context of ", options.context, " positions; 1 to ",
-                   kMostContext, " can be");
+    return invalid("a context of ", options.context, " positions; 1 to ", kMostContext, " can be");
   }
   const int64_t most = options.context + 1;
   if (options.cutoff_len < 0 || options.cutoff_len == 1 || options.cutoff_len > most) {
@@ -67,8 +66,8 @@ class LineDataset::Builder {
       if (!*is_line) break;
       const std::optional<LineError> error = AddLine(line);
       if (!error.has_value()) continue;
-      BRIGADE_RETURN_IF_ERROR(bad_.Line(
-          absl::StrCat(Place(path, line.number, error->column), ": ", error->message)));
+      BRIGADE_RETURN_IF_ERROR(
+          bad_.Line(absl::StrCat(Place(path, line.number, error->column), ": ", error->message)));
     }
     return absl::OkStatus();
   }
@@ -182,8 +181,8 @@ absl::StatusOr<std::unique_ptr<LineDataset>> LineDataset::Create(const std::stri
   dataset->skipped_ = builder.bad().skipped();
   if (dataset->lines_.empty()) {
     const std::string skipped = dataset->skipped_.Text();
-    return absl::InvalidArgumentError(absl::StrCat(
-        ShownPath(path), " has no line to learn from", skipped.empty() ? "" : "; ", skipped));
+    return absl::InvalidArgumentError(absl::StrCat(ShownPath(path), " has no line to learn from",
+                                                   skipped.empty() ? "" : "; ", skipped));
   }
   dataset->tokens_.ShrinkToFit();
   if (options.pack) {

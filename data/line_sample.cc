@@ -26,7 +26,9 @@ class LineHandler : public checkpoint::JsonHandler {
   bool null() override { return Other("null"); }
   bool boolean(bool value) override { return Other(value ? "true" : "false"); }
   bool number_integer(number_integer_t value) override { return OtherNumber(absl::StrCat(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return OtherNumber(absl::StrCat(value)); }
+  bool number_unsigned(number_unsigned_t value) override {
+    return OtherNumber(absl::StrCat(value));
+  }
   bool number_float(number_float_t, const string_t& text) override {
     return OtherNumber(device::Printable(text, 64));
   }
@@ -70,23 +72,23 @@ class LineHandler : public checkpoint::JsonHandler {
   absl::Status Finish() {
     const bool has_turns = seen_[kPrompt] || seen_[kAnswer];
     if (int{seen_[kMessages]} + int{seen_[kText]} + int{has_turns} != 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the line has ", Names(), "; it needs ", keys_.messages, ", or ", keys_.text, ", or ",
-          keys_.prompt, " and ", keys_.answer));
+      return absl::InvalidArgumentError(absl::StrCat("the line has ", Names(), "; it needs ",
+                                                     keys_.messages, ", or ", keys_.text, ", or ",
+                                                     keys_.prompt, " and ", keys_.answer));
     }
     if (seen_[kText]) sample_.text = std::move(values_[kText]);
     if (has_turns) {
       if (!seen_[kPrompt] || !seen_[kAnswer]) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "the line has no ", seen_[kPrompt] ? keys_.answer : keys_.prompt));
+        return absl::InvalidArgumentError(
+            absl::StrCat("the line has no ", seen_[kPrompt] ? keys_.answer : keys_.prompt));
       }
       if (seen_[kSystem]) sample_.turns.push_back({ChatRole::kSystem, std::move(values_[kSystem])});
       sample_.turns.push_back({ChatRole::kUser, std::move(values_[kPrompt])});
       sample_.turns.push_back({ChatRole::kAssistant, std::move(values_[kAnswer])});
     }
-    const bool has_answer = std::any_of(
-        sample_.turns.begin(), sample_.turns.end(),
-        [](const Turn& turn) { return turn.role == ChatRole::kAssistant; });
+    const bool has_answer =
+        std::any_of(sample_.turns.begin(), sample_.turns.end(),
+                    [](const Turn& turn) { return turn.role == ChatRole::kAssistant; });
     if (!seen_[kText] && !has_answer) {
       return absl::InvalidArgumentError(
           absl::StrCat(keys_.messages, " has no turn of the assistant, so nothing to learn"));
@@ -206,8 +208,8 @@ LineError ErrorOf(const absl::Status& status) {
   const absl::string_view message = status.message();
   // The parser's place is in front of what it has read, a handler's behind.
   const size_t parser = message.find(absl::StrCat("parse error at ", kColumn));
-  const size_t at = parser == absl::string_view::npos ? message.rfind(kColumn)
-                                                      : message.find(kColumn, parser);
+  const size_t at =
+      parser == absl::string_view::npos ? message.rfind(kColumn) : message.find(kColumn, parser);
   std::string text(message);
   if (at != absl::string_view::npos) {
     const size_t digits = at + kColumn.size();

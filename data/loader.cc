@@ -22,15 +22,15 @@ absl::Status Check(const LoaderOptions& options, int64_t context) {
   // So that a product of them fits, and a step's memory.
   constexpr int64_t kMost = int64_t{1} << 40;
   if (options.batch < 1 || options.batch > kMost / (context + 1) || rank.micro_batch > kMost) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", options.batch, " samples of ", context, " positions; 1 to ",
-                     kMost / (context + 1), " samples can be"));
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", options.batch, " samples of ",
+                                                   context, " positions; 1 to ",
+                                                   kMost / (context + 1), " samples can be"));
   }
   const int64_t of_all = rank.micro_batch * rank.ranks;
   if (options.batch % of_all != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", options.batch, " samples is no multiple of micro_batch times ",
-                     "ranks, ", rank.micro_batch, " * ", rank.ranks));
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", options.batch,
+                                                   " samples is no multiple of micro_batch times ",
+                                                   "ranks, ", rank.micro_batch, " * ", rank.ranks));
   }
   if (options.epochs < 0) {
     return absl::InvalidArgumentError(
@@ -111,9 +111,9 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(std::shared_ptr<const Dat
   const int64_t most = device::MostFileBytes() / (options.ahead + 1);
   const int64_t bytes_of_row = (4 * dataset->context() + 1) * int64_t{sizeof(int32_t)};
   if (options.batch / options.rank.ranks > most / bytes_of_row) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        options.ahead + 1, " steps of ", rows, " samples of ", dataset->context(),
-        " positions take more than a quarter of the machine's memory"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(options.ahead + 1, " steps of ", rows, " samples of ", dataset->context(),
+                     " positions take more than a quarter of the machine's memory"));
   }
   const auto context = static_cast<size_t>(dataset->context());
   std::vector<StepData> steps(static_cast<size_t>(options.ahead) + 1);
@@ -128,8 +128,9 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(std::shared_ptr<const Dat
   std::unique_ptr<Loader> loader(new Loader(sampler));
   auto reading = std::make_shared<Reading>(Reading{std::move(dataset), sampler, options, from});
   BRIGADE_ASSIGN_OR_RETURN(
-      loader->steps_, Prefetcher<StepData>::Create(
-                          std::move(steps), [reading](StepData& step) { return reading->Fill(step); }));
+      loader->steps_, Prefetcher<StepData>::Create(std::move(steps), [reading](StepData& step) {
+        return reading->Fill(step);
+      }));
   return loader;
 }
 

@@ -45,16 +45,14 @@ absl::StatusOr<OpenedData> OpenTexts(const DataOptions& options, const Tokenizer
   if (options.cutoff_len != 0 || options.pack) {
     return absl::InvalidArgumentError("cutoff_len and pack are of JSON lines, and these are texts");
   }
-  BRIGADE_ASSIGN_OR_RETURN(
-      std::shared_ptr<TextDataset> texts,
-      TextDataset::Create(options.path, tokenizer,
-                          {.context = options.context,
-                           .on_error = options.on_error,
-                           .max_samples = options.max_samples,
-                           .separate_documents = options.separate_documents}));
-  std::string description =
-      absl::StrCat(ShownPath(options.path), ": ", texts->documents(), " texts, ", texts->tokens(),
-                   " tokens, ", Samples(*texts));
+  BRIGADE_ASSIGN_OR_RETURN(std::shared_ptr<TextDataset> texts,
+                           TextDataset::Create(options.path, tokenizer,
+                                               {.context = options.context,
+                                                .on_error = options.on_error,
+                                                .max_samples = options.max_samples,
+                                                .separate_documents = options.separate_documents}));
+  std::string description = absl::StrCat(ShownPath(options.path), ": ", texts->documents(),
+                                         " texts, ", texts->tokens(), " tokens, ", Samples(*texts));
   Skipped skipped = texts->skipped();
   return OpenedData{std::move(texts), std::move(skipped), std::move(description)};
 }
@@ -80,9 +78,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& name
   if (name_or_path == "byte") return std::make_unique<ByteTokenizer>();
   auto tokenizer = ReadTokenizerJson(name_or_path);
   if (tokenizer.ok()) return *std::move(tokenizer);
-  return absl::Status(tokenizer.status().code(),
-                      absl::StrCat("a tokenizer is \"byte\" or a tokenizer.json: ",
-                                   tokenizer.status().message()));
+  return absl::Status(
+      tokenizer.status().code(),
+      absl::StrCat("a tokenizer is \"byte\" or a tokenizer.json: ", tokenizer.status().message()));
 }
 
 }  // namespace brigade::data

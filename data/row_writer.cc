@@ -10,10 +10,10 @@ absl::Status CheckRead(int64_t sample, const Row& row, const Dataset& dataset) {
   const auto context = static_cast<size_t>(dataset.context());
   if (row.ids.size() != context + 1 || row.labels.size() != context ||
       row.positions.size() != context || row.segments.size() != context) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a row of ", row.ids.size(), " ids, ", row.labels.size(), " labels, ",
-        row.positions.size(), " positions and ", row.segments.size(), " segments for a context of ",
-        context, ", which has ", context + 1, " ids"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a row of ", row.ids.size(), " ids, ", row.labels.size(), " labels, ",
+                     row.positions.size(), " positions and ", row.segments.size(),
+                     " segments for a context of ", context, ", which has ", context + 1, " ids"));
   }
   if (sample >= 0 && sample < dataset.size()) return absl::OkStatus();
   return absl::OutOfRangeError(

@@ -59,8 +59,8 @@ absl::Status Sampler::Check(DataPosition position) const {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "sample ", position.sample, " of epoch ", position.epoch,
-      " is no position in a data set of ", options_.samples, " samples: it is that of another one"));
+      "sample ", position.sample, " of epoch ", position.epoch, " is no position in a data set of ",
+      options_.samples, " samples: it is that of another one"));
 }
 
 int64_t Sampler::SampleAt(int64_t epoch, int64_t place) const {

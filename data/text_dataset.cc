@@ -30,8 +30,8 @@ absl::StatusOr<std::unique_ptr<TextDataset>> TextDataset::Create(const std::stri
                                                                  const Tokenizer& tokenizer,
                                                                  const TextOptions& options) {
   if (options.context < 1 || options.context > kMostContext) {
-    return absl::InvalidArgumentError(absl::StrCat("a context of ", options.context, " positions; 1 to ",
-                   kMostContext, " can be"));
+    return absl::InvalidArgumentError(absl::StrCat("a context of ", options.context,
+                                                   " positions; 1 to ", kMostContext, " can be"));
   }
   if (options.max_samples < 0) {
     return absl::InvalidArgumentError(absl::StrCat("max_samples is ", options.max_samples));
@@ -42,8 +42,8 @@ absl::StatusOr<std::unique_ptr<TextDataset>> TextDataset::Create(const std::stri
   TokenStore& tokens = dataset->tokens_;
   int64_t bytes = 0;
   for (const std::string& file : files) {
-    const bool is_enough = options.max_samples > 0 &&
-                           (tokens.size() - 1) / options.context >= options.max_samples;
+    const bool is_enough =
+        options.max_samples > 0 && (tokens.size() - 1) / options.context >= options.max_samples;
     if (is_enough) break;
     const absl::StatusOr<std::string> text = ReadText(file, tokenizer, bad);
     if (!text.ok()) {
@@ -59,8 +59,8 @@ absl::StatusOr<std::unique_ptr<TextDataset>> TextDataset::Create(const std::stri
     std::vector<int32_t> ids(tokenizer.before_text().begin(), tokenizer.before_text().end());
     const absl::Status encoded = tokenizer.Encode(*text, SpecialText::kIsText, ids);
     if (!encoded.ok()) {
-      BRIGADE_RETURN_IF_ERROR(bad.File(absl::InvalidArgumentError(
-          absl::StrCat(ShownPath(file), ": ", encoded.message()))));
+      BRIGADE_RETURN_IF_ERROR(bad.File(
+          absl::InvalidArgumentError(absl::StrCat(ShownPath(file), ": ", encoded.message()))));
       continue;
     }
     ids.insert(ids.end(), tokenizer.after_text().begin(), tokenizer.after_text().end());
@@ -73,9 +73,9 @@ absl::StatusOr<std::unique_ptr<TextDataset>> TextDataset::Create(const std::stri
   tokens.ShrinkToFit();
   if (tokens.size() < 2) {
     const std::string skipped = dataset->skipped_.Text();
-    return absl::InvalidArgumentError(absl::StrCat(
-        ShownPath(path), " makes ", tokens.size() == 0 ? "no token" : "one token",
-        ", and a sample needs two", skipped.empty() ? "" : "; ", skipped));
+    return absl::InvalidArgumentError(
+        absl::StrCat(ShownPath(path), " makes ", tokens.size() == 0 ? "no token" : "one token",
+                     ", and a sample needs two", skipped.empty() ? "" : "; ", skipped));
   }
   // Of n tokens n - 1 are labels.
   const int64_t labels = tokens.size() - 1;

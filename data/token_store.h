@@ -13,7 +13,10 @@ namespace brigade::data {
 class TokenStore {
  public:
   explicit TokenStore(int64_t vocabulary)
-      : vocabulary_(vocabulary), width_(vocabulary <= 1 << 8 ? 1 : vocabulary <= 1 << 16 ? 2 : 4) {}
+      : vocabulary_(vocabulary),
+        width_(vocabulary <= 1 << 8    ? 1
+               : vocabulary <= 1 << 16 ? 2
+                                       : 4) {}
 
   int64_t vocabulary() const { return vocabulary_; }
   int64_t size() const { return static_cast<int64_t>(bytes_.size() / width_); }

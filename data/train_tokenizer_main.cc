@@ -38,8 +38,8 @@ absl::StatusOr<SplitPattern> ParsePattern(absl::string_view text) {
   if (text == "llama3") return SplitPattern::kLlama3;
   if (text == "qwen2") return SplitPattern::kQwen2;
   if (text == "none") return SplitPattern::kNone;
-  return absl::InvalidArgumentError(absl::StrCat("--pattern is ", device::Quoted(text),
-                                                 ", none of gpt2, llama3, qwen2, none"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--pattern is ", device::Quoted(text), ", none of gpt2, llama3, qwen2, none"));
 }
 
 absl::Status Run() {

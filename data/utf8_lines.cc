@@ -23,9 +23,9 @@ absl::Status LeaveBadLinesOut(const std::string& path, BadData& bad, std::string
     const size_t begin = newline == absl::string_view::npos ? 0 : newline + 1;
     const size_t end = std::min(rest.find('\n', valid), rest.size() - 1) + 1;
     line += std::count(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(begin), '\n');
-    BRIGADE_RETURN_IF_ERROR(bad.Line(absl::StrCat(
-        Place(path, line, static_cast<int64_t>(valid - begin) + 1), ": byte ",
-        static_cast<uint8_t>(rest[valid]), " is not valid UTF-8 there")));
+    BRIGADE_RETURN_IF_ERROR(
+        bad.Line(absl::StrCat(Place(path, line, static_cast<int64_t>(valid - begin) + 1), ": byte ",
+                              static_cast<uint8_t>(rest[valid]), " is not valid UTF-8 there")));
     good.append(rest.data(), begin);
     rest.remove_prefix(end);
     ++line;

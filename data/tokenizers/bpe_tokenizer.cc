@@ -19,13 +19,13 @@ absl::Status CheckAdded(const std::vector<AddedToken>& tokens) {
   absl::flat_hash_map<absl::string_view, int32_t> contents;
   for (const AddedToken& token : tokens) {
     if (token.content.empty() || token.id < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the added token ", device::Quoted(token.content), " has the id ", token.id,
-          token.content.empty() ? " and no text" : ""));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the added token ", device::Quoted(token.content), " has the id ", token.id,
+                       token.content.empty() ? " and no text" : ""));
     }
     if (ValidUtf8Prefix(token.content) != token.content.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "the added token ", device::Quoted(token.content), " is not valid UTF-8"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the added token ", device::Quoted(token.content), " is not valid UTF-8"));
     }
     if (!contents.emplace(token.content, token.id).second) {
       return absl::InvalidArgumentError(
@@ -85,9 +85,9 @@ absl::Status BpeTokenizer::Encode(absl::string_view text, SpecialText special,
                                   std::vector<int32_t>& ids) const {
   const size_t valid = ValidUtf8Prefix(text);
   if (valid != text.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "byte ", valid, " of the text is ", static_cast<uint8_t>(text[valid]),
-        ", which is not valid UTF-8 there"));
+    return absl::InvalidArgumentError(absl::StrCat("byte ", valid, " of the text is ",
+                                                   static_cast<uint8_t>(text[valid]),
+                                                   ", which is not valid UTF-8 there"));
   }
   const size_t before = ids.size();
   absl::Status status;

@@ -152,7 +152,8 @@ absl::StatusOr<BpeTraining> BpeTraining::Create(BpeTrainingOptions options) {
     return invalid("a vocabulary of ", options.vocabulary, " tokens; 256 bytes and ",
                    options.special_tokens.size(), " special tokens make at least ", least);
   }
-  if (options.least_count < 1) return invalid("a least count of ", options.least_count, ", not 1 or more");
+  if (options.least_count < 1)
+    return invalid("a least count of ", options.least_count, ", not 1 or more");
   absl::flat_hash_map<absl::string_view, int> seen;
   for (const std::string& token : options.special_tokens) {
     // One of a single byte would be that byte's token.
@@ -218,7 +219,8 @@ absl::StatusOr<std::unique_ptr<BpeTokenizer>> BpeTraining::Train() const {
   while (next < options_.vocabulary) {
     const PairCounts::Best best = counts.Next();
     if (best.count < options_.least_count) break;
-    const std::string bytes = tokens.tokens.at(best.pair.first) + tokens.tokens.at(best.pair.second);
+    const std::string bytes =
+        tokens.tokens.at(best.pair.first) + tokens.tokens.at(best.pair.second);
     // Bytes that are a token already, by other merges, stay that token.
     const auto [known, is_new] = id_of.emplace(bytes, next);
     if (is_new) tokens.tokens.emplace(next++, bytes);

@@ -122,10 +122,14 @@ size_t Llama3End(absl::string_view text, size_t begin, int most_digits) {
 
 absl::string_view RegexOf(SplitPattern pattern) {
   switch (pattern) {
-    case SplitPattern::kGpt2: return kGpt2Regex;
-    case SplitPattern::kLlama3: return kLlama3Regex;
-    case SplitPattern::kQwen2: return kQwen2Regex;
-    case SplitPattern::kNone: break;
+    case SplitPattern::kGpt2:
+      return kGpt2Regex;
+    case SplitPattern::kLlama3:
+      return kLlama3Regex;
+    case SplitPattern::kQwen2:
+      return kQwen2Regex;
+    case SplitPattern::kNone:
+      break;
   }
   return "";
 }
@@ -140,10 +144,14 @@ std::optional<SplitPattern> PatternOf(absl::string_view regex) {
 
 size_t PieceEnd(SplitPattern pattern, absl::string_view text, size_t begin) {
   switch (pattern) {
-    case SplitPattern::kGpt2: return Gpt2End(text, begin);
-    case SplitPattern::kLlama3: return Llama3End(text, begin, 3);
-    case SplitPattern::kQwen2: return Llama3End(text, begin, 1);
-    case SplitPattern::kNone: break;
+    case SplitPattern::kGpt2:
+      return Gpt2End(text, begin);
+    case SplitPattern::kLlama3:
+      return Llama3End(text, begin, 3);
+    case SplitPattern::kQwen2:
+      return Llama3End(text, begin, 1);
+    case SplitPattern::kNone:
+      break;
   }
   return text.size();
 }

@@ -218,7 +218,8 @@ class Reader {
       const bool is_added = added != ids_of_added_.end() && added->second == id;
       std::optional<std::string> bytes = is_added ? symbols : BytesOf(symbols);
       if (!bytes.has_value() || bytes->empty()) {
-        return NotSupported(path, " has characters that stand for no byte: the model is not one of "
+        return NotSupported(path,
+                            " has characters that stand for no byte: the model is not one of "
                             "bytes");
       }
       const auto [same, is_new] = tokens_.tokens.emplace(id, *std::move(bytes));
@@ -302,10 +303,10 @@ class Reader {
         continue;
       }
       const Json& name = At(At(single[i], "SpecialToken"), "id");
-      const Json& ids = name.is_string()
-                            ? At(At(At(post, "special_tokens"), name.get<std::string>().c_str()),
-                                 "ids")
-                            : name;
+      const Json& ids =
+          name.is_string()
+              ? At(At(At(post, "special_tokens"), name.get<std::string>().c_str()), "ids")
+              : name;
       if (!ids.is_array()) {
         return Invalid(path, ".single[", i, "] is ", Shown(single[i]),
                        ", neither a Sequence nor a SpecialToken of special_tokens");

@@ -23,10 +23,9 @@ class ClassTable {
     set(LetterRanges(), CharacterClass::kLetter);
     set(NumberRanges(), CharacterClass::kNumber);
     // Unicode's PropList.txt; they have not changed since version 6.3.
-    constexpr CodeRange kSpaces[] = {{0x09, 0x0d},     {0x20, 0x20},     {0x85, 0x85},
-                                     {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
-                                     {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
-                                     {0x3000, 0x3000}};
+    constexpr CodeRange kSpaces[] = {
+        {0x09, 0x0d},     {0x20, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
+        {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
     set(kSpaces, CharacterClass::kSpace);
     for (size_t block = 0; block < kCodes / kBlock; ++block) {
       block_of_[block] = static_cast<uint16_t>(Place(all.data() + block * kBlock));

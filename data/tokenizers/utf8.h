@@ -21,7 +21,9 @@ struct Character {
 
 // The character at `text[at]`, of text that is valid.
 inline Character CharacterAt(absl::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text[at + i])); };
+  const auto byte = [&](size_t i) {
+    return static_cast<uint32_t>(static_cast<uint8_t>(text[at + i]));
+  };
   const uint32_t first = byte(0);
   if (first < 0x80) return {first, 1};
   if (first < 0xe0) return {(first & 0x1f) << 6 | (byte(1) & 0x3f), 2};

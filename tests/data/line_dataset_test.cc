@@ -23,8 +23,8 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::Folder;
+using ::testing::HasSubstr;
 using testing::OwnRow;
 using testing::Write;
 
@@ -77,17 +77,18 @@ std::string Shown(const Dataset& dataset, int64_t sample) {
 }
 
 TEST(LineDatasetTest, CountsAnswersAlone) {
-  const std::string path = Write(Folder("answers") + "/a.jsonl",
-                                 R"({"prompt": "Say hi", "answer": "hi", "other": [{"a": [1]}]})"
-                                 "\n\n  \r\n"
-                                 R"({"answer": "b<turn>", "system": "S", "prompt": "<turn>"})"
-                                 "\r\n"
-                                 R"({"messages": [{"role": "user", "content": "x", "id": {"role": 1}},)"
-                                 R"( {"content": "y", "role": "assistant"},)"
-                                 R"( {"role": "user", "content": "z"},)"
-                                 R"( {"role": "assistant", "content": "w"}]})"
-                                 "\n"
-                                 R"({"text": "plain"})");
+  const std::string path =
+      Write(Folder("answers") + "/a.jsonl",
+            R"({"prompt": "Say hi", "answer": "hi", "other": [{"a": [1]}]})"
+            "\n\n  \r\n"
+            R"({"answer": "b<turn>", "system": "S", "prompt": "<turn>"})"
+            "\r\n"
+            R"({"messages": [{"role": "user", "content": "x", "id": {"role": 1}},)"
+            R"( {"content": "y", "role": "assistant"},)"
+            R"( {"role": "user", "content": "z"},)"
+            R"( {"role": "assistant", "content": "w"}]})"
+            "\n"
+            R"({"text": "plain"})");
   const auto tokenizer = Bytes();
   LineOptions options = {.context = 64, .chat = Preset("plain")};
   ASSERT_OK_AND_ASSIGN(const auto lines, LineDataset::Create(path, *tokenizer, options));
@@ -98,8 +99,8 @@ TEST(LineDatasetTest, CountsAnswersAlone) {
   EXPECT_EQ(Shown(*lines, 2), "x\n{y$}z\n{w$}");
   EXPECT_EQ(Shown(*lines, 3), "p{lain$}");
 
-  options.chat = {.begin = "<", .user = {"<turn>", ";"}, .assistant = {"<turn>a:", "<turn>"},
-                  .trims = true};
+  options.chat = {
+      .begin = "<", .user = {"<turn>", ";"}, .assistant = {"<turn>a:", "<turn>"}, .trims = true};
   ASSERT_OK_AND_ASSIGN(const auto other, LineDataset::Create(path, *tokenizer, options));
   EXPECT_EQ(Shown(*other, 0), "<^Say hi;^a:{hi^}");
   EXPECT_EQ(Shown(*other, 2), "<^x;^a:{y^}^z;^a:{w^}");
@@ -221,8 +222,14 @@ TEST(LineDatasetTest, DeepValuesThatAreNotReadAreNoTrouble) {
 TEST(LineReaderTest, ReadsLinesOverBlocks) {
   // Lines of lengths around a block, with ends of all kinds.
   constexpr auto kBlock = static_cast<size_t>(LineReader::kBlockBytes);
-  std::vector<std::string> wanted = {"",  "a", std::string(kBlock - 3, 'b'), std::string(kBlock, 'c'),
-                                     "d", std::string(2 * kBlock + 7, 'e'), "", "f"};
+  std::vector<std::string> wanted = {"",
+                                     "a",
+                                     std::string(kBlock - 3, 'b'),
+                                     std::string(kBlock, 'c'),
+                                     "d",
+                                     std::string(2 * kBlock + 7, 'e'),
+                                     "",
+                                     "f"};
   for (const std::string end : {"\n", "\r\n"}) {
     for (const bool has_last_end : {true, false}) {
       std::string text;
@@ -244,13 +251,13 @@ TEST(LineReaderTest, ReadsLinesOverBlocks) {
     }
   }
   // What is too long is passed over, in its block and over several.
-  const std::string path = Write(
-      Folder("long") + "/a", std::string(3 * kBlock, 'x') + "\nab\n" + std::string(20, 'y') + "\ncd");
+  const std::string path = Write(Folder("long") + "/a", std::string(3 * kBlock, 'x') + "\nab\n" +
+                                                            std::string(20, 'y') + "\ncd");
   auto reader = LineReader::Open(path, 10);
   ASSERT_OK(reader);
   Line line;
-  for (const auto& [text, is_too_long] :
-       std::vector<std::pair<std::string, bool>>{{"", true}, {"ab", false}, {"", true}, {"cd", false}}) {
+  for (const auto& [text, is_too_long] : std::vector<std::pair<std::string, bool>>{
+           {"", true}, {"ab", false}, {"", true}, {"cd", false}}) {
     ASSERT_OK_AND_ASSIGN(const bool is_line, reader->Next(line));
     EXPECT_TRUE(is_line);
     EXPECT_EQ(line.is_too_long, is_too_long);
@@ -259,8 +266,8 @@ TEST(LineReaderTest, ReadsLinesOverBlocks) {
 }
 
 TEST(ChatTemplateTest, HasPresets) {
-  const std::vector<Turn> turns = {{ChatRole::kSystem, "S"}, {ChatRole::kUser, " U "},
-                                   {ChatRole::kAssistant, "A"}};
+  const std::vector<Turn> turns = {
+      {ChatRole::kSystem, "S"}, {ChatRole::kUser, " U "}, {ChatRole::kAssistant, "A"}};
   const auto whole = [&](const std::string& name) {
     std::string text;
     for (const ChatPart& part : Preset(name).Render(turns)) {
@@ -282,8 +289,9 @@ TEST(ChatTemplateTest, HasPresets) {
 
 TEST(ChatTemplateTest, ReadsFiles) {
   const std::string folder = Folder("template");
-  const std::string path = Write(
-      folder + "/t.json", R"({"begin": "B", "user": ["Q", "!"], "assistant": ["R", ""], "trims": true})");
+  const std::string path =
+      Write(folder + "/t.json",
+            R"({"begin": "B", "user": ["Q", "!"], "assistant": ["R", ""], "trims": true})");
   ASSERT_OK_AND_ASSIGN(const ChatTemplate chat, ChatTemplate::FromNameOrFile(path));
   EXPECT_THAT(chat.Render({{ChatRole::kUser, " x "}, {ChatRole::kAssistant, "y"}}),
               ElementsAre(ChatPart{"B", true}, ChatPart{"Q", true}, ChatPart{"x"},
@@ -318,8 +326,8 @@ TEST(OpenTest, TellsTextsFromLines) {
               StatusIs(kInvalid, HasSubstr("pack are of JSON lines")));
   EXPECT_THAT(open({.path = folder + "/lines", .context = 4, .separate_documents = true}),
               StatusIs(kInvalid, HasSubstr("separate_documents is of texts")));
-  EXPECT_THAT(OpenTokenizer("words"), StatusIs(absl::StatusCode::kNotFound,
-                                               HasSubstr("\"byte\" or a tokenizer.json")));
+  EXPECT_THAT(OpenTokenizer("words"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"byte\" or a tokenizer.json")));
   EXPECT_THAT(ParseOnError("ignore"), StatusIs(kInvalid, HasSubstr("neither refuse nor skip")));
 }
 

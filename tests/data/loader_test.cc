@@ -33,7 +33,8 @@ class Numbers : public Dataset {
   absl::Status Read(int64_t sample, const Row& row) const override {
     BRIGADE_RETURN_IF_ERROR(CheckRead(sample, row, *this));
     if (sample == bad_) return absl::DataLossError(absl::StrCat("sample ", sample, " is bad"));
-    for (size_t i = 0; i < 5; ++i) row.ids[i] = static_cast<int32_t>(sample * 10) + static_cast<int32_t>(i);
+    for (size_t i = 0; i < 5; ++i)
+      row.ids[i] = static_cast<int32_t>(sample * 10) + static_cast<int32_t>(i);
     for (size_t i = 0; i < 4; ++i) {
       row.labels[i] = static_cast<int64_t>(i) <= sample % 3 ? row.ids[i + 1] : kIgnored;
       row.positions[i] = static_cast<int32_t>(i);
@@ -82,8 +83,8 @@ void See(const StepData& step, Seen& seen) {
 }
 
 // All steps of all ranks from a position on, by where they begin.
-std::map<std::pair<int64_t, int64_t>, Seen> RunSteps(int64_t samples, LoaderOptions options, int ranks,
-                                                DataPosition from = {}) {
+std::map<std::pair<int64_t, int64_t>, Seen> RunSteps(int64_t samples, LoaderOptions options,
+                                                     int ranks, DataPosition from = {}) {
   std::map<std::pair<int64_t, int64_t>, Seen> steps;
   for (int rank = 0; rank < ranks; ++rank) {
     options.rank.ranks = ranks;

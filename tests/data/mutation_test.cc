@@ -25,25 +25,54 @@ int mutations = 300;
 
 namespace {
 
-using ::testing::HasSubstr;
 using testing::Folder;
+using ::testing::HasSubstr;
 using testing::OwnRow;
 using testing::Write;
 
 std::string Mutated(std::string bytes, std::mt19937& random) {
   const auto below = [&](size_t bound) { return bound == 0 ? 0 : random() % bound; };
-  static const std::vector<std::string> kPieces = {
-      "\"", "\\", "{", "}", "[", "]", ":", ",", "\n", "\r", std::string(1, '\0'), "\xff", "\xc3",
-      "\xe2\x82", "\xed\xa0\x80", "\\ud800", "\\u0000", "1e999", "null", "\xef\xbb\xbf", "-", "99999999999",
-      "\"prompt\":", "\"messages\":[", "<|endoftext|>"};
+  static const std::vector<std::string> kPieces = {"\"",
+                                                   "\\",
+                                                   "{",
+                                                   "}",
+                                                   "[",
+                                                   "]",
+                                                   ":",
+                                                   ",",
+                                                   "\n",
+                                                   "\r",
+                                                   std::string(1, '\0'),
+                                                   "\xff",
+                                                   "\xc3",
+                                                   "\xe2\x82",
+                                                   "\xed\xa0\x80",
+                                                   "\\ud800",
+                                                   "\\u0000",
+                                                   "1e999",
+                                                   "null",
+                                                   "\xef\xbb\xbf",
+                                                   "-",
+                                                   "99999999999",
+                                                   "\"prompt\":",
+                                                   "\"messages\":[",
+                                                   "<|endoftext|>"};
   for (size_t i = 0, changes = 1 + below(4); i < changes; ++i) {
     const size_t at = below(bytes.size() + 1);
     const size_t length = std::min(bytes.size() - at, below(below(8) == 0 ? 200 : 6));
     switch (below(6)) {
-      case 0: bytes.erase(at, length); break;
-      case 1: bytes.insert(at, bytes.substr(below(bytes.size() + 1), length)); break;
-      case 2: bytes.insert(at, kPieces[below(kPieces.size())]); break;
-      case 3: bytes.resize(at); break;
+      case 0:
+        bytes.erase(at, length);
+        break;
+      case 1:
+        bytes.insert(at, bytes.substr(below(bytes.size() + 1), length));
+        break;
+      case 2:
+        bytes.insert(at, kPieces[below(kPieces.size())]);
+        break;
+      case 3:
+        bytes.resize(at);
+        break;
       default:
         if (at < bytes.size()) bytes[at] = static_cast<char>(below(256));
     }
@@ -88,10 +117,12 @@ std::unique_ptr<BpeTokenizer> Trained(const std::string& text) {
 
 const char kLines[] =
     "{\"prompt\": \"What is it?\", \"answer\": \"A na\\u00efve caf\xc3\xa9, \\ud83d\\ude00.\"}\n"
-    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", \"content\": "
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", "
+    "\"content\": "
     "\"Hi\"}, {\"role\": \"assistant\", \"content\": \"Hello\\n\"}], \"id\": [1, {\"a\": 2.5e3}]}\n"
     "{\"text\": \"A text.\"}\r\n\n{\"answer\": \"4\", \"prompt\": \"2 + 2\", \"system\": \"\"}\n";
-const char kText[] = "One line\nNa\xc3\xafve \xe6\xbc\xa2\xe5\xad\x97 \xf0\x9f\x98\x80's line\n\n  \t12345 end\r\n";
+const char kText[] =
+    "One line\nNa\xc3\xafve \xe6\xbc\xa2\xe5\xad\x97 \xf0\x9f\x98\x80's line\n\n  \t12345 end\r\n";
 
 TEST(MutationTest, LinesAreReadOrNamed) {
   std::mt19937 random(1);
@@ -102,7 +133,8 @@ TEST(MutationTest, LinesAreReadOrNamed) {
   int refused = 0;
   for (int i = 0; i < mutations; ++i) {
     const std::string path = Write(folder + "/a.jsonl", Mutated(kLines, random));
-    LineOptions options = {.context = 24, .pack = i % 2 == 0, .chat = *chat, .most_line_bytes = 300};
+    LineOptions options = {
+        .context = 24, .pack = i % 2 == 0, .chat = *chat, .most_line_bytes = 300};
     const auto strict = LineDataset::Create(path, *tokenizer, options);
     options.on_error = OnError::kSkip;
     const auto left = LineDataset::Create(path, *tokenizer, options);
@@ -133,7 +165,8 @@ TEST(MutationTest, TextsAreReadOrNamed) {
   for (int i = 0; i < mutations / 2; ++i) {
     const std::string path = Write(folder + "/a", Mutated(kText, random));
     for (const OnError on_error : {OnError::kRefuse, OnError::kSkip}) {
-      const auto texts = TextDataset::Create(path, *tokenizer, {.context = 7, .on_error = on_error});
+      const auto texts =
+          TextDataset::Create(path, *tokenizer, {.context = 7, .on_error = on_error});
       if (texts.ok()) {
         CheckRows(**texts);
       } else {

@@ -17,7 +17,8 @@ using ::testing::IsEmpty;
 
 TEST(PackBestFitTest, FillsPacksWithWhatFitsBest) {
   // 6 stands alone with 4 left, 5 with 5; 4 goes to 6, 3 and 2 to 5.
-  EXPECT_THAT(PackBestFit({2, 5, 6, 3, 4}, 10), ElementsAre(ElementsAre(0, 1, 3), ElementsAre(2, 4)));
+  EXPECT_THAT(PackBestFit({2, 5, 6, 3, 4}, 10),
+              ElementsAre(ElementsAre(0, 1, 3), ElementsAre(2, 4)));
   EXPECT_THAT(PackBestFit({}, 10), IsEmpty());
   EXPECT_THAT(PackBestFit({10, 10}, 10), ElementsAre(ElementsAre(0), ElementsAre(1)));
   // Equal ones in their order.

@@ -119,8 +119,9 @@ TEST(SamplerTest, RefusesWhatCannotBe) {
               StatusIs(kInvalid, HasSubstr("fewer than a batch of 6")));
   const Sampler sampler = Make({.samples = 5, .batch = 2});
   EXPECT_OK(sampler.Check({7, 5}));
-  EXPECT_THAT(sampler.Check({0, 6}),
-              StatusIs(kInvalid, HasSubstr("sample 6 of epoch 0 is no position in a data set of 5")));
+  EXPECT_THAT(
+      sampler.Check({0, 6}),
+      StatusIs(kInvalid, HasSubstr("sample 6 of epoch 0 is no position in a data set of 5")));
   EXPECT_THAT(sampler.Check({-1, 0}), StatusIs(kInvalid, HasSubstr("epoch -1")));
 }
 

@@ -22,8 +22,8 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::Folder;
+using ::testing::HasSubstr;
 using testing::OwnRow;
 using testing::Write;
 
@@ -86,8 +86,9 @@ TEST(TextDatasetTest, DocumentsMayBeApart) {
   Write(folder + "/.hidden", "no");
   std::filesystem::create_directory_symlink(folder, folder + "/circle");
   const auto tokenizer = Bytes();
-  ASSERT_OK_AND_ASSIGN(const auto apart, TextDataset::Create(folder, *tokenizer,
-                                                             {.context = 4, .separate_documents = true}));
+  ASSERT_OK_AND_ASSIGN(
+      const auto apart,
+      TextDataset::Create(folder, *tokenizer, {.context = 4, .separate_documents = true}));
   EXPECT_EQ(apart->documents(), 2);
   // a b end x y z end: labels in windows of 4 and 2.
   ASSERT_EQ(apart->size(), 2);
@@ -102,7 +103,8 @@ TEST(TextDatasetTest, DocumentsMayBeApart) {
   EXPECT_THAT(own.labels, ElementsAre('z', kEnd, kIgnored, kIgnored));
   EXPECT_EQ(apart->CountedLabels(1), 2);
 
-  ASSERT_OK_AND_ASSIGN(const auto together, TextDataset::Create(folder, *tokenizer, {.context = 4}));
+  ASSERT_OK_AND_ASSIGN(const auto together,
+                       TextDataset::Create(folder, *tokenizer, {.context = 4}));
   ASSERT_OK(together->Read(0, own.row()));
   EXPECT_THAT(own.labels, ElementsAre('b', kEnd, 'x', 'y'));
   EXPECT_THAT(own.segments, ElementsAre(0, 0, 0, 0));
@@ -123,9 +125,9 @@ TEST(TextDatasetTest, NamesFileLineAndColumnOfWhatIsNotUtf8) {
   const auto tokenizer = Bytes();
   EXPECT_THAT(TextDataset::Create(path, *tokenizer, {.context = 4}),
               StatusIs(kInvalid, HasSubstr(path + ":2:5: byte 255 is not valid UTF-8")));
-  ASSERT_OK_AND_ASSIGN(const auto left,
-                       TextDataset::Create(path, *tokenizer,
-                                           {.context = 9, .on_error = OnError::kSkip}));
+  ASSERT_OK_AND_ASSIGN(
+      const auto left,
+      TextDataset::Create(path, *tokenizer, {.context = 9, .on_error = OnError::kSkip}));
   EXPECT_EQ(left->skipped().lines, 4);
   EXPECT_THAT(left->skipped().messages,
               ElementsAre(HasSubstr(":2:5: byte 255"), HasSubstr(":4:3: byte 195"),
@@ -150,12 +152,12 @@ TEST(TextDatasetTest, NamesFilesThatCannotBeRead) {
       const auto left,
       TextDataset::Create(folder, bytes, {.context = 4, .on_error = OnError::kSkip}));
   EXPECT_EQ(left->skipped().files, 2);
-  EXPECT_THAT(left->skipped().Text(),
-              AllOf(HasSubstr("2 files were left out"), HasSubstr("/c")));
+  EXPECT_THAT(left->skipped().Text(), AllOf(HasSubstr("2 files were left out"), HasSubstr("/c")));
   if (geteuid() != 0) {
     std::filesystem::create_directory(folder + "/d");
     std::filesystem::permissions(folder + "/d", std::filesystem::perms::none);
-    EXPECT_THAT(TextDataset::Create(folder, bytes, {.context = 4}), StatusIs(absl::StatusCode::kPermissionDenied));
+    EXPECT_THAT(TextDataset::Create(folder, bytes, {.context = 4}),
+                StatusIs(absl::StatusCode::kPermissionDenied));
   }
   EXPECT_THAT(TextDataset::Create(folder + "/none", bytes, {.context = 4}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(folder + "/none")));

@@ -22,10 +22,13 @@ inline std::string Folder(const std::string& name) {
   return folder;
 }
 
-// Returns the path.
+// Returns the path. A file that is there is removed first: some file systems write what is made
+// shorter and closed to the disk at once.
 inline std::string Write(const std::string& path, absl::string_view bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::filesystem::remove(path);
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return path;
 }
 

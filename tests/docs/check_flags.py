@@ -18,7 +18,7 @@ import docs_commands
 # Set to words of the user's.
 FREE = {"benchmark_filter", "data", "exclude", "fixed", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace", "tune"}
 
-FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "digests", "examples", "launch", "parallel", "tools", "tune", "zero")
+FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "data", "digests", "examples", "launch", "parallel", "tools", "tune", "zero")
 
 # Flags of Bazel, of CMake, of compilers, of libFuzzer and of other programs that the pages name.
 OTHERS = {

@@ -29,13 +29,15 @@ using ::testing::HasSubstr;
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 TEST(Utf8Test, KnowsWhatIsValid) {
-  for (const std::string good : {"", "a", "é", "漢", "😀", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf", "\xee\x80\x80"}) {
+  for (const std::string good :
+       {"", "a", "é", "漢", "😀", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf", "\xee\x80\x80"}) {
     EXPECT_EQ(ValidUtf8Prefix(good), good.size());
     EXPECT_EQ(ValidUtf8Prefix("12345678" + good + "x"), good.size() + 9);
   }
   // Overlong, surrogates, beyond the last code, cut off, alone.
-  for (const std::string bad : {"\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80",
-                                "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe6\xbc", "\xf0\x9f\x98", "\x80", "\xff"}) {
+  for (const std::string bad :
+       {"\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80",
+        "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe6\xbc", "\xf0\x9f\x98", "\x80", "\xff"}) {
     EXPECT_EQ(ValidUtf8Prefix("é" + bad), 2u);
     EXPECT_EQ(ValidUtf8Prefix("12345678" + bad + "12345678"), 8u);
   }
@@ -79,10 +81,10 @@ TEST(SplitPatternTest, CutsAsTheExpressionsDo) {
   EXPECT_THAT(Pieces(SplitPattern::kLlama3, text),
               ElementsAre("Don", "'t", " ", " SHOUT", "'LL", " ", "123", "45", " x", "²", "\n\n",
                           " !?", "\t\r\n", "y", "  "));
-  EXPECT_THAT(Pieces(SplitPattern::kQwen2, "a123 'ſ"),
-              ElementsAre("a", "1", "2", "3", " '", "ſ"));
+  EXPECT_THAT(Pieces(SplitPattern::kQwen2, "a123 'ſ"), ElementsAre("a", "1", "2", "3", " '", "ſ"));
   EXPECT_THAT(Pieces(SplitPattern::kNone, text), ElementsAre(text));
-  for (const SplitPattern pattern : {SplitPattern::kGpt2, SplitPattern::kLlama3, SplitPattern::kQwen2}) {
+  for (const SplitPattern pattern :
+       {SplitPattern::kGpt2, SplitPattern::kLlama3, SplitPattern::kQwen2}) {
     EXPECT_EQ(PatternOf(RegexOf(pattern)), pattern);
   }
   EXPECT_EQ(PatternOf("\\w+"), std::nullopt);
@@ -132,7 +134,8 @@ TEST(BpeModelTest, MergesTheFirstPairFirst) {
         return pick < 3 ? 'a' + pick : 253 + pick;
       };
       const std::pair<int32_t, int32_t> merge = {any(), any()};
-      if (!made.insert(tokens.tokens.at(merge.first) + tokens.tokens.at(merge.second)).second) continue;
+      if (!made.insert(tokens.tokens.at(merge.first) + tokens.tokens.at(merge.second)).second)
+        continue;
       merges.push_back(merge);
       tokens = TokensOf(merges);
     }

@@ -43,9 +43,9 @@ std::string Answer(const BpeTokenizer& tokenizer, const std::string& mode,
     return status.ok() ? absl::BytesToHexString(text) : status.ToString();
   }
   if (mode == "whole") ids.assign(tokenizer.before_text().begin(), tokenizer.before_text().end());
-  const absl::Status status = tokenizer.Encode(
-      absl::HexStringToBytes(line),
-      mode == "text" ? SpecialText::kIsText : SpecialText::kIsToken, ids);
+  const absl::Status status =
+      tokenizer.Encode(absl::HexStringToBytes(line),
+                       mode == "text" ? SpecialText::kIsText : SpecialText::kIsToken, ids);
   if (!status.ok()) return status.ToString();
   if (mode == "whole") {
     ids.insert(ids.end(), tokenizer.after_text().begin(), tokenizer.after_text().end());

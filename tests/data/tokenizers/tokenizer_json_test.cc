@@ -50,7 +50,8 @@ TEST(TokenizerJsonTest, WritesWhatItReads) {
   BpeOptions options = first->options();
   options.before_text = {2, 0};
   options.after_text = {0};
-  ASSERT_OK_AND_ASSIGN(const auto tokenizer, BpeTokenizer::Create(first->model().tokens(), options));
+  ASSERT_OK_AND_ASSIGN(const auto tokenizer,
+                       BpeTokenizer::Create(first->model().tokens(), options));
   const std::string path = testing::Folder("written") + "/tokenizer.json";
   ASSERT_OK(WriteTokenizerJson(*tokenizer, path));
   ASSERT_OK_AND_ASSIGN(const auto again, ReadTokenizerJson(path));
@@ -61,7 +62,8 @@ TEST(TokenizerJsonTest, WritesWhatItReads) {
   EXPECT_THAT(again->after_text(), ElementsAre(0));
   {
     const brigade::testing::FullDisk full(100);
-    EXPECT_THAT(WriteTokenizerJson(*tokenizer, path), StatusIs(absl::StatusCode::kUnavailable, HasSubstr(path)));
+    EXPECT_THAT(WriteTokenizerJson(*tokenizer, path),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr(path)));
   }
   EXPECT_OK(ReadTokenizerJson(path));
 }
@@ -80,17 +82,21 @@ TEST(TokenizerJsonTest, NamesWhatIsWrongOrNotSupported) {
   expect("/pre_tokenizer", "null", kNotSupported, "pre_tokenizer is null");
   expect("/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern":
          {"Regex": "\\w+"}, "behavior": "Isolated"}, {"type": "ByteLevel", "use_regex": false}]})",
-         kNotSupported, R"(pretokenizers[0].pattern is {"Regex":"\\w+"}; supported are the regexes)");
+         kNotSupported,
+         R"(pretokenizers[0].pattern is {"Regex":"\\w+"}; supported are the regexes)");
   expect("/decoder", R"({"type": "Fuse"})", kNotSupported, "decoder is");
   expect("/post_processor", R"({"type": "BertProcessing"})", kNotSupported, "post_processor is");
   expect("/post_processor", R"({"type": "TemplateProcessing", "single": []})", kInvalid,
          "post_processor.single has no Sequence");
-  expect("/post_processor", R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]})",
-         kInvalid, "single[0] is");
-  expect("/post_processor", R"({"type": "RobertaProcessing", "cls": ["<s>", 99], "sep": ["<s>", 4]})",
-         kInvalid, "id 99 around a text");
+  expect("/post_processor",
+         R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]})", kInvalid,
+         "single[0] is");
+  expect("/post_processor",
+         R"({"type": "RobertaProcessing", "cls": ["<s>", 99], "sep": ["<s>", 4]})", kInvalid,
+         "id 99 around a text");
   expect("/model/dropout", "0.1", kNotSupported, "model.dropout is 0.1");
-  expect("/model/unk_token", "\"<s>\"", kNotSupported, "unk_token is given, and byte 0 has no token");
+  expect("/model/unk_token", "\"<s>\"", kNotSupported,
+         "unk_token is given, and byte 0 has no token");
   expect("/model/byte_fallback", "true", kNotSupported, "byte_fallback is given");
   expect("/model/end_of_word_suffix", "\"</w>\"", kNotSupported, "end_of_word_suffix is");
   expect("/model/vocab/a", "-1", kInvalid, "model.vocab[\"a\"] is -1, not an id");
@@ -101,7 +107,8 @@ TEST(TokenizerJsonTest, NamesWhatIsWrongOrNotSupported) {
   expect("/model/vocab/", "9", kNotSupported, "has characters that stand for no byte");
   expect("/model/vocab", "[]", kInvalid, "model.vocab is [], not an object");
   expect("/model/merges", "{}", kInvalid, "model.merges is {}, not an array");
-  expect("/model/merges/0", "\"ab\"", kInvalid, "model.merges[0] is \"ab\", not two tokens of vocab");
+  expect("/model/merges/0", "\"ab\"", kInvalid,
+         "model.merges[0] is \"ab\", not two tokens of vocab");
   expect("/model/merges/0", "[\"a\"]", kInvalid, "model.merges[0]");
   expect("/model/merges/0", "\"b a\"", kInvalid, "merge 0 makes \"ba\", which is no token");
   expect("/added_tokens", "{}", kInvalid, "added_tokens is {}, not an array");
@@ -112,9 +119,11 @@ TEST(TokenizerJsonTest, NamesWhatIsWrongOrNotSupported) {
   expect("/added_tokens/0/single_word", "true", kNotSupported, "single_word is true");
   EXPECT_THAT(ParseTokenizerJson("[]"), StatusIs(kInvalid, HasSubstr("it is [], not an object")));
   EXPECT_THAT(ParseTokenizerJson("{\n 1"), StatusIs(kInvalid, HasSubstr("line 2, column 2")));
-  EXPECT_THAT(ReadTokenizerJson("/none.json"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none.json")));
+  EXPECT_THAT(ReadTokenizerJson("/none.json"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none.json")));
   const std::string path = testing::Write(testing::Folder("named") + "/t.json", "{}");
-  EXPECT_THAT(ReadTokenizerJson(path), StatusIs(kNotSupported, HasSubstr(path + ": pre_tokenizer")));
+  EXPECT_THAT(ReadTokenizerJson(path),
+              StatusIs(kNotSupported, HasSubstr(path + ": pre_tokenizer")));
 }
 
 }  // namespace
