@@ -52,7 +52,7 @@ struct ChatTemplate {
   bool trims = false;
 
   // By name: those of PresetNames().
-  //   plain     the turns as they are, a newline behind the prompt, the end of a text behind answers
+  //   plain     turns as they are, a newline behind prompts, the end of a text behind answers
   //   alpaca    "### Instruction:" and "### Response:", the end of a text behind answers
   //   chatml    <|im_start|>user ... <|im_end|>, as Qwen's
   //   llama3    <|start_header_id|>user<|end_header_id|> ... <|eot_id|>

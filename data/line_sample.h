@@ -42,8 +42,8 @@ struct LineError {
   int64_t column = 0;
 };
 
-// Reads a line of strict JSON: valid UTF-8, one object, no key that is read twice. There is at least
-// one answer. Nothing is kept of values that are not read, however deep they are.
+// Reads a line of strict JSON: valid UTF-8, one object, no key that is read twice. There is at
+// least one answer. Nothing is kept of values that are not read, however deep they are.
 std::optional<LineError> ParseLine(absl::string_view line, const LineKeys& keys,
                                    LineSample& sample);
 

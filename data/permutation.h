@@ -15,7 +15,8 @@ namespace brigade::data {
 //
 // Determinism  The same order on all machines; tests pin it, and it stays. Checkpoints rely on it.
 // Source       Luby and Rackoff, 1988; Black and Rogaway, 2002, "Ciphers with arbitrary finite
-//              domains", method 2. The rounds' function is SplitMix64's: Steele, Lea and Flood 2014.
+//              domains", method 2. The rounds' function is SplitMix64's: Steele, Lea and Flood
+//              2014.
 class Permutation {
  public:
   // 1 <= size <= 2^62.

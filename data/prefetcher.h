@@ -23,7 +23,8 @@ namespace brigade::data {
 // Host waits   Next waits only where the thread has not kept up; waits() counts that.
 // Errors       Those of `fill` come from Next, behind the items that were made before; then again
 //              and again, and nothing more is made.
-// Threads      Next from one thread at a time. The destructor waits for the item that is being made.
+// Threads      Next from one thread at a time. The destructor waits for the item that is being
+//              made.
 template <typename T>
 class Prefetcher {
  public:

@@ -10,14 +10,14 @@
 
 namespace brigade::data {
 
-// The files of a data set, in an order that is the same on every machine. `path` is a file, whatever
-// its name, or a folder: then all regular files in it and its folders whose names end with `ending`
-// (empty: all), by their paths' bytes. What begins with a dot is left out. A link to a file is that
-// file; a link to a folder is left out, so that nothing goes in circles.
+// The files of a data set, in an order that is the same on every machine. `path` is a file,
+// whatever its name, or a folder: then all regular files in it and its folders whose names end with
+// `ending` (empty: all), by their paths' bytes. What begins with a dot is left out. A link to a
+// file is that file; a link to a folder is left out, so that nothing goes in circles.
 //
 // Errors       NotFound, or what the system says, naming the path; InvalidArgument for what is
-//              neither a file nor a folder, and for a folder without such files. A folder inside that
-//              cannot be read goes to `bad`.
+//              neither a file nor a folder, and for a folder without such files. A folder inside
+//              that cannot be read goes to `bad`.
 absl::StatusOr<std::vector<std::string>> SourceFiles(const std::string& path,
                                                      absl::string_view ending, BadData& bad);
 

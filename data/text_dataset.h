@@ -34,8 +34,8 @@ struct TextOptions {
 // label once. The last window is padded.
 //
 // Memory       Tokens in 1, 2 or 4 bytes each.
-// Bad data     Where the tokenizer wants UTF-8, a line that is not valid; a file that cannot be read
-//              or is empty. Left out, a line is as if it were not there.
+// Bad data     Where the tokenizer wants UTF-8, a line that is not valid; a file that cannot be
+//              read or is empty. Left out, a line is as if it were not there.
 class TextDataset : public Dataset {
  public:
   // Errors of SourceFiles and of the tokenizer, naming file and line; InvalidArgument for a context

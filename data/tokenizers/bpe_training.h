@@ -36,8 +36,8 @@ struct BpeTrainingOptions {
 // Source       Sennrich, Haddow and Birch, 2016.
 class BpeTraining {
  public:
-  // InvalidArgument naming the option: no room for a byte each, a special token that is empty, twice
-  // there or one byte.
+  // InvalidArgument naming the option: no room for a byte each, a special token that is empty,
+  // twice there or one byte.
   static absl::StatusOr<BpeTraining> Create(BpeTrainingOptions options);
 
   // Counts the pieces of a text. InvalidArgument naming the byte that is not valid UTF-8.

@@ -10,8 +10,8 @@
 namespace brigade::data {
 
 // How byte-level tokenizers write a byte in their files: as a printable character, so that a token
-// is text whatever bytes it has. Bytes that Latin-1 prints are themselves, the others are U+0100 and
-// up in ascending order: a blank is U+0120. Source: GPT-2's bytes_to_unicode, 2019.
+// is text whatever bytes it has. Bytes that Latin-1 prints are themselves, the others are U+0100
+// and up in ascending order: a blank is U+0120. Source: GPT-2's bytes_to_unicode, 2019.
 uint32_t SymbolOfByte(uint8_t byte);
 
 // The token of these bytes.

@@ -42,8 +42,8 @@ size_t EndOfRun(absl::string_view text, size_t at, CharacterClass kind) {
 
 bool IsNewline(char c) { return c == '\r' || c == '\n'; }
 
-// Of 's, 't, 're, 've, 'm, 'll, 'd behind an apostrophe at `at`; 0 if there is none. Where case does
-// not count, Unicode's folding takes U+017F, the long s, for an s.
+// Of 's, 't, 're, 've, 'm, 'll, 'd behind an apostrophe at `at`; 0 if there is none. Where case
+// does not count, Unicode's folding takes U+017F, the long s, for an s.
 size_t BytesOfContraction(absl::string_view text, size_t at, bool any_case) {
   const auto letter = [&](size_t i) -> char {
     if (at + i >= text.size()) return 0;

@@ -27,8 +27,8 @@ absl::string_view RegexOf(SplitPattern pattern);
 std::optional<SplitPattern> PatternOf(absl::string_view regex);
 
 // Where the piece that begins at `begin` ends. `text` is valid UTF-8 and begin < text.size(). The
-// piece is what the first of the expression's alternatives that matches there takes; every character
-// is in one piece.
+// piece is what the first of the expression's alternatives that matches there takes; every
+// character is in one piece.
 size_t PieceEnd(SplitPattern pattern, absl::string_view text, size_t begin);
 
 }  // namespace brigade::data

@@ -61,8 +61,8 @@ TEST(PermutationTest, TakesSizesBeyondMemory) {
   }
 }
 
-// Checkpoints rely on these orders: they must never change. A second implementation, in Python, gave
-// the same ones.
+// Checkpoints rely on these orders: they must never change. A second implementation, in Python,
+// gave the same ones.
 TEST(PermutationTest, StaysAsItIs) {
   EXPECT_THAT(Order(10, 0, 0), ElementsAre(5, 7, 4, 3, 1, 0, 6, 9, 8, 2));
   EXPECT_THAT(Order(10, 0, 1), ElementsAre(9, 0, 2, 5, 7, 3, 6, 4, 8, 1));

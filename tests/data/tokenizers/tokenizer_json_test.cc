@@ -29,7 +29,8 @@ Json Small() {
   return Json::parse(R"({"added_tokens": [{"id": 4, "content": "<s>", "special": true}],
     "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
     "decoder": {"type": "ByteLevel"},
-    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "Ġ": 3, "<s>": 4}, "merges": ["a b"]}})");
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "Ġ": 3, "<s>": 4},
+              "merges": ["a b"]}})");
 }
 
 TEST(TokenizerJsonTest, ReadsAFile) {
