@@ -10,7 +10,6 @@
 #include "brigade/data/line_reader.h"
 #include "brigade/data/packing.h"
 #include "brigade/data/source_files.h"
-#include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::data {
@@ -53,11 +52,7 @@ class LineDataset::Builder {
     absl::StatusOr<LineReader> reader = LineReader::Open(path, options_.most_line_bytes);
     if (!reader.ok()) return bad_.File(reader.status());
     bytes_ += reader->size();
-    if (bytes_ > device::MostFileBytes()) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the files up to ", ShownPath(path), " have more than ",
-                       device::MostFileBytes(), " bytes, a quarter of the machine's memory"));
-    }
+    BRIGADE_RETURN_IF_ERROR(CheckDataBytes(path, bytes_));
     Line line;
     while (!is_full()) {
       const absl::StatusOr<bool> is_line = reader->Next(line);

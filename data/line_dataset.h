@@ -46,7 +46,7 @@ class LineDataset : public Dataset {
  public:
   // `path` is a file or a folder of files whose names end with .jsonl. Errors of SourceFiles;
   // InvalidArgument naming the option, or file, line and column; ResourceExhausted as of
-  // TextDataset.
+  // CheckDataBytes.
   static absl::StatusOr<std::unique_ptr<LineDataset>> Create(const std::string& path,
                                                              const Tokenizer& tokenizer,
                                                              const LineOptions& options);

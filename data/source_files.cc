@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::data {
@@ -87,6 +88,15 @@ absl::StatusOr<std::vector<std::string>> SourceFiles(const std::string& path,
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+int64_t MostDataBytes() { return device::MostFileBytes() / 2; }
+
+absl::Status CheckDataBytes(const std::string& path, int64_t bytes) {
+  if (bytes <= MostDataBytes()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the files up to ", ShownPath(path), " have ", bytes, " bytes; at most ",
+                   MostDataBytes(), ", an eighth of the machine's memory, are read"));
 }
 
 }  // namespace brigade::data

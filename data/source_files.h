@@ -1,9 +1,11 @@
 #ifndef BRIGADE_DATA_SOURCE_FILES_H_
 #define BRIGADE_DATA_SOURCE_FILES_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "brigade/data/bad_data.h"
@@ -20,6 +22,12 @@ namespace brigade::data {
 //              that cannot be read goes to `bad`.
 absl::StatusOr<std::vector<std::string>> SourceFiles(const std::string& path,
                                                      absl::string_view ending, BadData& bad);
+
+// What the files of a data set have at most together, in bytes: an eighth of the machine's memory.
+// Tokens take about as much as their text, and twice that while they become more.
+int64_t MostDataBytes();
+// ResourceExhausted naming the path if `bytes` are more than that.
+absl::Status CheckDataBytes(const std::string& path, int64_t bytes);
 
 }  // namespace brigade::data
 

@@ -17,11 +17,30 @@ namespace {
 absl::StatusOr<std::string> ReadText(const std::string& path, const Tokenizer& tokenizer,
                                      BadData& bad) {
   BRIGADE_ASSIGN_OR_RETURN(std::string text, device::ReadFile(path));
-  if (!tokenizer.takes_any_bytes()) {
+  if (!tokenizer.is_bytewise()) {
     BRIGADE_RETURN_IF_ERROR(LeaveBadLinesOut(path, bad, text));
   }
   if (text.empty()) return absl::InvalidArgumentError(absl::StrCat(ShownPath(path), " is empty"));
   return text;
+}
+
+// The tokens of a text, with those around it. After an error there are none.
+absl::Status AddDocument(absl::string_view text, const Tokenizer& tokenizer, TokenStore& tokens) {
+  std::vector<int32_t> ids(tokenizer.before_text().begin(), tokenizer.before_text().end());
+  // Of bytes the ids are four times as large as the text: in pieces they take little.
+  constexpr size_t kPiece = 1 << 20;
+  while (tokenizer.is_bytewise() && text.size() > kPiece) {
+    BRIGADE_RETURN_IF_ERROR(tokenizer.Encode(text.substr(0, kPiece), SpecialText::kIsText, ids));
+    tokens.Append(ids);
+    ids.clear();
+    text.remove_prefix(kPiece);
+  }
+  BRIGADE_RETURN_IF_ERROR(tokenizer.Encode(text, SpecialText::kIsText, ids));
+  ids.insert(ids.end(), tokenizer.after_text().begin(), tokenizer.after_text().end());
+  const std::optional<int32_t> end = tokenizer.end_of_text();
+  if (end.has_value() && (ids.empty() || ids.back() != *end)) ids.push_back(*end);
+  tokens.Append(ids);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -51,23 +70,15 @@ absl::StatusOr<std::unique_ptr<TextDataset>> TextDataset::Create(const std::stri
       continue;
     }
     bytes += std::ssize(*text);
-    if (bytes > device::MostFileBytes()) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the files of ", ShownPath(path), " have more than ",
-                       device::MostFileBytes(), " bytes, a quarter of the machine's memory"));
-    }
-    std::vector<int32_t> ids(tokenizer.before_text().begin(), tokenizer.before_text().end());
-    const absl::Status encoded = tokenizer.Encode(*text, SpecialText::kIsText, ids);
-    if (!encoded.ok()) {
+    BRIGADE_RETURN_IF_ERROR(CheckDataBytes(file, bytes));
+    const int64_t begin = tokens.size();
+    const absl::Status added = AddDocument(*text, tokenizer, tokens);
+    if (!added.ok()) {
       BRIGADE_RETURN_IF_ERROR(bad.File(
-          absl::InvalidArgumentError(absl::StrCat(ShownPath(file), ": ", encoded.message()))));
+          absl::InvalidArgumentError(absl::StrCat(ShownPath(file), ": ", added.message()))));
       continue;
     }
-    ids.insert(ids.end(), tokenizer.after_text().begin(), tokenizer.after_text().end());
-    const std::optional<int32_t> end = tokenizer.end_of_text();
-    if (end.has_value() && (ids.empty() || ids.back() != *end)) ids.push_back(*end);
-    dataset->documents_.push_back(tokens.size());
-    tokens.Append(ids);
+    dataset->documents_.push_back(begin);
   }
   dataset->skipped_ = bad.skipped();
   tokens.ShrinkToFit();

@@ -39,8 +39,7 @@ struct TextOptions {
 class TextDataset : public Dataset {
  public:
   // Errors of SourceFiles and of the tokenizer, naming file and line; InvalidArgument for a context
-  // below 1, or if nothing of 2 tokens is left; ResourceExhausted for files of more than a quarter
-  // of the machine's memory together.
+  // below 1, or if nothing of 2 tokens is left; ResourceExhausted as of CheckDataBytes.
   static absl::StatusOr<std::unique_ptr<TextDataset>> Create(const std::string& path,
                                                              const Tokenizer& tokenizer,
                                                              const TextOptions& options);

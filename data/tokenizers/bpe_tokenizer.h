@@ -40,7 +40,7 @@ class BpeTokenizer : public Tokenizer {
   absl::Status Encode(absl::string_view text, SpecialText special,
                       std::vector<int32_t>& ids) const override;
   absl::Status Decode(absl::Span<const int32_t> ids, std::string& text) const override;
-  bool takes_any_bytes() const override { return false; }
+  bool is_bytewise() const override { return false; }
   std::optional<int32_t> IdOf(absl::string_view special_token) const override;
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
   absl::Span<const int32_t> before_text() const override { return options_.before_text; }

@@ -12,7 +12,7 @@ class ByteTokenizer : public Tokenizer {
   absl::Status Encode(absl::string_view text, SpecialText special,
                       std::vector<int32_t>& ids) const override;
   absl::Status Decode(absl::Span<const int32_t> ids, std::string& text) const override;
-  bool takes_any_bytes() const override { return true; }
+  bool is_bytewise() const override { return true; }
   std::optional<int32_t> IdOf(absl::string_view) const override { return std::nullopt; }
   std::optional<int32_t> end_of_text() const override { return std::nullopt; }
 };

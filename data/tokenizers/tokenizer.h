@@ -39,8 +39,9 @@ class Tokenizer {
   // that is no token's.
   virtual absl::Status Decode(absl::Span<const int32_t> ids, std::string& text) const = 0;
 
-  // Whether Encode takes bytes that are not valid UTF-8.
-  virtual bool takes_any_bytes() const = 0;
+  // Whether a byte is a token whatever stands around it: Encode then takes bytes that are not valid
+  // UTF-8, and of a text in pieces gives the same ids.
+  virtual bool is_bytewise() const = 0;
   // Of a special token by its text.
   virtual std::optional<int32_t> IdOf(absl::string_view special_token) const = 0;
   // The token that ends a document; none has one.

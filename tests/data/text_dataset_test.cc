@@ -110,6 +110,23 @@ TEST(TextDatasetTest, DocumentsMayBeApart) {
   EXPECT_THAT(own.segments, ElementsAre(0, 0, 0, 0));
 }
 
+TEST(TextDatasetTest, ReadsTextsOfMoreThanAPiece) {
+  std::string text((1 << 20) * 2 + 5, ' ');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i % 251);
+  const std::string path = Write(Folder("pieces") + "/a", text);
+  ASSERT_OK_AND_ASSIGN(const auto texts,
+                       TextDataset::Create(path, ByteTokenizer(), {.context = 1 << 20}));
+  EXPECT_EQ(texts->tokens(), std::ssize(text));
+  EXPECT_EQ(texts->size(), 3);
+  OwnRow own(1 << 20);
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_OK(texts->Read(static_cast<int64_t>(i), own.row()));
+    for (const size_t t : {size_t{0}, size_t{1}, size_t{(1 << 20) - 1}, size_t{1 << 20}}) {
+      EXPECT_EQ(own.ids[t], static_cast<int32_t>(((i << 20) + t) % 251));
+    }
+  }
+}
+
 TEST(TextDatasetTest, TakesTheFirstWindows) {
   const std::string path = Write(Folder("max") + "/a", "abcdefghijkl");
   const ByteTokenizer bytes;
