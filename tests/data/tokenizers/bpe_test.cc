@@ -236,6 +236,15 @@ TEST(BpeTrainingTest, LearnsWhatComesMostOften) {
   EXPECT_THAT(ids, ElementsAre(260, 258, 0));
 }
 
+TEST(BpeTrainingTest, OfEqualPairsTheOneWithSmallerIdsIsFirst) {
+  ASSERT_OK_AND_ASSIGN(BpeTraining training,
+                       BpeTraining::Create({.vocabulary = 256 + 4, .special_tokens = {}}));
+  for (const char* word : {"bc", "ac", "ab", "ba", "ba", "ab", "ac", "bc"})
+    ASSERT_OK(training.Add(word));
+  ASSERT_OK_AND_ASSIGN(const auto tokenizer, training.Train());
+  EXPECT_THAT(Learned(*tokenizer, 256), ElementsAre("ab", "ac", "ba", "bc"));
+}
+
 TEST(BpeTrainingTest, EndsWhereNoPairIsLeft) {
   ASSERT_OK_AND_ASSIGN(BpeTraining training,
                        BpeTraining::Create({.vocabulary = 100000, .special_tokens = {}}));

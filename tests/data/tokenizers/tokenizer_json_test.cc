@@ -55,6 +55,8 @@ TEST(TokenizerJsonTest, WritesWhatItReads) {
                        BpeTokenizer::Create(first->model().tokens(), options));
   const std::string path = testing::Folder("written") + "/tokenizer.json";
   ASSERT_OK(WriteTokenizerJson(*tokenizer, path));
+  // In the vocabulary, too, a special token stands for itself, not for its bytes' symbols.
+  EXPECT_EQ(Json::parse(TokenizerJson(*tokenizer))["model"]["vocab"]["été"], 1);
   ASSERT_OK_AND_ASSIGN(const auto again, ReadTokenizerJson(path));
   EXPECT_EQ(TokenizerJson(*again), TokenizerJson(*tokenizer));
   EXPECT_EQ(again->model().tokens().tokens, tokenizer->model().tokens().tokens);
