@@ -6,7 +6,7 @@ import re
 # Flags that are set to words of the user's.
 FREE = {"benchmark_filter", "data", "exclude", "fixed", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace", "tune"}
 
-FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "digests", "examples", "launch", "parallel", "tools", "tune", "zero")
+FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "data", "digests", "examples", "launch", "models", "parallel", "tools", "train", "tune", "zero")
 
 
 def programs():

@@ -31,6 +31,7 @@ SHORTER = {
     "benchmarks/kernels/cast": ["--rounds=1", "--operations=1", "--benchmark_filter=/elements:4096/"],
     "benchmarks/kernels/streams": ["--mib=4", "--rounds=1"],
     "benchmarks/collectives/all_reduce": ["-b", "8", "-e", "4K", "-f", "16", "-n", "1", "--rounds=1"],
+    "benchmarks/data/speed": ["--rounds=1", "--vocabulary=300"],
     "benchmarks/zero/step": ["--units=2", "--unit_elements=4096", "--rounds=1", "--steps=1", "--overlap=false"],
     "benchmarks/checkpoint/save_load": ["--units=3", "--unit_elements=12288", "--rounds=1"],
     "benchmarks/offload/file_store": ["--chunks=3", "--chunk_bytes=98304", "--block_bytes=16384",
