@@ -26,7 +26,7 @@ absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const voi
     const CrossEntropyRows<T> rows = {ids, Typed<T>(logits), Typed<Wide<T>>(losses),
                                       ids.vocabulary()};
     return EnqueueRows({"cross_entropy",
-                        {ReadIds(ids), Read(rows.logits, ids.rows() * ids.vocabulary()),
+                        {ReadIds(ids), ReadLabels(ids), Read(rows.logits, ids.rows() * ids.vocabulary()),
                          Write(rows.losses, ids.rows())}},
                        ids.rows(), rows, stream);
   });
@@ -40,7 +40,7 @@ absl::Status CrossEntropyBackward(const TokenIds& ids, precision::DType dtype, v
     const CrossEntropyBackwardRows<T> rows = {ids, Typed<T>(logits), seed, ids.vocabulary()};
     return EnqueueRows(
         {"cross_entropy_backward",
-         {ReadIds(ids), Read(seed, 1), Write(rows.logits, ids.rows() * ids.vocabulary())}},
+         {ReadIds(ids), ReadLabels(ids), Read(seed, 1), Write(rows.logits, ids.rows() * ids.vocabulary())}},
         ids.rows(), rows, stream);
   });
 }
