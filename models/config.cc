@@ -17,7 +17,6 @@
 namespace brigade::models {
 namespace {
 
-using device::Quoted;
 using nlohmann::json;
 
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
@@ -82,7 +81,7 @@ class Keys {
 
  private:
   static std::string Text(const json& value) {
-    return Quoted(value.dump(-1, ' ', true, json::error_handler_t::replace), 100);
+    return device::Printable(value.dump(-1, ' ', true, json::error_handler_t::replace), 100);
   }
   static std::string Is(const json& value, absl::string_view wanted) {
     return absl::StrCat("is ", Text(value), "; it must be ", wanted);

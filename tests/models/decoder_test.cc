@@ -95,8 +95,8 @@ TEST_P(DecoderTest, RecomputationChangesNoBitAndMemoryIsAsSaid) {
     const auto alone = Decoder::Create(GetParam(), options, *context);
     ASSERT_OK(alone);
     const device::MemoryStats& stats = context->memory_stats();
-    EXPECT_EQ(stats.current(device::Purpose::kActivations), memory->activations);
-    EXPECT_EQ(stats.current(device::Purpose::kScratch), memory->scratch);
+    EXPECT_EQ(stats.current_bytes(device::Purpose::kActivations), memory->activations);
+    EXPECT_EQ(stats.current_bytes(device::Purpose::kScratch), memory->scratch);
     activations[recompute] = memory->activations;
 
     ModelLab lab(GetParam(), options);

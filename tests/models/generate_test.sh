@@ -42,7 +42,7 @@ refuses '"1x" is no token' --weights=$weights --ids=1x
 refuses '"" is no token' --weights=$weights --ids=1,
 refuses 'must be fp32, fp16 or bf16' --weights=$weights --ids=1 --dtype=int8
 refuses 'must be cpu or cuda' --weights=$weights --ids=1 --device=tpu
-refuses 'token 37 of the prompt is none of the 37' --weights=$weights --ids=37
+refuses 'token 37 of the prompt is none of the 37' --weights=$weights --ids=37 --new_tokens=1
 refuses 'the model has 24 positions' --weights=$weights --ids=1,2 --new_tokens=24
 refuses 'top_p is 0' --weights=$weights --ids=1 --new_tokens=1 --top_p=0
 refuses 'new_tokens is -1' --weights=$weights --ids=1 --new_tokens=-1

@@ -111,7 +111,7 @@ TEST_P(GeneratorTest, RefusesWhatThereIsNoRoomFor) {
   refused(prompt, {.new_tokens = -1}, "new_tokens is -1");
   refused(prompt, {.sampling = {.top_p = 2}}, "top_p is 2");
   EXPECT_THAT(Generator::Create(GetParam(), {.capacity = 33}, lab.context()),
-              StatusIs(kInvalid, HasSubstr("keeps 33 positions")));
+              StatusIs(kInvalid, HasSubstr("33 positions; it must be 1 to 32")));
   EXPECT_THAT(Generator::Create(GetParam(), {.positions = 0}, lab.context()),
               StatusIs(kInvalid, HasSubstr("0 tokens at a time")));
 }

@@ -79,11 +79,11 @@ struct Kind {
 
 std::vector<Kind> Kinds() {
   // The reference's rotations are in float, in float64 too.
-  std::vector<Kind> kinds = {{DType::kFloat32, false, 2e-5, "fp32"},
-                             {DType::kFloat32, true, 2e-5, "fp32_recompute"},
-                             {DType::kFloat16, false, 1.5e-2, "fp16"},
+  std::vector<Kind> kinds = {{DType::kFloat32, false, 5e-6, "fp32"},
+                             {DType::kFloat32, true, 5e-6, "fp32_recompute"},
+                             {DType::kFloat16, false, 1.2e-2, "fp16"},
                              {DType::kBFloat16, false, 1e-1, "bf16"}};
-  if (!kOnGpu) kinds.push_back({DType::kFloat64, false, 5e-6, "fp64"});
+  if (!kOnGpu) kinds.push_back({DType::kFloat64, false, 4e-6, "fp64"});
   return kinds;
 }
 

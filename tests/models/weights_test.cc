@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/safetensors.h"
