@@ -79,11 +79,11 @@ struct Kind {
 
 std::vector<Kind> Kinds() {
   // The reference's rotations are in float, in float64 too.
-  std::vector<Kind> kinds = {{DType::kFloat32, false, 5e-6, "fp32"},
-                             {DType::kFloat32, true, 5e-6, "fp32_recompute"},
-                             {DType::kFloat16, false, 1.2e-2, "fp16"},
+  std::vector<Kind> kinds = {{DType::kFloat32, false, 1e-5, "fp32"},
+                             {DType::kFloat32, true, 1e-5, "fp32_recompute"},
+                             {DType::kFloat16, false, 2e-2, "fp16"},
                              {DType::kBFloat16, false, 1e-1, "bf16"}};
-  if (!kOnGpu) kinds.push_back({DType::kFloat64, false, 4e-6, "fp64"});
+  if (!kOnGpu) kinds.push_back({DType::kFloat64, false, 1e-5, "fp64"});
   return kinds;
 }
 
@@ -97,10 +97,14 @@ INSTANTIATE_TEST_SUITE_P(Models, KnownAnswersTest,
                          });
 
 TEST_P(KnownAnswersTest, LogitsLossAndGradientsAreThoseOfTheReference) {
-  const auto& [name, kind] = GetParam();
+  const auto& [name, given] = GetParam();
+  Kind kind = given;
   const std::string folder = absl::StrCat(Folder(), "/", name);
   const auto config = ReadConfig(folder);
   ASSERT_OK(config);
+  // GPT-2 has no rotations; what is left is the answers' rounding to float.
+  const bool rotates = config->architecture == Architecture::kLlama;
+  if (!rotates && kind.dtype == DType::kFloat64) kind.error = 5e-7;
   auto answers = checkpoint::WeightFiles::Open(folder + "/answers.safetensors");
   ASSERT_OK(answers);
   constexpr int64_t kSamples = 2, kPositions = 11;

@@ -52,7 +52,8 @@ def make(config, seed):
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            noise = 0.4 * torch.randn(parameter.shape)
+            # Wider products shall not have larger results, whose attention is all or nothing.
+            noise = 1.6 / config.hidden_size**0.5 * torch.randn(parameter.shape)
             is_norm = parameter.dim() == 1 and name.endswith("weight")
             parameter.copy_(1 + noise / 2 if is_norm else noise)
     return model
@@ -78,7 +79,9 @@ def write(folder, configs):
         (folder / name / "generation_config.json").unlink(missing_ok=True)
         if name == "llama_sharded":
             assert (folder / name / "model.safetensors.index.json").exists()
-        model = model.double()
+        # Read again: rounding a model rounds its frequencies as well.
+        model = AutoModelForCausalLM.from_pretrained(
+            folder / name, dtype=torch.float64, attn_implementation="eager").eval()
         ids, labels = batch()
         out = model(input_ids=ids, labels=labels)
         out.loss.backward()
