@@ -62,7 +62,7 @@ class Keys {
   std::string Choice(absl::string_view key, const std::vector<std::string>& choices,
                      absl::string_view otherwise) {
     const json* const value = Find(key);
-    const std::string is = value == nullptr ? std::string(otherwise)
+    const std::string is = value == nullptr     ? std::string(otherwise)
                            : value->is_string() ? value->get<std::string>()
                                                 : "";
     for (const std::string& choice : choices) {
@@ -195,21 +195,20 @@ absl::Status Validate(const DecoderConfig& config) {
   BRIGADE_RETURN_IF_ERROR(CheckSize(key("hidden_size", "n_embd"), config.width, kMostWidth));
   BRIGADE_RETURN_IF_ERROR(CheckSize(key("num_attention_heads", "n_head"), config.heads, 1 << 16));
   BRIGADE_RETURN_IF_ERROR(CheckSize(key("intermediate_size", "n_inner"), config.inner, kMostWidth));
-  BRIGADE_RETURN_IF_ERROR(CheckSize(key("max_position_embeddings", "n_positions"), config.positions,
-                                    int64_t{1} << 30));
+  BRIGADE_RETURN_IF_ERROR(
+      CheckSize(key("max_position_embeddings", "n_positions"), config.positions, int64_t{1} << 30));
   BRIGADE_RETURN_IF_ERROR(
       CheckSize(key("head_dim", "n_embd / n_head"), config.head_width, nn::kMaxHeadWidth));
   BRIGADE_RETURN_IF_ERROR(
       CheckPositive(key("rms_norm_eps", "layer_norm_epsilon"), config.norm_epsilon));
   if (!llama) {
     if (config.head_width * config.heads == config.width) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("\"n_embd\" is ", config.width,
-                                                   "; it must be a multiple of \"n_head\", ",
-                                                   config.heads));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"n_embd\" is ", config.width, "; it must be a multiple of \"n_head\", ", config.heads));
   }
   if (config.head_width % 2 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"head_dim\" is ", config.head_width, "; it must be even to be rotated in halves"));
+    return absl::InvalidArgumentError(absl::StrCat("\"head_dim\" is ", config.head_width,
+                                                   "; it must be even to be rotated in halves"));
   }
   if (config.key_value_heads < 1 || config.heads % config.key_value_heads != 0) {
     return absl::InvalidArgumentError(

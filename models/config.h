@@ -64,8 +64,8 @@ absl::Status Validate(const DecoderConfig& config);
 absl::StatusOr<DecoderConfig> ParseConfig(absl::string_view json);
 
 // Of the file in a folder. Errors name it.
-absl::StatusOr<DecoderConfig> ReadConfig(
-    const std::string& folder, device::SystemCalls& system = device::SystemCalls::Real());
+absl::StatusOr<DecoderConfig> ReadConfig(const std::string& folder,
+                                         device::SystemCalls& system = device::SystemCalls::Real());
 
 // From which ParseConfig, and Hugging Face's AutoConfig, read the same.
 std::string ConfigJson(const DecoderConfig& config);

@@ -26,11 +26,11 @@ namespace {
 int64_t BlasBytes(const DecoderConfig& config, const DecoderOptions& options) {
   const int64_t rows = options.samples * options.positions;
   int64_t most = 0;
-  for (const auto& [inputs, outputs] : {std::pair<int64_t, int64_t>{config.width,
-                                                                    config.projected_width()},
-                                        {config.attention_width(), config.width},
-                                        {config.width, config.inner},
-                                        {config.width, config.vocabulary}}) {
+  for (const auto& [inputs, outputs] :
+       {std::pair<int64_t, int64_t>{config.width, config.projected_width()},
+        {config.attention_width(), config.width},
+        {config.width, config.inner},
+        {config.width, config.vocabulary}}) {
     most = std::max(most, nn::Blas::WorkspaceBytes(options.dtype, rows, outputs, inputs));
   }
   return most;
@@ -100,10 +100,8 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
   BRIGADE_ASSIGN_OR_RETURN(
       decoder->activations_,
       context.Allocate(bytes, device::Purpose::kActivations, "activations of the model"));
-  decoder->memory_ =
-      PlaceDecoder(config, options, context.device(), decoder->activations_.data());
-  BRIGADE_ASSIGN_OR_RETURN(decoder->blas_,
-                           nn::Blas::Create(context, BlasBytes(config, options)));
+  decoder->memory_ = PlaceDecoder(config, options, context.device(), decoder->activations_.data());
+  BRIGADE_ASSIGN_OR_RETURN(decoder->blas_, nn::Blas::Create(context, BlasBytes(config, options)));
   if (options.trains) {
     BRIGADE_ASSIGN_OR_RETURN(
         auto workspace,
@@ -138,10 +136,9 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
 absl::Status Decoder::Check(const Batch& batch, bool trains) const {
   if (batch.samples < 1 || batch.samples > options_.samples || batch.positions < 1 ||
       batch.positions > options_.positions) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", batch.samples, " samples of ", batch.positions,
-                     " positions; the model has memory for ", options_.samples, " of ",
-                     options_.positions));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", batch.samples, " samples of ", batch.positions,
+        " positions; the model has memory for ", options_.samples, " of ", options_.positions));
   }
   if (batch.inputs == nullptr) return absl::InvalidArgumentError("a batch without inputs");
   if (!trains) return absl::OkStatus();
@@ -161,8 +158,7 @@ Decoder::LinearLayer Decoder::HeadLayer() const {
 }
 
 nn::AttentionShape Decoder::AttentionOf(const Call& call) const {
-  return {dtype(), call.ids.batch(), call.ids.context(), config_.heads,
-          config_.attention_width()};
+  return {dtype(), call.ids.batch(), call.ids.context(), config_.heads, config_.attention_width()};
 }
 
 absl::Status Decoder::CachedAttention(const Call& call, const BlockArrays& arrays) {
@@ -183,9 +179,9 @@ absl::Status Decoder::Continue(const Batch& batch, int64_t first, zero::Paramete
                                device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Check(batch, false));
   if (first < 0 || first > kept_ || first > options_.cached_positions - batch.positions) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        batch.positions, " positions behind ", first, "; the model keeps ", kept_, " and can keep ",
-        options_.cached_positions));
+    return absl::InvalidArgumentError(absl::StrCat(batch.positions, " positions behind ", first,
+                                                   "; the model keeps ", kept_, " and can keep ",
+                                                   options_.cached_positions));
   }
   first_ = first;
   const absl::Status status = Forward(*this, batch, nullptr, source, stream);
@@ -198,9 +194,9 @@ absl::Status Decoder::Continue(const Batch& batch, int64_t first, zero::Paramete
 absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
                                   UnitParameters& parameters, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Check(batch, false));
-  const auto ids = nn::TokenIds::WithLabels(
-      static_cast<const int32_t*>(batch.inputs), static_cast<const int32_t*>(batch.targets),
-      batch.samples, batch.positions, config_.vocabulary);
+  const auto ids = nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
+                                            static_cast<const int32_t*>(batch.targets),
+                                            batch.samples, batch.positions, config_.vocabulary);
   const Call call = {ids, parameters, stream, unit - 1, first_};
   const int first = FirstParameter(unit);
   if (unit == 0) {
@@ -229,9 +225,9 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
 absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* seed,
                                    UnitParameters& parameters, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Check(batch, true));
-  const auto ids = nn::TokenIds::WithLabels(
-      static_cast<const int32_t*>(batch.inputs), static_cast<const int32_t*>(batch.targets),
-      batch.samples, batch.positions, config_.vocabulary);
+  const auto ids = nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
+                                            static_cast<const int32_t*>(batch.targets),
+                                            batch.samples, batch.positions, config_.vocabulary);
   const Call call = {ids, parameters, stream, unit - 1};
   const int first = FirstParameter(unit);
   const bool learned = config_.architecture == Architecture::kGpt2;
@@ -257,8 +253,7 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
     }
     return BackwardBlock(call, first, x, arrays);
   }
-  BRIGADE_RETURN_IF_ERROR(
-      nn::CrossEntropyBackward(ids, dtype(), memory_.logits, seed, stream));
+  BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(ids, dtype(), memory_.logits, seed, stream));
   BRIGADE_RETURN_IF_ERROR(
       LinearBackward(call, HeadLayer(), memory_.final_norm.y, memory_.logits, {memory_.y}));
   return NormBackward(call, first, learned ? first + 1 : -1, x, memory_.final_norm,
@@ -305,9 +300,9 @@ absl::Status Decoder::Norm(const Call& call, int weight, int bias, const void* x
   const void* const biases = call.parameters.weights(bias);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   if (bias < 0) {
-    return nn::RmsNorm({dtype(), x, weights, norm.inverse, call.rows(), config_.width,
-                        config_.norm_epsilon},
-                       norm.y, call.stream);
+    return nn::RmsNorm(
+        {dtype(), x, weights, norm.inverse, call.rows(), config_.width, config_.norm_epsilon},
+        norm.y, call.stream);
   }
   return nn::LayerNorm({dtype(), x, weights, norm.mean, norm.inverse, call.rows(), config_.width,
                         config_.norm_epsilon},
@@ -322,9 +317,9 @@ absl::Status Decoder::NormBackward(const Call& call, int weight, int bias, const
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   const nn::Gradient dx = {memory_.dx, accumulate};
   if (bias < 0) {
-    return nn::RmsNormBackward({dtype(), x, weights, norm.inverse, call.rows(), config_.width,
-                                config_.norm_epsilon},
-                               memory_.y, dx, dweight, workspace(), call.stream);
+    return nn::RmsNormBackward(
+        {dtype(), x, weights, norm.inverse, call.rows(), config_.width, config_.norm_epsilon},
+        memory_.y, dx, dweight, workspace(), call.stream);
   }
   return nn::LayerNormBackward({dtype(), x, weights, norm.mean, norm.inverse, call.rows(),
                                 config_.width, config_.norm_epsilon},

@@ -38,8 +38,7 @@ absl::Status CheckAtLeastOne(absl::string_view name, int64_t value, int64_t most
 
 absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options) {
   BRIGADE_RETURN_IF_ERROR(Validate(config));
-  if (!precision::IsTrainingFormat(options.dtype) &&
-      options.dtype != precision::DType::kFloat64) {
+  if (!precision::IsTrainingFormat(options.dtype) && options.dtype != precision::DType::kFloat64) {
     return absl::InvalidArgumentError(absl::StrCat("a decoder of ",
                                                    precision::ShortName(options.dtype),
                                                    "; it must be fp32, fp16, bf16 or fp64"));
@@ -47,10 +46,9 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
   BRIGADE_RETURN_IF_ERROR(CheckAtLeastOne("samples", options.samples, int64_t{1} << 30));
   BRIGADE_RETURN_IF_ERROR(CheckAtLeastOne("positions", options.positions, config.positions));
   if (options.cached_positions < 0 || options.cached_positions > config.positions) {
-    return absl::InvalidArgumentError(absl::StrCat("a decoder that keeps ",
-                                                   options.cached_positions,
-                                                   " positions; it must be 0 to ",
-                                                   config.positions));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a decoder that keeps ", options.cached_positions,
+                     " positions; it must be 0 to ", config.positions));
   }
   // Rows are numbered by 32 bits (nn/workspace.h).
   return CheckAtLeastOne("samples times positions", options.samples * options.positions,
@@ -113,8 +111,7 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
     memory.dprojected = repeats ? matrix(config.projected_width()) : memory.dqkv;
     memory.dactivated = matrix(config.inner);
     memory.attention_workspace = arena.Take(nn::AttentionWorkspaceBytes(
-        {options.dtype, options.samples, options.positions, config.heads,
-         config.attention_width()},
+        {options.dtype, options.samples, options.positions, config.heads, config.attention_width()},
         device));
   }
   memory.bytes = arena.bytes();

@@ -46,8 +46,8 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::stri
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
     int32_t id;
     if (!absl::SimpleAtoi(word, &id) || id < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--", flag, ": ", device::Quoted(word, 40), " is no token; give numbers like 15,11,995"));
+      return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", device::Quoted(word, 40),
+                                                     " is no token; give numbers like 15,11,995"));
     }
     ids.push_back(id);
   }
@@ -75,8 +75,8 @@ absl::Status Run() {
   if (folder.empty()) return absl::InvalidArgumentError("--weights is missing");
   const auto dtype = precision::ParseTrainingFormat(absl::GetFlag(FLAGS_dtype));
   if (!dtype.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--dtype=", absl::GetFlag(FLAGS_dtype), "; it must be fp32, fp16 or bf16"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype=", absl::GetFlag(FLAGS_dtype), "; it must be fp32, fp16 or bf16"));
   }
   const std::string device_name = absl::GetFlag(FLAGS_device);
   if (device_name != "cpu" && device_name != "cuda") {
@@ -101,15 +101,14 @@ absl::Status Run() {
   const int64_t wanted =
       static_cast<int64_t>(prompt.size()) + std::max<int64_t>(options.new_tokens, 1) - 1;
   if (wanted > config.positions) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        prompt.size(), " tokens and ", options.new_tokens, " new ones; the model has ",
-        config.positions, " positions"));
+    return absl::InvalidArgumentError(absl::StrCat(prompt.size(), " tokens and ",
+                                                   options.new_tokens, " new ones; the model has ",
+                                                   config.positions, " positions"));
   }
   BRIGADE_ASSIGN_OR_RETURN(
       auto generator, Generator::Create(config, {.dtype = *dtype, .capacity = wanted}, *context));
   BRIGADE_ASSIGN_OR_RETURN(
-      auto weights,
-      ParameterArrays::Create(generator.model().spec(), {.dtype = *dtype}, *context));
+      auto weights, ParameterArrays::Create(generator.model().spec(), {.dtype = *dtype}, *context));
   BRIGADE_RETURN_IF_ERROR(LoadWeights(folder, generator.model(), weights, *context));
   const bool bytes = absl::GetFlag(FLAGS_ids).empty();
   const auto print = [&](int32_t token) {

@@ -31,10 +31,10 @@ absl::StatusOr<Generator> Generator::Create(const DecoderConfig& config, const O
   const DecoderOptions& of_model = generator.model_->options();
   BRIGADE_ASSIGN_OR_RETURN(generator.stream_, context.CreateStream("generate"));
   const int64_t ids_bytes = of_model.positions * static_cast<int64_t>(sizeof(int32_t));
-  BRIGADE_ASSIGN_OR_RETURN(
-      generator.ids_, context.Allocate(ids_bytes, device::Purpose::kActivations, "ids"));
-  BRIGADE_ASSIGN_OR_RETURN(
-      generator.host_ids_, context.AllocateHost(ids_bytes, device::Purpose::kScratch, "ids"));
+  BRIGADE_ASSIGN_OR_RETURN(generator.ids_,
+                           context.Allocate(ids_bytes, device::Purpose::kActivations, "ids"));
+  BRIGADE_ASSIGN_OR_RETURN(generator.host_ids_,
+                           context.AllocateHost(ids_bytes, device::Purpose::kScratch, "ids"));
   BRIGADE_ASSIGN_OR_RETURN(
       generator.host_logits_,
       context.AllocateHost(config.vocabulary * precision::SizeOf(options.dtype),

@@ -52,9 +52,10 @@ class Generator {
   //
   // Errors       InvalidArgument for a prompt of no token, or one that is none of the vocabulary,
   //              or is too long with the new tokens, and for the options; those of SampleToken.
-  absl::StatusOr<std::vector<int32_t>> Generate(
-      absl::Span<const int32_t> prompt, const GenerateOptions& options,
-      zero::ParameterSource& source, const std::function<bool(int32_t)>& each = nullptr);
+  absl::StatusOr<std::vector<int32_t>> Generate(absl::Span<const int32_t> prompt,
+                                                const GenerateOptions& options,
+                                                zero::ParameterSource& source,
+                                                const std::function<bool(int32_t)>& each = nullptr);
 
  private:
   Generator() = default;

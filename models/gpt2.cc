@@ -31,11 +31,10 @@ enum Block {
 
 zero::ModelSpec SpecOfGpt2(const DecoderConfig& config) {
   const int64_t width = config.width, inner = config.inner;
-  zero::ModelSpec spec = {
-      {"transformer.embedding",
-       {{.name = "transformer.wte.weight", .shape = {config.vocabulary, width}},
-        {.name = "transformer.wpe.weight", .shape = {config.positions, width}}},
-       {}}};
+  zero::ModelSpec spec = {{"transformer.embedding",
+                           {{.name = "transformer.wte.weight", .shape = {config.vocabulary, width}},
+                            {.name = "transformer.wpe.weight", .shape = {config.positions, width}}},
+                           {}}};
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     zero::UnitSpec block = {.name = absl::StrCat("transformer.h.", layer)};
     const auto add = [&](absl::string_view name, std::vector<int64_t> weight, int64_t bias) {
@@ -117,16 +116,15 @@ absl::Status Gpt2::BackwardBlock(const Call& call, int first, const void* x,
   const DecoderMemory& m = memory();
   BRIGADE_RETURN_IF_ERROR(
       LinearBackward(call, layers.contract, arrays.activated, m.dx, {m.dactivated}));
-  BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({dtype(), call.rows(), config().inner},
-                                           arrays.expanded, m.dactivated, call.stream));
-  BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.expand, arrays.norm2.y, m.dactivated, {m.y}));
+  BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({dtype(), call.rows(), config().inner}, arrays.expanded,
+                                           m.dactivated, call.stream));
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.expand, arrays.norm2.y, m.dactivated, {m.y}));
   BRIGADE_RETURN_IF_ERROR(
       NormBackward(call, first + kNorm2Weight, first + kNorm2Bias, arrays.middle, arrays.norm2));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, m.dx, {m.dheads}));
   BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(AttentionOf(call), arrays.projected, arrays.heads,
-                                                arrays.log_sum_exp, m.dheads,
-                                                m.attention_workspace, m.dqkv, call.stream));
+                                                arrays.log_sum_exp, m.dheads, m.attention_workspace,
+                                                m.dqkv, call.stream));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.projection, arrays.norm1.y, m.dqkv, {m.y}));
   return NormBackward(call, first + kNorm1Weight, first + kNorm1Bias, x, arrays.norm1);
 }

@@ -60,8 +60,8 @@ Llama::Layers Llama::LayersOf(int first_parameter) const {
   int next = first_parameter;
   // In the order of SpecOfLlama.
   const auto linear = [&](int64_t outputs, int64_t inputs, bool bias, int64_t leading = 0) {
-    LinearLayer layer = {.weight = next++, .inputs = inputs, .outputs = outputs,
-                         .leading = leading};
+    LinearLayer layer = {
+        .weight = next++, .inputs = inputs, .outputs = outputs, .leading = leading};
     if (bias) layer.bias = next++;
     return layer;
   };
@@ -92,9 +92,9 @@ char* Llama::UpIn(void* expanded) const {
 
 absl::StatusOr<const void*> Llama::Repeat(const Call& call, const BlockArrays& arrays) {
   if (memory().repeated == nullptr) return arrays.projected;
-  BRIGADE_RETURN_IF_ERROR(nn::RepeatHeads({dtype(), call.rows(), config().heads,
-                                           config().key_value_heads, config().head_width},
-                                          arrays.projected, memory().repeated, call.stream));
+  BRIGADE_RETURN_IF_ERROR(nn::RepeatHeads(
+      {dtype(), call.rows(), config().heads, config().key_value_heads, config().head_width},
+      arrays.projected, memory().repeated, call.stream));
   return memory().repeated;
 }
 
@@ -153,21 +153,20 @@ absl::Status Llama::BackwardBlock(const Call& call, int first_parameter, const v
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, m.dx, {m.dheads}));
   BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays));
   BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(AttentionOf(call), qkv, arrays.heads,
-                                                arrays.log_sum_exp, m.dheads,
-                                                m.attention_workspace, m.dqkv, call.stream));
+                                                arrays.log_sum_exp, m.dheads, m.attention_workspace,
+                                                m.dqkv, call.stream));
   if (m.repeated != nullptr) {
-    BRIGADE_RETURN_IF_ERROR(nn::RepeatHeadsBackward({dtype(), call.rows(), config().heads,
-                                                     config().key_value_heads,
-                                                     config().head_width},
-                                                    m.dqkv, m.dprojected, call.stream));
+    BRIGADE_RETURN_IF_ERROR(nn::RepeatHeadsBackward(
+        {dtype(), call.rows(), config().heads, config().key_value_heads, config().head_width},
+        m.dqkv, m.dprojected, call.stream));
   }
   BRIGADE_RETURN_IF_ERROR(
       nn::RotaryBackward(RotatedOf(call), rotary_table(), m.dprojected, call.stream));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.query, arrays.norm1.y, m.dprojected, {m.y}));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.key, arrays.norm1.y, KeysIn(m.dprojected),
-                                         {m.y, true}));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.value, arrays.norm1.y,
-                                         ValuesIn(m.dprojected), {m.y, true}));
+  BRIGADE_RETURN_IF_ERROR(
+      LinearBackward(call, layers.key, arrays.norm1.y, KeysIn(m.dprojected), {m.y, true}));
+  BRIGADE_RETURN_IF_ERROR(
+      LinearBackward(call, layers.value, arrays.norm1.y, ValuesIn(m.dprojected), {m.y, true}));
   return NormBackward(call, layers.norm1, -1, x, arrays.norm1);
 }
 

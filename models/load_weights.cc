@@ -51,12 +51,12 @@ absl::Status LoadWeights(const std::string& path, const Decoder& model, Paramete
   BRIGADE_ASSIGN_OR_RETURN(const auto files, WeightFiles::Open(path, system));
   BRIGADE_ASSIGN_OR_RETURN(const auto tensors, MatchTensors(files, model));
   if (static_cast<int>(tensors.size()) != to.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("arrays of ", to.size(),
-                                                   " parameters for a model of ", tensors.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("arrays of ", to.size(), " parameters for a model of ", tensors.size()));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("load weights"));
-  BRIGADE_ASSIGN_OR_RETURN(const auto host, context.AllocateHost(
-                                                kChunkBytes, device::Purpose::kScratch, "weights"));
+  BRIGADE_ASSIGN_OR_RETURN(const auto host,
+                           context.AllocateHost(kChunkBytes, device::Purpose::kScratch, "weights"));
   std::vector<char> chunk(static_cast<size_t>(kChunkBytes));
   const int64_t most = kChunkBytes / static_cast<int64_t>(sizeof(double));
   const int64_t width = precision::SizeOf(to.dtype());
@@ -71,8 +71,8 @@ absl::Status LoadWeights(const std::string& path, const Decoder& model, Paramete
       nn::VisitReal(to.dtype(), [&](auto tag) {
         Convert(type, chunk.data(), count, static_cast<decltype(tag)*>(host.data()));
       });
-      BRIGADE_RETURN_IF_ERROR(stream->Copy(static_cast<char*>(to.weights(p)) + at * width,
-                                           host.data(), count * width));
+      BRIGADE_RETURN_IF_ERROR(
+          stream->Copy(static_cast<char*>(to.weights(p)) + at * width, host.data(), count * width));
       // The memory is written again.
       BRIGADE_RETURN_IF_ERROR(stream->Synchronize());
     }

@@ -57,9 +57,7 @@ class Faults {
   std::vector<std::string> shown_;
 };
 
-bool IsLlama(const Decoder& model) {
-  return model.config().architecture == Architecture::kLlama;
-}
+bool IsLlama(const Decoder& model) { return model.config().architecture == Architecture::kLlama; }
 
 // What comes before the names of all parameters but the head's.
 absl::string_view PrefixOf(const Decoder& model) {
@@ -74,8 +72,8 @@ bool IsNoWeight(const Decoder& model, const std::string& name) {
 
 bool IsFloat(const Tensor& tensor) {
   const auto type = checkpoint::DTypeOf(tensor.type);
-  return type.has_value() && (*type == precision::DType::kFloat64 ||
-                              precision::IsTrainingFormat(*type));
+  return type.has_value() &&
+         (*type == precision::DType::kFloat64 || precision::IsTrainingFormat(*type));
 }
 
 std::string FileOf(const WeightFiles& files, const Tensor& tensor) {

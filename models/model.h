@@ -43,9 +43,7 @@ class UnitParameters {
 
   // By the parameter's number in the spec. Null for one below 0, which the unit does not have, and
   // after an error.
-  const void* weights(int parameter) {
-    return parameter < 0 ? nullptr : scope_.weights(parameter);
-  }
+  const void* weights(int parameter) { return parameter < 0 ? nullptr : scope_.weights(parameter); }
   // Without data for a frozen one, and as above: layers leave such a gradient out.
   nn::Gradient gradient(int parameter);
 

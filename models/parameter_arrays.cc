@@ -15,8 +15,7 @@ absl::StatusOr<ParameterArrays> ParameterArrays::Create(const zero::ModelSpec& m
   int64_t weight_bytes = 0, gradient_bytes = 0;
   for (const zero::UnitSpec& unit : model) {
     for (const zero::ParameterSpec& parameter : unit.parameters) {
-      const int64_t bytes =
-          (parameter.size * precision::SizeOf(options.dtype) + 255) / 256 * 256;
+      const int64_t bytes = (parameter.size * precision::SizeOf(options.dtype) + 255) / 256 * 256;
       arrays.sizes_.push_back(parameter.size);
       arrays.weight_offsets_.push_back(weight_bytes);
       weight_bytes += bytes;

@@ -64,9 +64,8 @@ absl::StatusOr<int64_t> SampleToken(absl::Span<const float> logits, const Sampli
   std::vector<int64_t> order(logits.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   const auto at = [&](int64_t token) { return logits[static_cast<size_t>(token)]; };
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return at(a) != at(b) ? at(a) > at(b) : a < b;
-  });
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return at(a) != at(b) ? at(a) > at(b) : a < b; });
   size_t count = order.size();
   if (options.top_k > 0 && static_cast<size_t>(options.top_k) < count) {
     const float last = at(order[static_cast<size_t>(options.top_k) - 1]);
@@ -77,8 +76,7 @@ absl::StatusOr<int64_t> SampleToken(absl::Span<const float> logits, const Sampli
   std::vector<double> weights(count);
   double total = 0;
   for (size_t i = 0; i < count; ++i) {
-    weights[i] =
-        std::exp((static_cast<double>(at(order[i])) - greatest) / options.temperature);
+    weights[i] = std::exp((static_cast<double>(at(order[i])) - greatest) / options.temperature);
     total += weights[i];
   }
   if (options.top_p < 1) {

@@ -60,8 +60,8 @@ std::vector<FilePlan> PlanFiles(const ParameterArrays& arrays, int64_t most) {
 
 absl::Status WriteText(device::SystemCalls& system, const std::string& path,
                        const std::string& text) {
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto file, WritableFile::Create(system, path, static_cast<int64_t>(text.size())));
+  BRIGADE_ASSIGN_OR_RETURN(auto file,
+                           WritableFile::Create(system, path, static_cast<int64_t>(text.size())));
   BRIGADE_RETURN_IF_ERROR(file.Write(text, 0));
   return file.Finish();
 }
@@ -92,11 +92,11 @@ class Writer {
       const int64_t bytes = arrays_.size_of(p) * precision::SizeOf(arrays_.dtype());
       for (int64_t done = 0; done < bytes; done += kChunkBytes) {
         const int64_t count = std::min(kChunkBytes, bytes - done);
-        BRIGADE_RETURN_IF_ERROR(stream_.Copy(
-            host_.data(), static_cast<const char*>(arrays_.weights(p)) + done, count));
+        BRIGADE_RETURN_IF_ERROR(
+            stream_.Copy(host_.data(), static_cast<const char*>(arrays_.weights(p)) + done, count));
         BRIGADE_RETURN_IF_ERROR(stream_.Synchronize());
-        BRIGADE_RETURN_IF_ERROR(file.Write(
-            {static_cast<const char*>(host_.data()), static_cast<size_t>(count)}, at));
+        BRIGADE_RETURN_IF_ERROR(
+            file.Write({static_cast<const char*>(host_.data()), static_cast<size_t>(count)}, at));
         at += count;
       }
     }
@@ -116,7 +116,8 @@ std::string IndexText(const std::vector<FilePlan>& files,
   int64_t total = 0;
   for (const FilePlan& file : files) {
     total += file.bytes;
-    for (int p = file.first; p < file.end; ++p) map[specs[static_cast<size_t>(p)]->name] = file.name;
+    for (int p = file.first; p < file.end; ++p)
+      map[specs[static_cast<size_t>(p)]->name] = file.name;
   }
   const nlohmann::json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
   return index.dump(2) + "\n";
@@ -136,8 +137,8 @@ absl::Status SaveWeights(const std::string& path, const Decoder& model, const Pa
   }
   const auto specs = ParametersOf(model.spec());
   if (static_cast<int>(specs.size()) != from.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("arrays of ", from.size(),
-                                                   " parameters for a model of ", specs.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("arrays of ", from.size(), " parameters for a model of ", specs.size()));
   }
   std::string folder = path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
@@ -148,17 +149,15 @@ absl::Status SaveWeights(const std::string& path, const Decoder& model, const Pa
   const size_t slash = folder.rfind('/');
   const std::string parent = slash == std::string::npos ? "" : folder.substr(0, slash + 1);
   std::random_device random;
-  const std::string part = absl::StrFormat(
-      "%s.%s.part-%08x%08x", parent, folder.substr(parent.size()), random(), random());
+  const std::string part = absl::StrFormat("%s.%s.part-%08x%08x", parent,
+                                           folder.substr(parent.size()), random(), random());
   if (system.MakeFolder(part, 0777) != 0) return Failed("make", part);
-  absl::Cleanup remove = [&] {
-    checkpoint::RemoveFolderWithFiles(system, part).IgnoreError();
-  };
+  absl::Cleanup remove = [&] { checkpoint::RemoveFolderWithFiles(system, part).IgnoreError(); };
   const std::vector<FilePlan> files = PlanFiles(from, options.most_file_bytes);
   const auto path_of = [&](const std::string& name) { return absl::StrCat(part, "/", name); };
   BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("save weights"));
-  BRIGADE_ASSIGN_OR_RETURN(
-      const auto host, context.AllocateHost(kChunkBytes, device::Purpose::kScratch, "weights"));
+  BRIGADE_ASSIGN_OR_RETURN(const auto host,
+                           context.AllocateHost(kChunkBytes, device::Purpose::kScratch, "weights"));
   Writer writer(from, system, *stream, host);
   for (const FilePlan& file : files) {
     BRIGADE_RETURN_IF_ERROR(writer.Write(file, specs, path_of(file.name)));

@@ -14,16 +14,18 @@ namespace {
 absl::Status Check(const CachedAttentionShape& shape) {
   if (shape.samples < 0 || shape.count < 1 || shape.first < 0 ||
       shape.first > shape.capacity - shape.count) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cached_attention: ", shape.count, " positions behind ", shape.first, ", of ",
-        shape.samples, " texts, in a cache of ", shape.capacity));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cached_attention: ", shape.count, " positions behind ", shape.first, ", of ",
+                     shape.samples, " texts, in a cache of ", shape.capacity));
   }
   if (shape.head_width < 1 || shape.head_width > kMaxHeadWidth || shape.key_value_heads < 1 ||
       shape.heads < 1 || shape.heads % shape.key_value_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cached_attention: ", shape.heads, " heads of queries and ", shape.key_value_heads,
-        " of keys and values, ", shape.head_width, " wide; the latter must divide the former, and be "
-        "1 to ", kMaxHeadWidth, " wide"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cached_attention: ", shape.heads, " heads of queries and ",
+                     shape.key_value_heads, " of keys and values, ", shape.head_width,
+                     " wide; the latter must divide the former, and be "
+                     "1 to ",
+                     kMaxHeadWidth, " wide"));
   }
   return absl::OkStatus();
 }

@@ -23,9 +23,7 @@ struct CachedAttentionShape {
   int64_t key_value_heads;
   int64_t head_width;
 
-  int64_t cache_elements() const {
-    return samples * capacity * key_value_heads * head_width;
-  }
+  int64_t cache_elements() const { return samples * capacity * key_value_heads * head_width; }
 };
 
 // Puts the new keys and values at positions [first, first + count) of the cache, and attends from

@@ -64,8 +64,8 @@ struct CachedAttentionRows {
     using W = Wide<T>;
     const int64_t position = r / in.heads, head = r % in.heads;
     const int64_t seen = in.first + position % in.count + 1;
-    const int64_t at = in.At(position / in.count, 0) +
-                       head / (in.heads / in.key_value_heads) * in.head_width;
+    const int64_t at =
+        in.At(position / in.count, 0) + head / (in.heads / in.key_value_heads) * in.head_width;
     const T* const q = in.projected + position * in.projected_columns() + head * in.head_width;
     HeadSums<Row, W> sums;
     row.ForEach(in.head_width, [&](int64_t c) BRIGADE_NN_BODY { sums[c] = 0; });

@@ -83,9 +83,9 @@ absl::Status EmbeddingBackward(const TokenIds& ids, precision::DType dtype, int6
                        ids.vocabulary(), width, token, parts, workspace, stream));
     }
     if (dpositions.data == nullptr) return absl::OkStatus();
-    const PositionGradient<T> position = {
-        Typed<T>(dx), Typed<T>(dpositions.data), dpositions.accumulate, ids.batch(), ids.context(),
-        width};
+    const PositionGradient<T> position = {Typed<T>(dx),          Typed<T>(dpositions.data),
+                                          dpositions.accumulate, ids.batch(),
+                                          ids.context(),         width};
     return EnqueueColumns(
         {"embedding_backward",
          {Read(position.dx, size), Write(position.dpositions, ids.context() * width)}},

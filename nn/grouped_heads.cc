@@ -10,14 +10,14 @@ namespace brigade::nn {
 namespace {
 
 absl::Status Check(absl::string_view layer, const GroupedHeadsShape& shape) {
-  if (shape.rows >= 0 && shape.head_width >= 1 && shape.key_value_heads >= 1 &&
-      shape.heads >= 1 && shape.heads % shape.key_value_heads == 0) {
+  if (shape.rows >= 0 && shape.head_width >= 1 && shape.key_value_heads >= 1 && shape.heads >= 1 &&
+      shape.heads % shape.key_value_heads == 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(layer, ": ", shape.rows, " rows of ", shape.heads, " heads of queries and ",
-                   shape.key_value_heads, " of keys and values, ", shape.head_width,
-                   " wide; the latter must divide the former"));
+  return absl::InvalidArgumentError(absl::StrCat(layer, ": ", shape.rows, " rows of ", shape.heads,
+                                                 " heads of queries and ", shape.key_value_heads,
+                                                 " of keys and values, ", shape.head_width,
+                                                 " wide; the latter must divide the former"));
 }
 
 GroupedHeadsPlaces PlacesOf(const GroupedHeadsShape& shape) {

@@ -20,8 +20,8 @@ int64_t Extent(const MatrixShape& shape) {
 
 absl::Status CheckLeading(absl::string_view layer, const MatrixShape& shape) {
   if (LeadingOf(shape) >= shape.columns) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(layer, ": rows of ", shape.columns,
-                                                 " columns are ", shape.leading, " apart"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(layer, ": rows of ", shape.columns, " columns are ", shape.leading, " apart"));
 }
 
 }  // namespace
@@ -79,12 +79,12 @@ absl::Status BiasBackward(const MatrixShape& shape, const void* dy, Gradient dbi
   BRIGADE_RETURN_IF_ERROR(CheckLeading("bias_backward", shape));
   return WithType("bias_backward", shape.dtype, [&](auto tag) {
     using T = decltype(tag);
-    const SumOfRows<T> columns = {Typed<T>(dy), Typed<T>(dbias.data), dbias.accumulate, shape.rows,
-                                  shape.columns, LeadingOf(shape)};
-    return EnqueueParts({"bias_backward",
-                         {Read(columns.x, Extent(shape)),
-                          Write(columns.sum, shape.columns), Parts(workspace)}},
-                        1, shape.columns, columns, PartsOf(shape.rows), workspace, stream);
+    const SumOfRows<T> columns = {Typed<T>(dy), Typed<T>(dbias.data), dbias.accumulate,
+                                  shape.rows,   shape.columns,        LeadingOf(shape)};
+    return EnqueueParts(
+        {"bias_backward",
+         {Read(columns.x, Extent(shape)), Write(columns.sum, shape.columns), Parts(workspace)}},
+        1, shape.columns, columns, PartsOf(shape.rows), workspace, stream);
   });
 }
 

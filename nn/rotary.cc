@@ -26,10 +26,10 @@ absl::Status Check(const RotaryScaling& scaling) {
   }
   if (!positive(scaling.low_frequency_factor) || !positive(scaling.high_frequency_factor) ||
       scaling.low_frequency_factor >= scaling.high_frequency_factor) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rotary: the scaling's factors of low and high frequencies are ",
-        scaling.low_frequency_factor, " and ", scaling.high_frequency_factor,
-        "; they must be positive and finite, the first one smaller"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("rotary: the scaling's factors of low and high frequencies are ",
+                     scaling.low_frequency_factor, " and ", scaling.high_frequency_factor,
+                     "; they must be positive and finite, the first one smaller"));
   }
   if (!positive(scaling.original_positions)) {
     return absl::InvalidArgumentError(absl::StrCat("rotary: the scaling's original positions are ",
@@ -64,9 +64,10 @@ double FrequencyOf(const RotaryTable::Options& options, int64_t i) {
   if (scaling.high_frequency_factor == 0) return scaled;
   // Waves of the positions of the training.
   const double waves = scaling.original_positions * frequency / (2 * std::numbers::pi);
-  const double share = std::clamp((waves - scaling.low_frequency_factor) /
-                                      (scaling.high_frequency_factor - scaling.low_frequency_factor),
-                                  0.0, 1.0);
+  const double share =
+      std::clamp((waves - scaling.low_frequency_factor) /
+                     (scaling.high_frequency_factor - scaling.low_frequency_factor),
+                 0.0, 1.0);
   return (1 - share) * scaled + share * frequency;
 }
 

@@ -132,7 +132,8 @@ TEST(ConfigTest, ErrorsNameTheKeyAndItsValue) {
            {{{"rope_scaling", {{"type", "linear"}}}}, R"("rope_scaling.factor" is missing)"},
            {{{"activation_function", "relu"}}, R"("activation_function" is "relu")", true},
            {{{"scale_attn_by_inverse_layer_idx", true}},
-            R"("scale_attn_by_inverse_layer_idx" is true, which is not supported)", true},
+            R"("scale_attn_by_inverse_layer_idx" is true, which is not supported)",
+            true},
            {{{"n_head", 3}}, R"("n_embd" is 16; it must be a multiple of "n_head", 3)", true},
            {{{"n_positions", nullptr}}, R"("n_positions" is missing)", true}}) {
     json document = c.gpt2 ? Gpt2() : Llama();

@@ -106,8 +106,7 @@ TEST_P(DecoderTest, RecomputationChangesNoBitAndMemoryIsAsSaid) {
     const auto seed = lab.Filled<float>({1.0f});
     ASSERT_OK(Backward(lab.model(), batch, seed.data(), lab.arrays(), lab.stream()));
     for (int p = 0; p < lab.arrays().size(); ++p) {
-      gradients[recompute].push_back(
-          lab.Read(lab.arrays().gradient(p), lab.arrays().size_of(p)));
+      gradients[recompute].push_back(lab.Read(lab.arrays().gradient(p), lab.arrays().size_of(p)));
     }
   }
   EXPECT_EQ(gradients[0], gradients[1]);
@@ -146,8 +145,7 @@ TEST_P(DecoderTest, FrozenParametersAreLeftOut) {
 }
 
 TEST_P(DecoderTest, MicroBatchesAddUp) {
-  ModelLab lab(GetParam(),
-               {.dtype = kType, .samples = kSamples, .positions = kPositions});
+  ModelLab lab(GetParam(), {.dtype = kType, .samples = kSamples, .positions = kPositions});
   lab.Initialize(3, 20);
   const Batch batch = SomeBatch(lab);
   const auto seed = lab.Filled<float>({1.0f});
@@ -184,9 +182,9 @@ TEST_P(DecoderTest, WhatIsBehindATextHasNoPartInIt) {
   const double padded =
       lab.SumOfLosses({lab.Filled(ids).data(), lab.Filled(labels).data(), kSamples, kPositions});
   for (size_t i = kPositions + 4; i < 2 * kPositions; ++i) ids[i] = 0;
-  EXPECT_EQ(lab.SumOfLosses(
-                {lab.Filled(ids).data(), lab.Filled(labels).data(), kSamples, kPositions}),
-            padded);
+  EXPECT_EQ(
+      lab.SumOfLosses({lab.Filled(ids).data(), lab.Filled(labels).data(), kSamples, kPositions}),
+      padded);
   const auto part = [](const std::vector<int32_t>& all, size_t begin, size_t count) {
     return std::vector<int32_t>(all.begin() + static_cast<long>(begin),
                                 all.begin() + static_cast<long>(begin + count));
@@ -210,10 +208,9 @@ TEST_P(DecoderTest, ATextReadInPiecesHasTheLogitsOfTheWholeText) {
   lab.Initialize(3, 20);
   const int64_t vocabulary = GetParam().vocabulary;
   const std::vector<int32_t> ids = Ids(kSamples * kLength, vocabulary);
-  lab.Losses({lab.Filled(ids).data(),
-              lab.Filled(std::vector<int32_t>(ids.size(), kIgnored)).data(), kSamples, kLength});
-  const std::vector<double> whole =
-      lab.Read(lab.model().logits(), kSamples * kLength * vocabulary);
+  lab.Losses({lab.Filled(ids).data(), lab.Filled(std::vector<int32_t>(ids.size(), kIgnored)).data(),
+              kSamples, kLength});
+  const std::vector<double> whole = lab.Read(lab.model().logits(), kSamples * kLength * vocabulary);
   for (const std::vector<int64_t>& pieces :
        std::vector<std::vector<int64_t>>{{12}, {5, 7}, {3, 1, 1, 6, 1}}) {
     int64_t first = 0;
@@ -264,9 +261,9 @@ TEST_P(DecoderTest, RefusesWhatItHasNoMemoryFor) {
   EXPECT_THAT(forward({nullptr, nullptr, 2, 4}), StatusIs(kInvalid, HasSubstr("without inputs")));
   ASSERT_OK(forward({ids.data(), nullptr, 2, 4}));
   const auto seed = lab.Filled<float>({1.0f});
-  EXPECT_THAT(Backward(lab.model(), {ids.data(), nullptr, 2, 4}, seed.data(), lab.arrays(),
-                       lab.stream()),
-              StatusIs(kInvalid, HasSubstr("without targets")));
+  EXPECT_THAT(
+      Backward(lab.model(), {ids.data(), nullptr, 2, 4}, seed.data(), lab.arrays(), lab.stream()),
+      StatusIs(kInvalid, HasSubstr("without targets")));
   EXPECT_THAT(lab.model().Continue({ids.data(), nullptr, 2, 1}, 0, lab.arrays(), lab.stream()),
               StatusIs(kInvalid, HasSubstr("can keep 0")));
   ASSERT_OK(lab.stream().Synchronize());

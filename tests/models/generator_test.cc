@@ -80,8 +80,7 @@ TEST_P(GeneratorTest, EndsAtAStopTokenOrWhereItIsTold) {
   const auto first = std::find(all.begin(), all.end(), all[4]);
   EXPECT_THAT(Generate(stops), ElementsAreArray(all.begin(), first + 1));
 
-  auto generator =
-      Generator::Create(GetParam(), {.dtype = DType::kFloat32}, lab.context()).value();
+  auto generator = Generator::Create(GetParam(), {.dtype = DType::kFloat32}, lab.context()).value();
   std::vector<int32_t> seen;
   const auto tokens = generator.Generate(prompt, options, lab.arrays(), [&](int32_t token) {
     seen.push_back(token);

@@ -73,8 +73,8 @@ void Train(collectives::Rank& self, const Run& run, std::vector<double>& losses)
   const Batch batch = {ids.data(), labels.data(), kSamples, kPositions};
   for (int step = 0; step < kSteps; ++step) {
     ASSERT_OK(Forward(**model, batch, of_rows.data(), **zero, *self.stream));
-    ASSERT_OK((*zero)->ScaleLoss(one.as<float>().data(), seed.as<float>().data(), 1,
-                                 DType::kFloat32));
+    ASSERT_OK(
+        (*zero)->ScaleLoss(one.as<float>().data(), seed.as<float>().data(), 1, DType::kFloat32));
     ASSERT_OK(Backward(**model, batch, seed.as<float>().data(), **zero, *self.stream));
     ASSERT_OK((*zero)->FinishBackward());
     ASSERT_OK((*zero)->Step());
@@ -88,9 +88,8 @@ void Train(collectives::Rank& self, const Run& run, std::vector<double>& losses)
 std::vector<double> LossesOf(const Run& run) {
   std::vector<double> losses[2];
   device::RaceChecker checker;
-  collectives::OnThreads({.size = 2, .race_checker = &checker}, [&](collectives::Rank& self) {
-    Train(self, run, losses[self.rank]);
-  });
+  collectives::OnThreads({.size = 2, .race_checker = &checker},
+                         [&](collectives::Rank& self) { Train(self, run, losses[self.rank]); });
   for (const device::Race& race : checker.reports()) ADD_FAILURE() << race.message;
   EXPECT_EQ(losses[0].size(), static_cast<size_t>(kSteps));
   losses[0].insert(losses[0].end(), losses[1].begin(), losses[1].end());
@@ -126,9 +125,8 @@ TEST(TrainingTest, AWrongFileIsAnErrorOfAllRanks) {
     auto zero = zero::ZeroOptimizer::Create((*model)->spec(), options, *self.communicator,
                                             *self.context, *self.stream);
     ASSERT_OK(zero);
-    EXPECT_THAT(
-        LoadWeights("tests/models/known_answers/gpt2", **model, **zero, *self.communicator),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("are missing")));
+    EXPECT_THAT(LoadWeights("tests/models/known_answers/gpt2", **model, **zero, *self.communicator),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("are missing")));
   });
 }
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/safetensors.h"
@@ -131,10 +131,10 @@ TEST_F(WeightsTest, NamesHaveAPrefixOrNone) {
 
 TEST_F(WeightsTest, WhatOldVersionsWroteBesidesIsLeftOut) {
   const Tensor number = {"", "F32", {1}, std::string(4, '\0')};
-  for (const auto& [name, more] : {std::pair<const char*, std::vector<std::string>>{
-                                       "llama", {"model.layers.0.self_attn.rotary_emb.inv_freq"}},
-                                   {"gpt2",
-                                    {"transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias"}}}) {
+  for (const auto& [name, more] :
+       {std::pair<const char*, std::vector<std::string>>{
+            "llama", {"model.layers.0.self_attn.rotary_emb.inv_freq"}},
+        {"gpt2", {"transformer.h.0.attn.bias", "transformer.h.1.attn.masked_bias"}}}) {
     const auto wanted = Loaded(Known(name), Known(name));
     std::vector<Tensor> tensors = TensorsOf(Known(name) + "/model.safetensors");
     for (const std::string& each : more) {
@@ -161,8 +161,8 @@ TEST_F(WeightsTest, ATiedHeadMustBeTheEmbedding) {
   tensors.back().data.back() ^= 1;
   Write("other.safetensors", tensors);
   EXPECT_THAT(Refused(Known("gpt2"), Path("other.safetensors")),
-              StatusIs(kInvalid, AllOf(HasSubstr("lm_head.weight"),
-                                       HasSubstr("this is not the embedding"))));
+              StatusIs(kInvalid,
+                       AllOf(HasSubstr("lm_head.weight"), HasSubstr("this is not the embedding"))));
 }
 
 TEST_F(WeightsTest, AllThatIsWrongIsNamedAtOnce) {
@@ -185,19 +185,19 @@ TEST_F(WeightsTest, AllThatIsWrongIsNamedAtOnce) {
   Write("bad.safetensors", tensors);
   EXPECT_THAT(
       Refused(Known("llama"), Path("bad.safetensors")),
-      StatusIs(kInvalid,
-               AllOf(HasSubstr(Path("bad.safetensors")), HasSubstr("2 tensors are missing: "),
-                     HasSubstr("\"model.layers.1.mlp.up_proj.weight\""),
-                     HasSubstr("\"model.norm.weight\""),
-                     HasSubstr("1 tensor is no parameters: \"model.layers.2.extra\" in "),
-                     HasSubstr("\"model.layers.0.mlp.up_proj.weight\" in "),
-                     HasSubstr("is [16, 20] and not [20, 16]"),
-                     HasSubstr("\"model.layers.0.mlp.gate_proj.weight\" in "),
-                     HasSubstr("is I32"))));
+      StatusIs(
+          kInvalid,
+          AllOf(HasSubstr(Path("bad.safetensors")), HasSubstr("2 tensors are missing: "),
+                HasSubstr("\"model.layers.1.mlp.up_proj.weight\""),
+                HasSubstr("\"model.norm.weight\""),
+                HasSubstr("1 tensor is no parameters: \"model.layers.2.extra\" in "),
+                HasSubstr("\"model.layers.0.mlp.up_proj.weight\" in "),
+                HasSubstr("is [16, 20] and not [20, 16]"),
+                HasSubstr("\"model.layers.0.mlp.gate_proj.weight\" in "), HasSubstr("is I32"))));
   // Of another model there are more than are named.
   const absl::Status other = Refused(Known("llama"), Known("gpt2"));
-  EXPECT_THAT(other, StatusIs(kInvalid, AllOf(HasSubstr("21 tensors are missing"),
-                                              HasSubstr(", ..."))));
+  EXPECT_THAT(other,
+              StatusIs(kInvalid, AllOf(HasSubstr("21 tensors are missing"), HasSubstr(", ..."))));
   EXPECT_LE(other.message().size(), 4000u);
 }
 
@@ -258,9 +258,8 @@ TEST_F(WeightsTest, WhatIsSavedIsReadAgain) {
       EXPECT_THAT(SaveWeights(Path("new"), lab.model(), lab.arrays(), lab.context(),
                               {.most_file_bytes = 0}),
                   StatusIs(kInvalid, HasSubstr("most_file_bytes is 0")));
-      EXPECT_THAT(
-          SaveWeights(Path("no/where"), lab.model(), lab.arrays(), lab.context(), options),
-          StatusIs(absl::StatusCode::kNotFound, HasSubstr("no/")));
+      EXPECT_THAT(SaveWeights(Path("no/where"), lab.model(), lab.arrays(), lab.context(), options),
+                  StatusIs(absl::StatusCode::kNotFound, HasSubstr("no/")));
     }
   }
   // Nothing is left beside them.

@@ -95,8 +95,7 @@ TEST(CachedAttentionTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refused(ShapeOf(DType::kFloat32, 70, 6, 8)),
             absl::InvalidArgumentError(
                 "cached_attention: 6 positions behind 70, of 2 texts, in a cache of 75"));
-  EXPECT_EQ(refused(ShapeOf(DType::kFloat32, -1, 6, 8)).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused(ShapeOf(DType::kFloat32, -1, 6, 8)).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refused(ShapeOf(DType::kFloat32, 0, 0, 8)).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(refused(ShapeOf(DType::kFloat32, 0, 1, 257)).code(),
             absl::StatusCode::kInvalidArgument);

@@ -79,10 +79,11 @@ TEST(GroupedHeadsTest, NumbersThatDoNotDivideAreRefused) {
   EXPECT_EQ(RepeatHeads({DType::kFloat32, 2, 4, 3, 8}, nullptr, nullptr, lab.stream()),
             absl::InvalidArgumentError("repeat_heads: 2 rows of 4 heads of queries and 3 of keys "
                                        "and values, 8 wide; the latter must divide the former"));
-  for (const GroupedHeadsShape& shape :
-       {GroupedHeadsShape{DType::kFloat32, 2, 4, 0, 8}, {DType::kFloat32, 2, 0, 1, 8},
-        {DType::kFloat32, 2, 4, 2, 0}, {DType::kFloat32, -1, 4, 2, 8},
-        {DType::kInt32, 2, 4, 2, 8}}) {
+  for (const GroupedHeadsShape& shape : {GroupedHeadsShape{DType::kFloat32, 2, 4, 0, 8},
+                                         {DType::kFloat32, 2, 0, 1, 8},
+                                         {DType::kFloat32, 2, 4, 2, 0},
+                                         {DType::kFloat32, -1, 4, 2, 8},
+                                         {DType::kInt32, 2, 4, 2, 8}}) {
     EXPECT_EQ(RepeatHeadsBackward(shape, nullptr, nullptr, lab.stream()).code(),
               absl::StatusCode::kInvalidArgument);
   }

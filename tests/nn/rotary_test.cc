@@ -93,9 +93,15 @@ TEST(RotaryTest, ScalingStretchesLongWaves) {
 TEST(RotaryTest, AScalingThatCannotBeIsRefused) {
   Lab lab;
   const double nan = std::nan("");
-  for (const RotaryScaling& scaling :
-       {RotaryScaling{0}, {-1}, {nan}, {4, 2, 1, 16}, {4, 1, 1, 16}, {4, 0, 1, 16}, {4, nan, 2, 16},
-        {4, 1, 2, 0}, {4, 1, 2, nan}}) {
+  for (const RotaryScaling& scaling : {RotaryScaling{0},
+                                       {-1},
+                                       {nan},
+                                       {4, 2, 1, 16},
+                                       {4, 1, 1, 16},
+                                       {4, 0, 1, 16},
+                                       {4, nan, 2, 16},
+                                       {4, 1, 2, 0},
+                                       {4, 1, 2, nan}}) {
     const auto table = RotaryTable::Create(lab.context(), {DType::kFloat32, 2, 4, 100, scaling});
     EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(table.status().message().find("rotary: the scaling's"), std::string::npos);

@@ -229,8 +229,8 @@ TEST(TokenIdsTest, RowsPredictTheirLabelsAndThoseIgnoredHaveNoLoss) {
   const TokenIds labelled =
       TokenIds::WithLabels(ids.data(), labels.data(), kBatch, kContext, kSize);
   const auto tokens = lab.Noise<double>(kSize * kWidth), x = lab.Raw<double>(kRows * kWidth);
-  ASSERT_OK(Embedding(labelled, DType::kFloat64, kWidth, tokens.data(), nullptr, x.data(),
-                      lab.stream()));
+  ASSERT_OK(
+      Embedding(labelled, DType::kFloat64, kWidth, tokens.data(), nullptr, x.data(), lab.stream()));
   const auto logits = lab.Noise<double>(kRows * kSize), losses = lab.Raw<double>(kRows);
   const auto seed = lab.Raw<float>(1);
   seed[0] = 0.5f;
