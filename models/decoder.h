@@ -26,11 +26,12 @@ namespace brigade::models {
 // Llama's, with the parameters of Hugging Face's GPT2LMHeadModel and LlamaForCausalLM: the same
 // names, shapes and orientations, so that its files are read and written element by element.
 //
-// Batch        inputs: int32 ids [samples, positions]; targets: int32 labels of the same shape, what
-//              each position is to predict (shifted already), nn::TokenIds::kIgnoredLabel where it
-//              has no loss. A text that is shorter goes to the left, with ignored labels behind it:
+// Batch        inputs: int32 ids [samples, positions]; targets: int32 labels of the same shape:
+//              what each position is to predict (shifted already), nn::TokenIds::kIgnoredLabel
+//              where it has no loss. A text that is shorter goes to the left, with ignored labels behind it:
 //              no position sees what is behind.
-// Units        The embedding, each block, the head, which uses the embedding's tokens if it is tied.
+// Units        The embedding, each block, the head, which uses the embedding's tokens if it is
+//              tied.
 // Precision    Weights, activations and their gradients are of one type: float, Half, BFloat16, or
 //              double for tests. Each layer's own (nn/); residuals are added before the product
 //              that makes them is rounded.

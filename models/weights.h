@@ -31,8 +31,7 @@ namespace brigade::models {
 absl::StatusOr<std::vector<const checkpoint::WeightFiles::Tensor*>> MatchTensors(
     const checkpoint::WeightFiles& files, const Decoder& model);
 
-// Reads `path` (checkpoint::WeightFiles::Open) into the arrays, which are those of the model's spec.
-// Values become the nearest float and then the nearest number of the arrays' type; F64 stays in
+// Reads `path` (checkpoint::WeightFiles::Open) into arrays of the model's spec. Values become the nearest float and then the nearest number of the arrays' type; F64 stays in
 // arrays of float64. Waits.
 //
 // Memory       A chunk of 4 MiB of the host, and one as it is in the file.

@@ -20,7 +20,7 @@ namespace brigade::nn {
 absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const void* logits,
                           void* losses, device::Stream& stream);
 
-// In place: logits become the gradient of seed * (mean of losses), of seed * (their sum) with labels.
+// In place: logits become the gradient of seed * (mean of losses); with labels, of their sum.
 // `seed` [1] is device memory: the loss scale, with labels divided by how many count. NaN in rows
 // without a target, 0 in those that are ignored.
 absl::Status CrossEntropyBackward(const TokenIds& ids, precision::DType dtype, void* logits,

@@ -96,8 +96,8 @@ struct NormBackwardRows {
   }
 };
 
-// dweight (+)= sum over rows of dy * normalised, and if kCentred dbias (+)= sum of dy; what is null is
-// left out.
+// dweight (+)= sum over rows of dy * normalised, and if kCentred dbias (+)= sum of dy; what is null
+// is left out.
 template <typename T, bool kCentred>
 struct NormBackwardColumns {
   const T* dy;

@@ -12,9 +12,9 @@ namespace brigade::nn {
 // of a layer sees token(r) and predicts the one behind it. Of int32, or the bytes of Texts, which
 // may be of pieces.
 //
-// Ids with labels are [batch, context], and a row predicts its label instead. Of those there may be
-// none, kIgnoredLabel: the row has no part in the loss. As the host knows how many count, a gradient
-// is that of the sum of the losses, not of their mean.
+// Ids with labels are [batch, context], and a row predicts its label instead. A row with the label
+// kIgnoredLabel has no part in the loss. As the host knows how many count, a gradient is that of
+// the sum of the losses, not of their mean.
 //
 // A window on a vocabulary sees some neighbours of it, numbered from 0, and the others as
 // kElsewhere: another rank has their rows of a table. For embeddings; cross entropy takes none.
