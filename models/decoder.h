@@ -28,8 +28,8 @@ namespace brigade::models {
 //
 // Batch        inputs: int32 ids [samples, positions]; targets: int32 labels of the same shape:
 //              what each position is to predict (shifted already), nn::TokenIds::kIgnoredLabel
-//              where it has no loss. A text that is shorter goes to the left, with ignored labels behind it:
-//              no position sees what is behind.
+//              where it has no loss. A text that is shorter goes to the left, with ignored labels
+//              behind it: no position sees what is behind.
 // Units        The embedding, each block, the head, which uses the embedding's tokens if it is
 //              tied.
 // Precision    Weights, activations and their gradients are of one type: float, Half, BFloat16, or

@@ -31,8 +31,9 @@ namespace brigade::models {
 absl::StatusOr<std::vector<const checkpoint::WeightFiles::Tensor*>> MatchTensors(
     const checkpoint::WeightFiles& files, const Decoder& model);
 
-// Reads `path` (checkpoint::WeightFiles::Open) into arrays of the model's spec. Values become the nearest float and then the nearest number of the arrays' type; F64 stays in
-// arrays of float64. Waits.
+// Reads `path` (checkpoint::WeightFiles::Open) into arrays of the model's spec. Values become the
+// nearest float and then the nearest number of the arrays' type; F64 stays in arrays of float64.
+// Waits.
 //
 // Memory       A chunk of 4 MiB of the host, and one as it is in the file.
 // Errors       Those of WeightFiles and MatchTensors; those of reading name the file.
