@@ -183,11 +183,17 @@ absl::Status Decoder::Continue(const Batch& batch, int64_t first, zero::Paramete
                                                    "; the model keeps ", kept_, " and can keep ",
                                                    options_.cached_positions));
   }
+  if (first > 0 && batch.samples != kept_samples_) {
+    return absl::InvalidArgumentError(absl::StrCat("positions of ", batch.samples,
+                                                   " samples; the model keeps those of ",
+                                                   kept_samples_));
+  }
   first_ = first;
   const absl::Status status = Forward(*this, batch, nullptr, source, stream);
   first_.reset();
   // What an error has left is not to be used.
   kept_ = status.ok() ? first + batch.positions : 0;
+  kept_samples_ = batch.samples;
   return status;
 }
 

@@ -143,7 +143,7 @@ class Decoder : public Model {
   std::vector<std::optional<float>> initial_;
   // In Continue; and how many positions are kept.
   std::optional<int64_t> first_;
-  int64_t kept_ = 0;
+  int64_t kept_ = 0, kept_samples_ = 0;
   device::Buffer activations_;
   DecoderMemory memory_;
   std::unique_ptr<nn::Blas> blas_;

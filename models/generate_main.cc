@@ -1,5 +1,6 @@
 // Writes a text on: bazel run //models:generate -- --weights=FOLDER --prompt=TEXT
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>

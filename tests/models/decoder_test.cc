@@ -244,6 +244,9 @@ TEST_P(DecoderTest, ATextReadInPiecesHasTheLogitsOfTheWholeText) {
   EXPECT_THAT(lab.model().Continue({lab.Filled(ids).data(), nullptr, kSamples, 1}, 3, lab.arrays(),
                                    lab.stream()),
               StatusIs(kInvalid, HasSubstr("keeps 2")));
+  EXPECT_THAT(lab.model().Continue({lab.Filled(ids).data(), nullptr, 1, 1}, 2, lab.arrays(),
+                                   lab.stream()),
+              StatusIs(kInvalid, HasSubstr("positions of 1 samples; the model keeps those of 2")));
 }
 
 TEST_P(DecoderTest, RefusesWhatItHasNoMemoryFor) {
@@ -277,6 +280,14 @@ TEST_P(DecoderTest, RefusesWhatItHasNoMemoryFor) {
               StatusIs(kInvalid, HasSubstr("33 positions; it must be 1 to 32")));
   EXPECT_THAT(create({.cached_positions = 33}), StatusIs(kInvalid, HasSubstr("keeps 33")));
   EXPECT_THAT(create({.dtype = DType::kInt32}), StatusIs(kInvalid, HasSubstr("fp32")));
+  // Sizes whose bytes have no number.
+  DecoderConfig vast = GetParam();
+  vast.vocabulary = int64_t{1} << 30;
+  vast.positions = int64_t{1} << 30;
+  vast.layers = 10000;
+  const DecoderOptions most = {.samples = 2, .positions = int64_t{1} << 30};
+  EXPECT_THAT(Decoder::MemoryOf(vast, most, *context),
+              StatusIs(kInvalid, HasSubstr("bytes of activations")));
 }
 
 TEST_P(DecoderTest, AnIdThatIsNoneOfTheVocabularyGivesNaN) {
