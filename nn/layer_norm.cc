@@ -56,6 +56,8 @@ absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Grad
         input.columns,
     };
     const int64_t size = input.rows * input.columns;
+    BRIGADE_RETURN_IF_ERROR(CheckParts<LayerNormBackwardColumns<T>>(
+        "layer_norm_backward", input.columns, PartsOf(input.rows), workspace, stream));
     if (dweight.data != nullptr || dbias.data != nullptr) {
       BRIGADE_RETURN_IF_ERROR(EnqueueParts(
           {"layer_norm_backward",

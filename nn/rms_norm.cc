@@ -52,6 +52,8 @@ absl::Status RmsNormBackward(const RmsNormInput& input, const void* dy, Gradient
         .columns = input.columns,
     };
     const int64_t size = input.rows * input.columns;
+    BRIGADE_RETURN_IF_ERROR(CheckParts<RmsNormBackwardColumns<T>>(
+        "rms_norm_backward", input.columns, PartsOf(input.rows), workspace, stream));
     if (dweight.data != nullptr) {
       BRIGADE_RETURN_IF_ERROR(
           EnqueueParts({"rms_norm_backward",
