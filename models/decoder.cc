@@ -184,9 +184,8 @@ absl::Status Decoder::Continue(const Batch& batch, int64_t first, zero::Paramete
                                                    options_.cached_positions));
   }
   if (first > 0 && batch.samples != kept_samples_) {
-    return absl::InvalidArgumentError(absl::StrCat("positions of ", batch.samples,
-                                                   " samples; the model keeps those of ",
-                                                   kept_samples_));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "positions of ", batch.samples, " samples; the model keeps those of ", kept_samples_));
   }
   first_ = first;
   const absl::Status status = Forward(*this, batch, nullptr, source, stream);

@@ -52,17 +52,16 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
                      " positions; it must be 0 to ", config.positions));
   }
   // Rows are numbered by 32 bits (nn/workspace.h).
-  BRIGADE_RETURN_IF_ERROR(CheckAtLeastOne(
-      "samples times positions", options.samples * options.positions, int64_t{1} << 31));
+  BRIGADE_RETURN_IF_ERROR(CheckAtLeastOne("samples times positions",
+                                          options.samples * options.positions, int64_t{1} << 31));
   // Sums of whole numbers must not overflow.
   constexpr double kMostBytes = 0x1p60;
   const auto of = [](int64_t number) { return static_cast<double>(number); };
-  const double block =
-      of(6 * config.width + 8 * config.projected_width() + 8 * config.attention_width() +
-         4 * config.inner);
+  const double block = of(6 * config.width + 8 * config.projected_width() +
+                          8 * config.attention_width() + 4 * config.inner);
   const double columns = of(config.layers + 2) * block + of(config.vocabulary);
-  const double bytes = 8 * columns * of(options.samples) *
-                       of(std::max(options.positions, options.cached_positions));
+  const double bytes =
+      8 * columns * of(options.samples) * of(std::max(options.positions, options.cached_positions));
   if (bytes < kMostBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a decoder with some ", bytes, " bytes of activations"));

@@ -244,9 +244,9 @@ TEST_P(DecoderTest, ATextReadInPiecesHasTheLogitsOfTheWholeText) {
   EXPECT_THAT(lab.model().Continue({lab.Filled(ids).data(), nullptr, kSamples, 1}, 3, lab.arrays(),
                                    lab.stream()),
               StatusIs(kInvalid, HasSubstr("keeps 2")));
-  EXPECT_THAT(lab.model().Continue({lab.Filled(ids).data(), nullptr, 1, 1}, 2, lab.arrays(),
-                                   lab.stream()),
-              StatusIs(kInvalid, HasSubstr("positions of 1 samples; the model keeps those of 2")));
+  EXPECT_THAT(
+      lab.model().Continue({lab.Filled(ids).data(), nullptr, 1, 1}, 2, lab.arrays(), lab.stream()),
+      StatusIs(kInvalid, HasSubstr("positions of 1 samples; the model keeps those of 2")));
 }
 
 TEST_P(DecoderTest, RefusesWhatItHasNoMemoryFor) {
