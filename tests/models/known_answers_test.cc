@@ -24,7 +24,7 @@ using precision::DType;
 
 std::string Folder() {
   const char* const other = std::getenv("BRIGADE_MODELS");
-  return other == nullptr ? "tests/models/known_answers" : other;
+  return other == nullptr ? KnownAnswers() : other;
 }
 
 std::vector<std::string> Cases() {

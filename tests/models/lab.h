@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +29,18 @@
 namespace brigade::models {
 
 inline const bool kOnGpu = (BRIGADE_LAB_DEVICE).kind == device::DeviceKind::kCuda;
+
+// The models of the reference, as files: Bazel has links to them, which are not read.
+inline std::string KnownAnswers() {
+  static const std::string folder = [] {
+    const std::string copy = absl::StrCat(::testing::TempDir(), "/known_answers");
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy("tests/models/known_answers", copy,
+                          std::filesystem::copy_options::recursive);
+    return copy;
+  }();
+  return folder;
+}
 
 inline constexpr int32_t kIgnored = nn::TokenIds::kIgnoredLabel;
 

@@ -41,7 +41,7 @@ void FillBatch(int rank, int64_t vocabulary, absl::Span<int32_t> ids, absl::Span
 }
 
 void Train(collectives::Rank& self, const Run& run, std::vector<double>& losses) {
-  const std::string folder = "tests/models/known_answers/" + run.name;
+  const std::string folder = KnownAnswers() + "/" + run.name;
   const auto config = ReadConfig(folder);
   ASSERT_OK(config);
   DecoderOptions decoder = {.dtype = DType::kFloat32,
@@ -116,7 +116,7 @@ TEST_P(TrainingTest, LearnsWithMostWeightsFrozen) {
 
 TEST(TrainingTest, AWrongFileIsAnErrorOfAllRanks) {
   collectives::OnThreads({.size = 2}, [&](collectives::Rank& self) {
-    const auto config = ReadConfig("tests/models/known_answers/llama");
+    const auto config = ReadConfig(KnownAnswers() + "/llama");
     ASSERT_OK(config);
     auto model = Decoder::Create(*config, {.dtype = DType::kFloat32}, *self.context);
     ASSERT_OK(model);
@@ -125,7 +125,7 @@ TEST(TrainingTest, AWrongFileIsAnErrorOfAllRanks) {
     auto zero = zero::ZeroOptimizer::Create((*model)->spec(), options, *self.communicator,
                                             *self.context, *self.stream);
     ASSERT_OK(zero);
-    EXPECT_THAT(LoadWeights("tests/models/known_answers/gpt2", **model, **zero, *self.communicator),
+    EXPECT_THAT(LoadWeights(KnownAnswers() + "/gpt2", **model, **zero, *self.communicator),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("are missing")));
   });
 }

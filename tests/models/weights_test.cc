@@ -36,9 +36,7 @@ struct Tensor {
   std::string data;
 };
 
-std::string Known(absl::string_view name) {
-  return absl::StrCat("tests/models/known_answers/", name);
-}
+std::string Known(absl::string_view name) { return absl::StrCat(KnownAnswers(), "/", name); }
 
 std::vector<Tensor> TensorsOf(const std::string& path) {
   const auto files = WeightFiles::Open(path);
