@@ -46,6 +46,10 @@ inline device::Access ReadIds(const TokenIds& ids) {
   return device::Reads(ids.data(), ids.size_bytes());
 }
 
+inline device::Access ReadLabels(const TokenIds& ids) {
+  return device::Reads(ids.labels(), ids.labels_bytes());
+}
+
 // InvalidArgument naming `operation` and the vocabulary.
 inline absl::Status CheckVocabulary(absl::string_view operation, const TokenIds& ids) {
   if (ids.vocabulary() >= 1) return absl::OkStatus();

@@ -25,10 +25,11 @@ absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const voi
     using T = decltype(tag);
     const CrossEntropyRows<T> rows = {ids, Typed<T>(logits), Typed<Wide<T>>(losses),
                                       ids.vocabulary()};
-    return EnqueueRows({"cross_entropy",
-                        {ReadIds(ids), Read(rows.logits, ids.rows() * ids.vocabulary()),
-                         Write(rows.losses, ids.rows())}},
-                       ids.rows(), rows, stream);
+    return EnqueueRows(
+        {"cross_entropy",
+         {ReadIds(ids), ReadLabels(ids), Read(rows.logits, ids.rows() * ids.vocabulary()),
+          Write(rows.losses, ids.rows())}},
+        ids.rows(), rows, stream);
   });
 }
 
@@ -38,10 +39,10 @@ absl::Status CrossEntropyBackward(const TokenIds& ids, precision::DType dtype, v
   return WithType("cross_entropy_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
     const CrossEntropyBackwardRows<T> rows = {ids, Typed<T>(logits), seed, ids.vocabulary()};
-    return EnqueueRows(
-        {"cross_entropy_backward",
-         {ReadIds(ids), Read(seed, 1), Write(rows.logits, ids.rows() * ids.vocabulary())}},
-        ids.rows(), rows, stream);
+    return EnqueueRows({"cross_entropy_backward",
+                        {ReadIds(ids), ReadLabels(ids), Read(seed, 1),
+                         Write(rows.logits, ids.rows() * ids.vocabulary())}},
+                       ids.rows(), rows, stream);
   });
 }
 

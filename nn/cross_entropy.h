@@ -11,7 +11,7 @@
 namespace brigade::nn {
 
 // losses[r] = -log(softmax(logits[r])[target(r)]), in nats; NaN where the target is none of the
-// vocabulary.
+// vocabulary, 0 where it is ignored.
 //
 // Shapes       logits [rows, vocabulary]; losses [rows], float, or double for float64; device
 //              memory.
@@ -20,8 +20,9 @@ namespace brigade::nn {
 absl::Status CrossEntropy(const TokenIds& ids, precision::DType dtype, const void* logits,
                           void* losses, device::Stream& stream);
 
-// In place: logits become the gradient of seed * (mean of losses). `seed` [1] is device memory: the
-// loss scale. NaN in rows without a target.
+// In place: logits become the gradient of seed * (mean of losses); with labels, of their sum.
+// `seed` [1] is device memory: the loss scale, with labels divided by how many count. NaN in rows
+// without a target, 0 in those that are ignored.
 absl::Status CrossEntropyBackward(const TokenIds& ids, precision::DType dtype, void* logits,
                                   const float* seed, device::Stream& stream);
 

@@ -11,7 +11,8 @@
 
 namespace brigade::nn {
 
-// losses[r] = log(sum_c exp(logits[r, c])) - logits[r, target], in nats; NaN without a target.
+// losses[r] = log(sum_c exp(logits[r, c])) - logits[r, target], in nats; NaN without a target,
+// 0 where it is ignored.
 template <typename T>
 struct CrossEntropyRows {
   TokenIds ids;
@@ -29,14 +30,18 @@ struct CrossEntropyRows {
         columns, [&](int64_t c) BRIGADE_NN_BODY { return Exp(Widen(in[c]) - max); });
     if (!row.first()) return;
     const int64_t target = ids.target(r);
+    if (target == TokenIds::kIgnored) {
+      losses[r] = W(0);
+      return;
+    }
     // The difference first: logarithm and loss may be far smaller than the logits.
     losses[r] = target == TokenIds::kNone ? std::numeric_limits<W>::quiet_NaN()
                                           : std::log(sum) - (Widen(in[target]) - max);
   }
 };
 
-// In place: the gradient of `seed / rows * sum of losses`, (softmax - one at the target) * seed /
-// rows; NaN without a target.
+// In place: the gradient of `seed / divisor * sum of losses`: (softmax - one at the target) * (seed
+// / divisor); NaN without a target, 0 where it is ignored.
 template <typename T>
 struct CrossEntropyBackwardRows {
   TokenIds ids;
@@ -50,8 +55,12 @@ struct CrossEntropyBackwardRows {
     using W = Wide<T>;
     T* const in = logits + r * columns;
     const int64_t target = ids.target(r);
-    const W scale =
-        target == TokenIds::kNone ? std::numeric_limits<W>::quiet_NaN() : W(*seed) / W(ids.rows());
+    if (target == TokenIds::kIgnored) {
+      row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { in[c] = T(W(0)); });
+      return;
+    }
+    const W scale = target == TokenIds::kNone ? std::numeric_limits<W>::quiet_NaN()
+                                              : W(*seed) / W(ids.divisor());
     const W max =
         row.template Max<W>(columns, [&](int64_t c) BRIGADE_NN_BODY { return Widen(in[c]); });
     const W sum = row.template Sum<W>(

@@ -70,20 +70,22 @@ absl::Status EmbeddingBackward(const TokenIds& ids, precision::DType dtype, int6
     const int64_t size = ids.rows() * width, parts = MostTokenParts(ids.rows(), ids.vocabulary());
     BRIGADE_RETURN_IF_ERROR(
         CheckParts<TokenGradient<T>>("embedding_backward", width, parts, workspace, stream));
-    TokenOrder order = workspace.order();
-    order.vocabulary = ids.vocabulary();
-    BRIGADE_RETURN_IF_ERROR(EnqueueOrder(ids, order, workspace, stream));
-    const TokenGradient<T> token = {order, Typed<T>(dx), Typed<T>(dtokens.data), dtokens.accumulate,
-                                    width};
-    BRIGADE_RETURN_IF_ERROR(
-        EnqueueParts({"embedding_backward",
-                      {device::Writes(workspace.memory().data(), workspace.memory().bytes()),
-                       Read(token.dx, size), Write(token.dtokens, ids.vocabulary() * width)}},
-                     ids.vocabulary(), width, token, parts, workspace, stream));
+    if (dtokens.data != nullptr) {
+      TokenOrder order = workspace.order();
+      order.vocabulary = ids.vocabulary();
+      BRIGADE_RETURN_IF_ERROR(EnqueueOrder(ids, order, workspace, stream));
+      const TokenGradient<T> token = {order, Typed<T>(dx), Typed<T>(dtokens.data),
+                                      dtokens.accumulate, width};
+      BRIGADE_RETURN_IF_ERROR(
+          EnqueueParts({"embedding_backward",
+                        {device::Writes(workspace.memory().data(), workspace.memory().bytes()),
+                         Read(token.dx, size), Write(token.dtokens, ids.vocabulary() * width)}},
+                       ids.vocabulary(), width, token, parts, workspace, stream));
+    }
     if (dpositions.data == nullptr) return absl::OkStatus();
-    const PositionGradient<T> position = {
-        token.dx, Typed<T>(dpositions.data), dpositions.accumulate, ids.batch(), ids.context(),
-        width};
+    const PositionGradient<T> position = {Typed<T>(dx),          Typed<T>(dpositions.data),
+                                          dpositions.accumulate, ids.batch(),
+                                          ids.context(),         width};
     return EnqueueColumns(
         {"embedding_backward",
          {Read(position.dx, size), Write(position.dpositions, ids.context() * width)}},

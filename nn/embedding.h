@@ -24,7 +24,7 @@ absl::Status Embedding(const TokenIds& ids, precision::DType dtype, int64_t widt
 
 // The gradients of both tables from dx: the rows of a token in ascending order, in parts (rows.h);
 // no atomics, the same bits every time. Ids that are none of the vocabulary, or outside
-// of the window, have no part in dtokens. dpositions is left out without data.
+// of the window, have no part in dtokens. Either is left out without data.
 //
 // Errors       InvalidArgument, before anything is enqueued, if the workspace is for fewer rows, a
 //              smaller vocabulary or a smaller width, or of another device than the stream.

@@ -1,9 +1,11 @@
 // Every formula of the layers for the GPU.
 
 #include "brigade/nn/attention_math.h"
+#include "brigade/nn/cached_attention_math.h"
 #include "brigade/nn/cross_entropy_math.h"
 #include "brigade/nn/dropout_math.h"
 #include "brigade/nn/embedding_math.h"
+#include "brigade/nn/grouped_heads_math.h"
 #include "brigade/nn/norm_math.h"
 #include "brigade/nn/pointwise_math.h"
 #include "brigade/nn/rotary_math.h"
@@ -37,6 +39,10 @@ namespace brigade::nn {
   BRIGADE_ROWS(SwigluBackwardRows<T>);         \
   BRIGADE_ROWS(DropoutRows<T>);                \
   BRIGADE_ROWS(RotaryRows<T>);                 \
+  BRIGADE_ROWS(RepeatHeadsRows<T>);            \
+  BRIGADE_ROWS(SumHeadsRows<T>);               \
+  BRIGADE_ROWS(AppendToCacheRows<T>);          \
+  BRIGADE_ROWS(CachedAttentionRows<T>);        \
   BRIGADE_ROWS(AttentionRows<T>);              \
   BRIGADE_ROWS(AttentionDeltaRows<T>);         \
   BRIGADE_ROWS(AttentionBackwardQueryRows<T>); \

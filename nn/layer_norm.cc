@@ -1,5 +1,8 @@
 #include "brigade/nn/layer_norm.h"
 
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/arrays.h"
 #include "brigade/nn/enqueue.h"
@@ -9,6 +12,10 @@ namespace brigade::nn {
 
 absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
                        device::Stream& stream) {
+  if (!(input.epsilon > 0) || std::isinf(input.epsilon)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer_norm: epsilon is ", input.epsilon, "; it must be positive and finite"));
+  }
   return WithType("layer_norm", input.dtype, [&](auto tag) {
     using T = decltype(tag);
     const LayerNormRows<T> rows = {
@@ -19,7 +26,7 @@ absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
         Typed<Wide<T>>(input.mean),
         Typed<Wide<T>>(input.inverse_deviation),
         input.columns,
-        Wide<T>(1e-5),
+        static_cast<Wide<T>>(input.epsilon),
     };
     const int64_t size = input.rows * input.columns;
     return EnqueueRows({"layer_norm",
@@ -49,12 +56,17 @@ absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Grad
         input.columns,
     };
     const int64_t size = input.rows * input.columns;
-    BRIGADE_RETURN_IF_ERROR(EnqueueParts(
-        {"layer_norm_backward",
-         {Read(columns.dy, size), Read(columns.x, size), Read(columns.mean, input.rows),
-          Read(columns.inverse_deviation, input.rows), Write(columns.dweight, input.columns),
-          Write(columns.dbias, input.columns), Parts(workspace)}},
-        1, input.columns, columns, PartsOf(input.rows), workspace, stream));
+    BRIGADE_RETURN_IF_ERROR(CheckParts<LayerNormBackwardColumns<T>>(
+        "layer_norm_backward", input.columns, PartsOf(input.rows), workspace, stream));
+    if (dweight.data != nullptr || dbias.data != nullptr) {
+      BRIGADE_RETURN_IF_ERROR(EnqueueParts(
+          {"layer_norm_backward",
+           {Read(columns.dy, size), Read(columns.x, size), Read(columns.mean, input.rows),
+            Read(columns.inverse_deviation, input.rows),
+            Write(columns.dweight, dweight.data == nullptr ? 0 : input.columns),
+            Write(columns.dbias, dbias.data == nullptr ? 0 : input.columns), Parts(workspace)}},
+          1, input.columns, columns, PartsOf(input.rows), workspace, stream));
+    }
     const LayerNormBackwardRows<T> rows = {
         columns.dy,
         columns.x,

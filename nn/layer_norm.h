@@ -24,19 +24,23 @@ struct LayerNormInput {
   void* inverse_deviation;
   int64_t rows;
   int64_t columns;
+  // Added to the variance.
+  double epsilon = 1e-5;
 };
 
-// y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, row by row; writes mean and
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias, row by row; writes mean and
 // inverse_deviation.
 //
 // Shapes       y [rows, columns], bias [columns].
 // Precision    Sums in float, or double for float64; each element is rounded once.
 // Stream       Enqueued; allocates nothing, never waits.
+// Errors       InvalidArgument naming the type, or an epsilon that is not positive and finite.
 // Source       Ba, Kiros and Hinton 2016.
 absl::Status LayerNorm(const LayerNormInput& input, const void* bias, void* y,
                        device::Stream& stream);
 
-// From dy [rows, columns]: dx, dweight, dbias, of the shapes of x, weight, bias. Sums over rows are
+// From dy [rows, columns]: dx, dweight, dbias, of the shapes of x, weight, bias; of the latter what
+// has no data is left out. Sums over rows are
 // in an order that depends on their number alone (rows.h). InvalidArgument if the workspace has too
 // little room for the sums, or is of another device than the stream.
 absl::Status LayerNormBackward(const LayerNormInput& input, const void* dy, Gradient dx,

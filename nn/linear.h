@@ -22,9 +22,15 @@ struct LinearInput {
   int64_t rows;
   int64_t inputs;
   int64_t outputs;
+  // Whether weight is [inputs, outputs], as GPT-2's layers have it (Conv1D), its gradient too.
+  bool input_major = false;
+  // Elements from one row of y or dy to the next, of several layers side by side; 0: `outputs`.
+  int64_t y_leading = 0;
+  // Whether Linear adds to y: a residual.
+  bool accumulate = false;
 };
 
-// y = x weight^T, and + bias unless it is null.
+// y = x weight^T, or y += x weight^T, and + bias unless it is null.
 //
 // Shapes       y [rows, outputs], bias [outputs]; no extent may be 0.
 // Precision    The product is that of Blas, rounded once; with a bias, once more after its

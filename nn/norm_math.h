@@ -96,7 +96,8 @@ struct NormBackwardRows {
   }
 };
 
-// dweight (+)= sum over rows of dy * normalised, and if kCentred dbias (+)= sum of dy.
+// dweight (+)= sum over rows of dy * normalised, and if kCentred dbias (+)= sum of dy; what is null
+// is left out.
 template <typename T, bool kCentred>
 struct NormBackwardColumns {
   const T* dy;
@@ -134,8 +135,10 @@ struct NormBackwardColumns {
   template <int kWidth>
   BRIGADE_INLINE void Store(int64_t, int64_t first, const Sum (&sums)[kSums][kWidth]) const {
     for (int j = 0; j < kWidth; ++j) {
-      StoreGradient(dweight + first + j, accumulate_weight, sums[0][j]);
-      if constexpr (kCentred) StoreGradient(dbias + first + j, accumulate_bias, sums[1][j]);
+      if (dweight != nullptr) StoreGradient(dweight + first + j, accumulate_weight, sums[0][j]);
+      if constexpr (kCentred) {
+        if (dbias != nullptr) StoreGradient(dbias + first + j, accumulate_bias, sums[1][j]);
+      }
     }
   }
 };

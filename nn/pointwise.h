@@ -22,6 +22,8 @@ struct MatrixShape {
   precision::DType dtype;
   int64_t rows;
   int64_t columns;
+  // Elements from one row of x or dy to the next, for AddBias and BiasBackward; 0: `columns`.
+  int64_t leading = 0;
 };
 
 // x = x + bias, and + residual [rows, columns] unless it is null.

@@ -16,10 +16,12 @@ struct AddBiasRows {
   // May be null.
   const T* residual;
   int64_t columns;
+  // Of x.
+  int64_t leading;
 
   template <typename Row>
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
-    T* const in = x + r * columns;
+    T* const in = x + r * leading;
     if (residual == nullptr) {
       row.ForEach(columns,
                   [&](int64_t c) BRIGADE_NN_BODY { in[c] = T(Widen(in[c]) + Widen(bias[c])); });
@@ -93,6 +95,8 @@ struct SumOfRows {
   bool accumulate;
   int64_t rows;
   int64_t columns;
+  // Of x.
+  int64_t leading;
 
   using Sum = Wide<T>;
   static constexpr int kSums = 1;
@@ -103,7 +107,7 @@ struct SumOfRows {
   BRIGADE_INLINE void Add(int64_t, int64_t first, int64_t begin, int64_t end,
                           Sum (&sums)[kSums][kWidth]) const {
     for (int64_t r = begin; r < end; ++r) {
-      for (int j = 0; j < kWidth; ++j) sums[0][j] += Widen(x[r * columns + first + j]);
+      for (int j = 0; j < kWidth; ++j) sums[0][j] += Widen(x[r * leading + first + j]);
     }
   }
 

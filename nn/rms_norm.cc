@@ -52,12 +52,16 @@ absl::Status RmsNormBackward(const RmsNormInput& input, const void* dy, Gradient
         .columns = input.columns,
     };
     const int64_t size = input.rows * input.columns;
-    BRIGADE_RETURN_IF_ERROR(
-        EnqueueParts({"rms_norm_backward",
-                      {Read(columns.dy, size), Read(columns.x, size),
-                       Read(columns.inverse_deviation, input.rows),
-                       Write(columns.dweight, input.columns), Parts(workspace)}},
-                     1, input.columns, columns, PartsOf(input.rows), workspace, stream));
+    BRIGADE_RETURN_IF_ERROR(CheckParts<RmsNormBackwardColumns<T>>(
+        "rms_norm_backward", input.columns, PartsOf(input.rows), workspace, stream));
+    if (dweight.data != nullptr) {
+      BRIGADE_RETURN_IF_ERROR(
+          EnqueueParts({"rms_norm_backward",
+                        {Read(columns.dy, size), Read(columns.x, size),
+                         Read(columns.inverse_deviation, input.rows),
+                         Write(columns.dweight, input.columns), Parts(workspace)}},
+                       1, input.columns, columns, PartsOf(input.rows), workspace, stream));
+    }
     const RmsNormBackwardRows<T> rows = {
         .dy = columns.dy,
         .x = columns.x,

@@ -35,7 +35,8 @@ struct RmsNormInput {
 // Source       Zhang and Sennrich 2019 (arXiv 1910.07467).
 absl::Status RmsNorm(const RmsNormInput& input, void* y, device::Stream& stream);
 
-// From dy [rows, columns]: dx and dweight, of the shapes of x and weight. Sums over rows are in an
+// From dy [rows, columns]: dx and dweight, of the shapes of x and weight; without data dweight is
+// left out. Sums over rows are in an
 // order that depends on their number alone (rows.h). InvalidArgument if the workspace has too
 // little room for the sums, or is of another device than the stream.
 absl::Status RmsNormBackward(const RmsNormInput& input, const void* dy, Gradient dx,

@@ -1,6 +1,8 @@
 #include "brigade/nn/rotary.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,30 @@
 
 namespace brigade::nn {
 namespace {
+
+absl::Status Check(const RotaryScaling& scaling) {
+  const auto positive = [](double x) { return x > 0 && !std::isinf(x); };
+  if (!positive(scaling.factor)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rotary: the scaling's factor is ", scaling.factor, "; it must be positive and finite"));
+  }
+  if (scaling.low_frequency_factor == 0 && scaling.high_frequency_factor == 0) {
+    return absl::OkStatus();
+  }
+  if (!positive(scaling.low_frequency_factor) || !positive(scaling.high_frequency_factor) ||
+      scaling.low_frequency_factor >= scaling.high_frequency_factor) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rotary: the scaling's factors of low and high frequencies are ",
+                     scaling.low_frequency_factor, " and ", scaling.high_frequency_factor,
+                     "; they must be positive and finite, the first one smaller"));
+  }
+  if (!positive(scaling.original_positions)) {
+    return absl::InvalidArgumentError(absl::StrCat("rotary: the scaling's original positions are ",
+                                                   scaling.original_positions,
+                                                   "; they must be positive and finite"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Check(const RotaryTable::Options& options) {
   if (options.positions < 1) {
@@ -26,16 +52,32 @@ absl::Status Check(const RotaryTable::Options& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("rotary: base is ", options.base, "; it must be positive and finite"));
   }
-  return absl::OkStatus();
+  return options.scaling.has_value() ? Check(*options.scaling) : absl::OkStatus();
+}
+
+double FrequencyOf(const RotaryTable::Options& options, int64_t i) {
+  const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(options.head_width);
+  const double frequency = std::pow(options.base, exponent);
+  if (!options.scaling.has_value()) return frequency;
+  const RotaryScaling& scaling = *options.scaling;
+  const double scaled = frequency / scaling.factor;
+  if (scaling.high_frequency_factor == 0) return scaled;
+  // Waves of the positions of the training.
+  const double waves = scaling.original_positions * frequency / (2 * std::numbers::pi);
+  const double share =
+      std::clamp((waves - scaling.low_frequency_factor) /
+                     (scaling.high_frequency_factor - scaling.low_frequency_factor),
+                 0.0, 1.0);
+  return (1 - share) * scaled + share * frequency;
 }
 
 template <typename W>
 void FillTable(const RotaryTable::Options& options, W* table) {
   const int64_t half = options.head_width / 2;
-  for (int64_t position = 0; position < options.positions; ++position) {
-    for (int64_t i = 0; i < half; ++i) {
-      const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(2 * half);
-      const double angle = static_cast<double>(position) * std::pow(options.base, exponent);
+  for (int64_t i = 0; i < half; ++i) {
+    const double frequency = FrequencyOf(options, i);
+    for (int64_t position = 0; position < options.positions; ++position) {
+      const double angle = static_cast<double>(position) * frequency;
       table[(2 * position) * half + i] = static_cast<W>(std::cos(angle));
       table[(2 * position + 1) * half + i] = static_cast<W>(std::sin(angle));
     }
@@ -105,7 +147,7 @@ absl::StatusOr<RotaryTable> RotaryTable::Create(device::Context& context, const 
   table.options_ = options;
   BRIGADE_RETURN_IF_ERROR(WithType("rotary", options.dtype, [&](auto tag) -> absl::Status {
     using W = Wide<decltype(tag)>;
-    const int64_t bytes = options.positions * options.head_width * static_cast<int64_t>(sizeof(W));
+    const int64_t bytes = Bytes(options);
     BRIGADE_ASSIGN_OR_RETURN(table.memory_, context.Allocate(bytes, device::Purpose::kScratch,
                                                              "cosines and sines of positions"));
     BRIGADE_ASSIGN_OR_RETURN(
@@ -116,6 +158,12 @@ absl::StatusOr<RotaryTable> RotaryTable::Create(device::Context& context, const 
     return stream->Synchronize();
   }));
   return table;
+}
+
+int64_t RotaryTable::Bytes(const Options& options) {
+  const bool wide = options.dtype == precision::DType::kFloat64;
+  return options.positions * options.head_width *
+         static_cast<int64_t>(wide ? sizeof(double) : sizeof(float));
 }
 
 absl::Status Rotary(const RotaryShape& shape, const RotaryTable& table, void* x,

@@ -2,6 +2,7 @@
 #define BRIGADE_NN_ROTARY_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,8 +13,21 @@
 
 namespace brigade::nn {
 
-// The cosine and the sine of position * base^(-2 i / head_width), for each position and each i in
-// [0, head_width / 2): shared by all layers of a model.
+// How a model that was trained with short contexts is used with longer ones, as Llama 3 has it: a
+// frequency f of a wave of at most original_positions / high_frequency_factor positions stays, one
+// of at least original_positions / low_frequency_factor becomes f / factor, and what is between is
+// between. With both factors 0 every frequency becomes f / factor.
+//
+// Source       Grattafiori et al. 2024 (arXiv 2407.21783); transformers, modeling_rope_utils.py.
+struct RotaryScaling {
+  double factor = 1;
+  double low_frequency_factor = 0;
+  double high_frequency_factor = 0;
+  double original_positions = 0;
+};
+
+// The cosine and the sine of position * frequency_i, frequency_i = base^(-2 i / head_width), for
+// each position and each i in [0, head_width / 2): shared by all layers of a model.
 //
 // Precision    Computed in double on the host and rounded once, to float, or not at all for
 //              float64: every device of one machine has the same bits.
@@ -27,10 +41,14 @@ class RotaryTable {
     // Even.
     int64_t head_width = 0;
     double base = 10000;
+    // Of the frequencies.
+    std::optional<RotaryScaling> scaling = std::nullopt;
   };
 
   // Waits for the copy to the device. InvalidArgument naming the option.
   static absl::StatusOr<RotaryTable> Create(device::Context& context, const Options& options);
+  // Of the scratch.
+  static int64_t Bytes(const Options& options);
 
   const Options& options() const { return options_; }
   // [positions, 2, head_width / 2], device memory: cosines, then sines.

@@ -12,6 +12,10 @@ namespace brigade::nn {
 // of a layer sees token(r) and predicts the one behind it. Of int32, or the bytes of Texts, which
 // may be of pieces.
 //
+// Ids with labels are [batch, context], and a row predicts its label instead. A row with the label
+// kIgnoredLabel has no part in the loss. As the host knows how many count, a gradient is that of
+// the sum of the losses, not of their mean.
+//
 // A window on a vocabulary sees some neighbours of it, numbered from 0, and the others as
 // kElsewhere: another rank has their rows of a table. For embeddings; cross entropy takes none.
 //
@@ -22,9 +26,21 @@ class TokenIds {
  public:
   static constexpr int64_t kNone = -1;
   static constexpr int64_t kElsewhere = -2;
+  // As a target.
+  static constexpr int64_t kIgnored = -3;
+  // As a label, by PyTorch's convention.
+  static constexpr int32_t kIgnoredLabel = -100;
 
   TokenIds(const int32_t* ids, int64_t batch, int64_t context, int64_t vocabulary)
       : ids_(ids), batch_(batch), context_(context), vocabulary_(vocabulary), all_(vocabulary) {}
+  // labels [batch, context]; null: no row has one.
+  static TokenIds WithLabels(const int32_t* ids, const int32_t* labels, int64_t batch,
+                             int64_t context, int64_t vocabulary) {
+    TokenIds labelled(ids, batch, context, vocabulary);
+    labelled.labels_ = labels;
+    labelled.behind_ = 0;
+    return labelled;
+  }
   // A view of the same memory.
   TokenIds(const Texts& texts)  // NOLINT: texts are tokens.
       : bytes_(texts.bytes),
@@ -54,25 +70,38 @@ class TokenIds {
   const void* data() const { return are_bytes() ? bytes_ : static_cast<const void*>(ids_); }
   int64_t size_bytes() const {
     const int64_t bytes_of_id = are_bytes() ? 1 : sizeof(int32_t);
-    return batch_ * (context_ + pieces_) * bytes_of_id;
+    return batch_ * (context_ + behind_ * pieces_) * bytes_of_id;
+  }
+  const int32_t* labels() const { return labels_; }
+  int64_t labels_bytes() const {
+    return labels_ == nullptr ? 0 : rows() * static_cast<int64_t>(sizeof(int32_t));
   }
 
   BRIGADE_INLINE int64_t token(int64_t r) const { return At(Place(r)); }
-  BRIGADE_INLINE int64_t target(int64_t r) const { return At(Place(r) + 1); }
+  BRIGADE_INLINE int64_t target(int64_t r) const {
+    if (behind_ != 0) return At(Place(r) + 1);
+    if (labels_ == nullptr || labels_[r] == kIgnoredLabel) return kIgnored;
+    return Known(labels_[r]);
+  }
+  // By what the seed of a gradient of losses is divided.
+  BRIGADE_INLINE int64_t divisor() const { return behind_ != 0 ? rows() : 1; }
 
  private:
-  BRIGADE_INLINE int64_t Place(int64_t r) const { return r + r / (context_ / pieces_); }
-  BRIGADE_INLINE int64_t At(int64_t i) const {
-    const int64_t id = are_bytes() ? bytes_[i] : ids_[i];
+  BRIGADE_INLINE int64_t Place(int64_t r) const { return r + behind_ * (r / (context_ / pieces_)); }
+  BRIGADE_INLINE int64_t At(int64_t i) const { return Known(are_bytes() ? bytes_[i] : ids_[i]); }
+  BRIGADE_INLINE int64_t Known(int64_t id) const {
     if (id < 0 || id >= all_) return kNone;
     return id >= first_ && id - first_ < vocabulary_ ? id - first_ : kElsewhere;
   }
 
   const uint8_t* bytes_ = nullptr;
   const int32_t* ids_ = nullptr;
+  const int32_t* labels_ = nullptr;
   int64_t batch_;
   int64_t context_;
   int64_t pieces_ = 1;
+  // Ids behind each piece, which are targets alone: 0 with labels.
+  int64_t behind_ = 1;
   // The window, and all of which it is a part.
   int64_t first_ = 0;
   int64_t vocabulary_;

@@ -41,8 +41,9 @@ brigade_library(
 
 brigade_library(
   nn_formulas
-  HEADERS nn/attention_math.h nn/cross_entropy_math.h nn/dropout_math.h nn/embedding_math.h
-    nn/norm_math.h nn/pointwise_math.h nn/rotary_math.h nn/swiglu_math.h
+  HEADERS nn/attention_math.h nn/cached_attention_math.h nn/cross_entropy_math.h nn/dropout_math.h
+    nn/embedding_math.h nn/grouped_heads_math.h nn/norm_math.h nn/pointwise_math.h nn/rotary_math.h
+    nn/swiglu_math.h
   DEPS nn_functions nn_philox nn_rows nn_token_ids nn_token_order
 )
 
@@ -112,6 +113,21 @@ brigade_library(
 )
 
 brigade_library(
+  nn_rotary
+  HEADERS nn/rotary.h
+  SOURCES nn/rotary.cc
+  DEPS nn_arrays nn_enqueue nn_formulas device_context device_status_macros precision_dtype_names
+  CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  nn_gradient
+  HEADERS nn/gradient.h
+)
+
+brigade_library(
   nn_blas
   HEADERS nn/blas.h nn/blas_onednn.h nn/blas_cpu.h nn/blas_cuda.h
   SOURCES nn/blas.cc nn/blas_cpu.cc nn/blas_onednn.cc
@@ -127,26 +143,21 @@ brigade_library(
 )
 
 brigade_library(
+  nn_cached_attention
+  HEADERS nn/cached_attention.h
+  SOURCES nn/cached_attention.cc
+  DEPS nn_arrays nn_enqueue nn_formulas device_status_macros
+  CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   nn_cross_entropy
   HEADERS nn/cross_entropy.h
   SOURCES nn/cross_entropy.cc
   DEPS nn_arrays nn_enqueue nn_formulas nn_token_ids device_status_macros
   CUDA_DEPS nn_formulas_cuda
-)
-
-brigade_library(
-  nn_gradient
-  HEADERS nn/gradient.h
-)
-
-brigade_library(
-  nn_dropout
-  HEADERS nn/dropout.h
-  SOURCES nn/dropout.cc
-  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient
-  CUDA_DEPS nn_formulas_cuda
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
@@ -158,19 +169,33 @@ brigade_library(
 )
 
 brigade_library(
+  nn_grouped_heads
+  HEADERS nn/grouped_heads.h
+  SOURCES nn/grouped_heads.cc
+  DEPS nn_arrays nn_enqueue nn_formulas device_status_macros
+  CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   nn_layer_norm
   HEADERS nn/layer_norm.h
   SOURCES nn/layer_norm.cc
   DEPS nn_arrays nn_enqueue nn_formulas nn_gradient nn_workspace device_status_macros
   CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
   nn_pointwise
   HEADERS nn/pointwise.h
   SOURCES nn/pointwise.cc
-  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient nn_workspace
+  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient nn_workspace device_status_macros
   CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
@@ -198,16 +223,6 @@ brigade_library(
 )
 
 brigade_library(
-  nn_rotary
-  HEADERS nn/rotary.h
-  SOURCES nn/rotary.cc
-  DEPS nn_arrays nn_enqueue nn_formulas device_context device_status_macros precision_dtype_names
-  CUDA_DEPS nn_formulas_cuda
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
   nn_swiglu
   HEADERS nn/swiglu.h
   SOURCES nn/swiglu.cc
@@ -217,7 +232,18 @@ brigade_library(
 )
 
 brigade_library(
+  nn_dropout
+  HEADERS nn/dropout.h
+  SOURCES nn/dropout.cc
+  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient
+  CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   nn
-  DEPS nn_attention nn_blas nn_cross_entropy nn_dropout nn_embedding nn_layer_norm nn_linear
-    nn_pointwise nn_random nn_rms_norm nn_rotary nn_swiglu nn_workspace
+  DEPS nn_attention nn_blas nn_cached_attention nn_cross_entropy nn_dropout nn_embedding
+    nn_grouped_heads nn_layer_norm nn_linear nn_pointwise nn_random nn_rms_norm nn_rotary nn_swiglu
+    nn_workspace
 )

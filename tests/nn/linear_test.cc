@@ -1,8 +1,10 @@
 #include "brigade/nn/linear.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "brigade/nn/pointwise.h"
 #include "brigade/tests/nn/types_lab.h"
 
 namespace brigade::nn {
@@ -41,6 +43,74 @@ TEST(LinearTest, GradientsAreThoseOfTheProductAndTheBias) {
     ExpectGradient(weight, dweight, f);
     if (has_bias) ExpectGradient(bias, dbias, f);
   }
+}
+
+// GPT-2's orientation, several layers side by side, and a residual: as the plain layer, element by
+// element.
+TEST(LinearTest, OtherLayoutsAreTheSameLayer) {
+  if (kOnGpu) GTEST_SKIP() << "products of doubles are for the CPU";
+  for (const bool input_major : {false, true}) {
+    SCOPED_TRACE(input_major);
+    constexpr int64_t kLeading = kOutputs + 4;
+    Lab lab;
+    auto blas = Blas::Create(lab.context(), 0).value();
+    const auto x = lab.Noise<double>(kRows * kInputs), bias = lab.Noise<double>(kOutputs);
+    const auto weight = lab.Noise<double>(kOutputs * kInputs);
+    const auto turned = lab.Raw<double>(kOutputs * kInputs);
+    for (int64_t o = 0; o < kOutputs; ++o) {
+      for (int64_t i = 0; i < kInputs; ++i) {
+        turned[input_major ? i * kOutputs + o : o * kInputs + i] = weight[o * kInputs + i];
+      }
+    }
+    const LinearInput plain = {DType::kFloat64, x.data(), weight.data(), kRows, kInputs, kOutputs};
+    LinearInput other = plain;
+    other.weight = turned.data();
+    other.input_major = input_major;
+    other.y_leading = kLeading;
+    other.accumulate = true;
+    const auto y = lab.Raw<double>(kRows * kOutputs), beside = lab.Noise<double>(kRows * kLeading);
+    const std::vector<double> before(beside.begin(), beside.end());
+    ASSERT_OK(Linear(plain, bias.data(), y.data(), *blas, lab.stream()));
+    ASSERT_OK(Linear(other, bias.data(), beside.data(), *blas, lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < kLeading; ++c) {
+        const double added = c < kOutputs ? y[r * kOutputs + c] : 0;
+        ASSERT_NEAR(beside[r * kLeading + c], before[static_cast<size_t>(r * kLeading + c)] + added,
+                    c < kOutputs ? 1e-13 : 0);
+      }
+    }
+    const auto dy = lab.Raw<double>(kRows * kOutputs);
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < kOutputs; ++c) dy[r * kOutputs + c] = before[r * kLeading + c];
+    }
+    std::copy(before.begin(), before.end(), beside.begin());
+    const auto dx = lab.Raw<double>(x.size()), dweight = lab.Raw<double>(weight.size());
+    const auto dbias = lab.Raw<double>(kOutputs), other_dbias = lab.Raw<double>(kOutputs);
+    const auto other_dx = lab.Raw<double>(x.size()), other_dweight = lab.Raw<double>(weight.size());
+    ASSERT_OK(LinearBackward(plain, dy.data(), {dx.data()}, {dweight.data()}, {dbias.data()}, *blas,
+                             lab.workspace(), lab.stream()));
+    ASSERT_OK(LinearBackward(other, beside.data(), {other_dx.data()}, {other_dweight.data()},
+                             {other_dbias.data()}, *blas, lab.workspace(), lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    for (size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(other_dx[i], dx[i], 1e-13) << i;
+    for (size_t i = 0; i < dbias.size(); ++i) ASSERT_EQ(other_dbias[i], dbias[i]) << i;
+    for (int64_t o = 0; o < kOutputs; ++o) {
+      for (int64_t i = 0; i < kInputs; ++i) {
+        ASSERT_NEAR(other_dweight[input_major ? i * kOutputs + o : o * kInputs + i],
+                    dweight[o * kInputs + i], 1e-13);
+      }
+    }
+  }
+}
+
+TEST(LinearTest, RowsThatOverlapAreRefused) {
+  Lab lab;
+  const MatrixShape shape = {DType::kFloat32, 2, 5, 4};
+  EXPECT_EQ(AddBias(shape, nullptr, nullptr, nullptr, lab.stream()),
+            absl::InvalidArgumentError("add_bias: rows of 5 columns are 4 apart"));
+  EXPECT_EQ(BiasBackward(shape, nullptr, {}, lab.workspace(), lab.stream()),
+            absl::InvalidArgumentError("bias_backward: rows of 5 columns are 4 apart"));
 }
 
 // What an embedding's input and a frozen weight save.

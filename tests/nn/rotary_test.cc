@@ -1,8 +1,10 @@
 #include "brigade/nn/rotary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "brigade/tests/nn/types_lab.h"
@@ -41,6 +43,68 @@ TEST(RotaryTest, TurnsTheHalvesOfQueriesAndKeysByThePositionsAngle) {
       }
       ASSERT_NEAR(x[at], wanted, c < 2 * kWidth ? 1e-14 : 0) << r << " " << c;
     }
+  }
+}
+
+// Llama 3's: waves of 16 positions that fit twice stay, those that do not fit once are four times
+// as long, and between them the frequency is between.
+TEST(RotaryTest, ScalingStretchesLongWaves) {
+  Lab lab;
+  constexpr int64_t kHeadWidth = 16;
+  constexpr double kBase = 500, kOriginal = 16, kFactor = 4;
+  for (const bool all : {false, true}) {
+    RotaryTable::Options options = {DType::kFloat64, 2, kHeadWidth, kBase};
+    options.scaling = all ? RotaryScaling{kFactor} : RotaryScaling{kFactor, 1, 2, kOriginal};
+    const auto table = RotaryTable::Create(lab.context(), options);
+    ASSERT_OK(table);
+    EXPECT_EQ(table->memory().bytes(), RotaryTable::Bytes(options));
+    const auto x = lab.Raw<double>(kHeadWidth);
+    std::fill(x.begin(), x.end(), 0.0);
+    for (int64_t i = 0; i < kHeadWidth / 2; ++i) x[i] = 1;
+    const RotaryShape shape = {DType::kFloat64, 1, 1, 1, kHeadWidth, 1};
+    ASSERT_OK(Rotary(shape, *table, x.data(), lab.stream()));
+    ASSERT_OK(lab.stream().Synchronize());
+    int stay = 0, stretched = 0, between = 0;
+    for (int64_t i = 0; i < kHeadWidth / 2; ++i) {
+      const double frequency = std::pow(kBase, -2.0 * static_cast<double>(i) / kHeadWidth);
+      const double wave = 2 * M_PI / frequency;
+      double wanted = frequency / kFactor;
+      if (!all && wave < kOriginal / 2) {
+        wanted = frequency;
+        ++stay;
+      } else if (all || wave > kOriginal) {
+        ++stretched;
+      } else {
+        // As modeling_rope_utils.py has it.
+        const double smooth = (kOriginal / wave - 1) / (2 - 1);
+        wanted = (1 - smooth) * frequency / kFactor + smooth * frequency;
+        ++between;
+      }
+      EXPECT_NEAR(std::atan2(x[i + kHeadWidth / 2], x[i]), wanted, 1e-14) << i;
+    }
+    EXPECT_GT(stretched, 0);
+    if (!all) {
+      EXPECT_GT(stay, 0);
+      EXPECT_GT(between, 0);
+    }
+  }
+}
+
+TEST(RotaryTest, AScalingThatCannotBeIsRefused) {
+  Lab lab;
+  const double nan = std::nan("");
+  for (const RotaryScaling& scaling : {RotaryScaling{0},
+                                       {-1},
+                                       {nan},
+                                       {4, 2, 1, 16},
+                                       {4, 1, 1, 16},
+                                       {4, 0, 1, 16},
+                                       {4, nan, 2, 16},
+                                       {4, 1, 2, 0},
+                                       {4, 1, 2, nan}}) {
+    const auto table = RotaryTable::Create(lab.context(), {DType::kFloat32, 2, 4, 100, scaling});
+    EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(table.status().message().find("rotary: the scaling's"), std::string::npos);
   }
 }
 

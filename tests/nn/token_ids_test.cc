@@ -217,6 +217,60 @@ TYPED_TEST(TypesTest, AnIdThatIsNoneOfTheVocabularyMakesItsRowsNaN) {
   }
 }
 
+TEST(TokenIdsTest, RowsPredictTheirLabelsAndThoseIgnoredHaveNoLoss) {
+  constexpr int64_t kBatch = 2, kContext = 3, kRows = kBatch * kContext, kSize = 5, kWidth = 2;
+  Lab lab;
+  const auto ids = lab.Raw<int32_t>(kRows), labels = lab.Raw<int32_t>(kRows);
+  const int32_t ignored = TokenIds::kIgnoredLabel;
+  const std::vector<int32_t> all_ids = {0, 1, 2, 3, 4, 1};
+  const std::vector<int32_t> all_labels = {4, ignored, 0, ignored, 2, ignored};
+  std::copy(all_ids.begin(), all_ids.end(), ids.begin());
+  std::copy(all_labels.begin(), all_labels.end(), labels.begin());
+  const TokenIds labelled =
+      TokenIds::WithLabels(ids.data(), labels.data(), kBatch, kContext, kSize);
+  const auto tokens = lab.Noise<double>(kSize * kWidth), x = lab.Raw<double>(kRows * kWidth);
+  ASSERT_OK(
+      Embedding(labelled, DType::kFloat64, kWidth, tokens.data(), nullptr, x.data(), lab.stream()));
+  const auto logits = lab.Noise<double>(kRows * kSize), losses = lab.Raw<double>(kRows);
+  const auto seed = lab.Raw<float>(1);
+  seed[0] = 0.5f;
+  const auto sum_of_losses = [&] {
+    EXPECT_OK(CrossEntropy(labelled, DType::kFloat64, logits.data(), losses.data(), lab.stream()));
+    EXPECT_OK(lab.stream().Synchronize());
+    double sum = 0;
+    for (const double loss : losses) sum += loss;
+    return 0.5 * sum;
+  };
+  sum_of_losses();
+  for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t c = 0; c < kWidth; ++c) EXPECT_EQ(x[r * kWidth + c], tokens[ids[r] * kWidth + c]);
+    double sum = 0;
+    for (int64_t c = 0; c < kSize; ++c) sum += std::exp(logits[r * kSize + c]);
+    if (labels[r] == ignored) {
+      EXPECT_EQ(losses[r], 0) << r;
+    } else {
+      EXPECT_NEAR(losses[r], std::log(sum) - logits[r * kSize + labels[r]], 1e-14) << r;
+    }
+  }
+  const auto gradient = lab.Raw<double>(logits.size());
+  std::copy(logits.begin(), logits.end(), gradient.begin());
+  ASSERT_OK(
+      CrossEntropyBackward(labelled, DType::kFloat64, gradient.data(), seed.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  ExpectGradient(logits, gradient, sum_of_losses);
+  for (int64_t c = 0; c < kSize; ++c) EXPECT_EQ(gradient[kSize + c], 0);
+
+  // A label that is none of the vocabulary is no ignored one; without labels all are ignored.
+  labels[1] = -1;
+  ASSERT_OK(CrossEntropy(labelled, DType::kFloat64, logits.data(), losses.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  for (int64_t r = 0; r < kRows; ++r) EXPECT_EQ(std::isnan(losses[r]), r == 1) << r;
+  const TokenIds bare = TokenIds::WithLabels(ids.data(), nullptr, kBatch, kContext, kSize);
+  ASSERT_OK(CrossEntropy(bare, DType::kFloat64, logits.data(), losses.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  for (const double loss : losses) EXPECT_EQ(loss, 0);
+}
+
 TEST(TokenIdsTest, SizesThatCannotBeAreRefusedByName) {
   Lab lab;
   const TokenIds empty = {nullptr, 1, 1, 0}, large = {nullptr, 1, 1, 257};

@@ -1,0 +1,77 @@
+# Written by tools/generate_cmake from the BUILD files; CI compares.
+
+brigade_library(
+  models_config
+  HEADERS models/config.h
+  SOURCES models/config.cc
+  DEPS checkpoint_durable_file checkpoint_strict_json device_printable device_status_macros
+    device_file_system_calls nn_attention nn_formulas nn_rotary
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+  PRIVATE_LIBRARIES nlohmann_json::nlohmann_json
+)
+
+brigade_library(
+  models_model
+  HEADERS models/model.h
+  SOURCES models/model.cc
+  DEPS device_status_macros device_stream nn_gradient zero_step zero_plan
+  PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
+  models_decoder
+  HEADERS models/decoder.h models/decoder_memory.h models/gpt2.h models/llama.h
+  SOURCES models/decoder.cc models/decoder_memory.cc models/gpt2.cc models/llama.cc
+  DEPS models_config models_model device_buffer device_context device_status_macros device_stream
+    nn_attention nn_blas nn_cached_attention nn_cross_entropy nn_embedding nn_gradient
+    nn_grouped_heads nn_layer_norm nn_linear nn_pointwise nn_random nn_rms_norm nn_rotary nn_swiglu
+    nn_token_ids nn_workspace precision_dtype precision_dtype_names zero_plan
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  models_sampling
+  HEADERS models/sampling.h
+  SOURCES models/sampling.cc
+  DEPS device_status_macros nn_philox
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  models_generator
+  HEADERS models/generator.h
+  SOURCES models/generator.cc
+  DEPS models_decoder models_sampling device_buffer device_context device_status_macros
+    device_stream nn_functions precision_dtype zero_step
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  models_parameter_arrays
+  HEADERS models/parameter_arrays.h
+  SOURCES models/parameter_arrays.cc
+  DEPS device_buffer device_context device_status_macros precision_dtype zero_step zero_plan
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  models_weights
+  HEADERS models/weights.h
+  SOURCES models/load_weights.cc models/match_tensors.cc models/save_weights.cc
+  DEPS models_config models_decoder models_parameter_arrays checkpoint_durable_file
+    checkpoint_safetensors checkpoint_weight_files checkpoint_weight_index checkpoint_weights
+    collectives_agree collectives_communicator device_context device_printable device_status_macros
+    device_stream device_file_system_calls nn_functions precision_dtype zero_optimizer zero_plan
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::cleanup absl::str_format absl::strings nlohmann_json::nlohmann_json
+)
+
+brigade_library(
+  models
+  DEPS models_config models_decoder models_generator models_model models_parameter_arrays
+    models_sampling models_weights
+)

@@ -1,0 +1,346 @@
+#include "brigade/models/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/models/gpt2.h"
+#include "brigade/models/llama.h"
+#include "brigade/nn/cached_attention.h"
+#include "brigade/nn/cross_entropy.h"
+#include "brigade/nn/embedding.h"
+#include "brigade/nn/layer_norm.h"
+#include "brigade/nn/linear.h"
+#include "brigade/nn/random.h"
+#include "brigade/nn/rms_norm.h"
+
+namespace brigade::models {
+namespace {
+
+// Of a product of the passes, the most that the CPU needs.
+int64_t BlasBytes(const DecoderConfig& config, const DecoderOptions& options) {
+  const int64_t rows = options.samples * options.positions;
+  int64_t most = 0;
+  for (const auto& [inputs, outputs] :
+       {std::pair<int64_t, int64_t>{config.width, config.projected_width()},
+        {config.attention_width(), config.width},
+        {config.width, config.inner},
+        {config.width, config.vocabulary}}) {
+    most = std::max(most, nn::Blas::WorkspaceBytes(options.dtype, rows, outputs, inputs));
+  }
+  return most;
+}
+
+nn::Workspace::Sizes WorkspaceSizes(const DecoderConfig& config, const DecoderOptions& options) {
+  // Of biases, and twice the width of a layer norm.
+  const int64_t sums = std::max({2 * config.width, config.projected_width(), config.inner});
+  return {.rows = options.samples * options.positions,
+          .sums = sums,
+          .width = config.width,
+          .vocabulary = config.vocabulary};
+}
+
+nn::RotaryTable::Options TableOptions(const DecoderConfig& config, const DecoderOptions& options) {
+  return {.dtype = options.dtype,
+          .positions = std::max(options.positions, options.cached_positions),
+          .head_width = config.head_width,
+          .base = config.rotary_base,
+          .scaling = config.rotary_scaling};
+}
+
+bool HasTable(const DecoderConfig& config) { return config.architecture == Architecture::kLlama; }
+
+zero::ModelSpec SpecOf(const DecoderConfig& config, const DecoderOptions& options) {
+  zero::ModelSpec spec = HasTable(config) ? SpecOfLlama(config) : SpecOfGpt2(config);
+  for (zero::UnitSpec& unit : spec) {
+    for (zero::ParameterSpec& parameter : unit.parameters) {
+      parameter.size = 1;
+      for (const int64_t extent : parameter.shape) parameter.size *= extent;
+      if (options.trainable) parameter.trainable = options.trainable(parameter.name);
+    }
+  }
+  // What is looked up has no few directions in which its gradient is largest.
+  for (zero::ParameterSpec& table : spec.front().parameters) table.low_rank = false;
+  return spec;
+}
+
+std::optional<float> InitialOf(const zero::ParameterSpec& parameter) {
+  if (parameter.shape.size() != 1) return std::nullopt;
+  return absl::EndsWith(parameter.name, ".bias") ? 0.0f : 1.0f;
+}
+
+}  // namespace
+
+Decoder::Decoder(const DecoderConfig& config, const DecoderOptions& options, zero::ModelSpec spec)
+    : Model(std::move(spec)), config_(config), options_(options) {
+  for (const zero::UnitSpec& unit : this->spec()) {
+    first_parameter_.push_back(static_cast<int>(initial_.size()));
+    for (const zero::ParameterSpec& parameter : unit.parameters) {
+      initial_.push_back(InitialOf(parameter));
+    }
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& config,
+                                                         const DecoderOptions& options,
+                                                         device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(Validate(config, options));
+  std::unique_ptr<Decoder> decoder;
+  if (config.architecture == Architecture::kLlama) {
+    decoder = std::make_unique<Llama>(config, options, SpecOf(config, options));
+  } else {
+    decoder = std::make_unique<Gpt2>(config, options, SpecOf(config, options));
+  }
+  const int64_t bytes = PlaceDecoder(config, options, context.device(), nullptr).bytes;
+  BRIGADE_ASSIGN_OR_RETURN(
+      decoder->activations_,
+      context.Allocate(bytes, device::Purpose::kActivations, "activations of the model"));
+  decoder->memory_ = PlaceDecoder(config, options, context.device(), decoder->activations_.data());
+  BRIGADE_ASSIGN_OR_RETURN(decoder->blas_, nn::Blas::Create(context, BlasBytes(config, options)));
+  if (options.trains) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        auto workspace,
+        nn::Workspace::Create(context, options.dtype, WorkspaceSizes(config, options)));
+    decoder->workspace_.emplace(std::move(workspace));
+  }
+  if (HasTable(config)) {
+    BRIGADE_ASSIGN_OR_RETURN(auto table,
+                             nn::RotaryTable::Create(context, TableOptions(config, options)));
+    decoder->table_.emplace(std::move(table));
+  }
+  return decoder;
+}
+
+absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
+                                              const DecoderOptions& options,
+                                              const device::Context& context) {
+  BRIGADE_RETURN_IF_ERROR(Validate(config, options));
+  ModelMemory memory;
+  memory.activations = PlaceDecoder(config, options, context.device(), nullptr).bytes;
+  memory.scratch = nn::Blas::ScratchBytes(context.device(), BlasBytes(config, options));
+  if (options.trains) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        const int64_t bytes,
+        nn::Workspace::Bytes(context, options.dtype, WorkspaceSizes(config, options)));
+    memory.scratch += bytes;
+  }
+  if (HasTable(config)) memory.scratch += nn::RotaryTable::Bytes(TableOptions(config, options));
+  return memory;
+}
+
+absl::Status Decoder::Check(const Batch& batch, bool trains) const {
+  if (batch.samples < 1 || batch.samples > options_.samples || batch.positions < 1 ||
+      batch.positions > options_.positions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", batch.samples, " samples of ", batch.positions,
+        " positions; the model has memory for ", options_.samples, " of ", options_.positions));
+  }
+  if (batch.inputs == nullptr) return absl::InvalidArgumentError("a batch without inputs");
+  if (!trains) return absl::OkStatus();
+  if (!options_.trains) {
+    return absl::InvalidArgumentError("a backward pass of a model without memory for it");
+  }
+  if (batch.targets != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError("a backward pass of a batch without targets");
+}
+
+Decoder::LinearLayer Decoder::HeadLayer() const {
+  const int tokens = 0;
+  const int own = static_cast<int>(initial_.size()) - 1;
+  return {.weight = config_.tied ? tokens : own,
+          .inputs = config_.width,
+          .outputs = config_.vocabulary};
+}
+
+nn::AttentionShape Decoder::AttentionOf(const Call& call) const {
+  return {dtype(), call.ids.batch(), call.ids.context(), config_.heads, config_.attention_width()};
+}
+
+absl::Status Decoder::CachedAttention(const Call& call, const BlockArrays& arrays) {
+  const auto layer = static_cast<size_t>(call.layer);
+  return nn::CachedAttention({.dtype = dtype(),
+                              .samples = call.ids.batch(),
+                              .capacity = options_.cached_positions,
+                              .first = *call.first,
+                              .count = call.ids.context(),
+                              .heads = config_.heads,
+                              .key_value_heads = config_.key_value_heads,
+                              .head_width = config_.head_width},
+                             arrays.projected, memory_.cached_keys[layer],
+                             memory_.cached_values[layer], arrays.heads, call.stream);
+}
+
+absl::Status Decoder::Continue(const Batch& batch, int64_t first, zero::ParameterSource& source,
+                               device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(Check(batch, false));
+  if (first < 0 || first > kept_ || first > options_.cached_positions - batch.positions) {
+    return absl::InvalidArgumentError(absl::StrCat(batch.positions, " positions behind ", first,
+                                                   "; the model keeps ", kept_, " and can keep ",
+                                                   options_.cached_positions));
+  }
+  if (first > 0 && batch.samples != kept_samples_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "positions of ", batch.samples, " samples; the model keeps those of ", kept_samples_));
+  }
+  first_ = first;
+  const absl::Status status = Forward(*this, batch, nullptr, source, stream);
+  first_.reset();
+  // What an error has left is not to be used.
+  kept_ = status.ok() ? first + batch.positions : 0;
+  kept_samples_ = batch.samples;
+  return status;
+}
+
+absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
+                                  UnitParameters& parameters, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(Check(batch, false));
+  const auto ids = nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
+                                            static_cast<const int32_t*>(batch.targets),
+                                            batch.samples, batch.positions, config_.vocabulary);
+  const Call call = {ids, parameters, stream, unit - 1, first_};
+  const int first = FirstParameter(unit);
+  if (unit == 0) {
+    const bool learned = config_.architecture == Architecture::kGpt2;
+    const void* const tokens = parameters.weights(first);
+    const void* positions = parameters.weights(learned ? first + 1 : -1);
+    BRIGADE_RETURN_IF_ERROR(parameters.status());
+    if (learned) {
+      positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
+    }
+    return nn::Embedding(ids, dtype(), config_.width, tokens, positions, memory_.streams[0],
+                         stream);
+  }
+  const void* const x = memory_.streams[static_cast<size_t>(unit) - 1];
+  if (unit < head_unit()) {
+    return ForwardBlock(call, first, x, memory_.blocks[static_cast<size_t>(unit) - 1],
+                        memory_.streams[static_cast<size_t>(unit)]);
+  }
+  const int bias = config_.architecture == Architecture::kGpt2 ? first + 1 : -1;
+  BRIGADE_RETURN_IF_ERROR(Norm(call, first, bias, x, memory_.final_norm));
+  BRIGADE_RETURN_IF_ERROR(Linear(call, HeadLayer(), memory_.final_norm.y, memory_.logits));
+  if (losses == nullptr) return absl::OkStatus();
+  return nn::CrossEntropy(ids, dtype(), memory_.logits, losses, stream);
+}
+
+absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* seed,
+                                   UnitParameters& parameters, device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(Check(batch, true));
+  const auto ids = nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
+                                            static_cast<const int32_t*>(batch.targets),
+                                            batch.samples, batch.positions, config_.vocabulary);
+  const Call call = {ids, parameters, stream, unit - 1};
+  const int first = FirstParameter(unit);
+  const bool learned = config_.architecture == Architecture::kGpt2;
+  if (unit == 0) {
+    const nn::Gradient tokens = parameters.gradient(first);
+    const nn::Gradient positions = parameters.gradient(learned ? first + 1 : -1);
+    BRIGADE_RETURN_IF_ERROR(parameters.status());
+    if (tokens.data == nullptr && positions.data == nullptr) return absl::OkStatus();
+    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, memory_.dx, tokens,
+                                                  positions, workspace(), stream));
+    // Positions behind the batch's have no part in it.
+    const int64_t rest = config_.positions - batch.positions;
+    if (positions.data == nullptr || positions.accumulate || rest == 0) return absl::OkStatus();
+    return stream.FillBytes(
+        static_cast<char*>(positions.data) + Bytes(batch.positions * config_.width), 0,
+        Bytes(rest * config_.width));
+  }
+  const void* const x = memory_.streams[static_cast<size_t>(unit) - 1];
+  if (unit < head_unit()) {
+    const BlockArrays& arrays = memory_.blocks[static_cast<size_t>(unit) - 1];
+    if (options_.recompute) {
+      BRIGADE_RETURN_IF_ERROR(ForwardBlock(call, first, x, arrays, nullptr));
+    }
+    return BackwardBlock(call, first, x, arrays);
+  }
+  BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(ids, dtype(), memory_.logits, seed, stream));
+  BRIGADE_RETURN_IF_ERROR(
+      LinearBackward(call, HeadLayer(), memory_.final_norm.y, memory_.logits, {memory_.y}));
+  return NormBackward(call, first, learned ? first + 1 : -1, x, memory_.final_norm,
+                      /*accumulate=*/false);
+}
+
+absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const void* x, void* y,
+                             bool accumulate) {
+  const void* const weight = call.parameters.weights(layer.weight);
+  const void* const bias = call.parameters.weights(layer.bias);
+  BRIGADE_RETURN_IF_ERROR(call.parameters.status());
+  return nn::Linear({.dtype = dtype(),
+                     .x = x,
+                     .weight = weight,
+                     .rows = call.rows(),
+                     .inputs = layer.inputs,
+                     .outputs = layer.outputs,
+                     .input_major = layer.input_major,
+                     .y_leading = layer.leading,
+                     .accumulate = accumulate},
+                    bias, y, blas(), call.stream);
+}
+
+absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer, const void* x,
+                                     const void* dy, nn::Gradient dx) {
+  const void* const weight = call.parameters.weights(layer.weight);
+  const nn::Gradient dweight = call.parameters.gradient(layer.weight);
+  const nn::Gradient dbias = call.parameters.gradient(layer.bias);
+  BRIGADE_RETURN_IF_ERROR(call.parameters.status());
+  return nn::LinearBackward({.dtype = dtype(),
+                             .x = x,
+                             .weight = weight,
+                             .rows = call.rows(),
+                             .inputs = layer.inputs,
+                             .outputs = layer.outputs,
+                             .input_major = layer.input_major,
+                             .y_leading = layer.leading},
+                            dy, dx, dweight, dbias, blas(), workspace(), call.stream);
+}
+
+absl::Status Decoder::Norm(const Call& call, int weight, int bias, const void* x,
+                           const NormArrays& norm) {
+  const void* const weights = call.parameters.weights(weight);
+  const void* const biases = call.parameters.weights(bias);
+  BRIGADE_RETURN_IF_ERROR(call.parameters.status());
+  if (bias < 0) {
+    return nn::RmsNorm(
+        {dtype(), x, weights, norm.inverse, call.rows(), config_.width, config_.norm_epsilon},
+        norm.y, call.stream);
+  }
+  return nn::LayerNorm({dtype(), x, weights, norm.mean, norm.inverse, call.rows(), config_.width,
+                        config_.norm_epsilon},
+                       biases, norm.y, call.stream);
+}
+
+absl::Status Decoder::NormBackward(const Call& call, int weight, int bias, const void* x,
+                                   const NormArrays& norm, bool accumulate) {
+  const void* const weights = call.parameters.weights(weight);
+  const nn::Gradient dweight = call.parameters.gradient(weight);
+  const nn::Gradient dbias = call.parameters.gradient(bias);
+  BRIGADE_RETURN_IF_ERROR(call.parameters.status());
+  const nn::Gradient dx = {memory_.dx, accumulate};
+  if (bias < 0) {
+    return nn::RmsNormBackward(
+        {dtype(), x, weights, norm.inverse, call.rows(), config_.width, config_.norm_epsilon},
+        memory_.y, dx, dweight, workspace(), call.stream);
+  }
+  return nn::LayerNormBackward({dtype(), x, weights, norm.mean, norm.inverse, call.rows(),
+                                config_.width, config_.norm_epsilon},
+                               memory_.y, dx, dweight, dbias, workspace(), call.stream);
+}
+
+void Decoder::Initialize(int parameter, uint64_t seed, absl::Span<float> values) const {
+  const std::optional<float> constant = initial_[static_cast<size_t>(parameter)];
+  if (constant.has_value()) return std::fill(values.begin(), values.end(), *constant);
+  nn::Random random(seed, static_cast<uint64_t>(parameter));
+  for (float& value : values) {
+    // Box and Muller 1958.
+    const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
+    const double angle = 2 * std::numbers::pi * random.Uniform();
+    value = static_cast<float>(0.02 * radius * std::cos(angle));
+  }
+}
+
+}  // namespace brigade::models

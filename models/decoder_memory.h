@@ -1,0 +1,89 @@
+#ifndef BRIGADE_MODELS_DECODER_MEMORY_H_
+#define BRIGADE_MODELS_DECODER_MEMORY_H_
+
+// The arrays of a decoder's passes, as places in one allocation.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "brigade/device/device.h"
+#include "brigade/models/config.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::models {
+
+struct DecoderOptions {
+  precision::DType dtype = precision::DType::kBFloat16;
+  // The largest batch.
+  int64_t samples = 1;
+  int64_t positions = 1;
+  // Whether there are backward passes.
+  bool trains = true;
+  // More than 0: keeps keys and values of so many positions of each sample, for Decoder::Continue.
+  int64_t cached_positions = 0;
+  // Keeps of each block its input alone, and computes the rest again in the backward pass.
+  bool recompute = false;
+  // Which parameters, by their names, are trained; empty: all.
+  std::function<bool(const std::string&)> trainable = nullptr;
+};
+
+// InvalidArgument naming the option.
+absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options);
+
+// Of a normalisation: what it gives, and what its backward pass needs: a number for each row.
+struct NormArrays {
+  void* y = nullptr;
+  // Llama's has none.
+  void* mean = nullptr;
+  void* inverse = nullptr;
+};
+
+// What a block keeps for its backward pass.
+struct BlockArrays {
+  NormArrays norm1, norm2;
+  // [rows, projected_width]: queries, keys and values, rotated.
+  void* projected = nullptr;
+  // [rows, attention_width].
+  void* heads = nullptr;
+  void* log_sum_exp = nullptr;
+  // [rows, width]: the residual stream behind attention.
+  void* middle = nullptr;
+  // Of the MLP: before its activation, Llama's gates and what they let through, [rows, inner] or
+  // [rows, 2 * inner]; and behind it, [rows, inner].
+  void* expanded = nullptr;
+  void* activated = nullptr;
+};
+
+struct DecoderMemory {
+  // What each unit but the head makes, [rows, width]: the input of the next one. Without backward
+  // passes two take turns.
+  std::vector<void*> streams;
+  // Of each block; all have the same memory where it is not kept.
+  std::vector<BlockArrays> blocks;
+  NormArrays final_norm;
+  void* logits = nullptr;
+  // Of each block, [samples, cached_positions, key_value_heads * head_width].
+  std::vector<void*> cached_keys, cached_values;
+  // [rows, 3 * attention_width] where keys and values are repeated.
+  void* repeated = nullptr;
+
+  // Of the backward pass: gradients of the residual stream, of a norm's result, of `heads`, of
+  // queries, keys and values as attention has them and as they were projected (the same where
+  // nothing is repeated), of `activated`.
+  void *dx = nullptr, *y = nullptr, *dheads = nullptr, *dqkv = nullptr, *dprojected = nullptr;
+  void* dactivated = nullptr;
+  void* attention_workspace = nullptr;
+
+  int64_t bytes = 0;
+};
+
+// Places in `base`, of as many bytes; with null the bytes alone count.
+DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& options,
+                           device::Device device, void* base);
+
+}  // namespace brigade::models
+
+#endif  // BRIGADE_MODELS_DECODER_MEMORY_H_

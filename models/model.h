@@ -1,0 +1,111 @@
+#ifndef BRIGADE_MODELS_MODEL_H_
+#define BRIGADE_MODELS_MODEL_H_
+
+// What a training needs of a model, whatever it computes: units with named parameters, and the
+// forward and backward pass of each.
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "brigade/device/stream.h"
+#include "brigade/nn/gradient.h"
+#include "brigade/zero/plan/plan.h"
+#include "brigade/zero/step.h"
+
+namespace brigade::models {
+
+// A micro-batch in device memory. What the arrays hold is the model's to say.
+struct Batch {
+  const void* inputs = nullptr;
+  // Null: nothing to compare with, and no losses.
+  const void* targets = nullptr;
+  int64_t samples = 0;
+  // Of each sample: tokens of a text, 1 for a model without.
+  int64_t positions = 1;
+
+  int64_t rows() const { return samples * positions; }
+};
+
+// Device memory that a model has, by purpose, in bytes.
+struct ModelMemory {
+  int64_t activations = 0;
+  int64_t scratch = 0;
+};
+
+// The weights of one acquired unit, and where its gradients go.
+class UnitParameters {
+ public:
+  UnitParameters(const std::vector<bool>& trainable, zero::UnitScope& scope)
+      : trainable_(trainable), scope_(scope) {}
+
+  // By the parameter's number in the spec. Null for one below 0, which the unit does not have, and
+  // after an error.
+  const void* weights(int parameter) { return parameter < 0 ? nullptr : scope_.weights(parameter); }
+  // Without data for a frozen one, and as above: layers leave such a gradient out.
+  nn::Gradient gradient(int parameter);
+
+  // The first error so far.
+  const absl::Status& status() const { return scope_.status(); }
+
+ private:
+  const std::vector<bool>& trainable_;
+  zero::UnitScope& scope_;
+};
+
+// A model with the memory of one micro-batch: a forward pass of all units in their order, and, if
+// it is to be trained, the backward pass of all in the reverse order, before the next forward pass.
+//
+// Stream       Passes are enqueued on the one stream of all calls; they allocate nothing and never
+//              wait.
+class Model {
+ public:
+  virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  // Of zero::ZeroOptimizer::Create.
+  const zero::ModelSpec& spec() const { return spec_; }
+  // By the parameter's number in the spec.
+  const std::vector<bool>& trainable() const { return trainable_; }
+
+  // How many losses a batch has; each counts the same, but for those that the model leaves at 0.
+  virtual int64_t LossesOf(const Batch& batch) const = 0;
+
+  // Values of a new training: a function of the seed and the parameter alone.
+  virtual void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const = 0;
+
+  // Of the last unit: writes losses [LossesOf(batch)], float (double for float64), device memory,
+  // unless it is null.
+  //
+  // Errors       InvalidArgument naming a batch that the model has no memory for, before anything
+  //              is enqueued; those of the layers and of `parameters`.
+  virtual absl::Status ForwardUnit(int unit, const Batch& batch, void* losses,
+                                   UnitParameters& parameters, device::Stream& stream) = 0;
+
+  // The unit's part of the gradient of seed * (sum of the losses); `seed` [1] is device memory,
+  // which the last unit reads. For means over what counts, in a batch or in all of a step, the seed
+  // has its share.
+  virtual absl::Status BackwardUnit(int unit, const Batch& batch, const float* seed,
+                                    UnitParameters& parameters, device::Stream& stream) = 0;
+
+ protected:
+  explicit Model(zero::ModelSpec spec);
+
+ private:
+  const zero::ModelSpec spec_;
+  std::vector<bool> trainable_;
+};
+
+// All units, as a ParameterSource has to be called: each is acquired for its pass, and its
+// gradients are ready after its backward pass.
+absl::Status Forward(Model& model, const Batch& batch, void* losses, zero::ParameterSource& source,
+                     device::Stream& stream);
+absl::Status Backward(Model& model, const Batch& batch, const float* seed,
+                      zero::ParameterSource& source, device::Stream& stream);
+
+}  // namespace brigade::models
+
+#endif  // BRIGADE_MODELS_MODEL_H_
