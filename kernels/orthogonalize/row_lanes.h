@@ -112,8 +112,9 @@ BRIGADE_TARGET_AVX512_LANES inline void HalveFourByFour(const float* lanes, floa
                                                         int64_t rows) {
   __m512 x[16];
   for (int i = 0; i < 16; ++i) x[i] = _mm512_loadu_ps(lanes + i * kRowLanes);
-  // With masks, as in internal/lanes.h. Of two registers each half, of both the sums; then of quarters, and of eighths and pairs,
-  // within quarters. Register i = 4 r + c ends up as element r of quarter c.
+  // With masks, as in internal/lanes.h. Of two registers each half, of both the sums; then of
+  // quarters, and of eighths and pairs within quarters. Register i = 4 r + c ends up as element r
+  // of quarter c.
   for (int i = 0; i < 8; ++i) {
     x[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0x44),
                          _mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0xee));
