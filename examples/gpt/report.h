@@ -26,7 +26,7 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
                            absl::Span<const train::Evaluation> evaluations);
 
 // Time, memory and traffic of each rank, beside the formulas.
-std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks);
+std::string ResourceReport(const Job& job, absl::Span<const train::RankSummary> ranks);
 
 }  // namespace brigade::gpt
 
