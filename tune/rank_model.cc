@@ -163,8 +163,8 @@ absl::StatusOr<RankModel::Part> RankModel::PartOf(const gpt::Job& job, const Wor
               .parameters = std::move(parameters)};
 }
 
-absl::StatusOr<RankNeeds> RankModel::NeedsOf(const gpt::Job& job, int rank,
-                                             const World::Place& place, const Part& part) const {
+absl::StatusOr<RankNeeds> RankModel::NeedsOf(const gpt::Job& job, const World::Place& place,
+                                             const Part& part) const {
   RankNeeds needs;
   BRIGADE_ASSIGN_OR_RETURN(needs.terms, train::MemoryOfRank({.job = job,
                                                              .grid = *place.grid,
@@ -282,7 +282,7 @@ absl::StatusOr<Prediction> RankModel::Of(const gpt::Job& job, bool with_time) {
   for (int rank = 0; rank < world_.size(); ++rank) {
     const World::Place& place = (*places)[static_cast<size_t>(rank)];
     BRIGADE_ASSIGN_OR_RETURN(Part part, PartOf(job, place, world_.context(rank)));
-    BRIGADE_ASSIGN_OR_RETURN(RankNeeds needs, NeedsOf(job, rank, place, part));
+    BRIGADE_ASSIGN_OR_RETURN(RankNeeds needs, NeedsOf(job, place, part));
     prediction.host_bytes = std::max(prediction.host_bytes, needs.host_bytes);
     if (needs.device_bytes > prediction.needs.device_bytes) {
       prediction.needs = std::move(needs);

@@ -42,7 +42,7 @@ std::vector<int> SlowestRanks(const Job& job, absl::Span<const train::RankSummar
 }
 
 // "embedding to h.1", "h.2".
-std::string NameOf(const ModelOptions& model, const StageRange& stages) {
+std::string NameOf(const ModelOptions& model, const parallel::StageRange& stages) {
   const auto name = [&](int stage) -> std::string {
     if (stage == 0) return "embedding";
     return stage == model.layers + 1 ? "head" : absl::StrCat("h.", stage - 1);

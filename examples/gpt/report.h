@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/train/observers/observer.h"
+#include "brigade/train/summary.h"
 
 namespace brigade::gpt {
 
