@@ -212,7 +212,7 @@ TEST(GridTrainingTest, SumsInTheModelsTypeTakeLessTrafficAndChangeLossesByRoundi
         EXPECT_NEAR(rounded.losses[step], exact.losses[step], 0.02 * exact.losses[step]) << step;
       }
       // Of two blocks and the head: 9 sums, in the forward and the backward pass.
-      const RankSummary &a = exact.outcome.ranks[0], &b = rounded.outcome.ranks[0];
+      const train::RankSummary &a = exact.outcome.ranks[0], &b = rounded.outcome.ranks[0];
       const int64_t elements = ShapeOf(job).rows() * job.model.width;
       const int64_t sent = (sequence_parallel ? 1 : 2) * elements * 3 / 4;
       EXPECT_EQ(a.sent_of_step[kTensor] - b.sent_of_step[kTensor], 9 * sent * 2);

@@ -277,13 +277,13 @@ TEST(PipelineTrainingTest, StagesShareWeightsAndActivations) {
     job.steps = 1;
     return TrainGrid(grid, job).outcome.ranks;
   };
-  const auto activations = [](const RankSummary& rank) {
+  const auto activations = [](const train::RankSummary& rank) {
     return rank.memory[static_cast<int>(device::Purpose::kActivations)];
   };
   const auto whole = ranks_of({});
   const auto stages = ranks_of({.pipeline = 4});
   int64_t parameters = 0;
-  for (const RankSummary& stage : stages) parameters += stage.parameters;
+  for (const train::RankSummary& stage : stages) parameters += stage.parameters;
   // The tokens are on the first and on the last stage.
   EXPECT_EQ(parameters, whole[0].parameters + 256 * PipelineJob({}, 1, "fp32").model.width);
   // 1F1B keeps 4, 3, 2 and 1 micro-batches, of which the middle stages have as many layers.

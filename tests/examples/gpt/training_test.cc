@@ -124,7 +124,7 @@ TEST_P(PrecisionTest, WhereTheStateIsChangesMemoryAndMovementAlone) {
           EXPECT_EQ(run.held_out, plain.held_out);
           ExpectModelledMemoryAndTraffic(run, job.steps);
           constexpr auto kState = static_cast<int>(device::Purpose::kOptimizerState);
-          const RankSummary &rank = run.outcome.ranks[0], &before = plain.outcome.ranks[0];
+          const train::RankSummary &rank = run.outcome.ranks[0], &before = plain.outcome.ranks[0];
           EXPECT_LT(rank.memory[kState], before.memory[kState]);
           EXPECT_GT(rank.movement.from_host, 0);
           if (offload.host_share == 1) {
@@ -155,7 +155,7 @@ TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
       job.config.recompute = recompute::ParsePolicy(policy).value();
       const Trained kept = Train(job, 2);
       ASSERT_FALSE(kept.outcome.ranks.empty());
-      const RankSummary& b = kept.outcome.ranks[0];
+      const train::RankSummary& b = kept.outcome.ranks[0];
       EXPECT_EQ(b.host_memory[kActivations], 0);
       for (const auto tier : {recompute::StashTier::kHost, recompute::StashTier::kFile}) {
         const bool in_file = tier == recompute::StashTier::kFile;
@@ -173,7 +173,7 @@ TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
         EXPECT_EQ(run.held_out, plain.held_out);
         ExpectModelledMemoryAndTraffic(run, job.steps);
         ASSERT_FALSE(run.outcome.ranks.empty());
-        const RankSummary& a = run.outcome.ranks[0];
+        const train::RankSummary& a = run.outcome.ranks[0];
         EXPECT_GT(a.host_memory[kActivations], 0);
         const int64_t stashed = a.stashed_of_step.to_host;
         if (!in_file) {
@@ -183,7 +183,7 @@ TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
         EXPECT_EQ(a.file_bytes > 0, in_file);
         EXPECT_LT(a.memory[kActivations], b.memory[kActivations]);
         EXPECT_EQ(a.traffic.parameters, b.traffic.parameters);
-        EXPECT_EQ(a.planned_time, b.planned_time);
+        EXPECT_EQ(a.activations.time, b.activations.time);
       }
       job.config.recompute.stash = recompute::StashTier::kNone;
     }
@@ -217,7 +217,7 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHostAndFromFiles)
     EXPECT_EQ(run.grad_norms, plain.grad_norms);
     ExpectModelledMemoryAndTraffic(run, job.steps);
     ASSERT_FALSE(run.outcome.ranks.empty());
-    const RankSummary& rank = run.outcome.ranks[0];
+    const train::RankSummary& rank = run.outcome.ranks[0];
     EXPECT_EQ(rank.file_bytes > 0, offload.file_state());
     if (!offload.file_state()) continue;
     // The host has little of it as well.
@@ -386,7 +386,7 @@ TEST(TrainingTest, EvaluationsInBetweenChangeNothing) {
   EXPECT_EQ(with.losses, without.losses);
   EXPECT_EQ(with.held_out, without.held_out);
   for (size_t rank = 0; rank < 4; ++rank) {
-    const RankSummary &a = with.outcome.ranks[rank], &b = without.outcome.ranks[rank];
+    const train::RankSummary &a = with.outcome.ranks[rank], &b = without.outcome.ranks[rank];
     EXPECT_EQ(a.traffic.parameters, b.traffic.parameters);
     EXPECT_EQ(a.traffic.gradients, b.traffic.gradients);
     EXPECT_EQ(a.traffic.scalars, b.traffic.scalars);
@@ -438,7 +438,7 @@ TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
   ASSERT_OK(outcome);
   EXPECT_TRUE(outcome->interrupted);
   EXPECT_LE(observer.last, 12);  // steps in flight when it was said, and when it was heard
-  for (const RankSummary& rank : outcome->ranks) EXPECT_EQ(rank.steps, observer.last);
+  for (const train::RankSummary& rank : outcome->ranks) EXPECT_EQ(rank.steps, observer.last);
 }
 
 TEST(TrainingTest, AnObserversErrorEndsAllRanks) {

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_EXAMPLES_GPT_RANK_BOOKS_H_
-#define BRIGADE_EXAMPLES_GPT_RANK_BOOKS_H_
+#ifndef BRIGADE_TRAIN_RANK_BOOKS_H_
+#define BRIGADE_TRAIN_RANK_BOOKS_H_
 
 #include <cstdint>
 #include <vector>
@@ -9,22 +9,20 @@
 #include "absl/status/statusor.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
-#include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/pass_collectives.h"
-#include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/examples/gpt/rank_digests.h"
-#include "brigade/examples/gpt/rank_memory.h"
-#include "brigade/examples/gpt/stage_setup.h"
-#include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/recompute/stash.h"
 #include "brigade/replicas/outer_optimizer.h"
+#include "brigade/train/rank_digests.h"
+#include "brigade/train/rank_memory.h"
+#include "brigade/train/stage_setup.h"
+#include "brigade/train/summary.h"
+#include "brigade/train/task.h"
 #include "brigade/train/times/pass_times.h"
 #include "brigade/train/times/recorder.h"
 #include "brigade/zero/zero_optimizer.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 // What one rank has, sends and takes, as it was measured and as the formulas say.
 class RankBooks {
@@ -33,13 +31,11 @@ class RankBooks {
   struct Accounts {
     const Job& job;
     const parallel::Grid& grid;
-    const PassShape& shape;
-    const PassGroups& groups;
     const ZeroGroups zero_groups;
     device::Context& context;
-    train::Recorder& recorder;
+    Recorder& recorder;
     const zero::ZeroOptimizer& zero;
-    const Transformer& transformer;
+    const RankPart& part;
     const parallel::PipelineExecutor& executor;
     // Null: there are none.
     const RankDigests* digests = nullptr;
@@ -85,7 +81,7 @@ class RankBooks {
   const Accounts of_;
   RankSummary summary_;
   // Of all steps, by the model's stages.
-  std::vector<train::PassSeconds> passes_;
+  std::vector<PassSeconds> passes_;
   // At the start.
   zero::Traffic traffic_before_;
   zero::Movement movement_before_;
@@ -101,6 +97,6 @@ class RankBooks {
   int64_t counted_ns_ = 0;
 };
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_RANK_BOOKS_H_
+#endif  // BRIGADE_TRAIN_RANK_BOOKS_H_

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_EXAMPLES_GPT_CODEC_CHOICE_H_
-#define BRIGADE_EXAMPLES_GPT_CODEC_CHOICE_H_
+#ifndef BRIGADE_TRAIN_CODEC_CHOICE_H_
+#define BRIGADE_TRAIN_CODEC_CHOICE_H_
 
 #include <string>
 
@@ -8,14 +8,15 @@
 #include "brigade/collectives/tuning/topology.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
-#include "brigade/examples/gpt/job.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/train/config/config.h"
+#include "brigade/train/job.h"
+#include "brigade/train/task.h"
 #include "brigade/zero/plan/plan.h"
 
 // What stands for "auto" in keys of fewer bytes (OpenCodecs): codes where the cost model says that
 // a step's exchanges are then shorter (collectives/tuning/codec_cost.h).
-namespace brigade::gpt {
+namespace brigade::train {
 
 struct ChosenCodecs {
   bool weights = false;
@@ -37,12 +38,12 @@ struct ChosenCodecs {
 // machine      Of all ranks, with figures and memory_bytes_per_s.
 // sharers      The ranks of these that share a state with rank 0, ascending; `plan` is theirs.
 // Errors       Those of the cost model.
-absl::StatusOr<ChosenCodecs> ChooseCodecs(const train::TrainConfig& config,
+absl::StatusOr<ChosenCodecs> ChooseCodecs(const TrainConfig& config,
                                           const collectives::Topology& machine,
                                           absl::Span<const int> sharers, const zero::Plan& plan);
 
 // Writes into config.zero what was chosen, and into config.codec_choice the text.
-void TakeCodecs(const ChosenCodecs& chosen, train::TrainConfig& config);
+void TakeCodecs(const ChosenCodecs& chosen, TrainConfig& config);
 
 // The job with what its config leaves open, which is not nothing. A call of all ranks, which take
 // the choice of rank 0: measured figures are the same on all, but groups of a model's parts may lie
@@ -51,9 +52,10 @@ void TakeCodecs(const ChosenCodecs& chosen, train::TrainConfig& config);
 //
 // Errors       Those of the above, of MeasureTopology and of the communicator; InvalidArgument
 //              naming brigade.ranks_per_node where ranks are not numbered host by host.
-absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int local_rank,
-                                     device::Context& context, device::Stream& stream);
+absl::StatusOr<Job> WithChosenCodecs(const Job& job, const Task& task, parallel::Grid& grid,
+                                     int local_rank, device::Context& context,
+                                     device::Stream& stream);
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_CODEC_CHOICE_H_
+#endif  // BRIGADE_TRAIN_CODEC_CHOICE_H_

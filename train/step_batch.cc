@@ -1,29 +1,29 @@
-#include "brigade/examples/gpt/step_batch.h"
+#include "brigade/train/step_batch.h"
 
 #include <cstring>
 
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/cross_entropy.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 using device::Purpose;
 
-int64_t StepBatch::LossesBegin(const PassShape& shape, int64_t micro_batches) {
+int64_t StepBatch::LossesBegin(const BatchShape& shape, int64_t micro_batches) {
   return kLossParts +
-         nn::PartsOfLosses(micro_batches * shape.rows()) * static_cast<int64_t>(sizeof(double));
+         nn::PartsOfLosses(micro_batches * shape.losses) * static_cast<int64_t>(sizeof(double));
 }
 
-int64_t StepBatch::TextsBegin(const PassShape& shape, int64_t micro_batches) {
+int64_t StepBatch::SamplesBegin(const BatchShape& shape, int64_t micro_batches) {
   return LossesBegin(shape, micro_batches) +
-         micro_batches * shape.rows() * static_cast<int64_t>(sizeof(float));
+         micro_batches * shape.losses * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t StepBatch::Bytes(const PassShape& shape, int64_t micro_batches) {
-  return TextsBegin(shape, micro_batches) + micro_batches * shape.batch * TextBytes(shape);
+int64_t StepBatch::Bytes(const BatchShape& shape, int64_t micro_batches) {
+  return SamplesBegin(shape, micro_batches) + micro_batches * shape.samples * shape.sample_bytes;
 }
 
-absl::StatusOr<StepBatch> StepBatch::Create(const PassShape& shape, int64_t micro_batches,
+absl::StatusOr<StepBatch> StepBatch::Create(const BatchShape& shape, int64_t micro_batches,
                                             device::Context& context) {
   StepBatch batch(shape, micro_batches);
   const int64_t bytes = Bytes(shape, micro_batches);
@@ -37,30 +37,17 @@ absl::StatusOr<StepBatch> StepBatch::Create(const PassShape& shape, int64_t micr
   return batch;
 }
 
-void StepBatch::SetText(int64_t index, const char* whole) {
-  uint8_t* part = host_in_.as<uint8_t>().data() + texts_begin() + index * text_bytes();
-  for (const parallel::PositionRun& run : shape_.runs()) {
-    const auto bytes = static_cast<size_t>(run.count + 1);
-    std::memcpy(part, whole + run.global, bytes);
-    part += bytes;
-  }
-}
-
 absl::Status StepBatch::CopyToDevice(const StepSums& mine, device::Stream& stream) {
   uint8_t* const host = host_in_.as<uint8_t>().data();
   std::memcpy(host, &mine, sizeof(mine));
   BRIGADE_RETURN_IF_ERROR(stream.Copy(sums(), host, sizeof(mine)));
-  return stream.Copy(OnDevice(texts_begin()), host + texts_begin(), texts() * text_bytes());
-}
-
-nn::Texts StepBatch::MicroBatch(int64_t index) const {
-  return {OnDevice(texts_begin() + index * shape_.batch * text_bytes()), shape_.batch,
-          shape_.positions(), std::ssize(shape_.runs())};
+  return stream.Copy(OnDevice(samples_begin()), host + samples_begin(),
+                     samples() * shape_.sample_bytes);
 }
 
 float* StepBatch::losses_of(int64_t micro_batch) const {
   return reinterpret_cast<float*>(OnDevice(LossesBegin(shape_, micro_batches_))) +
-         micro_batch * shape_.rows();
+         micro_batch * shape_.losses;
 }
 
 absl::Status StepBatch::MeanOfLosses(device::Stream& stream) {
@@ -83,4 +70,4 @@ StepSums StepBatch::host_sums() const {
   return sums;
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

@@ -1,33 +1,25 @@
-#ifndef BRIGADE_EXAMPLES_GPT_STAGE_SETUP_H_
-#define BRIGADE_EXAMPLES_GPT_STAGE_SETUP_H_
+#ifndef BRIGADE_TRAIN_STAGE_SETUP_H_
+#define BRIGADE_TRAIN_STAGE_SETUP_H_
 
 // With what the executor and the optimizer of one stage of a pipeline are made, so that they fit
-// each other, the model's part and its plan. Without a pipeline there is one stage.
+// each other and the model's part. Without a pipeline there is one stage.
 
 #include "absl/status/statusor.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/examples/gpt/model_part.h"
-#include "brigade/examples/gpt/part_plan.h"
-#include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/train/config/config.h"
+#include "brigade/train/task.h"
 #include "brigade/zero/zero_optimizer.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
-// The schedule's, and at the end of all stages the optimizer's step, the one collective of
-// StagePasses. Errors of the schedule.
+// The schedule's, and at the end of all stages the optimizer's step, their one collective. Errors of the schedule.
 absl::StatusOr<parallel::PipelineSchedule> ListsOf(const parallel::PipelineShape& pipeline);
-
-// Of a micro-batch: the residual stream in the rows that this rank has.
-parallel::BoundaryShape BoundaryOf(const PassShape& shape);
-
-PassSlots SlotsOf(const parallel::StageBuffers& buffers);
 
 // The config's, with the order in which this stage uses its weights: without a pipeline by the
 // units of its backward pass, else by the runs of its list.
-zero::ZeroOptions ZeroOptionsOf(const train::TrainConfig& config, const PartPlan& plan,
+zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const RankPart& part,
                                 const parallel::StageList& list);
 
 // ZeRO's group of a rank, and those beside it.
@@ -41,10 +33,10 @@ struct ZeroGroups {
 
 // Where fewer ranks share a state than have the same weights (ZeroOptions::shard_ranks), and for
 // those near each other (hpz_ranks), and for replicas, the grid makes the groups: a call of all
-// ranks. Beside them, the one with the pipeline's other end where the model's tokens are at both.
-absl::StatusOr<ZeroGroups> CreateZeroGroups(const train::TrainConfig& config, parallel::Grid& grid,
-                                            const ModelPart& part);
+// ranks. Beside them, where a parameter is tied to another stage's, the one with its ranks.
+absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel::Grid& grid,
+                                            bool is_tied_outside);
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_STAGE_SETUP_H_
+#endif  // BRIGADE_TRAIN_STAGE_SETUP_H_

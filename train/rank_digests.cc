@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/rank_digests.h"
+#include "brigade/train/rank_digests.h"
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 #include "brigade/parallel/grid.h"
 #include "brigade/precision/dtype_names.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 namespace {
 
 // For people who read the file.
@@ -129,4 +129,4 @@ digests::DigestBytes RankDigests::bytes() const {
                                   parts_.ranks.size(), parts_.in_flight);
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

@@ -1,8 +1,7 @@
-#ifndef BRIGADE_EXAMPLES_GPT_STEP_BATCH_H_
-#define BRIGADE_EXAMPLES_GPT_STEP_BATCH_H_
+#ifndef BRIGADE_TRAIN_STEP_BATCH_H_
+#define BRIGADE_TRAIN_STEP_BATCH_H_
 
 #include <cstdint>
-#include <iterator>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -13,11 +12,9 @@
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
 #include "brigade/device/stream.h"
-#include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/nn/texts.h"
 #include "brigade/precision/dtype.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 // What all ranks add up in a step.
 struct StepSums {
@@ -32,29 +29,37 @@ inline constexpr collectives::CollectiveSignature kStepSums = {
     .dtype = precision::DType::kFloat32,
     .count = 2};
 
-// The memory of a step on a rank, from the copy of its batch until its metrics are read: the texts
+// What a micro-batch has of a rank: samples of so many bytes, and their losses.
+struct BatchShape {
+  int64_t samples = 1;
+  int64_t sample_bytes = 0;
+  int64_t losses = 1;
+};
+
+// The memory of a step on a rank, from the copy of its batch until its metrics are read: the samples
 // of all micro-batches, their losses, and what becomes of these.
 //
 // Memory       Bytes of the device, of purpose activations, and twice of the host, scratch.
 class StepBatch {
  public:
-  static absl::StatusOr<StepBatch> Create(const PassShape& shape, int64_t micro_batches,
+  static absl::StatusOr<StepBatch> Create(const BatchShape& shape, int64_t micro_batches,
                                           device::Context& context);
-  static int64_t Bytes(const PassShape& shape, int64_t micro_batches);
+  static int64_t Bytes(const BatchShape& shape, int64_t micro_batches);
 
-  int64_t texts() const { return micro_batches_ * shape_.batch; }
-  // Of a text, this rank's positions and what follows the last one of each run.
-  int64_t text_bytes() const { return TextBytes(shape_); }
-  int64_t losses() const { return micro_batches_ * shape_.rows(); }
+  int64_t samples() const { return micro_batches_ * shape_.samples; }
+  int64_t losses() const { return micro_batches_ * shape_.losses; }
 
-  // Where the host writes a text that is to come, micro-batch by micro-batch; `whole` is
-  // [context + 1]. Positions of other ranks are left out.
-  void SetText(int64_t index, const char* whole);
-  // Copies the texts, and this rank's part of the sums, to the device.
+  // Where the host writes a sample that is to come, micro-batch by micro-batch.
+  uint8_t* sample(int64_t index) const {
+    return host_in_.as<uint8_t>().data() + samples_begin() + index * shape_.sample_bytes;
+  }
+  // Copies the samples, and this rank's part of the sums, to the device.
   absl::Status CopyToDevice(const StepSums& mine, device::Stream& stream);
 
   // On the device.
-  nn::Texts MicroBatch(int64_t index) const;
+  const uint8_t* samples_of(int64_t micro_batch) const {
+    return OnDevice(samples_begin() + micro_batch * shape_.samples * shape_.sample_bytes);
+  }
   float* losses_of(int64_t micro_batch) const;
   float* sums() const { return static_cast<float*>(device_.data()); }
   // Sets sums()[0] to the mean of all losses.
@@ -74,25 +79,22 @@ class StepBatch {
   int64_t step = -1;
 
  private:
-  StepBatch(const PassShape& shape, int64_t micro_batches)
+  StepBatch(const BatchShape& shape, int64_t micro_batches)
       : shape_(shape), micro_batches_(micro_batches) {}
 
-  static int64_t TextBytes(const PassShape& shape) {
-    return shape.positions() + std::ssize(shape.runs());
-  }
-  // In the memory: sums, parts of the mean loss, losses, texts.
+  // In the memory: sums, parts of the mean loss, losses, samples.
   static constexpr int64_t kLossParts = 256;
-  static int64_t LossesBegin(const PassShape& shape, int64_t micro_batches);
-  static int64_t TextsBegin(const PassShape& shape, int64_t micro_batches);
+  static int64_t LossesBegin(const BatchShape& shape, int64_t micro_batches);
+  static int64_t SamplesBegin(const BatchShape& shape, int64_t micro_batches);
   uint8_t* OnDevice(int64_t offset) const { return device_.as<uint8_t>().data() + offset; }
-  int64_t texts_begin() const { return TextsBegin(shape_, micro_batches_); }
+  int64_t samples_begin() const { return SamplesBegin(shape_, micro_batches_); }
 
-  PassShape shape_;
+  BatchShape shape_;
   int64_t micro_batches_;
   device::Buffer device_, host_in_, host_out_;
   std::unique_ptr<device::Event> computed_, done_;
 };
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_STEP_BATCH_H_
+#endif  // BRIGADE_TRAIN_STEP_BATCH_H_

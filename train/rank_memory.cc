@@ -1,18 +1,15 @@
-#include "brigade/examples/gpt/rank_memory.h"
+#include "brigade/train/rank_memory.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/layers.h"
-#include "brigade/examples/gpt/stage_passes.h"
-#include "brigade/examples/gpt/step_batch.h"
-#include "brigade/nn/blas.h"
 #include "brigade/parallel/pipeline/executor.h"
-#include "brigade/recompute/stash.h"
+#include "brigade/train/step_batch.h"
+#include "brigade/train/summary.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 namespace {
 
 using collectives::Communicator;
@@ -20,7 +17,7 @@ using device::Purpose;
 using device::Tier;
 
 // Of all communicators.
-absl::StatusOr<int64_t> WorkspaceBytes(const RankParts& rank) {
+absl::StatusOr<int64_t> WorkspaceBytes(const RankMemory& rank) {
   int64_t bytes = 0;
   absl::Status status;
   ForEachOwnGroup(rank.grid, rank.zero_groups, [&](size_t, Communicator& group) {
@@ -29,10 +26,7 @@ absl::StatusOr<int64_t> WorkspaceBytes(const RankParts& rank) {
       status.Update(needed.status());
       if (needed.ok()) workspace = collectives::Max(workspace, *needed);
     };
-    for (auto PassGroups::*const which : {&PassGroups::tensor, &PassGroups::context}) {
-      if (&group != rank.groups.*which) continue;
-      add(WorkspaceOfPasses(rank.shape, rank.plan, rank.groups, which));
-    }
+    add(rank.part.WorkspaceOf(group));
     const zero::OuterGroups& outer = rank.zero_groups.outer;
     const std::pair<const Communicator*, zero::StepGroup> roles[] = {
         {&rank.zero_groups.shards, zero::StepGroup::kShards},
@@ -59,11 +53,6 @@ absl::StatusOr<int64_t> WorkspaceBytes(const RankParts& rank) {
 
 }  // namespace
 
-const device::FileOptions* StashFileOf(const Job& job) {
-  const bool in_file = job.config.recompute.stash == recompute::StashTier::kFile;
-  return in_file ? &job.config.zero.offload.file : nullptr;
-}
-
 void ForEachOwnGroup(const parallel::Grid& grid, const ZeroGroups& zero_groups,
                      absl::FunctionRef<void(size_t, Communicator&)> visit) {
   std::vector<const Communicator*> seen;
@@ -84,7 +73,7 @@ void ForEachOwnGroup(const parallel::Grid& grid, const ZeroGroups& zero_groups,
   }
 }
 
-absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankParts& rank) {
+absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankMemory& rank) {
   std::vector<zero::MemoryTerm> terms =
       zero::MemoryOf(rank.parameters, rank.zero, rank.zero_groups.shards.rank());
   const auto add = [&terms](Tier tier, Purpose purpose, const char* name, int64_t bytes) {
@@ -93,29 +82,17 @@ absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankParts& rank
   BRIGADE_ASSIGN_OR_RETURN(const int64_t workspace, WorkspaceBytes(rank));
   add(Tier::kDevice, Purpose::kCommunication, "workspace of collectives", workspace);
   const int64_t micro_batches = rank.job.config.zero.micro_batches;
-  const int64_t batches = kStepsInFlight * StepBatch::Bytes(rank.shape, micro_batches);
+  const int64_t batches = kStepsInFlight * StepBatch::Bytes(rank.part.batch_shape(), micro_batches);
   add(Tier::kHost, Purpose::kScratch, "batches to come, and losses", 2 * batches);
   add(Tier::kDevice, Purpose::kActivations, "batches", batches);
-  add(Tier::kDevice, Purpose::kActivations, "activations", ActivationBytes(rank.shape, rank.plan));
   add(Tier::kDevice, Purpose::kActivations, "boundaries of the pipeline",
-      parallel::PipelineExecutor::Bytes(rank.buffers, BoundaryOf(rank.shape)));
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t layers, Layers::Bytes(rank.shape, rank.context));
-  add(Tier::kDevice, Purpose::kScratch, "workspace of layers",
-      nn::Blas::ScratchBytes(rank.context.device(), Layers::WorkspaceBytes(rank.shape)) + layers +
-          StagePasses::kBytes);
+      parallel::PipelineExecutor::Bytes(rank.buffers, rank.part.boundary()));
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<zero::MemoryTerm> passes, rank.part.Memory());
+  terms.insert(terms.end(), passes.begin(), passes.end());
   if (rank.digests != nullptr) {
     const digests::DigestBytes digests = rank.digests->bytes();
     add(Tier::kDevice, Purpose::kScratch, "digests", digests.device);
     add(Tier::kHost, Purpose::kScratch, "digests", digests.host);
-  }
-  if (rank.plan.WrittenBytes() == 0) return terms;
-  const std::vector<int64_t> written = rank.plan.written_bytes();
-  const device::FileOptions* const file = StashFileOf(rank.job);
-  add(Tier::kHost, Purpose::kActivations, "stashes",
-      rank.plan.slots.activations * recompute::Stash::HostBytes(written, file));
-  if (file != nullptr) {
-    add(Tier::kFile, Purpose::kActivations, "stashes",
-        rank.plan.slots.activations * recompute::Stash::FileBytes(written));
   }
   return terms;
 }
@@ -127,4 +104,4 @@ int64_t PassingBytes(const zero::Plan& parameters, int ranks) {
                   static_cast<int64_t>(ranks) * static_cast<int64_t>(sizeof(RankSummary)));
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

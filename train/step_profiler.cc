@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/step_profiler.h"
+#include "brigade/train/step_profiler.h"
 
 #include <algorithm>
 #include <string>
@@ -12,7 +12,6 @@
 #include "brigade/collectives/call_marks.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/unit_flops.h"
 #include "brigade/precision/dtype_names.h"
 #include "brigade/profile/ceilings.h"
 #include "brigade/profile/collective_calls.h"
@@ -21,7 +20,7 @@
 #include "brigade/train/times/pass_times.h"
 #include "brigade/train/times/time_split.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 namespace {
 
 using device::TracedOperation;
@@ -38,15 +37,15 @@ std::optional<Place> PlaceOf(absl::string_view name) {
   absl::string_view step = name;
   int64_t number = 0;
   if (absl::ConsumePrefix(&step, "step ") && absl::SimpleAtoi(step, &number)) return Place();
-  const std::optional<train::PassTimes::Place> mark = train::PassTimes::MarkOf(name);
+  const std::optional<PassTimes::Place> mark = PassTimes::MarkOf(name);
   if (!mark.has_value()) return std::nullopt;
-  if (mark->stage == train::PassTimes::kNone) return Place();
+  if (mark->stage == PassTimes::kNone) return Place();
   switch (mark->part) {
-    case train::PassPart::kForward:
+    case PassPart::kForward:
       return Place{mark->stage, Pass::kForward};
-    case train::PassPart::kBackward:
-    case train::PassPart::kBackwardInput:
-    case train::PassPart::kBackwardWeight:
+    case PassPart::kBackward:
+    case PassPart::kBackwardInput:
+    case PassPart::kBackwardWeight:
       return Place{mark->stage, Pass::kBackward};
     default:
       return Place{mark->stage, Pass::kRecompute};
@@ -55,21 +54,21 @@ std::optional<Place> PlaceOf(absl::string_view name) {
 
 Kind KindOf(const TracedOperation& operation) {
   // Of a pipeline, of those who cut the trace into steps, or of collectives: it does nothing.
-  if (train::PassOfMark(operation.name).has_value() || train::IsStepMark(operation.name) ||
+  if (PassOfMark(operation.name).has_value() || IsStepMark(operation.name) ||
       collectives::CallMarkOf(operation.name).has_value() ||
       collectives::IsEndOfCall(operation.name)) {
     return Kind::kIdle;
   }
-  switch (train::ActivityOf(operation)) {
-    case train::Activity::kIdle:
+  switch (ActivityOf(operation)) {
+    case Activity::kIdle:
       return Kind::kWait;
-    case train::Activity::kCommunication:
+    case Activity::kCommunication:
       return Kind::kCollective;
-    case train::Activity::kOptimizer:
+    case Activity::kOptimizer:
       return Kind::kOptimizer;
-    case train::Activity::kOtherCompute:
+    case Activity::kOtherCompute:
       break;
-    case train::Activity::kGemm:
+    case Activity::kGemm:
       // Sums of rows, before the products of attention's backward pass.
       if (operation.name == "attention_delta") break;
       return absl::StrContains(operation.name, "attention") ? Kind::kAttention : Kind::kProduct;
@@ -111,7 +110,7 @@ absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Account
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
   BRIGADE_ASSIGN_OR_RETURN(
       profiler->ceilings_,
-      profile::CeilingsOf(options.ceilings_file, accounts.shape.dtype,
+      profile::CeilingsOf(options.ceilings_file, accounts.job.config.zero.dtype,
                           {.reduction = zero.reduction, .algorithm = zero.algorithm}, world,
                           accounts.context, accounts.compute));
   if (options.peak_flops_per_second > 0) {
@@ -146,7 +145,7 @@ std::vector<profile::Sent> StepProfiler::SentSoFar() const {
   return sent;
 }
 
-absl::Status StepProfiler::BeforeStep(int64_t step, train::Observer* observer) {
+absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
   const int64_t profiled = options().profile_step - 1;
   if (state_ == State::kDone || step < profiled) return absl::OkStatus();
   if (state_ == State::kBefore) {
@@ -176,14 +175,14 @@ absl::Status StepProfiler::AfterStep(int64_t step) {
   return state_ == State::kBehind ? profile::MarkStep(step + 2, of_.compute) : absl::OkStatus();
 }
 
-absl::Status StepProfiler::AtRest(train::Observer* observer) {
+absl::Status StepProfiler::AtRest(Observer* observer) {
   if (state_ == State::kBehind) BRIGADE_RETURN_IF_ERROR(Finish());
   if (state_ != State::kWriting) return absl::OkStatus();
   writer_->Wait();
   return Tell(observer);
 }
 
-profile::RankStep StepProfiler::StepOf(const train::Recorder::Operations& operations) const {
+profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) const {
   const std::string main(of_.compute.name());
   const int64_t step = options().profile_step;
   int64_t first = 0, last = 0;
@@ -198,9 +197,8 @@ profile::RankStep StepProfiler::StepOf(const train::Recorder::Operations& operat
     end = profile::FindStep(step + 1, stream);
   }
   const int64_t begin_ns = begin.value_or(first), end_ns = end.value_or(last);
-  const PassShape& shape = of_.shape;
   return {.seconds = 1e-9 * static_cast<double>(end_ns - begin_ns),
-          .units = UnitsOfStep(shape, of_.transformer.plan(), of_.job.config.zero.micro_batches),
+          .units = of_.part.UnitsOfStep(),
           .rows = profile::RowsOf(operations.streams, main, begin_ns, end_ns, NamesOfTrace()),
           .main = main,
           .sent = sent_,
@@ -227,11 +225,11 @@ absl::Status StepProfiler::Write(const std::vector<std::string>& told) {
     BRIGADE_ASSIGN_OR_RETURN(profile::RankStep step, profile::RankStepFromJson(each));
     steps.push_back(std::move(step));
   }
-  profile::Training training = TrainingOf(of_.job.model, of_.job.config.batch.train_batch_size);
+  profile::Training training = of_.task.TrainingOf(of_.job);
   training.step = options().profile_step;
   training.ranks = static_cast<int>(told.size());
   training.device = std::string(device::ToString(of_.context.device().kind));
-  training.dtype = std::string(precision::ShortName(of_.shape.dtype));
+  training.dtype = std::string(precision::ShortName(of_.job.config.zero.dtype));
   event_.profile = profile::Merge(training, steps, options().recompute_fwd_factor);
   std::string text = profile::ProfileText(event_.profile, options());
   if (options().output_file.empty()) {
@@ -244,7 +242,7 @@ absl::Status StepProfiler::Write(const std::vector<std::string>& told) {
   return file.Commit();
 }
 
-absl::Status StepProfiler::Tell(train::Observer* observer) {
+absl::Status StepProfiler::Tell(Observer* observer) {
   state_ = State::kDone;
   BRIGADE_RETURN_IF_ERROR(written_);
   const double model = event_.profile.model_flops(/*causal=*/false);
@@ -253,4 +251,4 @@ absl::Status StepProfiler::Tell(train::Observer* observer) {
   return observer == nullptr ? absl::OkStatus() : observer->OnProfile(event_);
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_EXAMPLES_GPT_STEP_PROFILER_H_
-#define BRIGADE_EXAMPLES_GPT_STEP_PROFILER_H_
+#ifndef BRIGADE_TRAIN_STEP_PROFILER_H_
+#define BRIGADE_TRAIN_STEP_PROFILER_H_
 
 #include <cstdint>
 #include <memory>
@@ -13,19 +13,17 @@
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/device/threads/task_thread.h"
-#include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/examples/gpt/rank_books.h"
-#include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/profile/roofline.h"
 #include "brigade/profile/step_profile.h"
 #include "brigade/profile/trace_rows.h"
 #include "brigade/train/observers/observer.h"
+#include "brigade/train/rank_books.h"
+#include "brigade/train/task.h"
 #include "brigade/train/times/recorder.h"
 #include "brigade/zero/zero_optimizer.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 // What names of operations and events mean for a profile.
 profile::TraceNames NamesOfTrace();
@@ -49,12 +47,12 @@ class StepProfiler {
   struct Accounts {
     const Job& job;
     parallel::Grid& grid;
-    const PassShape& shape;
+    const Task& task;
     device::Context& context;
     device::Stream& compute;
-    train::Recorder& recorder;
+    Recorder& recorder;
     const zero::ZeroOptimizer& zero;
-    const Transformer& transformer;
+    const RankPart& part;
     RankBooks& books;
   };
 
@@ -62,11 +60,11 @@ class StepProfiler {
   static absl::StatusOr<std::unique_ptr<StepProfiler>> Create(const Accounts& accounts);
 
   // Before a step is enqueued, 0 being the first. `observer` may be null.
-  absl::Status BeforeStep(int64_t step, train::Observer* observer);
+  absl::Status BeforeStep(int64_t step, Observer* observer);
   // When it is enqueued.
   absl::Status AfterStep(int64_t step);
   // When nothing is under way and no step follows at once.
-  absl::Status AtRest(train::Observer* observer);
+  absl::Status AtRest(Observer* observer);
 
  private:
   enum class State : uint8_t { kBefore, kIn, kBehind, kWriting, kDone };
@@ -81,8 +79,8 @@ class StepProfiler {
   // On the writer's thread: makes event_ of what ranks have told.
   absl::Status Write(const std::vector<std::string>& told);
   // What has been written.
-  absl::Status Tell(train::Observer* observer);
-  profile::RankStep StepOf(const train::Recorder::Operations& operations) const;
+  absl::Status Tell(Observer* observer);
+  profile::RankStep StepOf(const Recorder::Operations& operations) const;
 
   const Accounts of_;
   profile::Ceilings ceilings_;
@@ -92,12 +90,12 @@ class StepProfiler {
   // Of the step; its begin, then the difference.
   std::vector<profile::Sent> sent_;
   // The writer's, as long as it is busy.
-  train::ProfileEvent event_;
+  ProfileEvent event_;
   absl::Status written_;
   // Of rank 0. Last: it uses the others.
   std::unique_ptr<device::TaskThread> writer_;
 };
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_STEP_PROFILER_H_
+#endif  // BRIGADE_TRAIN_STEP_PROFILER_H_

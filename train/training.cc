@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/training.h"
+#include "brigade/train/training.h"
 
 #include <barrier>
 #include <optional>
@@ -14,21 +14,21 @@
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
-#include "brigade/examples/gpt/codec_choice.h"
-#include "brigade/examples/gpt/rank_trainer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/precision/dtype_names.h"
 #include "brigade/replicas/options.h"
+#include "brigade/train/codec_choice.h"
+#include "brigade/train/rank_trainer.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 namespace {
 
 std::string NameOf(int rank) { return absl::StrCat("rank ", rank); }
 
 absl::StatusOr<std::unique_ptr<device::Context>> CreateContext(const Job& job, int rank,
-                                                               train::Recorder& recorder) {
+                                                               Recorder& recorder) {
   device::ContextOptions options;
   options.device = job.device;
   options.compute_threads = 1;
@@ -57,8 +57,7 @@ class RootCause {
 };
 
 // What ranks of one job have in common: another value is another result, or a hang.
-collectives::JobValues ValuesOf(const Job& job) {
-  const ModelOptions& model = job.model;
+collectives::JobValues ValuesOf(const Job& job, const Task& task) {
   const zero::ZeroOptions& zero = job.config.zero;
   std::string rates;
   for (const optim::ParameterGroup& group : zero.optimizer.groups) {
@@ -68,25 +67,14 @@ collectives::JobValues ValuesOf(const Job& job) {
     absl::StrAppend(&rates, group.weight_decay, " ", group.beta1, " ", group.beta2, " ", group.eps,
                     " ", group.momentum, "\n");
   }
-  return {
-      {"model",
-       absl::StrCat(model.layers, " layers of ", model.heads, " heads, width ", model.width,
-                    ", context ", model.context, ", ", model.tensor_shards, " tensor shards",
-                    model.sequence_parallel ? ", sequence parallel" : "", ", products in ",
-                    model.tensor_pieces, " pieces",
-                    job.config.sum_wire == parallel::SumWire::kModel ? ", sums in its type" : "")},
-      {"grid", absl::StrCat(parallel::ToString(job.config.grid),
-                            ShapeOf(job).is_ring() ? ", texts in a ring" : "")},
+  collectives::JobValues values = {
+      {"grid", parallel::ToString(job.config.grid)},
       {"pipeline", absl::StrCat("schedule ", parallel::ToString(job.config.schedule),
                                 ", partition by ", parallel::ToString(job.config.partition))},
       {"seed", absl::StrCat(job.seed)},
-      {"data",
-       absl::StrCat(job.corpus.training.size(), " bytes to train on, ", job.corpus.held_out.size(),
-                    " held out (", collectives::DigestOf(job.corpus.training), " ",
-                    collectives::DigestOf(job.corpus.held_out), ")")},
       {"steps", absl::StrCat(job.steps)},
       {"evaluation", absl::StrCat("every ", job.evaluate_every, " steps")},
-      {"batch", absl::StrCat(job.config.batch.train_batch_size, " texts, ",
+      {"batch", absl::StrCat(job.config.batch.train_batch_size, " samples, ",
                              job.config.batch.train_micro_batch_size_per_gpu, " at once")},
       {"stage", absl::StrCat(zero.stage)},
       {"replicas", job.config.replicas == 0 ? "none"
@@ -101,7 +89,7 @@ collectives::JobValues ValuesOf(const Job& job) {
       {"type", std::string(precision::ShortName(zero.dtype))},
       {"dropout", absl::StrCat(job.config.dropout)},
       {"times of recomputation",
-       job.config.recompute_times == train::RecomputeTimes::kMeasured ? "measured" : "operations"},
+       job.config.recompute_times == RecomputeTimes::kMeasured ? "measured" : "operations"},
       {"checkpoints",
        absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
                     ", resumed from ", job.checkpoints.resume, ", keep ", job.checkpoints.keep,
@@ -114,12 +102,16 @@ collectives::JobValues ValuesOf(const Job& job) {
       {"optimizer", absl::StrCat(static_cast<int>(zero.optimizer.kind), " (rates and the like ",
                                  collectives::DigestOf(rates), ")")},
   };
+  const collectives::JobValues of_task = task.Values(job);
+  values.insert(values.begin(), of_task.begin(), of_task.end());
+  return values;
 }
 
 // `local_rank`: among those of this host.
-absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& communicator,
-                                  int local_rank, device::Context& context,
-                                  const Watchers& watchers, RootCause& root_cause) {
+absl::StatusOr<Outcome> TrainRank(const Job& job, const Task& task,
+                                  collectives::Communicator& communicator, int local_rank,
+                                  device::Context& context, const Watchers& watchers,
+                                  RootCause& root_cause) {
   const bool first = communicator.rank() == 0;
   // Its communicators outlive what is enqueued.
   std::unique_ptr<parallel::Grid> grid;
@@ -130,10 +122,12 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
   const auto train = [&]() -> absl::StatusOr<Outcome> {
     BRIGADE_ASSIGN_OR_RETURN(grid, parallel::Grid::Create(job.config.grid, communicator));
     if (job.config.open.any()) {
-      BRIGADE_ASSIGN_OR_RETURN(chosen, WithChosenCodecs(job, *grid, local_rank, context, *compute));
+      BRIGADE_ASSIGN_OR_RETURN(chosen,
+                               WithChosenCodecs(job, task, *grid, local_rank, context, *compute));
     }
-    BRIGADE_ASSIGN_OR_RETURN(trainer, RankTrainer::Create(chosen.has_value() ? *chosen : job, *grid,
-                                                          context, *compute, watchers.recorder));
+    BRIGADE_ASSIGN_OR_RETURN(
+        trainer, RankTrainer::Create(chosen.has_value() ? *chosen : job, task, *grid, context,
+                                     *compute, watchers.recorder));
     BRIGADE_ASSIGN_OR_RETURN(auto interrupted,
                              trainer->Train(first ? watchers.observer : nullptr, watchers.stop));
     BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, trainer->Summary());
@@ -165,8 +159,8 @@ absl::StatusOr<Outcome> TrainRank(const Job& job, collectives::Communicator& com
 
 }  // namespace
 
-absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers,
-                                       absl::Duration timeout) {
+absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ranks,
+                                       const Watchers& watchers, absl::Duration timeout) {
   BRIGADE_ASSIGN_OR_RETURN(auto group,
                            collectives::ThreadGroup::Create(
                                {.size = ranks, .timeout = timeout, .stream_timeout = timeout}));
@@ -196,7 +190,7 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
     threads.emplace_back([&, rank] {
       Rank& self = all[static_cast<size_t>(rank)];
       absl::StatusOr<Outcome> mine =
-          TrainRank(job, *self.communicator, rank, *self.context, watchers, root_cause);
+          TrainRank(job, task, *self.communicator, rank, *self.context, watchers, root_cause);
       if (rank == 0 && mine.ok()) outcome = *std::move(mine);
       // Others read its memory until they end; and it is freed by the thread that has waited for
       // them on its stream, or the race checker would see no order.
@@ -209,24 +203,26 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers
   return outcome;
 }
 
-absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
+absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const Task& task,
+                                       const collectives::LaunchInfo& launch_info,
                                        collectives::Backend backend, const Watchers& watchers,
                                        absl::Duration timeout) {
   BRIGADE_ASSIGN_OR_RETURN(auto context, CreateContext(job, launch_info.rank, watchers.recorder));
   BRIGADE_ASSIGN_OR_RETURN(auto communicator,
                            collectives::Init(launch_info,
                                              {.backend = backend,
-                                              .job_values = ValuesOf(job),
+                                              .job_values = ValuesOf(job, task),
                                               .timeout = timeout,
                                               .communicator = job.config.communicator},
                                              *context));
-  BRIGADE_RETURN_IF_ERROR(train::RankLanes::Start(watchers.lanes, *communicator));
+  BRIGADE_RETURN_IF_ERROR(RankLanes::Start(watchers.lanes, *communicator));
   // Other ranks must not wait for one that has failed.
   const absl::Cleanup end_lanes = [&watchers] {
     if (watchers.lanes != nullptr) watchers.lanes->Abort();
   };
   RootCause root_cause;
-  return TrainRank(job, *communicator, launch_info.local_rank, *context, watchers, root_cause);
+  return TrainRank(job, task, *communicator, launch_info.local_rank, *context, watchers,
+                   root_cause);
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/rank_checkpoints.h"
+#include "brigade/train/rank_checkpoints.h"
 
 #include <filesystem>
 #include <limits>
@@ -18,37 +18,11 @@
 #include "brigade/replicas/options.h"
 #include "brigade/train/times/clock.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 namespace {
 
 using checkpoint::SaveReport;
 using device::SystemCalls;
-
-std::string SumOf(const std::string& text) { return absl::StrFormat("%08x", device::Crc32c(text)); }
-
-// What else than model and options makes a training what it is.
-checkpoint::Fields TrainingFields(const Job& job) {
-  checkpoint::Fields fields = {
-      {"seed", absl::StrCat(job.seed)},
-      {"heads", absl::StrCat(job.model.heads)},
-      {"train_batch_size", absl::StrCat(job.config.batch.train_batch_size)},
-      {"corpus.training.bytes", absl::StrCat(job.corpus.training.size())},
-      {"corpus.training.crc32c", SumOf(job.corpus.training)},
-      {"corpus.held_out.bytes", absl::StrCat(job.corpus.held_out.size())},
-      {"corpus.held_out.crc32c", SumOf(job.corpus.held_out)}};
-  // Without dropout, what there was before there was any.
-  if (job.config.dropout > 0) fields["dropout"] = absl::StrCat(job.config.dropout);
-  // Likewise.
-  if (job.model.tensor_shards > 1) {
-    fields["tensor_shards"] = absl::StrCat(job.model.tensor_shards);
-    fields["sequence_parallel"] = absl::StrCat(job.model.sequence_parallel);
-  }
-  if (job.model.tensor_pieces > 1) {
-    fields["tensor_pieces"] = absl::StrCat(job.model.tensor_pieces);
-  }
-  if (job.config.replicas > 0) fields["replicas"] = replicas::Describe(job.config.outer);
-  return fields;
-}
 
 std::string FolderOfReplica(const std::string& folder, int replica) {
   return folder.empty() ? folder : absl::StrCat(folder, "/replica-", replica);
@@ -64,18 +38,16 @@ int SavedReplica(const std::string& folder, int replica) {
   return saved == 0 ? replica : replica % saved;
 }
 
-double SecondsSince(int64_t begin_ns) {
-  return 1e-9 * static_cast<double>(train::SteadyNs() - begin_ns);
-}
+double SecondsSince(int64_t begin_ns) { return 1e-9 * static_cast<double>(SteadyNs() - begin_ns); }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RankCheckpoints>> RankCheckpoints::Create(
-    const Job& job, const checkpoint::ModelPart& part, zero::ZeroOptimizer& zero,
-    collectives::Communicator& communicator, device::Context& context,
+    const Job& job, const checkpoint::Fields& training, const checkpoint::ModelPart& part,
+    zero::ZeroOptimizer& zero, collectives::Communicator& communicator, device::Context& context,
     const std::optional<Replica>& replica) {
   std::unique_ptr<RankCheckpoints> self(new RankCheckpoints(job, part, zero, communicator));
-  self->training_ = TrainingFields(job);
+  self->training_ = training;
   Checkpoints& options = self->checkpoints_;
   if (replica.has_value()) {
     self->all_ = replica->all;
@@ -93,8 +65,8 @@ absl::StatusOr<std::unique_ptr<RankCheckpoints>> RankCheckpoints::Create(
   return self;
 }
 
-absl::StatusOr<train::Start> RankCheckpoints::Resume() {
-  train::Start start;
+absl::StatusOr<Start> RankCheckpoints::Resume() {
+  Start start;
   const std::string& from = checkpoints_.resume;
   if (!from.empty()) {
     // A checkpoint itself, or a folder of them.
@@ -113,7 +85,7 @@ absl::StatusOr<train::Start> RankCheckpoints::Resume() {
   return start;
 }
 
-absl::StatusOr<train::Start> RankCheckpoints::Load(const std::string& folder) {
+absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
   BRIGADE_ASSIGN_OR_RETURN(
       const kernels::StepState state,
       checkpoint::Load(folder, training_, zero_, communicator_,
@@ -122,18 +94,18 @@ absl::StatusOr<train::Start> RankCheckpoints::Load(const std::string& folder) {
   if (folder == checkpoint::CheckpointPath(checkpoints_.save, state.iteration)) {
     saved_step_ = state.iteration;
   }
-  return train::Start{state.iteration, true,
-                      absl::StrCat("Resumed after step ", state.iteration, " from ", folder)};
+  return Start{state.iteration, true,
+               absl::StrCat("Resumed after step ", state.iteration, " from ", folder)};
 }
 
-absl::StatusOr<train::Start> RankCheckpoints::ResumeNewest() {
+absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {
   const std::string& root = checkpoints_.resume;
   std::string damaged;
   int64_t before = std::numeric_limits<int64_t>::max();
   while (true) {
     BRIGADE_ASSIGN_OR_RETURN(const auto newest, checkpoint::FindLatest(root, *all_, before));
     if (!newest.has_value()) break;
-    absl::StatusOr<train::Start> start = Load(checkpoint::CheckpointPath(root, *newest));
+    absl::StatusOr<Start> start = Load(checkpoint::CheckpointPath(root, *newest));
     if (start.ok()) {
       start->resumed += damaged;
       if (root != checkpoints_.save) return start;
@@ -162,7 +134,7 @@ absl::StatusOr<train::Start> RankCheckpoints::ResumeNewest() {
   if (root != checkpoints_.save) {
     return absl::NotFoundError(absl::StrCat("no checkpoint in ", root));
   }
-  return train::Start{0, false, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
+  return Start{0, false, absl::StrCat("No checkpoint in ", root, ": a new training begins")};
 }
 
 absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
@@ -181,7 +153,7 @@ absl::Status RankCheckpoints::CheckNothingLater(int64_t step) {
 }
 
 absl::Status RankCheckpoints::Tell(int64_t step, const absl::StatusOr<SaveReport>& report,
-                                   train::Observer* observer) {
+                                   Observer* observer) {
   last_ = report.status();
   if (report.ok()) {
     ++summary_.saves;
@@ -193,24 +165,24 @@ absl::Status RankCheckpoints::Tell(int64_t step, const absl::StatusOr<SaveReport
   return observer == nullptr ? absl::OkStatus() : observer->OnSave({step, report});
 }
 
-absl::Status RankCheckpoints::TellIfEnded(int64_t step, train::Observer* observer) {
+absl::Status RankCheckpoints::TellIfEnded(int64_t step, Observer* observer) {
   const auto report = saver_->Poll();
   if (!report.ok()) return Tell(step, report.status(), observer);
   return report->has_value() ? Tell(step, **report, observer) : absl::OkStatus();
 }
 
-absl::Status RankCheckpoints::Await(int64_t step, train::Observer* observer) {
+absl::Status RankCheckpoints::Await(int64_t step, Observer* observer) {
   return saver_->in_flight() ? Tell(step, saver_->Wait(), observer) : absl::OkStatus();
 }
 
-absl::Status RankCheckpoints::SaveIfDue(int64_t step, train::Observer* observer) {
+absl::Status RankCheckpoints::SaveIfDue(int64_t step, Observer* observer) {
   if (saver_ == nullptr) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(TellIfEnded(step, observer));
   const int64_t every = checkpoints_.save_every;
   if (every == 0 || step == 0 || step % every != 0 || step == saved_step_) {
     return absl::OkStatus();
   }
-  const int64_t begin = train::SteadyNs();
+  const int64_t begin = SteadyNs();
   BRIGADE_RETURN_IF_ERROR(Await(step, observer));
   BRIGADE_RETURN_IF_ERROR(zero_.ShareErrors());
   BRIGADE_RETURN_IF_ERROR(saver_->Begin(training_));
@@ -219,9 +191,9 @@ absl::Status RankCheckpoints::SaveIfDue(int64_t step, train::Observer* observer)
   return absl::OkStatus();
 }
 
-absl::Status RankCheckpoints::SaveAtEnd(int64_t step, train::Observer* observer) {
+absl::Status RankCheckpoints::SaveAtEnd(int64_t step, Observer* observer) {
   if (saver_ == nullptr) return absl::OkStatus();
-  const int64_t begin = train::SteadyNs();
+  const int64_t begin = SteadyNs();
   BRIGADE_RETURN_IF_ERROR(Await(step, observer));
   // Once more, if it was this state that could not be saved.
   if (step != saved_step_ || !last_.ok()) {
@@ -244,4 +216,4 @@ void RankCheckpoints::AddTo(RankSummary& summary) const {
   summary.last_save_seconds = summary_.last_save_seconds;
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_EXAMPLES_GPT_RANK_DIGESTS_H_
-#define BRIGADE_EXAMPLES_GPT_RANK_DIGESTS_H_
+#ifndef BRIGADE_TRAIN_RANK_DIGESTS_H_
+#define BRIGADE_TRAIN_RANK_DIGESTS_H_
 
 #include <cstdint>
 #include <memory>
@@ -15,10 +15,10 @@
 #include "brigade/digests/digest_file.h"
 #include "brigade/digests/step_digests.h"
 #include "brigade/digests/tensor_dump.h"
-#include "brigade/examples/gpt/job.h"
+#include "brigade/train/job.h"
 #include "brigade/zero/zero_optimizer.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 // Digests of one rank's steps, as Job::digests says: into a file, and compared between ranks. They
 // travel with the steps' metrics, so that nothing waits but the step that is dumped.
@@ -77,6 +77,6 @@ class RankDigests {
   int64_t sent_bytes_ = 0;
 };
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_RANK_DIGESTS_H_
+#endif  // BRIGADE_TRAIN_RANK_DIGESTS_H_

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_EXAMPLES_GPT_RANK_MEMORY_H_
-#define BRIGADE_EXAMPLES_GPT_RANK_MEMORY_H_
+#ifndef BRIGADE_TRAIN_RANK_MEMORY_H_
+#define BRIGADE_TRAIN_RANK_MEMORY_H_
 
 // What a rank of a training needs, to the byte: the formulas that reports stand beside what was
 // measured, and by which a tuner knows beforehand what fits.
@@ -11,35 +11,28 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/device/context.h"
-#include "brigade/device/file/file_options.h"
-#include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/part_plan.h"
-#include "brigade/examples/gpt/pass_collectives.h"
-#include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/examples/gpt/rank_digests.h"
-#include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/buffers.h"
+#include "brigade/train/rank_digests.h"
+#include "brigade/train/stage_setup.h"
+#include "brigade/train/task.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/memory_model.h"
 #include "brigade/zero/plan/plan.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 // Steps whose batches are in memory.
 inline constexpr int kStepsInFlight = 2;
 
 // A rank, as far as its memory goes by it. The communicators of grid and groups are asked what they
 // would allocate; nothing is allocated, and no other rank is called.
-struct RankParts {
+struct RankMemory {
   const Job& job;
   const parallel::Grid& grid;
   const ZeroGroups& zero_groups;
-  const PassShape& shape;
-  const PassGroups& groups;
-  const device::Context& context;
-  const PartPlan& plan;
+  // Planned.
+  const RankPart& part;
   const parallel::StageBuffers& buffers;
   const zero::Plan& parameters;
   // With what follows from the plan (ZeroOptionsOf).
@@ -47,9 +40,6 @@ struct RankParts {
   // Null: there are none.
   const RankDigests* digests = nullptr;
 };
-
-// Where the inputs of stages go to a file: its options; else null.
-const device::FileOptions* StashFileOf(const Job& job);
 
 // The ranks that train one model.
 inline collectives::Communicator& SummingGroup(const ZeroGroups& zero_groups) {
@@ -64,12 +54,12 @@ void ForEachOwnGroup(const parallel::Grid& grid, const ZeroGroups& zero_groups,
 
 // All that the rank has while it trains, and nothing that passes; what replicas have beside it is
 // not in it (replicas/outer_optimizer.h). Errors of Communicator::Resolve.
-absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankParts& rank);
+absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankMemory& rank);
 
 // Of the device, beside that, for a moment: one bucket in fp32 while parameters go in, or, at the
 // end, the summaries of `ranks` ranks.
 int64_t PassingBytes(const zero::Plan& parameters, int ranks);
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_RANK_MEMORY_H_
+#endif  // BRIGADE_TRAIN_RANK_MEMORY_H_

@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/codec_choice.h"
+#include "brigade/train/codec_choice.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -18,7 +18,7 @@
 #include "brigade/train/config/config_nodes.h"
 #include "brigade/zero/plan/layout.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 namespace {
 
 using collectives::Algorithm;
@@ -42,7 +42,7 @@ Way Without(std::string why) { return {{}, std::move(why)}; }
 // The exchanges of a step, among the ranks of a topology.
 class StepCost {
  public:
-  StepCost(const train::TrainConfig& config, Topology topology, const zero::Plan& plan)
+  StepCost(const TrainConfig& config, Topology topology, const zero::Plan& plan)
       : config_(config), zero_(config.zero), topology_(std::move(topology)), plan_(plan) {}
 
   absl::StatusOr<double> PlainGradients() const;
@@ -66,7 +66,7 @@ class StepCost {
     return bucket.trainable == trainable && precision::SizeOf(bucket.dtype) == 2;
   }
 
-  const train::TrainConfig& config_;
+  const TrainConfig& config_;
   const zero::ZeroOptions& zero_;
   const Topology topology_;
   const zero::Plan& plan_;
@@ -194,11 +194,11 @@ void AddLine(absl::string_view key, absl::string_view codes, bool chosen, const 
 
 }  // namespace
 
-absl::StatusOr<ChosenCodecs> ChooseCodecs(const train::TrainConfig& config, const Topology& machine,
+absl::StatusOr<ChosenCodecs> ChooseCodecs(const TrainConfig& config, const Topology& machine,
                                           absl::Span<const int> sharers, const zero::Plan& plan) {
   const std::optional<Topology> topology = collectives::SubsetOf(machine, sharers);
   ChosenCodecs chosen;
-  const train::OpenCodecs& open = config.open;
+  const OpenCodecs& open = config.open;
   std::string why_no_codes =
       topology.has_value() ? "" : "ranks that share a state are not numbered node by node";
   const Topology alone = {
@@ -208,8 +208,8 @@ absl::StatusOr<ChosenCodecs> ChooseCodecs(const train::TrainConfig& config, cons
   if (open.gradients || open.compression) {
     collectives::CommunicatorOptions communicator = config.communicator;
     communicator.topology = machine;
-    const train::Hops hops =
-        train::HopsOf(communicator, config.zero.model_ranks, static_cast<int>(sharers.size()));
+    const Hops hops =
+        HopsOf(communicator, config.zero.model_ranks, static_cast<int>(sharers.size()));
     std::string why_not = why_no_codes;
     if (why_not.empty() && hops.node_ranks == 0 && topology->nodes() > 1 &&
         topology->ranks_of_node.front() > 1) {
@@ -272,7 +272,7 @@ absl::StatusOr<ChosenCodecs> ChooseCodecs(const train::TrainConfig& config, cons
   return chosen;
 }
 
-void TakeCodecs(const ChosenCodecs& chosen, train::TrainConfig& config) {
+void TakeCodecs(const ChosenCodecs& chosen, TrainConfig& config) {
   zero::ZeroOptions& zero = config.zero;
   if (chosen.weights) zero.quantized_weights = kernels::QuantFormat::kInt8;
   if (chosen.frozen_weights) zero.quantized_frozen_weights = kernels::QuantFormat::kInt8;
@@ -287,10 +287,11 @@ void TakeCodecs(const ChosenCodecs& chosen, train::TrainConfig& config) {
   config.open = {};
 }
 
-absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int local_rank,
-                                     device::Context& context, device::Stream& stream) {
+absl::StatusOr<Job> WithChosenCodecs(const Job& job, const Task& task, parallel::Grid& grid,
+                                     int local_rank, device::Context& context,
+                                     device::Stream& stream) {
   collectives::Communicator& world = grid.world();
-  const train::TrainConfig& config = job.config;
+  const TrainConfig& config = job.config;
   std::optional<Topology> machine = config.communicator.topology;
   if (config.open.measures) {
     std::vector<int> ranks_of_node;
@@ -324,9 +325,8 @@ absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int l
   const std::vector<int> sharers(
       replica.begin(), replica.begin() + static_cast<std::ptrdiff_t>(replica.size() / groups));
   const zero::ZeroOptions& zero = config.zero;
-  const PassShape shape = ShapeOf(job, grid.coordinates());
   BRIGADE_ASSIGN_OR_RETURN(const zero::Plan plan,
-                           zero::Plan::Create(SpecOf(job.model, shape.shards()),
+                           zero::Plan::Create(task.Spec(job, grid.coordinates()),
                                               {static_cast<int>(sharers.size()), zero.dtype,
                                                zero.bucket_elements, zero.tied_apart}));
   ChosenCodecs chosen;
@@ -350,4 +350,4 @@ absl::StatusOr<Job> WithChosenCodecs(const Job& job, parallel::Grid& grid, int l
   return with;
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/rank_books.h"
+#include "brigade/train/rank_books.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,15 +9,13 @@
 #include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/part_plan.h"
-#include "brigade/examples/gpt/pipeline_report.h"
-#include "brigade/examples/gpt/rank_memory.h"
-#include "brigade/examples/gpt/step_batch.h"
 #include "brigade/replicas/round_plan.h"
+#include "brigade/train/rank_memory.h"
+#include "brigade/train/step_batch.h"
 #include "brigade/train/times/clock.h"
 #include "brigade/zero/plan/memory_model.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 namespace {
 
 using collectives::Communicator;
@@ -40,19 +38,19 @@ RankBooks::RankBooks(const Accounts& accounts) : of_(accounts) {}
 void RankBooks::Start(int64_t steps) {
   traffic_before_ = of_.zero.traffic();
   movement_before_ = of_.zero.movement();
-  stash_before_ = of_.transformer.stashed();
+  stash_before_ = of_.part.stashed();
   sent_before_ = SentInGroups();
   gathered_before_ = gathered_;
   digests_before_ = SentDigests();
   between_before_ = SentBetween();
   if (outer_ != nullptr && summary_.steps == 0) outer_steps_before_ = outer_->steps();
   of_.recorder.Begin(of_.context.name(), steps);
-  started_ns_ = train::SteadyNs();
+  started_ns_ = SteadyNs();
 }
 
 void RankBooks::Stop() {
-  counted_ns_ += train::SteadyNs() - started_ns_;
-  const train::Recording recording = of_.recorder.End(of_.context.name());
+  counted_ns_ += SteadyNs() - started_ns_;
+  const Recording recording = of_.recorder.End(of_.context.name());
   summary_.time += recording.time;
   passes_.resize(std::max(passes_.size(), recording.stages.size()));
   for (size_t s = 0; s < recording.stages.size(); ++s) {
@@ -68,7 +66,7 @@ void RankBooks::Stop() {
   summary_.traffic.near += now.near - traffic_before_.near;
   summary_.traffic.nodes += now.nodes - traffic_before_.nodes;
   AddSince(movement_before_, of_.zero.movement(), summary_.movement);
-  AddSince(stash_before_, of_.transformer.stashed(), summary_.stashed);
+  AddSince(stash_before_, of_.part.stashed(), summary_.stashed);
   const GroupBytes sent = SentInGroups();
   for (size_t g = 0; g < sent.size(); ++g) summary_.sent[g] += sent[g] - sent_before_[g];
   ForEachOwnGroup([&](size_t g, const Communicator& group) {
@@ -129,7 +127,7 @@ absl::Status RankBooks::AddRounds(RankSummary& summary) const {
 }
 
 void RankBooks::ForEachOwnGroup(absl::FunctionRef<void(size_t, Communicator&)> visit) const {
-  gpt::ForEachOwnGroup(of_.grid, of_.zero_groups, visit);
+  train::ForEachOwnGroup(of_.grid, of_.zero_groups, visit);
 }
 
 GroupBytes RankBooks::SentInGroups() const {
@@ -142,17 +140,14 @@ GroupBytes RankBooks::SentInGroups() const {
 }
 
 absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& traffic) const {
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t of_tensor, SentInPasses(of_.shape, of_.transformer.plan(),
-                                                                 of_.groups, &PassGroups::tensor));
-  BRIGADE_ASSIGN_OR_RETURN(
-      const int64_t of_context,
-      SentInPasses(of_.shape, of_.transformer.plan(), of_.groups, &PassGroups::context));
   BRIGADE_ASSIGN_OR_RETURN(const auto sums, summing().Resolve(kStepSums));
   const int64_t micro_batches = of_.job.config.zero.micro_batches;
   GroupBytes sent = {};
+  absl::Status status;
   ForEachOwnGroup([&](size_t g, const Communicator& group) {
-    if (&group == of_.groups.tensor) sent[g] += micro_batches * of_tensor;
-    if (&group == of_.groups.context) sent[g] += micro_batches * of_context;
+    const absl::StatusOr<int64_t> of_passes = of_.part.SentInPasses(group);
+    status.Update(of_passes.status());
+    if (of_passes.ok()) sent[g] += micro_batches * *of_passes;
     // What codes send inside a node counts as gradients.
     const bool in_nodes = of_.zero_groups.outer.node != nullptr;
     if (&group == &of_.zero_groups.shards) {
@@ -166,6 +161,7 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
     if (&group != &summing()) return;
     sent[g] += traffic.scalars + collectives::WireBytes(sums, group.rank(), group.size());
   });
+  BRIGADE_RETURN_IF_ERROR(status);
   sent[static_cast<size_t>(GridGroup::kPipeline)] += of_.executor.SentInStep();
   return sent;
 }
@@ -176,10 +172,7 @@ absl::Status RankBooks::AddMemory(RankSummary& summary) const {
                            MemoryOfRank({.job = of_.job,
                                          .grid = of_.grid,
                                          .zero_groups = of_.zero_groups,
-                                         .shape = of_.shape,
-                                         .groups = of_.groups,
-                                         .context = of_.context,
-                                         .plan = of_.transformer.plan(),
+                                         .part = of_.part,
                                          .buffers = of_.executor.buffers(),
                                          .parameters = zero.plan(),
                                          .zero = zero.options(),
@@ -193,27 +186,28 @@ absl::Status RankBooks::AddMemory(RankSummary& summary) const {
   }
   summary.file_bytes_model = zero::Total(terms, device::Tier::kFile);
   if (zero.file() != nullptr) summary.file_bytes = zero.file()->bytes();
-  for (const auto& stash : of_.transformer.stashes()) {
-    if (StashFileOf(of_.job) != nullptr) summary.file_bytes += stash->file()->bytes();
-  }
+  summary.file_bytes += of_.part.stash_file_bytes();
   return absl::OkStatus();
 }
 
 void RankBooks::AddStash(RankSummary& summary) const {
-  const int64_t stashed = of_.job.config.zero.micro_batches * of_.transformer.plan().WrittenBytes();
-  summary.stashed_of_step = {.to_host = stashed, .from_host = stashed};
-  if (StashFileOf(of_.job) == nullptr) return;
-  summary.stashed_of_step.file_read = summary.stashed_of_step.file_written = stashed;
+  const recompute::StashMovement pass = of_.part.stashed_in_pass();
+  const int64_t passes = of_.job.config.zero.micro_batches;
+  summary.stashed_of_step = {.to_host = passes * pass.to_host,
+                             .from_host = passes * pass.from_host,
+                             .file_read = passes * pass.file_read,
+                             .file_written = passes * pass.file_written};
 }
 
 absl::StatusOr<RankSummary> RankBooks::Summary() const {
   const zero::ZeroOptimizer& zero = of_.zero;
   RankSummary summary = summary_;
+  summary.activations = of_.part.activations();
   BRIGADE_RETURN_IF_ERROR(AddMemory(summary));
   AddStash(summary);
   BRIGADE_RETURN_IF_ERROR(AddRounds(summary));
-  summary.chunks = ChunkSummaries(passes_, of_.transformer.plan().part.chunks(),
-                                  summary.steps * of_.job.config.zero.micro_batches);
+  summary.chunks =
+      ChunkSummaries(passes_, of_.part.chunks(), summary.steps * of_.job.config.zero.micro_batches);
   summary.movement_of_step = zero::MovementOfStep(zero.plan(), zero.options());
   BRIGADE_ASSIGN_OR_RETURN(summary.traffic_of_step,
                            zero::TrafficOfStep(zero.plan(), zero.options(), of_.zero_groups.shards,
@@ -226,4 +220,4 @@ absl::StatusOr<RankSummary> RankBooks::Summary() const {
   return summary;
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

@@ -1,5 +1,5 @@
-#ifndef BRIGADE_EXAMPLES_GPT_RANK_CHECKPOINTS_H_
-#define BRIGADE_EXAMPLES_GPT_RANK_CHECKPOINTS_H_
+#ifndef BRIGADE_TRAIN_RANK_CHECKPOINTS_H_
+#define BRIGADE_TRAIN_RANK_CHECKPOINTS_H_
 
 #include <cstdint>
 #include <memory>
@@ -12,11 +12,12 @@
 #include "brigade/checkpoint/saver.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
-#include "brigade/examples/gpt/job.h"
+#include "brigade/train/job.h"
 #include "brigade/train/observers/observer.h"
+#include "brigade/train/summary.h"
 #include "brigade/zero/zero_optimizer.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 // Saves and resumes one rank's training, as Job::checkpoints says. All are calls of all ranks.
 class RankCheckpoints {
@@ -30,23 +31,24 @@ class RankCheckpoints {
     // Of all replicas.
     collectives::Communicator* all = nullptr;
   };
+  // `training`: what else than parameters and options makes a training what it is.
   static absl::StatusOr<std::unique_ptr<RankCheckpoints>> Create(
-      const Job& job, const checkpoint::ModelPart& part, zero::ZeroOptimizer& zero,
-      collectives::Communicator& communicator, device::Context& context,
+      const Job& job, const checkpoint::Fields& training, const checkpoint::ModelPart& part,
+      zero::ZeroOptimizer& zero, collectives::Communicator& communicator, device::Context& context,
       const std::optional<Replica>& replica = {});
 
   // Loads what is to be resumed; then no InitializeParameters is needed. Where there is nothing yet
   // in the folder to save to, a new training begins; NotFound for any other without a checkpoint.
   // FailedPrecondition if the folder to save to has checkpoints of later steps, which this training
   // would come to again.
-  absl::StatusOr<train::Start> Resume();
+  absl::StatusOr<Start> Resume();
 
   // Between two steps, `step` of which are enqueued: tells the end of the last save, and begins one
   // if it is time to. Waits for the one before, if it is still under way. A save that has failed is
   // told, and no error.
-  absl::Status SaveIfDue(int64_t step, train::Observer* observer);
+  absl::Status SaveIfDue(int64_t step, Observer* observer);
   // The last save, if it was not made: waits. An error if it fails.
-  absl::Status SaveAtEnd(int64_t step, train::Observer* observer);
+  absl::Status SaveAtEnd(int64_t step, Observer* observer);
 
   // Sets what the saves so far have taken.
   void AddTo(RankSummary& summary) const;
@@ -61,15 +63,15 @@ class RankCheckpoints {
         communicator_(communicator),
         all_(&communicator) {}
 
-  absl::StatusOr<train::Start> ResumeNewest();
-  absl::StatusOr<train::Start> Load(const std::string& folder);
+  absl::StatusOr<Start> ResumeNewest();
+  absl::StatusOr<Start> Load(const std::string& folder);
   absl::Status CheckNothingLater(int64_t step);
   // The end of a save.
   absl::Status Tell(int64_t step, const absl::StatusOr<checkpoint::SaveReport>& report,
-                    train::Observer* observer);
+                    Observer* observer);
   // Of the save in flight, if there is one: if it has ended; or when it has, for which Await waits.
-  absl::Status TellIfEnded(int64_t step, train::Observer* observer);
-  absl::Status Await(int64_t step, train::Observer* observer);
+  absl::Status TellIfEnded(int64_t step, Observer* observer);
+  absl::Status Await(int64_t step, Observer* observer);
 
   const Job& job_;
   // The job's, with the folders of the replica.
@@ -89,6 +91,6 @@ class RankCheckpoints {
   RankSummary summary_;
 };
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_RANK_CHECKPOINTS_H_
+#endif  // BRIGADE_TRAIN_RANK_CHECKPOINTS_H_

@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/stage_setup.h"
+#include "brigade/train/stage_setup.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "brigade/replicas/replica_groups.h"
 #include "brigade/zero/shard_groups.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 absl::StatusOr<parallel::PipelineSchedule> ListsOf(const parallel::PipelineShape& pipeline) {
   BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, parallel::CreateSchedule(pipeline));
@@ -18,32 +18,22 @@ absl::StatusOr<parallel::PipelineSchedule> ListsOf(const parallel::PipelineShape
   return lists;
 }
 
-parallel::BoundaryShape BoundaryOf(const PassShape& shape) {
-  return {shape.own_rows() * shape.model.width, shape.dtype};
-}
-
-PassSlots SlotsOf(const parallel::StageBuffers& buffers) {
-  return {.activations = static_cast<int>(buffers.activations),
-          .deferred = static_cast<int>(buffers.deferred)};
-}
-
-zero::ZeroOptions ZeroOptionsOf(const train::TrainConfig& config, const PartPlan& plan,
+zero::ZeroOptions ZeroOptionsOf(const TrainConfig& config, const RankPart& part,
                                 const parallel::StageList& list) {
   zero::ZeroOptions options = config.zero;
-  options.chunks = plan.part.first_units();
+  options.chunks = part.first_units();
   if (config.grid.pipeline == 1) {
-    options.backward_units = plan.BackwardUnits(0);
+    options.backward_units = part.backward_units();
   } else {
     options.runs = parallel::RunsOf(list);
   }
   return options;
 }
 
-absl::StatusOr<ZeroGroups> CreateZeroGroups(const train::TrainConfig& config, parallel::Grid& grid,
-                                            const ModelPart& part) {
+absl::StatusOr<ZeroGroups> CreateZeroGroups(const TrainConfig& config, parallel::Grid& grid,
+                                            bool is_tied_outside) {
   const zero::ZeroOptions& options = config.zero;
   constexpr auto kReplica = parallel::GridGroup::kReplica;
-  const bool is_tied_outside = part.has_embedding() != part.has_head();
   zero::OuterGroups outer = {
       .world = &grid.world(),
       .tied = is_tied_outside ? grid.group(parallel::GridGroup::kTied) : nullptr};
@@ -76,4 +66,4 @@ absl::StatusOr<ZeroGroups> CreateZeroGroups(const train::TrainConfig& config, pa
   return groups;
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

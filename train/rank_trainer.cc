@@ -1,4 +1,4 @@
-#include "brigade/examples/gpt/rank_trainer.h"
+#include "brigade/train/rank_trainer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,23 +7,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "brigade/checkpoint/model_part.h"
 #include "brigade/checkpoint/weights.h"
-#include "brigade/collectives/agree.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/pipeline_parts.h"
-#include "brigade/examples/gpt/stage_setup.h"
-#include "brigade/examples/gpt/trial.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/optim/step_controller.h"
+#include "brigade/train/stage_setup.h"
 #include "brigade/train/times/clock.h"
 #include "brigade/zero/plan/movement.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 namespace {
 
 using device::Purpose;
@@ -45,8 +41,8 @@ absl::Status WithAdvice(const zero::ZeroOptions& options, const absl::Status& st
                    options.stage == 0 ? ", from stage 1 on" : ""));
 }
 
-train::StepMemory MemoryOf(const device::MemoryStats& stats) {
-  train::StepMemory memory = {.bytes = stats.current_bytes(), .peak_bytes = stats.peak_bytes()};
+StepMemory MemoryOf(const device::MemoryStats& stats) {
+  StepMemory memory = {.bytes = stats.current_bytes(), .peak_bytes = stats.peak_bytes()};
   for (size_t p = 0; p < device::kPurposes; ++p) {
     memory.by_purpose[p] = stats.current_bytes(static_cast<Purpose>(p));
     memory.peak_by_purpose[p] = stats.peak_bytes(static_cast<Purpose>(p));
@@ -54,55 +50,23 @@ train::StepMemory MemoryOf(const device::MemoryStats& stats) {
   return memory;
 }
 
-checkpoint::ModelPart CheckpointPartOf(const PassShape& shape) {
-  // With the shapes that parameters have where they are not cut.
-  ModelOptions uncut = shape.model;
-  uncut.tensor_shards = 1;
-  checkpoint::ModelPart part = {.model = SpecOf(uncut), .shards = shape.shards()};
-  for (int p = 0; p <= HeadParameter(shape.model, kFinalNormBias); ++p) {
-    part.parameters.push_back(ShardOf(shape.model, p));
-  }
-  return part;
-}
-
 }  // namespace
 
-RankTrainer::RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
-                         device::Stream& compute, train::Recorder& recorder)
-    : job_(job),
-      grid_(grid),
-      shape_(ShapeOf(job, grid.coordinates())),
-      groups_{&grid.tensor(), &grid.context()},
-      context_(context),
-      compute_(compute),
-      recorder_(recorder),
-      text_(static_cast<size_t>(job.model.context + 1)) {}
-
-absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
+absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job, const Task& task,
                                                                  parallel::Grid& grid,
                                                                  device::Context& context,
                                                                  device::Stream& compute,
-                                                                 train::Recorder& recorder) {
-  BRIGADE_RETURN_IF_ERROR(Validate(job.model));
-  BRIGADE_RETURN_IF_ERROR(CheckLength(job.corpus, job.model.context));
-  BRIGADE_RETURN_IF_ERROR(CheckParts(job.model, job.config));
-  std::unique_ptr<RankTrainer> trainer(new RankTrainer(job, grid, context, compute, recorder));
-  BRIGADE_RETURN_IF_ERROR(Validate(trainer->shape_));
-  // The same on all ranks, or an error on all.
-  BRIGADE_ASSIGN_OR_RETURN(const PassCosts costs, trainer->Costs());
-  BRIGADE_ASSIGN_OR_RETURN(PartPlan plan, trainer->PlanStage(costs));
-  BRIGADE_ASSIGN_OR_RETURN(const PartPlan without,
-                           PlanPart(trainer->shape_, costs, plan.part, plan.slots, {}));
-  BRIGADE_RETURN_IF_ERROR(WithAdvice(job.config.zero, trainer->Allocate(std::move(plan))));
-  RankSummary& summary = trainer->books_->summary();
-  summary.activation_bytes = ActivationBytes(trainer->shape_, trainer->transformer_->plan());
-  summary.activation_bytes_without = ActivationBytes(trainer->shape_, without);
-  summary.planned_time = trainer->transformer_->plan().time;
-  summary.planned_time_without = without.time;
+                                                                 Recorder& recorder) {
+  std::unique_ptr<RankTrainer> trainer(
+      new RankTrainer(job, task, grid, context, compute, recorder));
+  BRIGADE_ASSIGN_OR_RETURN(trainer->part_,
+                           task.CreatePart({job, grid, context, compute, recorder}));
+  BRIGADE_RETURN_IF_ERROR(trainer->PlanStage());
+  BRIGADE_RETURN_IF_ERROR(WithAdvice(job.config.zero, trainer->Allocate()));
   BRIGADE_ASSIGN_OR_RETURN(
       trainer->checkpoints_,
-      RankCheckpoints::Create(job, CheckpointPartOf(trainer->shape_), *trainer->zero_,
-                              *trainer->inside_, context, trainer->Replica()));
+      RankCheckpoints::Create(job, task.Fields(job), trainer->part_->checkpoint_part(),
+                              *trainer->zero_, *trainer->inside_, context, trainer->Replica()));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
   if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
   if (trainer->outer_ != nullptr) {
@@ -123,16 +87,15 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
   }
   trainer->start_.codecs = job.config.codec_choice;
   if (job.config.profiler.enabled) {
-    BRIGADE_ASSIGN_OR_RETURN(trainer->profiler_,
-                             StepProfiler::Create({.job = job,
-                                                   .grid = grid,
-                                                   .shape = trainer->shape_,
-                                                   .context = context,
-                                                   .compute = compute,
-                                                   .recorder = recorder,
-                                                   .zero = *trainer->zero_,
-                                                   .transformer = *trainer->transformer_,
-                                                   .books = *trainer->books_}));
+    BRIGADE_ASSIGN_OR_RETURN(trainer->profiler_, StepProfiler::Create({.job = job,
+                                                                       .grid = grid,
+                                                                       .task = task,
+                                                                       .context = context,
+                                                                       .compute = compute,
+                                                                       .recorder = recorder,
+                                                                       .zero = *trainer->zero_,
+                                                                       .part = *trainer->part_,
+                                                                       .books = *trainer->books_}));
   }
   // The model is of what is left when parameters are in.
   context.memory_stats().ResetPeaks();
@@ -140,41 +103,20 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
   return trainer;
 }
 
-absl::StatusOr<PassCosts> RankTrainer::Costs() {
-  const bool measures = job_.config.recompute_times == train::RecomputeTimes::kMeasured ||
-                        job_.config.partition.by == parallel::PartitionChoice::By::kTime;
-  if (!measures) return CountOperations(shape_);
-  // Where a rank fails here others may wait for it in the passes: its error ends the grid.
-  BRIGADE_ASSIGN_OR_RETURN(const PassCosts measured,
-                           MeasurePasses(job_, shape_, groups_, context_, compute_, recorder_));
-  return AgreeOnCosts(measured, grid_.world());
-}
-
-absl::StatusOr<PartPlan> RankTrainer::PlanStage(const PassCosts& costs) {
-  const parallel::PipelineShape pipeline = job_.config.pipeline_shape();
-  const std::optional<parallel::MemoryLimit> limit = MemoryLimitOf(job_, shape_, pipeline);
-  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int> boundaries,
-                           PartsOf(shape_, pipeline, job_.config.partition, costs,
-                                   limit.has_value() ? &*limit : nullptr));
-  // Memory, and what recomputation leaves, may be another on each rank; parts that do not fit
-  // together would be another model.
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(
-      {absl::StrCat("parts of the model from its stages ", absl::StrJoin(boundaries, ", "))},
-      grid_.world()));
-  BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, ListsOf(pipeline));
+absl::Status RankTrainer::PlanStage() {
+  BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, ListsOf(job_.config.pipeline_shape()));
   BRIGADE_ASSIGN_OR_RETURN(
-      executor_, parallel::PipelineExecutor::Create(std::move(lists), BoundaryOf(shape_), grid_,
+      executor_, parallel::PipelineExecutor::Create(std::move(lists), part_->boundary(), grid_,
                                                     context_, compute_));
-  const ModelPart part(job_.model, ChunksOf(pipeline, boundaries, executor_->stage()));
-  return PlanPart(shape_, costs, part, SlotsOf(executor_->buffers()), job_.config.recompute);
+  return part_->Plan(executor_->stage(), executor_->buffers());
 }
 
-absl::Status RankTrainer::Allocate(PartPlan plan) {
+absl::Status RankTrainer::Allocate() {
   BRIGADE_ASSIGN_OR_RETURN(const ZeroGroups groups,
-                           CreateZeroGroups(job_.config, grid_, plan.part));
+                           CreateZeroGroups(job_.config, grid_, part_->is_tied_outside()));
   BRIGADE_ASSIGN_OR_RETURN(
-      zero_, zero::ZeroOptimizer::Create(SpecOf(job_.model, shape_.shards(), plan.part),
-                                         ZeroOptionsOf(job_.config, plan, executor_->list()),
+      zero_, zero::ZeroOptimizer::Create(part_->spec(),
+                                         ZeroOptionsOf(job_.config, *part_, executor_->list()),
                                          groups.shards, context_, compute_, groups.outer));
   between_ = groups.replicas;
   inside_ = groups.outer.world;
@@ -183,40 +125,29 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
         outer_, replicas::OuterOptimizer::Create(*zero_, job_.config.outer, *inside_, context_));
     BRIGADE_RETURN_IF_ERROR(between_->Reserve(kStepSums));
   }
-  BRIGADE_ASSIGN_OR_RETURN(transformer_, Transformer::Create(shape_, std::move(plan), context_,
-                                                             groups_, StashFileOf(job_)));
+  BRIGADE_RETURN_IF_ERROR(part_->Allocate(*zero_));
   BRIGADE_RETURN_IF_ERROR(inside_->Reserve(kStepSums));
   BRIGADE_ASSIGN_OR_RETURN(
       digests_,
-      RankDigests::Create(job_, CheckpointPartOf(shape_),
+      RankDigests::Create(job_, part_->checkpoint_part(),
                           {.zero = *zero_,
                            .ranks = *inside_,
                            .context = context_,
                            .in_flight = kInFlight,
                            .is_first_rank = grid_.rank() == 0,
                            .is_first_replica = between_ == nullptr || between_->rank() == 0}));
-  const int64_t of_micro_batch = shape_.rows() * job_.model.width;
-  BRIGADE_ASSIGN_OR_RETURN(
-      passes_, StagePasses::Create({.dropout = {.probability = job_.config.dropout,
-                                                .seed = job_.seed,
-                                                .first_element = grid_.replica().rank() *
-                                                                 micro_batches() * of_micro_batch},
-                                    .elements_of_micro_batch = of_micro_batch,
-                                    .counts_losses = counts_losses()},
-                                   *transformer_, *zero_, context_, compute_));
   for (int i = 0; i < kInFlight; ++i) {
-    BRIGADE_ASSIGN_OR_RETURN(StepBatch batch, StepBatch::Create(shape_, micro_batches(), context_));
+    BRIGADE_ASSIGN_OR_RETURN(StepBatch batch,
+                             StepBatch::Create(part_->batch_shape(), micro_batches(), context_));
     steps_.push_back(std::move(batch));
   }
   books_ = std::make_unique<RankBooks>(RankBooks::Accounts{.job = job_,
                                                            .grid = grid_,
-                                                           .shape = shape_,
-                                                           .groups = groups_,
                                                            .zero_groups = groups,
                                                            .context = context_,
                                                            .recorder = recorder_,
                                                            .zero = *zero_,
-                                                           .transformer = *transformer_,
+                                                           .part = *part_,
                                                            .executor = *executor_,
                                                            .digests = digests_.get()});
   const optim::ParameterGroup& group = job_.config.zero.optimizer.groups[0];
@@ -227,13 +158,10 @@ absl::Status RankTrainer::Allocate(PartPlan plan) {
 absl::Status RankTrainer::Initialize() {
   if (const std::string& weights = job_.checkpoints.weights; !weights.empty()) {
     return checkpoint::LoadWeights(weights, *zero_, *inside_, {}, device::SystemCalls::Real(),
-                                   CheckpointPartOf(shape_));
+                                   part_->checkpoint_part());
   }
-  const std::vector<int>& parameters = transformer_->plan().part.parameters();
   return zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
-    InitializeParameter(job_.model, parameters[static_cast<size_t>(parameter)], job_.seed,
-                        shape_.shards(), values);
-    return absl::OkStatus();
+    return part_->Initialize(parameter, values);
   });
 }
 
@@ -252,18 +180,15 @@ absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
   // Replicas stop together.
   if (outer_ != nullptr && !IsRound(step)) stop = false;
   StepBatch& batch = steps_[static_cast<size_t>(step % kInFlight)];
-  BRIGADE_RETURN_IF_ERROR(train::MarkStep(compute_));
+  BRIGADE_RETURN_IF_ERROR(MarkStep(compute_));
   // The batch's samples, micro-batch by micro-batch, each data rank's side by side: which one has
   // which depends on their number, what the batch consists of does not.
-  for (int64_t i = 0; i < batch.texts(); ++i) {
-    SampleText(job_.corpus, job_.seed, step, grid_.coordinates().data * batch.texts() + i,
-               absl::MakeSpan(text_));
-    batch.SetText(i, reinterpret_cast<const char*>(text_.data()));
+  for (int64_t i = 0; i < batch.samples(); ++i) {
+    part_->WriteSample(step, grid_.coordinates().data * batch.samples() + i, batch.sample(i));
   }
   BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({.stop = stop ? 1.0f : 0.0f}, compute_));
-  passes_->Train(batch);
   if (digests_ != nullptr) BRIGADE_RETURN_IF_ERROR(digests_->Begin(step));
-  BRIGADE_RETURN_IF_ERROR(executor_->Run(*passes_));
+  BRIGADE_RETURN_IF_ERROR(executor_->Run(part_->Train(batch)));
   device::Stream& stream = zero_->step_stream();
   if (digests_ != nullptr) BRIGADE_RETURN_IF_ERROR(digests_->Enqueue(step));
   BRIGADE_RETURN_IF_ERROR(stream.Wait(batch.computed()));
@@ -289,7 +214,7 @@ absl::Status RankTrainer::EnqueueSums(StepBatch& batch, bool of_all, device::Str
   return batch.CopySumsToHost(stream);
 }
 
-absl::Status RankTrainer::Collect(StepBatch& batch, train::Observer* observer) {
+absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   if (batch.step < 0) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(batch.done().Synchronize());
   // On some engines the streams go on after a communicator's error, with what is no result.
@@ -298,12 +223,12 @@ absl::Status RankTrainer::Collect(StepBatch& batch, train::Observer* observer) {
   const StepSums sums = batch.host_sums();
   stopped_ = stopped_ || sums.stop > 0;
 
-  const int64_t now = train::SteadyNs();
+  const int64_t now = SteadyNs();
   const int ranks = grid_.replica().size();
   const int summed = between_ == nullptr || IsRound(batch.step) ? ranks : inside_->size();
   const double tokens = static_cast<double>(batch.losses() * ranks);
   const auto updates = static_cast<size_t>(std::max<int64_t>(state->step, 1));
-  const train::StepMetrics metrics = {
+  const StepMetrics metrics = {
       .step = batch.step + 1,
       .seconds = 1e-9 * static_cast<double>(books_->counted_ns() + now - books_->started_ns()),
       .loss = static_cast<double>(sums.loss) / summed,
@@ -335,7 +260,7 @@ absl::Status RankTrainer::Collect(StepBatch& batch, train::Observer* observer) {
   return absl::OkStatus();
 }
 
-absl::Status RankTrainer::CollectAll(train::Observer* observer) {
+absl::Status RankTrainer::CollectAll(Observer* observer) {
   // Oldest first.
   std::vector<StepBatch*> batches;
   for (StepBatch& batch : steps_) batches.push_back(&batch);
@@ -345,7 +270,7 @@ absl::Status RankTrainer::CollectAll(train::Observer* observer) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> RankTrainer::Train(train::Observer* observer, const std::atomic<bool>& stop) {
+absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bool>& stop) {
   if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStart(start_));
   int64_t step = start_.step;
   // In the loop too, if it is due there.
@@ -378,50 +303,50 @@ void RankTrainer::StartCounting(int64_t steps) {
   collected_ns_ = books_->started_ns();
 }
 
-absl::Status RankTrainer::StopCounting(train::Observer* observer) {
+absl::Status RankTrainer::StopCounting(Observer* observer) {
   BRIGADE_RETURN_IF_ERROR(Synchronize());
   books_->Stop();
   return profiler_ == nullptr ? absl::OkStatus() : profiler_->AtRest(observer);
 }
 
-absl::Status RankTrainer::EvaluateAndTell(int64_t step, train::Observer* observer) {
+absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
   BRIGADE_ASSIGN_OR_RETURN(auto loss, Evaluate());
   return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
 }
 
-// Texts side by side over the held-out part, dealt out to data ranks micro-batch by micro-batch.
-// All ranks do as many passes; places beyond the end get the first text, whose loss is not counted.
+// Samples of the held-out part, dealt out to data ranks micro-batch by micro-batch. All ranks do as
+// many passes; places beyond the end get the first sample, whose losses are not counted.
 absl::StatusOr<double> RankTrainer::Evaluate() {
   StepBatch& batch = steps_[0];
-  const std::string& held_out = job_.corpus.held_out;
-  const int64_t context = job_.model.context, of_micro = shape_.batch, data = grid_.shape().data;
-  const int64_t texts = (static_cast<int64_t>(held_out.size()) - 1) / context;
+  const BatchShape shape = part_->batch_shape();
+  const int64_t samples = task_.held_out_samples(), data = grid_.shape().data;
   double sum = 0;
-  for (int64_t first = 0; first < texts; first += data * batch.texts()) {
+  for (int64_t first = 0; first < samples; first += data * batch.samples()) {
     const auto first_of = [&](int64_t micro_batch) {
-      return first + (micro_batch * data + grid_.coordinates().data) * of_micro;
+      return first + (micro_batch * data + grid_.coordinates().data) * shape.samples;
     };
-    for (int64_t i = 0; i < batch.texts(); ++i) {
-      const int64_t text = first_of(i / of_micro) + i % of_micro;
-      batch.SetText(i, held_out.data() + (text < texts ? text : 0) * context);
+    for (int64_t i = 0; i < batch.samples(); ++i) {
+      const int64_t sample = first_of(i / shape.samples) + i % shape.samples;
+      part_->WriteHeldOut(sample < samples ? sample : 0, batch.sample(i));
     }
     BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({}, compute_));
-    passes_->Evaluate(batch);
-    BRIGADE_RETURN_IF_ERROR(executor_->RunForward(*passes_));
+    BRIGADE_RETURN_IF_ERROR(executor_->RunForward(part_->Evaluate(batch)));
     // Stages without the model's end have computed none.
-    if (counts_losses()) BRIGADE_RETURN_IF_ERROR(batch.CopyLossesToHost(compute_));
+    const bool counts = part_->counts_losses();
+    if (counts) BRIGADE_RETURN_IF_ERROR(batch.CopyLossesToHost(compute_));
     BRIGADE_RETURN_IF_ERROR(Synchronize());
-    for (int64_t micro = 0; counts_losses() && micro < micro_batches(); ++micro) {
-      const float* const losses = batch.host_losses() + micro * shape_.rows();
-      const int64_t counted =
-          std::clamp<int64_t>(texts - first_of(micro), 0, of_micro) * shape_.positions();
+    for (int64_t micro = 0; counts && micro < micro_batches(); ++micro) {
+      const float* const losses = batch.host_losses() + micro * shape.losses;
+      const int64_t counted = std::clamp<int64_t>(samples - first_of(micro), 0, shape.samples) *
+                              (shape.losses / shape.samples);
       for (int64_t i = 0; i < counted; ++i) sum += static_cast<double>(losses[i]);
     }
   }
   BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({.loss = static_cast<float>(sum)}, compute_));
   BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, /*of_all=*/true, compute_));
   BRIGADE_RETURN_IF_ERROR(Synchronize());
-  return static_cast<double>(batch.host_sums().loss) / static_cast<double>(texts * context);
+  return static_cast<double>(batch.host_sums().loss) /
+         static_cast<double>(samples * task_.losses_of_sample());
 }
 
 absl::StatusOr<RankSummary> RankTrainer::Summary() const {
@@ -445,4 +370,4 @@ absl::StatusOr<std::vector<RankSummary>> RankTrainer::Gather(const RankSummary& 
   return all;
 }
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train

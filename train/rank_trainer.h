@@ -1,5 +1,5 @@
-#ifndef BRIGADE_EXAMPLES_GPT_RANK_TRAINER_H_
-#define BRIGADE_EXAMPLES_GPT_RANK_TRAINER_H_
+#ifndef BRIGADE_TRAIN_RANK_TRAINER_H_
+#define BRIGADE_TRAIN_RANK_TRAINER_H_
 
 #include <array>
 #include <atomic>
@@ -12,28 +12,22 @@
 #include "absl/status/statusor.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
-#include "brigade/examples/gpt/activations.h"
-#include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/model_part.h"
-#include "brigade/examples/gpt/part_plan.h"
-#include "brigade/examples/gpt/pass_collectives.h"
-#include "brigade/examples/gpt/pass_shape.h"
-#include "brigade/examples/gpt/rank_books.h"
-#include "brigade/examples/gpt/rank_checkpoints.h"
-#include "brigade/examples/gpt/rank_digests.h"
-#include "brigade/examples/gpt/rank_memory.h"
-#include "brigade/examples/gpt/stage_passes.h"
-#include "brigade/examples/gpt/step_batch.h"
-#include "brigade/examples/gpt/step_profiler.h"
-#include "brigade/examples/gpt/transformer.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/replicas/outer_optimizer.h"
 #include "brigade/train/observers/observer.h"
+#include "brigade/train/rank_books.h"
+#include "brigade/train/rank_checkpoints.h"
+#include "brigade/train/rank_digests.h"
+#include "brigade/train/rank_memory.h"
+#include "brigade/train/step_batch.h"
+#include "brigade/train/step_profiler.h"
+#include "brigade/train/summary.h"
+#include "brigade/train/task.h"
 #include "brigade/train/times/recorder.h"
 #include "brigade/zero/zero_optimizer.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 // One rank of a training: batches in, metrics out, a ZeroOptimizer between them.
 //
@@ -45,7 +39,7 @@ namespace brigade::gpt {
 //              OutOfRange when the loss is not finite in a step that was not skipped. The other
 //              ranks learn of it by the grid's end (Grid::Abort).
 // Ranks        The grid's tensor ranks share the model's matrices, its pipeline ranks the model's
-//              stages, its context ranks the texts, its data ranks the batch; data and context
+//              stages, its context ranks the samples, its data ranks the batch; data and context
 //              ranks are ZeRO's group. Losses are means over these, and all ranks know them.
 //              Without a pipeline a rank is one of a single stage.
 // Replicas     With TrainConfig::replicas the data ranks are shared out among copies that update
@@ -55,14 +49,15 @@ namespace brigade::gpt {
 class RankTrainer {
  public:
   // A call of all ranks; waits. All must outlive the trainer. Loads what job.checkpoints resumes.
-  static absl::StatusOr<std::unique_ptr<RankTrainer>> Create(const Job& job, parallel::Grid& grid,
+  static absl::StatusOr<std::unique_ptr<RankTrainer>> Create(const Job& job, const Task& task,
+                                                             parallel::Grid& grid,
                                                              device::Context& context,
                                                              device::Stream& compute,
-                                                             train::Recorder& recorder);
+                                                             Recorder& recorder);
 
   // Trains to the end or until `stop`, and saves as job.checkpoints says. `observer` may be null.
   // True if interrupted.
-  absl::StatusOr<bool> Train(train::Observer* observer, const std::atomic<bool>& stop);
+  absl::StatusOr<bool> Train(Observer* observer, const std::atomic<bool>& stop);
 
   // Of this rank, so far.
   absl::StatusOr<RankSummary> Summary() const;
@@ -74,14 +69,18 @@ class RankTrainer {
 
   static constexpr int kInFlight = kStepsInFlight;
 
-  RankTrainer(const Job& job, parallel::Grid& grid, device::Context& context,
-              device::Stream& compute, train::Recorder& recorder);
+  RankTrainer(const Job& job, const Task& task, parallel::Grid& grid, device::Context& context,
+              device::Stream& compute, Recorder& recorder)
+      : job_(job),
+        task_(task),
+        grid_(grid),
+        context_(context),
+        compute_(compute),
+        recorder_(recorder) {}
 
-  // By which stages are cut and recomputation is planned: the same on all ranks.
-  absl::StatusOr<PassCosts> Costs();
-  // The lists of the pipeline, and of this stage the part of the model, and its plan.
-  absl::StatusOr<PartPlan> PlanStage(const PassCosts& costs);
-  absl::Status Allocate(PartPlan plan);
+  // The lists of the pipeline, and of this stage the part of the model.
+  absl::Status PlanStage();
+  absl::Status Allocate();
   // Of a new training.
   absl::Status Initialize();
 
@@ -91,10 +90,6 @@ class RankTrainer {
     return RankCheckpoints::Replica{between_->rank(), &grid_.world()};
   }
   int64_t micro_batches() const { return job_.config.zero.micro_batches; }
-  // Of the ranks that have the model's end, and with it the same losses, one counts them.
-  bool counts_losses() const {
-    return transformer_->plan().part.has_head() && grid_.coordinates().tensor == 0;
-  }
 
   // Whether replicas meet behind the step.
   bool IsRound(int64_t step) const;
@@ -104,22 +99,21 @@ class RankTrainer {
   // Waits, and gives the error of a stream or of a group.
   absl::Status Synchronize();
   // Waits for the step, if there is one, and tells the observer.
-  absl::Status Collect(StepBatch& batch, train::Observer* observer);
-  absl::Status CollectAll(train::Observer* observer);
+  absl::Status Collect(StepBatch& batch, Observer* observer);
+  absl::Status CollectAll(Observer* observer);
   // `steps`: those that were made before.
   void StartCounting(int64_t steps);
   // Waits for the steps.
-  absl::Status StopCounting(train::Observer* observer);
+  absl::Status StopCounting(Observer* observer);
   absl::StatusOr<double> Evaluate();
-  absl::Status EvaluateAndTell(int64_t step, train::Observer* observer);
+  absl::Status EvaluateAndTell(int64_t step, Observer* observer);
 
   const Job& job_;
+  const Task& task_;
   parallel::Grid& grid_;
-  const PassShape shape_;
-  const PassGroups groups_;
   device::Context& context_;
   device::Stream& compute_;
-  train::Recorder& recorder_;
+  Recorder& recorder_;
   std::unique_ptr<zero::ZeroOptimizer> zero_;
   // Null: the ranks train one model.
   std::unique_ptr<replicas::OuterOptimizer> outer_;
@@ -129,22 +123,19 @@ class RankTrainer {
   std::unique_ptr<RankCheckpoints> checkpoints_;
   // Null: the job has none.
   std::unique_ptr<RankDigests> digests_;
-  train::Start start_;
+  Start start_;
   std::unique_ptr<parallel::PipelineExecutor> executor_;
-  std::unique_ptr<Transformer> transformer_;
-  std::unique_ptr<StagePasses> passes_;
+  std::unique_ptr<RankPart> part_;
   std::vector<StepBatch> steps_;
   std::unique_ptr<RankBooks> books_;
   // Null: no step is profiled.
   std::unique_ptr<StepProfiler> profiler_;
   std::vector<float> learning_rates_;
   bool stopped_ = false;
-  // Where a text is before it is cut.
-  std::vector<uint8_t> text_;
   // The time at which the last step was collected.
   int64_t collected_ns_ = 0;
 };
 
-}  // namespace brigade::gpt
+}  // namespace brigade::train
 
-#endif  // BRIGADE_EXAMPLES_GPT_RANK_TRAINER_H_
+#endif  // BRIGADE_TRAIN_RANK_TRAINER_H_
