@@ -145,7 +145,7 @@ void ExpectAProfile(Job job, int ranks) {
     EXPECT_LE(calls.waiting_seconds, calls.seconds) << calls.name;
   }
   int64_t of_books = 0;
-  for (const RankSummary& rank : outcome.ranks) {
+  for (const train::RankSummary& rank : outcome.ranks) {
     for (const int64_t of_group : rank.sent) of_books += of_group;
   }
   if (job.config.replicas == 0) {
