@@ -45,7 +45,7 @@ train::StepTime StepOf(int64_t step, int rank) {
 
 TEST(StepTimeTextTest, ComesBackAsItWas) {
   const train::StepTime step = StepOf(7, 3);
-  ASSERT_OK_AND_ASSIGN(const train::StepTime read, StepTimeFromText(ToText(step)));
+  ASSERT_OK_AND_ASSIGN(const train::StepTime read, train::StepTimeFromText(ToText(step)));
   EXPECT_EQ(ToText(read), ToText(step));
   EXPECT_EQ(read.step, 7);
   EXPECT_EQ(read.begin_ns, 7000);
@@ -59,11 +59,11 @@ TEST(StepTimeTextTest, ComesBackAsItWas) {
 TEST(StepTimeTextTest, OtherTextIsNoStep) {
   const std::string whole = ToText(StepOf(1, 0));
   for (size_t length = 0; length < whole.size(); ++length) {
-    EXPECT_THAT(StepTimeFromText(whole.substr(0, length)),
+    EXPECT_THAT(train::StepTimeFromText(whole.substr(0, length)),
                 StatusIs(absl::StatusCode::kInvalidArgument, "what a rank has told is no step"));
   }
   for (const char* const text : {"[]", "{}", "3", "{\"step\": [1, 2, 3]}"}) {
-    EXPECT_FALSE(StepTimeFromText(text).ok()) << text;
+    EXPECT_FALSE(train::StepTimeFromText(text).ok()) << text;
   }
 }
 
