@@ -834,7 +834,8 @@ brigade_library(
 brigade_library(
   kernels_top_k_key_lanes
   HEADERS kernels/top_k/key_lanes.h
-  DEPS kernels_top_k_math kernels_simd kernels_internal_lanes precision_float16
+  DEPS kernels_top_k_math kernels_simd kernels_internal_cache_line kernels_internal_lanes
+    precision_float16
 )
 
 brigade_library(
