@@ -156,8 +156,8 @@ brigade_library(
   data_source_files
   HEADERS data/source_files.h
   SOURCES data/source_files.cc
-  DEPS data_bad_data device_status_macros
-  PUBLIC_LIBRARIES absl::statusor absl::strings
+  DEPS data_bad_data device_files device_status_macros
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
 )
 
 brigade_library(
@@ -165,7 +165,7 @@ brigade_library(
   HEADERS data/line_dataset.h
   SOURCES data/line_dataset.cc
   DEPS data_bad_data data_chat_template data_dataset data_line_reader data_line_sample data_packing
-    data_row_writer data_source_files data_token_store data_tokenizers_tokenizer device_files
+    data_row_writer data_source_files data_token_store data_tokenizers_tokenizer
     device_status_macros
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::memory absl::strings
