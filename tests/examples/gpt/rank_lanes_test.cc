@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <latch>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "brigade/examples/gpt/rank_trainer.h"
 #include "brigade/monitor/monitor.h"
@@ -72,11 +72,11 @@ TEST(RankLanesTest, BringTheLastStepThatAllHaveToRankZero) {
   collectives::OnThreads({.size = 3}, [&](Rank& self) {
     std::vector<train::StepTime> shown;
     int times = 0;
-    absl::Notification has_one;
+    std::latch has_one(1);
     train::RankLanes lanes(
         [&](std::vector<train::StepTime> steps) {
           shown = std::move(steps);
-          if (++times == 1) has_one.Notify();
+          if (++times == 1) has_one.count_down();
         },
         kOften);
     EXPECT_FALSE(lanes.active());
@@ -86,7 +86,7 @@ TEST(RankLanesTest, BringTheLastStepThatAllHaveToRankZero) {
     EXPECT_TRUE(lanes.active());
     lanes.Keep({StepOf(4, self.rank), StepOf(5, self.rank)});
     if (self.rank > 0) lanes.Keep({StepOf(6, self.rank)});
-    if (self.rank == 0) has_one.WaitForNotification();
+    if (self.rank == 0) has_one.wait();
     self.AwaitOthers();
     lanes.Finish();
     EXPECT_FALSE(lanes.active());
