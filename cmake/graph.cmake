@@ -8,8 +8,8 @@ set(BRIGADE_CUDA_BIT_FLAGS --fmad=false)
 set(BRIGADE_CUDA_FLAGS --extended-lambda --expt-relaxed-constexpr)
 
 # Components, each behind those that it needs: all of them, in their order.
-set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero parallel checkpoint
-  collectives_nccl collectives_gloo data digests profile recompute replicas)
+set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero replicas parallel
+  checkpoint collectives_nccl collectives_gloo data digests models profile recompute)
 
 # Of each component: the components that it needs, directly or not; the libraries of others that its
 # users need, and that building it takes besides, and takes if they are there; pkg-config's names of
@@ -71,17 +71,20 @@ set(BRIGADE_PACKAGES_collectives_gloo absl gloo)
 set(BRIGADE_BUILD_PACKAGES_collectives_gloo)
 set(BRIGADE_PKG_CONFIG_collectives_gloo -lgloo absl_core_headers absl_function_ref absl_span
   absl_status absl_statusor absl_str_format absl_strings absl_time)
-set(BRIGADE_NEEDS_data device precision kernels collectives optim nn zero parallel checkpoint)
+set(BRIGADE_NEEDS_data device precision kernels collectives optim nn zero replicas parallel
+  checkpoint)
 set(BRIGADE_PACKAGES_data absl)
 set(BRIGADE_BUILD_PACKAGES_data json)
 set(BRIGADE_PKG_CONFIG_data absl_core_headers absl_flat_hash_map absl_function_ref absl_memory
   absl_span absl_status absl_statusor absl_strings)
-set(BRIGADE_NEEDS_digests device precision kernels collectives optim nn zero parallel checkpoint)
+set(BRIGADE_NEEDS_digests device precision kernels collectives optim nn zero replicas parallel
+  checkpoint)
 set(BRIGADE_PACKAGES_digests absl)
 set(BRIGADE_BUILD_PACKAGES_digests json)
 set(BRIGADE_PKG_CONFIG_digests absl_function_ref absl_span absl_status absl_statusor absl_str_format
   absl_strings)
-set(BRIGADE_NEEDS_models device precision kernels collectives optim nn zero parallel checkpoint)
+set(BRIGADE_NEEDS_models device precision kernels collectives optim nn zero replicas parallel
+  checkpoint)
 set(BRIGADE_PACKAGES_models absl)
 set(BRIGADE_BUILD_PACKAGES_models json)
 set(BRIGADE_PKG_CONFIG_models absl_cleanup absl_span absl_status absl_statusor absl_str_format

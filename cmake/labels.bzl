@@ -46,6 +46,7 @@ LIBRARIES = {
         "//kernels/adam8:adam8",
         "//kernels/adam8:adam8_cpu",
         "//kernels/adam8:adam8_math",
+        "//kernels/adam8:adam8_parameters",
         "//kernels/adam:adam",
         "//kernels/adam:adam_cpu",
         "//kernels/adam:adam_math",

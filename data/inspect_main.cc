@@ -11,6 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/data/chat_template.h"
 #include "brigade/data/open.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
@@ -57,6 +58,10 @@ absl::StatusOr<std::string> ShownRow(const Row& row, const Tokenizer& tokenizer)
 }
 
 absl::Status Run() {
+  BRIGADE_ASSIGN_OR_RETURN(const OnError on_error, ParseOnError(absl::GetFlag(FLAGS_on_error)));
+  // Whether there is such a one; with texts it is of no use.
+  BRIGADE_RETURN_IF_ERROR(
+      ChatTemplate::FromNameOrFile(absl::GetFlag(FLAGS_chat_template)).status());
   if (absl::GetFlag(FLAGS_data).empty()) {
     return absl::InvalidArgumentError("--data names no file or folder");
   }
@@ -64,7 +69,6 @@ absl::Status Run() {
   const std::string named = absl::GetFlag(FLAGS_tokenizer);
   BRIGADE_ASSIGN_OR_RETURN(const auto tokenizer,
                            OpenTokenizer(named == "byte" ? named : device::FromUsersFolder(named)));
-  BRIGADE_ASSIGN_OR_RETURN(const OnError on_error, ParseOnError(absl::GetFlag(FLAGS_on_error)));
   BRIGADE_ASSIGN_OR_RETURN(const OpenedData data,
                            OpenData({.path = device::FromUsersFolder(absl::GetFlag(FLAGS_data)),
                                      .context = absl::GetFlag(FLAGS_context),

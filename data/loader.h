@@ -10,6 +10,7 @@
 #include "brigade/data/dataset.h"
 #include "brigade/data/prefetcher.h"
 #include "brigade/data/sampler.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::data {
 

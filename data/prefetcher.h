@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/device/requirements.h"
 #include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/start_thread.h"
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::data {
 

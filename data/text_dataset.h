@@ -12,6 +12,7 @@
 #include "brigade/data/row_writer.h"
 #include "brigade/data/token_store.h"
 #include "brigade/data/tokenizers/tokenizer.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::data {
 

@@ -39,15 +39,15 @@ absl::StatusOr<SplitPattern> ParsePattern(absl::string_view text) {
   if (text == "qwen2") return SplitPattern::kQwen2;
   if (text == "none") return SplitPattern::kNone;
   return absl::InvalidArgumentError(
-      absl::StrCat("--pattern is ", device::Quoted(text), ", none of gpt2, llama3, qwen2, none"));
+      absl::StrCat("--pattern: ", device::Quoted(text), " is none of gpt2, llama3, qwen2, none"));
 }
 
 absl::Status Run() {
+  BRIGADE_ASSIGN_OR_RETURN(const SplitPattern pattern, ParsePattern(absl::GetFlag(FLAGS_pattern)));
+  BRIGADE_ASSIGN_OR_RETURN(const OnError on_error, ParseOnError(absl::GetFlag(FLAGS_on_error)));
   if (absl::GetFlag(FLAGS_data).empty()) {
     return absl::InvalidArgumentError("--data names no file or folder");
   }
-  BRIGADE_ASSIGN_OR_RETURN(const SplitPattern pattern, ParsePattern(absl::GetFlag(FLAGS_pattern)));
-  BRIGADE_ASSIGN_OR_RETURN(const OnError on_error, ParseOnError(absl::GetFlag(FLAGS_on_error)));
   std::vector<std::string> special = absl::GetFlag(FLAGS_special_tokens);
   // A list without words is one empty word.
   if (special == std::vector<std::string>{""}) special.clear();

@@ -12,4 +12,4 @@ grep -q 'fp8:1:1:1 is not a case' "$TEST_TMPDIR/error"
 [ "$(grep -c -E '^16 (qkv|out|up|down) (forward|dx|dweight) ' "$TEST_TMPDIR/table")" = 12 ]
 grep -q '"bf16_16"' "$TEST_TMPDIR/figures"
 if "$2" --widths=wide 2> "$TEST_TMPDIR/error"; then exit 1; fi
-grep -q 'wide is no width' "$TEST_TMPDIR/error"
+grep -q -e '--widths has "wide"' "$TEST_TMPDIR/error"

@@ -103,7 +103,8 @@ brigade_library(
   data_chat_template
   HEADERS data/chat_template.h
   SOURCES data/chat_template.cc
-  DEPS data_bad_data checkpoint_strict_json device_files device_printable device_status_macros
+  DEPS device_requirements data_bad_data checkpoint_strict_json device_files device_printable
+    device_status_macros
   PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
 )
 
@@ -156,17 +157,17 @@ brigade_library(
   data_source_files
   HEADERS data/source_files.h
   SOURCES data/source_files.cc
-  DEPS data_bad_data device_status_macros
-  PUBLIC_LIBRARIES absl::statusor absl::strings
+  DEPS data_bad_data device_files device_status_macros
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
 )
 
 brigade_library(
   data_line_dataset
   HEADERS data/line_dataset.h
   SOURCES data/line_dataset.cc
-  DEPS data_bad_data data_chat_template data_dataset data_line_reader data_line_sample data_packing
-    data_row_writer data_source_files data_token_store data_tokenizers_tokenizer device_files
-    device_status_macros
+  DEPS device_requirements data_bad_data data_chat_template data_dataset data_line_reader
+    data_line_sample data_packing data_row_writer data_source_files data_token_store
+    data_tokenizers_tokenizer device_status_macros
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::memory absl::strings
 )
@@ -174,7 +175,7 @@ brigade_library(
 brigade_library(
   data_prefetcher
   HEADERS data/prefetcher.h
-  DEPS device_threads_mutex device_threads_start_thread
+  DEPS device_requirements device_threads_mutex device_threads_start_thread
   PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor
 )
 
@@ -188,7 +189,7 @@ brigade_library(
   data_sampler
   HEADERS data/sampler.h
   SOURCES data/sampler.cc
-  DEPS data_permutation
+  DEPS device_requirements data_permutation
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -197,7 +198,8 @@ brigade_library(
   data_loader
   HEADERS data/loader.h
   SOURCES data/loader.cc
-  DEPS data_dataset data_prefetcher data_sampler device_files device_status_macros
+  DEPS device_requirements data_dataset data_prefetcher data_sampler device_files
+    device_status_macros
   PUBLIC_LIBRARIES absl::span absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -215,8 +217,8 @@ brigade_library(
   data_text_dataset
   HEADERS data/text_dataset.h
   SOURCES data/text_dataset.cc
-  DEPS data_bad_data data_dataset data_row_writer data_source_files data_token_store data_utf8_lines
-    data_tokenizers_tokenizer device_files device_status_macros
+  DEPS device_requirements data_bad_data data_dataset data_row_writer data_source_files
+    data_token_store data_utf8_lines data_tokenizers_tokenizer device_files device_status_macros
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::memory absl::strings
 )

@@ -282,6 +282,23 @@ brigade_library(
 )
 
 brigade_library(
+  device_counted
+  HEADERS device/counted.h
+  PUBLIC_LIBRARIES absl::strings
+)
+
+brigade_library(
+  device_memory
+  HEADERS device/device_memory.h
+  SOURCES device/device_memory.cc
+  DEPS device_id device_status_macros
+  CUDA_DEPS device_cuda_backend device_cuda_device_guard device_cuda_status
+  PUBLIC_LIBRARIES absl::statusor
+  PRIVATE_LIBRARIES absl::status absl::strings
+  CUDA_LIBRARIES CUDA::cudart_static
+)
+
+brigade_library(
   device_files
   HEADERS device/files.h
   SOURCES device/files.cc
@@ -291,10 +308,10 @@ brigade_library(
 
 brigade_library(
   device
-  DEPS device_address_registry device_buffer device_byte_count device_context device_id device_event
-    device_files device_memory_stats device_operation device_printable device_requirements
-    device_status_macros device_stream device_race_checker device_threads_thread_pool
-    device_tracing_tracer
+  DEPS device_address_registry device_buffer device_byte_count device_context device_counted
+    device_id device_memory device_event device_files device_memory_stats device_operation
+    device_printable device_requirements device_status_macros device_stream device_race_checker
+    device_threads_thread_pool device_tracing_tracer
 )
 
 brigade_library(
@@ -359,21 +376,4 @@ brigade_library(
   SOURCES device/threads/periodic_thread.cc
   DEPS device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::time
-)
-
-brigade_library(
-  device_counted
-  HEADERS device/counted.h
-  PUBLIC_LIBRARIES absl::strings
-)
-
-brigade_library(
-  device_memory
-  HEADERS device/device_memory.h
-  SOURCES device/device_memory.cc
-  DEPS device_id device_status_macros
-  CUDA_DEPS device_cuda_backend device_cuda_device_guard device_cuda_status
-  PUBLIC_LIBRARIES absl::statusor
-  PRIVATE_LIBRARIES absl::status absl::strings
-  CUDA_LIBRARIES CUDA::cudart_static
 )

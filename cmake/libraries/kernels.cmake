@@ -629,6 +629,12 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_adam8_parameters
+  HEADERS kernels/adam8/adam8_parameters.h
+  DEPS kernels_adam8_math kernels_weight_decay kernels_adam_parameters
+)
+
+brigade_library(
   kernels_adam8_cpu
   HEADERS kernels/adam8/adam8_cpu.h
   SOURCES kernels/adam8/adam8_cpu.cc
@@ -656,10 +662,10 @@ brigade_library(
   kernels_adam8
   HEADERS kernels/adam8/adam8.h
   SOURCES kernels/adam8/adam8.cc
-  DEPS kernels_adam8_math kernels_adam8_cpu device_stream device_threads_thread_pool
-    kernels_nontemporal_store kernels_internal_cpu_list kernels_list_arguments precision_dtype
-    kernels_adam kernels_internal_enqueue_list kernels_internal_update_cpu
-    kernels_internal_update_dispatch
+  DEPS kernels_adam8_math kernels_adam8_parameters kernels_adam8_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_adam kernels_internal_enqueue_list
+    kernels_internal_update_cpu kernels_internal_update_dispatch
   CUDA_DEPS kernels_adam8_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
 )
@@ -834,7 +840,8 @@ brigade_library(
 brigade_library(
   kernels_top_k_key_lanes
   HEADERS kernels/top_k/key_lanes.h
-  DEPS kernels_top_k_math kernels_simd kernels_internal_lanes precision_float16
+  DEPS kernels_top_k_math kernels_simd kernels_internal_cache_line kernels_internal_lanes
+    precision_float16
 )
 
 brigade_library(

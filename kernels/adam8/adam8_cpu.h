@@ -11,7 +11,7 @@ namespace brigade::kernels {
 
 // Adam with moments of 8 bits on the elements [begin, end) of a segment, in the calling thread and
 // without checks of the arguments: what each thread of Adam8 (adam8.h) does. Made for the threads
-// that a program has. The parameters are those of adam_parameters.h.
+// that a program has. The parameters are those of adam8_parameters.h.
 //
 // Ranges  Threads may take any ranges that do not overlap and are of whole blocks: `begin` is a
 //         multiple of 256, and `end` too unless it is the segment's size. No cut changes a bit.

@@ -13,7 +13,7 @@ namespace brigade::kernels {
 // Adam with moments of 8 bits on `stream`, without checks of the arguments: what Adam8 (adam8.h)
 // does once it has checked them. One launch for each 360 non-empty segments. `segments` and
 // `parameters` may go when the call returns; everything they point to is device memory.
-// adam_parameters.h fills `parameters`.
+// adam8_parameters.h fills `parameters`.
 //
 // Errors  Those of LaunchAdam (adam_cuda.h).
 template <typename Grad, typename Copy>

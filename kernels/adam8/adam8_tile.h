@@ -30,7 +30,8 @@ BRIGADE_INLINE int32_t LargestMoment(const Pack<float>& moments) {
   return largest;
 }
 
-// `warp_max` gives the largest value of its argument among the threads of the warp.
+// `warp_max` gives the largest value of its argument among the threads of the warp, and has their
+// Barrier.
 template <typename Element, typename Grad, typename Copy, typename Block, typename WarpMax>
 BRIGADE_INLINE void UpdateAdam8Block(const Adam8Segment& s, const AdamCoefficients& c,
                                      int64_t block, int lane, const WarpMax& warp_max) {
@@ -57,7 +58,6 @@ BRIGADE_INLINE void UpdateAdam8Block(const Adam8Segment& s, const AdamCoefficien
     for (int j = 0; j < kPackSize; ++j) rounded.values[j] = Copy(p.values[j]);
     chunk.Store(rounded, static_cast<Copy*>(s.param_copy));
   }
-  // Behind these all threads have read the scales.
   const MomentCoder m_coder = MakeMomentCoder(warp_max(LargestMoment(m)));
   const MomentCoder v_coder = MakeMomentCoder(warp_max(LargestMoment(v)));
   for (int j = 0; j < kPackSize; ++j) {
@@ -66,6 +66,8 @@ BRIGADE_INLINE void UpdateAdam8Block(const Adam8Segment& s, const AdamCoefficien
   }
   chunk.Store(m_codes, s.m);
   chunk.Store(v_codes, s.v);
+  // All threads have read the scales.
+  warp_max.Barrier();
   if (lane != 0) return;
   s.m_scale[block] = m_coder.scale;
   s.v_scale[block] = v_coder.scale;

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "brigade/kernels/adam/adam_parameters.h"
 #include "brigade/kernels/adam8/adam8_cpu.h"
+#include "brigade/kernels/adam8/adam8_parameters.h"
 
 int main() {
   namespace bk = brigade::kernels;

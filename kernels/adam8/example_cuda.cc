@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "brigade/kernels/adam/adam_parameters.h"
 #include "brigade/kernels/adam8/adam8_cuda.h"
+#include "brigade/kernels/adam8/adam8_parameters.h"
 
 namespace {
 

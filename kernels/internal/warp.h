@@ -15,6 +15,8 @@ struct WarpMax {
   __device__ int32_t operator()(int32_t value) const {
     return __reduce_max_sync(0xffffffffu, value);
   }
+  // What a thread of the warp has read before, another one may write behind it.
+  __device__ void Barrier() const { __syncwarp(); }
 };
 
 // The value that thread `lane` % 32 of the warp has.

@@ -19,7 +19,7 @@ from our_programs import FREE, programs
 OTHERS = {
     "DBRIGADE_COMPONENTS", "L", "f", "logdir", "r", "DBRIGADE_CUDA", "DBUILD_SHARED_LIBS", "config", "cxxopt", "disk_cache", "enable_workspace",
     "fassociative", "ffast", "ffinite", "ffp", "fmad", "fno", "freciprocal", "ftz", "funsafe", "help", "hex", "lineinfo", "merge",
-    "noenable_bzlmod", "nosandbox_debug", "platform_suffix", "repo_env", "std", "test_env", "use_counters", "use_fast_math",
+    "noenable_bzlmod", "nosandbox_debug", "platform_suffix", "repo_env", "std", "test_env", "tool", "use_counters", "use_fast_math",
 }
 
 

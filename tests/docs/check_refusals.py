@@ -19,8 +19,9 @@ WORD = "qqqq"
 
 # Texts of the user's, beside those of our_programs.FREE.
 TEXTS = {
-    "cases", "ceilings", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events", "folder", "json",
-    "offload_dir", "output", "profile", "resume", "topology", "weights",
+    "answer_key", "cases", "ceilings", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events", "folder",
+    "json", "lines", "offload_dir", "output", "profile", "prompt_key", "resume", "special_tokens", "text", "tokenizer", "topology",
+    "weights",
 }
 
 # Programs that take words, and what others need before they look at their flags.

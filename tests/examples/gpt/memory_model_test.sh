@@ -70,7 +70,7 @@ refuses() {
   [ "$(cat error)" = "$wanted" ] || fail "$* says \"$(cat error)\" instead of \"$wanted\""
 }
 "$model" --precision=fp8 >out 2>error && fail "--precision=fp8 is accepted"
-grep -q "flag 'precision'; it must be fp32, fp16 or bf16, not \"fp8\"" error || fail "it says $(cat error)"
+grep -q -e '--precision is "fp8"; it must be fp32, fp16 or bf16' error || fail "it says $(cat error)"
 refuses '--batch is 0; it must be 1 to 1048576' --batch=0
 refuses '--ranks is 0; it must be at least 1' --ranks=0
 refuses '--points is 1; it must be at least 2' --points=1

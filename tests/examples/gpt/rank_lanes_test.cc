@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <latch>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "brigade/examples/gpt/rank_trainer.h"
 #include "brigade/monitor/monitor.h"
@@ -45,7 +45,7 @@ train::StepTime StepOf(int64_t step, int rank) {
 
 TEST(StepTimeTextTest, ComesBackAsItWas) {
   const train::StepTime step = StepOf(7, 3);
-  ASSERT_OK_AND_ASSIGN(const train::StepTime read, StepTimeFromText(ToText(step)));
+  ASSERT_OK_AND_ASSIGN(const train::StepTime read, train::StepTimeFromText(ToText(step)));
   EXPECT_EQ(ToText(read), ToText(step));
   EXPECT_EQ(read.step, 7);
   EXPECT_EQ(read.begin_ns, 7000);
@@ -59,11 +59,11 @@ TEST(StepTimeTextTest, ComesBackAsItWas) {
 TEST(StepTimeTextTest, OtherTextIsNoStep) {
   const std::string whole = ToText(StepOf(1, 0));
   for (size_t length = 0; length < whole.size(); ++length) {
-    EXPECT_THAT(StepTimeFromText(whole.substr(0, length)),
+    EXPECT_THAT(train::StepTimeFromText(whole.substr(0, length)),
                 StatusIs(absl::StatusCode::kInvalidArgument, "what a rank has told is no step"));
   }
   for (const char* const text : {"[]", "{}", "3", "{\"step\": [1, 2, 3]}"}) {
-    EXPECT_FALSE(StepTimeFromText(text).ok()) << text;
+    EXPECT_FALSE(train::StepTimeFromText(text).ok()) << text;
   }
 }
 
@@ -72,11 +72,11 @@ TEST(RankLanesTest, BringTheLastStepThatAllHaveToRankZero) {
   collectives::OnThreads({.size = 3}, [&](Rank& self) {
     std::vector<train::StepTime> shown;
     int times = 0;
-    absl::Notification has_one;
+    std::latch has_one(1);
     train::RankLanes lanes(
         [&](std::vector<train::StepTime> steps) {
           shown = std::move(steps);
-          if (++times == 1) has_one.Notify();
+          if (++times == 1) has_one.count_down();
         },
         kOften);
     EXPECT_FALSE(lanes.active());
@@ -86,7 +86,7 @@ TEST(RankLanesTest, BringTheLastStepThatAllHaveToRankZero) {
     EXPECT_TRUE(lanes.active());
     lanes.Keep({StepOf(4, self.rank), StepOf(5, self.rank)});
     if (self.rank > 0) lanes.Keep({StepOf(6, self.rank)});
-    if (self.rank == 0) has_one.WaitForNotification();
+    if (self.rank == 0) has_one.wait();
     self.AwaitOthers();
     lanes.Finish();
     EXPECT_FALSE(lanes.active());

@@ -37,7 +37,7 @@ both() {
 }
 
 # flatten/ is made of casts, and internal/ is for several.
-folders=$(sed -n 's/^| `\([a-z_]*\)\/` .*/\1/p' kernels/README.md | grep -vx -e flatten -e internal)
+folders=$(sed -n 's/^| `\([a-z0-9_]*\)\/` .*/\1/p' kernels/README.md | grep -vx -e flatten -e internal)
 [ "$(sort <<<"$folders")" = "$(tr ' ' '\n' <<<"$OPERATIONS" | sort)" ] ||
   fail "the table of kernels/README.md and the list of BUILD.bazel differ"
 

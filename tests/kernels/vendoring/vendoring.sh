@@ -58,7 +58,7 @@ program() {
 }
 
 # entry OPERATION: what its program's function is called.
-entry() { sed -n 's/^void \(Run[A-Za-z]*\)() {$/\1/p' "tests/kernels/vendoring/programs/$1.cc"; }
+entry() { sed -n 's/^void \(Run[A-Za-z0-9]*\)() {$/\1/p' "tests/kernels/vendoring/programs/$1.cc"; }
 
 # main VARIANT... OPERATION: writes a main() that calls the program of each variant.
 main() {

@@ -1,4 +1,4 @@
-#include "brigade/kernels/adam/adam_parameters.h"
+#include "brigade/kernels/adam8/adam8_parameters.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/kernels/vendoring/programs/program.h"
 #ifdef ON_CUDA
