@@ -23,13 +23,16 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
-class train::RankTrainerTestPeer {
+class RankTrainerTestPeer {
  public:
-  static zero::ZeroOptimizer& Zero(train::RankTrainer& trainer) { return *trainer.zero_; }
+  static zero::ZeroOptimizer& Zero(RankTrainer& trainer) { return *trainer.zero_; }
 };
 
+}  // namespace brigade::train
+
+namespace brigade::gpt {
 namespace {
 
 using ::brigade::testing::StatusIs;

@@ -30,7 +30,7 @@ using collectives::Rank;
 using parallel::GridGroup;
 
 // Of the bytes of each parameter.
-using train::Digests = std::vector<int64_t>;
+using Digests = std::vector<int64_t>;
 
 // One rank of the job's grid, without a trainer around it.
 class RankOfGrid {
@@ -81,8 +81,8 @@ class RankOfGrid {
   }
 
   // Of the weights that a forward pass sees, by the model's numbers; 0 of those of other stages.
-  absl::StatusOr<train::Digests> Weights() {
-    train::Digests digests(static_cast<size_t>(HeadParameter(job_.model, kFinalNormBias)) + 1);
+  absl::StatusOr<Digests> Weights() {
+    Digests digests(static_cast<size_t>(HeadParameter(job_.model, kFinalNormBias)) + 1);
     for (int u = 0; u < part().units(); ++u) {
       zero::UnitScope unit(*zero_, u, zero::Pass::kForward);
       for (const int parameter : zero_->plan().unit(u).parameters) {
@@ -106,7 +106,7 @@ class RankOfGrid {
   }
 
   // Ranks of the group have those of these digests that it shares, and no others.
-  absl::Status ExpectShared(const train::Digests& mine, GridGroup which) {
+  absl::Status ExpectShared(const Digests& mine, GridGroup which) {
     if (grid_->group(which) == nullptr) return absl::OkStatus();
     collectives::Communicator& group = *grid_->group(which);
     BRIGADE_ASSIGN_OR_RETURN(const std::vector<int64_t> all, group.AllGatherHost(mine));
@@ -160,7 +160,7 @@ TEST(GridParametersTest, ReplicasHaveTheSameBitsAfterEveryStep) {
           absl::StrCat(precision, ", ", ToString(grid), ", stage ", job.config.zero.stage));
       collectives::OnThreads({.size = grid.ranks()}, [&](Rank& self) {
         RankOfGrid rank(job, self);
-        train::Digests first, last;
+        Digests first, last;
         for (int64_t step = 0; step < kGridSteps; ++step) {
           ASSERT_OK(rank.Step(step));
           const auto weights = rank.Weights();
@@ -182,7 +182,7 @@ TEST(GridParametersTest, ReplicasHaveTheSameBitsAfterEveryStep) {
 TEST(GridParametersTest, DelaysChangeNoBitAndNothingIsUnordered) {
   constexpr uint64_t kSeeds = 4;
   for (const GridCase& grid : kGrids) {
-    std::vector<train::Digests> wanted(static_cast<size_t>(grid.ranks()));
+    std::vector<Digests> wanted(static_cast<size_t>(grid.ranks()));
     for (uint64_t seed = 0; seed <= kSeeds; ++seed) {
       const Job job = JobOf(grid, 8, static_cast<int>(seed % zero::kStages), "bf16", kAdamW);
       SCOPED_TRACE(
@@ -195,7 +195,7 @@ TEST(GridParametersTest, DelaysChangeNoBitAndNothingIsUnordered) {
         for (int64_t step = 0; step < 3; ++step) ASSERT_OK(rank.Step(step));
         const auto weights = rank.Weights();
         ASSERT_OK(weights);
-        train::Digests& digests = wanted[static_cast<size_t>(self.rank)];
+        Digests& digests = wanted[static_cast<size_t>(self.rank)];
         if (seed == 0) digests = *weights;
         EXPECT_TRUE(*weights == digests) << "rank " << self.rank;
         self.AwaitOthers();
