@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,6 +43,8 @@ class RankCheckpoints {
   // FailedPrecondition if the folder to save to has checkpoints of later steps, which this training
   // would come to again.
   absl::StatusOr<Start> Resume();
+  // Loads a checkpoint, between two steps.
+  absl::StatusOr<Start> Load(const std::string& folder);
 
   // Between two steps, `step` of which are enqueued: tells the end of the last save, and begins one
   // if it is time to. Waits for the one before, if it is still under way. A save that has failed is
@@ -64,7 +67,6 @@ class RankCheckpoints {
         all_(&communicator) {}
 
   absl::StatusOr<Start> ResumeNewest();
-  absl::StatusOr<Start> Load(const std::string& folder);
   absl::Status CheckNothingLater(int64_t step);
   // The end of a save.
   absl::Status Tell(int64_t step, const absl::StatusOr<checkpoint::SaveReport>& report,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,6 +69,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
       RankCheckpoints::Create(job, task.Fields(job), trainer->part_->checkpoint_part(),
                               *trainer->zero_, *trainer->inside_, context, trainer->Replica()));
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
+  trainer->step_ = trainer->start_.step;
   if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
   if (trainer->outer_ != nullptr) {
     if (trainer->start_.is_resumed) trainer->outer_->Resume(trainer->start_.step);
@@ -176,30 +178,83 @@ bool RankTrainer::IsRound(int64_t step) const {
   return step + 1 <= outer.start_step || replicas::DueFragment(outer, step + 1) >= 0;
 }
 
-absl::Status RankTrainer::EnqueueStep(int64_t step, bool stop) {
+absl::Status RankTrainer::EnqueueData(bool stop) {
   // Replicas stop together.
-  if (outer_ != nullptr && !IsRound(step)) stop = false;
-  StepBatch& batch = steps_[static_cast<size_t>(step % kInFlight)];
+  if (outer_ != nullptr && !IsRound(step_)) stop = false;
+  StepBatch& batch = BatchOf(step_);
   BRIGADE_RETURN_IF_ERROR(MarkStep(compute_));
-  // The batch's samples, micro-batch by micro-batch, each data rank's side by side: which one has
-  // which depends on their number, what the batch consists of does not.
-  for (int64_t i = 0; i < batch.samples(); ++i) {
-    part_->WriteSample(step, grid_.coordinates().data * batch.samples() + i, batch.sample(i));
-  }
+  BRIGADE_RETURN_IF_ERROR(part_->WriteStep(step_, batch));
   BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({.stop = stop ? 1.0f : 0.0f}, compute_));
-  if (digests_ != nullptr) BRIGADE_RETURN_IF_ERROR(digests_->Begin(step));
-  BRIGADE_RETURN_IF_ERROR(executor_->Run(part_->Train(batch)));
+  return digests_ == nullptr ? absl::OkStatus() : digests_->Begin(step_);
+}
+
+absl::Status RankTrainer::CheckPass(bool is_backward) const {
+  if (!in_step_) return absl::FailedPreconditionError("a pass outside of a step");
+  if (is_backward != is_forward_ || micro_batch_ == micro_batches()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(is_backward ? "backward" : "forward", " pass, where the step has had ",
+                     micro_batch_, " of ", micro_batches(), " micro-batches",
+                     is_forward_ ? " and a forward pass" : ""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::RunStep() {
+  BRIGADE_RETURN_IF_ERROR(CheckPass(/*is_backward=*/false));
+  if (micro_batch_ > 0) {
+    return absl::FailedPreconditionError("a whole step's passes, where some were made");
+  }
+  BRIGADE_RETURN_IF_ERROR(executor_->Run(part_->Train(BatchOf(step_))));
+  micro_batch_ = micro_batches();
+  ran_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::Forward() {
+  if (job_.config.grid.pipeline > 1) {
+    return absl::FailedPreconditionError(
+        "a pass alone, with a pipeline, whose passes go together in a step");
+  }
+  BRIGADE_RETURN_IF_ERROR(CheckPass(/*is_backward=*/false));
+  BRIGADE_RETURN_IF_ERROR(
+      part_->Train(BatchOf(step_))
+          .Forward({.micro_batch = static_cast<int>(micro_batch_)}, compute_));
+  is_forward_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::Backward() {
+  BRIGADE_RETURN_IF_ERROR(CheckPass(/*is_backward=*/true));
+  BRIGADE_RETURN_IF_ERROR(
+      part_->Train(BatchOf(step_))
+          .Backward({.micro_batch = static_cast<int>(micro_batch_)}, compute_));
+  is_forward_ = false;
+  ++micro_batch_;
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::EndStep() {
+  if (!in_step_ || !is_whole()) {
+    return absl::FailedPreconditionError("the end of a step that has not had all its passes");
+  }
+  StepBatch& batch = BatchOf(step_);
+  // The executor's lists have it.
+  if (!ran_) BRIGADE_RETURN_IF_ERROR(part_->Train(batch).Collective(0, compute_));
   device::Stream& stream = zero_->step_stream();
-  if (digests_ != nullptr) BRIGADE_RETURN_IF_ERROR(digests_->Enqueue(step));
+  if (digests_ != nullptr) BRIGADE_RETURN_IF_ERROR(digests_->Enqueue(step_));
   BRIGADE_RETURN_IF_ERROR(stream.Wait(batch.computed()));
-  BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, IsRound(step), stream));
+  BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, IsRound(step_), stream));
   BRIGADE_RETURN_IF_ERROR(zero_->controller().RequestState(stream));
   BRIGADE_RETURN_IF_ERROR(stream.Record(batch.done()));
-  batch.step = step;
-  if (outer_ == nullptr) return absl::OkStatus();
-  const int64_t gathered = zero_->traffic().parameters;
-  BRIGADE_RETURN_IF_ERROR(outer_->Step());
-  books_->AddGathered(zero_->traffic().parameters - gathered);
+  batch.step = step_;
+  if (outer_ != nullptr) {
+    const int64_t gathered = zero_->traffic().parameters;
+    BRIGADE_RETURN_IF_ERROR(outer_->Step());
+    books_->AddGathered(zero_->traffic().parameters - gathered);
+  }
+  if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->AfterStep(step_));
+  in_step_ = false;
+  ++step_;
   return absl::OkStatus();
 }
 
@@ -231,7 +286,7 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   const StepMetrics metrics = {
       .step = batch.step + 1,
       .seconds = 1e-9 * static_cast<double>(books_->counted_ns() + now - books_->started_ns()),
-      .loss = static_cast<double>(sums.loss) / summed,
+      .loss = static_cast<double>(sums.loss) / summed * batch.weights.mean,
       .tokens_per_second = tokens / (1e-9 * static_cast<double>(now - collected_ns_)),
       .loss_scale = static_cast<double>(state->loss_scale),
       .grad_norm = state->grad_norm,
@@ -271,31 +326,105 @@ absl::Status RankTrainer::CollectAll(Observer* observer) {
 }
 
 absl::StatusOr<bool> RankTrainer::Train(Observer* observer, const std::atomic<bool>& stop) {
-  if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStart(start_));
-  int64_t step = start_.step;
-  // In the loop too, if it is due there.
-  if (step == 0) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(0, observer));
-  StartCounting(step);
-  for (; step < job_.steps; ++step) {
-    BRIGADE_RETURN_IF_ERROR(Collect(steps_[static_cast<size_t>(step % kInFlight)], observer));
-    if (stopped_) break;
-    if (step > 0 && job_.evaluate_every > 0 && step % job_.evaluate_every == 0) {
-      BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
-      if (stopped_) break;
-      BRIGADE_RETURN_IF_ERROR(StopCounting(observer));
-      BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
-      StartCounting(step);
-    }
-    BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveIfDue(step, observer));
-    if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->BeforeStep(step, observer));
-    BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
-    if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->AfterStep(step));
+  while (true) {
+    BRIGADE_ASSIGN_OR_RETURN(const bool is_step,
+                             BeginStep(observer, stop.load(std::memory_order_relaxed)));
+    if (!is_step) break;
+    BRIGADE_RETURN_IF_ERROR(RunStep());
+    BRIGADE_RETURN_IF_ERROR(EndStep());
   }
-  BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
-  BRIGADE_RETURN_IF_ERROR(StopCounting(observer));
-  if (!stopped_) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(step, observer));
-  BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(step, observer));
+  return End(observer);
+}
+
+absl::Status RankTrainer::Begin(Observer* observer) {
+  if (has_begun_) return absl::OkStatus();
+  has_begun_ = true;
+  if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStart(start_));
+  // In the loop too, if it is due there.
+  if (step_ == 0) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(observer).status());
+  StartCounting(step_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RankTrainer::BeginStep(Observer* observer, bool stop) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("the begin of a step"));
+  BRIGADE_RETURN_IF_ERROR(Begin(observer));
+  if (step_ >= job_.steps) return false;
+  BRIGADE_RETURN_IF_ERROR(Collect(BatchOf(step_), observer));
+  if (stopped_) return false;
+  if (step_ > 0 && job_.evaluate_every > 0 && step_ % job_.evaluate_every == 0) {
+    BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
+    if (stopped_) return false;
+    BRIGADE_RETURN_IF_ERROR(StopCounting(observer));
+    BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(observer).status());
+    StartCounting(step_);
+  }
+  BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveIfDue(step_, observer));
+  if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->BeforeStep(step_, observer));
+  BRIGADE_RETURN_IF_ERROR(EnqueueData(stop));
+  in_step_ = true;
+  micro_batch_ = 0;
+  is_forward_ = ran_ = false;
+  return true;
+}
+
+absl::StatusOr<bool> RankTrainer::End(Observer* observer) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("the end"));
+  BRIGADE_RETURN_IF_ERROR(Begin(observer));
+  BRIGADE_RETURN_IF_ERROR(Rest(observer));
+  if (!stopped_) BRIGADE_RETURN_IF_ERROR(EvaluateAndTell(observer).status());
+  BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(step_, observer));
   return stopped_;
+}
+
+absl::Status RankTrainer::CheckBetweenSteps(const char* call) const {
+  if (!in_step_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, ", where step ", step_ + 1, " is not at its end"));
+}
+
+absl::Status RankTrainer::Rest(Observer* observer) {
+  if (!has_begun_) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
+  return StopCounting(observer);
+}
+
+void RankTrainer::GoOn() {
+  if (has_begun_) StartCounting(step_);
+}
+
+absl::StatusOr<double> RankTrainer::EvaluateNow(Observer* observer) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("an evaluation"));
+  if (task_.held_out_samples() == 0) {
+    return absl::FailedPreconditionError("there are no held-out samples to evaluate");
+  }
+  BRIGADE_RETURN_IF_ERROR(Rest(observer));
+  BRIGADE_ASSIGN_OR_RETURN(const double loss, EvaluateAndTell(observer));
+  GoOn();
+  return loss;
+}
+
+absl::Status RankTrainer::SaveNow(Observer* observer) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("a save"));
+  BRIGADE_RETURN_IF_ERROR(Rest(observer));
+  BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(step_, observer));
+  GoOn();
+  return absl::OkStatus();
+}
+
+absl::Status RankTrainer::Load(const std::string& folder, Observer* observer) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("loading a checkpoint"));
+  if (outer_ != nullptr || digests_ != nullptr) {
+    return absl::FailedPreconditionError(
+        "with replicas or digests a training goes on from a checkpoint at its begin alone: "
+        "Job::checkpoints.resume");
+  }
+  BRIGADE_RETURN_IF_ERROR(Rest(observer));
+  BRIGADE_ASSIGN_OR_RETURN(start_, checkpoints_->Load(folder));
+  stopped_ = false;
+  step_ = start_.step;
+  GoOn();
+  return absl::OkStatus();
 }
 
 void RankTrainer::StartCounting(int64_t steps) {
@@ -309,13 +438,15 @@ absl::Status RankTrainer::StopCounting(Observer* observer) {
   return profiler_ == nullptr ? absl::OkStatus() : profiler_->AtRest(observer);
 }
 
-absl::Status RankTrainer::EvaluateAndTell(int64_t step, Observer* observer) {
-  BRIGADE_ASSIGN_OR_RETURN(auto loss, Evaluate());
-  return observer == nullptr ? absl::OkStatus() : observer->OnEvaluation({step, loss});
+absl::StatusOr<double> RankTrainer::EvaluateAndTell(Observer* observer) {
+  if (task_.held_out_samples() == 0) return std::numeric_limits<double>::quiet_NaN();
+  BRIGADE_ASSIGN_OR_RETURN(const double loss, Evaluate());
+  if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnEvaluation({step_, loss}));
+  return loss;
 }
 
 // Samples of the held-out part, dealt out to data ranks micro-batch by micro-batch. All ranks do as
-// many passes; places beyond the end get the first sample, whose losses are not counted.
+// many passes; the losses of places behind the last sample are not counted.
 absl::StatusOr<double> RankTrainer::Evaluate() {
   StepBatch& batch = steps_[0];
   const BatchShape shape = part_->batch_shape();
@@ -325,9 +456,8 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
     const auto first_of = [&](int64_t micro_batch) {
       return first + (micro_batch * data + grid_.coordinates().data) * shape.samples;
     };
-    for (int64_t i = 0; i < batch.samples(); ++i) {
-      const int64_t sample = first_of(i / shape.samples) + i % shape.samples;
-      part_->WriteHeldOut(sample < samples ? sample : 0, batch.sample(i));
+    for (int64_t micro = 0; micro < micro_batches(); ++micro) {
+      BRIGADE_RETURN_IF_ERROR(part_->WriteHeldOut(first_of(micro), micro, batch));
     }
     BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({}, compute_));
     BRIGADE_RETURN_IF_ERROR(executor_->RunForward(part_->Evaluate(batch)));
@@ -346,7 +476,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, /*of_all=*/true, compute_));
   BRIGADE_RETURN_IF_ERROR(Synchronize());
   return static_cast<double>(batch.host_sums().loss) /
-         static_cast<double>(samples * task_.losses_of_sample());
+         static_cast<double>(task_.held_out_losses());
 }
 
 absl::StatusOr<RankSummary> RankTrainer::Summary() const {

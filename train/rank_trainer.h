@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -59,6 +60,36 @@ class RankTrainer {
   // True if interrupted.
   absl::StatusOr<bool> Train(Observer* observer, const std::atomic<bool>& stop);
 
+  // The same one by one, for a caller with a loop of its own. All are calls of all ranks.
+  //
+  //   while (BeginStep()) { RunStep(); EndStep(); }
+  //   End();
+  //
+  // Instead of RunStep, without a pipeline: for each micro-batch in order Forward, then Backward.
+  // Calls out of turn are FailedPrecondition, and nothing happens.
+  //
+  // The next step, with its data; before it what is due, evaluation and save. False: there is none,
+  // all are made or the ranks have stopped.
+  absl::StatusOr<bool> BeginStep(Observer* observer, bool stop);
+  bool in_step() const { return in_step_; }
+  absl::Status RunStep();
+  absl::Status Forward();
+  absl::Status Backward();
+  // Of a step: all micro-batches are through.
+  bool is_whole() const { return micro_batch_ == micro_batches() && !is_forward_; }
+  absl::Status EndStep();
+  // Waits; evaluates and saves, unless the ranks have stopped.
+  absl::StatusOr<bool> End(Observer* observer);
+  // Steps that are made or enqueued.
+  int64_t step() const { return step_; }
+
+  // Between two steps; waits. The mean loss over the held-out part, in nats.
+  absl::StatusOr<double> EvaluateNow(Observer* observer);
+  // Between two steps; waits. To job.checkpoints.save.
+  absl::Status SaveNow(Observer* observer);
+  // Between two steps; waits. A checkpoint of the same training, with which it goes on.
+  absl::Status Load(const std::string& folder, Observer* observer);
+
   // Of this rank, so far.
   absl::StatusOr<RankSummary> Summary() const;
   // Of all ranks. A call of all ranks; waits.
@@ -93,7 +124,15 @@ class RankTrainer {
 
   // Whether replicas meet behind the step.
   bool IsRound(int64_t step) const;
-  absl::Status EnqueueStep(int64_t step, bool stop);
+  StepBatch& BatchOf(int64_t step) { return steps_[static_cast<size_t>(step % kInFlight)]; }
+  absl::Status EnqueueData(bool stop);
+  // Once, before the first step.
+  absl::Status Begin(Observer* observer);
+  absl::Status CheckPass(bool is_backward) const;
+  absl::Status CheckBetweenSteps(const char* call) const;
+  // Waits for all steps, and tells the observer of them.
+  absl::Status Rest(Observer* observer);
+  void GoOn();
   // Of the ranks of a replica, or of all.
   absl::Status EnqueueSums(StepBatch& batch, bool of_all, device::Stream& stream);
   // Waits, and gives the error of a stream or of a group.
@@ -106,7 +145,7 @@ class RankTrainer {
   // Waits for the steps.
   absl::Status StopCounting(Observer* observer);
   absl::StatusOr<double> Evaluate();
-  absl::Status EvaluateAndTell(int64_t step, Observer* observer);
+  absl::StatusOr<double> EvaluateAndTell(Observer* observer);
 
   const Job& job_;
   const Task& task_;
@@ -132,6 +171,15 @@ class RankTrainer {
   std::unique_ptr<StepProfiler> profiler_;
   std::vector<float> learning_rates_;
   bool stopped_ = false;
+  bool has_begun_ = false;
+  // Steps that are enqueued, but for the one in the making, if there is one.
+  int64_t step_ = 0;
+  bool in_step_ = false;
+  // Of it: micro-batches that are through, and whether the next one's forward pass is.
+  int64_t micro_batch_ = 0;
+  bool is_forward_ = false;
+  // The executor has run them, and the step's collective.
+  bool ran_ = false;
   // The time at which the last step was collected.
   int64_t collected_ns_ = 0;
 };

@@ -15,12 +15,13 @@ int64_t StepBatch::LossesBegin(const BatchShape& shape, int64_t micro_batches) {
 }
 
 int64_t StepBatch::SamplesBegin(const BatchShape& shape, int64_t micro_batches) {
-  return LossesBegin(shape, micro_batches) +
-         micro_batches * shape.losses * static_cast<int64_t>(sizeof(float));
+  const int64_t end = LossesBegin(shape, micro_batches) +
+                      micro_batches * shape.losses * static_cast<int64_t>(sizeof(float));
+  return (end + shape.alignment - 1) / shape.alignment * shape.alignment;
 }
 
 int64_t StepBatch::Bytes(const BatchShape& shape, int64_t micro_batches) {
-  return SamplesBegin(shape, micro_batches) + micro_batches * shape.samples * shape.sample_bytes;
+  return SamplesBegin(shape, micro_batches) + micro_batches * shape.stride();
 }
 
 absl::StatusOr<StepBatch> StepBatch::Create(const BatchShape& shape, int64_t micro_batches,
@@ -40,9 +41,10 @@ absl::StatusOr<StepBatch> StepBatch::Create(const BatchShape& shape, int64_t mic
 absl::Status StepBatch::CopyToDevice(const StepSums& mine, device::Stream& stream) {
   uint8_t* const host = host_in_.as<uint8_t>().data();
   std::memcpy(host, &mine, sizeof(mine));
-  BRIGADE_RETURN_IF_ERROR(stream.Copy(sums(), host, sizeof(mine)));
+  std::memcpy(host + sizeof(mine), &weights.gradient, sizeof(float));
+  BRIGADE_RETURN_IF_ERROR(stream.Copy(sums(), host, sizeof(mine) + sizeof(float)));
   return stream.Copy(OnDevice(samples_begin()), host + samples_begin(),
-                     samples() * shape_.sample_bytes);
+                     micro_batches_ * shape_.stride());
 }
 
 float* StepBatch::losses_of(int64_t micro_batch) const {

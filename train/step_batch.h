@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +23,16 @@ struct StepSums {
   float stop = 0;
 };
 
+// What the gradients of a step's losses weigh. By default each loss counts the same, and a step has
+// a loss for each place.
+struct StepWeights {
+  // Of the gradient of a micro-batch's sum of losses, before the mean over ranks and micro-batches:
+  // for a mean over all that count, their share.
+  float gradient = 1;
+  // What the mean over all places' losses is to be multiplied with.
+  double mean = 1;
+};
+
 // Their all-reduce, over all ranks of the world.
 inline constexpr collectives::CollectiveSignature kStepSums = {
     .kind = collectives::CollectiveKind::kAllReduce,
@@ -29,11 +40,16 @@ inline constexpr collectives::CollectiveSignature kStepSums = {
     .dtype = precision::DType::kFloat32,
     .count = 2};
 
-// What a micro-batch has of a rank: samples of so many bytes, and their losses.
+// What a micro-batch has of a rank: samples, in all so many bytes, and their losses.
 struct BatchShape {
   int64_t samples = 1;
-  int64_t sample_bytes = 0;
+  int64_t bytes = 0;
   int64_t losses = 1;
+  // Where the bytes of a micro-batch begin: a power of 2, 256 at most.
+  int64_t alignment = 1;
+
+  // From the begin of one to the next.
+  int64_t stride() const { return (bytes + alignment - 1) / alignment * alignment; }
 };
 
 // The memory of a step on a rank, from the copy of its batch until its metrics are read: the samples
@@ -46,22 +62,28 @@ class StepBatch {
                                           device::Context& context);
   static int64_t Bytes(const BatchShape& shape, int64_t micro_batches);
 
+  const BatchShape& shape() const { return shape_; }
+  int64_t micro_batches() const { return micro_batches_; }
   int64_t samples() const { return micro_batches_ * shape_.samples; }
   int64_t losses() const { return micro_batches_ * shape_.losses; }
 
-  // Where the host writes a sample that is to come, micro-batch by micro-batch.
-  uint8_t* sample(int64_t index) const {
-    return host_in_.as<uint8_t>().data() + samples_begin() + index * shape_.sample_bytes;
+  // Where the host writes the samples of a micro-batch that is to come, [shape().bytes].
+  uint8_t* host_samples_of(int64_t micro_batch) const {
+    return host_in_.as<uint8_t>().data() + samples_begin() +
+           micro_batch * shape_.stride();
   }
-  // Copies the samples, and this rank's part of the sums, to the device.
+  // Copies the samples, the weights and this rank's part of the sums to the device.
   absl::Status CopyToDevice(const StepSums& mine, device::Stream& stream);
 
   // On the device.
   const uint8_t* samples_of(int64_t micro_batch) const {
-    return OnDevice(samples_begin() + micro_batch * shape_.samples * shape_.sample_bytes);
+    return OnDevice(samples_begin() + micro_batch * shape_.stride());
   }
   float* losses_of(int64_t micro_batch) const;
   float* sums() const { return static_cast<float*>(device_.data()); }
+  // StepWeights::gradient, and room for what the passes make of it.
+  const float* gradient_weight() const { return sums() + kStepSums.count; }
+  float* seed() const { return sums() + kStepSums.count + 1; }
   // Sets sums()[0] to the mean of all losses.
   absl::Status MeanOfLosses(device::Stream& stream);
 
@@ -77,10 +99,15 @@ class StepBatch {
 
   // The number of the step that is in flight in this memory; -1: none.
   int64_t step = -1;
+  StepWeights weights = {};
+  // How many samples each micro-batch has: all, but in a short step.
+  std::vector<int64_t> filled;
 
  private:
   StepBatch(const BatchShape& shape, int64_t micro_batches)
-      : shape_(shape), micro_batches_(micro_batches) {}
+      : filled(static_cast<size_t>(micro_batches), shape.samples),
+        shape_(shape),
+        micro_batches_(micro_batches) {}
 
   // In the memory: sums, parts of the mean loss, losses, samples.
   static constexpr int64_t kLossParts = 256;

@@ -95,14 +95,16 @@ class RankPart {
   virtual parallel::StageModule& Train(StepBatch& batch) = 0;
   virtual parallel::StageModule& Evaluate(StepBatch& batch) = 0;
 
-  // The operations of a step's passes by formula: [stage of the model], nothing of those that other
-  // ranks have.
-  virtual std::vector<profile::UnitSize> UnitsOfStep() const = 0;
+  // For a profile, the operations of a step's passes by formula: [stage of the model], nothing of
+  // those that other ranks have. CreatePart refuses a profile where there is no formula.
+  virtual std::vector<profile::UnitSize> UnitsOfStep() const { return {}; }
 
-  // Writes a sample of this rank, [batch_shape().sample_bytes]: of a step, by its number among those
-  // of all ranks; or of the held-out part.
-  virtual void WriteSample(int64_t step, int64_t sample, uint8_t* memory) = 0;
-  virtual void WriteHeldOut(int64_t sample, uint8_t* memory) = 0;
+  // Writes this rank's samples of a step, which are the next step's but after a resume, and sets
+  // what they weigh.
+  virtual absl::Status WriteStep(int64_t step, StepBatch& batch) = 0;
+  // The samples of the held-out part from `first` on, as one micro-batch. Behind the last one may be
+  // anything.
+  virtual absl::Status WriteHeldOut(int64_t first, int64_t micro_batch, StepBatch& batch) = 0;
 };
 
 // With what a rank's part is made. All must outlive it.
@@ -127,15 +129,16 @@ class Task {
   virtual collectives::JobValues Values(const Job& job) const = 0;
   // What a checkpoint's training must have alike, beside parameters and optimizer.
   virtual checkpoint::Fields Fields(const Job& job) const = 0;
-  // The whole model, as a rank at this place of the grid shares it.
-  virtual zero::ModelSpec Spec(const Job& job, const parallel::Coordinates& at) const = 0;
+  // The whole model, as a rank at this place of the grid, on this device, shares it.
+  virtual absl::StatusOr<zero::ModelSpec> Spec(const Job& job, const parallel::Coordinates& at,
+                                               device::Context& context) const = 0;
 
-  // Of the held-out part, of all ranks; and the losses of a whole sample.
+  // Of the held-out part, of all ranks: samples, and how many of their losses count.
   virtual int64_t held_out_samples() const = 0;
-  virtual int64_t losses_of_sample() const = 0;
+  virtual int64_t held_out_losses() const = 0;
 
   // For a profile: tokens and operations of a step of all ranks, without what is made again.
-  virtual profile::Training TrainingOf(const Job& job) const = 0;
+  virtual profile::Training TrainingOf(const Job& /*job*/) const { return {}; }
 };
 
 }  // namespace brigade::train

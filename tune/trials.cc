@@ -102,7 +102,7 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   });
   BRIGADE_ASSIGN_OR_RETURN(
       const train::Outcome outcome,
-      gpt::TrainOnThreads(trial, ranks, {&end, recorder, may_have_more ? end.reached() : stop}));
+      gpt::TrainOnThreads(trial, ranks, {&end, &recorder, may_have_more ? &end.reached() : &stop}));
   if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
   const Counted counted = CountedOf(made, steps.first);
   if (counted.steps < 1 || counted.seconds <= 0) {

@@ -193,13 +193,29 @@ std::vector<profile::UnitSize> RankPart::UnitsOfStep() const {
   return gpt::UnitsOfStep(shape_, *plan_, micro_batches());
 }
 
-void RankPart::WriteSample(int64_t step, int64_t sample, uint8_t* memory) {
-  SampleText(of_.corpus, of_.job.seed, step, sample, absl::MakeSpan(text_));
-  WriteText(shape_, reinterpret_cast<const char*>(text_.data()), memory);
+// Micro-batch by micro-batch, each data rank's side by side: which one has which depends on their
+// number, what the batch consists of does not.
+absl::Status RankPart::WriteStep(int64_t step, train::StepBatch& batch) {
+  const train::BatchShape& shape = batch.shape();
+  for (int64_t i = 0; i < batch.samples(); ++i) {
+    const int64_t sample = of_.grid.coordinates().data * batch.samples() + i;
+    SampleText(of_.corpus, of_.job.seed, step, sample, absl::MakeSpan(text_));
+    WriteText(shape_, reinterpret_cast<const char*>(text_.data()),
+              batch.host_samples_of(i / shape.samples) +
+                  i % shape.samples * (shape.bytes / shape.samples));
+  }
+  return absl::OkStatus();
 }
 
-void RankPart::WriteHeldOut(int64_t sample, uint8_t* memory) {
-  WriteText(shape_, of_.corpus.held_out.data() + sample * of_.model.context, memory);
+absl::Status RankPart::WriteHeldOut(int64_t first, int64_t micro_batch, train::StepBatch& batch) {
+  const int64_t samples = HeldOutTexts(of_.corpus, of_.model.context);
+  const train::BatchShape& shape = batch.shape();
+  for (int64_t i = 0; i < shape.samples; ++i) {
+    const int64_t sample = first + i < samples ? first + i : 0;
+    WriteText(shape_, of_.corpus.held_out.data() + sample * of_.model.context,
+              batch.host_samples_of(micro_batch) + i * (shape.bytes / shape.samples));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace brigade::gpt

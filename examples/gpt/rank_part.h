@@ -88,8 +88,8 @@ class RankPart final : public train::RankPart {
 
   std::vector<profile::UnitSize> UnitsOfStep() const override;
 
-  void WriteSample(int64_t step, int64_t sample, uint8_t* memory) override;
-  void WriteHeldOut(int64_t sample, uint8_t* memory) override;
+  absl::Status WriteStep(int64_t step, train::StepBatch& batch) override;
+  absl::Status WriteHeldOut(int64_t first, int64_t micro_batch, train::StepBatch& batch) override;
 
  private:
   // By which stages are cut and recomputation is planned: the same on all ranks.

@@ -72,12 +72,9 @@ checkpoint::Fields Task::Fields(const train::Job& job) const {
   return fields;
 }
 
-zero::ModelSpec Task::Spec(const train::Job& job, const parallel::Coordinates& at) const {
+absl::StatusOr<zero::ModelSpec> Task::Spec(const train::Job& job, const parallel::Coordinates& at,
+                                           device::Context& /*context*/) const {
   return SpecOf(model_, ShapeOf(model_, job.config, at).shards());
-}
-
-int64_t Task::held_out_samples() const {
-  return (static_cast<int64_t>(corpus_.held_out.size()) - 1) / model_.context;
 }
 
 profile::Training Task::TrainingOf(const train::Job& job) const {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/train/task.h"
 
@@ -21,10 +22,10 @@ class Task final : public train::Task {
       const train::RankPlace& place) const override;
   collectives::JobValues Values(const train::Job& job) const override;
   checkpoint::Fields Fields(const train::Job& job) const override;
-  zero::ModelSpec Spec(const train::Job& job, const parallel::Coordinates& at) const override;
-  // Texts side by side.
-  int64_t held_out_samples() const override;
-  int64_t losses_of_sample() const override { return model_.context; }
+  absl::StatusOr<zero::ModelSpec> Spec(const train::Job& job, const parallel::Coordinates& at,
+                                       device::Context& context) const override;
+  int64_t held_out_samples() const override { return HeldOutTexts(corpus_, model_.context); }
+  int64_t held_out_losses() const override { return held_out_samples() * model_.context; }
   profile::Training TrainingOf(const train::Job& job) const override;
 
  private:

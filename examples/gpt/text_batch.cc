@@ -7,7 +7,7 @@ namespace brigade::gpt {
 
 train::BatchShape BatchShapeOf(const PassShape& shape) {
   return {.samples = shape.batch,
-          .sample_bytes = shape.positions() + std::ssize(shape.runs()),
+          .bytes = shape.batch * (shape.positions() + std::ssize(shape.runs())),
           .losses = shape.rows()};
 }
 

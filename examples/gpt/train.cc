@@ -346,10 +346,16 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     std::fflush(stdout);
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
-  const train::Watchers watchers = {&observers, recorder, interrupt.stop(), report, lanes.get()};
-  const absl::StatusOr<train::Outcome> outcome =
-      ranks.processes ? TrainAsProcess(job, launch_info, ranks.backend, watchers, timeout)
-                      : TrainOnThreads(job, ranks.count, watchers, timeout);
+  const train::TrainerOptions options = {.observer = &observers,
+                                         .recorder = &recorder,
+                                         .stop = &interrupt.stop(),
+                                         .report = report,
+                                         .lanes = lanes.get(),
+                                         .backend = ranks.backend,
+                                         .timeout = timeout};
+  const absl::StatusOr<train::Outcome> outcome = ranks.processes
+                                                     ? TrainAsProcess(job, launch_info, options)
+                                                     : TrainOnThreads(job, ranks.count, options);
   interrupt.Disarm();
   const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.

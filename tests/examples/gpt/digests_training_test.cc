@@ -149,7 +149,7 @@ TEST(DigestsTrainingTest, OfLocalStepsAreNotComparedBetweenRanks) {
   job.digests.verify_every = 1;
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_THAT(TrainOnThreads(job, 2, {nullptr, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 2, {nullptr, &recorder, &stop}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--verify_replicas: with local steps (0/1 Adam)")));
 }
@@ -272,7 +272,7 @@ TEST(DigestsTrainingTest, RefuseToCompareWhatHasNoCopy) {
     train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
     train::History history;
-    EXPECT_THAT(TrainOnThreads(job, ranks, {&history, recorder, stop}).status(),
+    EXPECT_THAT(TrainOnThreads(job, ranks, {&history, &recorder, &stop}).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("--verify_replicas is 1"),
                                HasSubstr(ranks == 1 ? "there is one rank" : "--shard_ranks"))));

@@ -71,10 +71,7 @@ class RankOfGrid {
   parallel::Grid& grid() { return *grid_; }
 
   absl::Status Step(int64_t step) {
-    for (int64_t i = 0; i < batch_->samples(); ++i) {
-      model_->WriteSample(step, grid_->coordinates().data * batch_->samples() + i,
-                          batch_->sample(i));
-    }
+    BRIGADE_RETURN_IF_ERROR(model_->WriteStep(step, *batch_));
     BRIGADE_RETURN_IF_ERROR(batch_->CopyToDevice({}, *self_.stream));
     BRIGADE_RETURN_IF_ERROR(executor_->Run(model_->Train(*batch_)));
     return executor_->Synchronize();

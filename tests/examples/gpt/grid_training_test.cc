@@ -278,7 +278,7 @@ TEST(GridTrainingTest, AnErrorOfOneRankEndsAllAndNamesIt) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const Job job = JobOf({.tensor = 2, .context = 2, .data = 2}, 2, 3, "fp16", kAdamW);
-  EXPECT_THAT(TrainOnThreads(job, 8, {&observer, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 8, {&observer, &recorder, &stop}).status(),
               testing::StatusIs(absl::StatusCode::kDataLoss,
                                 "grid of tensor 2 x context 2 x data 2 x pipeline 1, rank 0 at "
                                 "tensor 0, context 0, data 0, pipeline 0: full disk"));
@@ -290,7 +290,7 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
     change(job);
     train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
-    return TrainOnThreads(job, grid.tensor * grid.context * grid.data, {nullptr, recorder, stop})
+    return TrainOnThreads(job, grid.tensor * grid.context * grid.data, {nullptr, &recorder, &stop})
         .status();
   };
   const auto named = [](const char* text) {

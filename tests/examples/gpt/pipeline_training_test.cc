@@ -229,7 +229,7 @@ TEST(PipelineTrainingTest, AnInterruptedTrainingInFilesGoesOn) {
     StopsAtStep3 interrupted;
     train::Recorder recorder(nullptr);
     const auto outcome =
-        TrainOnThreads(job, grid.ranks(), {&interrupted, recorder, interrupted.stop});
+        TrainOnThreads(job, grid.ranks(), {&interrupted, &recorder, &interrupted.stop});
     ASSERT_OK(outcome);
     EXPECT_TRUE(outcome->interrupted);
     std::vector<double>& losses = interrupted.losses;
@@ -303,7 +303,7 @@ TEST(PipelineTrainingTest, AnErrorOfOneStageEndsAllAndNamesIt) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const GridCase grid = {.data = 2, .pipeline = 2};
-  EXPECT_THAT(TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, &recorder, &stop}).status(),
               testing::StatusIs(absl::StatusCode::kDataLoss,
                                 "grid of tensor 1 x context 1 x data 2 x pipeline 2, rank 0 at "
                                 "tensor 0, context 0, data 0, pipeline 0: full disk"));

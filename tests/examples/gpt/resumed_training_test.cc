@@ -93,7 +93,7 @@ Trained Train(const Job& job) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
-  const auto outcome = TrainOnThreads(job, kRanks, {&history, recorder, stop});
+  const auto outcome = TrainOnThreads(job, kRanks, {&history, &recorder, &stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.ranks = outcome->ranks;

@@ -78,7 +78,7 @@ std::string CeilingsFile() {
 absl::StatusOr<train::Outcome> TrainWith(const Job& job, int ranks, Profiles& profiles) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  return TrainOnThreads(job, ranks, {&profiles, recorder, stop});
+  return TrainOnThreads(job, ranks, {&profiles, &recorder, &stop});
 }
 
 Job Profiled(Job job, int64_t step = 3) {

@@ -44,7 +44,7 @@ inline Trained Train(const Job& job, int ranks) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
-  absl::StatusOr<train::Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
+  absl::StatusOr<train::Outcome> outcome = TrainOnThreads(job, ranks, {&history, &recorder, &stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.outcome = *std::move(outcome);

@@ -42,7 +42,7 @@ std::array<Process, 2> Train(int64_t steps, bool stop) {
     };
     absl::StatusOr<train::Outcome> outcome =
         TrainAsProcess(job, {.launched = true, .rank = rank, .size = 2, .master_port = port},
-                       collectives::Backend::kAuto, {nullptr, recorder, stop_here, report});
+                       {.recorder = &recorder, .stop = &stop_here, .report = report});
     self.left_after_report = reported;
     EXPECT_OK(outcome);
     if (outcome.ok()) self.outcome = *std::move(outcome);

@@ -200,7 +200,7 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHostAndFromFiles)
   train::History history;
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_THAT(TrainOnThreads(job, 1, {&history, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 1, {&history, &recorder, &stop}).status(),
               brigade::testing::StatusIs(
                   absl::StatusCode::kResourceExhausted,
                   ::testing::AllOf(::testing::HasSubstr("bytes of the device (weights "),
@@ -268,7 +268,7 @@ TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {
   train::History history;
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_THAT(TrainOnThreads(job, 2, {&history, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 2, {&history, &recorder, &stop}).status(),
               brigade::testing::StatusIs(absl::StatusCode::kInvalidArgument,
                                          ::testing::HasSubstr(absl::StrCat("the least, ", least))));
 }
@@ -366,7 +366,7 @@ TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
       train::History history;
       train::Recorder recorder(nullptr);
       const std::atomic<bool> stop = false;
-      ASSERT_OK(TrainOnThreads(job, ranks, {&history, recorder, stop}));
+      ASSERT_OK(TrainOnThreads(job, ranks, {&history, &recorder, &stop}));
       const double loss = history.evaluations().front().held_out_loss;  // before the first step
       if (ranks == 1) wanted = loss;
       EXPECT_NEAR(loss, wanted, 1e-5);
@@ -410,7 +410,7 @@ TEST(TrainingTest, ALossScaleThatIsStuckEndsTheTraining) {
       2);
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_EQ(TrainOnThreads(job, 2, {nullptr, recorder, stop}).status(),
+  EXPECT_EQ(TrainOnThreads(job, 2, {nullptr, &recorder, &stop}).status(),
             absl::FailedPreconditionError("step 3: gradients overflow although the loss scale is "
                                           "at its minimum, 2.74878e+11"));
 }
@@ -434,7 +434,7 @@ TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
   StopAt observer(stop);
   train::Recorder recorder(nullptr);
   const auto outcome =
-      TrainOnThreads(CreateJob(Config(8, 3, "bf16"), 4), 4, {&observer, recorder, stop});
+      TrainOnThreads(CreateJob(Config(8, 3, "bf16"), 4), 4, {&observer, &recorder, &stop});
   ASSERT_OK(outcome);
   EXPECT_TRUE(outcome->interrupted);
   EXPECT_LE(observer.last, 12);  // steps in flight when it was said, and when it was heard
@@ -453,7 +453,7 @@ TEST(TrainingTest, AnObserversErrorEndsAllRanks) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_EQ(
-      TrainOnThreads(CreateJob(Config(8, 2, "fp32"), 4), 4, {&observer, recorder, stop}).status(),
+      TrainOnThreads(CreateJob(Config(8, 2, "fp32"), 4), 4, {&observer, &recorder, &stop}).status(),
       absl::DataLossError("full disk"));
 }
 

@@ -129,7 +129,7 @@ Trained Train(const Job& job, int ranks) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const absl::StatusOr<train::Outcome> outcome =
-      TrainOnThreads(job, ranks, {&history, recorder, stop});
+      TrainOnThreads(job, ranks, {&history, &recorder, &stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return {};
   Trained run;
