@@ -13,7 +13,7 @@ namespace {
 // Inputs and targets of micro-batches begin at multiples of it.
 constexpr int64_t kAlignment = 256;
 // So that products with it fit.
-constexpr int64_t kMostBytes = int64_t{1} << 40;
+constexpr int64_t kMostBytes = int64_t{1} << 60;
 
 int64_t RoundUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 

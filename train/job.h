@@ -51,7 +51,7 @@ struct Job {
   // The number of steps between evaluations of the held-out part; 0: only the first and the last.
   int64_t evaluate_every = 0;
   uint64_t seed = 1;
-  device::Device device;
+  device::Device device = {};
   // Of each rank's memory on the device; 0: none.
   int64_t device_limit_bytes = 0;
   // Of a CPU: ContextOptions::link_bytes_per_second. 0: none.

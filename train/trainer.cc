@@ -146,13 +146,15 @@ absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
   BRIGADE_ASSIGN_OR_RETURN(own_context_, ContextOf(*job_, launch_info.rank, *recorder_));
   collectives::InitOptions init = {.backend = options_.backend,
                                    .group = options_.group,
-                                   .timeout = options_.timeout,
                                    .communicator = job_->config.communicator};
   if (init.group == nullptr && !launch_info.launched &&
       init.backend == collectives::Backend::kAuto && launch_info.size == 1) {
     BRIGADE_ASSIGN_OR_RETURN(init.group, collectives::ThreadGroup::Create({.size = 1}));
   }
-  if (init.group == nullptr) init.job_values = ValuesOf(*job_, *task_);
+  if (init.group == nullptr) {
+    init.job_values = ValuesOf(*job_, *task_);
+    init.timeout = options_.timeout;
+  }
   BRIGADE_ASSIGN_OR_RETURN(own_communicator_,
                            collectives::Init(launch_info, init, *own_context_));
   context_ = own_context_.get();

@@ -81,7 +81,8 @@ absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int r
 // Host waits   The host is up to two steps ahead (rank_trainer.h); Evaluate, Save, Load and Finish
 //              wait.
 // Errors       The first error of any rank ends the training on all, and is what every later call
-//              gives; no rank hangs. A call out of turn is FailedPrecondition, and ends nothing.
+//              gives; no rank hangs. Such an error is also a call out of turn, FailedPrecondition,
+//              and a trainer that goes before its end, Cancelled.
 // Threads      One at a time.
 class Trainer {
  public:
