@@ -33,10 +33,9 @@ absl::Status Check(const LoaderOptions& options, const Samples& samples) {
   }
   const int64_t most = kMostBytes / (samples.input_bytes() + samples.target_bytes() + kAlignment);
   if (options.batch < 1 || options.batch > most || rank.micro_batch > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a batch of ", options.batch, " samples of ",
-                     samples.input_bytes() + samples.target_bytes(), " bytes; 1 to ", most,
-                     " samples can be"));
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", options.batch, " samples of ",
+                                                   samples.input_bytes() + samples.target_bytes(),
+                                                   " bytes; 1 to ", most, " samples can be"));
   }
   if (rank.micro_batch > options.batch / rank.ranks ||
       options.batch % (rank.micro_batch * rank.ranks) != 0) {

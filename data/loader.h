@@ -42,8 +42,8 @@ struct StepData {
 
   // One micro-batch of this rank.
   struct MicroBatch {
-    // At most LoaderOptions::rank.micro_batch, which a short step's last micro-batch may lack; 0: it
-    // is another rank's alone.
+    // LoaderOptions::rank.micro_batch, but less in a short step's last one; 0: it is of other ranks
+    // alone.
     int64_t samples = 0;
     // The losses that count.
     int64_t counted = 0;

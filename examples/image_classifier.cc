@@ -92,9 +92,9 @@ class Images final : public data::Samples {
       return static_cast<uint8_t>(label) >= kClasses;
     });
     if (wrong != labels.values.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          labels_path, ": label ", static_cast<uint8_t>(*wrong), " of image ",
-          wrong - labels.values.begin(), "; there are ", kClasses, " classes"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(labels_path, ": label ", static_cast<uint8_t>(*wrong), " of image ",
+                       wrong - labels.values.begin(), "; there are ", kClasses, " classes"));
     }
     return std::make_shared<Images>(std::move(images), std::move(labels));
   }
@@ -122,13 +122,11 @@ absl::Status Run() {
   if (folder.empty()) return absl::InvalidArgumentError("--data is not given: a folder of images");
   if (absl::GetFlag(FLAGS_epochs) < 1) return absl::InvalidArgumentError("--epochs is below 1");
   train::Job job;
-  BRIGADE_ASSIGN_OR_RETURN(
-      job.config,
-      config.empty()
-          ? train::ParseConfig(R"({"train_batch_size": 128,
+  BRIGADE_ASSIGN_OR_RETURN(job.config, config.empty()
+                                           ? train::ParseConfig(R"({"train_batch_size": 128,
                                    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})",
-                               launch_info.size)
-          : train::ReadConfig(config, launch_info.size));
+                                                                launch_info.size)
+                                           : train::ReadConfig(config, launch_info.size));
   job.checkpoints.save = absl::GetFlag(FLAGS_save);
   BRIGADE_ASSIGN_OR_RETURN(const auto training, Images::Read(folder, "train"));
   BRIGADE_ASSIGN_OR_RETURN(const auto held_out, Images::Read(folder, "t10k"));

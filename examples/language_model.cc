@@ -1,5 +1,5 @@
-// Trains or fine-tunes GPT-2 or Llama, of Hugging Face's files, on texts or on JSON lines with prompt
-// and answer:
+// Trains or fine-tunes GPT-2 or Llama, of Hugging Face's files, on texts or on JSON lines with
+// prompt and answer:
 //
 //   bazel run //examples:language_model -- --model=FOLDER --data=chats.jsonl --config=ds.json
 //
@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
+#include "brigade/data/chat_template.h"
 #include "brigade/data/open.h"
 #include "brigade/data/token_samples.h"
 #include "brigade/device/command_line.h"
@@ -32,7 +33,8 @@ ABSL_FLAG(std::string, model, "", "a folder with config.json, and weights unless
 ABSL_FLAG(bool, new, false, "begins with random weights, not with those of the folder");
 ABSL_FLAG(std::string, tokenizer, "",
           "\"byte\", or a tokenizer.json; empty: the folder's, or bytes where it has none");
-ABSL_FLAG(std::string, data, "", "a text, a file of JSON lines (.jsonl), or a folder of such files");
+ABSL_FLAG(std::string, data, "",
+          "a text, a file of JSON lines (.jsonl), or a folder of such files");
 ABSL_FLAG(std::string, held_out, "", "the same, to evaluate before and after; empty: nothing");
 ABSL_FLAG(int64_t, context, 128, "positions of a sample");
 ABSL_FLAG(int64_t, cutoff_len, 0, "tokens that are kept of a JSON line; 0: as many as fit");
@@ -67,16 +69,19 @@ absl::StatusOr<std::shared_ptr<const data::Samples>> Open(const std::string& pat
 }
 
 absl::Status Run() {
+  BRIGADE_RETURN_IF_ERROR(data::ParseOnError(absl::GetFlag(FLAGS_on_error)).status());
+  BRIGADE_RETURN_IF_ERROR(
+      data::ChatTemplate::FromNameOrFile(absl::GetFlag(FLAGS_chat_template)).status());
   for (const auto& [name, value] : {std::pair("model", absl::GetFlag(FLAGS_model)),
                                     {"data", absl::GetFlag(FLAGS_data)},
                                     {"config", absl::GetFlag(FLAGS_config)}}) {
     if (value.empty()) return absl::InvalidArgumentError(absl::StrCat("--", name, " is missing"));
   }
-  for (const auto& [name, value] :
-       {std::pair("epochs", absl::GetFlag(FLAGS_epochs)), {"steps", absl::GetFlag(FLAGS_steps)},
-        {"evaluate_every", absl::GetFlag(FLAGS_evaluate_every)},
-        {"save_every", absl::GetFlag(FLAGS_save_every)},
-        {"keep", int64_t{absl::GetFlag(FLAGS_keep)}}}) {
+  for (const auto& [name, value] : {std::pair("epochs", absl::GetFlag(FLAGS_epochs)),
+                                    {"steps", absl::GetFlag(FLAGS_steps)},
+                                    {"evaluate_every", absl::GetFlag(FLAGS_evaluate_every)},
+                                    {"save_every", absl::GetFlag(FLAGS_save_every)},
+                                    {"keep", int64_t{absl::GetFlag(FLAGS_keep)}}}) {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat("--", name, "=", value));
   }
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());

@@ -22,9 +22,10 @@ zero::ModelSpec SpecOf(const std::vector<int64_t>& widths) {
   zero::ModelSpec spec;
   for (size_t l = 0; l + 1 < widths.size(); ++l) {
     const std::string name = absl::StrCat("layers.", l);
-    spec.push_back({name,
-                    {{name + ".weight", widths[l] * widths[l + 1]}, {name + ".bias", widths[l + 1]}},
-                    {}});
+    spec.push_back(
+        {name,
+         {{name + ".weight", widths[l] * widths[l + 1]}, {name + ".bias", widths[l + 1]}},
+         {}});
   }
   return spec;
 }

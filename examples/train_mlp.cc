@@ -57,9 +57,9 @@ class Points final : public data::Samples {
 absl::Status Run() {
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   train::Job job;
-  BRIGADE_ASSIGN_OR_RETURN(job.config,
-                           train::ParseConfig(absl::StrFormat(kConfig, absl::GetFlag(FLAGS_stage)),
-                                              launch_info.size));
+  BRIGADE_ASSIGN_OR_RETURN(
+      job.config,
+      train::ParseConfig(absl::StrFormat(kConfig, absl::GetFlag(FLAGS_stage)), launch_info.size));
   const auto model = [](const train::ModelPlace& place) {
     return examples::Mlp::Create(place, {4, 64, 1}, examples::Loss::kSquaredError);
   };
@@ -73,8 +73,7 @@ absl::Status Run() {
   BRIGADE_RETURN_IF_ERROR(trainer->Fit().status());
   if (launch_info.rank != 0) return absl::OkStatus();
   std::printf("%d steps; held-out error %.4f before, %.4f after ten epochs\n",
-              static_cast<int>(history.steps().size()),
-              history.evaluations().front().held_out_loss,
+              static_cast<int>(history.steps().size()), history.evaluations().front().held_out_loss,
               history.evaluations().back().held_out_loss);
   return absl::OkStatus();
 }

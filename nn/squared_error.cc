@@ -26,13 +26,13 @@ absl::Status SquaredError(const MatrixShape& shape, const void* y, const void* t
   BRIGADE_RETURN_IF_ERROR(Check("squared_error", shape));
   return WithType("squared_error", shape.dtype, [&](auto tag) {
     using T = decltype(tag);
-    const SquaredErrorRows<T> rows = {Typed<T>(y), Typed<Wide<T>>(targets),
-                                      Typed<Wide<T>>(losses), shape.columns};
+    const SquaredErrorRows<T> rows = {Typed<T>(y), Typed<Wide<T>>(targets), Typed<Wide<T>>(losses),
+                                      shape.columns};
     const int64_t size = shape.rows * shape.columns;
-    return EnqueueRows({"squared_error",
-                        {Read(rows.y, size), Read(rows.targets, size),
-                         Write(rows.losses, shape.rows)}},
-                       shape.rows, rows, stream);
+    return EnqueueRows(
+        {"squared_error",
+         {Read(rows.y, size), Read(rows.targets, size), Write(rows.losses, shape.rows)}},
+        shape.rows, rows, stream);
   });
 }
 

@@ -43,9 +43,8 @@ struct SquaredErrorBackwardRows {
     T* const in = y + r * columns;
     const W* const target = targets + r * columns;
     const W scale = W(2) * W(*seed) / W(columns);
-    row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
-      in[c] = T((Widen(in[c]) - target[c]) * scale);
-    });
+    row.ForEach(columns,
+                [&](int64_t c) BRIGADE_NN_BODY { in[c] = T((Widen(in[c]) - target[c]) * scale); });
   }
 };
 

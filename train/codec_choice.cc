@@ -326,10 +326,10 @@ absl::StatusOr<Job> WithChosenCodecs(const Job& job, const Task& task, parallel:
       replica.begin(), replica.begin() + static_cast<std::ptrdiff_t>(replica.size() / groups));
   const zero::ZeroOptions& zero = config.zero;
   BRIGADE_ASSIGN_OR_RETURN(zero::ModelSpec spec, task.Spec(job, grid.coordinates(), context));
-  BRIGADE_ASSIGN_OR_RETURN(const zero::Plan plan,
-                           zero::Plan::Create(std::move(spec),
-                                              {static_cast<int>(sharers.size()), zero.dtype,
-                                               zero.bucket_elements, zero.tied_apart}));
+  BRIGADE_ASSIGN_OR_RETURN(
+      const zero::Plan plan,
+      zero::Plan::Create(std::move(spec), {static_cast<int>(sharers.size()), zero.dtype,
+                                           zero.bucket_elements, zero.tied_apart}));
   ChosenCodecs chosen;
   if (world.rank() == 0) {
     BRIGADE_ASSIGN_OR_RETURN(chosen, ChooseCodecs(config, *machine, sharers, plan));

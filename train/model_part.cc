@@ -40,9 +40,9 @@ int64_t ModelPart::targets_begin() const {
 absl::Status ModelPart::Plan(int /*stage*/, const parallel::StageBuffers& /*buffers*/) {
   const models::Batch whole = {.samples = shape_.samples, .positions = data_.training->positions()};
   if (const int64_t losses = model_->LossesOf(whole); losses != shape_.losses) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the model has ", losses, " losses for a micro-batch of ", shape_.samples,
-                     " samples, whose data say ", shape_.losses));
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", losses,
+                                                   " losses for a micro-batch of ", shape_.samples,
+                                                   " samples, whose data say ", shape_.losses));
   }
   return absl::OkStatus();
 }
@@ -107,8 +107,7 @@ absl::Status ModelPart::WriteStep(int64_t step, StepBatch& batch) {
     const data::StepData::MicroBatch& of = data->of[static_cast<size_t>(m)];
     filled = of.samples;
     uint8_t* const host = batch.host_samples_of(m);
-    std::memcpy(host, of.inputs,
-                static_cast<size_t>(filled * data_.training->input_bytes()));
+    std::memcpy(host, of.inputs, static_cast<size_t>(filled * data_.training->input_bytes()));
     std::memcpy(host + targets_begin(), of.targets,
                 static_cast<size_t>(filled * data_.training->target_bytes()));
   }
@@ -130,9 +129,8 @@ absl::Status ModelPart::WriteHeldOut(int64_t first, int64_t micro_batch, StepBat
   filled = std::clamp<int64_t>(samples.size() - first, 0, shape_.samples);
   uint8_t* const host = batch.host_samples_of(micro_batch);
   for (int64_t i = 0; i < filled; ++i) {
-    BRIGADE_RETURN_IF_ERROR(
-        samples.Read(first + i, host + i * samples.input_bytes(),
-                     host + targets_begin() + i * samples.target_bytes()));
+    BRIGADE_RETURN_IF_ERROR(samples.Read(first + i, host + i * samples.input_bytes(),
+                                         host + targets_begin() + i * samples.target_bytes()));
   }
   return absl::OkStatus();
 }
@@ -161,8 +159,8 @@ absl::Status ModelPart::Forward(const parallel::StagePass& pass, device::Stream&
   const models::Batch batch = BatchOf(pass.micro_batch);
   float* const losses = batch_->losses_of(pass.micro_batch);
   if (batch.samples < shape_.samples) {
-    BRIGADE_RETURN_IF_ERROR(compute.FillBytes(
-        losses, 0, shape_.losses * static_cast<int64_t>(sizeof(float))));
+    BRIGADE_RETURN_IF_ERROR(
+        compute.FillBytes(losses, 0, shape_.losses * static_cast<int64_t>(sizeof(float))));
   }
   if (batch.samples == 0) return PassOver(zero::Pass::kForward);
   return models::Forward(*model_, batch, losses, *zero_, compute);
@@ -173,10 +171,9 @@ absl::Status ModelPart::Backward(const parallel::StagePass& pass, device::Stream
   if (batch.samples == 0) {
     BRIGADE_RETURN_IF_ERROR(PassOver(zero::Pass::kBackward));
   } else {
-    BRIGADE_RETURN_IF_ERROR(zero_->ScaleLoss(batch_->gradient_weight(), batch_->seed(), 1,
-                                             precision::DType::kFloat32));
     BRIGADE_RETURN_IF_ERROR(
-        models::Backward(*model_, batch, batch_->seed(), *zero_, compute));
+        zero_->ScaleLoss(batch_->gradient_weight(), batch_->seed(), 1, precision::DType::kFloat32));
+    BRIGADE_RETURN_IF_ERROR(models::Backward(*model_, batch, batch_->seed(), *zero_, compute));
   }
   return zero_->FinishBackward(pass.chunk);
 }

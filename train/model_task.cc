@@ -57,8 +57,7 @@ absl::Status Check(const Job& job) {
 absl::StatusOr<int64_t> TrainingData::Steps(int64_t batch) const {
   BRIGADE_ASSIGN_OR_RETURN(
       const data::Sampler sampler,
-      data::Sampler::Create(
-          {.samples = training->size(), .batch = batch, .drop_last = drop_last}));
+      data::Sampler::Create({.samples = training->size(), .batch = batch, .drop_last = drop_last}));
   return epochs * sampler.StepsPerEpoch();
 }
 

@@ -191,10 +191,9 @@ absl::Status RankTrainer::EnqueueData(bool stop) {
 absl::Status RankTrainer::CheckPass(bool is_backward) const {
   if (!in_step_) return absl::FailedPreconditionError("a pass outside of a step");
   if (is_backward != is_forward_ || micro_batch_ == micro_batches()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(is_backward ? "backward" : "forward", " pass, where the step has had ",
-                     micro_batch_, " of ", micro_batches(), " micro-batches",
-                     is_forward_ ? " and a forward pass" : ""));
+    return absl::FailedPreconditionError(absl::StrCat(
+        is_backward ? "backward" : "forward", " pass, where the step has had ", micro_batch_,
+        " of ", micro_batches(), " micro-batches", is_forward_ ? " and a forward pass" : ""));
   }
   return absl::OkStatus();
 }
@@ -216,18 +215,16 @@ absl::Status RankTrainer::Forward() {
         "a pass alone, with a pipeline, whose passes go together in a step");
   }
   BRIGADE_RETURN_IF_ERROR(CheckPass(/*is_backward=*/false));
-  BRIGADE_RETURN_IF_ERROR(
-      part_->Train(BatchOf(step_))
-          .Forward({.micro_batch = static_cast<int>(micro_batch_)}, compute_));
+  BRIGADE_RETURN_IF_ERROR(part_->Train(BatchOf(step_))
+                              .Forward({.micro_batch = static_cast<int>(micro_batch_)}, compute_));
   is_forward_ = true;
   return absl::OkStatus();
 }
 
 absl::Status RankTrainer::Backward() {
   BRIGADE_RETURN_IF_ERROR(CheckPass(/*is_backward=*/true));
-  BRIGADE_RETURN_IF_ERROR(
-      part_->Train(BatchOf(step_))
-          .Backward({.micro_batch = static_cast<int>(micro_batch_)}, compute_));
+  BRIGADE_RETURN_IF_ERROR(part_->Train(BatchOf(step_))
+                              .Backward({.micro_batch = static_cast<int>(micro_batch_)}, compute_));
   is_forward_ = false;
   ++micro_batch_;
   return absl::OkStatus();
@@ -475,8 +472,7 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   BRIGADE_RETURN_IF_ERROR(batch.CopyToDevice({.loss = static_cast<float>(sum)}, compute_));
   BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, /*of_all=*/true, compute_));
   BRIGADE_RETURN_IF_ERROR(Synchronize());
-  return static_cast<double>(batch.host_sums().loss) /
-         static_cast<double>(task_.held_out_losses());
+  return static_cast<double>(batch.host_sums().loss) / static_cast<double>(task_.held_out_losses());
 }
 
 absl::StatusOr<RankSummary> RankTrainer::Summary() const {

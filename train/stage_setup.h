@@ -14,7 +14,8 @@
 
 namespace brigade::train {
 
-// The schedule's, and at the end of all stages the optimizer's step, their one collective. Errors of the schedule.
+// The schedule's, and at the end of all stages the optimizer's step, their one collective. Errors
+// of the schedule.
 absl::StatusOr<parallel::PipelineSchedule> ListsOf(const parallel::PipelineShape& pipeline);
 
 // The config's, with the order in which this stage uses its weights: without a pipeline by the

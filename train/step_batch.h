@@ -52,8 +52,8 @@ struct BatchShape {
   int64_t stride() const { return (bytes + alignment - 1) / alignment * alignment; }
 };
 
-// The memory of a step on a rank, from the copy of its batch until its metrics are read: the samples
-// of all micro-batches, their losses, and what becomes of these.
+// The memory of a step on a rank, from the copy of its batch until its metrics are read: samples of
+// all micro-batches, their losses, and what becomes of these.
 //
 // Memory       Bytes of the device, of purpose activations, and twice of the host, scratch.
 class StepBatch {
@@ -69,8 +69,7 @@ class StepBatch {
 
   // Where the host writes the samples of a micro-batch that is to come, [shape().bytes].
   uint8_t* host_samples_of(int64_t micro_batch) const {
-    return host_in_.as<uint8_t>().data() + samples_begin() +
-           micro_batch * shape_.stride();
+    return host_in_.as<uint8_t>().data() + samples_begin() + micro_batch * shape_.stride();
   }
   // Copies the samples, the weights and this rank's part of the sums to the device.
   absl::Status CopyToDevice(const StepSums& mine, device::Stream& stream);

@@ -30,7 +30,8 @@ using GroupBytes = std::array<int64_t, std::size(parallel::kGridGroups)>;
 struct ChunkSummary {
   // Its part of the model; empty of a chunk that there is not.
   parallel::StageRange stages = {};
-  // The mean seconds in which passes over a micro-batch computed (ChunkSummaries). A backward pass that is not split is in the first half.
+  // The mean seconds in which passes over a micro-batch computed (ChunkSummaries). A backward pass
+  // that is not split is in the first half.
   double forward = 0;
   double backward_input = 0;
   double backward_weight = 0;

@@ -102,8 +102,8 @@ class RankPart {
   // Writes this rank's samples of a step, which are the next step's but after a resume, and sets
   // what they weigh.
   virtual absl::Status WriteStep(int64_t step, StepBatch& batch) = 0;
-  // The samples of the held-out part from `first` on, as one micro-batch. Behind the last one may be
-  // anything.
+  // The samples of the held-out part from `first` on, as one micro-batch. Behind the last one may
+  // be anything.
   virtual absl::Status WriteHeldOut(int64_t first, int64_t micro_batch, StepBatch& batch) = 0;
 };
 

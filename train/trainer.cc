@@ -155,8 +155,7 @@ absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
     init.job_values = ValuesOf(*job_, *task_);
     init.timeout = options_.timeout;
   }
-  BRIGADE_ASSIGN_OR_RETURN(own_communicator_,
-                           collectives::Init(launch_info, init, *own_context_));
+  BRIGADE_ASSIGN_OR_RETURN(own_communicator_, collectives::Init(launch_info, init, *own_context_));
   context_ = own_context_.get();
   communicator_ = own_communicator_.get();
   return RankLanes::Start(options_.lanes, *communicator_);
@@ -177,9 +176,9 @@ absl::Status Trainer::Prepare(int local_rank) {
     BRIGADE_ASSIGN_OR_RETURN(
         chosen_, WithChosenCodecs(*job_, *task_, *grid_, local_rank, *context_, *compute_));
   }
-  BRIGADE_ASSIGN_OR_RETURN(ranks_,
-                           RankTrainer::Create(chosen_.has_value() ? *chosen_ : *job_, *task_,
-                                               *grid_, *context_, *compute_, *recorder_));
+  BRIGADE_ASSIGN_OR_RETURN(
+      ranks_, RankTrainer::Create(chosen_.has_value() ? *chosen_ : *job_, *task_, *grid_, *context_,
+                                  *compute_, *recorder_));
   return absl::OkStatus();
 }
 

@@ -39,9 +39,9 @@ class RootCause {
 absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ranks,
                                        const TrainerOptions& options) {
   BRIGADE_ASSIGN_OR_RETURN(
-      auto group, collectives::ThreadGroup::Create({.size = ranks,
-                                                    .timeout = options.timeout,
-                                                    .stream_timeout = options.timeout}));
+      auto group,
+      collectives::ThreadGroup::Create(
+          {.size = ranks, .timeout = options.timeout, .stream_timeout = options.timeout}));
   BRIGADE_RETURN_IF_ERROR(parallel::Validate(job.config.grid, ranks));
   std::optional<Recorder> own_recorder;
   Recorder* const recorder =
@@ -74,9 +74,8 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ran
     threads.emplace_back([&, rank] {
       Rank& self = all[static_cast<size_t>(rank)];
       const auto train = [&]() -> absl::StatusOr<Outcome> {
-        BRIGADE_ASSIGN_OR_RETURN(
-            const auto trainer,
-            Trainer::Create(job, task, *self.communicator, rank, *self.context, of_rank));
+        BRIGADE_ASSIGN_OR_RETURN(const auto trainer, Trainer::Create(job, task, *self.communicator,
+                                                                     rank, *self.context, of_rank));
         return trainer->Fit();
       };
       absl::StatusOr<Outcome> mine = train();

@@ -1,8 +1,8 @@
 #ifndef BRIGADE_EXAMPLES_GPT_TEXT_BATCH_H_
 #define BRIGADE_EXAMPLES_GPT_TEXT_BATCH_H_
 
-// Texts of a rank as samples of a step's batch: of a text, the rank's positions and what follows the
-// last one of each run of them.
+// Texts of a rank as samples of a step's batch: of a text, the rank's positions and what follows
+// the last one of each run of them.
 
 #include <cstdint>
 

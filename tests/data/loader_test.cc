@@ -150,8 +150,8 @@ TEST(LoaderTest, SaysWhereTheNextStepBegins) {
 }
 
 TEST(LoaderTest, TellsAnErrorInTheStepThatItIsOf) {
-  auto loader = Loader::Create(Data(20, 9),
-                               {.batch = 4, .shuffle = false, .epochs = 1, .ahead = 5});
+  auto loader =
+      Loader::Create(Data(20, 9), {.batch = 4, .shuffle = false, .epochs = 1, .ahead = 5});
   ASSERT_OK(loader);
   EXPECT_OK((*loader)->Next());
   EXPECT_OK((*loader)->Next());

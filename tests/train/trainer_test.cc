@@ -108,13 +108,13 @@ ModelFactory TinyDecoder() {
                                           .head_width = 8,
                                           .inner = 24,
                                           .positions = 8};
-    return models::Decoder::Create(config,
-                                   {.dtype = place.config.zero.dtype,
-                                    .samples = place.samples,
-                                    .positions = place.positions,
-                                    .recompute = place.config.recompute.kind !=
-                                                 recompute::Policy::Kind::kNone},
-                                   place.context);
+    return models::Decoder::Create(
+        config,
+        {.dtype = place.config.zero.dtype,
+         .samples = place.samples,
+         .positions = place.positions,
+         .recompute = place.config.recompute.kind != recompute::Policy::Kind::kNone},
+        place.context);
   };
 }
 
@@ -202,8 +202,7 @@ TEST(TrainerTest, AShortStepWeighsWhatItIs) {
   {
     auto context = device::Context::Create({}).value();
     const TrainConfig parsed = ParseConfig(config(4), 1).value();
-    const auto model =
-        OneLayer()({.config = parsed, .context = *context, .samples = 4}).value();
+    const auto model = OneLayer()({.config = parsed, .context = *context, .samples = 4}).value();
     model->Initialize(0, Job().seed, absl::MakeSpan(w, 2));
     model->Initialize(1, Job().seed, absl::MakeSpan(w + 2, 1));
   }
@@ -273,7 +272,8 @@ TEST(TrainerTest, RatesGoByUpdates) {
   for (const int ranks : {1, 2, 4}) {
     std::vector<float> mine;
     const Ran ran = TrainAll(Make(Config(8, 1, 1, schedule), ranks, TwoLayers(), data), ranks);
-    for (const StepMetrics& step : ran.steps) mine.push_back(static_cast<float>(step.learning_rate));
+    for (const StepMetrics& step : ran.steps)
+      mine.push_back(static_cast<float>(step.learning_rate));
     ASSERT_EQ(mine.size(), 10u);
     if (rates.empty()) rates = mine;
     EXPECT_EQ(mine, rates);
@@ -299,8 +299,8 @@ void ExpectSameBitsAsStage0(const Case& of) {
   const std::string type =
       of.type == "fp32" ? "" : absl::StrCat(", \"", of.type, "\": {\"enabled\": true}");
   const auto run = [&](int stage, bool offload, bool recompute) {
-    const std::string more = absl::StrCat(
-        type, recompute ? R"(, "brigade": {"recompute": "block"})" : "");
+    const std::string more =
+        absl::StrCat(type, recompute ? R"(, "brigade": {"recompute": "block"})" : "");
     const std::string zero = offload ? R"(, "offload_optimizer": {"device": "cpu"})" : "";
     return TrainAll(Make(Config(8, 1, stage, more, zero), of.ranks, TinyDecoder(), data), of.ranks);
   };
@@ -334,8 +334,9 @@ TEST(TrainerSoakTest, StagesTypesOffloadAndRecomputationHaveTheSameBits) {
 }
 
 // All ranks of a group call it.
-void OnRanks(int ranks, const std::function<void(const collectives::LaunchInfo&,
-                                                 const TrainerOptions&)>& call) {
+void OnRanks(
+    int ranks,
+    const std::function<void(const collectives::LaunchInfo&, const TrainerOptions&)>& call) {
   const auto group = collectives::ThreadGroup::Create({.size = ranks}).value();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -452,15 +453,15 @@ TEST(TrainerTest, SavesAndLoadsOneByOne) {
     ASSERT_OK_AND_ASSIGN(const double again, trainer.Evaluate());
     EXPECT_EQ(again, later);
     ASSERT_OK(trainer.Finish());
-    EXPECT_THAT(trainer.Batch(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                          HasSubstr("has had its end")));
+    EXPECT_THAT(trainer.Batch(),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has had its end")));
   });
 }
 
 TEST(TrainerTest, AnErrorOfOneRankEndsAll) {
   // The bad sample is read by one of two ranks.
-  const TrainingData data = {.training = std::make_shared<Points>(64, 22), .shuffle = false,
-                             .epochs = 1};
+  const TrainingData data = {
+      .training = std::make_shared<Points>(64, 22), .shuffle = false, .epochs = 1};
   const Training training = Make(Config(8, 4, 2), 2, TwoLayers(), data);
   EXPECT_THAT(TrainOnThreads(training.job, *training.task, 2, {}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("sample 22 is bad")));
@@ -469,8 +470,8 @@ TEST(TrainerTest, AnErrorOfOneRankEndsAll) {
 TEST(TrainerTest, ARankThatLeavesEarlyLeavesNoneWaiting) {
   const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 2};
   OnRanks(2, [&](const collectives::LaunchInfo& launch_info, const TrainerOptions& options) {
-    auto trainer = Trainer::Create({.config = ParseConfig(Config(8, 4, 3), 2).value()},
-                                   TwoLayers(), data, launch_info, options);
+    auto trainer = Trainer::Create({.config = ParseConfig(Config(8, 4, 3), 2).value()}, TwoLayers(),
+                                   data, launch_info, options);
     ASSERT_OK(trainer);
     ASSERT_OK((*trainer)->Batch());
     if (launch_info.rank == 1) return;

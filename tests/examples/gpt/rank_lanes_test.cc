@@ -201,8 +201,8 @@ std::vector<Cost> CostOf(bool watched, Counting::Seen& seen) {
   const Task task(job);
   collectives::OnThreads({.size = kStages, .tracer = &recorder.tracer()}, [&](Rank& self) {
     const auto grid_of_ranks = parallel::Grid::Create(job.config.grid, *self.communicator).value();
-    auto trainer =
-        train::RankTrainer::Create(job, task, *grid_of_ranks, *self.context, *self.stream, recorder);
+    auto trainer = train::RankTrainer::Create(job, task, *grid_of_ranks, *self.context,
+                                              *self.stream, recorder);
     ASSERT_OK(trainer);
     train::RankLanes& own = *lanes[static_cast<size_t>(self.rank)];
     ASSERT_OK(train::RankLanes::Start(watched ? &own : nullptr, *self.communicator));

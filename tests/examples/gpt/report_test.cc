@@ -361,8 +361,8 @@ TEST(ReportTest, ChunksHaveTheMeansOfTheirStages) {
   }
   stages[0][train::PassPart::kBackward] = 80;
   // The last stage was not marked.
-  const auto chunks =
-      train::ChunkSummaries(stages, std::vector<parallel::StageRange>{{0, 2}, {3, 5}}, /*micro_batches=*/8);
+  const auto chunks = train::ChunkSummaries(
+      stages, std::vector<parallel::StageRange>{{0, 2}, {3, 5}}, /*micro_batches=*/8);
   EXPECT_EQ(chunks[0].stages.first, 0);
   EXPECT_EQ(chunks[0].stages.end, 2);
   EXPECT_EQ(chunks[0].forward, 3);
@@ -372,7 +372,8 @@ TEST(ReportTest, ChunksHaveTheMeansOfTheirStages) {
   EXPECT_EQ(chunks[1].forward, 8);
   EXPECT_EQ(chunks[1].seconds(), 8 + 24 + 32);
   EXPECT_EQ(chunks[2].stages.end, 0);
-  EXPECT_EQ(train::ChunkSummaries(stages, std::vector<parallel::StageRange>{{0, 4}}, 0)[0].forward, 8 * 15);
+  EXPECT_EQ(train::ChunkSummaries(stages, std::vector<parallel::StageRange>{{0, 4}}, 0)[0].forward,
+            8 * 15);
 }
 
 TEST(ReportTest, ThePapersTermsAreOfAdamIn16Bits) {
