@@ -56,10 +56,26 @@ inline constexpr int64_t kFetchAhead = 8192;
 // of FetchLine, around which g++ arranges the arithmetic worse.
 inline constexpr int64_t kFetchCodesAhead = 1024;
 
-template <QuantFormat kFormat, bool kPastCaches, int64_t kAhead = 0, typename T>
-BRIGADE_INLINE void EncodeBlocks(NoLanes, const T* x, int64_t count, float* maxima,
-                                 uint8_t* codes) {
+// EncodeBlock(lanes, coder, x, codes): the codes of one block.
+template <QuantFormat kFormat, bool kPastCaches>
+BRIGADE_INLINE void EncodeBlock(NoLanes, const BlockCoder& coder, const float* x, uint8_t* codes) {
   constexpr int64_t kHalf = kQuantBlock / 2;
+  if (coder.maximum != coder.maximum) {
+    std::memset(codes, 0, QuantBlockBytes(kFormat));
+  } else if constexpr (kFormat == QuantFormat::kInt8) {
+    BRIGADE_SIMD_LOOP
+    for (int64_t i = 0; i < kQuantBlock; ++i) codes[i] = static_cast<uint8_t>(CodeOf(coder, x[i]));
+  } else {
+    BRIGADE_SIMD_LOOP
+    for (int64_t i = 0; i < kHalf; ++i) {
+      codes[i] = JoinCodes(CodeOf(coder, x[i]), CodeOf(coder, x[i + kHalf]));
+    }
+  }
+}
+
+template <QuantFormat kFormat, bool kPastCaches, int64_t kAhead = 0, typename T>
+BRIGADE_INLINE void EncodeBlocks(NoLanes lanes, const T* x, int64_t count, float* maxima,
+                                 uint8_t* codes) {
   for (int64_t b = 0; b < count; ++b, x += kQuantBlock, codes += QuantBlockBytes(kFormat)) {
     float wide[kQuantBlock];
     BRIGADE_SIMD_LOOP
@@ -71,19 +87,7 @@ BRIGADE_INLINE void EncodeBlocks(NoLanes, const T* x, int64_t count, float* maxi
     }
     const BlockCoder coder = MakeBlockCoder<kFormat>(largest);
     maxima[b] = coder.maximum;
-    if (IsNonFinite(largest)) {
-      std::memset(codes, 0, QuantBlockBytes(kFormat));
-    } else if constexpr (kFormat == QuantFormat::kInt8) {
-      BRIGADE_SIMD_LOOP
-      for (int64_t i = 0; i < kQuantBlock; ++i) {
-        codes[i] = static_cast<uint8_t>(CodeOf(coder, wide[i]));
-      }
-    } else {
-      BRIGADE_SIMD_LOOP
-      for (int64_t i = 0; i < kHalf; ++i) {
-        codes[i] = JoinCodes(CodeOf(coder, wide[i]), CodeOf(coder, wide[i + kHalf]));
-      }
-    }
+    EncodeBlock<kFormat, kPastCaches>(lanes, coder, wide, codes);
   }
 }
 
@@ -175,6 +179,17 @@ BRIGADE_INLINE void DecodeBlock(NoLanes, const QuantContributions& from, T* y) {
     }                                                                                            \
   }                                                                                              \
                                                                                                  \
+  template <QuantFormat kFormat, bool kPastCaches, typename T>                                   \
+  TARGET void EncodeBlock(Codes lanes, const BlockCoder& coder, const T* x, uint8_t* codes) {    \
+    if (coder.maximum != coder.maximum) {                                                        \
+      std::memset(codes, 0, QuantBlockBytes(kFormat));                                           \
+    } else if (coder.up != 1.0f) {                                                               \
+      EncodeFinite<kFormat, kPastCaches, true>(lanes, x, coder, codes);                          \
+    } else {                                                                                     \
+      EncodeFinite<kFormat, kPastCaches, false>(lanes, x, coder, codes);                         \
+    }                                                                                            \
+  }                                                                                              \
+                                                                                                 \
   template <QuantFormat kFormat, bool kPastCaches, int64_t kAhead = 0, typename T>               \
   TARGET void EncodeBlocks(Codes lanes, const T* x, int64_t count, float* maxima,                \
                            uint8_t* codes) {                                                     \
@@ -184,13 +199,7 @@ BRIGADE_INLINE void DecodeBlock(NoLanes, const QuantContributions& from, T* y) {
     }                                                                                            \
     for (int64_t b = 0; b < count; ++b, x += kQuantBlock, codes += QuantBlockBytes(kFormat)) {   \
       maxima[b] = coders[b].maximum;                                                             \
-      if (coders[b].maximum != coders[b].maximum) {                                              \
-        std::memset(codes, 0, QuantBlockBytes(kFormat));                                         \
-      } else if (coders[b].up != 1.0f) {                                                         \
-        EncodeFinite<kFormat, kPastCaches, true>(lanes, x, coders[b], codes);                    \
-      } else {                                                                                   \
-        EncodeFinite<kFormat, kPastCaches, false>(lanes, x, coders[b], codes);                   \
-      }                                                                                          \
+      EncodeBlock<kFormat, kPastCaches>(lanes, coders[b], x, codes);                             \
     }                                                                                            \
   }                                                                                              \
                                                                                                  \
