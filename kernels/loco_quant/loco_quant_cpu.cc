@@ -70,79 +70,79 @@ BRIGADE_INLINE int32_t KeepErrors(NoLanes, const BlockCoder& coder,
 
 #ifdef __x86_64__
 
-#define BRIGADE_LOCO_BLOCKS(Codes, TARGET)                                                        \
-  template <typename T>                                                                           \
-  TARGET int32_t AddErrors(Codes, const T* x, float of_errors, const uint8_t* codes,              \
-                           float* errors, float* sums) {                                          \
-    using Lanes = typename Codes::Lanes;                                                          \
-    constexpr int64_t kSize = Lanes::kSize;                                                       \
-    const auto unit = Lanes::Fill(1.0f / kLargestCode<kLocoErrors>);                              \
-    const auto maximum = Lanes::Fill(of_errors);                                                  \
-    typename Codes::Words largest = Codes::Zero();                                                \
-    for (int64_t i = 0; i < kQuantBlock; i += 2 * kSize) {                                        \
-      FetchAhead(x + i, 2 * kSize * static_cast<int64_t>(sizeof(T)));                             \
-      typename Lanes::Floats error[2], sum[2];                                                    \
-      for (int64_t k = 0; k < 2; ++k) {                                                           \
-        const auto code = Codes::ToFloats(Codes::LoadCodes(codes + i + k * kSize));               \
-        error[k] = maximum * (code * unit);                                                       \
-        sum[k] = Lanes::Load(x + i + k * kSize) + error[k];                                       \
-        largest = Codes::Larger32(largest, Codes::Bits(sum[k]));                                  \
-      }                                                                                           \
-      Lanes::template Store<false>(errors + i, error[0], error[1]);                               \
-      Lanes::template Store<false>(sums + i, sum[0], sum[1]);                                     \
-    }                                                                                             \
-    return Codes::Largest32(largest);                                                             \
-  }                                                                                               \
-                                                                                                  \
-  template <QuantFormat kFormat, bool kUp>                                                        \
-  TARGET int32_t KeepErrors(Codes, const BlockCoder& coder, const LocoParameters& parameters,     \
-                            const float* sums, uint8_t* codes, float* errors) {                   \
-    using Lanes = typename Codes::Lanes;                                                          \
-    constexpr int64_t kSize = Lanes::kSize;                                                       \
-    constexpr int kParts = kFormat == QuantFormat::kInt8 ? 1 : 2;                                 \
-    const auto up = Lanes::Fill(coder.up), inverse = Lanes::Fill(coder.inverse);                  \
-    const auto round = Lanes::Fill(0x1.8p23f);                                                    \
-    const auto maximum = Lanes::Fill(coder.maximum);                                              \
-    const auto unit = Lanes::Fill(1.0f / kLargestCode<kFormat>);                                  \
-    /* A register holds what all int4 codes keep. */                                              \
-    constexpr bool kTable = kFormat == QuantFormat::kInt4 && Codes::kBytes == 64;                 \
-    const auto table = kTable ? Codes::Scale4(maximum, unit) : maximum;                           \
-    const auto beta = Lanes::Fill(parameters.beta);                                               \
-    const auto rest = Lanes::Fill(precision::Sub(1.0f, parameters.beta));                         \
-    typename Codes::Words largest = Codes::Zero();                                                \
-    for (int64_t i = 0; i < QuantBlockBytes(kFormat); i += 4 * kSize) {                           \
-      typename Codes::Words words[4];                                                             \
-      for (int k = 0; k < 4; k += 2) {                                                            \
-        for (int part = kParts - 1; part >= 0; --part) {                                          \
-          const int64_t at = i + k * kSize + part * kQuantBlock / 2;                              \
-          typename Lanes::Floats next[2];                                                         \
-          for (int j = 0; j < 2; ++j) {                                                           \
-            const auto sum = Lanes::Load(sums + at + j * kSize);                                  \
-            auto units = sum;                                                                     \
-            if (kUp) units = units * up;                                                          \
-            const auto rounded = units * inverse + round;                                         \
-            const auto kept = kTable ? Codes::Low4(table, unit, Codes::Bits(rounded))             \
-                                     : maximum * ((rounded - round) * unit);                      \
-            next[j] = beta * Lanes::Load(errors + at + j * kSize) + rest * (sum - kept);          \
-            largest = Codes::Larger32(largest, Codes::Bits(next[j]));                             \
-            const auto code = Codes::Bits(rounded);                                               \
-            words[k + j] = part == kParts - 1 ? code : Codes::Join(code, words[k + j]);           \
-          }                                                                                       \
-          Lanes::template Store<false>(errors + at, next[0], next[1]);                            \
-        }                                                                                         \
-      }                                                                                           \
-      Codes::template Store<false>(codes + i, words);                                             \
-    }                                                                                             \
-    return Codes::Largest32(largest);                                                             \
-  }                                                                                               \
-                                                                                                  \
-  template <QuantFormat kFormat>                                                                  \
-  TARGET int32_t KeepErrors(Codes lanes, const BlockCoder& coder,                                 \
-                            const LocoParameters& parameters, const float* sums,                  \
-                            uint8_t* codes, float* errors) {                                      \
-    return coder.up == 1.0f                                                                       \
-               ? KeepErrors<kFormat, false>(lanes, coder, parameters, sums, codes, errors)        \
-               : KeepErrors<kFormat, true>(lanes, coder, parameters, sums, codes, errors);        \
+#define BRIGADE_LOCO_BLOCKS(Codes, TARGET)                                                       \
+  template <typename T>                                                                          \
+  TARGET int32_t AddErrors(Codes, const T* x, float of_errors, const uint8_t* codes,             \
+                           float* errors, float* sums) {                                         \
+    using Lanes = typename Codes::Lanes;                                                         \
+    constexpr int64_t kSize = Lanes::kSize;                                                      \
+    const auto unit = Lanes::Fill(1.0f / kLargestCode<kLocoErrors>);                             \
+    const auto maximum = Lanes::Fill(of_errors);                                                 \
+    typename Codes::Words largest = Codes::Zero();                                               \
+    for (int64_t i = 0; i < kQuantBlock; i += 2 * kSize) {                                       \
+      FetchAhead(x + i, 2 * kSize * static_cast<int64_t>(sizeof(T)));                            \
+      typename Lanes::Floats error[2], sum[2];                                                   \
+      for (int64_t k = 0; k < 2; ++k) {                                                          \
+        const auto code = Codes::ToFloats(Codes::LoadCodes(codes + i + k * kSize));              \
+        error[k] = maximum * (code * unit);                                                      \
+        sum[k] = Lanes::Load(x + i + k * kSize) + error[k];                                      \
+        largest = Codes::Larger32(largest, Codes::Bits(sum[k]));                                 \
+      }                                                                                          \
+      Lanes::template Store<false>(errors + i, error[0], error[1]);                              \
+      Lanes::template Store<false>(sums + i, sum[0], sum[1]);                                    \
+    }                                                                                            \
+    return Codes::Largest32(largest);                                                            \
+  }                                                                                              \
+                                                                                                 \
+  template <QuantFormat kFormat, bool kUp>                                                       \
+  TARGET int32_t KeepErrors(Codes, const BlockCoder& coder, const LocoParameters& parameters,    \
+                            const float* sums, uint8_t* codes, float* errors) {                  \
+    using Lanes = typename Codes::Lanes;                                                         \
+    constexpr int64_t kSize = Lanes::kSize;                                                      \
+    constexpr int kParts = kFormat == QuantFormat::kInt8 ? 1 : 2;                                \
+    const auto up = Lanes::Fill(coder.up), inverse = Lanes::Fill(coder.inverse);                 \
+    const auto round = Lanes::Fill(0x1.8p23f);                                                   \
+    const auto maximum = Lanes::Fill(coder.maximum);                                             \
+    const auto unit = Lanes::Fill(1.0f / kLargestCode<kFormat>);                                 \
+    /* A register holds what all int4 codes keep. */                                             \
+    constexpr bool kTable = kFormat == QuantFormat::kInt4 && Codes::kBytes == 64;                \
+    const auto table = kTable ? Codes::Scale4(maximum, unit) : maximum;                          \
+    const auto beta = Lanes::Fill(parameters.beta);                                              \
+    const auto rest = Lanes::Fill(precision::Sub(1.0f, parameters.beta));                        \
+    typename Codes::Words largest = Codes::Zero();                                               \
+    for (int64_t i = 0; i < QuantBlockBytes(kFormat); i += 4 * kSize) {                          \
+      typename Codes::Words words[4];                                                            \
+      for (int k = 0; k < 4; k += 2) {                                                           \
+        for (int part = kParts - 1; part >= 0; --part) {                                         \
+          const int64_t at = i + k * kSize + part * kQuantBlock / 2;                             \
+          typename Lanes::Floats next[2];                                                        \
+          for (int j = 0; j < 2; ++j) {                                                          \
+            const auto sum = Lanes::Load(sums + at + j * kSize);                                 \
+            auto units = sum;                                                                    \
+            if (kUp) units = units * up;                                                         \
+            const auto rounded = units * inverse + round;                                        \
+            const auto kept = kTable ? Codes::Low4(table, unit, Codes::Bits(rounded))            \
+                                     : maximum * ((rounded - round) * unit);                     \
+            next[j] = beta * Lanes::Load(errors + at + j * kSize) + rest * (sum - kept);         \
+            largest = Codes::Larger32(largest, Codes::Bits(next[j]));                            \
+            const auto code = Codes::Bits(rounded);                                              \
+            words[k + j] = part == kParts - 1 ? code : Codes::Join(code, words[k + j]);          \
+          }                                                                                      \
+          Lanes::template Store<false>(errors + at, next[0], next[1]);                           \
+        }                                                                                        \
+      }                                                                                          \
+      Codes::template Store<false>(codes + i, words);                                            \
+    }                                                                                            \
+    return Codes::Largest32(largest);                                                            \
+  }                                                                                              \
+                                                                                                 \
+  template <QuantFormat kFormat>                                                                 \
+  TARGET int32_t KeepErrors(Codes lanes, const BlockCoder& coder,                                \
+                            const LocoParameters& parameters, const float* sums, uint8_t* codes, \
+                            float* errors) {                                                     \
+    return coder.up == 1.0f                                                                      \
+               ? KeepErrors<kFormat, false>(lanes, coder, parameters, sums, codes, errors)       \
+               : KeepErrors<kFormat, true>(lanes, coder, parameters, sums, codes, errors);       \
   }
 BRIGADE_LOCO_BLOCKS(Avx512Codes, BRIGADE_TARGET_AVX512_LANES)
 BRIGADE_LOCO_BLOCKS(Avx2Codes, BRIGADE_TARGET_AVX2_LANES)
@@ -174,10 +174,9 @@ BRIGADE_INLINE void QuantizeBlocks(Codes lanes, const LocoParameters& parameters
     const int64_t block = first + b;
     const uint8_t* const codes = error.codes + block * kQuantBlock;
     FetchAhead(codes, kQuantBlock);
-    const int32_t largest =
-        AddErrors(lanes, x + b * kQuantBlock, parameters.forget ? 0.0f : error.maxima[block],
-                  parameters.forget ? kNoErrors : codes, errors + b * kQuantBlock,
-                  sums + b * kQuantBlock);
+    const int32_t largest = AddErrors(
+        lanes, x + b * kQuantBlock, parameters.forget ? 0.0f : error.maxima[block],
+        parameters.forget ? kNoErrors : codes, errors + b * kQuantBlock, sums + b * kQuantBlock);
     coders[b] = MakeBlockCoder<kFormat>(largest);
   }
   BlockCoder of_errors[kBlocksAtOnce];
@@ -189,9 +188,8 @@ BRIGADE_INLINE void QuantizeBlocks(Codes lanes, const LocoParameters& parameters
       std::memset(codes, 0, QuantBlockBytes(kFormat));
       continue;
     }
-    of_errors[b] = MakeBlockCoder<kLocoErrors>(
-        KeepErrors<kFormat>(lanes, coders[b], parameters, sums + b * kQuantBlock, codes,
-                            errors + b * kQuantBlock));
+    of_errors[b] = MakeBlockCoder<kLocoErrors>(KeepErrors<kFormat>(
+        lanes, coders[b], parameters, sums + b * kQuantBlock, codes, errors + b * kQuantBlock));
   }
   for (int64_t b = 0; b < count; ++b) {
     const int64_t block = first + b;
