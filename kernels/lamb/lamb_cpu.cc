@@ -44,7 +44,7 @@ StepError LambMomentsRange(const LambSegment& s, const LambParameters& parameter
           CastElements<Write::kReplace>(Lanes(), grad + row, wide, size, 1.0f);
           grads = wide;
         }
-        BRIGADE_SIMD_LOOP
+        BRIGADE_SIMD_LOOP_TO_DOUBLES
         for (int64_t l = 0; l < size; ++l) {
           const int64_t i = row + l;
           const float p = param[i];

@@ -70,7 +70,7 @@ StepError OneBitLambMomentsRange(const OneBitLambSegment& s, const LambParameter
       alignas(64) double quotients[kLambLanes] = {};
       for (int64_t row = tile; row < tile_end; row += kLambLanes) {
         const int64_t size = std::min<int64_t>(kLambLanes, tile_end - row);
-        BRIGADE_SIMD_LOOP
+        BRIGADE_SIMD_LOOP_TO_DOUBLES
         for (int64_t l = 0; l < size; ++l) {
           const int64_t i = row + l;
           const float m = s.mean[i];

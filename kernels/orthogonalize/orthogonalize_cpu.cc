@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "brigade/kernels/internal/cache_line.h"
 #include "brigade/kernels/internal/halve_lanes.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/orthogonalize/row_lanes.h"
@@ -241,13 +242,29 @@ void LowRankColumnsFinish(const LowRankSegment& s) {
 
 void LowRankRestoreRange(const LowRankSegment& s, bool past_caches, int64_t begin, int64_t end) {
   if (s.rank == 0) return;
-  RunSimd([&]() BRIGADE_SIMD_BODY {
+  // Lines of the product that go past the caches from where they are made.
+  const bool lines = past_caches && s.rank <= kMaxColumns && s.columns % kRowLanes == 0 &&
+                     ElementsToLine(s.product) == 0;
+  RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     constexpr int kRows = 2;
-    alignas(64) float buffer[kRows][kColumnsAtOnce];
+    alignas(64) float buffer[kRowsAtOnce][kColumnsAtOnce];
     const auto restore = [&](auto rows, int64_t i, int64_t j) BRIGADE_SIMD_BODY {
       const int64_t width = std::min(kColumnsAtOnce, s.columns - j);
       float* const matrix = s.matrix + i * s.columns + j;
       float* const to = s.product + i * s.columns + j;
+#ifdef __x86_64__
+      if constexpr (decltype(simd)::kValue == SimdTarget::kAvx512) {
+        if (lines) {
+          return ForColumns(s.rank, [&](auto count, int) BRIGADE_SIMD_BODY {
+            float factors[decltype(count)::value][decltype(rows)::value];
+            for (int c = 0; c < count; ++c) {
+              for (int r = 0; r < rows; ++r) factors[c][r] = s.p[c * s.rows + i + r];
+            }
+            RestoreLines(factors, s.q + j, s.columns, to, matrix, width);
+          });
+        }
+      }
+#endif
       float* const product = past_caches ? buffer[0] : to;
       const int64_t distance = past_caches ? kColumnsAtOnce : s.columns;
       ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
@@ -269,6 +286,10 @@ void LowRankRestoreRange(const LowRankSegment& s, bool past_caches, int64_t begi
     };
     for (int64_t j = 0; j < s.columns; j += kColumnsAtOnce) {
       int64_t i = begin;
+      // Four rows share what is loaded of Q; in a buffer they would take half of a first-level cache.
+      for (; lines && i + kRowsAtOnce <= end; i += kRowsAtOnce) {
+        restore(std::integral_constant<int, kRowsAtOnce>(), i, j);
+      }
       for (; i + kRows <= end; i += kRows) restore(std::integral_constant<int, kRows>(), i, j);
       for (; i < end; ++i) restore(std::integral_constant<int, 1>(), i, j);
     }

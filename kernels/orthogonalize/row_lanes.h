@@ -171,6 +171,32 @@ BRIGADE_TARGET_AVX512_LANES void AddRows(Avx512Lanes, const float* matrix, int64
   }
 }
 
+// Writes kRows rows of a product of rank kColumns past the caches and takes it from M: `width`
+// columns, a multiple of kRowLanes, where rows of the product begin at lines. Rows of both are
+// `stride` apart. Through a buffer the product took as long again as the rest.
+template <int kRows, int kColumns>
+BRIGADE_TARGET_AVX512_LANES void RestoreLines(const float (&factors)[kColumns][kRows],
+                                              const float* q, int64_t stride, float* product,
+                                              float* matrix, int64_t width) {
+  __m512 factor[kColumns][kRows];
+  for (int c = 0; c < kColumns; ++c) {
+    for (int r = 0; r < kRows; ++r) factor[c][r] = _mm512_set1_ps(factors[c][r]);
+  }
+  for (int64_t j = 0; j < width; j += kRowLanes) {
+    __m512 y[kColumns];
+    for (int c = 0; c < kColumns; ++c) y[c] = _mm512_loadu_ps(q + c * stride + j);
+    for (int r = 0; r < kRows; ++r) {
+      float* const at = matrix + r * stride + j;
+      __m512 sum = factor[0][r] * y[0];
+      for (int c = 1; c < kColumns; ++c) sum = _mm512_fmadd_ps(factor[c][r], y[c], sum);
+      _mm512_storeu_ps(at, _mm512_loadu_ps(at) - sum);
+      __m512i bits = _mm512_castps_si512(sum);
+      BRIGADE_OPAQUE_REGISTER(bits);
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(product + r * stride + j), bits);
+    }
+  }
+}
+
 // One column at a time: there are 16 registers.
 template <int kRows, int kColumns, bool kFirst>
 __attribute__((target("avx2,fma"))) void MultiplyBlocks(Avx2Lanes, const float* matrix,
