@@ -509,7 +509,7 @@ absl::Status GradientExchange::Limit(absl::Span<kernels::GradStats> own,
         AddedElementsOf(plan_, options_, plan_.bucket(bucket), streams_.rank());
     added.push_back({of.own_errors.data(), sizes.own});
     added.push_back({of.second_errors.data(), sizes.second});
-    added.push_back({of.slices.data(), sizes.plain});
+    for (const kernels::CastSegment& plain : of.plain) added.push_back({plain.source, plain.size});
     if (!of_moments) continue;
     added.push_back({of.momentum.bytes() > 0 ? of.momentum.data() : of.first, sizes.first});
     added.push_back({of.moved.data(), sizes.moved});

@@ -156,8 +156,8 @@ AddedElements AddedElementsOf(const Plan& plan, const ZeroOptions& options, cons
   if (!HasErrors(plan, options) || !bucket.trainable) return {};
   const ErrorLayout layout = ErrorLayoutOf(plan, options, bucket, rank);
   const int64_t exchanged = ExchangedElements(plan, options, bucket, rank);
-  AddedElements added = {.own = layout.own.size, .second = layout.second.size};
-  if (!layout.plain.empty()) added.plain = plan.slice(bucket);
+  AddedElements added = {
+      .own = layout.own.size, .second = layout.second.size, .plain = layout.plain};
   if (options.averages_moments()) {
     added.first = HasWholeMoments(plan, options) ? exchanged
                                                  : UpdatedRange(plan, options, bucket, rank).size;
@@ -174,9 +174,10 @@ int64_t ExchangeSums(const Plan& plan, const ZeroOptions& options, int rank) {
   std::vector<kernels::GradSegment> segments;
   for (const Bucket& bucket : plan.buckets()) {
     const AddedElements added = AddedElementsOf(plan, options, bucket, rank);
-    for (const int64_t size : {added.own, added.second, added.plain, added.first, added.moved}) {
+    for (const int64_t size : {added.own, added.second, added.first, added.moved}) {
       segments.push_back({nullptr, size});
     }
+    for (const ErrorPiece& piece : added.plain) segments.push_back({nullptr, piece.size});
   }
   return std::max(gradients, kernels::GradCheckWorkspaceSize(segments));
 }

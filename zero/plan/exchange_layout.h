@@ -93,8 +93,9 @@ int64_t TopKOf(const ZeroOptions& options, int64_t elements);
 inline constexpr double kExchangeLimit = 0x1p36;
 // The fp32 elements of a bucket that are added to gradients.
 struct AddedElements {
-  // Errors; of the last the whole slice in which there may be some.
-  int64_t own = 0, second = 0, plain = 0;
+  // Errors; the last ones in pieces.
+  int64_t own = 0, second = 0;
+  std::vector<ErrorPiece> plain = {};
   // Of exchanges of moments.
   int64_t first = 0, moved = 0;
 };
