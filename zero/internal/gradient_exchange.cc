@@ -87,9 +87,8 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
     return context.Allocate(bytes, device::Purpose::kScratch, name);
   };
   const int64_t sums = ExchangeSums(plan, options, streams.rank());
-  BRIGADE_ASSIGN_OR_RETURN(
-      self->tile_sums_,
-      scratch(sums * static_cast<int64_t>(sizeof(double)), "tile sums of own gradients"));
+  BRIGADE_ASSIGN_OR_RETURN(self->tile_sums_, scratch(sums * static_cast<int64_t>(sizeof(double)),
+                                                     "tile sums of own gradients"));
   if (HasErrors(plan, options)) {
     BRIGADE_ASSIGN_OR_RETURN(self->added_stats_,
                              scratch(sizeof(kernels::GradStats), "statistics of errors"));
@@ -517,8 +516,7 @@ absl::Status GradientExchange::Limit(absl::Span<kernels::GradStats> own,
   kernels::GradStats* const stats = added_stats_.as<kernels::GradStats>().data();
   BRIGADE_RETURN_IF_ERROR(
       kernels::GradCheck(added, kFloat, tile_sums_.as<double>(), stats, streams_.comm()));
-  return optim::LimitStats(own, stats, state, divisors_.gradients, kExchangeLimit,
-                           streams_.comm());
+  return optim::LimitStats(own, stats, state, divisors_.gradients, kExchangeLimit, streams_.comm());
 }
 
 // This rank's gradients of a bucket in fp32, where the mean is to be.

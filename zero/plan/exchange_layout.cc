@@ -159,8 +159,8 @@ AddedElements AddedElementsOf(const Plan& plan, const ZeroOptions& options, cons
   AddedElements added = {
       .own = layout.own.size, .second = layout.second.size, .plain = layout.plain};
   if (options.averages_moments()) {
-    added.first = HasWholeMoments(plan, options) ? exchanged
-                                                 : UpdatedRange(plan, options, bucket, rank).size;
+    added.first =
+        HasWholeMoments(plan, options) ? exchanged : UpdatedRange(plan, options, bucket, rank).size;
   }
   if (options.has_local_steps()) added.moved = exchanged;
   return added;

@@ -261,15 +261,15 @@ void ExpectToComeBack(device::Device device, int64_t size, int64_t message_bytes
 
 void ExpectCodesToComeBack(device::Device device, int64_t size) {
   for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
-    ExpectToComeBack(
-        device, size, QuantBytes(size, format), [&](Bench& bench, void* message) -> absl::Status {
-          const BlockQuantOptions options = {DType::kBFloat16, format};
-          const QuantizeSegment there = {bench.arrays[0], message, bench.size()};
-          const DequantizeSegment back = {message, bench.arrays[1], bench.size()};
-          absl::Status status = BlockQuantize({&there, 1}, options, bench.stream());
-          status.Update(BlockDequantize({&back, 1}, options, bench.stream()));
-          return status;
-        });
+    ExpectToComeBack(device, size, QuantBytes(size, format),
+                     [&](Bench& bench, void* message) -> absl::Status {
+                       const BlockQuantOptions options = {DType::kBFloat16, format};
+                       const QuantizeSegment there = {bench.arrays[0], message, bench.size()};
+                       const DequantizeSegment back = {message, bench.arrays[1], bench.size()};
+                       absl::Status status = BlockQuantize({&there, 1}, options, bench.stream());
+                       status.Update(BlockDequantize({&back, 1}, options, bench.stream()));
+                       return status;
+                     });
   }
 }
 
