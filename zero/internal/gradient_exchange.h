@@ -78,9 +78,10 @@ class GradientExchange final : public SavedErrors {
     if (!options_.has_local_steps() || tried <= moments_taken_in_) StateChanged();
   }
 
-  // Checks this rank's gradients and what is added to them, decides with all ranks, and exchanges each bucket in a phase that
-  // does. `freeze` is called before the first exchange of moments, and of those behind a change of
-  // the state, when second moments are frozen. `tried`: the steps before.
+  // Checks this rank's gradients and what is added to them, decides with all ranks, and exchanges
+  // each bucket in a phase that does. `freeze` is called before the first exchange of moments, and
+  // of those behind a change of the state, when second moments are frozen. `tried`: the steps
+  // before.
   absl::Status Enqueue(optim::StepController& controller, StepPhase phase, int64_t tried,
                        absl::FunctionRef<absl::Status()> freeze);
   // What the update follows then. In an exchange gradients are unscaled and clipped.
