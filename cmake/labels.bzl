@@ -164,6 +164,8 @@ LIBRARIES = {
         "//optim:freeze_moment",
         "//optim:fused_update",
         "//optim:lamb_update",
+        "//optim:limit_stats",
+        "//optim:limit_stats_math",
         "//optim:loss_scaler",
         "//optim:mixed_precision_optimizer",
         "//optim:one_bit_lamb_update",
@@ -404,6 +406,7 @@ CUDA_LIBRARIES = {
     ],
     "optim": [
         "//optim:freeze_moment_cuda",
+        "//optim:limit_stats_cuda",
     ],
     "nn": [
         "//nn:attention_cuda",

@@ -91,6 +91,30 @@ brigade_library(
 )
 
 brigade_library(
+  optim_limit_stats_math
+  HEADERS optim/limit_stats_math.h
+  DEPS kernels_step_control_step_state precision_host_device precision_rounding
+)
+
+brigade_library(
+  optim_limit_stats_cuda CUDA_ONLY
+  HEADERS optim/limit_stats_cuda.h
+  CUDA_SOURCES optim/limit_stats_cuda.cu
+  DEPS optim_limit_stats_math kernels_launch_kernel
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  optim_limit_stats
+  HEADERS optim/limit_stats.h
+  SOURCES optim/limit_stats.cc
+  DEPS optim_limit_stats_math device_status_macros device_stream kernels_list_arguments
+    kernels_value_range kernels_step_control_step_state
+  CUDA_DEPS optim_limit_stats_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
   optim_one_bit_lamb_update
   HEADERS optim/one_bit_lamb_update.h
   SOURCES optim/one_bit_lamb_update.cc
@@ -114,7 +138,7 @@ brigade_library(
 
 brigade_library(
   optim
-  DEPS optim_freeze_moment optim_fused_update optim_lamb_update optim_loss_scaler
+  DEPS optim_freeze_moment optim_fused_update optim_lamb_update optim_limit_stats optim_loss_scaler
     optim_mixed_precision_optimizer optim_one_bit_lamb_update optim_parameter_group optim_schedule
     optim_step_controller optim_step_executor optim_zero_one_schedule
 )

@@ -187,9 +187,9 @@ brigade_library(
     collectives_compressed_restore_errors collectives_compressed_top_k_all_reduce device_buffer
     device_context device_status_macros kernels_cast kernels_cast_math kernels_fill
     kernels_grad_check kernels_one_bit_lamb kernels_step_control_step_state kernels_zero_one_adam
-    kernels_zero_one_adam_math optim_freeze_moment optim_lamb_update optim_step_controller
-    optim_step_executor zero_options zero_plan zero_plan_exchange_layout zero_plan_layout
-    zero_plan_traffic
+    kernels_zero_one_adam_math optim_freeze_moment optim_lamb_update optim_limit_stats
+    optim_step_controller optim_step_executor zero_options zero_plan zero_plan_exchange_layout
+    zero_plan_layout zero_plan_traffic
   PUBLIC_LIBRARIES absl::function_ref absl::inlined_vector absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

@@ -75,10 +75,15 @@ BRIGADE_INLINE float OneBitLambRatio(const OneBitLambConstants& c, float ratio, 
   return precision::Fma(c.ratio_beta, ratio, precision::Mul(c.one_minus_ratio_beta, trust));
 }
 
+// The greatest scale: a momentum that was next to nothing when second moments froze would leave the
+// range of floats once its gradients are of ordinary size.
+inline constexpr float kMostOneBitLambScale = 0x1p20f;
+
 // From the sum of the tensors' root mean squares, and this one's.
 BRIGADE_INLINE float OneBitLambScale(double sum, int64_t tensors, double rms) {
   if (rms == 0.0) return 1.0f;
-  return static_cast<float>(precision::Div(precision::Div(sum, static_cast<double>(tensors)), rms));
+  const double scale = precision::Div(precision::Div(sum, static_cast<double>(tensors)), rms);
+  return scale < kMostOneBitLambScale ? static_cast<float>(scale) : kMostOneBitLambScale;
 }
 
 // A rank's own first moment, as it is sent.

@@ -74,7 +74,7 @@ inline void OneBitLambFreeze(std::vector<OneBitLambTensor>& tensors) {
   }
   for (size_t t = 0; t < tensors.size(); ++t) {
     const double mean = sum / static_cast<double>(tensors.size());
-    tensors[t].scale = rms[t] == 0.0 ? 1.0f : static_cast<float>(mean / rms[t]);
+    tensors[t].scale = rms[t] == 0.0 ? 1.0f : static_cast<float>(std::min(mean / rms[t], 0x1p20));
     tensors[t].factor = 1.0f;
     for (float& v : tensors[t].x.v) {
       if (v == 0.0f) v = std::numeric_limits<float>::infinity();

@@ -99,7 +99,7 @@ float GradientElement(const GradientInput& at, float weight, float activation, f
       const bool is_this = each.parameter == -1 || each.parameter == at.parameter;
       if (is_this && each.step == at.step && each.rank == at.rank &&
           each.micro_batch == at.micro_batch) {
-        return std::numeric_limits<float>::infinity();
+        return each.value;
       }
     }
   }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ struct Injection {
   int micro_batch = 0;
   // -1: of all parameters.
   int parameter = -1;
+  // The gradient of element 1.
+  float value = std::numeric_limits<float>::infinity();
 };
 
 // Which gradients a unit has; every rank, micro-batch and step the same.

@@ -13,6 +13,7 @@
 #include "brigade/kernels/zero_one_adam/zero_one_adam.h"
 #include "brigade/optim/freeze_moment.h"
 #include "brigade/optim/lamb_update.h"
+#include "brigade/optim/limit_stats.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
@@ -85,9 +86,13 @@ absl::StatusOr<std::unique_ptr<GradientExchange>> GradientExchange::Create(
   const auto scratch = [&](int64_t bytes, const char* name) {
     return context.Allocate(bytes, device::Purpose::kScratch, name);
   };
-  BRIGADE_ASSIGN_OR_RETURN(
-      self->tile_sums_, scratch(ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)),
-                                "tile sums of own gradients"));
+  const int64_t sums = ExchangeSums(plan, options, streams.rank());
+  BRIGADE_ASSIGN_OR_RETURN(self->tile_sums_, scratch(sums * static_cast<int64_t>(sizeof(double)),
+                                                     "tile sums of own gradients"));
+  if (HasErrors(plan, options)) {
+    BRIGADE_ASSIGN_OR_RETURN(self->added_stats_,
+                             scratch(sizeof(kernels::GradStats), "statistics of errors"));
+  }
   BRIGADE_ASSIGN_OR_RETURN(self->state_, scratch(sizeof(kernels::StepState), "exchange's step"));
   BRIGADE_ASSIGN_OR_RETURN(
       self->group_steps_,
@@ -176,6 +181,7 @@ void GradientExchange::ListCopies(int index) {
   const int64_t first_updated = UpdatedRange(plan_, options_, bucket, rank).begin;
   float* const mean = of.mean.as<float>().data();
   float* const exchanged = Exchanged(index);
+  added_to_moments_.clear();
   of.terms.clear();
   of.messages.clear();
   of.moments.clear();
@@ -246,7 +252,6 @@ absl::Status GradientExchange::Enqueue(optim::StepController& controller, StepPh
   if (is_zero_one && tried == options_.optimizer.zero_one.var_freeze_step) {
     BRIGADE_RETURN_IF_ERROR(ClearErrors());
   }
-  BRIGADE_RETURN_IF_ERROR(Check(controller));
   const bool of_moments = phase != StepPhase::kGradients;
   const bool takes_moments = of_moments && !has_moments_;
   for (size_t b = 0; takes_moments && b < memory_.size(); ++b) {
@@ -258,6 +263,7 @@ absl::Status GradientExchange::Enqueue(optim::StepController& controller, StepPh
     moments_taken_in_ = tried;
   }
   has_moments_ = of_moments;
+  BRIGADE_RETURN_IF_ERROR(Check(controller, phase));
   decision_ = {state(), controller.group_steps()};
   if (phase == StepPhase::kLocal) {
     BRIGADE_RETURN_IF_ERROR(controller.Decide(divisors_, stream));
@@ -465,7 +471,7 @@ absl::Status GradientExchange::KeepMomentum(int index) {
   return streams_.comm().Copy(momentum, mean, count * kFloatBytes);
 }
 
-absl::Status GradientExchange::Check(optim::StepController& controller) {
+absl::Status GradientExchange::Check(optim::StepController& controller, StepPhase phase) {
   device::Stream& stream = streams_.comm();
   // A step decides even if there is nothing to train.
   const size_t lists = std::max<size_t>(1, checked_.size());
@@ -482,8 +488,35 @@ absl::Status GradientExchange::Check(optim::StepController& controller) {
         kernels::GradCheck(segments, dtype, left.subspan(0, tiles), &own[i], stream));
     left.remove_prefix(tiles);
   }
+  if (HasErrors(plan_, options_) && IsExchange(phase)) {
+    BRIGADE_RETURN_IF_ERROR(Limit(own, controller.state(), phase));
+  }
   return streams_.GatherStatistics(own.data(), all.data(),
                                    static_cast<int64_t>(own.size() * sizeof(kernels::GradStats)));
+}
+
+absl::Status GradientExchange::Limit(absl::Span<kernels::GradStats> own,
+                                     const kernels::StepState* state, StepPhase phase) {
+  const bool of_moments = phase == StepPhase::kMoments;
+  auto& added = of_moments ? added_to_moments_ : added_to_gradients_;
+  const bool is_listed = !added.empty();
+  for (size_t b = 0; !is_listed && b < memory_.size(); ++b) {
+    const int bucket = static_cast<int>(b);
+    if (!plan_.bucket(bucket).trainable) continue;
+    const BucketMemory& of = memory_[b];
+    const AddedElements sizes =
+        AddedElementsOf(plan_, options_, plan_.bucket(bucket), streams_.rank());
+    added.push_back({of.own_errors.data(), sizes.own});
+    added.push_back({of.second_errors.data(), sizes.second});
+    for (const kernels::CastSegment& plain : of.plain) added.push_back({plain.source, plain.size});
+    if (!of_moments) continue;
+    added.push_back({of.momentum.bytes() > 0 ? of.momentum.data() : of.first, sizes.first});
+    added.push_back({of.moved.data(), sizes.moved});
+  }
+  kernels::GradStats* const stats = added_stats_.as<kernels::GradStats>().data();
+  BRIGADE_RETURN_IF_ERROR(
+      kernels::GradCheck(added, kFloat, tile_sums_.as<double>(), stats, streams_.comm()));
+  return optim::LimitStats(own, stats, state, divisors_.gradients, kExchangeLimit, streams_.comm());
 }
 
 // This rank's gradients of a bucket in fp32, where the mean is to be.

@@ -78,9 +78,10 @@ class GradientExchange final : public SavedErrors {
     if (!options_.has_local_steps() || tried <= moments_taken_in_) StateChanged();
   }
 
-  // Checks this rank's gradients, decides with all ranks, and exchanges each bucket in a phase that
-  // does. `freeze` is called before the first exchange of moments, and of those behind a change of
-  // the state, when second moments are frozen. `tried`: the steps before.
+  // Checks this rank's gradients and what is added to them, decides with all ranks, and exchanges
+  // each bucket in a phase that does. `freeze` is called before the first exchange of moments, and
+  // of those behind a change of the state, when second moments are frozen. `tried`: the steps
+  // before.
   absl::Status Enqueue(optim::StepController& controller, StepPhase phase, int64_t tried,
                        absl::FunctionRef<absl::Status()> freeze);
   // What the update follows then. In an exchange gradients are unscaled and clipped.
@@ -174,7 +175,10 @@ class GradientExchange final : public SavedErrors {
   kernels::GroupStep* meeting() const {
     return reinterpret_cast<kernels::GroupStep*>(rates() + options_.optimizer.groups.size());
   }
-  absl::Status Check(optim::StepController& controller);
+  absl::Status Check(optim::StepController& controller, StepPhase phase);
+  // What is too large to be exchanged is not finite in this rank's statistics.
+  absl::Status Limit(absl::Span<kernels::GradStats> own, const kernels::StepState* state,
+                     StepPhase phase);
   absl::Status Unscale(int bucket);
   absl::Status TakeMoments(int bucket);
   absl::Status ClearMoves(int bucket);
@@ -220,8 +224,12 @@ class GradientExchange final : public SavedErrors {
   std::unique_ptr<collectives::OneBitAllReduce> signs_;
   std::unique_ptr<collectives::TopKAllReduce> greatest_;
   std::vector<std::unique_ptr<collectives::PowerSgdAllReduce>> factors_;
-  // Of all lists' tiles, one after the other.
+  // Of all lists' tiles, one after the other; then of what is added to gradients.
   device::Buffer tile_sums_;
+  // What is added in an exchange of gradients, and in one of moments, once there has been one; and
+  // its statistics.
+  std::vector<kernels::GradSegment> added_to_gradients_, added_to_moments_;
+  device::Buffer added_stats_;
   // The first decision, then the second one as the update reads it.
   device::Buffer state_, group_steps_;
   // 1 / ranks; and the ranks of whose sum an error is: in two hops those of a node, else 1.

@@ -151,6 +151,46 @@ int64_t TopKOf(const ZeroOptions& options, int64_t elements) {
   return std::min(elements, std::max<int64_t>(1, static_cast<int64_t>(std::ceil(share))));
 }
 
+AddedElements AddedElementsOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket,
+                              int rank) {
+  if (!HasErrors(plan, options) || !bucket.trainable) return {};
+  const ErrorLayout layout = ErrorLayoutOf(plan, options, bucket, rank);
+  const int64_t exchanged = ExchangedElements(plan, options, bucket, rank);
+  AddedElements added = {
+      .own = layout.own.size, .second = layout.second.size, .plain = layout.plain};
+  if (options.averages_moments()) {
+    added.first =
+        HasWholeMoments(plan, options) ? exchanged : UpdatedRange(plan, options, bucket, rank).size;
+  }
+  if (options.has_local_steps()) added.moved = exchanged;
+  return added;
+}
+
+int64_t ExchangeSums(const Plan& plan, const ZeroOptions& options, int rank) {
+  int64_t gradients = 0;
+  for (const auto& list : LocalGradientLists(plan, options, [](int) { return nullptr; })) {
+    gradients += kernels::GradCheckWorkspaceSize(list.segments);
+  }
+  std::vector<kernels::GradSegment> segments;
+  for (const Bucket& bucket : plan.buckets()) {
+    const AddedElements added = AddedElementsOf(plan, options, bucket, rank);
+    for (const int64_t size : {added.own, added.second, added.first, added.moved}) {
+      segments.push_back({nullptr, size});
+    }
+    for (const ErrorPiece& piece : added.plain) segments.push_back({nullptr, piece.size});
+  }
+  return std::max(gradients, kernels::GradCheckWorkspaceSize(segments));
+}
+
+int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options, int rank) {
+  const auto groups = static_cast<int64_t>(options.optimizer.groups.size());
+  const int64_t statistics =
+      HasErrors(plan, options) ? static_cast<int64_t>(sizeof(kernels::GradStats)) : 0;
+  return ZeroOneBytes(options) +
+         ExchangeSums(plan, options, rank) * static_cast<int64_t>(sizeof(double)) + statistics +
+         DecisionBytes(options) + (2 + 3 * groups) * static_cast<int64_t>(sizeof(float));
+}
+
 int64_t ExchangeBytes(const Plan& plan, const ZeroOptions& options, int rank) {
   if (!HasErrors(plan, options)) return 0;
   const int64_t largest = LargestExchange(plan, options, rank);

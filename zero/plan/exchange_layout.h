@@ -87,6 +87,26 @@ inline collectives::PowerSgdOptions PowerSgdOptionsOf(const ZeroOptions& options
 // kTopK: how many of so many elements cross.
 int64_t TopKOf(const ZeroOptions& options, int64_t elements);
 
+// A step is skipped as for an overflow if on any rank the norm of what is exchanged is as much, or
+// that of the errors or moments that are added: then no sum of exchanges is ever 2^64, where
+// messages of signs end, with up to 128 ranks a node (decision 0261).
+inline constexpr double kExchangeLimit = 0x1p36;
+// The fp32 elements of a bucket that are added to gradients.
+struct AddedElements {
+  // Errors; the last ones in pieces.
+  int64_t own = 0, second = 0;
+  std::vector<ErrorPiece> plain = {};
+  // Of exchanges of moments.
+  int64_t first = 0, moved = 0;
+};
+AddedElements AddedElementsOf(const Plan& plan, const ZeroOptions& options, const Bucket& bucket,
+                              int rank);
+// The doubles in which squares of gradients are summed, and then those of what is added.
+int64_t ExchangeSums(const Plan& plan, const ZeroOptions& options, int rank);
+// Device memory with which it is decided what is exchanged: these sums, statistics of what is
+// added, and what StepControl writes.
+int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options, int rank);
+
 // Memory of communication of all exchanges.
 int64_t ExchangeBytes(const Plan& plan, const ZeroOptions& options, int rank);
 

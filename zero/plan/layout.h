@@ -565,29 +565,12 @@ inline int ErrorArraysOf(const Plan& plan, const ZeroOptions& options) {
 inline constexpr int64_t kLocoScaleBytes = 64;
 inline constexpr int64_t kLocoControlBytes = 128;
 
-// Device memory with which it is decided what is exchanged: sums of tiles, and what StepControl
-// writes.
-inline int64_t ExchangeTiles(const Plan& plan, const ZeroOptions& options) {
-  int64_t tiles = 0;
-  for (const auto& list : LocalGradientLists(plan, options, [](int) { return nullptr; })) {
-    tiles += kernels::GradCheckWorkspaceSize(list.segments);
-  }
-  return tiles;
-}
 // Of 0/1 Adam: numbers of the groups, and what a meeting's update reads.
 inline int64_t ZeroOneBytes(const ZeroOptions& options) {
   if (!options.is_zero_one_adam()) return 0;
   return static_cast<int64_t>(options.optimizer.groups.size() *
                               (sizeof(kernels::ZeroOneNumbers) + sizeof(kernels::GroupStep)));
 }
-inline int64_t ExchangeControlBytes(const Plan& plan, const ZeroOptions& options) {
-  return ZeroOneBytes(options) +
-         ExchangeTiles(plan, options) * static_cast<int64_t>(sizeof(double)) +
-         DecisionBytes(options) +
-         (2 + 3 * static_cast<int64_t>(options.optimizer.groups.size())) *
-             static_cast<int64_t>(sizeof(float));
-}
-
 // The divisors of a step that exchanges its gradients' mean over ranks, or groups. The norm is that
 // of the mean of gradients that are orthogonal to each other.
 inline optim::StepDivisors ExchangeDivisors(const Plan& plan, const ZeroOptions& options) {

@@ -203,7 +203,7 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options, i
       optim::StepExecutor::Bytes(options.optimizer, control, lists));
   if (internal::HasExchanges(plan, options)) {
     add(Tier::kDevice, Purpose::kScratch, "step control",
-        internal::ExchangeControlBytes(plan, options));
+        internal::ExchangeControlBytes(plan, options, rank));
   }
   if (optim::IsLamb(options.optimizer.kind)) {
     const optim::LambSizes sizes = internal::LambSizesOf(plan, options);

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "brigade/kernels/adam/adam.h"
+#include "brigade/kernels/block_quant/block_quant.h"
 #include "brigade/kernels/cast/cast.h"
 #include "brigade/kernels/fill/fill.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/reduce/reduce.h"
 #include "brigade/kernels/sgd/sgd.h"
+#include "brigade/kernels/sign_pack/sign_pack.h"
 #include "brigade/tests/kernels/gpu/both_devices.h"
 #include "gtest/gtest.h"
 
@@ -216,6 +218,89 @@ TEST(HugeGpuTest, GradCheckCountsEveryElement) {
                               &infinity, sizeof(infinity)));
   found = check();
   EXPECT_FALSE(found.all_finite);
+}
+
+// Ones of either sign in the windows, among ones: what codes and signs keep exactly.
+std::vector<char> SignedOnes(uint32_t seed) {
+  std::vector<char> window(kWindow * sizeof(precision::BFloat16));
+  auto* const values = reinterpret_cast<precision::BFloat16*>(window.data());
+  std::mt19937 random(seed);
+  for (int64_t i = 0; i < kWindow; ++i) {
+    values[i] = precision::BFloat16(random() % 2 == 0 ? 1.0f : -1.0f);
+  }
+  return window;
+}
+
+// From arrays[0] to a message and back to arrays[1], both of bf16: the same again. Device memory:
+// 4 bytes an element, and the message's.
+void ExpectToComeBack(device::Device device, int64_t size, int64_t message_bytes,
+                      const std::function<absl::Status(Bench&, void* message)>& there_and_back) {
+  Bench bench(device, size);
+  auto message = bench.context().Allocate(message_bytes, device::Purpose::kScratch, "message");
+  if (!message.ok() || !bench.Add(DType::kBFloat16) || !bench.Add(DType::kBFloat16)) {
+    GTEST_SKIP() << "too little memory";
+  }
+  std::vector<int64_t> begins;
+  for (const int64_t begin : kWindows) {
+    if (begin + kWindow <= size) begins.push_back(begin);
+  }
+  begins.push_back(size - kWindow);
+  for (size_t w = 0; w < begins.size(); ++w) {
+    bench.Put(0, begins[w], DType::kBFloat16, SignedOnes(static_cast<uint32_t>(w)));
+  }
+  ASSERT_OK(there_and_back(bench, message->data()));
+  for (const int64_t begin : begins) {
+    EXPECT_TRUE(bench.Get(1, begin, DType::kBFloat16) == bench.Get(0, begin, DType::kBFloat16))
+        << "from element " << begin;
+  }
+  for (int64_t at = 0; at + kWindow < size; at += size / 61) {
+    ASSERT_TRUE(bench.Get(1, at, DType::kBFloat16) == bench.Get(0, at, DType::kBFloat16))
+        << "from element " << at;
+  }
+}
+
+void ExpectCodesToComeBack(device::Device device, int64_t size) {
+  for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+    ExpectToComeBack(device, size, QuantBytes(size, format),
+                     [&](Bench& bench, void* message) -> absl::Status {
+                       const BlockQuantOptions options = {DType::kBFloat16, format};
+                       const QuantizeSegment there = {bench.arrays[0], message, bench.size()};
+                       const DequantizeSegment back = {message, bench.arrays[1], bench.size()};
+                       absl::Status status = BlockQuantize({&there, 1}, options, bench.stream());
+                       status.Update(BlockDequantize({&back, 1}, options, bench.stream()));
+                       return status;
+                     });
+  }
+}
+
+// Signs of ones, whose scale is 1 and which leave nothing out.
+void ExpectSignsToComeBack(device::Device device, int64_t size) {
+  ExpectToComeBack(device, size, SignBytes(size), [&](Bench& bench, void* message) -> absl::Status {
+    const auto allocate = [&](int64_t bytes) {
+      return bench.context().Allocate(bytes, device::Purpose::kScratch, "signs").value();
+    };
+    const auto error = allocate(size * static_cast<int64_t>(sizeof(float)));
+    const SignPackSegment there = {bench.arrays[0], error.as<float>().data(), message, size};
+    const auto doubles =
+        allocate(SignPackWorkspaceSize({&there, 1}) * static_cast<int64_t>(sizeof(double)));
+    const auto scale = allocate(sizeof(float));
+    const SignUnpackSegment back = {message, bench.arrays[1], size};
+    absl::Status status = bench.stream().FillBytes(error.data(), 0, error.bytes());
+    status.Update(SignPack({&there, 1}, {DType::kBFloat16}, doubles.as<double>(),
+                           scale.as<float>().data(), bench.stream()));
+    status.Update(SignUnpack({&back, 1}, {DType::kBFloat16, {}}, bench.stream()));
+    // The memory goes with this call.
+    status.Update(bench.stream().Synchronize());
+    return status;
+  });
+}
+
+TEST(HugeGpuTest, CodesOfOnesComeBack) { ExpectCodesToComeBack(device::Cuda(), kSize); }
+TEST(HugeGpuTest, SignsOfOnesComeBack) { ExpectSignsToComeBack(device::Cuda(), kSize); }
+// That they would, by the CPU's, of few elements.
+TEST(HugeGpuTest, WhatIsSmallComesBackOnTheCpu) {
+  ExpectCodesToComeBack(device::Cpu(), 10007);
+  ExpectSignsToComeBack(device::Cpu(), 10007);
 }
 
 }  // namespace

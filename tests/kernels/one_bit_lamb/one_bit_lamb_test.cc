@@ -157,6 +157,24 @@ TEST(OneBitLambTest, PiecesHaveTheSpecificationsBits) {
   });
 }
 
+// Of a momentum that is next to nothing: gradients of ordinary size stay in the range of floats.
+TEST(OneBitLambTest, AScaleEndsAt2To20) {
+  const CpuRun cpu = OnCpu(1);
+  Tensors of({31, 9000, 500});
+  for (const float smallest : {1e-3f, 1e-30f, 0x1p-149f}) {
+    of.numbers.assign(3, {});
+    std::fill(of.tensors[0].m.begin(), of.tensors[0].m.end(), smallest);
+    double total = 0;
+    ASSERT_OK(OneBitLambFreeze(of.Segments(), of.numbers, absl::MakeSpan(of.sums), *cpu.stream));
+    ASSERT_OK(OneBitLambScales(of.places, of.counts, of.sums, &total, absl::MakeSpan(of.numbers),
+                               *cpu.stream));
+    ASSERT_OK(cpu.stream->Synchronize());
+    EXPECT_EQ(of.numbers[0].scale == 0x1p20f, smallest < 1e-3f) << of.numbers[0].scale;
+    EXPECT_GT(of.numbers[0].scale, 1.0f);
+    for (const int other : {1, 2}) EXPECT_LT(of.numbers[other].scale, 16.0f) << other;
+  }
+}
+
 TEST(OneBitLambTest, ASkippedStepKeepsEveryBit) {
   const CpuRun cpu = OnCpu(2);
   Setting setting(0.01);
