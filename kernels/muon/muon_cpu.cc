@@ -11,7 +11,6 @@
 #include "brigade/kernels/internal/update_range.h"
 #include "brigade/kernels/muon/product_lanes.h"
 #include "brigade/kernels/simd.h"
-#include "brigade/kernels/update_types.h"
 
 namespace brigade::kernels {
 namespace {
@@ -180,6 +179,21 @@ void MuonRestoreRows(const MuonMatrix& matrix, bool swapped, int64_t begin, int6
   for (int64_t j = 0; j < w.tall; ++j) {
     for (int64_t i = begin; i < end; ++i) matrix.update[i * w.tall + j] = from[j * w.wide + i];
   }
+}
+
+void MuonOrthogonalizeMatrix(const MuonMatrix& matrix, int steps,
+                             const MuonCoefficients& coefficients, double eps) {
+  const MuonWorkspace w = MuonWorkspaceOf(matrix.rows, matrix.columns);
+  MuonSumTiles(matrix, 0, MuonTiles(w.tall * w.wide));
+  MuonNormalizeRows(matrix, eps, 0, w.tall);
+  for (int step = 0; step < steps; ++step) {
+    for (int i = 0; i < kMuonProducts; ++i) {
+      const MuonProduct product =
+          MuonProductOf(i, w, matrix.workspace, step % 2 != 0, coefficients);
+      MuonProductBlocks(product, 0, MuonBlocks(product));
+    }
+  }
+  MuonRestoreRows(matrix, steps % 2 != 0, 0, matrix.rows);
 }
 
 }  // namespace brigade::kernels

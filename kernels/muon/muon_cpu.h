@@ -5,6 +5,7 @@
 
 #include "brigade/kernels/muon/muon_math.h"
 #include "brigade/kernels/step_control/step_state.h"
+#include "brigade/kernels/update_types.h"
 
 namespace brigade::kernels {
 
@@ -36,6 +37,10 @@ void MuonProductBlocks(const MuonProduct& product, int64_t begin, int64_t end);
 // Rows [begin, end) of the matrix, of its own rows, from the workspace's; `swapped` as it is behind
 // the last step: set after an odd number of them.
 void MuonRestoreRows(const MuonMatrix& matrix, bool swapped, int64_t begin, int64_t end);
+
+// All of these, in turn, of a matrix that is not empty.
+void MuonOrthogonalizeMatrix(const MuonMatrix& matrix, int steps,
+                             const MuonCoefficients& coefficients, double eps);
 
 }  // namespace brigade::kernels
 

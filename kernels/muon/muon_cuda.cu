@@ -7,7 +7,6 @@
 #include "brigade/kernels/internal/update_tile.h"
 #include "brigade/kernels/launch_kernel.h"
 #include "brigade/kernels/muon/muon_cuda.h"
-#include "brigade/kernels/update_types.h"
 
 namespace brigade::kernels {
 namespace {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "brigade/kernels/muon/muon_math.h"
+#include "brigade/kernels/update_types.h"
 
 namespace brigade::kernels {
 

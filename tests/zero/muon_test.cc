@@ -125,6 +125,7 @@ TEST(MuonLayoutTest, MatricesHaveBucketsOfTheirOwnAndOwnersThatHaveAPiece) {
 
 TEST(MuonLayoutTest, WhatCrossesIsTwiceWhatOthersHave) {
   for (const int ranks : {1, 2, 3, 4, 7}) {
+    SCOPED_TRACE(ranks);
     const Plan plan = PlanOf(ranks);
     int64_t sent = 0, cut = 0;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -139,15 +140,16 @@ TEST(MuonLayoutTest, WhatCrossesIsTwiceWhatOthersHave) {
       }
     }
     EXPECT_EQ(sent, 2 * 4 * cut);
-    EXPECT_EQ(sent == 0, ranks == 1);
+    // A third of a layer ends where a matrix does.
+    EXPECT_EQ(sent == 0, ranks == 1 || ranks == 3);
   }
 }
 
 // Momenta of 4 bytes instead of 8, and each array of the buffer where no other is.
 TEST(MuonLayoutTest, MemoryIsThatOfTheFormula) {
-  const Plan plan = PlanOf(3);
+  const Plan plan = PlanOf(7);
   const ZeroOptions options = MuonOptions(1);
-  for (int rank = 0; rank < 3; ++rank) {
+  for (int rank = 0; rank < 7; ++rank) {
     const MatrixLayout layout(plan, options, rank);
     std::set<std::pair<int64_t, int64_t>> arrays;
     int64_t matrices = 0, others = 0, workspace = 0, whole = 0;
