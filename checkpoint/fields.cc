@@ -442,8 +442,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
         absl::StrCat(TextOf(double{coefficients.a}), " ", TextOf(double{coefficients.b}), " ",
                      TextOf(double{coefficients.c}));
     fields["muon.eps"] = TextOf(eps);
-    fields["muon.scale"] =
-        scale == kernels::MuonScale::kOriginal ? "original" : "match_rms_adamw";
+    fields["muon.scale"] = scale == kernels::MuonScale::kOriginal ? "original" : "match_rms_adamw";
     fields["muon.rate"] = TextOf(rate);
   }
   if (gradient_compression.has_value()) {

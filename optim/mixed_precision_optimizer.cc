@@ -31,7 +31,7 @@ absl::Status CheckOptions(const MixedPrecisionOptions& options) {
   }
   if (options.optimizer.kind == OptimizerKind::kMuon) {
     return absl::InvalidArgumentError(
-        "optimizer: kind is Muon, which must know of parameters which are matrices; a ZeroOptimizer "
+        "optimizer: kind is Muon, which must know what parameters are matrices; a ZeroOptimizer "
         "does, of one rank too");
   }
   if (HasCodes(options.optimizer.kind)) {

@@ -166,7 +166,7 @@ std::optional<CodedMoments> CodesOf(const OptimizerOptions& options) {
 
 MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment) {
   if (kind == OptimizerKind::kMuon) {
-    return {precision::DType::kFloat32, coded && moment > 0 ? 0 : 1};
+    return {precision::DType::kFloat32, coded && moment == 1 ? 0 : 1};
   }
   if (!HasCodes(kind)) return {};
   if (moment < 2) return {coded ? precision::DType::kUint8 : precision::DType::kFloat32, 1};

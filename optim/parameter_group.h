@@ -175,8 +175,8 @@ struct MomentArray {
 // Which parameters have codes, or are Muon's matrices, for a plan; none where the kind has none.
 std::optional<CodedMoments> CodesOf(const OptimizerOptions& options);
 
-// Moment 0 to Moments() - 1 of a parameter, whose moments are codes, or those of Muon's matrices, or
-// not. With a kind that has codes those that are none have no scales.
+// Moment 0 to Moments() - 1 of a parameter, whose moments are codes, or those of Muon's matrices,
+// or not. With a kind that has codes those that are none have no scales.
 MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment);
 
 }  // namespace brigade::optim

@@ -299,8 +299,8 @@ absl::Status Validate(const ZeroOptions& options) {
   }
   if (options.optimizer.kind == optim::OptimizerKind::kMuon && options.offload.enabled()) {
     return Invalid("offload.optimizer_state is ", device::ToString(options.offload.optimizer_state),
-                   ", but the optimizer is Muon, whose update of an element needs its whole matrix; "
-                   "Adam, SGD and Lion can be offloaded");
+                   ", but the optimizer is Muon, whose update of an element needs its whole "
+                   "matrix; Adam, SGD and Lion can be offloaded");
   }
   BRIGADE_RETURN_IF_ERROR(optim::Validate(options.optimizer));
   return optim::Validate(options.loss_scaler);

@@ -185,9 +185,9 @@ struct Avx512Moments {
   BRIGADE_MOMENTS_FUNCTION Mask IsAbove(Floats a, Floats b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
   }
-  BRIGADE_MOMENTS_FUNCTION Mask IsNegative(Ints x) { 
+  BRIGADE_MOMENTS_FUNCTION Mask IsNegative(Ints x) {
     return _mm512_cmplt_epi32_mask(x, _mm512_setzero_si512());
-   }
+  }
   BRIGADE_MOMENTS_FUNCTION Mask IsEqual(Ints a, Ints b) { return _mm512_cmpeq_epi32_mask(a, b); }
   BRIGADE_MOMENTS_FUNCTION Ints AddOneWhere(Mask mask, Ints x) {
     return _mm512_mask_add_epi32(x, mask, x, _mm512_set1_epi32(1));
@@ -258,9 +258,7 @@ struct Avx2Moments {
   }
   BRIGADE_MOMENTS_FUNCTION Mask IsNegative(Ints x) { return _mm256_srai_epi32(x, 31); }
   BRIGADE_MOMENTS_FUNCTION Mask IsEqual(Ints a, Ints b) { return _mm256_cmpeq_epi32(a, b); }
-  BRIGADE_MOMENTS_FUNCTION Ints AddOneWhere(Mask mask, Ints x) {
-    return _mm256_sub_epi32(x, mask);
-  }
+  BRIGADE_MOMENTS_FUNCTION Ints AddOneWhere(Mask mask, Ints x) { return _mm256_sub_epi32(x, mask); }
   BRIGADE_MOMENTS_FUNCTION Ints Select(Mask mask, Ints where_set, Ints other) {
     return _mm256_blendv_epi8(other, where_set, mask);
   }
@@ -271,77 +269,76 @@ struct Avx2Moments {
 
 // A macro, since a template cannot say for which instructions it is compiled. What does not fill a
 // register is the compiler's.
-#define BRIGADE_MOMENTS_LOOPS(Lanes, Simd, TARGET)                                                \
-  template <MomentKind kKind>                                                                     \
-  TARGET void DecodeMoments(                                                                      \
-      Lanes, const uint8_t* codes, float scale, int64_t size, float* moments) {                   \
-    using S = adam8_internal::Simd;                                                               \
-    constexpr bool kFirst = kKind == MomentKind::kFirst;                                          \
-    constexpr int32_t kOne = adam8_internal::kOne<kKind>;                                         \
-    const auto sizes = S::Load(adam8_internal::kCountTables<kKind>.size);                         \
-    const auto halves = S::Load(adam8_internal::kCountTables<kKind>.half);                        \
-    const auto one = S::Fill(1.0f), scales = S::Fill(scale);                                      \
-    int64_t i = 0;                                                                                \
-    for (; i + S::kSize <= size; i += S::kSize) {                                                 \
-      const auto place = S::Add(S::LoadCodes(codes + i), S::Fill(kFirst ? -127 : 1));             \
-      const auto count = kFirst ? S::Abs(place) : place;                                          \
-      const auto bits = S::AsInts(S::ToFloats(count));                                            \
-      const auto exponent = S::template ShiftRight<23>(bits);                                     \
-      const auto mantissa =                                                                       \
-          S::Or(S::And(bits, S::Fill(0x007fffff)), S::Fill(int32_t{0x3f800000}));                 \
-      const auto part = S::AsFloats(mantissa) - one;                                              \
-      const auto in_decade =                                                                      \
-          S::Fma(S::Fill(0.9f), part + S::LookUp(halves, exponent), S::Fill(0.1f));               \
-      auto number = S::AsInts(in_decade* S::LookUp(sizes, exponent));                             \
-      number = S::Select(S::IsEqual(count, S::Fill(kFirst ? 0 : 1)), S::Fill(0), number);         \
-      number = S::Select(S::IsEqual(count, S::Fill(kOne)), S::AsInts(one), number);               \
-      if (kFirst) number = S::Or(number, S::And(place, S::Fill(INT32_MIN)));                      \
-      S::StoreFloats(S::AsFloats(number) * scales, moments + i);                                  \
-    }                                                                                             \
-    DecodeMoments<kKind>(NoLanes(), codes + i, scale, size - i, moments + i);                     \
-  }                                                                                               \
-                                                                                                  \
-  template <MomentKind kKind, bool kIsTiny>                                                       \
-  TARGET __attribute__((always_inline)) inline void EncodeMomentsOf(                              \
-      Lanes, const MomentCoder& coder, const float* moments, int64_t size, uint8_t* codes) {      \
-    using S = adam8_internal::Simd;                                                               \
-    constexpr auto& kTables = adam8_internal::kRegionTables<kKind>;                               \
-    constexpr float kParts = static_cast<float>(1.0 / 0.9);                                       \
-    const auto ends = S::Load(kTables.end), scales = S::Load(kTables.scale);                      \
-    const auto all_numbers = S::Load(kTables.numbers);                                            \
-    const auto mask = S::Fill(coder.mask);                                                        \
-    const auto up = S::Fill(coder.up), inverse = S::Fill(coder.inverse), one = S::Fill(1.0f);     \
-    int64_t i = 0;                                                                                \
-    for (; i + S::kSize <= size; i += S::kSize) {                                                 \
-      const auto bits = S::AsInts(S::LoadFloats(moments + i));                                    \
-      auto x = S::AsFloats(S::And(bits, mask));                                                   \
-      if (kIsTiny) x = x * up;                                                                    \
-      x = x * inverse;                                                                            \
-      auto region = S::Max(S::AsInts(x), S::Fill(adam8_internal::kFirstRegion << 24));            \
-      region = S::template ShiftRight<24>(region);                                                \
-      region = S::AddOneWhere(S::IsAbove(x, S::LookUp(ends, region)), region);                    \
-      const auto numbers = S::LookUp(all_numbers, region);                                        \
-      auto above = x* S::LookUp(scales, region) - S::Fill(0.1f);                                  \
-      const auto part = above * S::Fill(kParts);                                                  \
-      const auto place = S::Min(part * numbers, numbers - one);                                   \
-      const auto count = S::Add(S::Truncate(numbers), S::Truncate(place));                        \
-      if (kKind == MomentKind::kSecond) {                                                         \
-        S::StoreCodes(S::Sub(count, S::Fill(1)), codes + i);                                      \
-      } else {                                                                                    \
-        /* There is no -1: what would be below the codes is their first. */                       \
-        const auto zero = S::Fill(127);                                                           \
-        S::StoreCodes(S::Select(S::IsNegative(bits), S::Sub(zero, count), S::Add(zero, count)),   \
-                      codes + i);                                                                 \
-      }                                                                                           \
-    }                                                                                             \
-    EncodeMoments<kKind>(NoLanes(), coder, moments + i, size - i, codes + i);                     \
-  }                                                                                               \
-  template <MomentKind kKind>                                                                     \
-  TARGET void EncodeMoments(                                                                      \
-      Lanes lanes, const MomentCoder& coder, const float* moments, int64_t size,                  \
-      uint8_t* codes) {                                                                           \
-    coder.up == 1.0f ? EncodeMomentsOf<kKind, false>(lanes, coder, moments, size, codes)          \
-                     : EncodeMomentsOf<kKind, true>(lanes, coder, moments, size, codes);          \
+#define BRIGADE_MOMENTS_LOOPS(Lanes, Simd, TARGET)                                              \
+  template <MomentKind kKind>                                                                   \
+  TARGET void DecodeMoments(Lanes, const uint8_t* codes, float scale, int64_t size,             \
+                            float* moments) {                                                   \
+    using S = adam8_internal::Simd;                                                             \
+    constexpr bool kFirst = kKind == MomentKind::kFirst;                                        \
+    constexpr int32_t kOne = adam8_internal::kOne<kKind>;                                       \
+    const auto sizes = S::Load(adam8_internal::kCountTables<kKind>.size);                       \
+    const auto halves = S::Load(adam8_internal::kCountTables<kKind>.half);                      \
+    const auto one = S::Fill(1.0f), scales = S::Fill(scale);                                    \
+    int64_t i = 0;                                                                              \
+    for (; i + S::kSize <= size; i += S::kSize) {                                               \
+      const auto place = S::Add(S::LoadCodes(codes + i), S::Fill(kFirst ? -127 : 1));           \
+      const auto count = kFirst ? S::Abs(place) : place;                                        \
+      const auto bits = S::AsInts(S::ToFloats(count));                                          \
+      const auto exponent = S::template ShiftRight<23>(bits);                                   \
+      const auto mantissa =                                                                     \
+          S::Or(S::And(bits, S::Fill(0x007fffff)), S::Fill(int32_t{0x3f800000}));               \
+      const auto part = S::AsFloats(mantissa) - one;                                            \
+      const auto in_decade =                                                                    \
+          S::Fma(S::Fill(0.9f), part + S::LookUp(halves, exponent), S::Fill(0.1f));             \
+      auto number = S::AsInts(in_decade * S::LookUp(sizes, exponent));                          \
+      number = S::Select(S::IsEqual(count, S::Fill(kFirst ? 0 : 1)), S::Fill(0), number);       \
+      number = S::Select(S::IsEqual(count, S::Fill(kOne)), S::AsInts(one), number);             \
+      if (kFirst) number = S::Or(number, S::And(place, S::Fill(INT32_MIN)));                    \
+      S::StoreFloats(S::AsFloats(number) * scales, moments + i);                                \
+    }                                                                                           \
+    DecodeMoments<kKind>(NoLanes(), codes + i, scale, size - i, moments + i);                   \
+  }                                                                                             \
+                                                                                                \
+  template <MomentKind kKind, bool kIsTiny>                                                     \
+  TARGET __attribute__((always_inline)) inline void EncodeMomentsOf(                            \
+      Lanes, const MomentCoder& coder, const float* moments, int64_t size, uint8_t* codes) {    \
+    using S = adam8_internal::Simd;                                                             \
+    constexpr auto& kTables = adam8_internal::kRegionTables<kKind>;                             \
+    constexpr float kParts = static_cast<float>(1.0 / 0.9);                                     \
+    const auto ends = S::Load(kTables.end), scales = S::Load(kTables.scale);                    \
+    const auto all_numbers = S::Load(kTables.numbers);                                          \
+    const auto mask = S::Fill(coder.mask);                                                      \
+    const auto up = S::Fill(coder.up), inverse = S::Fill(coder.inverse), one = S::Fill(1.0f);   \
+    int64_t i = 0;                                                                              \
+    for (; i + S::kSize <= size; i += S::kSize) {                                               \
+      const auto bits = S::AsInts(S::LoadFloats(moments + i));                                  \
+      auto x = S::AsFloats(S::And(bits, mask));                                                 \
+      if (kIsTiny) x = x * up;                                                                  \
+      x = x * inverse;                                                                          \
+      auto region = S::Max(S::AsInts(x), S::Fill(adam8_internal::kFirstRegion << 24));          \
+      region = S::template ShiftRight<24>(region);                                              \
+      region = S::AddOneWhere(S::IsAbove(x, S::LookUp(ends, region)), region);                  \
+      const auto numbers = S::LookUp(all_numbers, region);                                      \
+      auto above = x * S::LookUp(scales, region) - S::Fill(0.1f);                               \
+      const auto part = above * S::Fill(kParts);                                                \
+      const auto place = S::Min(part * numbers, numbers - one);                                 \
+      const auto count = S::Add(S::Truncate(numbers), S::Truncate(place));                      \
+      if (kKind == MomentKind::kSecond) {                                                       \
+        S::StoreCodes(S::Sub(count, S::Fill(1)), codes + i);                                    \
+      } else {                                                                                  \
+        /* There is no -1: what would be below the codes is their first. */                     \
+        const auto zero = S::Fill(127);                                                         \
+        S::StoreCodes(S::Select(S::IsNegative(bits), S::Sub(zero, count), S::Add(zero, count)), \
+                      codes + i);                                                               \
+      }                                                                                         \
+    }                                                                                           \
+    EncodeMoments<kKind>(NoLanes(), coder, moments + i, size - i, codes + i);                   \
+  }                                                                                             \
+  template <MomentKind kKind>                                                                   \
+  TARGET void EncodeMoments(Lanes lanes, const MomentCoder& coder, const float* moments,        \
+                            int64_t size, uint8_t* codes) {                                     \
+    coder.up == 1.0f ? EncodeMomentsOf<kKind, false>(lanes, coder, moments, size, codes)        \
+                     : EncodeMomentsOf<kKind, true>(lanes, coder, moments, size, codes);        \
   }
 
 BRIGADE_MOMENTS_LOOPS(Avx512Lanes, Avx512Moments, BRIGADE_TARGET_AVX512_LANES)

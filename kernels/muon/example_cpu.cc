@@ -26,10 +26,10 @@ int main() {
   const bk::MuonMatrix matrix = {update, workspace, /*rows=*/2, /*columns=*/2};
   bk::MuonOrthogonalizeMatrix(matrix, /*steps=*/5, bk::MuonCoefficients(), /*eps=*/1e-7);
 
-  const bk::MuonParamSegment params = {param,       update,
-                                       nullptr,     4,
-                                       /*group=*/0, /*rate=*/1.0f,
-                                       bk::MuonScaleOf(bk::MuonScale::kOriginal, 2, 2)};
+  const bk::MuonParamSegment params = {
+      param,       update,        nullptr,
+      4,
+      /*group=*/0, /*rate=*/1.0f, bk::MuonScaleOf(bk::MuonScale::kOriginal, 2, 2)};
   if (error == bk::StepError::kNone) {
     error = bk::MuonParamRange<bk::NoCopy>(params, parameters, 0, 4);
   }

@@ -1,5 +1,5 @@
-// One step of Muon on the GPU: of a matrix with singular values 30 and 4. It needs muon_cuda.cu with
-// what it includes, and the CUDA runtime.
+// One step of Muon on the GPU: of a matrix with singular values 30 and 4. It needs muon_cuda.cu
+// with what it includes, and the CUDA runtime.
 //
 // Prints: update 0.71 0.00 0.00 0.69, param 0.93 0.00 0.00 0.93
 
@@ -40,10 +40,10 @@ int main() {
   const bk::MuonMomentumSegment moments = {device + 4, device + 8, device + 12, nullptr, 4,
                                            /*group=*/0};
   const bk::MuonMatrix matrix = {device + 8, device + 16, /*rows=*/2, /*columns=*/2};
-  const bk::MuonParamSegment params = {device,      device + 8,
-                                       nullptr,     4,
-                                       /*group=*/0, /*rate=*/1.0f,
-                                       bk::MuonScaleOf(bk::MuonScale::kOriginal, 2, 2)};
+  const bk::MuonParamSegment params = {
+      device,      device + 8,    nullptr,
+      4,
+      /*group=*/0, /*rate=*/1.0f, bk::MuonScaleOf(bk::MuonScale::kOriginal, 2, 2)};
   const cudaStream_t stream = nullptr;
   Check(bk::LaunchMuonMomentum<float>(&moments, 1, parameters, stream));
   Check(bk::LaunchMuonOrthogonalize(&matrix, 1, /*steps=*/5, bk::MuonCoefficients(), /*eps=*/1e-7,

@@ -85,9 +85,8 @@ void OrthogonalizeOnCpu(const MuonMatrix& matrix, const MuonOrthogonalizeOptions
   // Rows that a thread takes of a pass over memory.
   constexpr int64_t kRows = 32;
   const MuonWorkspace w = MuonWorkspaceOf(matrix.rows, matrix.columns);
-  pool.ParallelRanges(MuonTiles(w.tall * w.wide), 1, [&](int64_t begin, int64_t end) {
-    MuonSumTiles(matrix, begin, end);
-  });
+  pool.ParallelRanges(MuonTiles(w.tall * w.wide), 1,
+                      [&](int64_t begin, int64_t end) { MuonSumTiles(matrix, begin, end); });
   pool.ParallelRanges(w.tall, kRows, [&](int64_t begin, int64_t end) {
     MuonNormalizeRows(matrix, options.eps, begin, end);
   });

@@ -49,11 +49,10 @@ cudaError_t LaunchUpdate(const typename Policy::Segment* segments, int64_t count
   return WithCapacity<Policy::kMaxSegments>(count, [&](auto capacity) {
     UpdateArguments<Policy, capacity> arguments;
     arguments.parameters = parameters;
-    return ForEachBatch(segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess,
-                        [&](int64_t) {
-                          return launch(capacity, static_cast<unsigned>(arguments.batch.tiles()),
-                                        arguments);
-                        });
+    return ForEachBatch(
+        segments, count, kMaxGridBlocks, tiles_of, arguments.batch, cudaSuccess, [&](int64_t) {
+          return launch(capacity, static_cast<unsigned>(arguments.batch.tiles()), arguments);
+        });
   });
 }
 
@@ -124,9 +123,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   float* const to = m.workspace + w.matrix;
-  ForMoved(m, w, blockIdx.x - batch.first_tile[index], [&](int64_t own, int64_t other) {
-    to[other] = precision::Div(m.update[own], norm);
-  });
+  ForMoved(m, w, blockIdx.x - batch.first_tile[index],
+           [&](int64_t own, int64_t other) { to[other] = precision::Div(m.update[own], norm); });
 }
 
 template <int kCapacity>
@@ -213,7 +211,8 @@ cudaError_t ForMoves(const MuonMatrix* matrices, int64_t count, bool swapped, do
       const cudaError_t error = ForEachBatch(
           moves, some, kMaxGridBlocks,
           [&](const Move& move) { return tiles_of(move.matrix.rows * move.matrix.columns); },
-          arguments.batch, cudaSuccess, [&](int64_t) {
+          arguments.batch, cudaSuccess,
+          [&](int64_t) {
             return launch(capacity, static_cast<unsigned>(arguments.batch.tiles()), arguments);
           });
       if (error != cudaSuccess) return error;
@@ -239,7 +238,8 @@ cudaError_t LaunchProducts(const MuonMatrix* matrices, int64_t count, int produc
       const cudaError_t error = ForEachBatch(
           products, some, kMaxGridBlocks,
           [](const MuonProduct& p) { return CeilDiv(p.m, kBlock) * BlocksAcross(p); },
-          arguments.batch, cudaSuccess, [&](int64_t) {
+          arguments.batch, cudaSuccess,
+          [&](int64_t) {
             return LaunchKernel<ProductKernel<capacity>>(
                 static_cast<unsigned>(arguments.batch.tiles()), kThreads, stream, arguments);
           });
@@ -274,11 +274,11 @@ cudaError_t LaunchMuonOrthogonalize(const MuonMatrix* matrices, int64_t count, i
                                     const MuonCoefficients& coefficients, double eps,
                                     cudaStream_t stream) {
   const auto moved = [](int64_t elements) { return CeilDiv(elements, kMoved); };
-  cudaError_t error = ForMoves(
-      matrices, count, false, eps, MuonTiles,
-      [&](auto capacity, unsigned blocks, const auto& arguments) {
-        return LaunchKernel<SumKernel<capacity>>(blocks, kMuonLanes, stream, arguments);
-      });
+  cudaError_t error =
+      ForMoves(matrices, count, false, eps, MuonTiles,
+               [&](auto capacity, unsigned blocks, const auto& arguments) {
+                 return LaunchKernel<SumKernel<capacity>>(blocks, kMuonLanes, stream, arguments);
+               });
   if (error != cudaSuccess) return error;
   error = ForMoves(matrices, count, false, eps, moved,
                    [&](auto capacity, unsigned blocks, const auto& arguments) {

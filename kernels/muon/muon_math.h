@@ -131,8 +131,8 @@ struct MuonMomentumPolicy : MuonSteps {
   static constexpr int kStates = 1;
 
   static BRIGADE_INLINE float* State(const MuonMomentumSegment& s, int) { return s.update; }
-  static BRIGADE_INLINE MuonMomentumCoefficients
-  MakeCoefficients(const MuonParameters& parameters, const MuonMomentumSegment& s) {
+  static BRIGADE_INLINE MuonMomentumCoefficients MakeCoefficients(const MuonParameters& parameters,
+                                                                  const MuonMomentumSegment& s) {
     return {MultiplierOf(parameters), parameters.groups[s.group]};
   }
   template <typename Run>

@@ -79,8 +79,7 @@ inline double MuonSumOfSquares(const std::vector<float>& x) {
 inline std::vector<float> MuonOrthogonal(const std::vector<float>& values, size_t rows,
                                          const MuonRule& rule) {
   const size_t columns = values.size() / rows;
-  const auto norm =
-      static_cast<float>(std::max(std::sqrt(MuonSumOfSquares(values)), rule.eps));
+  const auto norm = static_cast<float>(std::max(std::sqrt(MuonSumOfSquares(values)), rule.eps));
   MuonRows x(rows, std::vector<float>(columns));
   for (size_t i = 0; i < rows; ++i) {
     for (size_t j = 0; j < columns; ++j) x[i][j] = values[i * columns + j] / norm;
@@ -112,8 +111,8 @@ inline std::vector<float> MuonOrthogonal(const std::vector<float>& values, size_
   return result;
 }
 
-inline float MuonParam(float param, float update, size_t rows, size_t columns,
-                       const MuonRule& rule, float lr) {
+inline float MuonParam(float param, float update, size_t rows, size_t columns, const MuonRule& rule,
+                       float lr) {
   const auto r = static_cast<double>(rows), c = static_cast<double>(columns);
   const auto scale = static_cast<float>(rule.matches_adam_w ? 0.2 * std::sqrt(std::max(r, c))
                                                             : std::sqrt(std::max(1.0, r / c)));

@@ -87,8 +87,7 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   using Optimizer = spec::TrainingRule::Optimizer;
   rule.is_muon = c.optimizer == optim::OptimizerKind::kMuon;
   rule.muon_rule = {.weight_decay = 0.01, .rate = 2.0f};
-  const bool is_adam =
-      optim::IsAdam(c.optimizer) || optim::HasCodes(c.optimizer) || rule.is_muon;
+  const bool is_adam = optim::IsAdam(c.optimizer) || optim::HasCodes(c.optimizer) || rule.is_muon;
   rule.optimizer = is_adam                                      ? Optimizer::kAdam
                    : c.optimizer == optim::OptimizerKind::kLion ? Optimizer::kLion
                    : c.optimizer == optim::OptimizerKind::kLamb ? Optimizer::kLamb

@@ -165,9 +165,9 @@ TEST(MuonLayoutTest, MemoryIsThatOfTheFormula) {
       workspace = std::max(workspace, kernels::MuonWorkspaceSize(matrix.rows, matrix.columns));
     }
     EXPECT_EQ(layout.bytes(), 4 * (matrices + whole + (workspace + 63) / 64 * 64));
-    EXPECT_EQ(
-        Total(MemoryOf(plan, options, rank), device::Tier::kDevice, device::Purpose::kOptimizerState),
-        matrices * 8 + others * 12);
+    constexpr auto kState = device::Purpose::kOptimizerState;
+    EXPECT_EQ(Total(MemoryOf(plan, options, rank), device::Tier::kDevice, kState),
+              matrices * 8 + others * 12);
   }
 }
 

@@ -109,8 +109,7 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
       return options;
     };
     // LAMB's and Muon's state is on the device.
-    const bool stays =
-        kind == optim::OptimizerKind::kLamb || kind == optim::OptimizerKind::kMuon;
+    const bool stays = kind == optim::OptimizerKind::kLamb || kind == optim::OptimizerKind::kMuon;
     const auto has = [stays](const Home& home) { return !stays || !home.offload.enabled(); };
     for (const Home& from : Homes()) {
       if (!has(from)) continue;

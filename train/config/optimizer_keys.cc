@@ -126,8 +126,8 @@ Keys MuonKeys(Settings& s) {
       {"ns_steps", Whole(&s.muon.steps, {1.0, kernels::kMaxMuonSteps, "1 to 99"}),
        "steps of Newton and Schulz, by which a matrix becomes nearly orthogonal"},
       {"adjust_lr_fn",
-       OneOf(&s.muon.scale, {{"original", MuonScale::kOriginal},
-                             {"match_rms_adamw", MuonScale::kMatchRmsAdamW}}),
+       OneOf(&s.muon.scale,
+             {{"original", MuonScale::kOriginal}, {"match_rms_adamw", MuonScale::kMatchRmsAdamW}}),
        "matrices move by sqrt(max(1, rows / columns)) times the rate; match_rms_adamw: 0.2 "
        "sqrt(max(rows, columns)), as much as AdamW moves them"},
       {"weight_decay", Number(&s.group.weight_decay, kNotNegative), "of the weights"},

@@ -11,18 +11,15 @@
 namespace brigade::zero::internal {
 
 MatrixUpdate::MatrixUpdate(const Plan& plan, const ZeroOptions& options, StepStreams& streams)
-    : plan_(plan),
-      options_(options),
-      streams_(streams),
-      layout_(plan, options, streams.rank()) {
+    : plan_(plan), options_(options), streams_(streams), layout_(plan, options, streams.rank()) {
   for (const optim::ParameterGroup& group : options.optimizer.groups) {
     groups_.push_back({group.momentum, group.nesterov, group.weight_decay});
   }
 }
 
 absl::StatusOr<std::unique_ptr<MatrixUpdate>> MatrixUpdate::Create(
-    const Plan& plan, const ZeroOptions& options,
-    absl::FunctionRef<Arrays(int bucket)> arrays_of, StepStreams& streams) {
+    const Plan& plan, const ZeroOptions& options, absl::FunctionRef<Arrays(int bucket)> arrays_of,
+    StepStreams& streams) {
   std::unique_ptr<MatrixUpdate> update(new MatrixUpdate(plan, options, streams));
   const MatrixLayout& layout = update->layout_;
   BRIGADE_ASSIGN_OR_RETURN(
@@ -47,8 +44,7 @@ absl::StatusOr<std::unique_ptr<MatrixUpdate>> MatrixUpdate::Create(
 }
 
 float* MatrixUpdate::UpdatesAt(int bucket, int64_t element) const {
-  const int64_t first =
-      UpdatedRange(plan_, options_, plan_.bucket(bucket), streams_.rank()).begin;
+  const int64_t first = UpdatedRange(plan_, options_, plan_.bucket(bucket), streams_.rank()).begin;
   return memory_.as<float>().data() + layout_.updates_at(bucket) + element - first;
 }
 
@@ -61,10 +57,9 @@ void MatrixUpdate::ListSegments(const PlannedMatrix& matrix, const MatrixPiece& 
   const precision::DType grad = FinalGradientType(options_, bucket);
   const int32_t group = plan_.parameter(matrix.parameter).spec.group;
   float* const update = UpdatesAt(matrix.bucket, piece.range.begin);
-  momenta_[grad].push_back(
-      {arrays.momentum + at, update,
-       static_cast<const char*>(arrays.grad) + at * precision::SizeOf(grad), nullptr,
-       piece.range.size, group});
+  momenta_[grad].push_back({arrays.momentum + at, update,
+                            static_cast<const char*>(arrays.grad) + at * precision::SizeOf(grad),
+                            nullptr, piece.range.size, group});
   std::optional<precision::DType> copy;
   void* weights = nullptr;
   if (IsRounded(bucket)) {
@@ -133,8 +128,8 @@ absl::Status MatrixUpdate::Enqueue(const optim::StepDecision& decision) {
   // They share a workspace.
   for (const kernels::MuonMatrix& matrix : own_) {
     BRIGADE_RETURN_IF_ERROR(kernels::MuonOrthogonalize(
-        {&matrix, 1},
-        {.steps = muon.steps, .coefficients = muon.coefficients, .eps = muon.eps}, stream));
+        {&matrix, 1}, {.steps = muon.steps, .coefficients = muon.coefficients, .eps = muon.eps},
+        stream));
   }
   BRIGADE_RETURN_IF_ERROR(Move(/*to_owners=*/false));
   for (const auto& [copy, segments] : params_) {

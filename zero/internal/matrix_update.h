@@ -21,8 +21,8 @@
 namespace brigade::zero::internal {
 
 // Muon's update of matrices, whose parts are on several ranks: momenta of the own slices; the
-// updates of matrices that are cut to their owners; these orthogonal, one matrix after another; back;
-// and the parameters of the own slices.
+// updates of matrices that are cut to their owners; these orthogonal, one matrix after another;
+// back; and the parameters of the own slices.
 //
 // Memory       MatrixLayout's, device memory of purpose scratch.
 // Traffic      MatrixLayout::sent_bytes, as gradients, in messages of a piece each.
@@ -41,8 +41,8 @@ class MatrixUpdate {
     void* weights = nullptr;
   };
   static absl::StatusOr<std::unique_ptr<MatrixUpdate>> Create(
-      const Plan& plan, const ZeroOptions& options,
-      absl::FunctionRef<Arrays(int bucket)> arrays_of, StepStreams& streams);
+      const Plan& plan, const ZeroOptions& options, absl::FunctionRef<Arrays(int bucket)> arrays_of,
+      StepStreams& streams);
 
   // Follows StepController::Decide: a call of all ranks that share a state. The decision is in
   // memory that the communication stream can read.

@@ -39,17 +39,22 @@ MatrixLayout::MatrixLayout(const Plan& plan, const ZeroOptions& options, int ran
     size_ += Aligned(UpdatedRange(plan, options, bucket, rank).size);
     for (const BucketEntry& entry : bucket.entries) {
       const ParameterSpec& spec = plan.parameter(entry.parameter).spec;
-      PlannedMatrix matrix = {static_cast<int>(b), entry.parameter, entry.range, spec.shape[0],
-                              spec.shape[1],       rank,            {}};
+      PlannedMatrix matrix = {static_cast<int>(b),
+                              entry.parameter,
+                              entry.range,
+                              spec.shape[0],
+                              spec.shape[1],
+                              rank,
+                              {}};
       if (has_all) {
         matrix.pieces = {{rank, entry.range}};
       } else {
         matrix.pieces = PiecesOf(entry.range, plan.slice(bucket));
-        const auto least = std::min_element(
-            matrix.pieces.begin(), matrix.pieces.end(),
-            [&](const MatrixPiece& x, const MatrixPiece& y) {
-              return work[static_cast<size_t>(x.rank)] < work[static_cast<size_t>(y.rank)];
-            });
+        const auto least = std::min_element(matrix.pieces.begin(), matrix.pieces.end(),
+                                            [&](const MatrixPiece& x, const MatrixPiece& y) {
+                                              return work[static_cast<size_t>(x.rank)] <
+                                                     work[static_cast<size_t>(y.rank)];
+                                            });
         matrix.owner = least->rank;
         work[static_cast<size_t>(matrix.owner)] +=
             static_cast<double>(matrix.rows) * static_cast<double>(matrix.columns) *

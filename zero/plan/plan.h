@@ -134,11 +134,12 @@ struct Unit {
 
 // Parameters go, in reverse order of use, into buckets. A bucket holds parameters of one unit and
 // one type, either trainable or frozen; tied parameters, those that are not counted, and those
-// whose moments are codes, or which are Muon's matrices, where others are not, have buckets of their own, and so has each that is
-// tied outside: it lies alike in both groups, whatever else they hold. Each parameter begins at a
-// multiple of 256 bytes, and of a tile. A bucket is padded so that every rank's slice is such a
-// multiple; rank r owns slice r of each bucket. With several groups every group's part of a slice
-// is such a multiple: the padding is that of one group of all their ranks.
+// whose moments are codes, or which are Muon's matrices, where others are not, have buckets of
+// their own, and so has each that is tied outside: it lies alike in both groups, whatever else they
+// hold. Each parameter begins at a multiple of 256 bytes, and of a tile. A bucket is padded so that
+// every rank's slice is such a multiple; rank r owns slice r of each bucket. With several groups
+// every group's part of a slice is such a multiple: the padding is that of one group of all their
+// ranks.
 class Plan {
  public:
   // InvalidArgument naming unit, parameter and value.

@@ -20,8 +20,7 @@ absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& optio
         each.times * collectives::WireBytes(signature, group.rank(), group.size());
   }
   if (options.optimizer.kind == optim::OptimizerKind::kMuon) {
-    traffic.gradients +=
-        internal::MatrixLayout(plan, options, communicator.rank()).sent_bytes();
+    traffic.gradients += internal::MatrixLayout(plan, options, communicator.rank()).sent_bytes();
   }
   return traffic;
 }

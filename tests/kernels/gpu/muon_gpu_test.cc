@@ -111,9 +111,8 @@ TEST(MuonGpuTest, ParamsGiveTheCpusBits) {
           float* const param = layout.Take<float>(n, o);
           const float* const update = layout.Take<float>(n, 2 * o);
           void* const rounded = copy.has_value() ? layout.Take<char>(n, o, 2) : nullptr;
-          segments.push_back({param, update, rounded, n,
-                              static_cast<int32_t>(segments.size() % 2), 2.0f,
-                              MuonScaleOf(MuonScale::kOriginal, 3, 2)});
+          segments.push_back({param, update, rounded, n, static_cast<int32_t>(segments.size() % 2),
+                              2.0f, MuonScaleOf(MuonScale::kOriginal, 3, 2)});
         }
         return segments;
       };

@@ -51,8 +51,8 @@ class MomentumList : public MomentList<MuonMomentumSegment, Grad, NoCopy> {
 
   void Specify(const Setting& setting) {
     this->SpecifyEach([&](int32_t group, float grad, float& momentum, float& update) {
-      update = spec::MuonMoment(momentum, grad, setting.state.grad_multiplier,
-                                setting.rules[group]);
+      update =
+          spec::MuonMoment(momentum, grad, setting.state.grad_multiplier, setting.rules[group]);
     });
   }
 };
@@ -133,10 +133,9 @@ class ParamList {
       rule.matches_adam_w = matches_adam_w;
       rule.rate = segments[i].rate;
       for (size_t j = 0; j < a.wanted.size(); ++j) {
-        a.wanted[j] = spec::MuonParam(a.wanted[j], a.update[static_cast<int64_t>(j)],
-                                      static_cast<size_t>(a.shape.rows),
-                                      static_cast<size_t>(a.shape.columns), rule,
-                                      setting.steps[i % 2].lr);
+        a.wanted[j] = spec::MuonParam(
+            a.wanted[j], a.update[static_cast<int64_t>(j)], static_cast<size_t>(a.shape.rows),
+            static_cast<size_t>(a.shape.columns), rule, setting.steps[i % 2].lr);
         if (kHasCopy) a.wanted_copy[j] = spec::Round(kFormat<CopyArray>, a.wanted[j]);
       }
     }
@@ -182,8 +181,8 @@ TYPED_TEST(MuonParamsTest, GivesTheSpecificationsBitsOnEveryCpuAndInTheGpuThread
 }
 
 // Around the tiles of registers, of blocks, and of a strip of terms.
-const std::vector<Shape> kShapes = {{1, 1},    {1, 300},  {300, 1},  {2, 3},    {8, 32},
-                                    {7, 33},   {33, 7},   {0, 5},    {127, 40}, {40, 129},
+const std::vector<Shape> kShapes = {{1, 1},    {1, 300},  {300, 1},   {2, 3},    {8, 32},
+                                    {7, 33},   {33, 7},   {0, 5},     {127, 40}, {40, 129},
                                     {257, 17}, {16, 256}, {128, 128}, {130, 131}};
 
 class Matrices {

@@ -173,9 +173,8 @@ TEST(ConfigTest, ReadsMuonWithDeepSpeedsNames) {
   EXPECT_EQ(optimizer.groups[0].beta1, 0.8);
   EXPECT_EQ(optimizer.groups[0].beta2, 0.9);
   EXPECT_EQ(optimizer.groups[0].eps, 1e-6);
-  ASSERT_OK_AND_ASSIGN(
-      const TrainConfig plain,
-      ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Muon"}})", 1));
+  ASSERT_OK_AND_ASSIGN(const TrainConfig plain,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Muon"}})", 1));
   EXPECT_EQ(plain.zero.optimizer.muon.rate, 1);
   EXPECT_EQ(plain.zero.optimizer.groups[0].momentum, 0.95);
   EXPECT_TRUE(plain.zero.optimizer.groups[0].nesterov);
