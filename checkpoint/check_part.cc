@@ -89,8 +89,8 @@ absl::Status CheckOwn(const ModelPart& part, const std::vector<Parameter>& model
       }
       if (plan.parameters()[p].coded || model[number].coded) {
         return Invalid(Quoted(own.name), " is cut in ", part.shards.count,
-                       " shards, whose moments are codes of blocks that the whole does not have; "
-                       "moments of fp32 can be saved");
+                       " shards, whose moments are codes of blocks, or a matrix's momentum, that "
+                       "the whole does not have; moments of fp32 can be saved");
       }
       own.shape = whole.shape;
     }

@@ -39,6 +39,7 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
     {"OneBitLamb", optim::OptimizerKind::kOneBitLamb},
     {"ZeroOneAdam", optim::OptimizerKind::kZeroOneAdam},
     {"AdamW8bit", optim::OptimizerKind::kAdamW8},
+    {"Muon", optim::OptimizerKind::kMuon},
     {"Adam8bit", optim::OptimizerKind::kAdam8}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
@@ -386,7 +387,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                 gradient_compression, bucket_elements, overlap_comm, live_units,
                                 backward_units, chunks, runs, tied_apart, persistence_threshold,
                                 offload, reduction, algorithm] = options;
-  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one, coded] =
+  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one, coded, muon] =
       options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
@@ -430,9 +431,19 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["factor_threshold"] = TextOf(factor_threshold);
   }
   if (optim::HasCodes(kind)) {
-    [[maybe_unused]] const auto& [min_elements, tables] = coded;
+    [[maybe_unused]] const auto& [min_elements, tables, matrices] = coded;
     fields["coded.min_elements"] = TextOf(min_elements);
     fields["coded.tables"] = TextOf(tables);
+  }
+  if (kind == optim::OptimizerKind::kMuon) {
+    const auto& [steps, coefficients, eps, scale, rate] = muon;
+    fields["muon.steps"] = TextOf(int64_t{steps});
+    fields["muon.coefficients"] =
+        absl::StrCat(TextOf(double{coefficients.a}), " ", TextOf(double{coefficients.b}), " ",
+                     TextOf(double{coefficients.c}));
+    fields["muon.eps"] = TextOf(eps);
+    fields["muon.scale"] = scale == kernels::MuonScale::kOriginal ? "original" : "match_rms_adamw";
+    fields["muon.rate"] = TextOf(rate);
   }
   if (gradient_compression.has_value()) {
     fields["gradient_compression"] = zero::Name(gradient_compression->method);

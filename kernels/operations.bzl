@@ -14,6 +14,7 @@ OPERATIONS = [
     "lamb",
     "lion",
     "loco_quant",
+    "muon",
     "one_bit_lamb",
     "orthogonalize",
     "reduce",

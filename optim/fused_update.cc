@@ -5,18 +5,18 @@ namespace brigade::optim {
 FusedUpdate::FusedUpdate(const OptimizerOptions& options,
                          const std::vector<UpdateSegment>& segments, const UpdateTypes& types)
     : types_(types),
-      weight_decay_mode_(options.kind == OptimizerKind::kAdamW ||
-                                 options.kind == OptimizerKind::kOneBitAdam ||
-                                 options.kind == OptimizerKind::kZeroOneAdam ||
-                                 options.kind == OptimizerKind::kAdamW8
-                             ? kernels::WeightDecayMode::kDecoupled
-                             : kernels::WeightDecayMode::kCoupled) {
+      weight_decay_mode_(
+          options.kind == OptimizerKind::kAdamW || options.kind == OptimizerKind::kOneBitAdam ||
+                  options.kind == OptimizerKind::kZeroOneAdam ||
+                  options.kind == OptimizerKind::kAdamW8 || options.kind == OptimizerKind::kMuon
+              ? kernels::WeightDecayMode::kDecoupled
+              : kernels::WeightDecayMode::kCoupled) {
   for (const ParameterGroup& group : options.groups) {
     adam_groups_.push_back({group.beta1, group.beta2, group.eps, group.weight_decay});
     sgd_groups_.push_back({group.momentum, group.dampening, group.weight_decay, group.nesterov});
     lion_groups_.push_back({group.beta1, group.beta2, group.weight_decay});
   }
-  if (IsAdam(options.kind) || HasCodes(options.kind)) {
+  if (IsAdam(options.kind) || HasCodes(options.kind) || options.kind == OptimizerKind::kMuon) {
     auto& list = segments_.emplace<std::vector<kernels::AdamSegment>>();
     for (const UpdateSegment& s : segments) {
       if (s.first_codes != nullptr) {

@@ -29,6 +29,11 @@ absl::Status CheckOptions(const MixedPrecisionOptions& options) {
         "optimizer: kind is ", ExchangingName(options.optimizer.kind),
         ", whose ranks exchange moments; one device has ", is_lamb ? "LAMB" : "AdamW"));
   }
+  if (options.optimizer.kind == OptimizerKind::kMuon) {
+    return absl::InvalidArgumentError(
+        "optimizer: kind is Muon, which must know what parameters are matrices; a ZeroOptimizer "
+        "does, of one rank too");
+  }
   if (HasCodes(options.optimizer.kind)) {
     return absl::InvalidArgumentError(
         "optimizer: kind is AdamW8 or Adam8, whose moments are codes; a ZeroOptimizer has them, of "

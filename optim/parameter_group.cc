@@ -50,6 +50,11 @@ absl::Status CheckSgd(int64_t index, const ParameterGroup& group) {
   return absl::OkStatus();
 }
 
+absl::Status CheckMuon(int64_t index, const ParameterGroup& group) {
+  BRIGADE_RETURN_IF_ERROR(CheckAdam(index, group));
+  return kernels::CheckInRange(kName, "momentum", index, group.momentum, kernels::kBelowOne);
+}
+
 absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& group) {
   switch (kind) {
     case OptimizerKind::kAdamW:
@@ -66,6 +71,8 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
     case OptimizerKind::kLamb:
     case OptimizerKind::kOneBitLamb:
       return CheckLamb(index, group);
+    case OptimizerKind::kMuon:
+      return CheckMuon(index, group);
   }
   return absl::InvalidArgumentError(
       absl::StrCat(kName, ": kind is ", static_cast<int>(kind), ", which is no OptimizerKind"));
@@ -81,6 +88,16 @@ absl::Status Validate(const ZeroOneSchedule& schedule) {
         absl::StrCat(kName, ": ", name, " is ", value, ", must be 1 or more"));
   }
   return absl::OkStatus();
+}
+
+absl::Status Validate(const MuonSettings& muon) {
+  if (muon.steps < 1 || muon.steps > kernels::kMaxMuonSteps) {
+    return absl::InvalidArgumentError(absl::StrCat(kName, ": muon.steps is ", muon.steps,
+                                                   ", must be 1 to ", kernels::kMaxMuonSteps));
+  }
+  BRIGADE_RETURN_IF_ERROR(
+      kernels::CheckInRange(kName, "muon.eps", -1, muon.eps, kernels::kPositive));
+  return kernels::CheckInRange(kName, "muon.rate", -1, muon.rate, kernels::kNonNegative);
 }
 
 }  // namespace
@@ -114,6 +131,7 @@ absl::Status Validate(const OptimizerOptions& options) {
   if (options.kind == OptimizerKind::kZeroOneAdam) {
     BRIGADE_RETURN_IF_ERROR(Validate(options.zero_one));
   }
+  if (options.kind == OptimizerKind::kMuon) BRIGADE_RETURN_IF_ERROR(Validate(options.muon));
   if (options.coded.min_elements < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         kName, ": coded.min_elements is ", options.coded.min_elements, ", must be 0 or more"));
@@ -139,11 +157,17 @@ int64_t TensorTile(OptimizerKind kind) {
 }
 
 std::optional<CodedMoments> CodesOf(const OptimizerOptions& options) {
+  if (options.kind == OptimizerKind::kMuon) {
+    return CodedMoments{.min_elements = 0, .tables = false, .matrices = true};
+  }
   if (!HasCodes(options.kind)) return std::nullopt;
   return options.coded;
 }
 
 MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment) {
+  if (kind == OptimizerKind::kMuon) {
+    return {precision::DType::kFloat32, coded && moment == 1 ? 0 : 1};
+  }
   if (!HasCodes(kind)) return {};
   if (moment < 2) return {coded ? precision::DType::kUint8 : precision::DType::kFloat32, 1};
   return {precision::DType::kFloat32, coded ? kernels::kMomentBlock : 0};
@@ -151,7 +175,10 @@ MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment) {
 
 int Moments(const OptimizerOptions& options) {
   if (options.kind == OptimizerKind::kOneBitLamb || HasCodes(options.kind)) return 4;
-  if (IsAdam(options.kind) || options.kind == OptimizerKind::kLamb) return 2;
+  if (IsAdam(options.kind) || options.kind == OptimizerKind::kLamb ||
+      options.kind == OptimizerKind::kMuon) {
+    return 2;
+  }
   if (options.kind == OptimizerKind::kLion) return 1;
   return std::any_of(options.groups.begin(), options.groups.end(),
                      [](const ParameterGroup& group) { return group.momentum > 0.0; })

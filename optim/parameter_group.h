@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "brigade/kernels/muon/muon_parameters.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/optim/zero_one_schedule.h"
@@ -41,6 +42,9 @@ enum class OptimizerKind : uint8_t {
   // CodedMoments; Dettmers et al. 2022 (arXiv 2110.02861).
   kAdamW8,
   kAdam8,
+  // Of matrices the orthogonal factor of a momentum, of all else AdamW, in a ZeroOptimizer alone;
+  // Jordan et al. 2024, Liu et al. 2025 (arXiv 2502.16982).
+  kMuon,
 };
 
 // Whether moments are codes.
@@ -72,16 +76,32 @@ constexpr const char* ExchangingName(OptimizerKind kind) {
 // Whether its moments' bias is corrected.
 constexpr bool CorrectsBias(OptimizerKind kind) {
   return kind == OptimizerKind::kAdamW || kind == OptimizerKind::kAdam ||
-         kind == OptimizerKind::kLamb || kind == OptimizerKind::kOneBitAdam || HasCodes(kind);
+         kind == OptimizerKind::kLamb || kind == OptimizerKind::kOneBitAdam || HasCodes(kind) ||
+         kind == OptimizerKind::kMuon;
 }
 
-// Of kAdamW8 and kAdam8: which parameters have fp32 moments.
+// Of kAdamW8 and kAdam8: which parameters have fp32 moments. A plan takes it of kMuon too, whose
+// matrices have a momentum alone (CodesOf).
 struct CodedMoments {
   // Those with fewer elements: their blocks would be few, and they are little memory.
   int64_t min_elements = 4096;
   // Tables whose rows are looked up have codes too: few of their rows have a gradient in a step,
   // and trainings with codes for them have become unstable.
   bool tables = false;
+  // Of kMuon: of two extents, those alone.
+  bool matrices = false;
+};
+
+// Of kMuon, of all groups.
+struct MuonSettings {
+  // Of Newton and Schulz.
+  int steps = 5;
+  kernels::MuonCoefficients coefficients = {};
+  // What a matrix's norm is at least.
+  double eps = 1e-7;
+  kernels::MuonScale scale = kernels::MuonScale::kOriginal;
+  // The learning rate of matrices, over their group's, which is AdamW's.
+  double rate = 1.0;
 };
 
 // The settings of a group of parameters. Ranges: kernels/adam/adam.h, kernels/sgd/sgd.h,
@@ -100,8 +120,9 @@ struct ParameterGroup {
   // Of LAMB: bounds of a tensor's norm over that of its update.
   double min_trust = 0.01;
   double max_trust = 10.0;
-  // Of SGD:
+  // Of SGD, and of Muon's matrices, whose authors have 0.95 and true:
   double momentum = 0.0;
+  // Of SGD:
   double dampening = 0.0;
   bool nesterov = false;
 };
@@ -119,6 +140,7 @@ struct OptimizerOptions {
   ZeroOneSchedule zero_one = {};
   // Of kAdamW8 and kAdam8.
   CodedMoments coded = {};
+  MuonSettings muon = {};
 };
 
 // InvalidArgument naming group, field and value.
@@ -134,7 +156,8 @@ absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
 // How many arrays of state there are beside the parameter, of fp32 where MomentArrayOf says nothing
 // else: 2 (Adam and LAMB: m and v), 4 (1-bit LAMB: m, v, the fresh v, and an array that has a
-// tensor's OneBitLambNumbers in its first elements; codes: m, v and their scales), 1 (SGD:
+// tensor's OneBitLambNumbers in its first elements; codes: m, v and their scales; of Muon's
+// matrices the second is none), 1 (SGD:
 // momentum; Lion: m), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
@@ -149,11 +172,11 @@ struct MomentArray {
   int64_t Bytes(int64_t size) const { return Elements(size) * precision::SizeOf(dtype); }
 };
 
-// Which parameters have codes, for a plan; none where the kind has none.
+// Which parameters have codes, or are Muon's matrices, for a plan; none where the kind has none.
 std::optional<CodedMoments> CodesOf(const OptimizerOptions& options);
 
-// Moment 0 to Moments() - 1 of a parameter, whose moments are codes or not. With a kind that has
-// codes those that are none have no scales.
+// Moment 0 to Moments() - 1 of a parameter, whose moments are codes, or those of Muon's matrices,
+// or not. With a kind that has codes those that are none have no scales.
 MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment);
 
 }  // namespace brigade::optim

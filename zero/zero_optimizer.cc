@@ -565,10 +565,11 @@ absl::StatusOr<absl::Span<float>> ZeroOptimizer::StateArray(int bucket, int arra
                      device::ToString(options_.offload.optimizer_state), ", not on the device"));
   }
   const Bucket& of = plan_.bucket(bucket);
-  if (of.coded && array > 0 && array <= optim::Moments(options_.optimizer)) {
-    return absl::FailedPreconditionError(absl::StrCat("stage ", options_.stage, ": array ", array,
-                                                      " of bucket ", bucket,
-                                                      " is of codes or their scales"));
+  const optim::MomentArray type = StateArrayType(bucket, array);
+  if (of.trainable && (type.dtype != precision::DType::kFloat32 || type.block != 1)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("stage ", options_.stage, ": array ", array, " of bucket ", bucket,
+                     type.block == 0 ? " is none" : " is of codes or their scales"));
   }
   const int64_t size = internal::UpdatedRange(plan_, options_, of, streams_->rank()).size;
   return absl::MakeSpan(update_->Array(bucket, array), static_cast<size_t>(size));
@@ -591,6 +592,11 @@ absl::Status ZeroOptimizer::AttachState(std::vector<std::vector<float*>> arrays)
         "AttachState: local_step_clipper is ", options_.optimizer.zero_one.local_step_clipper,
         "; between meetings ranks have masters of their own, and what is attached is made of one "
         "for all (with local_step_clipper 1 they meet in each step)"));
+  }
+  if (options_.optimizer.kind == optim::OptimizerKind::kMuon) {
+    return absl::FailedPreconditionError(
+        "AttachState: the optimizer is Muon, whose matrices have one moment, others two; AdamW has "
+        "two of all");
   }
   if (optim::HasCodes(options_.optimizer.kind)) {
     return absl::FailedPreconditionError(

@@ -38,6 +38,8 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
       return "SGD";
     case optim::OptimizerKind::kLion:
       return "Lion";
+    case optim::OptimizerKind::kMuon:
+      return "Muon";
     case optim::OptimizerKind::kOneBitAdam:
     case optim::OptimizerKind::kOneBitLamb:
     case optim::OptimizerKind::kZeroOneAdam:

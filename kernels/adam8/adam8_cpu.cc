@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "brigade/kernels/adam8/adam8_lanes.h"
 #include "brigade/kernels/cast/cast_elements.h"
 #include "brigade/kernels/internal/lanes.h"
 #include "brigade/kernels/simd.h"
@@ -15,21 +16,6 @@
 
 namespace brigade::kernels {
 namespace {
-
-// The new codes of up to 256 moments, and the scale.
-template <MomentKind kKind>
-BRIGADE_INLINE void Encode(const float* moments, int64_t size, uint8_t* codes, float* scale) {
-  int32_t largest = 0;
-  BRIGADE_SIMD_LOOP
-  for (int64_t i = 0; i < size; ++i) {
-    const int32_t magnitude = MomentMagnitude(moments[i]);
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  const MomentCoder coder = MakeMomentCoder(largest);
-  *scale = coder.scale;
-  BRIGADE_SIMD_LOOP
-  for (int64_t i = 0; i < size; ++i) codes[i] = MomentCode<kKind>(coder, moments[i]);
-}
 
 template <typename Element, typename Lanes, typename Grad, typename Copy>
 BRIGADE_INLINE void UpdateBlock(const Adam8Segment& s, const AdamCoefficients& c, int64_t begin,
@@ -42,16 +28,13 @@ BRIGADE_INLINE void UpdateBlock(const Adam8Segment& s, const AdamCoefficients& c
   float* const param = s.param + begin;
   uint8_t* const m_codes = s.m + begin;
   uint8_t* const v_codes = s.v + begin;
-  const float m_scale = s.m_scale[block], v_scale = s.v_scale[block];
   const Grad* const grad = static_cast<const Grad*>(s.grad) + begin;
   [[maybe_unused]] Copy* copy = nullptr;
   if constexpr (!std::is_same_v<Copy, NoCopy>) copy = static_cast<Copy*>(s.param_copy) + begin;
   if constexpr (kHalfGrad) CastElements<Write::kReplace>(Lanes(), grad, converted, size, 1.0f);
-  BRIGADE_SIMD_LOOP
-  for (int64_t i = 0; i < size; ++i) {
-    m[i] = MomentOf<MomentKind::kFirst>(m_codes[i], m_scale);
-    v[i] = MomentOf<MomentKind::kSecond>(v_codes[i], v_scale);
-  }
+  DecodeMoments<MomentKind::kFirst>(Lanes(), m_codes, s.m_scale[block], size, m);
+  DecodeMoments<MomentKind::kSecond>(Lanes(), v_codes, s.v_scale[block], size, v);
+  int32_t largest_m = 0, largest_v = 0;
   BRIGADE_SIMD_LOOP
   for (int64_t i = 0; i < size; ++i) {
     float g;
@@ -66,11 +49,17 @@ BRIGADE_INLINE void UpdateBlock(const Adam8Segment& s, const AdamCoefficients& c
     param[i] = p;
     m[i] = state[0];
     v[i] = state[1];
+    const int32_t magnitude_m = MomentMagnitude(m[i]), magnitude_v = MomentMagnitude(v[i]);
+    largest_m = magnitude_m > largest_m ? magnitude_m : largest_m;
+    largest_v = magnitude_v > largest_v ? magnitude_v : largest_v;
     if constexpr (!kHalfCopy && !std::is_same_v<Copy, NoCopy>) copy[i] = Copy(p);
   }
   if constexpr (kHalfCopy) CastElements<Write::kReplace>(Lanes(), param, copy, size, 1.0f);
-  Encode<MomentKind::kFirst>(m, size, m_codes, s.m_scale + block);
-  Encode<MomentKind::kSecond>(v, size, v_codes, s.v_scale + block);
+  const MomentCoder m_coder = MakeMomentCoder(largest_m), v_coder = MakeMomentCoder(largest_v);
+  s.m_scale[block] = m_coder.scale;
+  s.v_scale[block] = v_coder.scale;
+  EncodeMoments<MomentKind::kFirst>(Lanes(), m_coder, m, size, m_codes);
+  EncodeMoments<MomentKind::kSecond>(Lanes(), v_coder, v, size, v_codes);
 }
 
 }  // namespace

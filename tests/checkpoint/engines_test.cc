@@ -70,6 +70,13 @@ ZeroOptions AdamW8() {
   return options;
 }
 
+ZeroOptions Muon() {
+  ZeroOptions options = WithDtype(DType::kBFloat16);
+  options.optimizer.kind = optim::OptimizerKind::kMuon;
+  options.optimizer.groups[0].momentum = 0.9;
+  return options;
+}
+
 std::vector<Case> Cases() {
   ModelSpec mixed = zero::ToyModel();
   mixed[1].parameters[2].dtype = DType::kFloat16;
@@ -88,6 +95,7 @@ std::vector<Case> Cases() {
           {"SGD with momentum", toy, Sgd(0.5), 2},
           {"Lion", toy, Lion(), 2},
           {"AdamW with codes", toy, AdamW8(), 5},
+          {"Muon", zero::ToyMatrices(), Muon(), 3},
           {"frozen", frozen, WithDtype(DType::kBFloat16), 3},
           {"empty parameters", {{"a", {{"a.w", 0}, {"a.v", 0}}}}, WithDtype(DType::kBFloat16), 3},
           {"no parameters", {{"a", {}}}, WithDtype(DType::kBFloat16), 3}};

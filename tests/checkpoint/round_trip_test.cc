@@ -101,6 +101,44 @@ TEST(RoundTripTest, AnyStageAndWorldSizeLoadsAnyAndSavesTheSameBytes) {
   }
 }
 
+// Blocks of codes and whole matrices lie elsewhere on other ranks, and are the same.
+TEST(RoundTripTest, CodesAndMatricesComeToOtherRanksAndBack) {
+  for (const auto kind :
+       {optim::OptimizerKind::kAdamW8, optim::OptimizerKind::kMuon, optim::OptimizerKind::kLion}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    CrashFileSystem by_four, by_two, by_three, again;
+    const auto wanted =
+        Train({.stage = 2, .ranks = 4, .last = 3, .to = &by_four, .optimizer = kind});
+    const auto load = [&](int stage, int ranks, CrashFileSystem& from, CrashFileSystem& to) {
+      EXPECT_EQ(Train({.stage = stage,
+                       .ranks = ranks,
+                       .first = 3,
+                       .last = 3,
+                       .from = &from,
+                       .to = &to,
+                       .optimizer = kind}),
+                wanted);
+      EXPECT_EQ(FilesOf(to, 3), FilesOf(by_four, 3)) << ranks;
+    };
+    load(1, 2, by_four, by_two);
+    load(3, 3, by_two, by_three);
+    load(0, 4, by_three, again);
+    // Four ranks go on from what three have saved as if they had not stopped.
+    CrashFileSystem six, resumed;
+    const auto six_steps =
+        Train({.stage = 1, .ranks = 4, .last = 6, .to = &six, .optimizer = kind});
+    EXPECT_EQ(Train({.stage = 3,
+                     .ranks = 4,
+                     .first = 3,
+                     .last = 6,
+                     .from = &by_three,
+                     .to = &resumed,
+                     .optimizer = kind}),
+              six_steps);
+    EXPECT_EQ(FilesOf(resumed, 6), FilesOf(six, 6));
+  }
+}
+
 // Groups that have a whole state each save it once, and load what others have saved.
 TEST(RoundTripTest, AnyGroupsLoadWhatAnyHaveSaved) {
   struct Groups {

@@ -23,6 +23,7 @@
 #include "brigade/tests/spec/exchanges.h"
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/lamb.h"
+#include "brigade/tests/spec/muon.h"
 #include "brigade/tests/spec/one_bit_lamb.h"
 #include "brigade/tests/spec/optimizers.h"
 #include "brigade/tests/spec/power_sgd.h"
@@ -100,6 +101,10 @@ struct TrainingRule {
   // Where each rank has whole tensors: in stage 0. Of kAdam, in stage 0: whether the moments of a
   // bucket's tensors are codes of 8 bits; empty: none are.
   std::vector<bool> coded = {};
+  // Of kAdam, in stage 0: these buckets' tensors, by `entries` and `places`, are Muon's matrices
+  // instead.
+  bool is_muon = false;
+  MuonRule muon_rule = {};
   LambRule lamb_rule = {};
   OneBitLambRule one_bit_lamb_rule = {};
   StepRule step = {};
@@ -868,6 +873,20 @@ class Training {
     gradients.resize(buckets);
   }
 
+  void UpdateMatrices(const std::vector<float>& gradients, size_t bucket, float lr,
+                      Rank& rank) const {
+    for (size_t t = 0; t < rule_.entries[bucket].size(); ++t) {
+      const Range& entry = rule_.entries[bucket][t];
+      std::vector<float> param = PartOf(rank.master[bucket], entry);
+      std::vector<float> momentum = PartOf(rank.m[bucket], entry);
+      MuonStep(param, momentum, PartOf(gradients, entry), rule_.places[bucket][t].rows,
+               state_.multiplier, rule_.muon_rule, lr);
+      const auto at = static_cast<std::ptrdiff_t>(entry.begin);
+      std::copy(param.begin(), param.end(), rank.master[bucket].begin() + at);
+      std::copy(momentum.begin(), momentum.end(), rank.m[bucket].begin() + at);
+    }
+  }
+
   void Update(const Buckets& gradients, Rank& rank) const {
     const float lr = LearningRate(rule_.learning_rates, state_);
     const bool is_lamb = rule_.optimizer == TrainingRule::Optimizer::kLamb;
@@ -881,7 +900,8 @@ class Training {
         continue;
       }
       if (b < rule_.coded.size() && rule_.coded[b]) {
-        UpdateCoded(gradients[b], b, group, rank);
+        rule_.is_muon ? UpdateMatrices(gradients[b], b, lr, rank)
+                      : UpdateCoded(gradients[b], b, group, rank);
         continue;
       }
       for (size_t i = 0; i < gradients[b].size(); ++i) {

@@ -152,6 +152,19 @@ std::vector<Setting> Settings() {
         lamb.optimizer.kind = optim::OptimizerKind::kLamb;
         settings.push_back({"bfloat16, LAMB", model, lamb});
       }
+      if (model.size() != 4) {
+        // One that is a table, and matrices beside all else.
+        ModelSpec matrices = model;
+        matrices[0].parameters[0].shape = {35, 20};
+        matrices[0].parameters[0].low_rank = false;
+        matrices[1].parameters[0].shape = {30, 50};
+        matrices[2].parameters[0].shape = {100, 15};
+        ZeroOptions muon;
+        muon.stage = stage;
+        muon.bucket_elements = 1000;
+        muon.optimizer.kind = optim::OptimizerKind::kMuon;
+        settings.push_back({"bfloat16, Muon", matrices, muon});
+      }
       ZeroOptions narrow = options;
       narrow.communication_dtype = DType::kFloat16;
       settings.push_back({"float32 over float16", model, narrow});

@@ -86,7 +86,7 @@ TEST(CodedPlanTest, SmallTensorsAndTablesAreInBucketsOfTheirOwn) {
   EXPECT_THAT(coded(plan), ::testing::ElementsAre("w", "v"));
   EXPECT_THAT(coded(PlanOf({.tables = true}, 3)), ::testing::ElementsAre("wte", "w", "v"));
   EXPECT_THAT(coded(PlanOf({.min_elements = 0}, 3)), ::testing::ElementsAre("wpe", "w", "v"));
-  EXPECT_THAT(plan.Describe(2), HasSubstr(" with codes"));
+  EXPECT_THAT(plan.Describe(2), HasSubstr(" with moments of its own kind"));
   for (const Bucket& bucket : plan.buckets()) {
     EXPECT_EQ(plan.slice(bucket) % 256, 0);
     for (const BucketEntry& entry : bucket.entries) EXPECT_EQ(entry.range.begin % 256, 0);

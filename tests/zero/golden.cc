@@ -85,7 +85,9 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
                       c.reduction == collectives::Reduction::kRoundedPerHop};
   }
   using Optimizer = spec::TrainingRule::Optimizer;
-  const bool is_adam = optim::IsAdam(c.optimizer) || optim::HasCodes(c.optimizer);
+  rule.is_muon = c.optimizer == optim::OptimizerKind::kMuon;
+  rule.muon_rule = {.weight_decay = 0.01, .rate = 2.0f};
+  const bool is_adam = optim::IsAdam(c.optimizer) || optim::HasCodes(c.optimizer) || rule.is_muon;
   rule.optimizer = is_adam                                      ? Optimizer::kAdam
                    : c.optimizer == optim::OptimizerKind::kLion ? Optimizer::kLion
                    : c.optimizer == optim::OptimizerKind::kLamb ? Optimizer::kLamb
@@ -213,6 +215,11 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
   if (c.optimizer == optim::OptimizerKind::kSgd) {
     group.momentum = 0.9;
     group.dampening = 0.1;
+  }
+  if (c.optimizer == optim::OptimizerKind::kMuon) {
+    group.momentum = 0.95;
+    group.nesterov = true;
+    options.optimizer.muon.rate = 2.0;
   }
   options.loss_scaler = optim::LossScaler::Dynamic();
   options.loss_scaler.loss_scale_window = 6;

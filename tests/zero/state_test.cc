@@ -31,7 +31,7 @@ constexpr int kRanks = 3;
 
 // Weights of three types, trainable and frozen, tied ones, and a bucket without elements.
 ModelSpec MixedToy() {
-  ModelSpec model = ToyModel();
+  ModelSpec model = ToyMatrices();
   model[0].parameters[1].dtype = DType::kFloat32;
   model[1].parameters[1].dtype = DType::kBFloat16;
   model[1].parameters.push_back({"h.0.frozen32", 70, DType::kFloat32, 0, false});
@@ -97,7 +97,8 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
     double momentum;
   } optimizers[] = {{optim::OptimizerKind::kAdamW, 0.0},  {optim::OptimizerKind::kLion, 0.0},
                     {optim::OptimizerKind::kAdamW8, 0.0}, {optim::OptimizerKind::kLamb, 0.0},
-                    {optim::OptimizerKind::kSgd, 0.9},    {optim::OptimizerKind::kSgd, 0.0}};
+                    {optim::OptimizerKind::kMuon, 0.9},   {optim::OptimizerKind::kSgd, 0.9},
+                    {optim::OptimizerKind::kSgd, 0.0}};
   for (const auto& [kind, momentum] : optimizers) {
     const Trained wanted = Train(Options(0, kind, momentum), 0, 8);
     ASSERT_FALSE(wanted.parameters.empty());
@@ -107,10 +108,9 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
       options.offload = home.offload;
       return options;
     };
-    // LAMB's state is on the device.
-    const auto has = [kind = kind](const Home& home) {
-      return kind != optim::OptimizerKind::kLamb || !home.offload.enabled();
-    };
+    // LAMB's and Muon's state is on the device.
+    const bool stays = kind == optim::OptimizerKind::kLamb || kind == optim::OptimizerKind::kMuon;
+    const auto has = [stays](const Home& home) { return !stays || !home.offload.enabled(); };
     for (const Home& from : Homes()) {
       if (!has(from)) continue;
       const Trained half = Train(options_at(from), 0, 4);

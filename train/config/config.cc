@@ -146,6 +146,16 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
   if (options.kind == optim::OptimizerKind::kAdamW8) {
     options.groups[0].weight_decay = s.adam_w8_decay;
   }
+  if (options.kind == optim::OptimizerKind::kMuon) {
+    optim::ParameterGroup& group = options.groups[0];
+    options.muon = s.muon;
+    if (s.muon_lr.has_value() && group.lr > 0) options.muon.rate = *s.muon_lr / group.lr;
+    group.momentum = s.muon_momentum;
+    group.nesterov = s.muon_nesterov;
+    group.beta1 = s.muon_beta1;
+    group.beta2 = s.muon_beta2;
+    group.eps = s.muon_eps;
+  }
   if (options.kind == optim::OptimizerKind::kLion) options.groups[0].beta2 = s.lion_beta2;
   return options;
 }

@@ -56,6 +56,11 @@ struct Settings {
   // Of AdamW8bit and Adam8bit.
   optim::CodedMoments coded = {};
   bool fp32_tables = true;
+  // Of Muon; betas and the rest take the place of the group's. The rate of matrices: none: `lr`.
+  optim::MuonSettings muon = {};
+  std::optional<double> muon_lr;
+  double muon_momentum = 0.95, muon_beta1 = 0.9, muon_beta2 = 0.95, muon_eps = 1e-10;
+  bool muon_nesterov = true;
   // Of AdamW8bit in the group's place.
   double adam_w8_decay = 0.01;
   // The index in `schedules` of the chosen one.

@@ -2,6 +2,7 @@
 #include <utility>
 #include <variant>
 
+#include "brigade/kernels/muon/muon_parameters.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/train/config/config_sections.h"
 
@@ -110,6 +111,28 @@ Keys Adam8Keys(Settings& s, double* weight_decay, const char* decay) {
       {"percentile_clipping", Only(100, "gradient_clipping says it here")},
       {"amsgrad", Only(false, "there is no AMSGrad here")},
       {"is_paged", Tuning(false, "offload_optimizer says where the state is")},
+  };
+}
+
+// Names of deepspeed/runtime/zero/muon and of torch.optim.Muon, defaults of the former.
+Keys MuonKeys(Settings& s) {
+  using kernels::MuonScale;
+  return {
+      LearningRate(s),
+      {"muon_lr", Number(&s.muon_lr, kNotNegative),
+       "the learning rate of matrices; without it `lr`, whose schedule it follows"},
+      {"momentum", Number(&s.muon_momentum, kBelowOne), "how much of the last one stays"},
+      {"nesterov", Flag(&s.muon_nesterov), "true: the momentum of the next step"},
+      {"ns_steps", Whole(&s.muon.steps, {1.0, kernels::kMaxMuonSteps, "1 to 99"}),
+       "steps of Newton and Schulz, by which a matrix becomes nearly orthogonal"},
+      {"adjust_lr_fn",
+       OneOf(&s.muon.scale,
+             {{"original", MuonScale::kOriginal}, {"match_rms_adamw", MuonScale::kMatchRmsAdamW}}),
+       "matrices move by sqrt(max(1, rows / columns)) times the rate; match_rms_adamw: 0.2 "
+       "sqrt(max(rows, columns)), as much as AdamW moves them"},
+      {"weight_decay", Number(&s.group.weight_decay, kNotNegative), "of the weights"},
+      {"betas", Pair(&s.muon_beta1, &s.muon_beta2, kBelowOne), "of AdamW's moments"},
+      {"eps", Number(&s.muon_eps, kPositive), "added to the root of AdamW's second moment"},
   };
 }
 
@@ -390,6 +413,9 @@ Key OptimizerKey(Settings& s) {
            {"weight_decay", Number(&group.weight_decay, kNotNegative), "of the weights"},
            {"fp32_optimizer_states", Only(true, "the momentum is fp32")},
        }},
+      {"Muon", Set(&s.optimizer, Kind::kMuon),
+       "of matrices in layers the momentum, made orthogonal; of embeddings, norms and biases AdamW",
+       MuonKeys(s)},
       {"AdamW8bit", Set(&s.optimizer, Kind::kAdamW8),
        "AdamW whose moments are codes of 8 bits, 2.03 bytes a weight instead of 8; as bitsandbytes "
        "has it",
@@ -413,7 +439,7 @@ Key OptimizerKey(Settings& s) {
        "steps alone stages 1 and 2",
        ZeroOneAdamKeys(s)},
   };
-  for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "Muon", "MuSGD"}) {
+  for (const char* name : {"Adagrad", "MuAdam", "MuAdamW", "MuSGD"}) {
     types.push_back({name, NotSupported()});
   }
   static constexpr char kNeeded[] =

@@ -94,10 +94,14 @@ Rules OptimizerRules(const Together& together) {
   constexpr char kOwnRates[] =
       "scheduler.params.warmup_max_lr scheduler.params.cycle_max_lr "
       "scheduler.params.lr_range_test_min_lr";
-  const bool replicas_fit = !optim::HasCodes(s.optimizer) || together.sharing.replicas == 0;
-  constexpr char kNoReplicas[] =
-      "optimizer.type is one whose moments are codes, which replicas do not exchange; AdamW's are "
-      "fp32";
+  const bool is_muon = s.optimizer == optim::OptimizerKind::kMuon;
+  const bool replicas_fit =
+      (!optim::HasCodes(s.optimizer) && !is_muon) || together.sharing.replicas == 0;
+  const char* const kNoReplicas =
+      is_muon ? "optimizer.type is Muon, whose matrices have one moment, which replicas do not "
+                "exchange; AdamW has two of all"
+              : "optimizer.type is one whose moments are codes, which replicas do not exchange; "
+                "AdamW's are fp32";
   const auto* polynomial = std::get_if<optim::PolynomialDecay>(&schedule);
   const auto* stable = std::get_if<optim::WarmupStableDecay>(&schedule);
   constexpr char kDecay[] = "scheduler.params.decay_step_size scheduler.params.decay_lr_rate";
@@ -119,6 +123,8 @@ Rules OptimizerRules(const Together& together) {
       {"scheduler.params.total_num_steps", decays, no_decay, kDecay},
       {"scheduler.params.total_num_steps", cycle == nullptr || !decays,
        "a decay, which never ends, is cut there", kDecay, Rule::Kind::kMissing},
+      {"optimizer.params.muon_lr", !s.muon_lr.has_value() || group.lr > 0,
+       "it goes by the schedule of lr, which is 0", "optimizer.params.lr --lr"},
       {"brigade.replicas", replicas_fit, kNoReplicas, "optimizer.type --replicas"},
       {"--replicas", replicas_fit, kNoReplicas, "optimizer.type"},
       {"scheduler.params.lr_end", polynomial == nullptr || polynomial->lr_end <= group.lr,

@@ -117,7 +117,7 @@ Keys GatheringKeys(Settings& s) {
       {"pipeline_loading_checkpoint", Tuning(false, "each rank loads what it owns")},
       {"log_trace_cache_warnings", Tuning(false, "the order of layers is known")},
       {"enable_sanity_checks", Tuning(false, "there are no hooks to be checked")},
-      {"save_muon_momentum_buffer_in_memory", Tuning(false, "there is no Muon here")},
+      {"save_muon_momentum_buffer_in_memory", Tuning(false, "it is where the optimizer state is")},
   };
 }
 

@@ -23,6 +23,9 @@ constexpr Rule kRules[] = {
     {kWork, "sgd", Activity::kOptimizer},
     {kWork, "adam8", Activity::kOptimizer},
     {kWork, "lion", Activity::kOptimizer},
+    {kWork, "muon_momentum", Activity::kOptimizer},
+    {kWork, "muon_orthogonalize", Activity::kOptimizer},
+    {kWork, "muon_params", Activity::kOptimizer},
     // A collective between processes is one operation.
     {kWork, "all_reduce", Activity::kCommunication},
     {kWork, "reduce_scatter", Activity::kCommunication},

@@ -19,6 +19,7 @@
 #include "brigade/zero/internal/gradient_exchange.h"
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/host_lane.h"
+#include "brigade/zero/internal/matrix_update.h"
 #include "brigade/zero/internal/parameter_store.h"
 #include "brigade/zero/internal/rank_file.h"
 #include "brigade/zero/internal/step_streams.h"
@@ -108,6 +109,7 @@ class ShardedUpdate {
   absl::Status AllocateNumbers();
   absl::Status KeepNumbers(const kernels::StepState* state);
   absl::Status AddUpNumbers(int bucket);
+  bool is_muon() const { return options_.optimizer.kind == optim::OptimizerKind::kMuon; }
   // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
   std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
   // By what the exchange has made of the gradients, or left.
@@ -159,6 +161,8 @@ class ShardedUpdate {
   std::vector<std::pair<size_t, size_t>> checked_;
   std::unique_ptr<optim::StepExecutor> executor_;
   std::unique_ptr<GradientExchange> exchange_;
+  // Of Muon, else null: what the executor does not update.
+  std::unique_ptr<MatrixUpdate> matrices_;
   std::vector<optim::FusedUpdate> exchanged_updates_;
   // Of 0/1 Adam: those by exchanged gradients, which read these elements of them, and by this
   // rank's own in local steps.

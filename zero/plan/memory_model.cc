@@ -15,6 +15,7 @@
 #include "brigade/zero/plan/exchange_layout.h"
 #include "brigade/zero/plan/file_layout.h"
 #include "brigade/zero/plan/layout.h"
+#include "brigade/zero/plan/matrix_layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
@@ -97,7 +98,7 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options, i
       add_array(bucket, state, Purpose::kOptimizerState, "master", whole_state, kFloat);
     }
     const int moments = optim::Moments(options.optimizer);
-    if (bucket.coded) {
+    if (bucket.coded && optim::HasCodes(options.optimizer.kind)) {
       add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
                 internal::StateBytes(options, bucket, 1, 3, 1));
       const int64_t updated = whole_state ? bucket.size : plan.slice(bucket);
@@ -215,6 +216,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options, i
           optim::OneBitLambUpdate::Bytes(sizes, ranks) +
               sizes.tensors * static_cast<int64_t>(sizeof(kernels::OneBitLambNumbers)));
     }
+  }
+  if (options.optimizer.kind == optim::OptimizerKind::kMuon) {
+    add(Tier::kDevice, Purpose::kScratch, "updates of matrices",
+        internal::MatrixLayout(plan, options, rank).bytes());
   }
   add(Tier::kHost, Purpose::kScratch, "step control",
       optim::StepController::HostBytes(options.optimizer, control) +

@@ -15,6 +15,7 @@ absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
       {"adam8", OptimizerKind::kAdamW8},
       {"lamb", OptimizerKind::kLamb},
       {"lion", OptimizerKind::kLion},
+      {"muon", OptimizerKind::kMuon},
       {"sgd", OptimizerKind::kSgd},
       {"one_bit_adam", OptimizerKind::kOneBitAdam},
       {"one_bit_lamb", OptimizerKind::kOneBitLamb},
@@ -22,13 +23,14 @@ absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
   for (const auto& [name, kind] : kWords) {
     if (word != name) continue;
     options.optimizer.kind = kind;
+    if (kind == OptimizerKind::kMuon) options.optimizer.groups[0].momentum = 0.95;
     if (kind == OptimizerKind::kSgd) options.optimizer.groups[0].momentum = 0.9;
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--optimizer is \"", word,
-                   "\"; it must be adam, adam8, lamb, lion, sgd, one_bit_adam, one_bit_lamb or "
-                   "zero_one_adam"));
+                   "\"; it must be adam, adam8, lamb, lion, muon, sgd, one_bit_adam, one_bit_lamb "
+                   "or zero_one_adam");
 }
 
 absl::Status SetGradientCompression(absl::string_view word, ZeroOptions& options) {

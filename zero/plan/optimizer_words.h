@@ -11,7 +11,7 @@
 
 namespace brigade::zero {
 
-// "adam", "adam8", "lamb", "lion", "sgd" (with momentum), "one_bit_adam", "one_bit_lamb",
+// "adam", "adam8", "lamb", "lion", "muon", "sgd" (with momentum), "one_bit_adam", "one_bit_lamb",
 // "zero_one_adam". InvalidArgument with the choices for another word.
 absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options);
 

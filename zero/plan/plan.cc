@@ -65,7 +65,7 @@ Kind KindOf(const Bucket& bucket) {
 
 bool HasCodes(const ParameterSpec& spec, const std::optional<optim::CodedMoments>& coded) {
   return coded.has_value() && spec.trainable && spec.size > 0 && spec.size >= coded->min_elements &&
-         (spec.low_rank || coded->tables);
+         (spec.low_rank || coded->tables) && (!coded->matrices || spec.shape.size() == 2);
 }
 
 // Of parameters and slices, in elements.
@@ -224,7 +224,7 @@ std::string Plan::Describe(int parameter) const {
   return absl::StrCat(
       p.spec.name, " ", Text(p.spec.shape), " ", precision::ShortName(*p.spec.dtype),
       p.spec.trainable ? "" : " frozen", p.spec.low_rank ? "" : " without factors",
-      p.coded ? " with codes" : "", p.spec.counted ? "" : " not counted",
+      p.coded ? " with moments of its own kind" : "", p.spec.counted ? "" : " not counted",
       p.spec.tied_outside ? " tied outside" : "", ", group ", p.spec.group, ", unit \"",
       units_[static_cast<size_t>(p.unit)].name, "\", bucket ", p.bucket, " at ", p.begin);
 }

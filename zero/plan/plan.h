@@ -71,7 +71,8 @@ struct PlanOptions {
   // (optim::TensorTile).
   int64_t tile_elements = 1;
   // With moments that are codes: the elements of a parameter from which on it has them, and whether
-  // tables have (ParameterSpec::low_rank false). None: there are no codes.
+  // tables have (ParameterSpec::low_rank false). Of Muon: which are matrices. None: there are
+  // neither.
   std::optional<optim::CodedMoments> coded = {};
 };
 
@@ -95,7 +96,7 @@ struct Bucket {
   // Holds the one parameter that another group has too.
   bool tied_outside = false;
   bool counted = true;
-  // Its parameters' moments are codes.
+  // Its parameters' moments are codes; of Muon, they are matrices.
   bool coded = false;
   // Elements with padding.
   int64_t size = 0;
@@ -117,7 +118,7 @@ struct Parameter {
   // The first element in the bucket, and the place among its entries.
   int64_t begin = 0;
   size_t entry = 0;
-  // Its moments are codes.
+  // Its moments are codes; of Muon, it is a matrix.
   bool coded = false;
 };
 
@@ -133,11 +134,12 @@ struct Unit {
 
 // Parameters go, in reverse order of use, into buckets. A bucket holds parameters of one unit and
 // one type, either trainable or frozen; tied parameters, those that are not counted, and those
-// whose moments are codes where others' are not, have buckets of their own, and so has each that is
-// tied outside: it lies alike in both groups, whatever else they hold. Each parameter begins at a
-// multiple of 256 bytes, and of a tile. A bucket is padded so that every rank's slice is such a
-// multiple; rank r owns slice r of each bucket. With several groups every group's part of a slice
-// is such a multiple: the padding is that of one group of all their ranks.
+// whose moments are codes, or which are Muon's matrices, where others are not, have buckets of
+// their own, and so has each that is tied outside: it lies alike in both groups, whatever else they
+// hold. Each parameter begins at a multiple of 256 bytes, and of a tile. A bucket is padded so that
+// every rank's slice is such a multiple; rank r owns slice r of each bucket. With several groups
+// every group's part of a slice is such a multiple: the padding is that of one group of all their
+// ranks.
 class Plan {
  public:
   // InvalidArgument naming unit, parameter and value.

@@ -3,6 +3,7 @@
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/zero/plan/matrix_layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
 namespace brigade::zero {
@@ -17,6 +18,9 @@ absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& optio
     BRIGADE_ASSIGN_OR_RETURN(const auto signature, group.Resolve(each.signature));
     traffic.*each.traffic +=
         each.times * collectives::WireBytes(signature, group.rank(), group.size());
+  }
+  if (options.optimizer.kind == optim::OptimizerKind::kMuon) {
+    traffic.gradients += internal::MatrixLayout(plan, options, communicator.rank()).sent_bytes();
   }
   return traffic;
 }

@@ -62,6 +62,8 @@ struct Traffic {
 // TopKCallOf's messages of 8 bytes for each element that crosses, to all others. With m groups that
 // is between m ranks, of what parameters have in this rank's slices, as `between`, beside the sums
 // inside the groups; and stage 0 gathers the slices in fp32.
+// With Muon the updates of matrices that are cut cross in fp32 to the rank that makes them
+// orthogonal, and back, as gradients: twice what other ranks' slices have of them (MatrixLayout).
 // Errors of Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 //

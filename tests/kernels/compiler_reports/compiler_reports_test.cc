@@ -133,6 +133,11 @@ TEST(CompilerReportsTest, LionKeepsToItsRegistersAndMoves16BytesAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, MuonKeepsToItsRegisters) {
+  // Momenta of three types, parameters of three copies, sums, products and what moves matrices.
+  ExpectNoSpillsAnd64Registers("muon", 20, "ProductKernel", {.registers = 80, .spilled_bytes = 0});
+}
+
 TEST(CompilerReportsTest, GradCheckKeepsToItsRegistersAndLoads16BytesAtOnce) {
   ExpectNoSpillsAnd64Registers("grad_check", 8);
   for (const auto& [name, ptx] : PtxOf("grad_check", 8)) {

@@ -38,7 +38,7 @@ const std::map<std::string, std::vector<Json>> kKeys = {
     {"bf16.enabled", {false, true}},
     {"data_types.param_dtype", {nullptr, "fp32", "fp16", "bf16"}},
     {"optimizer.type",
-     {"Adam", "AdamW", "SGD", "Lion", "Lamb", "AdamW8bit", "OneBitAdam", "OneBitLamb",
+     {"Adam", "AdamW", "SGD", "Lion", "Muon", "Lamb", "AdamW8bit", "OneBitAdam", "OneBitLamb",
       "ZeroOneAdam"}},
     {"optimizer.params.lr", {0.001, 0.25, 0.5}},
     {"optimizer.params.momentum", {0, 0.9}},

@@ -154,6 +154,45 @@ TEST(ConfigTest, ReadsLionWithItsOwnBetas) {
   EXPECT_EQ(own.zero.optimizer.groups[0].beta2, 0.98);
 }
 
+TEST(ConfigTest, ReadsMuonWithDeepSpeedsNames) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig own,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Muon",
+                      "params": {"lr": 0.001, "muon_lr": 0.02, "momentum": 0.9, "nesterov": false,
+                      "ns_steps": 6, "weight_decay": 0.1, "betas": [0.8, 0.9], "eps": 1e-6,
+                      "adjust_lr_fn": "match_rms_adamw"}}})",
+                                   1));
+  const optim::OptimizerOptions& optimizer = own.zero.optimizer;
+  EXPECT_EQ(optimizer.kind, OptimizerKind::kMuon);
+  EXPECT_EQ(optimizer.groups[0].lr, 0.001);
+  EXPECT_DOUBLE_EQ(optimizer.muon.rate, 20);
+  EXPECT_EQ(optimizer.muon.steps, 6);
+  EXPECT_EQ(optimizer.muon.scale, kernels::MuonScale::kMatchRmsAdamW);
+  EXPECT_EQ(optimizer.groups[0].momentum, 0.9);
+  EXPECT_FALSE(optimizer.groups[0].nesterov);
+  EXPECT_EQ(optimizer.groups[0].weight_decay, 0.1);
+  EXPECT_EQ(optimizer.groups[0].beta1, 0.8);
+  EXPECT_EQ(optimizer.groups[0].beta2, 0.9);
+  EXPECT_EQ(optimizer.groups[0].eps, 1e-6);
+  ASSERT_OK_AND_ASSIGN(const TrainConfig plain,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Muon"}})", 1));
+  EXPECT_EQ(plain.zero.optimizer.muon.rate, 1);
+  EXPECT_EQ(plain.zero.optimizer.groups[0].momentum, 0.95);
+  EXPECT_TRUE(plain.zero.optimizer.groups[0].nesterov);
+  EXPECT_EQ(plain.zero.optimizer.groups[0].beta2, 0.95);
+  const auto refuses = [](const char* json, int ranks, const char* text) {
+    EXPECT_THAT(ParseConfig(json, ranks).status(),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr(text)));
+  };
+  refuses(R"({"train_batch_size": 4, "optimizer": {"type": "Muon"},
+              "tensor_parallel": {"autotp_size": 2}})",
+          2, "which makes whole matrices orthogonal");
+  refuses(R"({"train_batch_size": 4, "optimizer": {"type": "Muon"}, "brigade": {"replicas": 2}})",
+          2, "whose matrices have one moment");
+  refuses(R"({"train_batch_size": 4, "optimizer": {"type": "Muon",
+              "params": {"lr": 0, "muon_lr": 0.1}}})",
+          1, "it goes by the schedule of lr, which is 0");
+}
+
 TEST(ConfigTest, ReadsWhatRanksExchangeAsSigns) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig one_bit,
                        ParseConfig(R"({"train_batch_size": 4, "zero_optimization": {"stage": 2},

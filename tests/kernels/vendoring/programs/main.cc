@@ -14,6 +14,7 @@ void RunGradCheck();
 void RunLamb();
 void RunLion();
 void RunLocoQuant();
+void RunMuon();
 void RunOneBitLamb();
 void RunOrthogonalize();
 void RunReduce();
@@ -39,6 +40,7 @@ int main() {
   RunLamb();
   RunLion();
   RunLocoQuant();
+  RunMuon();
   RunOneBitLamb();
   RunOrthogonalize();
   RunReduce();
