@@ -364,7 +364,7 @@ absl::StatusOr<bool> RankTrainer::Train(train::Observer* observer, const std::at
     BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveIfDue(step, observer));
     if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->BeforeStep(step, observer));
     BRIGADE_RETURN_IF_ERROR(EnqueueStep(step, stop.load(std::memory_order_relaxed)));
-    if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->AfterStep(step));
+    if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->AfterStep());
   }
   BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
   BRIGADE_RETURN_IF_ERROR(StopCounting(observer));
