@@ -284,6 +284,9 @@ class Flips final : public train::Observer {
     zero::UnitScope unit(zero, 0, zero::Pass::kForward);
     auto* const weight = static_cast<char*>(const_cast<void*>(unit.weights(0)));
     BRIGADE_RETURN_IF_ERROR(unit.status());
+    // Behind the digests of the steps before.
+    BRIGADE_RETURN_IF_ERROR(zero.step_stream().Record(*digested_));
+    BRIGADE_RETURN_IF_ERROR(self_.stream->Wait(*digested_));
     BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue({"flip a bit", {device::Writes(weight, 2)}},
                                                   [weight](device::ThreadPool&) {
                                                     *weight ^= 1;
@@ -297,6 +300,7 @@ class Flips final : public train::Observer {
 
  private:
   Rank& self_;
+  const std::unique_ptr<device::Event> digested_ = self_.context->CreateEvent("digested").value();
 };
 
 // What each rank's training ends with.
