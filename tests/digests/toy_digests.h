@@ -3,14 +3,21 @@
 
 // Trainings of the toy whose digests are taken and compared, and in which a bit may flip.
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "brigade/collectives/engines/transport/transport_engine.h"
 #include "brigade/digests/copies.h"
 #include "brigade/digests/first_difference.h"
@@ -116,16 +123,45 @@ inline Seen Train(const Training& run) {
   return Train(run, collectives::ThreadEngines({.size = run.ranks}));
 }
 
-// Over messages in memory, one of which may be damaged.
+// Networks of messages in memory, of all ranks and of groups of them.
+class MemoryNetworks {
+ public:
+  using MemoryNetwork = collectives::testing::MemoryNetwork;
+  using MemoryTransport = collectives::testing::MemoryTransport;
+
+  // What rank `rank` has of the group of these members.
+  std::unique_ptr<MemoryTransport> Transport(int rank, absl::Span<const int> members,
+                                             const std::string& label) {
+    const std::lock_guard lock(mutex_);
+    auto& network = networks_[absl::StrCat(label, " of ", absl::StrJoin(members, " "))];
+    if (network == nullptr) {
+      network = std::make_unique<MemoryNetwork>(static_cast<int>(members.size()));
+    }
+    const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
+    return std::make_unique<MemoryTransport>(static_cast<int>(place), *network);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<MemoryNetwork>> networks_;
+};
+
+// Over messages in memory, one of which may be damaged where all ranks are one group.
 inline Seen TrainOverMessages(const Training& run) {
-  collectives::testing::MemoryNetwork network(run.ranks);
+  MemoryNetworks networks;
+  std::vector<int> all(static_cast<size_t>(run.ranks));
+  std::iota(all.begin(), all.end(), 0);
   return Train(run, [&](int rank, device::Context& context) {
     auto transport = std::make_unique<FlippingTransport>(
-        std::make_unique<collectives::testing::MemoryTransport>(rank, network),
-        rank == run.wire_rank ? run.wire : nullptr);
+        networks.Transport(rank, all, "all"), rank == run.wire_rank ? run.wire : nullptr);
+    const collectives::Regroup regroup = [&networks, rank](absl::Span<const int> members,
+                                                           absl::Span<const int> /*lost*/,
+                                                           const std::string& label) {
+      return networks.Transport(rank, members, label);
+    };
     // The context is the rank's, which outlives its engine.
     return collectives::CreateTransportEngine(
-        std::move(transport), nullptr,
+        std::move(transport), regroup,
         std::shared_ptr<device::Context>(std::shared_ptr<void>(), &context));
   });
 }
