@@ -30,6 +30,8 @@ using profile::Place;
 
 // How many steps later all of a step has ended: the one behind it has been collected.
 constexpr int64_t kStepsUntilEnded = 3;
+// Of which rank 0 reads at once what they have told.
+constexpr int kRanksOfAPiece = 8;
 
 std::optional<Place> PlaceOf(absl::string_view name) {
   // A step begins outside the passes.
@@ -222,12 +224,8 @@ void StepProfiler::Prepare() {
   add([this] { mine_ = StepOf(std::exchange(operations_, {})); });
   pieces_.push_back([this] { return Exchange(); });
   if (of_.grid.world().rank() != 0) return;
-  for (int rank = 0; rank < of_.grid.world().size(); ++rank) {
-    pieces_.push_back([this, rank] {
-      auto step = profile::RankStepFromBytes(told_[static_cast<size_t>(rank)]);
-      if (step.ok()) steps_.push_back(*std::move(step));
-      return step.status();
-    });
+  for (int rank = 0; rank < of_.grid.world().size(); rank += kRanksOfAPiece) {
+    pieces_.push_back([this, rank] { return ReadRanks(rank); });
   }
   add([this] { MergeSteps(); });
   pieces_.push_back([this] { return Write(); });
@@ -249,6 +247,15 @@ absl::Status StepProfiler::Exchange() {
     return absl::OkStatus();
   }
   BRIGADE_ASSIGN_OR_RETURN(told_, collectives::AllGatherBytes(mine, *channel_));
+  return absl::OkStatus();
+}
+
+absl::Status StepProfiler::ReadRanks(int first) {
+  const auto end = std::min(static_cast<size_t>(first + kRanksOfAPiece), told_.size());
+  for (auto rank = static_cast<size_t>(first); rank < end; ++rank) {
+    BRIGADE_ASSIGN_OR_RETURN(profile::RankStep step, profile::RankStepFromBytes(told_[rank]));
+    steps_.push_back(std::move(step));
+  }
   return absl::OkStatus();
 }
 

@@ -90,6 +90,7 @@ class StepProfiler {
   // Pieces, on the thread.
   profile::RankStep StepOf(const train::Recorder::Operations& operations) const;
   absl::Status Exchange();
+  absl::Status ReadRanks(int first);
   void MergeSteps();
   absl::Status Write();
 
