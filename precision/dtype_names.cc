@@ -2,7 +2,6 @@
 
 #include <utility>
 
-
 namespace brigade::precision {
 
 absl::string_view ShortName(DType dtype) {
