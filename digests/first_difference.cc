@@ -73,8 +73,9 @@ std::optional<Difference> DifferenceOf(const std::vector<TensorName>& tensors, c
     }
     return difference;
   };
-  // No bits are promised of NaN: of a step that both skip gradients are not compared. Where one alone
-  // skips it, what has NaN there differs from what the other one has, and says where it came from.
+  // No bits are promised of NaN: of a step that both skip gradients are not compared. Where one
+  // alone skips it, what has NaN there differs from what the other one has, and says where it came
+  // from.
   const bool has_gradients = !a.gradients.empty() && !b.gradients.empty();
   if (has_gradients && !(a.skipped && b.skipped)) {
     const auto found = Differing(tensors, a.gradients, b.gradients, true);

@@ -78,8 +78,8 @@ struct RankStep {
   int64_t dropped = 0;
 };
 
-// As bytes and back, for ranks that tell each other. InvalidArgument for other bytes, and for numbers
-// that are not finite.
+// As bytes and back, for ranks that tell each other. InvalidArgument for other bytes, and for
+// numbers that are not finite.
 std::string ToBytes(RankStep step);
 absl::StatusOr<RankStep> RankStepFromBytes(absl::string_view bytes);
 

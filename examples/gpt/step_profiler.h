@@ -42,8 +42,8 @@ profile::TraceNames NamesOfTrace();
 //              begins to make of it what ranks tell each other, over a channel of their own, and
 //              that of rank 0 makes and writes the tables. With each step that begins it does one
 //              piece of that, where all processors may be busy with the step: so no step has much
-//              of it. As soon as nothing is under way it does all that is left. The observer is told
-//              before the first step behind that, or when nothing is under way.
+//              of it. As soon as nothing is under way it does all that is left. The observer is
+//              told before the first step behind that, or when nothing is under way.
 // Host waits   None in a step.
 // Memory       Of the host: the operations of four steps.
 // Errors       Of the output file, naming it, before the first step and when it is written; of the
