@@ -83,8 +83,8 @@ class Targets {
       targets.text_ = device::Quoted(options.pattern, 100);
     } else if (options.targets.empty()) {
       const bool gpt2 = config.architecture == Architecture::kGpt2;
-      targets.names_ = gpt2 ? std::vector<std::string>{"c_attn"}
-                            : std::vector<std::string>{"q_proj", "v_proj"};
+      targets.names_ =
+          gpt2 ? std::vector<std::string>{"c_attn"} : std::vector<std::string>{"q_proj", "v_proj"};
     }
     if (targets.text_.empty()) {
       targets.text_ = device::Quoted(absl::StrJoin(targets.names_, ", "), 200);
@@ -130,8 +130,8 @@ double LoraOptions::scale() const {
 absl::Status Validate(const LoraOptions& options) {
   constexpr int64_t kMostRank = int64_t{1} << 20;
   if (options.rank < 1 || options.rank > kMostRank) {
-    return absl::InvalidArgumentError(absl::StrCat("the adapters' rank is ", options.rank,
-                                                   "; it must be 1 to ", kMostRank));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the adapters' rank is ", options.rank, "; it must be 1 to ", kMostRank));
   }
   if (!std::isfinite(options.alpha)) {
     return absl::InvalidArgumentError(
@@ -182,9 +182,8 @@ absl::StatusOr<LoraPlan> PlanLora(const DecoderConfig& config, zero::ModelSpec s
       const auto number = static_cast<int>(now.size());
       now.push_back(static_cast<int>(plan.roles.size()));
       ParameterRole role = {.name = parameter.name, .shape = parameter.shape};
-      const auto module =
-          std::find_if(all.begin(), all.end(),
-                       [&](const LoraModule& each) { return each.weight == number; });
+      const auto module = std::find_if(
+          all.begin(), all.end(), [&](const LoraModule& each) { return each.weight == number; });
       parameter.trainable = false;
       if (options.base == BaseFormat::kInt8Blocks && module != all.end() &&
           !module->is_embedding() && !module->is_head()) {
@@ -214,8 +213,8 @@ absl::StatusOr<LoraPlan> PlanLora(const DecoderConfig& config, zero::ModelSpec s
       if (embeds) {
         module.a = add("lora_embedding_A.transposed", module.inputs, options.rank,
                        ParameterRole::Kind::kAdapterA);
-        module.b = add("lora_embedding_B", module.outputs, options.rank,
-                       ParameterRole::Kind::kAdapterB);
+        module.b =
+            add("lora_embedding_B", module.outputs, options.rank, ParameterRole::Kind::kAdapterB);
       } else {
         module.a =
             add("lora_A.weight", options.rank, module.inputs, ParameterRole::Kind::kAdapterA);
@@ -280,8 +279,7 @@ void DequantizeWords(absl::Span<const float> words, absl::Span<float> values) {
   const char* const codes = message + kernels::QuantCodesBegin(size);
   for (int64_t i = 0; i < size; ++i) {
     float maximum;
-    std::memcpy(&maximum,
-                message + i / kernels::kQuantBlock * static_cast<int64_t>(sizeof(float)),
+    std::memcpy(&maximum, message + i / kernels::kQuantBlock * static_cast<int64_t>(sizeof(float)),
                 sizeof(float));
     const auto code = static_cast<int8_t>(codes[i]);
     values[static_cast<size_t>(i)] =

@@ -24,9 +24,9 @@ class ModulePatternParser {
     const int accept = New(ModulePattern::State::Kind::kAccept);
     pattern.start_ = Build(tree, accept);
     if (too_many_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the pattern ", device::Quoted(text_, 100), " has more than ",
-                       ModulePattern::kMostStates, " states"));
+      return absl::InvalidArgumentError(absl::StrCat("the pattern ", device::Quoted(text_, 100),
+                                                     " has more than ", ModulePattern::kMostStates,
+                                                     " states"));
     }
     pattern.states_ = std::move(states_);
     return pattern;

@@ -69,11 +69,14 @@ TEST(LoraTest, GradientsAreThoseOfTheProductWithAndWithoutDropout) {
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t c = kOutputs; c < kLeading; ++c) dy[static_cast<size_t>(r * kLeading + c)] = 0;
     }
-    LoraInput input = {DType::kFloat64, x.data(), a.data(),  b.data(), kRows,
-                       kInputs,         kOutputs, kRank,     0.7};
+    LoraInput input = {DType::kFloat64, x.data(), a.data(), b.data(), kRows,
+                       kInputs,         kOutputs, kRank,    0.7};
     input.y_leading = kLeading;
-    input.dropout = {
-        .probability = probability, .seed = 9, .layer = 4, .step = step.data(), .first_element = 66};
+    input.dropout = {.probability = probability,
+                     .seed = 9,
+                     .layer = 4,
+                     .step = step.data(),
+                     .first_element = 66};
     const LoraScratch scratch = {dropped.data(), hidden.data(), dhidden.data()};
     const auto f = [&] {
       std::fill(y.begin(), y.end(), 0.25);
@@ -127,8 +130,8 @@ TYPED_TEST(TypesTest, LoraIsThatOfDouble) {
   wide.x = x.wide.data();
   wide.a = a.wide.data();
   wide.b = b.wide.data();
-  ASSERT_OK(Lora(narrow, {.hidden = hidden.narrow.data()}, y.narrow.data(), *blas,
-                 this->lab_.stream()));
+  ASSERT_OK(
+      Lora(narrow, {.hidden = hidden.narrow.data()}, y.narrow.data(), *blas, this->lab_.stream()));
   ASSERT_OK(Lora(wide, {.hidden = hidden.wide.data()}, y.wide.data(), *reference,
                  this->reference_.stream()));
   ASSERT_OK(this->lab_.stream().Synchronize());
