@@ -172,7 +172,7 @@ absl::StatusOr<LoraPlan> PlanLora(const DecoderConfig& config, zero::ModelSpec s
                                   const LoraOptions& options) {
   BRIGADE_RETURN_IF_ERROR(Validate(options));
   BRIGADE_ASSIGN_OR_RETURN(const Targets targets, Targets::Create(config, options));
-  std::vector<LoraModule> all = ModulesOf(config, spec);
+  const std::vector<LoraModule> all = ModulesOf(config, spec);
   LoraPlan plan;
   // Numbers of the spec without adapters to those with them.
   std::vector<int> now;
@@ -196,8 +196,9 @@ absl::StatusOr<LoraPlan> PlanLora(const DecoderConfig& config, zero::ModelSpec s
       }
       plan.roles.push_back(std::move(role));
     }
-    for (LoraModule& module : all) {
-      if (module.unit != unit || !targets.Has(module)) continue;
+    for (const LoraModule& each : all) {
+      if (each.unit != unit || !targets.Has(each)) continue;
+      LoraModule module = each;
       const bool embeds = module.is_embedding();
       const auto index = static_cast<int>(plan.modules.size());
       const auto add = [&](absl::string_view name, int64_t rows, int64_t columns,

@@ -24,7 +24,7 @@ using precision::DType;
 constexpr int64_t kSamples = 2, kPositions = 8, kRows = kSamples * kPositions;
 constexpr int kSteps = 8;
 
-struct Run {
+struct TrainingRun {
   std::string name;
   int stage = 0;
   BaseFormat base = BaseFormat::kAsModel;
@@ -45,7 +45,7 @@ void FillBatch(int rank, int64_t vocabulary, absl::Span<int32_t> ids, absl::Span
   }
 }
 
-void Train(collectives::Rank& self, const Run& run, std::vector<double>& losses) {
+void Train(collectives::Rank& self, const TrainingRun& run, std::vector<double>& losses) {
   const std::string folder = KnownAnswers() + "/" + run.name;
   const auto config = ReadConfig(folder);
   ASSERT_OK(config);
@@ -112,10 +112,11 @@ void Train(collectives::Rank& self, const Run& run, std::vector<double>& losses)
     losses.push_back(sum / static_cast<double>(kRows - 1));
   }
   EXPECT_EQ(bits(base()), before);
-  if (!run.to.empty()) ASSERT_OK(SaveAdapter(run.to, **model, **zero, *self.communicator));
+  if (run.to.empty()) return;
+  ASSERT_OK(SaveAdapter(run.to, **model, **zero, *self.communicator));
 }
 
-std::vector<double> LossesOf(const Run& run) {
+std::vector<double> LossesOf(const TrainingRun& run) {
   std::vector<double> losses[2];
   device::RaceChecker checker;
   collectives::OnThreads({.size = 2, .race_checker = &checker},
@@ -139,8 +140,8 @@ TEST_P(LoraTrainingTest, LearnsTheSameInEveryStage) {
 }
 
 TEST_P(LoraTrainingTest, LearnsWithABaseIn16Bits) {
-  const Run run = {GetParam(), 0, BaseFormat::kInt8Blocks, 0, false, DType::kBFloat16};
-  Run sharded = run;
+  const TrainingRun run = {GetParam(), 0, BaseFormat::kInt8Blocks, 0, false, DType::kBFloat16};
+  TrainingRun sharded = run;
   sharded.stage = 3;
   const std::vector<double> losses = LossesOf(run);
   EXPECT_LT(losses[kSteps - 1], 0.9 * losses[0]);
