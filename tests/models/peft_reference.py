@@ -39,7 +39,7 @@ OTHERS = {
                   dict(r=2, lora_alpha=16, target_modules="all-linear")),
     "llama_pattern": (LlamaConfig(**LLAMA, tie_word_embeddings=False),
                       dict(r=5, lora_alpha=2.5,
-                           target_modules=r"(.*\.)?layers\.[1-9]\.(mlp\.\w+|self_attn\.(k|o)_proj)")),
+                           target_modules=r"(.*\.)?layers\.[1-9]\.(mlp\.\w+_proj|self_attn\.(k|o)_proj)")),
     "gpt2_default": (GPT2Config(**GPT2), dict(r=2, lora_dropout=0.1)),
     "gpt2_tokens": (GPT2Config(**GPT2, tie_word_embeddings=False),
                     dict(r=2, target_modules=["wte", "c_fc"])),
