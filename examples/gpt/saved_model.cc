@@ -11,7 +11,6 @@
 #include "absl/strings/str_join.h"
 #include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/checkpoint_reader.h"
-#include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/weight_files.h"
 #include "brigade/device/printable.h"
@@ -76,8 +75,15 @@ absl::StatusOr<SavedModel> SavedModel::Open(const std::string& path, int64_t hea
     status = saved.OpenWeights(path, system);
   } else {
     std::string folder = path;
-    const auto steps = checkpoint::ListCheckpoints(system, path);
-    if (steps.ok() && !steps->empty()) folder = checkpoint::CheckpointPath(path, steps->back());
+    BRIGADE_ASSIGN_OR_RETURN(const bool is_one, checkpoint::IsCheckpoint(system, path));
+    if (!is_one) {
+      BRIGADE_ASSIGN_OR_RETURN(const auto steps, checkpoint::ListCheckpoints(system, path));
+      if (steps.empty()) {
+        return absl::NotFoundError(
+            absl::StrCat(device::Printable(path, 400), " has no checkpoint"));
+      }
+      folder = checkpoint::CheckpointPath(path, steps.back());
+    }
     status = saved.OpenCheckpoint(folder, system);
   }
   BRIGADE_RETURN_IF_ERROR(status);
@@ -85,7 +91,7 @@ absl::StatusOr<SavedModel> SavedModel::Open(const std::string& path, int64_t hea
   if (status.ok()) status = saved.Check();
   if (status.ok()) return saved;
   return absl::Status(status.code(),
-                      absl::StrCat(checkpoint::PrintablePath(path), ": ", status.message()));
+                      absl::StrCat(device::Printable(path, 400), ": ", status.message()));
 }
 
 absl::Status SavedModel::OpenCheckpoint(const std::string& folder, device::SystemCalls& system) {
@@ -113,7 +119,7 @@ absl::Status SavedModel::OpenCheckpoint(const std::string& folder, device::Syste
   int64_t heads = 0;
   if (said == training.end() || !absl::SimpleAtoi(said->second, &heads)) return absl::OkStatus();
   if (options_.heads != 0 && options_.heads != heads) {
-    return absl::InvalidArgumentError(absl::StrCat(checkpoint::PrintablePath(folder), " has ",
+    return absl::InvalidArgumentError(absl::StrCat(device::Printable(folder, 400), " has ",
                                                    heads, " heads, not ", options_.heads));
   }
   options_.heads = heads;
