@@ -28,10 +28,10 @@ inline constexpr char kAdapterWeightsName[] = "adapter_model.safetensors";
 // What DecoderOptions::lora is to be for such an adapter; the base's format and the seed of dropout
 // are no part of it.
 //
-// Errors       InvalidArgument naming the key and its value: what is missing or of another type, and
-//              what changes what is computed and is not supported (DoRA, biases, ranks or alphas by
-//              pattern, modules that are trained as a whole, layers by number, an initialisation
-//              that changes the base, a key that is not known and says something).
+// Errors       InvalidArgument naming the key and its value: what is missing or of another type,
+//              and what changes what is computed and is not supported (DoRA, biases, ranks or
+//              alphas by pattern, modules that are trained as a whole, layers by number, an
+//              initialisation that changes the base, a key that is not known and says something).
 absl::StatusOr<LoraOptions> ParseAdapterConfig(absl::string_view json);
 // Of the file in a folder. Errors name it.
 absl::StatusOr<LoraOptions> ReadAdapterConfig(

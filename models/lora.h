@@ -95,13 +95,13 @@ struct LoraPlan {
 };
 
 // `spec` with shapes, of a base that is frozen; its parameters keep their places in their unit, and
-// behind them come the unit's adapters: lora_A [rank, inputs] and lora_B [outputs, rank] of a linear
-// layer, by the names of PEFT's files; of an embedding lora_embedding_A, which is transposed
+// behind them come the unit's adapters: lora_A [rank, inputs] and lora_B [outputs, rank] of a
+// linear layer, by the names of PEFT's files; of an embedding lora_embedding_A, which is transposed
 // [rows, rank] so that rows are looked up and has ".transposed" in its name, and lora_embedding_B
 // [width, rank].
 //
-// Errors       Those of Validate and of the pattern; InvalidArgument if no layer is a target, naming
-//              some that there are.
+// Errors       Those of Validate and of the pattern; InvalidArgument if no layer is a target,
+//              naming some that there are.
 absl::StatusOr<LoraPlan> PlanLora(const DecoderConfig& config, zero::ModelSpec spec,
                                   const LoraOptions& options);
 

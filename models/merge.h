@@ -22,9 +22,9 @@ namespace brigade::models {
 // Precision    Sums in double, rounded once to the weights' type. Unmerge gives the bits that were
 //              there: they are kept, since a subtraction would not.
 // Memory       The merged matrices in their own type, and one in double; on the host.
-// Errors       InvalidArgument for a model without adapters or whose adapters are merged, for a base
-//              of int8 blocks (MergeInto), and for adapters of one of two layers whose weights are
-//              tied. After an error nothing is merged, unless the device fails.
+// Errors       InvalidArgument for a model without adapters or whose adapters are merged, for a
+//              base of int8 blocks (MergeInto), and for adapters of one of two layers whose weights
+//              are tied. After an error nothing is merged, unless the device fails.
 class MergedAdapters {
  public:
   // `model`, `arrays` and `context` must outlive it. Waits.

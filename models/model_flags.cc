@@ -20,12 +20,14 @@ ABSL_FLAG(std::string, model, "",
           "has them: of GPT-2 or Llama.");
 ABSL_FLAG(std::string, adapter, "",
           "Folder with adapter_config.json and adapter_model.safetensors, as PEFT has them.");
-ABSL_FLAG(std::string, base, "model",
-          "How the weights below an adapter lie in memory: model (in --dtype) or int8 (blocks).");
+ABSL_FLAG(
+    std::string, base, "model",
+    "model or int8: how the weights below an adapter lie in memory, in --dtype or as blocks of "
+    "int8.");
 ABSL_FLAG(std::string, tokenizer, "",
           "\"byte\", or a tokenizer.json of a byte-level BPE; else the model's tokenizer.json, or "
           "bytes if the model has 256 tokens.");
-ABSL_FLAG(std::string, dtype, "fp32", "Type of weights and activations: fp32, fp16 or bf16.");
+ABSL_FLAG(std::string, dtype, "fp32", "fp32, fp16 or bf16: of weights and activations.");
 ABSL_FLAG(std::string, device, "cpu", "cpu or cuda.");
 ABSL_FLAG(int, threads, 0, "Of the CPU; 0: one for each core.");
 
@@ -71,28 +73,30 @@ absl::StatusOr<std::vector<int32_t>> TokensOf(const json& value) {
 
 absl::StatusOr<ChosenModel> ModelFromFlags() {
   ChosenModel chosen;
-  chosen.folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
-  if (absl::GetFlag(FLAGS_model).empty()) {
-    return absl::InvalidArgumentError("--model is missing");
-  }
   const auto dtype = precision::ParseTrainingFormat(absl::GetFlag(FLAGS_dtype));
   if (!dtype.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype=", absl::GetFlag(FLAGS_dtype), "; it must be fp32, fp16 or bf16"));
+    return absl::InvalidArgumentError(absl::StrCat("--dtype is ",
+                                                   device::Quoted(absl::GetFlag(FLAGS_dtype), 40),
+                                                   "; it must be fp32, fp16 or bf16"));
   }
   chosen.dtype = *dtype;
   const std::string device_name = absl::GetFlag(FLAGS_device);
   if (device_name != "cpu" && device_name != "cuda") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--device=", device_name, "; it must be cpu or cuda"));
+        absl::StrCat("--device is ", device::Quoted(device_name, 40), "; it must be cpu or cuda"));
   }
   if (absl::GetFlag(FLAGS_threads) < 0) {
     return absl::InvalidArgumentError("--threads must be at least 0");
   }
   const std::string base = absl::GetFlag(FLAGS_base);
   if (base != "model" && base != "int8") {
-    return absl::InvalidArgumentError(absl::StrCat("--base=", base, "; it must be model or int8"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--base is ", device::Quoted(base, 40), "; it must be model or int8"));
   }
+  if (absl::GetFlag(FLAGS_model).empty()) {
+    return absl::InvalidArgumentError("--model is missing");
+  }
+  chosen.folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
   BRIGADE_ASSIGN_OR_RETURN(chosen.config, ReadConfig(chosen.folder));
   if (!absl::GetFlag(FLAGS_adapter).empty()) {
     chosen.adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_adapter));

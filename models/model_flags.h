@@ -43,8 +43,8 @@ absl::StatusOr<ParameterArrays> LoadChosen(const ChosenModel& chosen, const Deco
 // InvalidArgument naming both if the tokenizer has more tokens than the model.
 absl::StatusOr<std::unique_ptr<data::Tokenizer>> TokenizerFromFlags(const ChosenModel& chosen);
 
-// The tokens that end a text: eos_token_id of generation_config.json, or else of config.json. Errors
-// name the file.
+// The tokens that end a text: eos_token_id of generation_config.json, or else of config.json.
+// Errors name the file.
 absl::StatusOr<std::vector<int32_t>> EndTokens(
     const std::string& folder, device::SystemCalls& system = device::SystemCalls::Real());
 

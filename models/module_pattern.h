@@ -35,8 +35,8 @@ class ModulePattern {
   friend class ModulePatternParser;
 
   struct State {
-    // kCharacter: one of `characters` leads to next[0]. kSplit: both of `next`, without a character;
-    // either may be kNone. kAccept: the name may end here.
+    // kCharacter: one of `characters` leads to next[0]. kSplit: both of `next`, without a
+    // character; either may be kNone. kAccept: the name may end here.
     enum class Kind : uint8_t { kCharacter, kSplit, kAccept } kind = Kind::kSplit;
     std::bitset<128> characters = {};
     std::array<int, 2> next = {kNone, kNone};

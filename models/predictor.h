@@ -38,8 +38,8 @@ struct Prediction {
 // Forward passes over a data set, in its order, with the rows that are left over in the last one
 // filled up with padding.
 //
-// Memory       Decoder::MemoryOf; ids, labels and losses on both sides, and the logits of one sample
-//              on the host.
+// Memory       Decoder::MemoryOf; ids, labels and losses on both sides, and the logits of one
+//              sample on the host.
 // Precision    Losses in float are added up in double, in the order of the samples.
 // Errors       Those of Decoder::Create, of the data set and of the passes; InvalidArgument for a
 //              data set with a larger vocabulary or another context, and for one whose samples have

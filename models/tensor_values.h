@@ -27,8 +27,8 @@ bool IsFloatType(absl::string_view type);
 absl::Status ReadFloats(const checkpoint::WeightFiles& files,
                         const checkpoint::WeightFiles::Tensor& tensor, absl::Span<float> values);
 
-// Elements of `type` at any address to elements of `to`'s type, the nearest by way of float; float64
-// stays what it is.
+// Elements of `type` at any address to elements of `to`'s type, the nearest by way of float;
+// float64 stays what it is.
 void ConvertValues(precision::DType type, const char* from, int64_t count, precision::DType to_type,
                    void* to);
 

@@ -20,10 +20,10 @@
 
 namespace brigade::models {
 
-// The tensor of each parameter, in the order of the spec; null for adapters. In files of the bare model names have no
-// "model." or "transformer." in front; either all have it or none. Tensors of no weight, which old
-// versions wrote (masks of GPT-2, frequencies of Llama), count as nothing; so does a head that is
-// tied, if it has the bytes of the embedding.
+// The tensor of each parameter, in the order of the spec; null for adapters. In files of the bare
+// model names have no "model." or "transformer." in front; either all have it or none. Tensors of
+// no weight, which old versions wrote (masks of GPT-2, frequencies of Llama), count as nothing; so
+// does a head that is tied, if it has the bytes of the embedding.
 //
 // Errors       InvalidArgument naming the files and all, up to 20 of a kind, that is wrong: tensors
 //              that are missing, those that are no parameters, those of another shape, and of a
@@ -64,11 +64,12 @@ struct SaveWeightsOptions {
 };
 
 // Makes the folder `path` with config.json and the weights in the arrays' type, which transformers'
-// from_pretrained reads. It has its name when it is on the disk as a whole. Of a model with adapters
-// it is the base, into which they may be merged (merge.h). Waits.
+// from_pretrained reads. It has its name when it is on the disk as a whole. Of a model with
+// adapters it is the base, into which they may be merged (merge.h). Waits.
 //
-// Errors       AlreadyExists if something has the name; InvalidArgument for arrays of float64, for a
-//              base of int8 blocks, and for most_file_bytes below 1. After an error there is nothing new.
+// Errors       AlreadyExists if something has the name; InvalidArgument for arrays of float64, for
+//              a base of int8 blocks, and for most_file_bytes below 1. After an error there is
+//              nothing new.
 absl::Status SaveWeights(const std::string& path, const Decoder& model, const ParameterArrays& from,
                          device::Context& context, const SaveWeightsOptions& options = {},
                          device::SystemCalls& system = device::SystemCalls::Real());

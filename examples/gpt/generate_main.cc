@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/context.h"
+#include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/saved_model.h"
 #include "brigade/models/generator.h"
@@ -29,7 +30,7 @@ ABSL_FLAG(double, temperature, 1, "What logits are divided by; 0: the most proba
 ABSL_FLAG(int64_t, top_k, 0, "Only the k most probable bytes come; 0: all.");
 ABSL_FLAG(double, top_p, 1, "Only the most probable bytes come that have this share together.");
 ABSL_FLAG(uint64_t, seed, 0, "The same seed gives the same text.");
-ABSL_FLAG(std::string, dtype, "fp32", "Type of weights and activations: fp32, fp16 or bf16.");
+ABSL_FLAG(std::string, dtype, "fp32", "fp32, fp16 or bf16: of weights and activations.");
 ABSL_FLAG(std::string, device, "cpu", "cpu or cuda.");
 ABSL_FLAG(int, threads, 0, "Of the CPU; 0: one for each core.");
 
@@ -37,21 +38,22 @@ namespace brigade::gpt {
 namespace {
 
 absl::Status Run() {
-  if (absl::GetFlag(FLAGS_checkpoint).empty()) {
-    return absl::InvalidArgumentError("--checkpoint is missing");
-  }
   const auto dtype = precision::ParseTrainingFormat(absl::GetFlag(FLAGS_dtype));
   if (!dtype.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype=", absl::GetFlag(FLAGS_dtype), "; it must be fp32, fp16 or bf16"));
+    return absl::InvalidArgumentError(absl::StrCat("--dtype is ",
+                                                   device::Quoted(absl::GetFlag(FLAGS_dtype), 40),
+                                                   "; it must be fp32, fp16 or bf16"));
   }
   const std::string device_name = absl::GetFlag(FLAGS_device);
   if (device_name != "cpu" && device_name != "cuda") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--device=", device_name, "; it must be cpu or cuda"));
+        absl::StrCat("--device is ", device::Quoted(device_name, 40), "; it must be cpu or cuda"));
   }
   if (absl::GetFlag(FLAGS_threads) < 0 || absl::GetFlag(FLAGS_heads) < 0) {
     return absl::InvalidArgumentError("--threads and --heads must be at least 0");
+  }
+  if (absl::GetFlag(FLAGS_checkpoint).empty()) {
+    return absl::InvalidArgumentError("--checkpoint is missing");
   }
   std::vector<int32_t> prompt;
   for (const char byte : absl::GetFlag(FLAGS_prompt)) {

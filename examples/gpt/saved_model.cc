@@ -119,8 +119,8 @@ absl::Status SavedModel::OpenCheckpoint(const std::string& folder, device::Syste
   int64_t heads = 0;
   if (said == training.end() || !absl::SimpleAtoi(said->second, &heads)) return absl::OkStatus();
   if (options_.heads != 0 && options_.heads != heads) {
-    return absl::InvalidArgumentError(absl::StrCat(device::Printable(folder, 400), " has ",
-                                                   heads, " heads, not ", options_.heads));
+    return absl::InvalidArgumentError(absl::StrCat(device::Printable(folder, 400), " has ", heads,
+                                                   " heads, not ", options_.heads));
   }
   options_.heads = heads;
   return absl::OkStatus();

@@ -26,9 +26,9 @@ namespace brigade::gpt {
 // Any stage, grid and number of ranks saves the same files (docs/checkpoints.md).
 class SavedModel {
  public:
-  // `path`: a checkpoint, in place or in pieces; a folder of checkpoints, of which it is the newest;
-  // or weights that //checkpoint:export has written, which say nothing of `heads`. 0: as the
-  // checkpoint says.
+  // `path`: a checkpoint, in place or in pieces; a folder of checkpoints, of which it is the
+  // newest; or weights that //checkpoint:export has written, which say nothing of `heads`. 0: as
+  // the checkpoint says.
   //
   // Errors       Those of CheckpointReader and WeightFiles; InvalidArgument naming what a model of
   //              this example does not have, or has of another shape, and for heads that no file

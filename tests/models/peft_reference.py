@@ -36,7 +36,7 @@ COMMITTED = {
 OTHERS = {
     "llama_default": (LlamaConfig(**LLAMA, tie_word_embeddings=False), dict(r=2)),
     "llama_all": (LlamaConfig(**LLAMA, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
-                  dict(r=2, lora_alpha=16, target_modules="all-linear")),
+                  dict(r=2, lora_alpha=4, target_modules="all-linear")),
     "llama_pattern": (LlamaConfig(**LLAMA, tie_word_embeddings=False),
                       dict(r=5, lora_alpha=2.5,
                            target_modules=r"(.*\.)?layers\.[1-9]\.(mlp\.\w+_proj|self_attn\.(k|o)_proj)")),
