@@ -84,11 +84,10 @@ set(BRIGADE_BUILD_PACKAGES_digests json)
 set(BRIGADE_PKG_CONFIG_digests absl_function_ref absl_span absl_status absl_statusor absl_str_format
   absl_strings)
 set(BRIGADE_NEEDS_models device precision kernels collectives optim nn zero replicas parallel
-  checkpoint)
+  checkpoint data)
 set(BRIGADE_PACKAGES_models absl)
 set(BRIGADE_BUILD_PACKAGES_models json)
-set(BRIGADE_PKG_CONFIG_models absl_cleanup absl_span absl_status absl_statusor absl_str_format
-  absl_strings)
+set(BRIGADE_PKG_CONFIG_models absl_span absl_status absl_statusor absl_str_format absl_strings)
 set(BRIGADE_NEEDS_profile device precision kernels collectives nn)
 set(BRIGADE_PACKAGES_profile absl)
 set(BRIGADE_BUILD_PACKAGES_profile json)

@@ -32,6 +32,11 @@ int64_t BlasBytes(const DecoderConfig& config, const DecoderOptions& options) {
         {config.width, config.inner},
         {config.width, config.vocabulary}}) {
     most = std::max(most, nn::Blas::WorkspaceBytes(options.dtype, rows, outputs, inputs));
+    if (!options.lora.has_value()) continue;
+    for (const int64_t side : {inputs, outputs}) {
+      most =
+          std::max(most, nn::Blas::WorkspaceBytes(options.dtype, rows, options.lora->rank, side));
+    }
   }
   return most;
 }
@@ -41,7 +46,7 @@ nn::Workspace::Sizes WorkspaceSizes(const DecoderConfig& config, const DecoderOp
   const int64_t sums = std::max({2 * config.width, config.projected_width(), config.inner});
   return {.rows = options.samples * options.positions,
           .sums = sums,
-          .width = config.width,
+          .width = std::max(config.width, options.lora.has_value() ? options.lora->rank : 0),
           .vocabulary = config.vocabulary};
 }
 
@@ -55,7 +60,7 @@ nn::RotaryTable::Options TableOptions(const DecoderConfig& config, const Decoder
 
 bool HasTable(const DecoderConfig& config) { return config.architecture == Architecture::kLlama; }
 
-zero::ModelSpec SpecOf(const DecoderConfig& config, const DecoderOptions& options) {
+absl::StatusOr<LoraPlan> PlanOf(const DecoderConfig& config, const DecoderOptions& options) {
   zero::ModelSpec spec = HasTable(config) ? SpecOfLlama(config) : SpecOfGpt2(config);
   for (zero::UnitSpec& unit : spec) {
     for (zero::ParameterSpec& parameter : unit.parameters) {
@@ -66,22 +71,36 @@ zero::ModelSpec SpecOf(const DecoderConfig& config, const DecoderOptions& option
   }
   // What is looked up has no few directions in which its gradient is largest.
   for (zero::ParameterSpec& table : spec.front().parameters) table.low_rank = false;
-  return spec;
+  if (!options.lora.has_value()) return PlanWithoutLora(std::move(spec));
+  return PlanLora(config, std::move(spec), *options.lora);
 }
 
-std::optional<float> InitialOf(const zero::ParameterSpec& parameter) {
-  if (parameter.shape.size() != 1) return std::nullopt;
-  return absl::EndsWith(parameter.name, ".bias") ? 0.0f : 1.0f;
+std::optional<float> InitialOf(const ParameterRole& role) {
+  if (!role.is_base() || role.shape.size() != 1) return std::nullopt;
+  return absl::EndsWith(role.name, ".bias") ? 0.0f : 1.0f;
 }
 
 }  // namespace
 
-Decoder::Decoder(const DecoderConfig& config, const DecoderOptions& options, zero::ModelSpec spec)
-    : Model(std::move(spec)), config_(config), options_(options) {
-  for (const zero::UnitSpec& unit : this->spec()) {
-    first_parameter_.push_back(static_cast<int>(initial_.size()));
-    for (const zero::ParameterSpec& parameter : unit.parameters) {
-      initial_.push_back(InitialOf(parameter));
+Decoder::Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
+    : Model(plan.spec),
+      config_(config),
+      options_(options),
+      modules_(plan.modules),
+      roles_(plan.roles),
+      module_of_(plan.roles.size(), -1) {
+  int next = 0;
+  for (const zero::UnitSpec& unit : spec()) {
+    first_parameter_.push_back(next);
+    next += static_cast<int>(unit.parameters.size());
+  }
+  for (const ParameterRole& role : roles_) initial_.push_back(InitialOf(role));
+  for (size_t m = 0; m < modules_.size(); ++m) {
+    const LoraModule& module = modules_[m];
+    if (module.is_head()) {
+      head_module_ = static_cast<int>(m);
+    } else if (!module.is_embedding()) {
+      module_of_[static_cast<size_t>(module.weight)] = static_cast<int>(m);
     }
   }
 }
@@ -90,17 +109,19 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
                                                          const DecoderOptions& options,
                                                          device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(config, options));
+  BRIGADE_ASSIGN_OR_RETURN(const LoraPlan plan, PlanOf(config, options));
   std::unique_ptr<Decoder> decoder;
   if (config.architecture == Architecture::kLlama) {
-    decoder = std::make_unique<Llama>(config, options, SpecOf(config, options));
+    decoder = std::make_unique<Llama>(config, options, plan);
   } else {
-    decoder = std::make_unique<Gpt2>(config, options, SpecOf(config, options));
+    decoder = std::make_unique<Gpt2>(config, options, plan);
   }
   BRIGADE_ASSIGN_OR_RETURN(decoder->bytes_, MemoryOf(config, options, context));
   BRIGADE_ASSIGN_OR_RETURN(decoder->activations_, context.Allocate(decoder->bytes_.activations,
                                                                    device::Purpose::kActivations,
                                                                    "activations of the model"));
-  decoder->memory_ = PlaceDecoder(config, options, context.device(), decoder->activations_.data());
+  decoder->memory_ =
+      PlaceDecoder(config, options, plan, context.device(), decoder->activations_.data());
   BRIGADE_ASSIGN_OR_RETURN(decoder->blas_, nn::Blas::Create(context, BlasBytes(config, options)));
   if (options.trains) {
     BRIGADE_ASSIGN_OR_RETURN(
@@ -120,8 +141,9 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
                                               const DecoderOptions& options,
                                               const device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(config, options));
+  BRIGADE_ASSIGN_OR_RETURN(const LoraPlan plan, PlanOf(config, options));
   ModelMemory memory;
-  memory.activations = PlaceDecoder(config, options, context.device(), nullptr).bytes;
+  memory.activations = PlaceDecoder(config, options, plan, context.device(), nullptr).bytes;
   memory.scratch = nn::Blas::ScratchBytes(context.device(), BlasBytes(config, options));
   if (options.trains) {
     BRIGADE_ASSIGN_OR_RETURN(
@@ -145,16 +167,22 @@ absl::Status Decoder::Check(const Batch& batch, bool trains) const {
   if (!options_.trains) {
     return absl::InvalidArgumentError("a backward pass of a model without memory for it");
   }
+  if (!applies_adapters_) {
+    return absl::FailedPreconditionError("a backward pass of adapters that are merged");
+  }
   if (batch.targets != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError("a backward pass of a batch without targets");
 }
 
 Decoder::LinearLayer Decoder::HeadLayer() const {
   const int tokens = 0;
-  const int own = static_cast<int>(initial_.size()) - 1;
+  // Behind its norm.
+  const int own =
+      FirstParameter(head_unit()) + (config_.architecture == Architecture::kGpt2 ? 2 : 1);
   return {.weight = config_.tied ? tokens : own,
           .inputs = config_.width,
-          .outputs = config_.vocabulary};
+          .outputs = config_.vocabulary,
+          .is_head = true};
 }
 
 nn::AttentionShape Decoder::AttentionOf(const Call& call) const {
@@ -202,7 +230,7 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
   const auto ids = nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
                                             static_cast<const int32_t*>(batch.targets),
                                             batch.samples, batch.positions, config_.vocabulary);
-  const Call call = {ids, parameters, stream, unit - 1, first_};
+  const Call call = {batch, ids, parameters, stream, unit - 1, first_};
   const int first = FirstParameter(unit);
   if (unit == 0) {
     const bool learned = config_.architecture == Architecture::kGpt2;
@@ -212,8 +240,9 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
     if (learned) {
       positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
     }
-    return nn::Embedding(ids, dtype(), config_.width, tokens, positions, memory_.streams[0],
-                         stream);
+    BRIGADE_RETURN_IF_ERROR(
+        nn::Embedding(ids, dtype(), config_.width, tokens, positions, memory_.streams[0], stream));
+    return AddEmbeddingAdapters(call, memory_.streams[0]);
   }
   const void* const x = memory_.streams[static_cast<size_t>(unit) - 1];
   if (unit < head_unit()) {
@@ -233,10 +262,11 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
   const auto ids = nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
                                             static_cast<const int32_t*>(batch.targets),
                                             batch.samples, batch.positions, config_.vocabulary);
-  const Call call = {ids, parameters, stream, unit - 1};
+  const Call call = {batch, ids, parameters, stream, unit - 1};
   const int first = FirstParameter(unit);
   const bool learned = config_.architecture == Architecture::kGpt2;
   if (unit == 0) {
+    if (options_.lora.has_value()) return EmbeddingAdaptersBackward(call);
     const nn::Gradient tokens = parameters.gradient(first);
     const nn::Gradient positions = parameters.gradient(learned ? first + 1 : -1);
     BRIGADE_RETURN_IF_ERROR(parameters.status());
@@ -267,36 +297,39 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
 
 absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const void* x, void* y,
                              bool accumulate) {
-  const void* const weight = call.parameters.weights(layer.weight);
+  BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer));
   const void* const bias = call.parameters.weights(layer.bias);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-  return nn::Linear({.dtype = dtype(),
-                     .x = x,
-                     .weight = weight,
-                     .rows = call.rows(),
-                     .inputs = layer.inputs,
-                     .outputs = layer.outputs,
-                     .input_major = layer.input_major,
-                     .y_leading = layer.leading,
-                     .accumulate = accumulate},
-                    bias, y, blas(), call.stream);
+  BRIGADE_RETURN_IF_ERROR(nn::Linear({.dtype = dtype(),
+                                      .x = x,
+                                      .weight = weight,
+                                      .rows = call.rows(),
+                                      .inputs = layer.inputs,
+                                      .outputs = layer.outputs,
+                                      .input_major = layer.input_major,
+                                      .y_leading = layer.leading,
+                                      .accumulate = accumulate},
+                                     bias, y, blas(), call.stream));
+  return AddAdapter(call, layer, x, y);
 }
 
 absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer, const void* x,
                                      const void* dy, nn::Gradient dx) {
-  const void* const weight = call.parameters.weights(layer.weight);
+  BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer));
   const nn::Gradient dweight = call.parameters.gradient(layer.weight);
   const nn::Gradient dbias = call.parameters.gradient(layer.bias);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-  return nn::LinearBackward({.dtype = dtype(),
-                             .x = x,
-                             .weight = weight,
-                             .rows = call.rows(),
-                             .inputs = layer.inputs,
-                             .outputs = layer.outputs,
-                             .input_major = layer.input_major,
-                             .y_leading = layer.leading},
-                            dy, dx, dweight, dbias, blas(), workspace(), call.stream);
+  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward({.dtype = dtype(),
+                                              .x = x,
+                                              .weight = weight,
+                                              .rows = call.rows(),
+                                              .inputs = layer.inputs,
+                                              .outputs = layer.outputs,
+                                              .input_major = layer.input_major,
+                                              .y_leading = layer.leading},
+                                             dy, dx, dweight, dbias, blas(), workspace(),
+                                             call.stream));
+  return AdapterBackward(call, layer, x, dy, dx);
 }
 
 absl::Status Decoder::Norm(const Call& call, int weight, int bias, const void* x,
@@ -332,15 +365,26 @@ absl::Status Decoder::NormBackward(const Call& call, int weight, int bias, const
 }
 
 void Decoder::Initialize(int parameter, uint64_t seed, absl::Span<float> values) const {
-  const std::optional<float> constant = initial_[static_cast<size_t>(parameter)];
-  if (constant.has_value()) return std::fill(values.begin(), values.end(), *constant);
-  nn::Random random(seed, static_cast<uint64_t>(parameter));
-  for (float& value : values) {
-    // Box and Muller 1958.
-    const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
-    const double angle = 2 * std::numbers::pi * random.Uniform();
-    value = static_cast<float>(0.02 * radius * std::cos(angle));
+  const auto p = static_cast<size_t>(parameter);
+  const ParameterRole& role = roles_[p];
+  if (role.is_adapter()) {
+    return InitializeAdapter(modules_[static_cast<size_t>(role.module)], role.kind, parameter, seed,
+                             values);
   }
+  if (initial_[p].has_value()) return std::fill(values.begin(), values.end(), *initial_[p]);
+  nn::Random random(seed, static_cast<uint64_t>(parameter));
+  const auto fill = [&](absl::Span<float> weights) {
+    for (float& value : weights) {
+      // Box and Muller 1958.
+      const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
+      const double angle = 2 * std::numbers::pi * random.Uniform();
+      value = static_cast<float>(0.02 * radius * std::cos(angle));
+    }
+  };
+  if (role.kind == ParameterRole::Kind::kBase) return fill(values);
+  std::vector<float> weights(static_cast<size_t>(role.size()));
+  fill(absl::MakeSpan(weights));
+  QuantizeToWords(weights, values);
 }
 
 }  // namespace brigade::models

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,9 +14,11 @@
 #include "brigade/device/context.h"
 #include "brigade/models/config.h"
 #include "brigade/models/decoder_memory.h"
+#include "brigade/models/lora.h"
 #include "brigade/models/model.h"
 #include "brigade/nn/attention.h"
 #include "brigade/nn/blas.h"
+#include "brigade/nn/lora.h"
 #include "brigade/nn/rotary.h"
 #include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
@@ -32,6 +35,8 @@ namespace brigade::models {
 //              behind it: no position sees what is behind.
 // Units        The embedding, each block, the head, which uses the embedding's tokens if it is
 //              tied.
+// Adapters     With DecoderOptions::lora they are the only parameters that are trained (lora.h);
+//              dropout is of batches with a step.
 // Precision    Weights, activations and their gradients are of one type: float, Half, BFloat16, or
 //              double for tests. Each layer's own (nn/); residuals are added before the product
 //              that makes them is rounded.
@@ -58,6 +63,14 @@ class Decoder : public Model {
   // backward pass.
   const void* logits() const { return memory_.logits; }
 
+  // With adapters, and of every parameter what it is.
+  const std::vector<LoraModule>& modules() const { return modules_; }
+  const std::vector<ParameterRole>& roles() const { return roles_; }
+  // Whether passes add what the adapters say: not after they are merged into the base (merge.h).
+  // Backward passes are then FailedPrecondition.
+  bool applies_adapters() const { return applies_adapters_; }
+  void set_applies_adapters(bool applies) { applies_adapters_ = applies; }
+
   // The forward pass of positions that come behind `first` ones whose keys and values are kept, and
   // now are too: logits of the new ones. Texts of a batch are equally long. The first call of new
   // texts has `first` = 0. The logits are those of a forward pass of the whole text, but for the
@@ -73,7 +86,7 @@ class Decoder : public Model {
                            device::Stream& stream) final;
   absl::Status BackwardUnit(int unit, const Batch& batch, const float* seed,
                             UnitParameters& parameters, device::Stream& stream) final;
-  // Matrices and tables: normal with deviation 0.02; norms 1, biases 0.
+  // Matrices and tables: normal with deviation 0.02; norms 1, biases 0; adapters as in lora.h.
   void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override;
 
  protected:
@@ -87,10 +100,13 @@ class Decoder : public Model {
     int64_t leading = 0;
     // GPT-2's.
     bool input_major = false;
+    // Whose weight may be the embedding's.
+    bool is_head = false;
   };
 
   // One unit's pass.
   struct Call {
+    const Batch& batch;
     const nn::TokenIds& ids;
     UnitParameters& parameters;
     device::Stream& stream;
@@ -100,7 +116,7 @@ class Decoder : public Model {
     int64_t rows() const { return ids.rows(); }
   };
 
-  Decoder(const DecoderConfig& config, const DecoderOptions& options, zero::ModelSpec spec);
+  Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan);
 
   // A block: out = f(x), both [rows, width], keeping what its backward pass needs in `arrays`; with
   // a null `out` only that. And the gradient: memory().dx is that of `out` and becomes that of x.
@@ -137,8 +153,29 @@ class Decoder : public Model {
   int FirstParameter(int unit) const { return first_parameter_[static_cast<size_t>(unit)]; }
   LinearLayer HeadLayer() const;
 
+  // decoder_lora.cc. The layer's weight as a matrix of the model's type.
+  absl::StatusOr<const void*> WeightOf(const Call& call, const LinearLayer& layer);
+  // Null: none, or it is merged.
+  const LoraModule* AdapterOf(const LinearLayer& layer) const;
+  nn::LoraInput LoraOf(const Call& call, const LoraModule& module, const void* x,
+                       int64_t leading = 0) const;
+  nn::LoraScratch scratch() const;
+  // What the adapters of a layer, and of the embedding, add; and the gradients.
+  absl::Status AddAdapter(const Call& call, const LinearLayer& layer, const void* x, void* y);
+  absl::Status AdapterBackward(const Call& call, const LinearLayer& layer, const void* x,
+                               const void* dy, nn::Gradient dx);
+  absl::Status AddEmbeddingAdapters(const Call& call, void* x);
+  absl::Status EmbeddingAdaptersBackward(const Call& call);
+  absl::Status PositionAdapterBackward(const Call& call, const LoraModule& module);
+
   const DecoderConfig config_;
   const DecoderOptions options_;
+  const std::vector<LoraModule> modules_;
+  const std::vector<ParameterRole> roles_;
+  // Of linear layers but the head, by the number of the weight; and of the head. -1: none.
+  std::vector<int> module_of_;
+  int head_module_ = -1;
+  bool applies_adapters_ = true;
   std::vector<int> first_parameter_;
   // By the parameter's number: 1 for weights of norms, 0 for biases, else nothing.
   std::vector<std::optional<float>> initial_;

@@ -51,6 +51,16 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
         absl::StrCat("a decoder that keeps ", options.cached_positions,
                      " positions; it must be 0 to ", config.positions));
   }
+  if (options.lora.has_value()) {
+    BRIGADE_RETURN_IF_ERROR(Validate(*options.lora));
+    if (options.trainable) {
+      return absl::InvalidArgumentError("with adapters they alone are trained: `trainable` is set");
+    }
+    if (options.lora->base == BaseFormat::kInt8Blocks &&
+        options.dtype == precision::DType::kFloat64) {
+      return absl::InvalidArgumentError("a base of int8 blocks in a decoder of fp64");
+    }
+  }
   // Rows are numbered by 32 bits (nn/workspace.h).
   BRIGADE_RETURN_IF_ERROR(CheckAtLeastOne("samples times positions",
                                           options.samples * options.positions, int64_t{1} << 31));
@@ -68,7 +78,7 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
 }
 
 DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& options,
-                           device::Device device, void* base) {
+                           const LoraPlan& plan, device::Device device, void* base) {
   const bool llama = config.architecture == Architecture::kLlama;
   const int64_t rows = options.samples * options.positions;
   const int64_t size = precision::SizeOf(options.dtype);
@@ -125,6 +135,19 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
     memory.attention_workspace = arena.Take(nn::AttentionWorkspaceBytes(
         {options.dtype, options.samples, options.positions, config.heads, config.attention_width()},
         device));
+  }
+  if (options.lora.has_value()) {
+    const bool drops = options.lora->dropout > 0 && options.trains;
+    bool positions = false;
+    for (const LoraModule& module : plan.modules) {
+      positions |= module.kind == LoraModule::Kind::kPositions;
+    }
+    const int64_t inputs =
+        std::max(drops ? plan.most_inputs : 0, positions && options.trains ? config.width : 0);
+    if (inputs > 0) memory.lora_inputs = matrix(inputs);
+    memory.lora_hidden = matrix(options.lora->rank);
+    if (options.trains) memory.lora_dhidden = matrix(options.lora->rank);
+    if (plan.most_dequantized > 0) memory.dequantized = arena.Take(plan.most_dequantized * size);
   }
   memory.bytes = arena.bytes();
   return memory;

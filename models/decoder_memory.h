@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "brigade/device/device.h"
 #include "brigade/models/config.h"
+#include "brigade/models/lora.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::models {
@@ -28,6 +30,8 @@ struct DecoderOptions {
   bool recompute = false;
   // Which parameters, by their names, are trained; empty: all.
   std::function<bool(const std::string&)> trainable = nullptr;
+  // Low-rank adapters, which alone are trained; not with `trainable`.
+  std::optional<LoraOptions> lora = std::nullopt;
 };
 
 // InvalidArgument naming the option.
@@ -77,12 +81,18 @@ struct DecoderMemory {
   void* dactivated = nullptr;
   void* attention_workspace = nullptr;
 
+  // Of adapters: their inputs behind dropout, and the gradient of a table of positions; rows of
+  // their rank, and the gradient of those.
+  void *lora_inputs = nullptr, *lora_hidden = nullptr, *lora_dhidden = nullptr;
+  // A matrix of the base, of the model's type, that lies elsewhere as codes.
+  void* dequantized = nullptr;
+
   int64_t bytes = 0;
 };
 
 // Places in `base`, of as many bytes; with null the bytes alone count.
 DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& options,
-                           device::Device device, void* base);
+                           const LoraPlan& plan, device::Device device, void* base);
 
 }  // namespace brigade::models
 

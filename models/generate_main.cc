@@ -1,10 +1,11 @@
-// Writes a text on: bazel run //models:generate -- --weights=FOLDER --prompt=TEXT
+// Writes a text on: bazel run //models:generate -- --model=FOLDER --prompt=TEXT
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -12,31 +13,26 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "brigade/data/chat_template.h"
 #include "brigade/device/command_line.h"
-#include "brigade/device/context.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/models/config.h"
 #include "brigade/models/generator.h"
-#include "brigade/models/parameter_arrays.h"
-#include "brigade/models/weights.h"
-#include "brigade/precision/dtype_names.h"
+#include "brigade/models/model_flags.h"
 
-ABSL_FLAG(std::string, weights, "",
-          "Folder with config.json and model.safetensors, or its index and files, as Hugging Face "
-          "has them: of GPT-2 or Llama.");
-ABSL_FLAG(std::string, prompt, "",
-          "Text to write on, of a model whose 256 tokens are bytes; else give --ids.");
+ABSL_FLAG(std::string, prompt, "", "Text to write on; or give --ids.");
 ABSL_FLAG(std::string, ids, "", "Tokens to write on, by their numbers: 15496,11,995");
-ABSL_FLAG(int64_t, new_tokens, 100, "How many tokens to write.");
+ABSL_FLAG(std::string, chat_template, "",
+          "The prompt is what a user says, and the model answers: plain, alpaca, chatml or llama3, "
+          "or a JSON file (docs/data.md). Empty: the prompt is a text.");
+ABSL_FLAG(int64_t, max_new_tokens, 100, "How many tokens to write at most.");
 ABSL_FLAG(double, temperature, 1, "What logits are divided by; 0: the most probable token always.");
 ABSL_FLAG(int64_t, top_k, 0, "Only the k most probable tokens come; 0: all.");
 ABSL_FLAG(double, top_p, 1, "Only the most probable tokens come that have this share together.");
 ABSL_FLAG(uint64_t, seed, 0, "The same seed gives the same tokens.");
-ABSL_FLAG(std::string, stop, "", "Tokens after which nothing comes: 50256");
-ABSL_FLAG(std::string, dtype, "fp32", "Type of weights and activations: fp32, fp16 or bf16.");
-ABSL_FLAG(std::string, device, "cpu", "cpu or cuda.");
-ABSL_FLAG(int, threads, 0, "Of the CPU; 0: one for each core.");
+ABSL_FLAG(std::string, stop, "",
+          "Tokens after which nothing comes, besides those that the model's files name: 50256");
+ABSL_FLAG(bool, ignore_eos, false, "Whether the text goes on behind the tokens that end one.");
 
 namespace brigade::models {
 namespace {
@@ -55,73 +51,83 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view flag, absl::stri
   return ids;
 }
 
-absl::StatusOr<std::vector<int32_t>> ParsePrompt(const DecoderConfig& config) {
-  const std::string prompt = absl::GetFlag(FLAGS_prompt), ids = absl::GetFlag(FLAGS_ids);
-  if (prompt.empty() == ids.empty()) {
-    return absl::InvalidArgumentError("give one of --prompt and --ids");
+absl::StatusOr<std::vector<int32_t>> EncodedPrompt(const data::Tokenizer& tokenizer) {
+  const auto before = tokenizer.before_text();
+  std::vector<int32_t> ids(before.begin(), before.end());
+  const std::string prompt = absl::GetFlag(FLAGS_prompt), chat = absl::GetFlag(FLAGS_chat_template);
+  const auto append = [&](const std::string& text, data::SpecialText special) {
+    const absl::Status status = tokenizer.Encode(text, special, ids);
+    return status.ok() ? status
+                       : absl::Status(status.code(), absl::StrCat("--prompt: ", status.message()));
+  };
+  if (chat.empty()) {
+    BRIGADE_RETURN_IF_ERROR(append(prompt, data::SpecialText::kIsToken));
+    return ids;
   }
-  if (!ids.empty()) return ParseIds("ids", ids);
-  if (config.vocabulary != 256) {
-    return absl::InvalidArgumentError(absl::StrCat("--prompt is for models of bytes; this one has ",
-                                                   config.vocabulary,
-                                                   " tokens: give their numbers with --ids"));
+  BRIGADE_ASSIGN_OR_RETURN(const auto turns, data::ChatTemplate::FromNameOrFile(chat));
+  for (const data::ChatPart& part : turns.Render({{data::ChatRole::kUser, prompt}})) {
+    BRIGADE_RETURN_IF_ERROR(append(
+        part.text, part.is_template ? data::SpecialText::kIsToken : data::SpecialText::kIsText));
   }
-  std::vector<int32_t> bytes;
-  for (const char byte : prompt) bytes.push_back(static_cast<uint8_t>(byte));
-  return bytes;
+  BRIGADE_RETURN_IF_ERROR(append(turns.assistant.before, data::SpecialText::kIsToken));
+  return ids;
 }
 
 absl::Status Run() {
-  const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_weights));
-  if (folder.empty()) return absl::InvalidArgumentError("--weights is missing");
-  const auto dtype = precision::ParseTrainingFormat(absl::GetFlag(FLAGS_dtype));
-  if (!dtype.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype=", absl::GetFlag(FLAGS_dtype), "; it must be fp32, fp16 or bf16"));
+  const bool by_ids = !absl::GetFlag(FLAGS_ids).empty();
+  BRIGADE_ASSIGN_OR_RETURN(ChosenModel chosen, ModelFromFlags());
+  if (by_ids != absl::GetFlag(FLAGS_prompt).empty()) {
+    return absl::InvalidArgumentError("give one of --prompt and --ids");
   }
-  const std::string device_name = absl::GetFlag(FLAGS_device);
-  if (device_name != "cpu" && device_name != "cuda") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device=", device_name, "; it must be cpu or cuda"));
+  if (by_ids && !absl::GetFlag(FLAGS_chat_template).empty()) {
+    return absl::InvalidArgumentError("--chat_template is for a --prompt");
   }
-  if (absl::GetFlag(FLAGS_threads) < 0) {
-    return absl::InvalidArgumentError("--threads must be at least 0");
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::vector<int32_t> prompt;
+  if (by_ids) {
+    BRIGADE_ASSIGN_OR_RETURN(prompt, ParseIds("ids", absl::GetFlag(FLAGS_ids)));
+  } else {
+    BRIGADE_ASSIGN_OR_RETURN(tokenizer, TokenizerFromFlags(chosen));
+    BRIGADE_ASSIGN_OR_RETURN(prompt, EncodedPrompt(*tokenizer));
   }
-  BRIGADE_ASSIGN_OR_RETURN(const DecoderConfig config, ReadConfig(folder));
-  BRIGADE_ASSIGN_OR_RETURN(const auto prompt, ParsePrompt(config));
   GenerateOptions options;
   options.sampling = {absl::GetFlag(FLAGS_temperature), absl::GetFlag(FLAGS_top_k),
                       absl::GetFlag(FLAGS_top_p), absl::GetFlag(FLAGS_seed)};
-  options.new_tokens = absl::GetFlag(FLAGS_new_tokens);
+  options.new_tokens = absl::GetFlag(FLAGS_max_new_tokens);
   BRIGADE_ASSIGN_OR_RETURN(options.stop_tokens, ParseIds("stop", absl::GetFlag(FLAGS_stop)));
-
-  device::ContextOptions of_context;
-  if (device_name == "cuda") of_context.device = device::Cuda();
-  of_context.compute_threads = absl::GetFlag(FLAGS_threads);
-  BRIGADE_ASSIGN_OR_RETURN(auto context, device::Context::Create(of_context));
-  const int64_t wanted =
-      static_cast<int64_t>(prompt.size()) + std::max<int64_t>(options.new_tokens, 1) - 1;
-  if (wanted > config.positions) {
-    return absl::InvalidArgumentError(absl::StrCat(prompt.size(), " tokens and ",
-                                                   options.new_tokens, " new ones; the model has ",
-                                                   config.positions, " positions"));
+  std::vector<int32_t> ends;
+  if (!absl::GetFlag(FLAGS_ignore_eos)) {
+    BRIGADE_ASSIGN_OR_RETURN(ends, EndTokens(chosen.folder));
+    options.stop_tokens.insert(options.stop_tokens.end(), ends.begin(), ends.end());
   }
+  const auto size = static_cast<int64_t>(prompt.size());
+  // In this order: the sum may have no number.
+  if (options.new_tokens > chosen.config.positions - size + 1) {
+    return absl::InvalidArgumentError(absl::StrCat(size, " tokens and ", options.new_tokens,
+                                                   " new ones; the model has ",
+                                                   chosen.config.positions, " positions"));
+  }
+  const int64_t wanted = size + std::max<int64_t>(options.new_tokens, 1) - 1;
   BRIGADE_ASSIGN_OR_RETURN(
-      auto generator, Generator::Create(config, {.dtype = *dtype, .capacity = wanted}, *context));
-  BRIGADE_ASSIGN_OR_RETURN(
-      auto weights, ParameterArrays::Create(generator.model().spec(), {.dtype = *dtype}, *context));
-  BRIGADE_RETURN_IF_ERROR(LoadWeights(folder, generator.model(), weights, *context));
-  const bool bytes = absl::GetFlag(FLAGS_ids).empty();
+      auto generator,
+      Generator::Create(chosen.config,
+                        {.dtype = chosen.dtype, .capacity = wanted, .lora = chosen.lora},
+                        *chosen.context));
+  BRIGADE_ASSIGN_OR_RETURN(auto weights, LoadChosen(chosen, generator.model()));
+  absl::Status decoded;
   const auto print = [&](int32_t token) {
-    if (bytes) {
-      std::fputc(token, stdout);
-    } else {
+    if (by_ids) {
       std::printf("%d\n", token);
+    } else if (std::find(ends.begin(), ends.end(), token) == ends.end()) {
+      std::string text;
+      decoded = tokenizer->Decode({token}, text);
+      std::fwrite(text.data(), 1, text.size(), stdout);
     }
-    return std::fflush(stdout) == 0;
+    return decoded.ok() && std::fflush(stdout) == 0;
   };
   BRIGADE_RETURN_IF_ERROR(generator.Generate(prompt, options, weights, print).status());
-  if (bytes) std::printf("\n");
+  BRIGADE_RETURN_IF_ERROR(decoded);
+  if (!by_ids) std::printf("\n");
   return std::fflush(stdout) == 0 ? absl::OkStatus() : absl::DataLossError("cannot write the text");
 }
 

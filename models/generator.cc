@@ -26,7 +26,8 @@ absl::StatusOr<Generator> Generator::Create(const DecoderConfig& config, const O
                        .samples = 1,
                        .positions = std::min(options.positions, std::max<int64_t>(capacity, 1)),
                        .trains = false,
-                       .cached_positions = capacity},
+                       .cached_positions = capacity,
+                       .lora = options.lora},
                       context));
   const DecoderOptions& of_model = generator.model_->options();
   BRIGADE_ASSIGN_OR_RETURN(generator.stream_, context.CreateStream("generate"));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,6 +40,8 @@ class Generator {
     int64_t capacity = 0;
     // How many of the prompt are read at a time.
     int64_t positions = 64;
+    // The model has adapters.
+    std::optional<LoraOptions> lora = std::nullopt;
   };
 
   // Errors of Decoder::Create.

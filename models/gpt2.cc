@@ -62,8 +62,8 @@ zero::ModelSpec SpecOfGpt2(const DecoderConfig& config) {
   return spec;
 }
 
-Gpt2::Gpt2(const DecoderConfig& config, const DecoderOptions& options, zero::ModelSpec spec)
-    : Decoder(config, options, std::move(spec)) {}
+Gpt2::Gpt2(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
+    : Decoder(config, options, plan) {}
 
 Gpt2::Layers Gpt2::LayersOf(int first) const {
   const int64_t width = config().width, inner = config().inner;

@@ -51,8 +51,8 @@ zero::ModelSpec SpecOfLlama(const DecoderConfig& config) {
   return spec;
 }
 
-Llama::Llama(const DecoderConfig& config, const DecoderOptions& options, zero::ModelSpec spec)
-    : Decoder(config, options, std::move(spec)) {}
+Llama::Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
+    : Decoder(config, options, plan) {}
 
 Llama::Layers Llama::LayersOf(int first_parameter) const {
   const DecoderConfig& c = config();

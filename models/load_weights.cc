@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
-#include <map>
+#include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,8 +10,9 @@
 #include "brigade/checkpoint/weights.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/models/adapter_files.h"
+#include "brigade/models/tensor_values.h"
 #include "brigade/models/weights.h"
-#include "brigade/nn/functions.h"
 
 namespace brigade::models {
 namespace {
@@ -23,87 +22,111 @@ using precision::DType;
 
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
-template <typename From, typename To>
-To Converted(From value) {
-  if constexpr (std::is_same_v<From, To>) {
-    return value;
-  } else if constexpr (std::is_same_v<To, double>) {
-    return static_cast<double>(nn::Widen(value));
-  } else {
-    return To(static_cast<float>(value));
-  }
-}
-
-// Numbers at any address.
-template <typename To>
-void Convert(DType type, const char* from, int64_t count, To* to) {
-  nn::VisitReal(type, [&](auto tag) {
-    for (int64_t i = 0; i < count; ++i) {
-      std::memcpy(&tag, from + i * static_cast<int64_t>(sizeof(tag)), sizeof(tag));
-      to[i] = Converted<decltype(tag), To>(tag);
+// The values of a model's parameters: of the base from its files, of adapters from theirs or new.
+class Values {
+ public:
+  static absl::StatusOr<Values> Open(const std::string& path, const Decoder& model,
+                                     const AdapterStart& adapters, device::SystemCalls& system) {
+    BRIGADE_ASSIGN_OR_RETURN(auto files, WeightFiles::Open(path, system));
+    Values values(std::make_unique<WeightFiles>(std::move(files)), model, adapters.seed);
+    BRIGADE_ASSIGN_OR_RETURN(values.tensors_, MatchTensors(*values.files_, model));
+    if (!adapters.folder.empty()) {
+      BRIGADE_ASSIGN_OR_RETURN(auto own, AdapterFiles::Open(adapters.folder, model, system));
+      values.adapters_.emplace(std::move(own));
     }
-  });
-}
+    return values;
+  }
+
+  const WeightFiles& files() const { return *files_; }
+  // Whose tensor alone says what the parameter is; null for others.
+  const WeightFiles::Tensor* TensorOf(int parameter) const {
+    const auto p = static_cast<size_t>(parameter);
+    const bool is_other = adapters_.has_value() && adapters_->Has(parameter);
+    return is_other || model_->roles()[p].kind != ParameterRole::Kind::kBase ? nullptr
+                                                                             : tensors_[p];
+  }
+
+  // As the spec has them.
+  absl::Status Read(int parameter, absl::Span<float> values) const {
+    if (adapters_.has_value() && adapters_->Has(parameter)) {
+      return adapters_->Read(parameter, values);
+    }
+    const auto p = static_cast<size_t>(parameter);
+    const ParameterRole& role = model_->roles()[p];
+    if (role.is_adapter()) {
+      model_->Initialize(parameter, seed_, values);
+      return absl::OkStatus();
+    }
+    if (role.kind == ParameterRole::Kind::kBase) return ReadFloats(*files_, *tensors_[p], values);
+    std::vector<float> numbers(static_cast<size_t>(role.size()));
+    BRIGADE_RETURN_IF_ERROR(ReadFloats(*files_, *tensors_[p], absl::MakeSpan(numbers)));
+    QuantizeToWords(numbers, values);
+    return absl::OkStatus();
+  }
+
+ private:
+  Values(std::unique_ptr<WeightFiles> files, const Decoder& model, uint64_t seed)
+      : files_(std::move(files)), model_(&model), seed_(seed) {}
+
+  std::unique_ptr<WeightFiles> files_;
+  const Decoder* model_;
+  uint64_t seed_;
+  std::vector<const WeightFiles::Tensor*> tensors_;
+  std::optional<AdapterFiles> adapters_;
+};
 
 }  // namespace
 
 absl::Status LoadWeights(const std::string& path, const Decoder& model, ParameterArrays& to,
-                         device::Context& context, device::SystemCalls& system) {
-  BRIGADE_ASSIGN_OR_RETURN(const auto files, WeightFiles::Open(path, system));
-  BRIGADE_ASSIGN_OR_RETURN(const auto tensors, MatchTensors(files, model));
-  if (static_cast<int>(tensors.size()) != to.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("arrays of ", to.size(), " parameters for a model of ", tensors.size()));
-  }
-  BRIGADE_ASSIGN_OR_RETURN(auto stream, context.CreateStream("load weights"));
-  BRIGADE_ASSIGN_OR_RETURN(const auto host,
-                           context.AllocateHost(kChunkBytes, device::Purpose::kScratch, "weights"));
-  std::vector<char> chunk(static_cast<size_t>(kChunkBytes));
+                         device::Context& context, device::SystemCalls& system,
+                         const AdapterStart& adapters) {
+  BRIGADE_ASSIGN_OR_RETURN(const Values values, Values::Open(path, model, adapters, system));
+  BRIGADE_RETURN_IF_ERROR(CheckArrays(to, model));
+  BRIGADE_ASSIGN_OR_RETURN(auto copier, ArrayCopier::Create(context));
+  std::vector<char> chunk(static_cast<size_t>(kChunkBytes)), converted(chunk.size());
   const int64_t most = kChunkBytes / static_cast<int64_t>(sizeof(double));
-  const int64_t width = precision::SizeOf(to.dtype());
   for (int p = 0; p < to.size(); ++p) {
-    const WeightFiles::Tensor& tensor = *tensors[static_cast<size_t>(p)];
-    const DType type = *checkpoint::DTypeOf(tensor.type);
-    const int64_t width_in_file = precision::SizeOf(type);
+    const WeightFiles::Tensor* const tensor = values.TensorOf(p);
+    if (tensor == nullptr) {
+      std::vector<float> all(static_cast<size_t>(to.size_of(p)));
+      BRIGADE_RETURN_IF_ERROR(values.Read(p, absl::MakeSpan(all)));
+      BRIGADE_RETURN_IF_ERROR(copier.Write(all, p, to));
+      continue;
+    }
+    // F64 stays what it is.
+    const DType type = *checkpoint::DTypeOf(tensor->type);
+    const int64_t width = precision::SizeOf(to.type_of(p)), width_in_file = precision::SizeOf(type);
     for (int64_t at = 0; at < to.size_of(p); at += most) {
       const int64_t count = std::min(most, to.size_of(p) - at);
       BRIGADE_RETURN_IF_ERROR(
-          files.Read(tensor, at * width_in_file, count * width_in_file, chunk.data()));
-      nn::VisitReal(to.dtype(), [&](auto tag) {
-        Convert(type, chunk.data(), count, static_cast<decltype(tag)*>(host.data()));
-      });
+          values.files().Read(*tensor, at * width_in_file, count * width_in_file, chunk.data()));
+      ConvertValues(type, chunk.data(), count, to.type_of(p), converted.data());
       BRIGADE_RETURN_IF_ERROR(
-          stream->Copy(static_cast<char*>(to.weights(p)) + at * width, host.data(), count * width));
-      // The memory is written again.
-      BRIGADE_RETURN_IF_ERROR(stream->Synchronize());
+          copier.WriteBytes(converted.data(), at * width, count * width, p, to));
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status LoadWeights(const std::string& path, const Decoder& model, zero::ZeroOptimizer& zero,
-                         collectives::Communicator& communicator, device::SystemCalls& system) {
-  std::map<std::string, std::string> names;
-  const auto match = [&]() -> absl::Status {
-    BRIGADE_ASSIGN_OR_RETURN(const auto files, WeightFiles::Open(path, system));
-    BRIGADE_ASSIGN_OR_RETURN(const auto tensors, MatchTensors(files, model));
-    size_t p = 0;
-    for (const zero::UnitSpec& unit : model.spec()) {
-      for (const zero::ParameterSpec& parameter : unit.parameters) {
-        names[parameter.name] = tensors[p++]->name;
-      }
+                         collectives::Communicator& communicator, device::SystemCalls& system,
+                         const AdapterStart& adapters) {
+  const bool reads = zero.rank() == 0 && zero.shard_group() == 0;
+  std::optional<Values> values;
+  const auto open = [&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(auto opened, Values::Open(path, model, adapters, system));
+    if (zero.plan().parameters().size() != model.roles().size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an optimizer of ", zero.plan().parameters().size(),
+                       " parameters for a model of ", model.roles().size()));
     }
+    values.emplace(std::move(opened));
     return absl::OkStatus();
   };
-  const bool reads = zero.rank() == 0 && zero.shard_group() == 0;
   BRIGADE_RETURN_IF_ERROR(
-      collectives::AgreeOnStatus(reads ? match() : absl::OkStatus(), communicator));
-  return checkpoint::LoadWeights(
-      path, zero, communicator,
-      {.name_in_files = [&](const std::string& parameter) { return names.at(parameter); },
-       // MatchTensors has seen that they are no weights.
-       .allow_unexpected = true},
-      system);
+      collectives::AgreeOnStatus(reads ? open() : absl::OkStatus(), communicator));
+  return zero.InitializeParameters(
+      [&](int parameter, absl::Span<float> to) { return values->Read(parameter, to); });
 }
 
 }  // namespace brigade::models

@@ -17,6 +17,7 @@
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/models/tensor_values.h"
 #include "brigade/models/weights.h"
 
 namespace brigade::models {
@@ -70,12 +71,6 @@ bool IsNoWeight(const Decoder& model, const std::string& name) {
   return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias");
 }
 
-bool IsFloat(const Tensor& tensor) {
-  const auto type = checkpoint::DTypeOf(tensor.type);
-  return type.has_value() &&
-         (*type == precision::DType::kFloat64 || precision::IsTrainingFormat(*type));
-}
-
 std::string FileOf(const WeightFiles& files, const Tensor& tensor) {
   return PrintablePath(files.files()[static_cast<size_t>(tensor.file)].path);
 }
@@ -105,25 +100,26 @@ absl::StatusOr<std::vector<const Tensor*>> MatchTensors(const WeightFiles& files
       types("of a type that becomes no weight");
   std::vector<const Tensor*> tensors;
   std::set<const Tensor*> used;
-  for (const zero::UnitSpec& unit : model.spec()) {
-    for (const zero::ParameterSpec& parameter : unit.parameters) {
-      const std::string name(has_prefix ? parameter.name
-                                        : absl::StripPrefix(parameter.name, prefix));
-      const Tensor* const tensor = files.Find(name);
-      tensors.push_back(tensor);
-      if (tensor == nullptr) {
-        missing.Add(Quoted(name));
-        continue;
-      }
-      used.insert(tensor);
-      const std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
-      if (tensor->shape != shape) {
-        shapes.Add(absl::StrCat(Quoted(name), " in ", FileOf(files, *tensor), " is [",
-                                absl::StrJoin(tensor->shape, ", "), "] and not [",
-                                absl::StrJoin(shape, ", "), "]"));
-      } else if (!IsFloat(*tensor)) {
-        types.Add(absl::StrCat(Quoted(name), " in ", FileOf(files, *tensor), " is ", tensor->type));
-      }
+  for (const ParameterRole& role : model.roles()) {
+    if (role.is_adapter()) {
+      tensors.push_back(nullptr);
+      continue;
+    }
+    const std::string name(has_prefix ? role.name : absl::StripPrefix(role.name, prefix));
+    const Tensor* const tensor = files.Find(name);
+    tensors.push_back(tensor);
+    if (tensor == nullptr) {
+      missing.Add(Quoted(name));
+      continue;
+    }
+    used.insert(tensor);
+    const std::vector<uint64_t> shape(role.shape.begin(), role.shape.end());
+    if (tensor->shape != shape) {
+      shapes.Add(absl::StrCat(Quoted(name), " in ", FileOf(files, *tensor), " is [",
+                              absl::StrJoin(tensor->shape, ", "), "] and not [",
+                              absl::StrJoin(shape, ", "), "]"));
+    } else if (!IsFloatType(tensor->type)) {
+      types.Add(absl::StrCat(Quoted(name), " in ", FileOf(files, *tensor), " is ", tensor->type));
     }
   }
   for (const Tensor& tensor : files.tensors()) {

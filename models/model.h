@@ -25,6 +25,12 @@ struct Batch {
   int64_t samples = 0;
   // Of each sample: tokens of a text, 1 for a model without.
   int64_t positions = 1;
+  // For models with dropout, in training: [1], device memory, a number of the step's own, the same
+  // in both passes (nn::DropoutMask::step). Null: nothing is dropped, as in an evaluation.
+  const int64_t* step = nullptr;
+  // The number of the first sample among all of the step, of all ranks and micro-batches: what is
+  // dropped does then not depend on how many there are.
+  int64_t first_sample = 0;
 
   int64_t rows() const { return samples * positions; }
 };

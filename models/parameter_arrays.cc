@@ -6,6 +6,22 @@
 #include "brigade/device/status_macros.h"
 
 namespace brigade::models {
+namespace {
+
+int64_t BytesOf(const zero::ParameterSpec& parameter, precision::DType dtype) {
+  const int64_t bytes = parameter.size * precision::SizeOf(parameter.dtype.value_or(dtype));
+  return (bytes + 255) / 256 * 256;
+}
+
+}  // namespace
+
+int64_t ParameterArrays::WeightBytes(const zero::ModelSpec& model, precision::DType dtype) {
+  int64_t bytes = 0;
+  for (const zero::UnitSpec& unit : model) {
+    for (const zero::ParameterSpec& parameter : unit.parameters) bytes += BytesOf(parameter, dtype);
+  }
+  return bytes;
+}
 
 absl::StatusOr<ParameterArrays> ParameterArrays::Create(const zero::ModelSpec& model,
                                                         const Options& options,
@@ -15,8 +31,9 @@ absl::StatusOr<ParameterArrays> ParameterArrays::Create(const zero::ModelSpec& m
   int64_t weight_bytes = 0, gradient_bytes = 0;
   for (const zero::UnitSpec& unit : model) {
     for (const zero::ParameterSpec& parameter : unit.parameters) {
-      const int64_t bytes = (parameter.size * precision::SizeOf(options.dtype) + 255) / 256 * 256;
+      const int64_t bytes = BytesOf(parameter, options.dtype);
       arrays.sizes_.push_back(parameter.size);
+      arrays.types_.push_back(parameter.dtype.value_or(options.dtype));
       arrays.weight_offsets_.push_back(weight_bytes);
       weight_bytes += bytes;
       const bool has_gradient = options.gradients && parameter.trainable;
@@ -49,7 +66,7 @@ absl::Status ParameterArrays::CheckParameter(int parameter) const {
 absl::Status ParameterArrays::Acquire(int, zero::Pass) { return absl::OkStatus(); }
 absl::Status ParameterArrays::Release(int) { return absl::OkStatus(); }
 absl::Status ParameterArrays::GradientsReady(int) { return absl::OkStatus(); }
-precision::DType ParameterArrays::TypeOf(int) const { return options_.dtype; }
+precision::DType ParameterArrays::TypeOf(int parameter) const { return type_of(parameter); }
 
 absl::StatusOr<const void*> ParameterArrays::Weights(int parameter) const {
   BRIGADE_RETURN_IF_ERROR(CheckParameter(parameter));

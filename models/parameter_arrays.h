@@ -15,7 +15,8 @@
 namespace brigade::models {
 
 // A model's weights as arrays of one device, without an optimizer: to predict, to generate, to
-// test. Gradients, where there are any, are of the same type.
+// test. Gradients, where there are any, are of the same type. A parameter whose spec has a type of
+// its own has that.
 //
 // Memory       Parameters: each rounded up to 256 bytes; as much again of gradients, of those that
 //              are trainable. At Create.
@@ -29,9 +30,16 @@ class ParameterArrays final : public zero::ParameterSource {
   static absl::StatusOr<ParameterArrays> Create(const zero::ModelSpec& model,
                                                 const Options& options, device::Context& context);
 
+  // What Create allocates for the weights; the gradients are as large, of what is trained.
+  static int64_t WeightBytes(const zero::ModelSpec& model, precision::DType dtype);
+
   int size() const { return static_cast<int>(sizes_.size()); }
   int64_t size_of(int parameter) const { return sizes_[static_cast<size_t>(parameter)]; }
   precision::DType dtype() const { return options_.dtype; }
+  precision::DType type_of(int parameter) const { return types_[static_cast<size_t>(parameter)]; }
+  int64_t bytes_of(int parameter) const {
+    return size_of(parameter) * precision::SizeOf(type_of(parameter));
+  }
   // Device memory, [size_of(parameter)]; gradients are null without one.
   void* weights(int parameter) const { return At(weights_, weight_offsets_, parameter); }
   void* gradient(int parameter) const { return At(gradients_, gradient_offsets_, parameter); }
@@ -55,6 +63,7 @@ class ParameterArrays final : public zero::ParameterSource {
 
   Options options_;
   std::vector<int64_t> sizes_;
+  std::vector<precision::DType> types_;
   // In bytes; of gradients, which frozen parameters do not have, kNone.
   std::vector<int64_t> weight_offsets_, gradient_offsets_;
   std::vector<bool> written_;

@@ -20,10 +20,10 @@
 
 namespace brigade::models {
 
-// The tensor of each parameter, in the order of the spec. In files of the bare model names have no
-// "model." or "transformer." in front; either all have it or none. Tensors of no weight, which old
-// versions wrote (masks of GPT-2, frequencies of Llama), count as nothing; so does a head that is
-// tied, if it has the bytes of the embedding.
+// The tensor of each parameter, in the order of the spec; null for adapters. In files of the bare
+// model names have no "model." or "transformer." in front; either all have it or none. Tensors of
+// no weight, which old versions wrote (masks of GPT-2, frequencies of Llama), count as nothing; so
+// does a head that is tied, if it has the bytes of the embedding.
 //
 // Errors       InvalidArgument naming the files and all, up to 20 of a kind, that is wrong: tensors
 //              that are missing, those that are no parameters, those of another shape, and of a
@@ -31,21 +31,32 @@ namespace brigade::models {
 absl::StatusOr<std::vector<const checkpoint::WeightFiles::Tensor*>> MatchTensors(
     const checkpoint::WeightFiles& files, const Decoder& model);
 
+// Where a model's adapters come from, if it has any.
+struct AdapterStart {
+  // Those of a new training: Decoder::Initialize.
+  uint64_t seed = 0;
+  // Or those of a folder (adapter_files.h), unless it is empty.
+  std::string folder = {};
+};
+
 // Reads `path` (checkpoint::WeightFiles::Open) into arrays of the model's spec. Values become the
 // nearest float and then the nearest number of the arrays' type; F64 stays in arrays of float64.
-// Waits.
+// What the model has as int8 blocks becomes so here. Waits.
 //
-// Memory       A chunk of 4 MiB of the host, and one as it is in the file.
-// Errors       Those of WeightFiles and MatchTensors; those of reading name the file.
+// Memory       A chunk of 4 MiB of the host, and one as it is in the file; of adapters and int8
+//              blocks one parameter in float32.
+// Errors       Those of WeightFiles, MatchTensors and AdapterFiles; those of reading name the file.
 absl::Status LoadWeights(const std::string& path, const Decoder& model, ParameterArrays& to,
                          device::Context& context,
-                         device::SystemCalls& system = device::SystemCalls::Real());
+                         device::SystemCalls& system = device::SystemCalls::Real(),
+                         const AdapterStart& adapters = {});
 
 // The same for a training of any stage and number of ranks (checkpoint::LoadWeights): a call of all
 // ranks, of which the first reads; errors are those of all.
 absl::Status LoadWeights(const std::string& path, const Decoder& model, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator,
-                         device::SystemCalls& system = device::SystemCalls::Real());
+                         device::SystemCalls& system = device::SystemCalls::Real(),
+                         const AdapterStart& adapters = {});
 
 struct SaveWeightsOptions {
   // A file ends before the tensor with which it would have more; an index says then where each is.
@@ -53,10 +64,12 @@ struct SaveWeightsOptions {
 };
 
 // Makes the folder `path` with config.json and the weights in the arrays' type, which transformers'
-// from_pretrained reads. It has its name when it is on the disk as a whole. Waits.
+// from_pretrained reads. It has its name when it is on the disk as a whole. Of a model with
+// adapters it is the base, into which they may be merged (merge.h). Waits.
 //
-// Errors       AlreadyExists if something has the name; InvalidArgument for arrays of float64, and
-//              for most_file_bytes below 1. After an error there is nothing new.
+// Errors       AlreadyExists if something has the name; InvalidArgument for arrays of float64, for
+//              a base of int8 blocks, and for most_file_bytes below 1. After an error there is
+//              nothing new.
 absl::Status SaveWeights(const std::string& path, const Decoder& model, const ParameterArrays& from,
                          device::Context& context, const SaveWeightsOptions& options = {},
                          device::SystemCalls& system = device::SystemCalls::Real());

@@ -11,6 +11,23 @@ brigade_library(
 )
 
 brigade_library(
+  models_module_pattern
+  HEADERS models/module_pattern.h
+  SOURCES models/module_pattern.cc
+  DEPS device_printable device_status_macros
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+)
+
+brigade_library(
+  models_lora
+  HEADERS models/lora.h
+  SOURCES models/lora.cc
+  DEPS models_config models_module_pattern device_printable device_status_macros kernels_block_quant
+    nn_random precision_dtype zero_plan
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+)
+
+brigade_library(
   models_model
   HEADERS models/model.h
   SOURCES models/model.cc
@@ -21,13 +38,54 @@ brigade_library(
 brigade_library(
   models_decoder
   HEADERS models/decoder.h models/decoder_memory.h models/gpt2.h models/llama.h
-  SOURCES models/decoder.cc models/decoder_memory.cc models/gpt2.cc models/llama.cc
-  DEPS models_config models_model device_buffer device_context device_status_macros device_stream
-    nn_attention nn_blas nn_cached_attention nn_cross_entropy nn_embedding nn_gradient
-    nn_grouped_heads nn_layer_norm nn_linear nn_pointwise nn_random nn_rms_norm nn_rotary nn_swiglu
-    nn_token_ids nn_workspace precision_dtype precision_dtype_names zero_plan
+  SOURCES models/decoder.cc models/decoder_lora.cc models/decoder_memory.cc models/gpt2.cc
+    models/llama.cc
+  DEPS models_config models_lora models_model device_buffer device_context device_status_macros
+    device_stream kernels_block_quant nn_attention nn_blas nn_cached_attention nn_cross_entropy
+    nn_embedding nn_gradient nn_grouped_heads nn_layer_norm nn_linear nn_lora nn_pointwise nn_random
+    nn_rms_norm nn_rotary nn_swiglu nn_token_ids nn_workspace precision_dtype precision_dtype_names
+    zero_plan
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  models_new_folder
+  HEADERS models/new_folder.h
+  SOURCES models/new_folder.cc
+  DEPS checkpoint_durable_file device_status_macros device_file_system_calls
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+  PRIVATE_LIBRARIES absl::str_format
+)
+
+brigade_library(
+  models_parameter_arrays
+  HEADERS models/parameter_arrays.h
+  SOURCES models/parameter_arrays.cc
+  DEPS device_buffer device_context device_status_macros precision_dtype zero_step zero_plan
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  models_tensor_values
+  HEADERS models/tensor_values.h
+  SOURCES models/tensor_values.cc
+  DEPS models_decoder models_parameter_arrays checkpoint_safetensors checkpoint_weight_files
+    device_buffer device_context device_status_macros device_stream nn_functions precision_dtype
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+)
+
+brigade_library(
+  models_adapters
+  HEADERS models/adapter_files.h
+  SOURCES models/adapter_config.cc models/adapter_files.cc
+  DEPS models_decoder models_lora models_new_folder models_parameter_arrays models_tensor_values
+    checkpoint_durable_file checkpoint_safetensors checkpoint_strict_json checkpoint_weight_files
+    collectives_agree collectives_communicator device_context device_printable device_status_macros
+    device_file_system_calls zero_optimizer
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+  PRIVATE_LIBRARIES nlohmann_json::nlohmann_json
 )
 
 brigade_library(
@@ -43,17 +101,28 @@ brigade_library(
   models_generator
   HEADERS models/generator.h
   SOURCES models/generator.cc
-  DEPS models_decoder models_sampling device_buffer device_context device_status_macros
+  DEPS models_decoder models_lora models_sampling device_buffer device_context device_status_macros
     device_stream nn_functions precision_dtype zero_step
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
-  models_parameter_arrays
-  HEADERS models/parameter_arrays.h
-  SOURCES models/parameter_arrays.cc
-  DEPS device_buffer device_context device_status_macros precision_dtype zero_step zero_plan
+  models_merge
+  HEADERS models/merge.h
+  SOURCES models/merge.cc
+  DEPS models_decoder models_lora models_parameter_arrays models_tensor_values device_context
+    device_printable device_status_macros nn_functions precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  models_predictor
+  HEADERS models/predictor.h
+  SOURCES models/predictor.cc
+  DEPS models_decoder models_lora data_dataset device_buffer device_context device_status_macros
+    device_stream nn_functions precision_dtype zero_step
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -62,16 +131,18 @@ brigade_library(
   models_weights
   HEADERS models/weights.h
   SOURCES models/load_weights.cc models/match_tensors.cc models/save_weights.cc
-  DEPS models_config models_decoder models_parameter_arrays checkpoint_durable_file
-    checkpoint_safetensors checkpoint_weight_files checkpoint_weight_index checkpoint_weights
-    collectives_agree collectives_communicator device_context device_printable device_status_macros
-    device_stream device_file_system_calls nn_functions precision_dtype zero_optimizer zero_plan
+  DEPS models_adapters models_config models_decoder models_lora models_new_folder
+    models_parameter_arrays models_tensor_values checkpoint_durable_file checkpoint_safetensors
+    checkpoint_weight_files checkpoint_weight_index checkpoint_weights collectives_agree
+    collectives_communicator device_context device_printable device_status_macros device_stream
+    device_file_system_calls nn_functions precision_dtype zero_optimizer zero_plan
   PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::cleanup absl::str_format absl::strings nlohmann_json::nlohmann_json
+  PRIVATE_LIBRARIES absl::str_format absl::strings nlohmann_json::nlohmann_json
 )
 
 brigade_library(
   models
-  DEPS models_config models_decoder models_generator models_model models_parameter_arrays
-    models_sampling models_weights
+  DEPS models_adapters models_config models_decoder models_generator models_lora models_merge
+    models_model models_module_pattern models_parameter_arrays models_predictor models_sampling
+    models_weights
 )

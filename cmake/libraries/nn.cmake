@@ -123,6 +123,11 @@ brigade_library(
 )
 
 brigade_library(
+  nn_random
+  HEADERS nn/random.h
+)
+
+brigade_library(
   nn_gradient
   HEADERS nn/gradient.h
 )
@@ -208,8 +213,21 @@ brigade_library(
 )
 
 brigade_library(
-  nn_random
-  HEADERS nn/random.h
+  nn_dropout
+  HEADERS nn/dropout.h
+  SOURCES nn/dropout.cc
+  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient
+  CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  nn_lora
+  HEADERS nn/lora.h
+  SOURCES nn/lora.cc
+  DEPS nn_blas nn_dropout nn_gradient device_status_macros device_stream precision_dtype
+  PUBLIC_LIBRARIES absl::status
 )
 
 brigade_library(
@@ -232,16 +250,6 @@ brigade_library(
 )
 
 brigade_library(
-  nn_dropout
-  HEADERS nn/dropout.h
-  SOURCES nn/dropout.cc
-  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient
-  CUDA_DEPS nn_formulas_cuda
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
   nn_squared_error
   HEADERS nn/squared_error.h
   SOURCES nn/squared_error.cc
@@ -254,6 +262,6 @@ brigade_library(
 brigade_library(
   nn
   DEPS nn_attention nn_blas nn_cached_attention nn_cross_entropy nn_dropout nn_embedding
-    nn_grouped_heads nn_layer_norm nn_linear nn_pointwise nn_random nn_rms_norm nn_rotary
+    nn_grouped_heads nn_layer_norm nn_linear nn_lora nn_pointwise nn_random nn_rms_norm nn_rotary
     nn_squared_error nn_swiglu nn_workspace
 )

@@ -4,7 +4,7 @@ import os
 import re
 
 # Flags that are set to words of the user's.
-FREE = {"benchmark_filter", "data", "exclude", "fixed", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace", "tune"}
+FREE = {"adapter", "benchmark_filter", "checkpoint", "data", "exclude", "fixed", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace", "tune"}
 
 FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "data", "digests", "examples", "launch", "models", "parallel", "tools", "train", "tune", "zero")
 

@@ -1,0 +1,73 @@
+#ifndef BRIGADE_NN_LORA_H_
+#define BRIGADE_NN_LORA_H_
+
+// What a low-rank adapter adds to a linear layer, whose own product comes before.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "brigade/device/stream.h"
+#include "brigade/nn/blas.h"
+#include "brigade/nn/dropout.h"
+#include "brigade/nn/gradient.h"
+#include "brigade/precision/dtype.h"
+
+namespace brigade::nn {
+
+// What the calls of one adapter share. Arrays are device memory.
+struct LoraInput {
+  precision::DType dtype;
+  // [rows, inputs]: the layer's.
+  const void* x;
+  // [rank, inputs].
+  const void* a;
+  // [outputs, rank].
+  const void* b;
+  int64_t rows;
+  int64_t inputs;
+  int64_t outputs;
+  int64_t rank;
+  // alpha / rank, or alpha / sqrt(rank) (Kalajdzievski 2023).
+  double scale;
+  // Of x, for the adapter alone; with a probability of 0 there is none.
+  DropoutMask dropout = {};
+  // Elements from one row of y or dy to the next; 0: `outputs`.
+  int64_t y_leading = 0;
+};
+
+// Memory that several adapters use one after the other; nothing in it is kept between passes.
+struct LoraScratch {
+  // [rows, inputs]; only with dropout.
+  void* x = nullptr;
+  // [rows, rank] each; the second one only in the backward pass.
+  void* hidden = nullptr;
+  void* dhidden = nullptr;
+};
+
+// y += scale * (dropout(x) a^T) b^T.
+//
+// Shapes       y [rows, outputs]; no extent may be 0.
+// Precision    Each product is that of Blas, rounded once to `dtype`: dropout(x) a^T, and then y.
+// Stream       Enqueued; allocates nothing, never waits.
+// Errors       Those of Blas::Gemm and of Dropout.
+// Source       Hu et al. 2021 (arXiv 2106.09685).
+absl::Status Lora(const LoraInput& input, const LoraScratch& scratch, void* y, Blas& blas,
+                  device::Stream& stream);
+
+// From dy [rows, outputs]: da and db, of the shapes of a and b, and the adapter's part of dx, which
+// is added to what is there. Those without data are left out. dropout(x) a^T is computed again, to
+// the same bits.
+absl::Status LoraBackward(const LoraInput& input, const LoraScratch& scratch, const void* dy,
+                          void* dx, Gradient da, Gradient db, Blas& blas, device::Stream& stream);
+
+// The same behind rows that were looked up: of an embedding `hidden` are the rows [rows, rank] of
+// the transposed a. y += scale * hidden b^T.
+absl::Status LoraUp(const LoraInput& input, const void* hidden, void* y, Blas& blas,
+                    device::Stream& stream);
+// db from dy and `hidden`, and dhidden = scale * dy b.
+absl::Status LoraUpBackward(const LoraInput& input, const void* hidden, const void* dy,
+                            void* dhidden, Gradient db, Blas& blas, device::Stream& stream);
+
+}  // namespace brigade::nn
+
+#endif  // BRIGADE_NN_LORA_H_

@@ -1,0 +1,171 @@
+// Adapters by a ZeroOptimizer on two ranks: the same losses in every stage, a base that keeps its
+// bits, and a start from saved adapters.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/models/adapter_files.h"
+#include "brigade/models/weights.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/models/lab.h"
+#include "brigade/zero/zero_optimizer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::models {
+namespace {
+
+using precision::DType;
+
+constexpr int64_t kSamples = 2, kPositions = 8, kRows = kSamples * kPositions;
+constexpr int kSteps = 8;
+
+struct TrainingRun {
+  std::string name;
+  int stage = 0;
+  BaseFormat base = BaseFormat::kAsModel;
+  double dropout = 0;
+  bool recompute = false;
+  DType dtype = DType::kFloat32;
+  // Folders of adapters to begin with, and to write at the end.
+  std::string from = {};
+  std::string to = {};
+};
+
+// Each id is followed by one more; one label is ignored.
+void FillBatch(int rank, int64_t vocabulary, absl::Span<int32_t> ids, absl::Span<int32_t> labels) {
+  for (int64_t r = 0; r < kRows; ++r) {
+    const auto i = static_cast<size_t>(r);
+    ids[i] = static_cast<int32_t>((r % kPositions + 5 * (r / kPositions) + 9 * rank) % vocabulary);
+    labels[i] = r == 3 ? kIgnored : static_cast<int32_t>((ids[i] + 1) % vocabulary);
+  }
+}
+
+void Train(collectives::Rank& self, const TrainingRun& run, std::vector<double>& losses) {
+  const std::string folder = KnownAnswers() + "/" + run.name;
+  const auto config = ReadConfig(folder);
+  ASSERT_OK(config);
+  auto model = Decoder::Create(*config,
+                               {.dtype = run.dtype,
+                                .samples = kSamples,
+                                .positions = kPositions,
+                                .recompute = run.recompute,
+                                .lora = LoraOptions{.rank = 4,
+                                                    .alpha = 8,
+                                                    .dropout = run.dropout,
+                                                    .targets = {"all-linear"},
+                                                    .base = run.base}},
+                               *self.context);
+  ASSERT_OK(model);
+  zero::ZeroOptions options;
+  options.stage = run.stage;
+  options.dtype = run.dtype;
+  options.optimizer.groups = {{.lr = 0.03}};
+  auto zero = zero::ZeroOptimizer::Create((*model)->spec(), options, *self.communicator,
+                                          *self.context, *self.stream);
+  ASSERT_OK(zero);
+  ASSERT_OK(LoadWeights(folder, **model, **zero, *self.communicator, device::SystemCalls::Real(),
+                        {.seed = 5, .folder = run.from}));
+  const auto base = [&] {
+    std::vector<std::vector<float>> all;
+    EXPECT_OK((*zero)->ExportParameters([&](int parameter, absl::Span<const float> values) {
+      if ((*model)->roles()[static_cast<size_t>(parameter)].is_base()) {
+        all.emplace_back(values.begin(), values.end());
+      }
+      return absl::OkStatus();
+    }));
+    return all;
+  };
+  const auto bits = [](const std::vector<std::vector<float>>& all) {
+    std::string bytes;
+    for (const auto& values : all) {
+      bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    }
+    return bytes;
+  };
+  const std::string before = bits(base());
+  const auto host = [&](int64_t bytes) {
+    return self.context->AllocateHost(bytes, device::Purpose::kScratch).value();
+  };
+  const device::Buffer ids = host(kRows * 4), labels = host(kRows * 4), one = host(4);
+  const device::Buffer seed = host(4), of_rows = host(kRows * 4), number = host(8);
+  FillBatch(self.rank, config->vocabulary, ids.as<int32_t>(), labels.as<int32_t>());
+  one.as<float>()[0] = 1.0f / static_cast<float>(kRows - 1);
+  for (int step = 0; step < kSteps; ++step) {
+    number.as<int64_t>()[0] = step;
+    const Batch batch = {
+        ids.data(),          labels.data(), kSamples, kPositions, number.as<int64_t>().data(),
+        self.rank * kSamples};
+    ASSERT_OK(Forward(**model, batch, of_rows.data(), **zero, *self.stream));
+    ASSERT_OK(
+        (*zero)->ScaleLoss(one.as<float>().data(), seed.as<float>().data(), 1, DType::kFloat32));
+    ASSERT_OK(Backward(**model, batch, seed.as<float>().data(), **zero, *self.stream));
+    ASSERT_OK((*zero)->FinishBackward());
+    ASSERT_OK((*zero)->Step());
+    ASSERT_OK(self.stream->Synchronize());
+    double sum = 0;
+    for (const float loss : of_rows.as<float>()) sum += static_cast<double>(loss);
+    losses.push_back(sum / static_cast<double>(kRows - 1));
+  }
+  EXPECT_EQ(bits(base()), before);
+  if (run.to.empty()) return;
+  ASSERT_OK(SaveAdapter(run.to, **model, **zero, *self.communicator));
+}
+
+std::vector<double> LossesOf(const TrainingRun& run) {
+  std::vector<double> losses[2];
+  device::RaceChecker checker;
+  collectives::OnThreads({.size = 2, .race_checker = &checker},
+                         [&](collectives::Rank& self) { Train(self, run, losses[self.rank]); });
+  for (const device::Race& race : checker.reports()) ADD_FAILURE() << race.message;
+  EXPECT_EQ(losses[0].size(), static_cast<size_t>(kSteps));
+  losses[0].insert(losses[0].end(), losses[1].begin(), losses[1].end());
+  return losses[0];
+}
+
+class LoraTrainingTest : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, LoraTrainingTest, ::testing::Values("llama_grouped", "gpt2"));
+
+TEST_P(LoraTrainingTest, LearnsTheSameInEveryStage) {
+  for (const BaseFormat base : {BaseFormat::kAsModel, BaseFormat::kInt8Blocks}) {
+    const std::vector<double> losses = LossesOf({GetParam(), 0, base, 0.1});
+    EXPECT_LT(losses[kSteps - 1], 0.8 * losses[0]);
+    EXPECT_EQ(LossesOf({GetParam(), 2, base, 0.1, true}), losses);
+    EXPECT_EQ(LossesOf({GetParam(), 3, base, 0.1}), losses);
+  }
+}
+
+TEST_P(LoraTrainingTest, LearnsWithABaseIn16Bits) {
+  const TrainingRun run = {GetParam(), 0, BaseFormat::kInt8Blocks, 0, false, DType::kBFloat16};
+  TrainingRun sharded = run;
+  sharded.stage = 3;
+  const std::vector<double> losses = LossesOf(run);
+  EXPECT_LT(losses[kSteps - 1], 0.9 * losses[0]);
+  EXPECT_EQ(LossesOf(sharded), losses);
+}
+
+// The base as int8 is near the base, and not it.
+TEST_P(LoraTrainingTest, Int8BlocksAreNearTheBase) {
+  const double whole = LossesOf({GetParam()})[0];
+  const double coded = LossesOf({GetParam(), 0, BaseFormat::kInt8Blocks})[0];
+  EXPECT_NEAR(coded, whole, 0.05 * whole);
+  EXPECT_NE(coded, whole);
+}
+
+TEST_P(LoraTrainingTest, GoesOnFromSavedAdapters) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/adapters-", GetParam());
+  std::filesystem::remove_all(folder);
+  const std::vector<double> first = LossesOf({.name = GetParam(), .stage = 3, .to = folder});
+  const std::vector<double> then = LossesOf({.name = GetParam(), .stage = 0, .from = folder});
+  EXPECT_LT(then[0], first[kSteps - 1]);
+  const auto config = ReadAdapterConfig(folder);
+  ASSERT_OK(config);
+  EXPECT_EQ(config->rank, 4);
+}
+
+}  // namespace
+}  // namespace brigade::models
