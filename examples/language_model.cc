@@ -3,15 +3,18 @@
 //
 //   bazel run //examples:language_model -- --model=FOLDER --data=chats.jsonl --config=ds.json
 //
-// The folder has config.json, for training on also the weights, and perhaps tokenizer.json.
+// The folder has config.json, for training on also the weights, and perhaps tokenizer.json. With
+// --lora_rank only adapters are trained, which --save_adapter writes as PEFT has them.
 
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
@@ -22,8 +25,13 @@
 #include "brigade/data/open.h"
 #include "brigade/data/token_samples.h"
 #include "brigade/device/command_line.h"
+#include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/models/adapter_files.h"
 #include "brigade/models/config.h"
+#include "brigade/models/decoder.h"
+#include "brigade/models/lora.h"
+#include "brigade/models/weights.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/interrupt.h"
 #include "brigade/train/observers/console.h"
@@ -33,6 +41,15 @@ ABSL_FLAG(std::string, model, "", "a folder with config.json, and weights unless
 ABSL_FLAG(bool, new, false, "begins with random weights, not with those of the folder");
 ABSL_FLAG(std::string, tokenizer, "",
           "\"byte\", or a tokenizer.json; empty: the folder's, or bytes where it has none");
+ABSL_FLAG(int64_t, lora_rank, 0, "of low-rank adapters, which alone are trained; 0: without");
+ABSL_FLAG(double, lora_alpha, 16, "adapters are scaled by alpha / rank");
+ABSL_FLAG(bool, rslora, false, "adapters are scaled by alpha / sqrt(rank)");
+ABSL_FLAG(double, lora_dropout, 0, "the share of an adapter's inputs that training drops");
+ABSL_FLAG(std::vector<std::string>, lora_targets, {},
+          "layers with adapters: names, or all-linear; empty: those of PEFT's tables");
+ABSL_FLAG(bool, int8_base, false, "keeps the matrices that are not trained as int8 blocks");
+ABSL_FLAG(std::string, adapter, "", "a folder of adapters to begin with; empty: new ones");
+ABSL_FLAG(std::string, save_adapter, "", "a new folder for the adapters at the end; empty: none");
 ABSL_FLAG(std::string, data, "",
           "a text, a file of JSON lines (.jsonl), or a folder of such files");
 ABSL_FLAG(std::string, held_out, "", "the same, to evaluate before and after; empty: nothing");
@@ -66,6 +83,28 @@ absl::StatusOr<std::shared_ptr<const data::Samples>> Open(const std::string& pat
   BRIGADE_ASSIGN_OR_RETURN(data::OpenedData opened, data::OpenData(options, tokenizer));
   std::printf("%s\n", opened.description.c_str());
   return std::make_shared<data::TokenSamples>(std::move(opened.dataset));
+}
+
+// None without --lora_rank.
+absl::StatusOr<std::optional<models::LoraOptions>> Lora() {
+  const int64_t rank = absl::GetFlag(FLAGS_lora_rank);
+  const std::string begin = absl::GetFlag(FLAGS_adapter), end = absl::GetFlag(FLAGS_save_adapter);
+  if (rank == 0) {
+    if (begin.empty() && end.empty() && !absl::GetFlag(FLAGS_int8_base)) return std::nullopt;
+    return absl::InvalidArgumentError(
+        "--adapter, --save_adapter and --int8_base are of adapters: give --lora_rank");
+  }
+  models::LoraOptions lora = {.rank = rank,
+                              .alpha = absl::GetFlag(FLAGS_lora_alpha),
+                              .dropout = absl::GetFlag(FLAGS_lora_dropout),
+                              .dropout_seed = absl::GetFlag(FLAGS_seed),
+                              .targets = absl::GetFlag(FLAGS_lora_targets),
+                              .rank_stabilized = absl::GetFlag(FLAGS_rslora),
+                              .base = absl::GetFlag(FLAGS_int8_base)
+                                          ? models::BaseFormat::kInt8Blocks
+                                          : models::BaseFormat::kAsModel};
+  BRIGADE_RETURN_IF_ERROR(models::Validate(lora));
+  return lora;
 }
 
 absl::Status Run() {
@@ -116,11 +155,11 @@ absl::Status Run() {
   }
   job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
   job.seed = absl::GetFlag(FLAGS_seed);
+  BRIGADE_ASSIGN_OR_RETURN(const std::optional<models::LoraOptions> lora, Lora());
   job.checkpoints = {.save = device::FromUsersFolder(absl::GetFlag(FLAGS_save)),
                      .save_every = absl::GetFlag(FLAGS_save_every),
                      .keep = absl::GetFlag(FLAGS_keep),
-                     .resume = device::FromUsersFolder(absl::GetFlag(FLAGS_resume)),
-                     .weights = absl::GetFlag(FLAGS_new) ? "" : folder};
+                     .resume = device::FromUsersFolder(absl::GetFlag(FLAGS_resume))};
 
   train::Console console(stdout, /*columns=*/0, job.steps,
                          static_cast<double>(batch * absl::GetFlag(FLAGS_context)),
@@ -129,11 +168,24 @@ absl::Status Run() {
   train::Interrupt interrupt(absl::Seconds(60), [] {});
   BRIGADE_ASSIGN_OR_RETURN(
       const auto trainer,
-      train::Trainer::Create(job, train::DecoderModel(config), training, launch_info,
+      train::Trainer::Create(job, train::DecoderModel(config, lora), training, launch_info,
                              {.observer = &console, .stop = &interrupt.stop()}));
+  if (!absl::GetFlag(FLAGS_new) && trainer->step() == 0) {
+    const models::AdapterStart start = {
+        .seed = job.seed, .folder = device::FromUsersFolder(absl::GetFlag(FLAGS_adapter))};
+    BRIGADE_RETURN_IF_ERROR(trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {
+      return models::LoadWeights(folder, static_cast<models::Decoder&>(model), zero, ranks,
+                                 device::SystemCalls::Real(), start);
+    }));
+  }
   const absl::Status status = trainer->Fit().status();
   interrupt.Disarm();
-  return status;
+  BRIGADE_RETURN_IF_ERROR(status);
+  const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
+  if (adapter.empty()) return absl::OkStatus();
+  return trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {
+    return models::SaveAdapter(adapter, static_cast<models::Decoder&>(model), zero, ranks, folder);
+  });
 }
 
 }  // namespace

@@ -9,9 +9,10 @@
 
 namespace brigade::train {
 
-ModelFactory DecoderModel(const models::DecoderConfig& config) {
+ModelFactory DecoderModel(const models::DecoderConfig& config,
+                          const std::optional<models::LoraOptions>& lora) {
   using Kind = recompute::Policy::Kind;
-  return [config](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
+  return [config, lora](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
     const recompute::Policy& policy = place.config.recompute;
     const bool is_whole = policy.kind == Kind::kNone || policy.kind == Kind::kBlock;
     if (!is_whole || policy.stash != recompute::StashTier::kNone) {
@@ -24,7 +25,8 @@ ModelFactory DecoderModel(const models::DecoderConfig& config) {
                                    {.dtype = place.config.zero.dtype,
                                     .samples = place.samples,
                                     .positions = place.positions,
-                                    .recompute = policy.kind == Kind::kBlock},
+                                    .recompute = policy.kind == Kind::kBlock,
+                                    .lora = lora},
                                    place.context);
   };
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/data/sampler.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/optim/step_controller.h"
 
 namespace brigade::train {
 namespace {
@@ -137,10 +138,15 @@ absl::Status ModelPart::WriteHeldOut(int64_t first, int64_t micro_batch, StepBat
 
 models::Batch ModelPart::BatchOf(int micro_batch) const {
   const uint8_t* const inputs = batch_->samples_of(micro_batch);
+  const parallel::Coordinates& at = place_.grid.coordinates();
+  const int64_t before = int64_t{micro_batch} * place_.grid.shape().data + at.data;
   return {.inputs = inputs,
           .targets = inputs + targets_begin(),
           .samples = batch_->filled[static_cast<size_t>(micro_batch)],
-          .positions = data_.training->positions()};
+          .positions = data_.training->positions(),
+          // Updates that were tried before, skipped ones too, which a checkpoint has.
+          .step = trains_ ? &zero_->controller().state()->iteration : nullptr,
+          .first_sample = before * shape_.samples};
 }
 
 absl::Status ModelPart::PassOver(zero::Pass pass) {

@@ -31,6 +31,7 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   zero::ModelSpec spec() const override { return model_->spec(); }
   std::vector<int> first_units() const override { return {0}; }
   std::vector<int> backward_units() const override { return {}; }
+  models::Model* model() override { return model_.get(); }
   checkpoint::ModelPart checkpoint_part() const override { return {}; }
   bool counts_losses() const override { return true; }
 
@@ -47,8 +48,8 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   absl::Status Allocate(zero::ZeroOptimizer& zero) override;
   absl::Status Initialize(int parameter, absl::Span<float> values) const override;
 
-  parallel::StageModule& Train(StepBatch& batch) override { return With(batch); }
-  parallel::StageModule& Evaluate(StepBatch& batch) override { return With(batch); }
+  parallel::StageModule& Train(StepBatch& batch) override { return With(batch, true); }
+  parallel::StageModule& Evaluate(StepBatch& batch) override { return With(batch, false); }
 
   absl::Status WriteStep(int64_t step, StepBatch& batch) override;
   absl::Status WriteHeldOut(int64_t first, int64_t micro_batch, StepBatch& batch) override;
@@ -61,8 +62,9 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   absl::Status Collective(int index, device::Stream& compute) override;
 
  private:
-  ModelPart& With(StepBatch& batch) {
+  ModelPart& With(StepBatch& batch, bool trains) {
     batch_ = &batch;
+    trains_ = trains;
     return *this;
   }
   // Inputs of a micro-batch come first, targets behind them.
@@ -80,6 +82,7 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   BatchShape shape_;
   zero::ZeroOptimizer* zero_ = nullptr;
   StepBatch* batch_ = nullptr;
+  bool trains_ = false;
   std::unique_ptr<data::Loader> loader_;
   int64_t next_step_ = -1;
 };

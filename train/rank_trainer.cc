@@ -381,56 +381,61 @@ absl::Status RankTrainer::CheckBetweenSteps(const char* call) const {
 }
 
 absl::Status RankTrainer::Rest(Observer* observer) {
-  if (!has_begun_) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(CollectAll(observer));
   return StopCounting(observer);
 }
 
-void RankTrainer::GoOn() {
-  if (has_begun_) StartCounting(step_);
+absl::Status RankTrainer::AtRest(Observer* observer, absl::FunctionRef<absl::Status()> call) {
+  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("a call between steps"));
+  const bool is_counting = is_counting_;
+  if (is_counting) BRIGADE_RETURN_IF_ERROR(Rest(observer));
+  BRIGADE_RETURN_IF_ERROR(call());
+  if (is_counting) StartCounting(step_);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> RankTrainer::EvaluateNow(Observer* observer) {
-  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("an evaluation"));
   if (task_.held_out_samples() == 0) {
     return absl::FailedPreconditionError("there are no held-out samples to evaluate");
   }
-  BRIGADE_RETURN_IF_ERROR(Rest(observer));
-  BRIGADE_ASSIGN_OR_RETURN(const double loss, EvaluateAndTell(observer));
-  GoOn();
+  double loss = 0;
+  BRIGADE_RETURN_IF_ERROR(AtRest(observer, [&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(loss, EvaluateAndTell(observer));
+    return absl::OkStatus();
+  }));
   return loss;
 }
 
 absl::Status RankTrainer::SaveNow(Observer* observer) {
-  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("a save"));
-  BRIGADE_RETURN_IF_ERROR(Rest(observer));
-  BRIGADE_RETURN_IF_ERROR(checkpoints_->SaveAtEnd(step_, observer));
-  GoOn();
-  return absl::OkStatus();
+  if (job_.checkpoints.save.empty()) {
+    return absl::FailedPreconditionError("Job::checkpoints.save names no folder to save to");
+  }
+  return AtRest(observer, [&] { return checkpoints_->SaveAtEnd(step_, observer); });
 }
 
 absl::Status RankTrainer::Load(const std::string& folder, Observer* observer) {
-  BRIGADE_RETURN_IF_ERROR(CheckBetweenSteps("loading a checkpoint"));
   if (outer_ != nullptr || digests_ != nullptr) {
     return absl::FailedPreconditionError(
         "with replicas or digests a training goes on from a checkpoint at its begin alone: "
         "Job::checkpoints.resume");
   }
-  BRIGADE_RETURN_IF_ERROR(Rest(observer));
-  BRIGADE_ASSIGN_OR_RETURN(start_, checkpoints_->Load(folder));
-  stopped_ = false;
-  step_ = start_.step;
-  GoOn();
-  return absl::OkStatus();
+  return AtRest(observer, [&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(start_, checkpoints_->Load(folder));
+    stopped_ = false;
+    step_ = start_.step;
+    return absl::OkStatus();
+  });
 }
 
 void RankTrainer::StartCounting(int64_t steps) {
+  is_counting_ = true;
   books_->Start(steps);
   collected_ns_ = books_->started_ns();
 }
 
 absl::Status RankTrainer::StopCounting(Observer* observer) {
   BRIGADE_RETURN_IF_ERROR(Synchronize());
+  is_counting_ = false;
   books_->Stop();
   return profiler_ == nullptr ? absl::OkStatus() : profiler_->AtRest(observer);
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/device/context.h"
@@ -90,6 +91,14 @@ class RankTrainer {
   // Between two steps; waits. A checkpoint of the same training, with which it goes on.
   absl::Status Load(const std::string& folder, Observer* observer);
 
+  // Between two steps: waits for those before it, and makes the call.
+  absl::Status AtRest(Observer* observer, absl::FunctionRef<absl::Status()> call);
+  // Null where the task is not a ModelTask.
+  models::Model* model() { return part_->model(); }
+  zero::ZeroOptimizer& zero() { return *zero_; }
+  // The ranks that train one model.
+  collectives::Communicator& ranks() { return *inside_; }
+
   // Of this rank, so far.
   absl::StatusOr<RankSummary> Summary() const;
   // Of all ranks. A call of all ranks; waits.
@@ -132,7 +141,6 @@ class RankTrainer {
   absl::Status CheckBetweenSteps(const char* call) const;
   // Waits for all steps, and tells the observer of them.
   absl::Status Rest(Observer* observer);
-  void GoOn();
   // Of the ranks of a replica, or of all.
   absl::Status EnqueueSums(StepBatch& batch, bool of_all, device::Stream& stream);
   // Waits, and gives the error of a stream or of a group.
@@ -171,7 +179,8 @@ class RankTrainer {
   std::unique_ptr<StepProfiler> profiler_;
   std::vector<float> learning_rates_;
   bool stopped_ = false;
-  bool has_begun_ = false;
+  // Begin has been called; and the time goes into the books.
+  bool has_begun_ = false, is_counting_ = false;
   // Steps that are enqueued, but for the one in the making, if there is one.
   int64_t step_ = 0;
   bool in_step_ = false;

@@ -33,6 +33,10 @@
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/zero_optimizer.h"
 
+namespace brigade::models {
+class Model;
+}
+
 namespace brigade::train {
 
 // One rank's part of a model: which of its stages it has (parallel/pipeline: without a pipeline one
@@ -64,6 +68,8 @@ class RankPart {
   virtual std::vector<int> backward_units() const = 0;
   // A parameter of the part is tied to one of another stage's.
   virtual bool is_tied_outside() const { return false; }
+  // What a ModelTask trains; null of other tasks.
+  virtual models::Model* model() { return nullptr; }
   // How the part lies in the model's checkpoint.
   virtual checkpoint::ModelPart checkpoint_part() const = 0;
   // Of ranks that have the model's end, and with it the same losses, one counts them.

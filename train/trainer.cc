@@ -258,6 +258,14 @@ absl::Status Trainer::Load(const std::string& folder) {
   return Call([&] { return ranks_->Load(folder, observer()); });
 }
 
+absl::Status Trainer::WithModel(UseModel use) {
+  if (!error_.ok()) return error_;
+  models::Model* const model = ranks_->model();
+  if (model == nullptr) return absl::FailedPreconditionError("the task's model is no Model");
+  return Told(
+      ranks_->AtRest(observer(), [&] { return use(*model, ranks_->zero(), ranks_->ranks()); }));
+}
+
 absl::StatusOr<Outcome> Trainer::Leave(bool interrupted) {
   Outcome outcome;
   BRIGADE_RETURN_IF_ERROR(Call([&]() -> absl::Status {

@@ -18,6 +18,7 @@
 #include "brigade/collectives/init.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
+#include "brigade/models/model.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/train/job.h"
 #include "brigade/train/model_task.h"
@@ -27,6 +28,7 @@
 #include "brigade/train/summary.h"
 #include "brigade/train/task.h"
 #include "brigade/train/times/recorder.h"
+#include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::train {
 
@@ -128,6 +130,14 @@ class Trainer {
   absl::Status Save();
   // Goes on from a checkpoint of this training, of any number of ranks and any stage.
   absl::Status Load(const std::string& folder);
+
+  // Between two steps, before the first or behind the last: for what else is to be done with a model
+  // of Create's, such as reading weights of others into it or writing them (models/weights.h,
+  // models/adapter_files.h). All ranks' `use` makes the same calls; waits for the steps before it.
+  // FailedPrecondition for another task.
+  using UseModel = absl::FunctionRef<absl::Status(models::Model& model, zero::ZeroOptimizer& zero,
+                                                  collectives::Communicator& ranks)>;
+  absl::Status WithModel(UseModel use);
 
   // Steps that are made or enqueued.
   int64_t step() const { return ranks_ == nullptr ? 0 : ranks_->step(); }

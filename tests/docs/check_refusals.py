@@ -21,7 +21,7 @@ WORD = "qqqq"
 TEXTS = {
     "answer_key", "cases", "ceilings", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events", "folder",
     "held_out", "json", "lines", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume", "special_tokens", "text", "tokenizer",
-    "topology",
+    "topology", "adapter", "save_adapter", "lora_targets",
     "weights",
 }
 

@@ -142,3 +142,33 @@ evaluations=$(sed -n 's/^held out after [0-9]* steps: \([0-9.]*\) nats per token
 before=$(head -1 <<<"$evaluations") after=$(tail -1 <<<"$evaluations")
 [ -n "$before" ] || fail "language_model says: $output"
 falls "$before" "$after" 0.5
+
+# The same by adapters alone, in two stages with the same bits, the base as int8 blocks; and on from
+# what was saved.
+tune() {
+  processes "$1" examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
+    --held_out="$dir/held_out.jsonl" --context=48 --config="$dir/$2.json" --epochs=4 --lora_rank=8 \
+    --lora_targets=all-linear --lora_dropout=0.05 "${@:3}"
+  evaluations=$(sed -n 's/^held out after [0-9]* steps: \([0-9.]*\) nats per token$/\1/p' <<<"$output")
+  before=$(head -1 <<<"$evaluations") after=$(tail -1 <<<"$evaluations")
+  [ -n "$before" ] || fail "language_model says: $output"
+}
+for stage in 1 3; do
+  cat >"$dir/lora$stage.json" <<JSON
+{"train_batch_size": 8, "bf16": {"enabled": true}, "steps_per_print": 20,
+ "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}, "zero_optimization": {"stage": $stage}}
+JSON
+done
+tune 2 lora1 --save_adapter="$dir/adapter1"
+falls "$before" "$after" 0.6
+tune 2 lora3 --save_adapter="$dir/adapter3"
+cmp "$dir/adapter1/adapter_model.safetensors" "$dir/adapter3/adapter_model.safetensors" ||
+  fail "stages 1 and 3 give other adapters"
+saved=$after
+tune 1 lora1 --adapter="$dir/adapter3"
+[ "$before" = "$saved" ] || fail "begins with $before, where $saved was saved"
+tune 1 lora3 --int8_base
+falls "$before" "$after" 0.6
+output=$(examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
+  --config="$dir/ds.json" --adapter="$dir/adapter1" 2>&1) && fail "an adapter without a rank"
+[[ $output == *"give --lora_rank"* ]] || fail "language_model says: $output"
