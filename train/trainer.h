@@ -131,10 +131,10 @@ class Trainer {
   // Goes on from a checkpoint of this training, of any number of ranks and any stage.
   absl::Status Load(const std::string& folder);
 
-  // Between two steps, before the first or behind the last: for what else is to be done with a model
-  // of Create's, such as reading weights of others into it or writing them (models/weights.h,
-  // models/adapter_files.h). All ranks' `use` makes the same calls; waits for the steps before it.
-  // FailedPrecondition for another task.
+  // Between two steps, before the first or behind the last: for what else is to be done with a
+  // model of Create's, such as reading weights of others into it or writing them
+  // (models/weights.h, models/adapter_files.h). All ranks' `use` makes the same calls; waits for
+  // the steps before it. FailedPrecondition for another task.
   using UseModel = absl::FunctionRef<absl::Status(models::Model& model, zero::ZeroOptimizer& zero,
                                                   collectives::Communicator& ranks)>;
   absl::Status WithModel(UseModel use);
