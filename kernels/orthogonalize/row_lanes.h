@@ -79,18 +79,13 @@ BRIGADE_TARGET_AVX512_LANES void MultiplyBlocks(Avx512Lanes, const float* matrix
           kFirst ? _mm512_setzero_ps() : _mm512_loadu_ps(lanes + (r * kColumns + c) * kRowLanes);
     }
   }
-  // The next rows, one after the other, since memory has rows of its own: prefetchers of processors
-  // begin anew in each row of the matrix.
-  const float* ahead = matrix + kRows * stride;
-  int64_t fetched = 0;
+  // The next rows: prefetchers of processors begin anew in each row of the matrix.
   for (int64_t i = 0; i < size; i += kRowLanes) {
     __m512 x[kRows];
     for (int r = 0; r < kRows; ++r) {
       x[r] = _mm512_loadu_ps(matrix + r * stride + i);
-      if (kRows > 1) __builtin_prefetch(ahead + fetched + r * kRowLanes);
+      if (kRows > 1) __builtin_prefetch(matrix + (kRows + r) * stride + i);
     }
-    fetched += kRows * kRowLanes;
-    if (fetched >= size) fetched = 0, ahead += stride;
     for (int c = 0; c < kColumns; ++c) {
       __m512 y = _mm512_loadu_ps(q + c * stride + i);
       // Else g++ loads it again for each row, and loads are what this loop waits for.
