@@ -145,6 +145,18 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_muon_math
+  HEADERS kernels/muon/muon_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_muon_parameters
+  HEADERS kernels/muon/muon_parameters.h
+  DEPS kernels_muon_math kernels_weight_decay
+)
+
+brigade_library(
   kernels_one_bit_lamb_math
   HEADERS kernels/one_bit_lamb/one_bit_lamb_math.h
   DEPS precision_host_device precision_rounding kernels_lamb_math
@@ -635,11 +647,18 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_adam8_lanes
+  HEADERS kernels/adam8/adam8_lanes.h
+  DEPS kernels_adam8_math kernels_simd kernels_internal_lanes
+)
+
+brigade_library(
   kernels_adam8_cpu
   HEADERS kernels/adam8/adam8_cpu.h
   SOURCES kernels/adam8/adam8_cpu.cc
-  DEPS kernels_adam8_math kernels_nontemporal_store kernels_simd kernels_update_types
-    kernels_cast_elements kernels_internal_lanes kernels_step_control_step_state precision_float16
+  DEPS kernels_adam8_math kernels_nontemporal_store kernels_simd kernels_adam8_lanes
+    kernels_update_types kernels_cast_elements kernels_internal_lanes
+    kernels_step_control_step_state precision_float16
 )
 
 brigade_library(
@@ -958,6 +977,43 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_muon_product_lanes
+  HEADERS kernels/muon/product_lanes.h
+  DEPS kernels_simd kernels_internal_lanes precision_rounding
+)
+
+brigade_library(
+  kernels_muon_cpu
+  HEADERS kernels/muon/muon_cpu.h
+  SOURCES kernels/muon/muon_cpu.cc
+  DEPS kernels_muon_math kernels_nontemporal_store kernels_simd kernels_muon_product_lanes
+    kernels_update_types kernels_internal_halve_lanes kernels_internal_lanes
+    kernels_internal_update_range kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_muon_cuda CUDA_ONLY
+  HEADERS kernels/muon/muon_cuda.h
+  CUDA_SOURCES kernels/muon/muon_cuda.cu
+  DEPS kernels_muon_math kernels_launch_kernel kernels_internal_segments
+    kernels_internal_update_tile
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_muon
+  HEADERS kernels/muon/muon.h
+  SOURCES kernels/muon/muon.cc
+  DEPS kernels_muon_math kernels_muon_parameters kernels_muon_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
+    kernels_internal_enqueue_update kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_muon_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_zero_one_adam_parameters
   HEADERS kernels/zero_one_adam/zero_one_adam_parameters.h
   DEPS kernels_zero_one_adam_math kernels_weight_decay kernels_adam_parameters
@@ -1044,6 +1100,6 @@ brigade_library(
   kernels
   DEPS kernels_flatten kernels_adam kernels_adam8 kernels_amax kernels_block_quant kernels_cast
     kernels_dequant_reduce kernels_digest kernels_fill kernels_grad_check kernels_lamb kernels_lion
-    kernels_loco_quant kernels_one_bit_lamb kernels_orthogonalize kernels_reduce kernels_sgd
-    kernels_sign_pack kernels_step_control kernels_top_k kernels_zero_one_adam
+    kernels_loco_quant kernels_muon kernels_one_bit_lamb kernels_orthogonalize kernels_reduce
+    kernels_sgd kernels_sign_pack kernels_step_control kernels_top_k kernels_zero_one_adam
 )
