@@ -30,7 +30,7 @@ absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
   return absl::InvalidArgumentError(
       absl::StrCat("--optimizer is \"", word,
                    "\"; it must be adam, adam8, lamb, lion, muon, sgd, one_bit_adam, one_bit_lamb "
-                   "or zero_one_adam");
+                   "or zero_one_adam"));
 }
 
 absl::Status SetGradientCompression(absl::string_view word, ZeroOptions& options) {
