@@ -1,6 +1,6 @@
 #include "brigade/data/loader.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +10,19 @@
 namespace brigade::data {
 namespace {
 
-absl::Status Check(const LoaderOptions& options, int64_t context) {
+// Inputs and targets of micro-batches begin at multiples of it.
+constexpr int64_t kAlignment = 256;
+// So that products with it fit.
+constexpr int64_t kMostBytes = int64_t{1} << 60;
+
+int64_t RoundUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+absl::Status Check(const LoaderOptions& options, const Samples& samples) {
+  for (const int64_t bytes : {samples.input_bytes(), samples.target_bytes()}) {
+    if (bytes < 0 || bytes > kMostBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("a sample of ", bytes, " bytes"));
+    }
+  }
   const DataRank& rank = options.rank;
   if (rank.ranks < 1 || rank.rank < 0 || rank.rank >= rank.ranks) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank.rank, " of ", rank.ranks));
@@ -19,15 +31,14 @@ absl::Status Check(const LoaderOptions& options, int64_t context) {
     return absl::InvalidArgumentError(
         absl::StrCat("a micro_batch of ", rank.micro_batch, " samples; it needs at least one"));
   }
-  // So that a product of them fits, and a step's memory.
-  constexpr int64_t kMost = int64_t{1} << 40;
-  if (options.batch < 1 || options.batch > kMost / (context + 1) || rank.micro_batch > kMost) {
+  const int64_t most = kMostBytes / (samples.input_bytes() + samples.target_bytes() + kAlignment);
+  if (options.batch < 1 || options.batch > most || rank.micro_batch > most) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", options.batch, " samples of ",
-                                                   context, " positions; 1 to ",
-                                                   kMost / (context + 1), " samples can be"));
+                                                   samples.input_bytes() + samples.target_bytes(),
+                                                   " bytes; 1 to ", most, " samples can be"));
   }
-  const int64_t of_all = rank.micro_batch * rank.ranks;
-  if (options.batch % of_all != 0) {
+  if (rank.micro_batch > options.batch / rank.ranks ||
+      options.batch % (rank.micro_batch * rank.ranks) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("a batch of ", options.batch,
                                                    " samples is no multiple of micro_batch times ",
                                                    "ranks, ", rank.micro_batch, " * ", rank.ranks));
@@ -44,19 +55,12 @@ absl::Status Check(const LoaderOptions& options, int64_t context) {
   return absl::OkStatus();
 }
 
-void SetPadding(const Row& row) {
-  std::fill(row.ids.begin(), row.ids.end(), 0);
-  std::fill(row.labels.begin(), row.labels.end(), kIgnored);
-  std::fill(row.positions.begin(), row.positions.end(), 0);
-  std::fill(row.segments.begin(), row.segments.end(), kPadding);
-}
-
 // What the thread has.
 struct Reading {
   absl::StatusOr<bool> Fill(StepData& step);
   absl::Status Fill(StepData& step, absl::Span<const int64_t> samples) const;
 
-  std::shared_ptr<const Dataset> dataset;
+  std::shared_ptr<const Samples> dataset;
   Sampler sampler;
   LoaderOptions options;
   DataPosition at;
@@ -69,64 +73,65 @@ absl::StatusOr<bool> Reading::Fill(StepData& step) {
   step.counted = 0;
   const std::vector<int64_t> all = sampler.Samples(step.begin);
   step.samples = static_cast<int64_t>(all.size());
-  for (const int64_t sample : all) step.counted += dataset->CountedLabels(sample);
+  for (const int64_t sample : all) step.counted += dataset->CountedLosses(sample);
   step.micro_batches = sampler.MicroBatches(step.begin, options.rank);
   BRIGADE_RETURN_IF_ERROR(Fill(step, sampler.Samples(step.begin, options.rank)));
   return true;
 }
 
 absl::Status Reading::Fill(StepData& step, absl::Span<const int64_t> samples) const {
-  const auto context = static_cast<size_t>(step.context);
-  step.counted_of.assign(static_cast<size_t>(step.micro_batches), 0);
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const Row row = {absl::MakeSpan(step.ids).subspan(i * (context + 1), context + 1),
-                     absl::MakeSpan(step.labels).subspan(i * context, context),
-                     absl::MakeSpan(step.positions).subspan(i * context, context),
-                     absl::MakeSpan(step.segments).subspan(i * context, context)};
-    if (samples[i] == Sampler::kNone) {
-      SetPadding(row);
-      continue;
+  const auto micro_batch = static_cast<size_t>(options.rank.micro_batch);
+  const auto inputs = static_cast<size_t>(dataset->input_bytes());
+  const auto targets = static_cast<size_t>(dataset->target_bytes());
+  std::byte* memory = step.memory.data();
+  step.of.assign(static_cast<size_t>(step.micro_batches), {});
+  for (StepData::MicroBatch& of : step.of) {
+    std::byte* const input = memory;
+    std::byte* const target = input + RoundUp(static_cast<int64_t>(micro_batch * inputs));
+    memory = target + RoundUp(static_cast<int64_t>(micro_batch * targets));
+    of.inputs = input;
+    of.targets = target;
+    for (size_t i = 0; i < micro_batch; ++i) {
+      const int64_t sample = samples[i];
+      // None comes behind one that is none.
+      if (sample == Sampler::kNone) break;
+      BRIGADE_RETURN_IF_ERROR(dataset->Read(sample, input + i * inputs, target + i * targets));
+      ++of.samples;
+      of.counted += dataset->CountedLosses(sample);
     }
-    BRIGADE_RETURN_IF_ERROR(dataset->Read(samples[i], row));
-    step.counted_of[i / static_cast<size_t>(step.micro_batch)] +=
-        dataset->CountedLabels(samples[i]);
+    samples.remove_prefix(micro_batch);
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(std::shared_ptr<const Dataset> dataset,
+absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(std::shared_ptr<const Samples> samples,
                                                        const LoaderOptions& options,
                                                        DataPosition from) {
-  BRIGADE_RETURN_IF_ERROR(Check(options, dataset->context()));
+  BRIGADE_RETURN_IF_ERROR(Check(options, *samples));
   BRIGADE_ASSIGN_OR_RETURN(const Sampler sampler,
-                           Sampler::Create({.samples = dataset->size(),
+                           Sampler::Create({.samples = samples->size(),
                                             .batch = options.batch,
                                             .seed = options.seed,
                                             .shuffle = options.shuffle,
                                             .drop_last = options.drop_last}));
   BRIGADE_RETURN_IF_ERROR(sampler.Check(from));
-  const auto rows = static_cast<size_t>(options.batch / options.rank.ranks);
+  const int64_t of_micro_batch = RoundUp(options.rank.micro_batch * samples->input_bytes()) +
+                                 RoundUp(options.rank.micro_batch * samples->target_bytes());
+  const int64_t micro_batches = options.batch / (options.rank.ranks * options.rank.micro_batch);
   const int64_t most = device::MostFileBytes() / (options.ahead + 1);
-  const int64_t bytes_of_row = (4 * dataset->context() + 1) * int64_t{sizeof(int32_t)};
-  if (options.batch / options.rank.ranks > most / bytes_of_row) {
+  if (of_micro_batch > 0 && micro_batches > most / of_micro_batch) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(options.ahead + 1, " steps of ", rows, " samples of ", dataset->context(),
-                     " positions take more than a quarter of the machine's memory"));
+        absl::StrCat(options.ahead + 1, " steps of ", micro_batches, " micro-batches of ",
+                     of_micro_batch, " bytes take more than a quarter of the machine's memory"));
   }
-  const auto context = static_cast<size_t>(dataset->context());
   std::vector<StepData> steps(static_cast<size_t>(options.ahead) + 1);
   for (StepData& step : steps) {
-    step.micro_batch = options.rank.micro_batch;
-    step.context = dataset->context();
-    step.ids.resize(rows * (context + 1));
-    for (std::vector<int32_t>* each : {&step.labels, &step.positions, &step.segments}) {
-      each->resize(rows * context);
-    }
+    step.memory.resize(static_cast<size_t>(micro_batches * of_micro_batch));
   }
   std::unique_ptr<Loader> loader(new Loader(sampler));
-  auto reading = std::make_shared<Reading>(Reading{std::move(dataset), sampler, options, from});
+  auto reading = std::make_shared<Reading>(Reading{std::move(samples), sampler, options, from});
   BRIGADE_ASSIGN_OR_RETURN(
       loader->steps_, Prefetcher<StepData>::Create(std::move(steps), [reading](StepData& step) {
         return reading->Fill(step);

@@ -116,10 +116,10 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
   } else {
     decoder = std::make_unique<Gpt2>(config, options, plan);
   }
-  const int64_t bytes = PlaceDecoder(config, options, plan, context.device(), nullptr).bytes;
-  BRIGADE_ASSIGN_OR_RETURN(
-      decoder->activations_,
-      context.Allocate(bytes, device::Purpose::kActivations, "activations of the model"));
+  BRIGADE_ASSIGN_OR_RETURN(decoder->bytes_, MemoryOf(config, options, context));
+  BRIGADE_ASSIGN_OR_RETURN(decoder->activations_, context.Allocate(decoder->bytes_.activations,
+                                                                   device::Purpose::kActivations,
+                                                                   "activations of the model"));
   decoder->memory_ =
       PlaceDecoder(config, options, plan, context.device(), decoder->activations_.data());
   BRIGADE_ASSIGN_OR_RETURN(decoder->blas_, nn::Blas::Create(context, BlasBytes(config, options)));

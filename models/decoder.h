@@ -57,6 +57,7 @@ class Decoder : public Model {
 
   const DecoderConfig& config() const { return config_; }
   const DecoderOptions& options() const { return options_; }
+  ModelMemory bytes() const final { return bytes_; }
 
   // [rows, vocabulary] of the model's type, device memory: of the last forward pass, up to its
   // backward pass.
@@ -181,6 +182,8 @@ class Decoder : public Model {
   // In Continue; and how many positions are kept.
   std::optional<int64_t> first_;
   int64_t kept_ = 0, kept_samples_ = 0;
+  // MemoryOf.
+  ModelMemory bytes_;
   device::Buffer activations_;
   DecoderMemory memory_;
   std::unique_ptr<nn::Blas> blas_;

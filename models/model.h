@@ -77,6 +77,9 @@ class Model {
   // By the parameter's number in the spec.
   const std::vector<bool>& trainable() const { return trainable_; }
 
+  // By formula: what the model has allocated of its device.
+  virtual ModelMemory bytes() const { return {}; }
+
   // How many losses a batch has; each counts the same, but for those that the model leaves at 0.
   virtual int64_t LossesOf(const Batch& batch) const = 0;
 

@@ -10,6 +10,7 @@
 #include "brigade/nn/pointwise_math.h"
 #include "brigade/nn/rotary_math.h"
 #include "brigade/nn/rows_cuda.cuh"
+#include "brigade/nn/squared_error_math.h"
 #include "brigade/nn/swiglu_math.h"
 
 namespace brigade::nn {
@@ -34,6 +35,10 @@ namespace brigade::nn {
   BRIGADE_ROWS(AddBiasGeluRows<T>);            \
   BRIGADE_ROWS(GeluRows<T>);                   \
   BRIGADE_ROWS(GeluBackwardRows<T>);           \
+  BRIGADE_ROWS(ReluRows<T>);                   \
+  BRIGADE_ROWS(ReluBackwardRows<T>);           \
+  BRIGADE_ROWS(SquaredErrorRows<T>);           \
+  BRIGADE_ROWS(SquaredErrorBackwardRows<T>);   \
   BRIGADE_PARTS(SumOfRows<T>);                 \
   BRIGADE_ROWS(SwigluRows<T>);                 \
   BRIGADE_ROWS(SwigluBackwardRows<T>);         \

@@ -74,6 +74,27 @@ absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy,
   });
 }
 
+absl::Status Relu(const MatrixShape& shape, const void* x, void* y, device::Stream& stream) {
+  return WithType("relu", shape.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const ReluRows<T> rows = {Typed<T>(x), Typed<T>(y), shape.columns};
+    const int64_t size = shape.rows * shape.columns;
+    return EnqueueRows({"relu", {Read(rows.x, size), Write(rows.y, size)}}, shape.rows, rows,
+                       stream);
+  });
+}
+
+absl::Status ReluBackward(const MatrixShape& shape, const void* y, void* dy,
+                          device::Stream& stream) {
+  return WithType("relu_backward", shape.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const ReluBackwardRows<T> rows = {Typed<T>(y), Typed<T>(dy), shape.columns};
+    const int64_t size = shape.rows * shape.columns;
+    return EnqueueRows({"relu_backward", {Read(rows.y, size), Write(rows.dy, size)}}, shape.rows,
+                       rows, stream);
+  });
+}
+
 absl::Status BiasBackward(const MatrixShape& shape, const void* dy, Gradient dbias,
                           const Workspace& workspace, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(CheckLeading("bias_backward", shape));

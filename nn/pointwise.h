@@ -1,8 +1,8 @@
 #ifndef BRIGADE_NN_POINTWISE_H_
 #define BRIGADE_NN_POINTWISE_H_
 
-// What follows a matrix product, element by element: biases, the residual, GELU, and their
-// gradients.
+// What follows a matrix product, element by element: biases, the residual, GELU, ReLU, and
+// their gradients.
 //
 // Shapes       Matrices [rows, columns], biases [columns]; device memory.
 // Precision    Formulas and sums in float, double for float64; each element is rounded once.
@@ -39,6 +39,13 @@ absl::Status Gelu(const MatrixShape& shape, const void* x, void* y, device::Stre
 
 // dy = dy * gelu'(x), with the x that AddBiasGelu left.
 absl::Status GeluBackward(const MatrixShape& shape, const void* x, void* dy,
+                          device::Stream& stream);
+
+// y = x where x is above 0, else 0; NaN stays. y may be x.
+absl::Status Relu(const MatrixShape& shape, const void* x, void* y, device::Stream& stream);
+
+// dy = dy where y, which Relu left, is not 0, else 0.
+absl::Status ReluBackward(const MatrixShape& shape, const void* y, void* dy,
                           device::Stream& stream);
 
 // dbias = sum over rows of dy, in an order that depends on their number alone (rows.h).

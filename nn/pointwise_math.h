@@ -87,6 +87,41 @@ struct GeluBackwardRows {
   }
 };
 
+// y = x > 0 ? x : 0, with NaN as it is
+template <typename T>
+struct ReluRows {
+  const T* x;
+  T* y;
+  int64_t columns;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    const T* const in = x + r * columns;
+    T* const out = y + r * columns;
+    row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
+      const Wide<T> value = Widen(in[c]);
+      out[c] = T(value <= Wide<T>(0) ? Wide<T>(0) : value);
+    });
+  }
+};
+
+// dy = y != 0 ? dy : 0
+template <typename T>
+struct ReluBackwardRows {
+  const T* y;
+  T* dy;
+  int64_t columns;
+
+  template <typename Row>
+  BRIGADE_INLINE void operator()(Row row, int64_t r) const {
+    const T* const in = y + r * columns;
+    T* const up = dy + r * columns;
+    row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
+      up[c] = T(Widen(in[c]) == Wide<T>(0) ? Wide<T>(0) : Widen(up[c]));
+    });
+  }
+};
+
 // sum (+)= sum over rows of x
 template <typename T>
 struct SumOfRows {

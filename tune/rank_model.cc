@@ -11,14 +11,15 @@
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
-#include "brigade/examples/gpt/rank_memory.h"
-#include "brigade/examples/gpt/stage_setup.h"
-#include "brigade/examples/gpt/step_batch.h"
+#include "brigade/examples/gpt/rank_part.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/parallel/pipeline/simulate.h"
 #include "brigade/precision/dtype_names.h"
 #include "brigade/replicas/outer_optimizer.h"
 #include "brigade/replicas/round_plan.h"
+#include "brigade/train/rank_memory.h"
+#include "brigade/train/stage_setup.h"
+#include "brigade/train/step_batch.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/movement.h"
 #include "brigade/zero/plan/step_collectives.h"
@@ -84,14 +85,16 @@ gpt::PassCosts MeasuredCosts::At(int64_t batch) const {
 struct RankModel::Part {
   gpt::PassShape shape;
   gpt::PassGroups groups;
-  gpt::ZeroGroups zero_groups;
+  train::ZeroGroups zero_groups;
   parallel::PipelineSchedule lists;
   parallel::StageBuffers buffers;
   std::vector<int> boundaries;
-  // By operations, as the trainer's.
-  gpt::PartPlan plan;
+  // With its plan by operations, as the trainer's.
+  std::unique_ptr<gpt::RankPart> part;
   zero::ZeroOptions zero;
   zero::Plan parameters;
+
+  const gpt::PartPlan& plan() const { return part->plan(); }
 };
 
 RankModel::SharedKey RankModel::KeyOf(const gpt::Job& job) {
@@ -108,8 +111,8 @@ gpt::PassCosts RankModel::CostsOf(const gpt::Job& job) const {
   return Line(none, gpt::CountOperations(shape), kOperationSeconds);
 }
 
-absl::StatusOr<RankModel::Part> RankModel::PartOf(const gpt::Job& job,
-                                                  const World::Place& place) const {
+absl::StatusOr<RankModel::Part> RankModel::PartOf(const gpt::Job& job, const World::Place& place,
+                                                  device::Context& context) const {
   const parallel::Coordinates& at = place.grid->coordinates();
   const gpt::PassShape shape = gpt::ShapeOf(job, at);
   BRIGADE_RETURN_IF_ERROR(gpt::Validate(shape));
@@ -119,25 +122,30 @@ absl::StatusOr<RankModel::Part> RankModel::PartOf(const gpt::Job& job,
   BRIGADE_ASSIGN_OR_RETURN(std::vector<int> boundaries,
                            gpt::PartsOf(shape, pipeline, job.config.partition, CostsOf(job),
                                         limit.has_value() ? &*limit : nullptr));
-  BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, gpt::ListsOf(pipeline));
+  BRIGADE_ASSIGN_OR_RETURN(parallel::PipelineSchedule lists, train::ListsOf(pipeline));
   BRIGADE_ASSIGN_OR_RETURN(const parallel::StageBuffers buffers,
                            parallel::PipelineExecutor::BuffersOf(lists, at.pipeline));
   const gpt::ModelPart part(job.model, gpt::ChunksOf(pipeline, boundaries, at.pipeline));
   BRIGADE_ASSIGN_OR_RETURN(
       gpt::PartPlan plan,
       gpt::PlanPart(shape, operations, part, gpt::SlotsOf(buffers), job.config.recompute));
+  auto planned = std::make_unique<gpt::RankPart>(gpt::RankPart::Parts{.job = job,
+                                                                      .model = job.model,
+                                                                      .corpus = job.corpus,
+                                                                      .grid = *place.grid,
+                                                                      .context = context});
+  planned->Take(std::move(plan));
   zero::ZeroOptions options =
-      gpt::ZeroOptionsOf(job.config, plan, lists.lists[static_cast<size_t>(at.pipeline)]);
+      train::ZeroOptionsOf(job.config, *planned, lists.lists[static_cast<size_t>(at.pipeline)]);
   BRIGADE_RETURN_IF_ERROR(zero::Validate(options));
-  gpt::ZeroGroups groups = *place.zero_groups;
-  groups.outer.tied = part.has_embedding() != part.has_head()
-                          ? place.grid->group(parallel::GridGroup::kTied)
-                          : nullptr;
+  train::ZeroGroups groups = *place.zero_groups;
+  groups.outer.tied =
+      planned->is_tied_outside() ? place.grid->group(parallel::GridGroup::kTied) : nullptr;
   // As ZeroOptimizer::Create makes it.
   const int shard_groups = groups.outer.between == nullptr ? 1 : groups.outer.between->size();
   BRIGADE_ASSIGN_OR_RETURN(
       zero::Plan parameters,
-      zero::Plan::Create(gpt::SpecOf(job.model, shape.shards(), part),
+      zero::Plan::Create(planned->spec(),
                          {.ranks = groups.shards.size(),
                           .dtype = options.dtype,
                           .bucket_elements = options.bucket_elements,
@@ -151,24 +159,21 @@ absl::StatusOr<RankModel::Part> RankModel::PartOf(const gpt::Job& job,
               .lists = std::move(lists),
               .buffers = buffers,
               .boundaries = std::move(boundaries),
-              .plan = std::move(plan),
+              .part = std::move(planned),
               .zero = std::move(options),
               .parameters = std::move(parameters)};
 }
 
-absl::StatusOr<RankNeeds> RankModel::NeedsOf(const gpt::Job& job, int rank,
-                                             const World::Place& place, const Part& part) const {
+absl::StatusOr<RankNeeds> RankModel::NeedsOf(const gpt::Job& job, const World::Place& place,
+                                             const Part& part) const {
   RankNeeds needs;
-  BRIGADE_ASSIGN_OR_RETURN(needs.terms, gpt::MemoryOfRank({.job = job,
-                                                           .grid = *place.grid,
-                                                           .zero_groups = part.zero_groups,
-                                                           .shape = part.shape,
-                                                           .groups = part.groups,
-                                                           .context = world_.context(rank),
-                                                           .plan = part.plan,
-                                                           .buffers = part.buffers,
-                                                           .parameters = part.parameters,
-                                                           .zero = part.zero}));
+  BRIGADE_ASSIGN_OR_RETURN(needs.terms, train::MemoryOfRank({.job = job,
+                                                             .grid = *place.grid,
+                                                             .zero_groups = part.zero_groups,
+                                                             .part = *part.part,
+                                                             .buffers = part.buffers,
+                                                             .parameters = part.parameters,
+                                                             .zero = part.zero}));
   if (job.config.replicas > 0) {
     BRIGADE_ASSIGN_OR_RETURN(auto terms,
                              replicas::MemoryOf(part.parameters, part.zero, job.config.outer));
@@ -177,14 +182,14 @@ absl::StatusOr<RankNeeds> RankModel::NeedsOf(const gpt::Job& job, int rank,
     BRIGADE_ASSIGN_OR_RETURN(
         auto workspace,
         replicas::WorkspaceOfRounds(part.parameters, part.zero, job.config.outer, between));
-    BRIGADE_ASSIGN_OR_RETURN(const auto of_step, between.WorkspaceFor(gpt::kStepSums));
+    BRIGADE_ASSIGN_OR_RETURN(const auto of_step, between.WorkspaceFor(train::kStepSums));
     needs.terms.push_back({Tier::kDevice, device::Purpose::kCommunication, "workspace of rounds",
                            collectives::Max(workspace, of_step).bytes()});
   }
   needs.device_bytes =
-      zero::Total(needs.terms, Tier::kDevice) + gpt::PassingBytes(part.parameters, world_.size());
+      zero::Total(needs.terms, Tier::kDevice) + train::PassingBytes(part.parameters, world_.size());
   needs.host_bytes = zero::Total(needs.terms, Tier::kHost);
-  needs.activation_bytes = gpt::ActivationBytes(part.shape, part.plan);
+  needs.activation_bytes = gpt::ActivationBytes(part.shape, part.plan());
   return needs;
 }
 
@@ -216,10 +221,10 @@ absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part
   // By the same policy, in seconds.
   BRIGADE_ASSIGN_OR_RETURN(
       const gpt::PartPlan timed,
-      gpt::PlanPart(part.shape, costs, part.plan.part, part.plan.slots, config.recompute));
+      gpt::PlanPart(part.shape, costs, part.plan().part, part.plan().slots, config.recompute));
   seconds.passes = micro_batches * timed.time;
   work = seconds.passes;
-  for (const gpt::PassCollective& each : gpt::CollectivesOfPasses(part.shape, part.plan)) {
+  for (const gpt::PassCollective& each : gpt::CollectivesOfPasses(part.shape, part.plan())) {
     Communicator* const group = part.groups.*each.group;
     if (group == nullptr) continue;
     BRIGADE_ASSIGN_OR_RETURN(const CollectiveSignature resolved, group->Resolve(each.signature));
@@ -255,7 +260,7 @@ absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part
   seconds.moves =
       static_cast<double>(moved.to_host + moved.from_host) / figures_.link_bytes_per_s +
       static_cast<double>(moved.file_read + moved.file_written) / figures_.file_bytes_per_s;
-  const double stashed = micro_batches * static_cast<double>(part.plan.WrittenBytes());
+  const double stashed = micro_batches * static_cast<double>(part.plan().WrittenBytes());
   seconds.moves += 2 * stashed / figures_.link_bytes_per_s;
   return seconds;
 }
@@ -277,8 +282,8 @@ absl::StatusOr<Prediction> RankModel::Of(const gpt::Job& job, bool with_time) {
   const double share = std::max(1.0, static_cast<double>(world_.size()) / figures_.processors);
   for (int rank = 0; rank < world_.size(); ++rank) {
     const World::Place& place = (*places)[static_cast<size_t>(rank)];
-    BRIGADE_ASSIGN_OR_RETURN(Part part, PartOf(job, place));
-    BRIGADE_ASSIGN_OR_RETURN(RankNeeds needs, NeedsOf(job, rank, place, part));
+    BRIGADE_ASSIGN_OR_RETURN(Part part, PartOf(job, place, world_.context(rank)));
+    BRIGADE_ASSIGN_OR_RETURN(RankNeeds needs, NeedsOf(job, place, part));
     prediction.host_bytes = std::max(prediction.host_bytes, needs.host_bytes);
     if (needs.device_bytes > prediction.needs.device_bytes) {
       prediction.needs = std::move(needs);
@@ -298,14 +303,14 @@ absl::StatusOr<Prediction> RankModel::Of(const gpt::Job& job, bool with_time) {
     // What is made again goes with the backward passes.
     const gpt::PassCosts costs = CostsOf(job);
     double once = 0;
-    for (const gpt::StageRange& chunk : part.plan.part.chunks()) {
+    for (const gpt::StageRange& chunk : part.plan().part.chunks()) {
       const gpt::StageTimes its = TimesOf(costs, chunk, job.model);
       once += its.forward + its.backward;
     }
     const double made_again =
         once > 0 ? std::max(of_rank / job.config.zero.micro_batches - once, 0.0) / once : 0;
     for (int chunk = 0; chunk < pipeline.schedule.chunks; ++chunk) {
-      const gpt::StageRange& range = part.plan.part.chunks()[static_cast<size_t>(chunk)];
+      const gpt::StageRange& range = part.plan().part.chunks()[static_cast<size_t>(chunk)];
       const gpt::StageTimes its = TimesOf(costs, range, job.model);
       const auto p = static_cast<size_t>(parallel::PartOf(pipeline, at.pipeline, chunk));
       const double both = its.forward + its.backward;

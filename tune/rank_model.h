@@ -106,8 +106,9 @@ class RankModel {
 
  private:
   struct Part;
-  absl::StatusOr<Part> PartOf(const gpt::Job& job, const World::Place& place) const;
-  absl::StatusOr<RankNeeds> NeedsOf(const gpt::Job& job, int rank, const World::Place& place,
+  absl::StatusOr<Part> PartOf(const gpt::Job& job, const World::Place& place,
+                              device::Context& context) const;
+  absl::StatusOr<RankNeeds> NeedsOf(const gpt::Job& job, const World::Place& place,
                                     const Part& part) const;
   absl::StatusOr<StepSeconds> SecondsOf(const gpt::Job& job, const Part& part, double& work) const;
   absl::StatusOr<Prediction> Of(const gpt::Job& job, bool with_time);

@@ -101,8 +101,8 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
     std::move(steps_of_context.begin(), steps_of_context.end(), std::back_inserter(made));
   });
   BRIGADE_ASSIGN_OR_RETURN(
-      const gpt::Outcome outcome,
-      gpt::TrainOnThreads(trial, ranks, {&end, recorder, may_have_more ? end.reached() : stop}));
+      const train::Outcome outcome,
+      gpt::TrainOnThreads(trial, ranks, {&end, &recorder, may_have_more ? &end.reached() : &stop}));
   if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
   const Counted counted = CountedOf(made, steps.first);
   if (counted.steps < 1 || counted.seconds <= 0) {
@@ -110,7 +110,7 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   }
   Measured measured = {.seconds = counted.seconds / static_cast<double>(counted.steps),
                        .steps = counted.steps};
-  for (const gpt::RankSummary& rank : outcome.ranks) {
+  for (const train::RankSummary& rank : outcome.ranks) {
     if (SumOf(rank.memory) > measured.device_bytes) {
       measured.device_bytes = SumOf(rank.memory);
       measured.modelled_bytes = SumOf(rank.memory_model);
@@ -171,18 +171,18 @@ absl::StatusOr<MeasuredCosts> MeasureCosts(const gpt::Job& job, int64_t small_ba
   for (const bool is_small : {true, false}) {
     if (!is_small && large_batch == small_batch) break;
     std::vector<gpt::PassCosts> of_ranks(static_cast<size_t>(world.size()));
-    BRIGADE_RETURN_IF_ERROR(
-        world.OnRanks([&](int rank, collectives::Communicator&, device::Context& context,
-                          device::Stream& stream) -> absl::Status {
-          const World::Place& place = (*places)[static_cast<size_t>(rank)];
-          gpt::PassShape shape = gpt::ShapeOf(job, place.grid->coordinates());
-          shape.batch = is_small ? small_batch : large_batch;
-          BRIGADE_ASSIGN_OR_RETURN(
-              of_ranks[static_cast<size_t>(rank)],
-              gpt::MeasurePasses(job, shape, {&place.grid->tensor(), &place.grid->context()},
-                                 context, stream, recorder));
-          return absl::OkStatus();
-        }));
+    BRIGADE_RETURN_IF_ERROR(world.OnRanks([&](int rank, collectives::Communicator&,
+                                              device::Context& context,
+                                              device::Stream& stream) -> absl::Status {
+      const World::Place& place = (*places)[static_cast<size_t>(rank)];
+      gpt::PassShape shape = gpt::ShapeOf(job, place.grid->coordinates());
+      shape.batch = is_small ? small_batch : large_batch;
+      BRIGADE_ASSIGN_OR_RETURN(of_ranks[static_cast<size_t>(rank)],
+                               gpt::MeasurePasses(job, job.corpus, shape,
+                                                  {&place.grid->tensor(), &place.grid->context()},
+                                                  context, stream, recorder));
+      return absl::OkStatus();
+    }));
     // A step is as fast as its slowest rank, but ranks of one machine take turns at that.
     gpt::PassCosts& mean = is_small ? costs.small : costs.large;
     const double weight = 1.0 / static_cast<double>(of_ranks.size());

@@ -9,7 +9,6 @@
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/collectives/init.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/examples/gpt/model_part.h"
 
 namespace brigade::tune {
 namespace {
@@ -79,14 +78,14 @@ absl::StatusOr<const std::vector<World::Place>*> World::PlacesOf(const gpt::Job&
   const auto found = places_.find(key);
   if (found != places_.end()) return &found->second;
   std::vector<Place> places(ranks_.size());
-  const gpt::ModelPart whole(job.model);
   BRIGADE_RETURN_IF_ERROR(OnRanks([&](int rank, collectives::Communicator& communicator,
                                       device::Context&, device::Stream&) -> absl::Status {
     Place& place = places[static_cast<size_t>(rank)];
     BRIGADE_ASSIGN_OR_RETURN(place.grid, parallel::Grid::Create(job.config.grid, communicator));
-    BRIGADE_ASSIGN_OR_RETURN(gpt::ZeroGroups groups,
-                             gpt::CreateZeroGroups(job.config, *place.grid, whole));
-    place.zero_groups = std::make_unique<gpt::ZeroGroups>(groups);
+    BRIGADE_ASSIGN_OR_RETURN(train::ZeroGroups groups,
+                             train::CreateZeroGroups(job.config, *place.grid,
+                                                     /*is_tied_outside=*/false));
+    place.zero_groups = std::make_unique<train::ZeroGroups>(groups);
     return absl::OkStatus();
   }));
   return &places_.emplace(key, std::move(places)).first->second;

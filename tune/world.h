@@ -19,9 +19,9 @@
 #include "brigade/device/stream.h"
 #include "brigade/device/tracing/tracer.h"
 #include "brigade/examples/gpt/job.h"
-#include "brigade/examples/gpt/stage_setup.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/train/config/config.h"
+#include "brigade/train/stage_setup.h"
 
 namespace brigade::tune {
 
@@ -39,7 +39,7 @@ class World {
   struct Place {
     std::unique_ptr<parallel::Grid> grid;
     // With kTied's group, wherever a part has the tokens.
-    std::unique_ptr<gpt::ZeroGroups> zero_groups;
+    std::unique_ptr<train::ZeroGroups> zero_groups;
   };
   // [rank]. Made when it is first asked for.
   absl::StatusOr<const std::vector<Place>*> PlacesOf(const gpt::Job& job);

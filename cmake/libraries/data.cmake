@@ -195,12 +195,19 @@ brigade_library(
 )
 
 brigade_library(
+  data_samples
+  HEADERS data/samples.h
+  DEPS device_requirements
+  PUBLIC_LIBRARIES absl::status
+)
+
+brigade_library(
   data_loader
   HEADERS data/loader.h
   SOURCES data/loader.cc
-  DEPS device_requirements data_dataset data_prefetcher data_sampler device_files
+  DEPS device_requirements data_prefetcher data_sampler data_samples device_files
     device_status_macros
-  PUBLIC_LIBRARIES absl::span absl::statusor
+  PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 
@@ -232,6 +239,15 @@ brigade_library(
     data_tokenizers_tokenizer_json device_status_macros
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  data_token_samples
+  HEADERS data/token_samples.h
+  SOURCES data/token_samples.cc
+  DEPS data_dataset data_samples device_requirements device_status_macros
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::span
 )
 
 brigade_library(

@@ -43,7 +43,7 @@ brigade_library(
   nn_formulas
   HEADERS nn/attention_math.h nn/cached_attention_math.h nn/cross_entropy_math.h nn/dropout_math.h
     nn/embedding_math.h nn/grouped_heads_math.h nn/norm_math.h nn/pointwise_math.h nn/rotary_math.h
-    nn/swiglu_math.h
+    nn/squared_error_math.h nn/swiglu_math.h
   DEPS nn_functions nn_philox nn_rows nn_token_ids nn_token_order
 )
 
@@ -250,8 +250,18 @@ brigade_library(
 )
 
 brigade_library(
+  nn_squared_error
+  HEADERS nn/squared_error.h
+  SOURCES nn/squared_error.cc
+  DEPS nn_arrays nn_enqueue nn_formulas nn_pointwise device_status_macros
+  CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   nn
   DEPS nn_attention nn_blas nn_cached_attention nn_cross_entropy nn_dropout nn_embedding
     nn_grouped_heads nn_layer_norm nn_linear nn_lora nn_pointwise nn_random nn_rms_norm nn_rotary
-    nn_swiglu nn_workspace
+    nn_squared_error nn_swiglu nn_workspace
 )

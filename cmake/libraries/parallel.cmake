@@ -179,6 +179,11 @@ brigade_library(
 )
 
 brigade_library(
+  parallel_pipeline_stage_range
+  HEADERS parallel/pipeline/stage_range.h
+)
+
+brigade_library(
   parallel_plan_transformer
   HEADERS parallel/plan/transformer.h
   SOURCES parallel/plan/transformer.cc

@@ -26,6 +26,11 @@ absl::StatusOr<Corpus> ReadLicences(const std::string& folder = "/usr/share/comm
 // says; naming it.
 absl::StatusOr<Corpus> ReadCorpus(const std::string& path);
 
+// How many texts of `context` bytes the held-out part has side by side.
+inline int64_t HeldOutTexts(const Corpus& corpus, int64_t context) {
+  return (static_cast<int64_t>(corpus.held_out.size()) - 1) / context;
+}
+
 // InvalidArgument unless both parts have a text of context + 1 bytes.
 absl::Status CheckLength(const Corpus& corpus, int64_t context);
 

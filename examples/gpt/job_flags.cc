@@ -322,13 +322,14 @@ std::string WhyNoFolder(const std::string& path) {
   return access(there.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
 }
 
-Checkpoints CheckpointsOfFlags(train::Refusals& refusals) {
-  Checkpoints checkpoints = {.save = FolderOfUser(absl::GetFlag(FLAGS_save)),
-                             .save_every = absl::GetFlag(FLAGS_save_every),
-                             .keep = absl::GetFlag(FLAGS_keep),
-                             .fall_back = absl::GetFlag(FLAGS_fall_back),
-                             .may_differ = absl::GetFlag(FLAGS_may_differ),
-                             .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
+train::Checkpoints CheckpointsOfFlags(train::Refusals& refusals) {
+  train::Checkpoints checkpoints = {
+      .save = FolderOfUser(absl::GetFlag(FLAGS_save)),
+      .save_every = absl::GetFlag(FLAGS_save_every),
+      .keep = absl::GetFlag(FLAGS_keep),
+      .fall_back = absl::GetFlag(FLAGS_fall_back),
+      .may_differ = absl::GetFlag(FLAGS_may_differ),
+      .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
   if (const std::string why = checkpoints.save.empty() ? "" : WhyNoFolder(checkpoints.save);
@@ -362,12 +363,12 @@ Checkpoints CheckpointsOfFlags(train::Refusals& refusals) {
   return checkpoints;
 }
 
-Digests DigestsOfFlags(int64_t steps, train::Refusals& refusals) {
-  Digests digests = {.file = DigestPath(),
-                     .every = absl::GetFlag(FLAGS_digest_every),
-                     .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
-                     .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
-                     .dump_step = absl::GetFlag(FLAGS_digest_dump_step)};
+train::Digests DigestsOfFlags(int64_t steps, train::Refusals& refusals) {
+  train::Digests digests = {.file = DigestPath(),
+                            .every = absl::GetFlag(FLAGS_digest_every),
+                            .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
+                            .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
+                            .dump_step = absl::GetFlag(FLAGS_digest_dump_step)};
   if (digests.every < 1) {
     refusals.Add("digest_every", " is ", digests.every, "; it must be at least 1");
     digests.every = 1;

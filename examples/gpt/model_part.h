@@ -8,19 +8,14 @@
 
 #include "absl/status/status.h"
 #include "brigade/examples/gpt/model.h"
+#include "brigade/parallel/pipeline/stage_range.h"
 #include "brigade/parallel/shard.h"
 #include "brigade/zero/plan/plan.h"
 
 namespace brigade::gpt {
 
-// Stages [first, end) of the model: 0 is the embedding, then come the blocks, then the head.
-struct StageRange {
-  int first = 0;
-  int end = 0;
-
-  int size() const { return end - first; }
-  friend bool operator==(const StageRange&, const StageRange&) = default;
-};
+// Of the model's stages: 0 is the embedding, then come the blocks, then the head.
+using parallel::StageRange;
 
 inline int StagesOf(const ModelOptions& model) { return static_cast<int>(model.layers) + 2; }
 

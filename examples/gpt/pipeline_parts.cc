@@ -35,7 +35,7 @@ std::vector<int64_t> ParametersOfStages(const PassShape& shape) {
 }
 
 // Of weights, gradients and optimizer state, on the device.
-double StateBytes(const Job& job, double parameters) {
+double StateBytes(const train::Job& job, double parameters) {
   const zero::ZeroOptions& zero = job.config.zero;
   const int64_t replicas = int64_t{job.config.grid.data} * job.config.grid.context;
   const auto bytes = static_cast<double>(precision::SizeOf(zero.dtype));
@@ -85,7 +85,7 @@ std::vector<double> StageWeights(const PassShape& shape, By by, const PassCosts&
   return weights;
 }
 
-std::optional<parallel::MemoryLimit> MemoryLimitOf(const Job& job, const PassShape& shape,
+std::optional<parallel::MemoryLimit> MemoryLimitOf(const train::Job& job, const PassShape& shape,
                                                    const parallel::PipelineShape& pipeline) {
   if (job.device_limit_bytes == 0 || pipeline.stages == 1) return std::nullopt;
   // [stage of the model].

@@ -12,11 +12,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/examples/gpt/activations.h"
-#include "brigade/examples/gpt/job.h"
 #include "brigade/examples/gpt/model_part.h"
 #include "brigade/examples/gpt/pass_shape.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/job.h"
 
 namespace brigade::gpt {
 
@@ -38,7 +39,7 @@ std::vector<double> StageWeights(const PassShape& shape, parallel::PartitionChoi
 // chunks) what recomputation leaves of each stage's activations: all without one, a stage's input
 // with block, at most that with segments and a budget, where none counts. Buckets, workspaces and
 // passing memory do not count: a rank may lack memory for them afterwards.
-std::optional<parallel::MemoryLimit> MemoryLimitOf(const Job& job, const PassShape& shape,
+std::optional<parallel::MemoryLimit> MemoryLimitOf(const train::Job& job, const PassShape& shape,
                                                    const parallel::PipelineShape& pipeline);
 
 // parts() + 1 boundaries in the model's stages: by their weights (parallel::LeastMaximum), or as

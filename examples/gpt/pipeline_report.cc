@@ -21,14 +21,14 @@ namespace {
 
 using parallel::PipelineShape;
 
-double SecondsOf(const RankSummary& rank) {
+double SecondsOf(const train::RankSummary& rank) {
   double sum = 0;
-  for (const ChunkSummary& chunk : rank.chunks) sum += chunk.seconds();
+  for (const train::ChunkSummary& chunk : rank.chunks) sum += chunk.seconds();
   return sum;
 }
 
 // The rank of each stage that computes longest.
-std::vector<int> SlowestRanks(const Job& job, absl::Span<const RankSummary> ranks) {
+std::vector<int> SlowestRanks(const Job& job, absl::Span<const train::RankSummary> ranks) {
   std::vector<int> slowest(static_cast<size_t>(job.config.grid.pipeline), -1);
   for (size_t r = 0; r < ranks.size(); ++r) {
     const int rank = static_cast<int>(r);
@@ -42,7 +42,7 @@ std::vector<int> SlowestRanks(const Job& job, absl::Span<const RankSummary> rank
 }
 
 // "embedding to h.1", "h.2".
-std::string NameOf(const ModelOptions& model, const StageRange& stages) {
+std::string NameOf(const ModelOptions& model, const parallel::StageRange& stages) {
   const auto name = [&](int stage) -> std::string {
     if (stage == 0) return "embedding";
     return stage == model.layers + 1 ? "head" : absl::StrCat("h.", stage - 1);
@@ -70,29 +70,7 @@ absl::StatusOr<parallel::Simulation> SimulationOf(const PipelineShape& shape,
 
 }  // namespace
 
-std::array<ChunkSummary, train::kMaxChunks> ChunkSummaries(
-    absl::Span<const train::PassSeconds> stages, absl::Span<const StageRange> chunks,
-    int64_t micro_batches) {
-  const auto passes = static_cast<double>(std::max<int64_t>(micro_batches, 1));
-  std::array<ChunkSummary, train::kMaxChunks> summaries = {};
-  for (size_t c = 0; c < chunks.size(); ++c) {
-    ChunkSummary& summary = summaries[c];
-    summary.stages = chunks[c];
-    // Stages behind the last one that was marked have no times.
-    const int end = std::min(chunks[c].end, static_cast<int>(stages.size()));
-    for (int stage = chunks[c].first; stage < end; ++stage) {
-      const train::PassSeconds& of_stage = stages[static_cast<size_t>(stage)];
-      summary.forward += of_stage[train::PassPart::kForward] / passes;
-      summary.backward_input += (of_stage[train::PassPart::kBackward] +
-                                 of_stage[train::PassPart::kBackwardInput] + of_stage.recompute()) /
-                                passes;
-      summary.backward_weight += of_stage[train::PassPart::kBackwardWeight] / passes;
-    }
-  }
-  return summaries;
-}
-
-std::string PipelineReport(const Job& job, absl::Span<const RankSummary> ranks) {
+std::string PipelineReport(const Job& job, absl::Span<const train::RankSummary> ranks) {
   const PipelineShape shape = job.config.pipeline_shape();
   if (shape.stages == 1) return "";
   const bool splits = parallel::SplitsBackward(shape.schedule.kind);
@@ -113,7 +91,7 @@ std::string PipelineReport(const Job& job, absl::Span<const RankSummary> ranks) 
   for (int part = 0; part < shape.parts(); ++part) {
     const auto [stage, chunk] = parallel::PlaceOf(shape, part);
     const int rank = slowest[static_cast<size_t>(stage)];
-    const ChunkSummary& summary =
+    const train::ChunkSummary& summary =
         ranks[static_cast<size_t>(rank)].chunks[static_cast<size_t>(chunk)];
     times.forward.push_back(summary.forward);
     times.backward_input.push_back(summary.backward_input);
@@ -135,7 +113,7 @@ std::string PipelineReport(const Job& job, absl::Span<const RankSummary> ranks) 
   const auto simulation = SimulationOf(shape, times);
   if (!simulation.ok()) return absl::StrCat(text, simulation.status().message(), "\n");
   double measured = 0;
-  for (const RankSummary& rank : ranks) {
+  for (const train::RankSummary& rank : ranks) {
     measured = std::max(measured,
                         rank.time.wall() / static_cast<double>(std::max<int64_t>(rank.steps, 1)));
   }

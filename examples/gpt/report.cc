@@ -52,7 +52,7 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
   return "LAMB";
 }
 
-std::string TimeTable(absl::Span<const RankSummary> ranks) {
+std::string TimeTable(absl::Span<const train::RankSummary> ranks) {
   std::string text = absl::StrFormat(
       "\nTime of the steps, in seconds. gemm has attention and the conversions of 16-bit types,\n"
       "communication the waiting for other ranks; hidden communication ran beside what the other\n"
@@ -86,7 +86,7 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
                                            100 * sum.hidden_communication / communication));
   }
   train::PassSeconds passes;
-  for (const RankSummary& rank : ranks) passes += rank.passes;
+  for (const train::RankSummary& rank : ranks) passes += rank.passes;
   absl::StrAppend(&text, absl::StrFormat("Passes, of all ranks: %.3f s forward, %.3f s backward\n",
                                          passes[train::PassPart::kForward], passes.backward()));
   if (sum.dropped > 0) {
@@ -96,15 +96,15 @@ std::string TimeTable(absl::Span<const RankSummary> ranks) {
 }
 
 // The whole training's utilization, where a step was profiled.
-std::string UtilizationReport(const Job& job, absl::Span<const RankSummary> ranks) {
-  const RankSummary& first = ranks[0];
+std::string UtilizationReport(const Job& job, absl::Span<const train::RankSummary> ranks) {
+  const train::RankSummary& first = ranks[0];
   if (!job.config.profiler.enabled) return "";
   if (first.hardware_over_model == 0) {
     return absl::StrCat("\nNo step was profiled: step ", job.config.profiler.profile_step,
                         " was not made\n");
   }
   double peak = 0;
-  for (const RankSummary& rank : ranks) peak += rank.peak_flops_per_second;
+  for (const train::RankSummary& rank : ranks) peak += rank.peak_flops_per_second;
   if (peak == 0) return "\nModel flops utilization: not known without the peak of products\n";
   const double tokens =
       static_cast<double>(first.steps * job.config.batch.train_batch_size * job.model.context);
@@ -131,8 +131,8 @@ int ShardGroups(const Job& job) { return ReplicaRanks(job) / ShardRanks(job); }
 using Bytes = int64_t[device::kPurposes];
 
 // What the ranks have of a tier, and what the model says.
-std::string MemoryOfTier(const char* title, absl::Span<const RankSummary> ranks,
-                         Bytes RankSummary::*measured, Bytes RankSummary::*model) {
+std::string MemoryOfTier(const char* title, absl::Span<const train::RankSummary> ranks,
+                         Bytes train::RankSummary::*measured, Bytes train::RankSummary::*model) {
   std::string text = absl::StrCat("\n", title, " at its peak, in MB (10^6 bytes)\n    rank");
   for (int p = 0; p < device::kPurposes; ++p) {
     absl::StrAppend(
@@ -150,7 +150,7 @@ std::string MemoryOfTier(const char* title, absl::Span<const RankSummary> ranks,
   };
   for (size_t r = 0; r < ranks.size(); ++r) line(absl::StrCat(r), ranks[r].*measured);
   // Stages of a pipeline differ.
-  const bool alike = std::all_of(ranks.begin(), ranks.end(), [&](const RankSummary& each) {
+  const bool alike = std::all_of(ranks.begin(), ranks.end(), [&](const train::RankSummary& each) {
     return std::equal(std::begin(each.*model), std::end(each.*model), std::begin(ranks[0].*model));
   });
   for (size_t r = 0; r < (alike ? 1 : ranks.size()); ++r) {
@@ -159,9 +159,9 @@ std::string MemoryOfTier(const char* title, absl::Span<const RankSummary> ranks,
   return text;
 }
 
-std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
+std::string MemoryTable(const Job& job, absl::Span<const train::RankSummary> ranks) {
   std::string text =
-      MemoryOfTier("Memory", ranks, &RankSummary::memory, &RankSummary::memory_model);
+      MemoryOfTier("Memory", ranks, &train::RankSummary::memory, &train::RankSummary::memory_model);
   const zero::ZeroOptions& options = job.config.zero;
   if (precision::SizeOf(options.dtype) == 2 && optim::IsAdam(options.optimizer.kind)) {
     constexpr const char* kFormulas[] = {"16 Y", "4 Y + 12 Y / N", "2 Y + 14 Y / N", "16 Y / N"};
@@ -177,10 +177,10 @@ std::string MemoryTable(const Job& job, absl::Span<const RankSummary> ranks) {
 }
 
 // What lies on the host, and moves to it and back.
-std::string OffloadReport(const Job& job, absl::Span<const RankSummary> ranks) {
+std::string OffloadReport(const Job& job, absl::Span<const train::RankSummary> ranks) {
   if (!job.config.zero.offload.enabled()) return "";
-  std::string text = MemoryOfTier("The host's memory", ranks, &RankSummary::host_memory,
-                                  &RankSummary::host_memory_model);
+  std::string text = MemoryOfTier("The host's memory", ranks, &train::RankSummary::host_memory,
+                                  &train::RankSummary::host_memory_model);
   const bool has_file = job.config.zero.offload.file_state();
   absl::StrAppend(&text, absl::StrFormat("\nMoved in each step, in MB\n%8s %12s %12s", "rank",
                                          "to the host", "from there"));
@@ -218,11 +218,11 @@ std::string OffloadReport(const Job& job, absl::Span<const RankSummary> ranks) {
   return text;
 }
 
-std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
-  const bool one_size = std::all_of(ranks.begin(), ranks.end(), [&](const RankSummary& each) {
-    return each.padded_bytes == ranks[0].padded_bytes;
-  });
-  const auto padded_of = [](const RankSummary& rank) {
+std::string TrafficTable(const Job& job, absl::Span<const train::RankSummary> ranks) {
+  const bool one_size = std::all_of(
+      ranks.begin(), ranks.end(),
+      [&](const train::RankSummary& each) { return each.padded_bytes == ranks[0].padded_bytes; });
+  const auto padded_of = [](const train::RankSummary& rank) {
     return static_cast<double>(rank.padded_bytes);
   };
   const int groups = ShardGroups(job);
@@ -259,7 +259,7 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
   }
   // Ranks send different amounts where the algorithm says so, or their stages differ.
   const bool alike =
-      one_size && std::all_of(ranks.begin(), ranks.end(), [&](const RankSummary& each) {
+      one_size && std::all_of(ranks.begin(), ranks.end(), [&](const train::RankSummary& each) {
         return each.traffic_of_step.total() == ranks[0].traffic_of_step.total();
       });
   for (size_t r = 0; r < (alike ? 1 : ranks.size()); ++r) {
@@ -285,7 +285,7 @@ std::string TrafficTable(const Job& job, absl::Span<const RankSummary> ranks) {
 }
 
 // What replicas send each other, and what it would be without them.
-std::string ReplicaReport(const Job& job, absl::Span<const RankSummary> ranks) {
+std::string ReplicaReport(const Job& job, absl::Span<const train::RankSummary> ranks) {
   if (job.config.replicas == 0) return "";
   const replicas::OuterOptions& outer = job.config.outer;
   std::string text =
@@ -308,7 +308,7 @@ std::string ReplicaReport(const Job& job, absl::Span<const RankSummary> ranks) {
 }
 
 // What ranks of a grid send in each of its groups.
-std::string GroupTable(const Job& job, absl::Span<const RankSummary> ranks) {
+std::string GroupTable(const Job& job, absl::Span<const train::RankSummary> ranks) {
   const parallel::GridShape& grid = job.config.grid;
   if (grid.data == grid.ranks()) return "";
   std::vector<size_t> groups;
@@ -320,7 +320,7 @@ std::string GroupTable(const Job& job, absl::Span<const RankSummary> ranks) {
     absl::StrAppend(
         &text, absl::StrFormat(" %12s", std::string(parallel::Name(parallel::kGridGroups[g]))));
   }
-  const auto line = [&](const std::string& name, const GroupBytes& sent, int64_t steps) {
+  const auto line = [&](const std::string& name, const train::GroupBytes& sent, int64_t steps) {
     const double unit = kMega * static_cast<double>(std::max<int64_t>(steps, 1));
     absl::StrAppend(&text, absl::StrFormat("\n%8s", name));
     for (const size_t g : groups) {
@@ -336,21 +336,21 @@ std::string GroupTable(const Job& job, absl::Span<const RankSummary> ranks) {
 }
 
 // What the plan of recomputation saves, and costs.
-std::string RecomputationReport(const Job& job, absl::Span<const RankSummary> ranks) {
+std::string RecomputationReport(const Job& job, absl::Span<const train::RankSummary> ranks) {
   if (job.config.recompute == recompute::Policy()) return "";
-  const RankSummary& first = ranks[0];
-  const auto kept = static_cast<double>(first.activation_bytes);
-  const auto all = static_cast<double>(first.activation_bytes_without);
+  const train::RankSummary& first = ranks[0];
+  const auto kept = static_cast<double>(first.activations.bytes);
+  const auto all = static_cast<double>(first.activations.bytes_without);
   const bool is_measured = job.config.recompute_times == train::RecomputeTimes::kMeasured;
   train::PassSeconds passes;
-  for (const RankSummary& rank : ranks) passes += rank.passes;
+  for (const train::RankSummary& rank : ranks) passes += rank.passes;
   std::string text = absl::StrFormat(
       "\nRecomputation, %s: a pass has %.3f MB of activations instead of %.3f MB, for %.1f %% more "
       "%s\n"
       "%.3f MB are made again; that took %.3f s on all ranks, %.1f %% of the passes' time without "
       "it\n",
       recompute::ToString(job.config.recompute), kept / kMega, all / kMega,
-      100 * (first.planned_time / first.planned_time_without - 1),
+      100 * (first.activations.time / first.activations.time_without - 1),
       is_measured ? "time by the trial" : "operations", (all - kept) / kMega, passes.recompute(),
       100 * passes.recompute() / std::max(passes.once(), 1e-9));
   if (job.config.recompute.stash == recompute::StashTier::kNone) return text;
@@ -372,11 +372,11 @@ std::string RecomputationReport(const Job& job, absl::Span<const RankSummary> ra
 }
 
 // How long saving took, and held the training up.
-std::string SavesReport(const Job& job, absl::Span<const RankSummary> ranks) {
+std::string SavesReport(const Job& job, absl::Span<const train::RankSummary> ranks) {
   if (job.checkpoints.save.empty()) return "";
-  const RankSummary& first = ranks[0];
+  const train::RankSummary& first = ranks[0];
   double held_up = 0;
-  for (const RankSummary& each : ranks) held_up = std::max(held_up, each.held_up_seconds);
+  for (const train::RankSummary& each : ranks) held_up = std::max(held_up, each.held_up_seconds);
   std::string text = absl::StrFormat("\nSaved %s to %s", device::Counted(first.saves, "checkpoint"),
                                      device::Printable(job.checkpoints.save, 200));
   if (first.saves > 0) {
@@ -459,7 +459,7 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
   return text + "\n" + train::LossCurve(steps, evaluations);
 }
 
-std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks) {
+std::string ResourceReport(const Job& job, absl::Span<const train::RankSummary> ranks) {
   return TimeTable(ranks) + UtilizationReport(job, ranks) + MemoryTable(job, ranks) +
          OffloadReport(job, ranks) + TrafficTable(job, ranks) + ReplicaReport(job, ranks) +
          GroupTable(job, ranks) + PipelineReport(job, ranks) + RecomputationReport(job, ranks) +

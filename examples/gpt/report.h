@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "brigade/examples/gpt/job.h"
 #include "brigade/train/observers/observer.h"
+#include "brigade/train/summary.h"
 
 namespace brigade::gpt {
 
@@ -26,7 +27,7 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
                            absl::Span<const train::Evaluation> evaluations);
 
 // Time, memory and traffic of each rank, beside the formulas.
-std::string ResourceReport(const Job& job, absl::Span<const RankSummary> ranks);
+std::string ResourceReport(const Job& job, absl::Span<const train::RankSummary> ranks);
 
 }  // namespace brigade::gpt
 

@@ -1,6 +1,7 @@
 #include "brigade/examples/gpt/stage_passes.h"
 
 #include "brigade/device/status_macros.h"
+#include "brigade/examples/gpt/text_batch.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/train/times/pass_times.h"
 
@@ -51,7 +52,7 @@ absl::Status StagePasses::Seed(const StagePass& pass) {
 
 absl::Status StagePasses::Forward(const StagePass& pass, device::Stream& compute) {
   BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kForward, pass, compute));
-  return transformer_.Forward(pass, batch_->MicroBatch(pass.micro_batch),
+  return transformer_.Forward(pass, TextsOf(transformer_.shape(), *batch_, pass.micro_batch),
                               batch_->losses_of(pass.micro_batch), Dropout(pass.micro_batch), zero_,
                               compute);
 }
@@ -59,22 +60,23 @@ absl::Status StagePasses::Forward(const StagePass& pass, device::Stream& compute
 absl::Status StagePasses::Backward(const StagePass& pass, device::Stream& compute) {
   BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackward, pass, compute));
   BRIGADE_RETURN_IF_ERROR(Seed(pass));
-  BRIGADE_RETURN_IF_ERROR(transformer_.Backward(pass, batch_->MicroBatch(pass.micro_batch), seed(),
-                                                Dropout(pass.micro_batch), zero_, compute));
+  BRIGADE_RETURN_IF_ERROR(
+      transformer_.Backward(pass, TextsOf(transformer_.shape(), *batch_, pass.micro_batch), seed(),
+                            Dropout(pass.micro_batch), zero_, compute));
   return zero_.FinishBackward(pass.chunk);
 }
 
 absl::Status StagePasses::BackwardInput(const StagePass& pass, device::Stream& compute) {
   BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackwardInput, pass, compute));
   BRIGADE_RETURN_IF_ERROR(Seed(pass));
-  return transformer_.BackwardInput(pass, batch_->MicroBatch(pass.micro_batch), seed(),
-                                    Dropout(pass.micro_batch), zero_, compute);
+  return transformer_.BackwardInput(pass, TextsOf(transformer_.shape(), *batch_, pass.micro_batch),
+                                    seed(), Dropout(pass.micro_batch), zero_, compute);
 }
 
 absl::Status StagePasses::BackwardWeight(const StagePass& pass, device::Stream& compute) {
   BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackwardWeight, pass, compute));
-  BRIGADE_RETURN_IF_ERROR(
-      transformer_.BackwardWeight(pass, batch_->MicroBatch(pass.micro_batch), zero_, compute));
+  BRIGADE_RETURN_IF_ERROR(transformer_.BackwardWeight(
+      pass, TextsOf(transformer_.shape(), *batch_, pass.micro_batch), zero_, compute));
   return zero_.FinishBackward(pass.chunk);
 }
 

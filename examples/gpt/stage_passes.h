@@ -9,11 +9,11 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
-#include "brigade/examples/gpt/step_batch.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/dropout.h"
 #include "brigade/parallel/pipeline/item.h"
 #include "brigade/parallel/pipeline/stage_module.h"
+#include "brigade/train/step_batch.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::gpt {
@@ -44,8 +44,8 @@ class StagePasses final : public parallel::StageModule {
                                                              device::Stream& compute);
 
   // The batch of the passes that follow, until the next one: of a step, or to evaluate.
-  void Train(StepBatch& batch) { Begin(batch, true); }
-  void Evaluate(StepBatch& batch) { Begin(batch, false); }
+  void Train(train::StepBatch& batch) { Begin(batch, true); }
+  void Evaluate(train::StepBatch& batch) { Begin(batch, false); }
 
   static constexpr int64_t kBytes = 2 * sizeof(float);
   int64_t bytes() const { return seeds_.bytes(); }
@@ -61,7 +61,7 @@ class StagePasses final : public parallel::StageModule {
   StagePasses(const Options& options, Transformer& transformer, zero::ZeroOptimizer& zero)
       : options_(options), transformer_(transformer), zero_(zero) {}
 
-  void Begin(StepBatch& batch, bool trains) {
+  void Begin(train::StepBatch& batch, bool trains) {
     batch_ = &batch;
     trains_ = trains;
   }
@@ -77,7 +77,7 @@ class StagePasses final : public parallel::StageModule {
   const Options options_;
   Transformer& transformer_;
   zero::ZeroOptimizer& zero_;
-  StepBatch* batch_ = nullptr;
+  train::StepBatch* batch_ = nullptr;
   bool trains_ = false;
   // The chunk whose run it is; -1: none.
   int run_ = -1;

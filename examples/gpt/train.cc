@@ -57,7 +57,7 @@ ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.de
 ABSL_FLAG(absl::Duration, save_grace_period, absl::Seconds(30),
           "how long the last checkpoint may take after Ctrl-C or SIGTERM, in addition to "
           "--grace_period");
-ABSL_FLAG(absl::Duration, timeout, brigade::gpt::kDefaultTimeout,
+ABSL_FLAG(absl::Duration, timeout, brigade::train::kDefaultTimeout,
           "how long a rank may be silent in a collective before all others give up, naming it");
 ABSL_FLAG(absl::Duration, grace_period, absl::Milliseconds(600),
           "how long the steps in flight may take after Ctrl-C or SIGTERM. If they take longer, the "
@@ -335,7 +335,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
                stderr);
     report_progress();
   });
-  const auto report = [&](const Outcome& outcome) {
+  const auto report = [&](const train::Outcome& outcome) {
     interrupt.Disarm();
     end_monitors(kMonitorPatience);
     report_progress();
@@ -346,10 +346,16 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     std::fflush(stdout);
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
-  const Watchers watchers = {&observers, recorder, interrupt.stop(), report, lanes.get()};
-  const absl::StatusOr<Outcome> outcome =
-      ranks.processes ? TrainAsProcess(job, launch_info, ranks.backend, watchers, timeout)
-                      : TrainOnThreads(job, ranks.count, watchers, timeout);
+  const train::TrainerOptions options = {.observer = &observers,
+                                         .recorder = &recorder,
+                                         .stop = &interrupt.stop(),
+                                         .report = report,
+                                         .lanes = lanes.get(),
+                                         .backend = ranks.backend,
+                                         .timeout = timeout};
+  const absl::StatusOr<train::Outcome> outcome = ranks.processes
+                                                     ? TrainAsProcess(job, launch_info, options)
+                                                     : TrainOnThreads(job, ranks.count, options);
   interrupt.Disarm();
   const absl::Status traced = recorder.Finish();
   // Also after an error: what was done until then.

@@ -1,46 +1,32 @@
 #ifndef BRIGADE_EXAMPLES_GPT_TRAINING_H_
 #define BRIGADE_EXAMPLES_GPT_TRAINING_H_
 
-#include <atomic>
-#include <functional>
+// train/'s calls with a job's own model and corpus.
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "brigade/collectives/bootstrap/launch_info.h"
-#include "brigade/collectives/init.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/job.h"
-#include "brigade/train/observers/observer.h"
-#include "brigade/train/observers/rank_lanes.h"
-#include "brigade/train/times/recorder.h"
+#include "brigade/examples/gpt/task.h"
+#include "brigade/train/trainer.h"
+#include "brigade/train/training.h"
 
 namespace brigade::gpt {
 
-// The observers of a training, and the flag that stops it.
-struct Watchers {
-  // Rank 0's observer, or null.
-  train::Observer* observer = nullptr;
-  train::Recorder& recorder;
-  const std::atomic<bool>& stop;
-  // On rank 0, or null: called at the end, before any rank leaves, because mpirun kills all when
-  // the first does.
-  std::function<void(const Outcome&)> report = nullptr;
-  // Of processes, or null: they are started and ended with the training.
-  train::RankLanes* lanes = nullptr;
-};
+inline absl::StatusOr<train::Outcome> TrainOnThreads(const Job& job, int ranks,
+                                                     const train::TrainerOptions& options) {
+  return train::TrainOnThreads(job, Task(job), ranks, options);
+}
 
-// How long a rank may be silent in a collective before the others give up.
-inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
-
-// Trains with `ranks` threads of this process, on the CPU or on one GPU, through the threads
-// engine. Returns when all have ended. The error is that of the rank where it began.
-absl::StatusOr<Outcome> TrainOnThreads(const Job& job, int ranks, const Watchers& watchers,
-                                       absl::Duration timeout = kDefaultTimeout);
-
-// Trains as one process of those that a launcher has started, over Gloo or NCCL. Errors also name a
-// rank that is gone.
-absl::StatusOr<Outcome> TrainAsProcess(const Job& job, const collectives::LaunchInfo& launch_info,
-                                       collectives::Backend backend, const Watchers& watchers,
-                                       absl::Duration timeout = kDefaultTimeout);
+// As one process of those that a launcher has started, over Gloo or NCCL. Errors also name a rank
+// that is gone.
+inline absl::StatusOr<train::Outcome> TrainAsProcess(const Job& job,
+                                                     const collectives::LaunchInfo& launch_info,
+                                                     const train::TrainerOptions& options) {
+  const Task task(job);
+  BRIGADE_ASSIGN_OR_RETURN(const auto trainer,
+                           train::Trainer::Create(job, task, launch_info, options));
+  return trainer->Fit();
+}
 
 }  // namespace brigade::gpt
 

@@ -85,6 +85,7 @@ class Transformer {
       const PassShape& shape, PartPlan plan, device::Context& context,
       const PassGroups& groups = {}, const device::FileOptions* stash_file = nullptr);
 
+  const PassShape& shape() const { return shape_; }
   const Layers& layers() const { return *layers_; }
   const PartPlan& plan() const { return plan_; }
 

@@ -110,7 +110,9 @@ class TrialParameters final : public zero::ParameterSource {
 // What passes read beside the weights, and write beside their gradients: in device memory.
 class TrialBatch {
  public:
-  static absl::StatusOr<std::unique_ptr<TrialBatch>> Create(const Job& job, const PassShape& shape,
+  static absl::StatusOr<std::unique_ptr<TrialBatch>> Create(const train::Job& job,
+                                                            const Corpus& corpus,
+                                                            const PassShape& shape,
                                                             device::Context& context,
                                                             device::Stream& stream) {
     const int64_t batch = shape.batch, pieces = std::ssize(shape.runs());
@@ -126,7 +128,7 @@ class TrialBatch {
                              context.Allocate(sizeof(int64_t), Purpose::kScratch, "step"));
     std::vector<uint8_t> texts(static_cast<size_t>(batch * length));
     for (int64_t i = 0; i < batch; ++i) {
-      SampleText(job.corpus, job.seed, /*step=*/0, /*sample=*/i,
+      SampleText(corpus, job.seed, /*step=*/0, /*sample=*/i,
                  absl::MakeSpan(texts).subspan(static_cast<size_t>(i * length),
                                                static_cast<size_t>(length)));
     }
@@ -171,13 +173,15 @@ double Median(std::vector<double> values) {
 
 }  // namespace
 
-absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
-                                        const PassGroups& groups, device::Context& context,
-                                        device::Stream& compute, train::Recorder& recorder) {
+absl::StatusOr<PassCosts> MeasurePasses(const train::Job& job, const Corpus& corpus,
+                                        const PassShape& shape, const PassGroups& groups,
+                                        device::Context& context, device::Stream& compute,
+                                        train::Recorder& recorder) {
   PassShape one_block = shape;
   one_block.model.layers = 1;
   BRIGADE_ASSIGN_OR_RETURN(auto parameters, TrialParameters::Create(one_block, context, compute));
-  BRIGADE_ASSIGN_OR_RETURN(auto trial, TrialBatch::Create(job, one_block, context, compute));
+  BRIGADE_ASSIGN_OR_RETURN(auto trial,
+                           TrialBatch::Create(job, corpus, one_block, context, compute));
   const recompute::Chain chain = ActivationChain(one_block);
   // Of each pass that counts its seconds, without what is made again; and its parts in units of
   // them, because what else the machine does meanwhile slows all parts down.

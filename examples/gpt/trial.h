@@ -8,14 +8,15 @@
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/activations.h"
-#include "brigade/examples/gpt/job.h"
+#include "brigade/examples/gpt/corpus.h"
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/train/job.h"
 #include "brigade/train/times/recorder.h"
 
 namespace brigade::gpt {
 
-// Seconds, from passes over a micro-batch of the job's first texts by a model of one block, which
+// Seconds, from passes over a micro-batch of the corpus' first texts by a model of one block, which
 // ranks share as they will share the model; a call of all ranks of the groups. With
 // each of two save options, between which it makes everything again that a block may drop, one that
 // does not count, and some that do. Each part has its median, in units of the pass that it is of:
@@ -26,9 +27,10 @@ namespace brigade::gpt {
 // Stream       Waits for `compute`, of `context`, whose tracer is the recorder's.
 // Errors       Those of Transformer; FailedPrecondition if the recorder has not seen the passes.
 //              The rank that gets one ends the groups, in which others may wait for it.
-absl::StatusOr<PassCosts> MeasurePasses(const Job& job, const PassShape& shape,
-                                        const PassGroups& groups, device::Context& context,
-                                        device::Stream& compute, train::Recorder& recorder);
+absl::StatusOr<PassCosts> MeasurePasses(const train::Job& job, const Corpus& corpus,
+                                        const PassShape& shape, const PassGroups& groups,
+                                        device::Context& context, device::Stream& compute,
+                                        train::Recorder& recorder);
 
 // Rank 0's, by which all ranks make the same plan. A call of all ranks, on the host.
 absl::StatusOr<PassCosts> AgreeOnCosts(const PassCosts& mine,

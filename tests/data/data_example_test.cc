@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 
 #include "brigade/data/loader.h"
 #include "brigade/data/open.h"
+#include "brigade/data/token_samples.h"
 #include "brigade/tests/data/written.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -30,7 +32,7 @@ absl::Status Train(data::DataPosition position) {
       data::OpenData({.path = "chats.jsonl", .context = 512, .pack = true}, *tokenizer));
   BRIGADE_ASSIGN_OR_RETURN(
       const auto loader,
-      data::Loader::Create(opened.dataset,
+      data::Loader::Create(std::make_shared<data::TokenSamples>(opened.dataset),
                            {.batch = 16, .rank = {.rank = 0, .ranks = 2, .micro_batch = 4}},
                            position));
   BRIGADE_ASSIGN_OR_RETURN(const data::StepData* step, loader->Next());
@@ -40,7 +42,7 @@ absl::Status Train(data::DataPosition position) {
   EXPECT_EQ(step->micro_batches, 1);
   // "4", "Hello." and a text without its first byte; bytes have no token that ends them.
   EXPECT_EQ(step->counted, 1 + 6 + 27);
-  EXPECT_EQ(step->counted_of[0], step->counted);
+  EXPECT_EQ(step->of[0].counted, step->counted);
   return absl::OkStatus();
 }
 

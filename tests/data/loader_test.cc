@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/data/prefetcher.h"
 #include "brigade/data/row_writer.h"
+#include "brigade/data/token_samples.h"
 #include "brigade/device/threads/mutex.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -18,7 +19,6 @@ namespace brigade::data {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using ::testing::Each;
 using ::testing::HasSubstr;
 
 // Sample i has the ids i * 10, i * 10 + 1, ..., and i % 3 + 1 labels that count. One may be bad.
@@ -47,7 +47,9 @@ class Numbers : public Dataset {
   int64_t size_, bad_;
 };
 
-std::shared_ptr<const Dataset> Data(int64_t size) { return std::make_shared<Numbers>(size); }
+std::shared_ptr<const Samples> Data(int64_t size, int64_t bad = -1) {
+  return std::make_shared<TokenSamples>(std::make_shared<Numbers>(size, bad));
+}
 
 // The samples of a step, of all ranks, and what they weigh.
 struct Seen {
@@ -57,26 +59,21 @@ struct Seen {
 
 void See(const StepData& step, Seen& seen) {
   int64_t counted = 0;
-  for (int64_t m = 0; m < step.micro_batches; ++m) {
+  ASSERT_EQ(std::ssize(step.of), step.micro_batches);
+  for (const StepData::MicroBatch& of : step.of) {
     int64_t of_micro_batch = 0;
-    for (int64_t i = 0; i < step.micro_batch; ++i) {
-      const auto row = [&](auto all, int64_t width) {
-        return all.subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
-      };
-      const auto ids = row(step.ids_of(m), 5);
-      const auto labels = row(step.labels_of(m), 4);
-      for (size_t t = 0; t < 4; ++t) {
+    for (int64_t i = 0; i < of.samples; ++i) {
+      const auto* const ids = reinterpret_cast<const int32_t*>(of.inputs) + 4 * i;
+      const auto* const labels = reinterpret_cast<const int32_t*>(of.targets) + 4 * i;
+      for (int32_t t = 0; t < 4; ++t) {
+        EXPECT_EQ(ids[t], ids[0] + t);
         if (labels[t] == kIgnored) continue;
-        EXPECT_EQ(labels[t], ids[t + 1]);
+        EXPECT_EQ(labels[t], ids[t] + 1);
         ++of_micro_batch;
       }
-      if (row(step.segments_of(m), 4)[0] == kPadding) {
-        EXPECT_THAT(labels, Each(kIgnored));
-      } else {
-        seen.samples.push_back(ids[0] / 10);
-      }
+      seen.samples.push_back(ids[0] / 10);
     }
-    EXPECT_EQ(step.counted_of[static_cast<size_t>(m)], of_micro_batch);
+    EXPECT_EQ(of.counted, of_micro_batch);
     counted += of_micro_batch;
   }
   seen.counted += counted;
@@ -153,8 +150,8 @@ TEST(LoaderTest, SaysWhereTheNextStepBegins) {
 }
 
 TEST(LoaderTest, TellsAnErrorInTheStepThatItIsOf) {
-  auto loader = Loader::Create(std::make_shared<Numbers>(20, 9),
-                               {.batch = 4, .shuffle = false, .epochs = 1, .ahead = 5});
+  auto loader =
+      Loader::Create(Data(20, 9), {.batch = 4, .shuffle = false, .epochs = 1, .ahead = 5});
   ASSERT_OK(loader);
   EXPECT_OK((*loader)->Next());
   EXPECT_OK((*loader)->Next());

@@ -20,7 +20,8 @@ WORD = "qqqq"
 # Texts of the user's, beside those of our_programs.FREE.
 TEXTS = {
     "answer_key", "cases", "ceilings", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events", "folder",
-    "json", "lines", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume", "special_tokens", "text", "tokenizer", "topology",
+    "held_out", "json", "lines", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume", "special_tokens", "text", "tokenizer",
+    "topology",
     "weights",
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -20,12 +21,13 @@ constexpr absl::Duration kLogInterval = absl::Seconds(5);
 }  // namespace
 
 Console::Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step,
-                 int64_t steps_per_print)
+                 int64_t steps_per_print, std::string unit)
     : out_(out),
       columns_(columns),
       steps_(steps),
       tokens_of_step_(tokens_of_step),
-      steps_per_print_(steps_per_print) {}
+      steps_per_print_(steps_per_print),
+      unit_(std::move(unit)) {}
 
 void Console::Print(const std::string& line, bool stays) {
   if (columns_ == 0) {
@@ -119,8 +121,8 @@ void Console::PrintBreakdown() {
 }
 
 absl::Status Console::OnEvaluation(const Evaluation& evaluation) {
-  Print(absl::StrFormat("held out after %d steps: %.4f nats per byte", evaluation.step,
-                        evaluation.held_out_loss),
+  Print(absl::StrFormat("held out after %d steps: %.4f nats per %s", evaluation.step,
+                        evaluation.held_out_loss, unit_),
         true);
   return absl::OkStatus();
 }

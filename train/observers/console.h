@@ -17,9 +17,9 @@ namespace brigade::train {
 class Console final : public Observer {
  public:
   // `columns` of a terminal; 0 where there is none. `steps_per_print`: steps between lines that
-  // stay; 0: by the time.
+  // stay; 0: by the time. `unit`: of what losses are.
   Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step,
-          int64_t steps_per_print = 0);
+          int64_t steps_per_print = 0, std::string unit = "byte");
 
   absl::Status OnStart(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
@@ -47,6 +47,7 @@ class Console final : public Observer {
   const int64_t steps_;
   const double tokens_of_step_;
   const int64_t steps_per_print_;
+  const std::string unit_;
   double seconds_ = 0;
   // Made by the training before.
   int64_t first_step_ = 0;

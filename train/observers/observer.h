@@ -29,7 +29,7 @@ struct StepMetrics {
   int64_t step = 0;
   // The time since the first step began, without evaluations.
   double seconds = 0;
-  // The mean over the batch, before the update, in nats per byte.
+  // The mean over all that counts in the batch, before the update; of classes, in nats.
   double loss = 0;
   double tokens_per_second = 0;
   // The scale of the next step.
@@ -47,7 +47,7 @@ struct StepMetrics {
 struct Evaluation {
   // The number of steps before the evaluation.
   int64_t step = 0;
-  // In nats per byte.
+  // The mean over the held-out part.
   double held_out_loss = 0;
 };
 

@@ -1,7 +1,7 @@
 // What "auto" stands for in keys of fewer bytes: codes where the cost model says that a step's
 // exchanges are then shorter, and never what the other options refuse.
 
-#include "brigade/examples/gpt/codec_choice.h"
+#include "brigade/train/codec_choice.h"
 
 #include <fstream>
 #include <numeric>
@@ -38,8 +38,8 @@ Topology Links(std::vector<int> ranks_of_node, double link, double memory, doubl
 }
 
 // A config of so many ranks; `sharers`: of these, the first ones.
-ChosenCodecs Choose(absl::string_view keys, const Topology& machine, int sharers,
-                    train::TrainConfig* taken = nullptr) {
+train::ChosenCodecs Choose(absl::string_view keys, const Topology& machine, int sharers,
+                           train::TrainConfig* taken = nullptr) {
   const std::string json = absl::StrCat("{", kHead, keys, "}");
   absl::StatusOr<train::TrainConfig> config = train::ParseConfig(json, machine.ranks());
   EXPECT_OK(config) << json;
@@ -51,10 +51,10 @@ ChosenCodecs Choose(absl::string_view keys, const Topology& machine, int sharers
       SpecOf(model),
       {sharers, config->zero.dtype, config->zero.bucket_elements, config->zero.tied_apart});
   EXPECT_OK(plan);
-  absl::StatusOr<ChosenCodecs> chosen = ChooseCodecs(*config, machine, ranks, *plan);
+  absl::StatusOr<train::ChosenCodecs> chosen = train::ChooseCodecs(*config, machine, ranks, *plan);
   EXPECT_OK(chosen);
   if (taken != nullptr) {
-    TakeCodecs(*chosen, *config);
+    train::TakeCodecs(*chosen, *config);
     *taken = *config;
   }
   return *chosen;
@@ -65,7 +65,7 @@ constexpr char kStage3[] = R"("zero_optimization": {"stage": 3, "zero_quantized_
 
 TEST(CodecChoiceTest, SlowLinksTakeCodesAndSlowMemoriesDoNot) {
   train::TrainConfig taken;
-  const ChosenCodecs slow = Choose(kStage3, Links({1, 1, 1, 1}, 1e6, 1e11), 4, &taken);
+  const train::ChosenCodecs slow = Choose(kStage3, Links({1, 1, 1, 1}, 1e6, 1e11), 4, &taken);
   EXPECT_TRUE(slow.weights);
   EXPECT_TRUE(slow.gradients);
   EXPECT_EQ(taken.zero.quantized_weights, kernels::QuantFormat::kInt8);
@@ -77,7 +77,7 @@ TEST(CodecChoiceTest, SlowLinksTakeCodesAndSlowMemoriesDoNot) {
               ::testing::ContainsRegex("zero_quantized_gradients is \"auto\": int4. In a step "
                                        "these exchanges take .* as int4 and .* as they are"));
 
-  const ChosenCodecs fast = Choose(kStage3, Links({1, 1, 1, 1}, 1e11, 1e9), 4, &taken);
+  const train::ChosenCodecs fast = Choose(kStage3, Links({1, 1, 1, 1}, 1e11, 1e9), 4, &taken);
   EXPECT_FALSE(fast.weights);
   EXPECT_FALSE(fast.gradients);
   EXPECT_EQ(taken.zero.quantized_weights, std::nullopt);
@@ -108,7 +108,7 @@ TEST(CodecChoiceTest, SignsInStages0To2WhereTheyAreFaster) {
                               "brigade": {"gradient_compression": "auto",
                                           "gradient_compression_start_step": 7})";
   train::TrainConfig taken;
-  const ChosenCodecs both = Choose(kBoth, slow, 4, &taken);
+  const train::ChosenCodecs both = Choose(kBoth, slow, 4, &taken);
   EXPECT_TRUE(both.signs);
   EXPECT_FALSE(both.gradients);
   ASSERT_TRUE(taken.zero.gradient_compression.has_value());
@@ -123,15 +123,15 @@ TEST(CodecChoiceTest, SignsInStages0To2WhereTheyAreFaster) {
 
 TEST(CodecChoiceTest, WhatOtherOptionsRefuseIsNotChosenAndSaidWhy) {
   const Topology slow = Links({1, 1, 1, 1}, 1e6, 1e11);
-  const ChosenCodecs in_stage_3 = Choose(
+  const train::ChosenCodecs in_stage_3 = Choose(
       R"("zero_optimization": {"stage": 3}, "brigade": {"gradient_compression": "auto"})", slow, 4);
   EXPECT_FALSE(in_stage_3.signs);
   EXPECT_THAT(in_stage_3.text, HasSubstr("none, since one_bit cannot be: "));
   EXPECT_THAT(in_stage_3.text, HasSubstr("stage 3 has no memory for whole gradients"));
-  const ChosenCodecs of_replicas =
+  const train::ChosenCodecs of_replicas =
       Choose(R"("brigade": {"gradient_compression": "auto", "replicas": 2})", slow, 2);
   EXPECT_THAT(of_replicas.text, HasSubstr("cannot be: replicas exchange weights"));
-  const ChosenCodecs in_stage_0 =
+  const train::ChosenCodecs in_stage_0 =
       Choose(R"("zero_optimization": {"stage": 0, "zero_quantized_weights": "auto",
                                       "zero_quantized_nontrainable_weights": "auto"})",
              slow, 4);
@@ -139,7 +139,7 @@ TEST(CodecChoiceTest, WhatOtherOptionsRefuseIsNotChosenAndSaidWhy) {
   EXPECT_FALSE(in_stage_0.frozen_weights);
   EXPECT_THAT(in_stage_0.text, HasSubstr("cannot be: stage 0 gathers none of them"));
   // Gradients that are codes already.
-  const ChosenCodecs beside_codes =
+  const train::ChosenCodecs beside_codes =
       Choose(R"("zero_optimization": {"stage": 1, "zero_quantized_gradients": true},
                 "brigade": {"gradient_compression": "auto"})",
              slow, 4);
@@ -152,11 +152,11 @@ TEST(CodecChoiceTest, GoesByTheRanksThatShareAState) {
   const Topology nodes = Links({2, 2}, 1e6, 1e10);
   constexpr char kGroups[] = R"("zero_optimization": {"stage": 3, "mics_shard_size": 2,
       "zero_quantized_weights": "auto", "zero_quantized_gradients": "auto"})";
-  const ChosenCodecs groups = Choose(kGroups, nodes, 2);
+  const train::ChosenCodecs groups = Choose(kGroups, nodes, 2);
   EXPECT_FALSE(groups.weights);
   EXPECT_FALSE(groups.gradients);
   train::TrainConfig taken;
-  const ChosenCodecs all = Choose(kStage3, nodes, 4, &taken);
+  const train::ChosenCodecs all = Choose(kStage3, nodes, 4, &taken);
   EXPECT_TRUE(all.weights);
   EXPECT_TRUE(all.gradients);
   EXPECT_EQ(taken.zero.node_ranks, 2);
@@ -164,7 +164,7 @@ TEST(CodecChoiceTest, GoesByTheRanksThatShareAState) {
 
 // The model has no halving and doubling of three ranks; the engines have.
 TEST(CodecChoiceTest, AnAlgorithmThatTheModelLacksIsNoError) {
-  const ChosenCodecs chosen = Choose(
+  const train::ChosenCodecs chosen = Choose(
       R"("zero_optimization": {"stage": 2, "zero_quantized_gradients": "auto"},
          "brigade": {"algorithm": "halving_doubling", "reduction": "rounded_per_hop"})",
       Links({1, 1, 1}, 1e6, 1e11), 3);

@@ -13,22 +13,26 @@
 #include "brigade/device/files.h"
 #include "brigade/digests/digest_file.h"
 #include "brigade/digests/first_difference.h"
-#include "brigade/examples/gpt/rank_trainer.h"
+#include "brigade/examples/gpt/task.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/examples/gpt/trained.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/train/observers/history.h"
+#include "brigade/train/rank_trainer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace brigade::gpt {
+namespace brigade::train {
 
 class RankTrainerTestPeer {
  public:
   static zero::ZeroOptimizer& Zero(RankTrainer& trainer) { return *trainer.zero_; }
 };
 
+}  // namespace brigade::train
+
+namespace brigade::gpt {
 namespace {
 
 using ::brigade::testing::StatusIs;
@@ -145,7 +149,7 @@ TEST(DigestsTrainingTest, OfLocalStepsAreNotComparedBetweenRanks) {
   job.digests.verify_every = 1;
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_THAT(TrainOnThreads(job, 2, {nullptr, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 2, {nullptr, &recorder, &stop}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--verify_replicas: with local steps (0/1 Adam)")));
 }
@@ -247,7 +251,9 @@ TEST(DigestsTrainingTest, WaitForNothing) {
     collectives::OnThreads({.size = 2}, [&](Rank& self) {
       train::Recorder recorder(nullptr);
       const auto grid = parallel::Grid::Create(job.config.grid, *self.communicator).value();
-      auto trainer = RankTrainer::Create(job, *grid, *self.context, *self.stream, recorder);
+      const Task task(job);
+      auto trainer =
+          train::RankTrainer::Create(job, task, *grid, *self.context, *self.stream, recorder);
       ASSERT_OK(trainer);
       const int64_t before = self.context->host_waits();
       ASSERT_OK((*trainer)->Train(nullptr, std::atomic<bool>(false)));
@@ -266,7 +272,7 @@ TEST(DigestsTrainingTest, RefuseToCompareWhatHasNoCopy) {
     train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
     train::History history;
-    EXPECT_THAT(TrainOnThreads(job, ranks, {&history, recorder, stop}).status(),
+    EXPECT_THAT(TrainOnThreads(job, ranks, {&history, &recorder, &stop}).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("--verify_replicas is 1"),
                                HasSubstr(ranks == 1 ? "there is one rank" : "--shard_ranks"))));
@@ -280,7 +286,7 @@ class Flips final : public train::Observer {
 
   absl::Status OnStep(const train::StepMetrics& metrics) override {
     if (metrics.step != 1) return absl::OkStatus();
-    zero::ZeroOptimizer& zero = RankTrainerTestPeer::Zero(*trainer);
+    zero::ZeroOptimizer& zero = train::RankTrainerTestPeer::Zero(*trainer);
     zero::UnitScope unit(zero, 0, zero::Pass::kForward);
     auto* const weight = static_cast<char*>(const_cast<void*>(unit.weights(0)));
     BRIGADE_RETURN_IF_ERROR(unit.status());
@@ -293,7 +299,7 @@ class Flips final : public train::Observer {
   }
   absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
 
-  RankTrainer* trainer = nullptr;
+  train::RankTrainer* trainer = nullptr;
 
  private:
   Rank& self_;
@@ -306,7 +312,9 @@ std::vector<absl::Status> TrainWithAFlip(const GridCase& grid, int stage, int ra
   collectives::OnThreads({.size = grid.ranks()}, [&](Rank& self) {
     train::Recorder recorder(nullptr);
     const auto made = parallel::Grid::Create(job.config.grid, *self.communicator).value();
-    auto trainer = RankTrainer::Create(job, *made, *self.context, *self.stream, recorder);
+    const Task task(job);
+    auto trainer =
+        train::RankTrainer::Create(job, task, *made, *self.context, *self.stream, recorder);
     ASSERT_OK(trainer);
     Flips flips(self);
     flips.trainer = trainer->get();

@@ -12,19 +12,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/race_checker/race_checker.h"
-#include "brigade/examples/gpt/activations.h"
-#include "brigade/examples/gpt/corpus.h"
-#include "brigade/examples/gpt/part_plan.h"
-#include "brigade/examples/gpt/pipeline_parts.h"
-#include "brigade/examples/gpt/stage_passes.h"
-#include "brigade/examples/gpt/stage_setup.h"
-#include "brigade/examples/gpt/step_batch.h"
-#include "brigade/examples/gpt/transformer.h"
+#include "brigade/examples/gpt/rank_part.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/stage_setup.h"
+#include "brigade/train/step_batch.h"
 #include "brigade/zero/zero_optimizer.h"
 #include "gtest/gtest.h"
 
@@ -45,60 +40,54 @@ class RankOfGrid {
         self_(self),
         grid_(parallel::Grid::Create(job.config.grid, *self.communicator).value()),
         shape_(ShapeOf(job, grid_->coordinates())) {
+    model_ = std::make_unique<RankPart>(RankPart::Parts{.job = job,
+                                                        .model = job.model,
+                                                        .corpus = job.corpus,
+                                                        .grid = *grid_,
+                                                        .context = *self.context,
+                                                        .compute = self.stream.get(),
+                                                        .recorder = nullptr});
     const parallel::PipelineShape pipeline = job.config.pipeline_shape();
-    const PassCosts costs = CountOperations(shape_);
-    executor_ = parallel::PipelineExecutor::Create(ListsOf(pipeline).value(), BoundaryOf(shape_),
-                                                   *grid_, *self.context, *self.stream)
-                    .value();
-    const std::vector<int> boundaries =
-        PartsOf(shape_, pipeline, job.config.partition, costs, nullptr).value();
-    part_ = ModelPart(job.model, ChunksOf(pipeline, boundaries, executor_->stage()));
-    PartPlan plan = PlanPart(shape_, costs, part_, SlotsOf(executor_->buffers()), {}).value();
-    const ZeroGroups groups = CreateZeroGroups(job.config, *grid_, part_).value();
-    zero_ = zero::ZeroOptimizer::Create(SpecOf(job.model, shape_.shards(), part_),
-                                        ZeroOptionsOf(job.config, plan, executor_->list()),
-                                        groups.shards, *self.context, *self.stream, groups.outer)
+    executor_ =
+        parallel::PipelineExecutor::Create(train::ListsOf(pipeline).value(), BoundaryOf(shape_),
+                                           *grid_, *self.context, *self.stream)
+            .value();
+    EXPECT_OK(model_->Plan(executor_->stage(), executor_->buffers()));
+    const train::ZeroGroups groups =
+        train::CreateZeroGroups(job.config, *grid_, model_->is_tied_outside()).value();
+    zero_ = zero::ZeroOptimizer::Create(
+                model_->spec(), train::ZeroOptionsOf(job.config, *model_, executor_->list()),
+                groups.shards, *self.context, *self.stream, groups.outer)
                 .value();
-    transformer_ = Transformer::Create(shape_, std::move(plan), *self.context,
-                                       {&grid_->tensor(), &grid_->context()})
-                       .value();
-    passes_ = StagePasses::Create({.counts_losses = part_.has_head()}, *transformer_, *zero_,
-                                  *self.context, *self.stream)
-                  .value();
-    batch_.emplace(StepBatch::Create(shape_, job.config.zero.micro_batches, *self.context).value());
+    EXPECT_OK(model_->Allocate(*zero_));
+    batch_.emplace(train::StepBatch::Create(model_->batch_shape(), job.config.zero.micro_batches,
+                                            *self.context)
+                       .value());
     EXPECT_OK(zero_->InitializeParameters([&](int parameter, absl::Span<float> values) {
-      InitializeParameter(job_.model, part_.parameters()[static_cast<size_t>(parameter)], job_.seed,
-                          shape_.shards(), values);
-      return absl::OkStatus();
+      return model_->Initialize(parameter, values);
     }));
   }
 
   parallel::Grid& grid() { return *grid_; }
 
   absl::Status Step(int64_t step) {
-    std::vector<uint8_t> text(static_cast<size_t>(job_.model.context + 1));
-    for (int64_t i = 0; i < batch_->texts(); ++i) {
-      SampleText(job_.corpus, job_.seed, step, grid_->coordinates().data * batch_->texts() + i,
-                 absl::MakeSpan(text));
-      batch_->SetText(i, reinterpret_cast<const char*>(text.data()));
-    }
+    BRIGADE_RETURN_IF_ERROR(model_->WriteStep(step, *batch_));
     BRIGADE_RETURN_IF_ERROR(batch_->CopyToDevice({}, *self_.stream));
-    passes_->Train(*batch_);
-    BRIGADE_RETURN_IF_ERROR(executor_->Run(*passes_));
+    BRIGADE_RETURN_IF_ERROR(executor_->Run(model_->Train(*batch_)));
     return executor_->Synchronize();
   }
 
   // Of the weights that a forward pass sees, by the model's numbers; 0 of those of other stages.
   absl::StatusOr<Digests> Weights() {
     Digests digests(static_cast<size_t>(HeadParameter(job_.model, kFinalNormBias)) + 1);
-    for (int u = 0; u < part_.units(); ++u) {
+    for (int u = 0; u < part().units(); ++u) {
       zero::UnitScope unit(*zero_, u, zero::Pass::kForward);
       for (const int parameter : zero_->plan().unit(u).parameters) {
         const void* const weights = unit.weights(parameter);
         BRIGADE_RETURN_IF_ERROR(unit.status());
         const int64_t bytes = shape_.bytes_of(zero_->plan().parameter(parameter).spec.size);
         int64_t& digest =
-            digests[static_cast<size_t>(part_.parameters()[static_cast<size_t>(parameter)])];
+            digests[static_cast<size_t>(part().parameters()[static_cast<size_t>(parameter)])];
         BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue(
             {"digest", {device::Reads(weights, bytes)}},
             [&digest, weights, bytes = static_cast<size_t>(bytes)](device::ThreadPool&) {
@@ -122,7 +111,7 @@ class RankOfGrid {
       const bool is_cut = ShardOf(job_.model, static_cast<int>(p)).axis.has_value();
       if (which == GridGroup::kTensor && is_cut) continue;
       if (which == GridGroup::kTied &&
-          (p != kTokens || part_.has_embedding() == part_.has_head())) {
+          (p != kTokens || part().has_embedding() == part().has_head())) {
         continue;
       }
       for (int rank = 0; rank < group.size(); ++rank) {
@@ -135,16 +124,16 @@ class RankOfGrid {
   }
 
  private:
+  const ModelPart& part() const { return model_->plan().part; }
+
   const Job& job_;
   Rank& self_;
   std::unique_ptr<parallel::Grid> grid_;
   const PassShape shape_;
-  ModelPart part_ = ModelPart(job_.model);
   std::unique_ptr<zero::ZeroOptimizer> zero_;
   std::unique_ptr<parallel::PipelineExecutor> executor_;
-  std::unique_ptr<Transformer> transformer_;
-  std::unique_ptr<StagePasses> passes_;
-  std::optional<StepBatch> batch_;
+  std::unique_ptr<RankPart> model_;
+  std::optional<train::StepBatch> batch_;
 };
 
 constexpr GridCase kGrids[] = {

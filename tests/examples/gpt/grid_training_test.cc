@@ -212,7 +212,7 @@ TEST(GridTrainingTest, SumsInTheModelsTypeTakeLessTrafficAndChangeLossesByRoundi
         EXPECT_NEAR(rounded.losses[step], exact.losses[step], 0.02 * exact.losses[step]) << step;
       }
       // Of two blocks and the head: 9 sums, in the forward and the backward pass.
-      const RankSummary &a = exact.outcome.ranks[0], &b = rounded.outcome.ranks[0];
+      const train::RankSummary &a = exact.outcome.ranks[0], &b = rounded.outcome.ranks[0];
       const int64_t elements = ShapeOf(job).rows() * job.model.width;
       const int64_t sent = (sequence_parallel ? 1 : 2) * elements * 3 / 4;
       EXPECT_EQ(a.sent_of_step[kTensor] - b.sent_of_step[kTensor], 9 * sent * 2);
@@ -278,7 +278,7 @@ TEST(GridTrainingTest, AnErrorOfOneRankEndsAllAndNamesIt) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const Job job = JobOf({.tensor = 2, .context = 2, .data = 2}, 2, 3, "fp16", kAdamW);
-  EXPECT_THAT(TrainOnThreads(job, 8, {&observer, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 8, {&observer, &recorder, &stop}).status(),
               testing::StatusIs(absl::StatusCode::kDataLoss,
                                 "grid of tensor 2 x context 2 x data 2 x pipeline 1, rank 0 at "
                                 "tensor 0, context 0, data 0, pipeline 0: full disk"));
@@ -290,7 +290,7 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
     change(job);
     train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
-    return TrainOnThreads(job, grid.tensor * grid.context * grid.data, {nullptr, recorder, stop})
+    return TrainOnThreads(job, grid.tensor * grid.context * grid.data, {nullptr, &recorder, &stop})
         .status();
   };
   const auto named = [](const char* text) {

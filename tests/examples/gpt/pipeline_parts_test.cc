@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "brigade/examples/gpt/job.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/train/config/config.h"
 #include "gmock/gmock.h"

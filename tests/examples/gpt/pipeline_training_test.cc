@@ -229,7 +229,7 @@ TEST(PipelineTrainingTest, AnInterruptedTrainingInFilesGoesOn) {
     StopsAtStep3 interrupted;
     train::Recorder recorder(nullptr);
     const auto outcome =
-        TrainOnThreads(job, grid.ranks(), {&interrupted, recorder, interrupted.stop});
+        TrainOnThreads(job, grid.ranks(), {&interrupted, &recorder, &interrupted.stop});
     ASSERT_OK(outcome);
     EXPECT_TRUE(outcome->interrupted);
     std::vector<double>& losses = interrupted.losses;
@@ -277,13 +277,13 @@ TEST(PipelineTrainingTest, StagesShareWeightsAndActivations) {
     job.steps = 1;
     return TrainGrid(grid, job).outcome.ranks;
   };
-  const auto activations = [](const RankSummary& rank) {
+  const auto activations = [](const train::RankSummary& rank) {
     return rank.memory[static_cast<int>(device::Purpose::kActivations)];
   };
   const auto whole = ranks_of({});
   const auto stages = ranks_of({.pipeline = 4});
   int64_t parameters = 0;
-  for (const RankSummary& stage : stages) parameters += stage.parameters;
+  for (const train::RankSummary& stage : stages) parameters += stage.parameters;
   // The tokens are on the first and on the last stage.
   EXPECT_EQ(parameters, whole[0].parameters + 256 * PipelineJob({}, 1, "fp32").model.width);
   // 1F1B keeps 4, 3, 2 and 1 micro-batches, of which the middle stages have as many layers.
@@ -303,10 +303,11 @@ TEST(PipelineTrainingTest, AnErrorOfOneStageEndsAllAndNamesIt) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const GridCase grid = {.data = 2, .pipeline = 2};
-  EXPECT_THAT(TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, recorder, stop}).status(),
-              testing::StatusIs(absl::StatusCode::kDataLoss,
-                                "grid of tensor 1 x context 1 x data 2 x pipeline 2, rank 0 at "
-                                "tensor 0, context 0, data 0, pipeline 0: full disk"));
+  EXPECT_THAT(
+      TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, &recorder, &stop}).status(),
+      testing::StatusIs(absl::StatusCode::kDataLoss,
+                        "grid of tensor 1 x context 1 x data 2 x pipeline 2, rank 0 at "
+                        "tensor 0, context 0, data 0, pipeline 0: full disk"));
 }
 
 }  // namespace

@@ -15,13 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "brigade/examples/gpt/rank_trainer.h"
+#include "brigade/examples/gpt/task.h"
 #include "brigade/monitor/monitor.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/examples/gpt/grid_job.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/train/observers/metric_records.h"
 #include "brigade/train/observers/step_watcher.h"
+#include "brigade/train/rank_trainer.h"
 #include "brigade/train/times/recorder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -197,9 +198,11 @@ std::vector<Cost> CostOf(bool watched, Counting::Seen& seen) {
   train::Recorder recorder(nullptr, std::move(sink));
   train::MonitorObserver observer(monitor, 2);
   std::vector<Cost> costs(kStages);
+  const Task task(job);
   collectives::OnThreads({.size = kStages, .tracer = &recorder.tracer()}, [&](Rank& self) {
     const auto grid_of_ranks = parallel::Grid::Create(job.config.grid, *self.communicator).value();
-    auto trainer = RankTrainer::Create(job, *grid_of_ranks, *self.context, *self.stream, recorder);
+    auto trainer = train::RankTrainer::Create(job, task, *grid_of_ranks, *self.context,
+                                              *self.stream, recorder);
     ASSERT_OK(trainer);
     train::RankLanes& own = *lanes[static_cast<size_t>(self.rank)];
     ASSERT_OK(train::RankLanes::Start(watched ? &own : nullptr, *self.communicator));

@@ -1,7 +1,8 @@
 // Ranks over NCCL, on its stand-in: grids, and the end of a group on an engine whose streams go on
 // after it, with arrays that hold no results. The trainer tells nobody of what lies in them.
 
-#include "brigade/examples/gpt/rank_trainer.h"
+#include "brigade/train/rank_trainer.h"
+#include "brigade/examples/gpt/task.h"
 
 #include <atomic>
 #include <chrono>
@@ -34,7 +35,7 @@ const auto kEnds = StatusIs(absl::StatusCode::kCancelled, "rank 1 has enough");
 
 class RankTrainerTest : public collectives::NcclTest {
  protected:
-  using Body = std::function<void(Rank& self, RankTrainer& trainer)>;
+  using Body = std::function<void(Rank& self, train::RankTrainer& trainer)>;
 
   RankTrainerTest() {
     job_.model = {.layers = 1, .heads = 2, .width = 16, .context = 16};
@@ -50,7 +51,9 @@ class RankTrainerTest : public collectives::NcclTest {
     collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
       train::Recorder recorder(nullptr);
       const auto grid = parallel::Grid::Create(job_.config.grid, *self.communicator).value();
-      auto trainer = RankTrainer::Create(job_, *grid, *self.context, *self.stream, recorder);
+      const Task task(job_);
+      auto trainer =
+          train::RankTrainer::Create(job_, task, *grid, *self.context, *self.stream, recorder);
       ASSERT_OK(trainer);
       body(self, **trainer);
       self.AwaitOthers();
@@ -70,7 +73,7 @@ absl::Status EndTheGroup(Rank& self) {
 }
 
 TEST_F(RankTrainerTest, AnEvaluationWhoseSumIsAbortedIsAnError) {
-  OnTrainers([&](Rank& self, RankTrainer& trainer) {
+  OnTrainers([&](Rank& self, train::RankTrainer& trainer) {
     if (self.rank == 1) return static_cast<void>(EndTheGroup(self));
     train::History history;
     EXPECT_THAT(trainer.Train(&history, stop_).status(), kEnds);
@@ -87,7 +90,7 @@ TEST_F(RankTrainerTest, AStepWhoseSumsAreAbortedIsAnError) {
     absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
     Rank& self;
   };
-  OnTrainers([&](Rank& self, RankTrainer& trainer) {
+  OnTrainers([&](Rank& self, train::RankTrainer& trainer) {
     train::History history;
     EndsAtStep3 ends(self);
     train::Observer* const observer =
@@ -99,7 +102,7 @@ TEST_F(RankTrainerTest, AStepWhoseSumsAreAbortedIsAnError) {
 }
 
 TEST_F(RankTrainerTest, SummariesWhoseGatherIsAbortedAreAnError) {
-  OnTrainers([&](Rank& self, RankTrainer& trainer) {
+  OnTrainers([&](Rank& self, train::RankTrainer& trainer) {
     if (self.rank == 1) return static_cast<void>(EndTheGroup(self));
     EXPECT_THAT(trainer.Gather({}).status(), kEnds);
   });
@@ -120,7 +123,7 @@ TEST_F(RankTrainerTest, GridsHaveTheLossesOfThreads) {
       const Trained on_threads = Train(job_, kRanks);
       train::History history;
       OnTrainers(
-          [&](Rank& self, RankTrainer& trainer) {
+          [&](Rank& self, train::RankTrainer& trainer) {
             EXPECT_OK(trainer.Train(self.rank == 0 ? &history : nullptr, stop_));
             const auto summary = trainer.Summary();
             ASSERT_OK(summary);
@@ -164,7 +167,9 @@ TEST_F(RankTrainerTest, StagesWhoseMemoryGivesThemOtherPartsDoNotTrain) {
     if (self.rank == 1) job.device_limit_bytes = limit;
     train::Recorder recorder(nullptr);
     const auto grid = parallel::Grid::Create(job.config.grid, *self.communicator).value();
-    EXPECT_THAT(RankTrainer::Create(job, *grid, *self.context, *self.stream, recorder).status(),
+    const Task task(job);
+    EXPECT_THAT(train::RankTrainer::Create(job, task, *grid, *self.context, *self.stream, recorder)
+                    .status(),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          MatchesRegex("ranks disagree: rank 0 has parts of the model from its "
                                       "stages 0, ., 7; rank 1 has parts of .* 0, ., 7")));
@@ -180,9 +185,11 @@ TEST_F(RankTrainerTest, ATrialThatFailsOnOneTensorRankEndsBothWithItsError) {
   const collectives::RanksOptions options = {.size = 2, .tracer = &recorder.tracer()};
   collectives::OnRanks(options, collectives::NcclEngines(options), [&](Rank& self) {
     const auto grid = parallel::Grid::Create(job_.config.grid, *self.communicator).value();
-    const absl::Status status = RankTrainer::Create(job_, *grid, *self.context, *self.stream,
-                                                    self.rank == 1 ? sees_nothing : recorder)
-                                    .status();
+    const Task task(job_);
+    const absl::Status status =
+        train::RankTrainer::Create(job_, task, *grid, *self.context, *self.stream,
+                                   self.rank == 1 ? sees_nothing : recorder)
+            .status();
     EXPECT_THAT(grid->Abort(status),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          HasSubstr("the recorder has not seen the passes of the trial")));

@@ -23,7 +23,7 @@ Job JobOf(int ranks, int stage, const std::string& precision, const std::string&
 
 void ExpectModelled(const Trained& run, int64_t steps = kSteps) {
   ExpectModelledMemoryAndTraffic(run, steps);
-  for (const RankSummary& rank : run.outcome.ranks) {
+  for (const train::RankSummary& rank : run.outcome.ranks) {
     EXPECT_EQ(rank.rounds_sent, rank.rounds_sent_model);
     EXPECT_EQ(rank.rounds_gathered, rank.rounds_gathered_model);
     EXPECT_GT(rank.rounds, 0);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/examples/gpt/pipeline_report.h"
+#include "brigade/parallel/pipeline/stage_range.h"
 #include "brigade/train/config/config.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -103,8 +104,8 @@ TEST(ReportTest, WithoutAStepThereIsNothingToReport) {
 }
 
 // Two ranks whose every number is different.
-std::vector<RankSummary> Summaries() {
-  RankSummary first;
+std::vector<train::RankSummary> Summaries() {
+  train::RankSummary first;
   for (int p = 0; p < device::kPurposes; ++p) {
     first.memory[p] = first.memory_model[p] = 1'000'000 * (p + 1);
   }
@@ -123,7 +124,7 @@ std::vector<RankSummary> Summaries() {
   first.passes[train::PassPart::kRecompute] = 0.2;
   first.passes[train::PassPart::kRecomputeQkv] = 0.3;
   first.passes[train::PassPart::kBackward] = 2;
-  RankSummary second = first;
+  train::RankSummary second = first;
   second.memory[0] += 1000;
   second.traffic.gradients += 400;
   second.time.gemm = 3;
@@ -176,12 +177,12 @@ TEST(ReportTest, WhatIsMadeAgainAndStashedStandsBesideThePlan) {
   EXPECT_THAT(ResourceReport(job, Summaries()),
               ::testing::Not(::testing::HasSubstr("Recomputation")));
   job.config.recompute = recompute::ParsePolicy("block").value();
-  std::vector<RankSummary> ranks = Summaries();
-  RankSummary& first = ranks[0];
-  first.activation_bytes = 3'000'000;
-  first.activation_bytes_without = 9'000'000;
-  first.planned_time = 5;
-  first.planned_time_without = 4;
+  std::vector<train::RankSummary> ranks = Summaries();
+  train::RankSummary& first = ranks[0];
+  first.activations.bytes = 3'000'000;
+  first.activations.bytes_without = 9'000'000;
+  first.activations.time = 5;
+  first.activations.time_without = 4;
   first.host_memory[static_cast<int>(device::Purpose::kActivations)] = 1'500'000;
   first.stashed = {8'000'000, 6'000'000, 10'000'000, 12'000'000};
   first.stashed_of_step = {2'000'000, 2'000'000, 3'000'000, 3'000'000};
@@ -223,12 +224,12 @@ Job PipelineJob(const std::string& schedule) {
 }
 
 // `forward` of each stage, and twice that backward: of the slower of two ranks.
-std::vector<RankSummary> PipelineSummaries(const std::vector<double>& forward, bool splits) {
-  std::vector<RankSummary> ranks;
+std::vector<train::RankSummary> PipelineSummaries(const std::vector<double>& forward, bool splits) {
+  std::vector<train::RankSummary> ranks;
   constexpr int kBoundaries[] = {0, 2, 3, 4, 6};
   for (size_t stage = 0; stage < forward.size(); ++stage) {
     for (const double slowness : {0.5, 1.0}) {
-      RankSummary& rank = ranks.emplace_back(Summaries()[0]);
+      train::RankSummary& rank = ranks.emplace_back(Summaries()[0]);
       rank.time = {.gemm = 4 * kWall - 1, .idle = 1};
       const double time = slowness * forward[stage];
       rank.chunks[0] = {.stages = {kBoundaries[stage], kBoundaries[stage + 1]},
@@ -296,7 +297,7 @@ TEST(ReportTest, ChunksAreSimulatedAsParts) {
       "brigade": {"schedule": "interleaved:2"}})",
                       2);
   job.model.layers = 2;
-  std::vector<RankSummary> ranks(2);
+  std::vector<train::RankSummary> ranks(2);
   for (int stage = 0; stage < 2; ++stage) {
     for (int chunk = 0; chunk < 2; ++chunk) {
       const int part = 2 * chunk + stage;
@@ -332,7 +333,7 @@ TEST(ReportTest, APipelineIsDescribed) {
 
 // Each rank has another part of the model.
 TEST(ReportTest, StagesThatDifferHaveTheirOwnFormulas) {
-  std::vector<RankSummary> ranks = PipelineSummaries({1, 1, 1, 1}, false);
+  std::vector<train::RankSummary> ranks = PipelineSummaries({1, 1, 1, 1}, false);
   EXPECT_THAT(ResourceReport(PipelineJob("1f1b"), ranks), ::testing::HasSubstr("\n   model  "));
   ranks[5].memory_model[0] += 2'000'000;
   ranks[5].padded_bytes = 4'000'000;
@@ -360,8 +361,8 @@ TEST(ReportTest, ChunksHaveTheMeansOfTheirStages) {
   }
   stages[0][train::PassPart::kBackward] = 80;
   // The last stage was not marked.
-  const auto chunks =
-      ChunkSummaries(stages, std::vector<StageRange>{{0, 2}, {3, 5}}, /*micro_batches=*/8);
+  const auto chunks = train::ChunkSummaries(
+      stages, std::vector<parallel::StageRange>{{0, 2}, {3, 5}}, /*micro_batches=*/8);
   EXPECT_EQ(chunks[0].stages.first, 0);
   EXPECT_EQ(chunks[0].stages.end, 2);
   EXPECT_EQ(chunks[0].forward, 3);
@@ -371,7 +372,8 @@ TEST(ReportTest, ChunksHaveTheMeansOfTheirStages) {
   EXPECT_EQ(chunks[1].forward, 8);
   EXPECT_EQ(chunks[1].seconds(), 8 + 24 + 32);
   EXPECT_EQ(chunks[2].stages.end, 0);
-  EXPECT_EQ(ChunkSummaries(stages, std::vector<StageRange>{{0, 4}}, 0)[0].forward, 8 * 15);
+  EXPECT_EQ(train::ChunkSummaries(stages, std::vector<parallel::StageRange>{{0, 4}}, 0)[0].forward,
+            8 * 15);
 }
 
 TEST(ReportTest, ThePapersTermsAreOfAdamIn16Bits) {

@@ -85,7 +85,7 @@ Job CreateJob(const Setting& setting, int stage) {
 struct Trained {
   std::vector<double> losses, grad_norms, loss_scales;
   double held_out = 0;
-  std::vector<RankSummary> ranks;
+  std::vector<train::RankSummary> ranks;
 };
 
 Trained Train(const Job& job) {
@@ -93,7 +93,7 @@ Trained Train(const Job& job) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
-  const auto outcome = TrainOnThreads(job, kRanks, {&history, recorder, stop});
+  const auto outcome = TrainOnThreads(job, kRanks, {&history, &recorder, &stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.ranks = outcome->ranks;
@@ -129,7 +129,7 @@ TEST_P(ResumedTrainingTest, GoesOnWithTheSameLossesFromAnyStageInAnyStage) {
     // Saving changes nothing.
     EXPECT_EQ(first.losses, whole.losses);
     EXPECT_EQ(first.held_out, whole.held_out);
-    for (const RankSummary& rank : first.ranks) {
+    for (const train::RankSummary& rank : first.ranks) {
       EXPECT_EQ(rank.saves, 2);
       EXPECT_EQ(rank.failed_saves, 0);
       for (int p = 0; p < device::kPurposes; ++p) EXPECT_EQ(rank.memory[p], rank.memory_model[p]);

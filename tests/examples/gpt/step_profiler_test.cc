@@ -1,6 +1,6 @@
 // Trainings of which a step is profiled, in every stage and on grids.
 
-#include "brigade/examples/gpt/step_profiler.h"
+#include "brigade/train/step_profiler.h"
 
 #include <atomic>
 #include <cmath>
@@ -75,10 +75,10 @@ std::string CeilingsFile() {
   return path;
 }
 
-absl::StatusOr<Outcome> TrainWith(const Job& job, int ranks, Profiles& profiles) {
+absl::StatusOr<train::Outcome> TrainWith(const Job& job, int ranks, Profiles& profiles) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  return TrainOnThreads(job, ranks, {&profiles, recorder, stop});
+  return TrainOnThreads(job, ranks, {&profiles, &recorder, &stop});
 }
 
 Job Profiled(Job job, int64_t step = 3) {
@@ -92,7 +92,7 @@ void ExpectAProfile(Job job, int ranks) {
   job.steps = 8;
   Profiles without, profiles;
   ASSERT_OK(TrainWith(job, ranks, without));
-  ASSERT_OK_AND_ASSIGN(const Outcome outcome, TrainWith(Profiled(job), ranks, profiles));
+  ASSERT_OK_AND_ASSIGN(const train::Outcome outcome, TrainWith(Profiled(job), ranks, profiles));
   EXPECT_EQ(profiles.losses, without.losses);
   ASSERT_TRUE(profiles.event.has_value());
   const profile::StepProfile& profile = profiles.event->profile;
@@ -145,7 +145,7 @@ void ExpectAProfile(Job job, int ranks) {
     EXPECT_LE(calls.waiting_seconds, calls.seconds) << calls.name;
   }
   int64_t of_books = 0;
-  for (const RankSummary& rank : outcome.ranks) {
+  for (const train::RankSummary& rank : outcome.ranks) {
     for (const int64_t of_group : rank.sent) of_books += of_group;
   }
   if (job.config.replicas == 0) {
@@ -154,7 +154,7 @@ void ExpectAProfile(Job job, int ranks) {
   // The table beside it has all of it but the sums of losses, and none of its arrays twice.
   EXPECT_NEAR(sent, of_calls, 64.0 * ranks);
   EXPECT_GE(outcome.ranks[0].hardware_over_model, 1);
-  for (const RankSummary& rank : outcome.ranks) {
+  for (const train::RankSummary& rank : outcome.ranks) {
     EXPECT_EQ(rank.peak_flops_per_second, 0.05e12);
     for (int p = 0; p < device::kPurposes; ++p) EXPECT_EQ(rank.memory[p], rank.memory_model[p]);
   }
@@ -248,7 +248,7 @@ TEST(StepProfilerTest, ASaveBesideTheStepIsNotInIt) {
 TEST(StepProfilerTest, AStepThatIsNotMadeHasNoProfile) {
   const Job job = Profiled(CreateJob(Config(4, 2, "fp32"), 2), /*step=*/9);
   Profiles profiles;
-  ASSERT_OK_AND_ASSIGN(const Outcome outcome, TrainWith(job, 2, profiles));
+  ASSERT_OK_AND_ASSIGN(const train::Outcome outcome, TrainWith(job, 2, profiles));
   EXPECT_FALSE(profiles.event.has_value());
   EXPECT_EQ(outcome.ranks[0].hardware_over_model, 0);
 }

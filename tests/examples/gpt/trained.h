@@ -36,7 +36,7 @@ struct Trained {
   std::vector<double> grad_norms;
   double held_out = 0;
   std::vector<int64_t> evaluated;  // after so many steps
-  Outcome outcome;
+  train::Outcome outcome;
 };
 
 inline Trained Train(const Job& job, int ranks) {
@@ -44,7 +44,7 @@ inline Trained Train(const Job& job, int ranks) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
-  absl::StatusOr<Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
+  absl::StatusOr<train::Outcome> outcome = TrainOnThreads(job, ranks, {&history, &recorder, &stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.outcome = *std::move(outcome);
@@ -61,7 +61,7 @@ inline Trained Train(const Job& job, int ranks) {
 
 // What each rank had and sent is what the formulas say.
 inline void ExpectModelledMemoryAndTraffic(const Trained& run, int64_t steps = kSteps) {
-  for (const RankSummary& rank : run.outcome.ranks) {
+  for (const train::RankSummary& rank : run.outcome.ranks) {
     for (int p = 0; p < device::kPurposes; ++p) {
       EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
     }

@@ -84,7 +84,7 @@ TEST_P(TrainingGpuTest, EveryStageTrainsAlikeAndWithinTwoPercentOfTheCpu) {
       EXPECT_NEAR(gpu.losses[step], cpu.losses[step], 0.02 * cpu.losses[step]) << step;
     }
     EXPECT_NEAR(gpu.held_out, cpu.held_out, 0.02 * cpu.held_out);
-    for (const RankSummary& rank : gpu.outcome.ranks) {
+    for (const train::RankSummary& rank : gpu.outcome.ranks) {
       for (int p = 0; p < device::kPurposes; ++p) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
@@ -112,7 +112,7 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
     EXPECT_EQ(two.losses, one.losses);
     EXPECT_EQ(two.held_out, one.held_out);
     EXPECT_NEAR(two.held_out, cpu.held_out, 0.02 * cpu.held_out);
-    for (const RankSummary& rank : two.outcome.ranks) {
+    for (const train::RankSummary& rank : two.outcome.ranks) {
       for (int p = 0; p < device::kPurposes; ++p) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
@@ -133,7 +133,7 @@ TEST(GridGpuTest, TensorRanksGiveOneRanksBits) {
     for (size_t step = 0; step < shared.losses.size(); ++step) {
       EXPECT_NEAR(shared.losses[step], whole.losses[step], 0.02 * whole.losses[step]) << step;
     }
-    for (const RankSummary& rank : shared.outcome.ranks) {
+    for (const train::RankSummary& rank : shared.outcome.ranks) {
       for (int p = 0; p < device::kPurposes; ++p) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
@@ -168,12 +168,12 @@ TEST(RecomputationGpuTest, ATrialAndInputsElsewhereChangeNoBit) {
   const Trained kept =
       Train(device::Cuda(), 3, "bf16", policy, 3, train::RecomputeTimes::kMeasured);
   ASSERT_EQ(kept.outcome.ranks.size(), size_t{kRanks});
-  for (const RankSummary& rank : kept.outcome.ranks) {
+  for (const train::RankSummary& rank : kept.outcome.ranks) {
     // Seconds between marks, by the device's events.
-    EXPECT_EQ(rank.planned_time, kept.outcome.ranks[0].planned_time);
-    EXPECT_GT(rank.planned_time, rank.planned_time_without);
-    EXPECT_GT(rank.planned_time_without, 0);
-    EXPECT_LT(rank.planned_time, 60);
+    EXPECT_EQ(rank.activations.time, kept.outcome.ranks[0].activations.time);
+    EXPECT_GT(rank.activations.time, rank.activations.time_without);
+    EXPECT_GT(rank.activations.time_without, 0);
+    EXPECT_LT(rank.activations.time, 60);
     EXPECT_GT(rank.passes.once(), rank.passes.recompute());
     EXPECT_GT(rank.passes.recompute(), 0);
     for (int p = 0; p < device::kPurposes; ++p) {
@@ -185,7 +185,7 @@ TEST(RecomputationGpuTest, ATrialAndInputsElsewhereChangeNoBit) {
     const Trained run = Train(device::Cuda(), 3, "bf16", policy, 3);
     EXPECT_EQ(run.losses, kept.losses);
     EXPECT_EQ(run.held_out, kept.held_out);
-    for (const RankSummary& rank : run.outcome.ranks) {
+    for (const train::RankSummary& rank : run.outcome.ranks) {
       for (int p = 0; p < device::kPurposes; ++p) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
         EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";

@@ -15,7 +15,7 @@ namespace brigade::gpt {
 namespace {
 
 struct Process {
-  Outcome outcome;
+  train::Outcome outcome;
   int reports = 0;
   bool left_after_report = false;
 };
@@ -35,14 +35,14 @@ std::array<Process, 2> Train(int64_t steps, bool stop) {
   const auto run = [&](int rank, Process& self) {
     train::Recorder recorder(nullptr);
     const std::atomic<bool> stop_here = stop && rank == 1;
-    const auto report = [&](const Outcome&) {
+    const auto report = [&](const train::Outcome&) {
       ++self.reports;
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       reported = true;
     };
-    absl::StatusOr<Outcome> outcome =
+    absl::StatusOr<train::Outcome> outcome =
         TrainAsProcess(job, {.launched = true, .rank = rank, .size = 2, .master_port = port},
-                       collectives::Backend::kAuto, {nullptr, recorder, stop_here, report});
+                       {.recorder = &recorder, .stop = &stop_here, .report = report});
     self.left_after_report = reported;
     EXPECT_OK(outcome);
     if (outcome.ok()) self.outcome = *std::move(outcome);

@@ -124,7 +124,7 @@ TEST_P(PrecisionTest, WhereTheStateIsChangesMemoryAndMovementAlone) {
           EXPECT_EQ(run.held_out, plain.held_out);
           ExpectModelledMemoryAndTraffic(run, job.steps);
           constexpr auto kState = static_cast<int>(device::Purpose::kOptimizerState);
-          const RankSummary &rank = run.outcome.ranks[0], &before = plain.outcome.ranks[0];
+          const train::RankSummary &rank = run.outcome.ranks[0], &before = plain.outcome.ranks[0];
           EXPECT_LT(rank.memory[kState], before.memory[kState]);
           EXPECT_GT(rank.movement.from_host, 0);
           if (offload.host_share == 1) {
@@ -155,7 +155,7 @@ TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
       job.config.recompute = recompute::ParsePolicy(policy).value();
       const Trained kept = Train(job, 2);
       ASSERT_FALSE(kept.outcome.ranks.empty());
-      const RankSummary& b = kept.outcome.ranks[0];
+      const train::RankSummary& b = kept.outcome.ranks[0];
       EXPECT_EQ(b.host_memory[kActivations], 0);
       for (const auto tier : {recompute::StashTier::kHost, recompute::StashTier::kFile}) {
         const bool in_file = tier == recompute::StashTier::kFile;
@@ -173,7 +173,7 @@ TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
         EXPECT_EQ(run.held_out, plain.held_out);
         ExpectModelledMemoryAndTraffic(run, job.steps);
         ASSERT_FALSE(run.outcome.ranks.empty());
-        const RankSummary& a = run.outcome.ranks[0];
+        const train::RankSummary& a = run.outcome.ranks[0];
         EXPECT_GT(a.host_memory[kActivations], 0);
         const int64_t stashed = a.stashed_of_step.to_host;
         if (!in_file) {
@@ -183,7 +183,7 @@ TEST_P(PrecisionTest, AStashChangesMemoryAlone) {
         EXPECT_EQ(a.file_bytes > 0, in_file);
         EXPECT_LT(a.memory[kActivations], b.memory[kActivations]);
         EXPECT_EQ(a.traffic.parameters, b.traffic.parameters);
-        EXPECT_EQ(a.planned_time, b.planned_time);
+        EXPECT_EQ(a.activations.time, b.activations.time);
       }
       job.config.recompute.stash = recompute::StashTier::kNone;
     }
@@ -200,7 +200,7 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHostAndFromFiles)
   train::History history;
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_THAT(TrainOnThreads(job, 1, {&history, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 1, {&history, &recorder, &stop}).status(),
               brigade::testing::StatusIs(
                   absl::StatusCode::kResourceExhausted,
                   ::testing::AllOf(::testing::HasSubstr("bytes of the device (weights "),
@@ -217,7 +217,7 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHostAndFromFiles)
     EXPECT_EQ(run.grad_norms, plain.grad_norms);
     ExpectModelledMemoryAndTraffic(run, job.steps);
     ASSERT_FALSE(run.outcome.ranks.empty());
-    const RankSummary& rank = run.outcome.ranks[0];
+    const train::RankSummary& rank = run.outcome.ranks[0];
     EXPECT_EQ(rank.file_bytes > 0, offload.file_state());
     if (!offload.file_state()) continue;
     // The host has little of it as well.
@@ -268,7 +268,7 @@ TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {
   train::History history;
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_THAT(TrainOnThreads(job, 2, {&history, recorder, stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 2, {&history, &recorder, &stop}).status(),
               brigade::testing::StatusIs(absl::StatusCode::kInvalidArgument,
                                          ::testing::HasSubstr(absl::StrCat("the least, ", least))));
 }
@@ -366,7 +366,7 @@ TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
       train::History history;
       train::Recorder recorder(nullptr);
       const std::atomic<bool> stop = false;
-      ASSERT_OK(TrainOnThreads(job, ranks, {&history, recorder, stop}));
+      ASSERT_OK(TrainOnThreads(job, ranks, {&history, &recorder, &stop}));
       const double loss = history.evaluations().front().held_out_loss;  // before the first step
       if (ranks == 1) wanted = loss;
       EXPECT_NEAR(loss, wanted, 1e-5);
@@ -386,7 +386,7 @@ TEST(TrainingTest, EvaluationsInBetweenChangeNothing) {
   EXPECT_EQ(with.losses, without.losses);
   EXPECT_EQ(with.held_out, without.held_out);
   for (size_t rank = 0; rank < 4; ++rank) {
-    const RankSummary &a = with.outcome.ranks[rank], &b = without.outcome.ranks[rank];
+    const train::RankSummary &a = with.outcome.ranks[rank], &b = without.outcome.ranks[rank];
     EXPECT_EQ(a.traffic.parameters, b.traffic.parameters);
     EXPECT_EQ(a.traffic.gradients, b.traffic.gradients);
     EXPECT_EQ(a.traffic.scalars, b.traffic.scalars);
@@ -410,7 +410,7 @@ TEST(TrainingTest, ALossScaleThatIsStuckEndsTheTraining) {
       2);
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_EQ(TrainOnThreads(job, 2, {nullptr, recorder, stop}).status(),
+  EXPECT_EQ(TrainOnThreads(job, 2, {nullptr, &recorder, &stop}).status(),
             absl::FailedPreconditionError("step 3: gradients overflow although the loss scale is "
                                           "at its minimum, 2.74878e+11"));
 }
@@ -434,11 +434,11 @@ TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
   StopAt observer(stop);
   train::Recorder recorder(nullptr);
   const auto outcome =
-      TrainOnThreads(CreateJob(Config(8, 3, "bf16"), 4), 4, {&observer, recorder, stop});
+      TrainOnThreads(CreateJob(Config(8, 3, "bf16"), 4), 4, {&observer, &recorder, &stop});
   ASSERT_OK(outcome);
   EXPECT_TRUE(outcome->interrupted);
   EXPECT_LE(observer.last, 12);  // steps in flight when it was said, and when it was heard
-  for (const RankSummary& rank : outcome->ranks) EXPECT_EQ(rank.steps, observer.last);
+  for (const train::RankSummary& rank : outcome->ranks) EXPECT_EQ(rank.steps, observer.last);
 }
 
 TEST(TrainingTest, AnObserversErrorEndsAllRanks) {
@@ -453,7 +453,7 @@ TEST(TrainingTest, AnObserversErrorEndsAllRanks) {
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_EQ(
-      TrainOnThreads(CreateJob(Config(8, 2, "fp32"), 4), 4, {&observer, recorder, stop}).status(),
+      TrainOnThreads(CreateJob(Config(8, 2, "fp32"), 4), 4, {&observer, &recorder, &stop}).status(),
       absl::DataLossError("full disk"));
 }
 

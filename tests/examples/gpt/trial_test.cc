@@ -57,7 +57,7 @@ TEST_P(TrialTest, EveryPartAndEveryOptionHasATime) {
   auto context = device::Context::Create(options).value();
   auto compute = context->CreateStream("compute").value();
   const absl::StatusOr<PassCosts> costs =
-      MeasurePasses(job, ShapeOf(job), {}, *context, *compute, recorder);
+      MeasurePasses(job, job.corpus, ShapeOf(job), {}, *context, *compute, recorder);
   ASSERT_OK(costs);
   for (const StageTimes& stage : {costs->embedding, costs->block, costs->head}) {
     EXPECT_GT(stage.forward, 0);
@@ -81,10 +81,11 @@ TEST(TrialErrorsTest, WithoutATracerThereAreNoTimes) {
   auto context = device::Context::Create({}).value();
   auto compute = context->CreateStream("compute").value();
   const Job job = CreateJob("fp32", 0, 1);
-  EXPECT_THAT(MeasurePasses(job, ShapeOf(job), {}, *context, *compute, recorder).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       "the recorder has not seen the "
-                       "passes of the trial"));
+  EXPECT_THAT(
+      MeasurePasses(job, job.corpus, ShapeOf(job), {}, *context, *compute, recorder).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               "the recorder has not seen the "
+               "passes of the trial"));
 }
 
 // Costs by which the best plan for half of the memory depends on the rank that measured them: rank
@@ -120,14 +121,15 @@ TEST(AgreeOnCostsTest, AllRanksPlanByThoseOfRank0) {
 
 struct Trained {
   std::vector<double> losses, grad_norms;
-  std::vector<RankSummary> ranks;
+  std::vector<train::RankSummary> ranks;
 };
 
 Trained Train(const Job& job, int ranks) {
   train::History history;
   train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  const absl::StatusOr<Outcome> outcome = TrainOnThreads(job, ranks, {&history, recorder, stop});
+  const absl::StatusOr<train::Outcome> outcome =
+      TrainOnThreads(job, ranks, {&history, &recorder, &stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return {};
   Trained run;
@@ -157,13 +159,13 @@ TEST_P(TrialTest, ATrialChangesThePlanAlone) {
     EXPECT_EQ(measured.grad_norms, plain.grad_norms);
     EXPECT_EQ(measured.losses, counted.losses);
     ASSERT_EQ(measured.ranks.size(), 2u);
-    for (const RankSummary& rank : measured.ranks) {
+    for (const train::RankSummary& rank : measured.ranks) {
       // Seconds, and those of rank 0.
-      EXPECT_LT(rank.planned_time, 60);
-      EXPECT_EQ(rank.planned_time, measured.ranks[0].planned_time);
-      EXPECT_GT(rank.planned_time, rank.planned_time_without);
-      EXPECT_GT(rank.planned_time_without, 0);
-      EXPECT_EQ(rank.activation_bytes, measured.ranks[0].activation_bytes);
+      EXPECT_LT(rank.activations.time, 60);
+      EXPECT_EQ(rank.activations.time, measured.ranks[0].activations.time);
+      EXPECT_GT(rank.activations.time, rank.activations.time_without);
+      EXPECT_GT(rank.activations.time_without, 0);
+      EXPECT_EQ(rank.activations.bytes, measured.ranks[0].activations.bytes);
       for (int p = 0; p < device::kPurposes; ++p) {
         EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
       }
@@ -176,7 +178,7 @@ TEST_P(TrialTest, ATrialChangesThePlanAlone) {
     }
     EXPECT_EQ(plain.ranks[0].passes.recompute(), 0);
     EXPECT_GT(plain.ranks[0].passes[train::PassPart::kForward], 0);
-    EXPECT_GT(counted.ranks[0].planned_time, 1e6);
+    EXPECT_GT(counted.ranks[0].activations.time, 1e6);
   }
 }
 

@@ -1,0 +1,27 @@
+#include "brigade/data/token_samples.h"
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "brigade/device/status_macros.h"
+
+namespace brigade::data {
+
+absl::Status TokenSamples::Read(int64_t sample, void* input, void* target) const {
+  const auto context = static_cast<size_t>(positions());
+  // The ids with the one behind the last; positions and segments.
+  std::vector<int32_t> rest(3 * context + 1);
+  const auto all = absl::MakeSpan(rest);
+  const absl::Span<int32_t> ids = all.first(context + 1);
+  BRIGADE_RETURN_IF_ERROR(
+      dataset_->Read(sample, {.ids = ids,
+                              .labels = absl::MakeSpan(static_cast<int32_t*>(target), context),
+                              .positions = all.subspan(context + 1, context),
+                              .segments = all.subspan(2 * context + 1, context)}));
+  std::memcpy(input, ids.data(), context * sizeof(int32_t));
+  return absl::OkStatus();
+}
+
+}  // namespace brigade::data

@@ -1,0 +1,145 @@
+// Trains or fine-tunes GPT-2 or Llama, of Hugging Face's files, on texts or on JSON lines with
+// prompt and answer:
+//
+//   bazel run //examples:language_model -- --model=FOLDER --data=chats.jsonl --config=ds.json
+//
+// The folder has config.json, for training on also the weights, and perhaps tokenizer.json.
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "brigade/collectives/bootstrap/launch_info.h"
+#include "brigade/data/chat_template.h"
+#include "brigade/data/open.h"
+#include "brigade/data/token_samples.h"
+#include "brigade/device/command_line.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/models/config.h"
+#include "brigade/train/decoder_model.h"
+#include "brigade/train/interrupt.h"
+#include "brigade/train/observers/console.h"
+#include "brigade/train/trainer.h"
+
+ABSL_FLAG(std::string, model, "", "a folder with config.json, and weights unless --new is given");
+ABSL_FLAG(bool, new, false, "begins with random weights, not with those of the folder");
+ABSL_FLAG(std::string, tokenizer, "",
+          "\"byte\", or a tokenizer.json; empty: the folder's, or bytes where it has none");
+ABSL_FLAG(std::string, data, "",
+          "a text, a file of JSON lines (.jsonl), or a folder of such files");
+ABSL_FLAG(std::string, held_out, "", "the same, to evaluate before and after; empty: nothing");
+ABSL_FLAG(int64_t, context, 128, "positions of a sample");
+ABSL_FLAG(int64_t, cutoff_len, 0, "tokens that are kept of a JSON line; 0: as many as fit");
+ABSL_FLAG(int64_t, max_samples, 0, "lines, or windows of text, that are taken; 0: all");
+ABSL_FLAG(std::string, chat_template, "plain",
+          "plain, alpaca, chatml or llama3, or a JSON file: docs/data.md");
+ABSL_FLAG(std::string, on_error, "refuse", "of bad lines and files: refuse or skip");
+ABSL_FLAG(std::string, config, "", "a JSON file with DeepSpeed's keys");
+ABSL_FLAG(int64_t, epochs, 1, "how often each sample is seen");
+ABSL_FLAG(int64_t, steps, 0, "updates; 0: all epochs");
+ABSL_FLAG(int64_t, evaluate_every, 0, "steps between evaluations; 0: at the begin and the end");
+ABSL_FLAG(uint64_t, seed, 1, "of the order of samples, and of new weights");
+ABSL_FLAG(std::string, save, "", "a folder for checkpoints; empty: none");
+ABSL_FLAG(int64_t, save_every, 0, "steps between two checkpoints; 0: one at the end");
+ABSL_FLAG(int, keep, 0, "checkpoints that stay; 0: all");
+ABSL_FLAG(std::string, resume, "", "a checkpoint, or a folder of them, to go on from");
+
+namespace brigade {
+namespace {
+
+absl::StatusOr<std::shared_ptr<const data::Samples>> Open(const std::string& path,
+                                                          const data::Tokenizer& tokenizer) {
+  data::DataOptions options = {.path = device::FromUsersFolder(path),
+                               .context = absl::GetFlag(FLAGS_context),
+                               .max_samples = absl::GetFlag(FLAGS_max_samples),
+                               .cutoff_len = absl::GetFlag(FLAGS_cutoff_len),
+                               .chat_template = absl::GetFlag(FLAGS_chat_template)};
+  BRIGADE_ASSIGN_OR_RETURN(options.on_error, data::ParseOnError(absl::GetFlag(FLAGS_on_error)));
+  BRIGADE_ASSIGN_OR_RETURN(data::OpenedData opened, data::OpenData(options, tokenizer));
+  std::printf("%s\n", opened.description.c_str());
+  return std::make_shared<data::TokenSamples>(std::move(opened.dataset));
+}
+
+absl::Status Run() {
+  BRIGADE_RETURN_IF_ERROR(data::ParseOnError(absl::GetFlag(FLAGS_on_error)).status());
+  BRIGADE_RETURN_IF_ERROR(
+      data::ChatTemplate::FromNameOrFile(absl::GetFlag(FLAGS_chat_template)).status());
+  for (const auto& [name, value] : {std::pair("model", absl::GetFlag(FLAGS_model)),
+                                    {"data", absl::GetFlag(FLAGS_data)},
+                                    {"config", absl::GetFlag(FLAGS_config)}}) {
+    if (value.empty()) return absl::InvalidArgumentError(absl::StrCat("--", name, " is missing"));
+  }
+  for (const auto& [name, value] : {std::pair("epochs", absl::GetFlag(FLAGS_epochs)),
+                                    {"steps", absl::GetFlag(FLAGS_steps)},
+                                    {"evaluate_every", absl::GetFlag(FLAGS_evaluate_every)},
+                                    {"save_every", absl::GetFlag(FLAGS_save_every)},
+                                    {"keep", int64_t{absl::GetFlag(FLAGS_keep)}}}) {
+    if (value < 0) return absl::InvalidArgumentError(absl::StrCat("--", name, "=", value));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
+  const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
+  BRIGADE_ASSIGN_OR_RETURN(const models::DecoderConfig config, models::ReadConfig(folder));
+
+  std::string tokenizer_name = absl::GetFlag(FLAGS_tokenizer);
+  const std::string own = folder + "/tokenizer.json";
+  std::error_code error;
+  if (tokenizer_name.empty()) tokenizer_name = std::filesystem::exists(own, error) ? own : "byte";
+  if (tokenizer_name != "byte") tokenizer_name = device::FromUsersFolder(tokenizer_name);
+  BRIGADE_ASSIGN_OR_RETURN(const auto tokenizer, data::OpenTokenizer(tokenizer_name));
+  if (tokenizer->vocabulary() > config.vocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat(tokenizer_name, " has ", tokenizer->vocabulary(),
+                                                   " tokens, the model ", config.vocabulary));
+  }
+  train::TrainingData training;
+  training.epochs = absl::GetFlag(FLAGS_epochs);
+  BRIGADE_ASSIGN_OR_RETURN(training.training, Open(absl::GetFlag(FLAGS_data), *tokenizer));
+  if (const std::string held_out = absl::GetFlag(FLAGS_held_out); !held_out.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(training.held_out, Open(held_out, *tokenizer));
+  }
+
+  train::Job job;
+  BRIGADE_ASSIGN_OR_RETURN(
+      job.config,
+      train::ReadConfig(device::FromUsersFolder(absl::GetFlag(FLAGS_config)), launch_info.size));
+  const int64_t batch = job.config.batch.train_batch_size;
+  job.steps = absl::GetFlag(FLAGS_steps);
+  if (job.steps == 0) {
+    BRIGADE_ASSIGN_OR_RETURN(job.steps, training.Steps(batch));
+  }
+  job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
+  job.seed = absl::GetFlag(FLAGS_seed);
+  job.checkpoints = {.save = device::FromUsersFolder(absl::GetFlag(FLAGS_save)),
+                     .save_every = absl::GetFlag(FLAGS_save_every),
+                     .keep = absl::GetFlag(FLAGS_keep),
+                     .resume = device::FromUsersFolder(absl::GetFlag(FLAGS_resume)),
+                     .weights = absl::GetFlag(FLAGS_new) ? "" : folder};
+
+  train::Console console(stdout, /*columns=*/0, job.steps,
+                         static_cast<double>(batch * absl::GetFlag(FLAGS_context)),
+                         job.config.steps_per_print, "token");
+  // Ctrl-C ends it behind the next steps, with a checkpoint.
+  train::Interrupt interrupt(absl::Seconds(60), [] {});
+  BRIGADE_ASSIGN_OR_RETURN(
+      const auto trainer,
+      train::Trainer::Create(job, train::DecoderModel(config), training, launch_info,
+                             {.observer = &console, .stop = &interrupt.stop()}));
+  const absl::Status status = trainer->Fit().status();
+  interrupt.Disarm();
+  return status;
+}
+
+}  // namespace
+}  // namespace brigade
+
+int main(int argc, char** argv) {
+  return brigade::device::RunProgram(
+      argc, argv, "Trains GPT-2 or Llama on texts or chats, in any ZeRO stage.", brigade::Run);
+}

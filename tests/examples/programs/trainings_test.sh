@@ -1,0 +1,144 @@
+#!/bin/bash
+# The trainings of examples/ in every stage of ZeRO, alone and as two processes: they learn, and all
+# stages print the same; images and chats of this test's own.
+set -u
+fail() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
+cd "${TEST_SRCDIR:?}/${TEST_WORKSPACE:?}" || exit 1
+dir=$TEST_TMPDIR
+
+# processes COUNT PROGRAM...: so many of it, what rank 0 says in $output.
+processes() {
+  local count=$1 attempt rank
+  shift
+  for attempt in 1 2 3 4 5; do
+    local pids=() failed=
+    export WORLD_SIZE=$count MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + (RANDOM % 10000)))
+    for ((rank = 0; rank < count; ++rank)); do
+      RANK=$rank LOCAL_RANK=$rank "$@" >"$dir/rank$rank" 2>&1 &
+      pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid" || failed=yes; done
+    unset WORLD_SIZE MASTER_ADDR MASTER_PORT
+    output=$(cat "$dir/rank0")
+    [ -n "$failed" ] || return 0
+    grep -q 'in use' "$dir"/rank? || fail "$*: $(cat "$dir"/rank?)"
+  done
+  fail "no port is free: $output"
+}
+
+# falls FIRST LAST SHARE: the last number is below that share of the first.
+falls() {
+  awk -v a="$1" -v b="$2" -v s="$3" 'BEGIN { exit !(b < s * a) }' || fail "not learned: $output"
+}
+
+# Ten epochs of 1000 points, 16 steps each, the last one of 40.
+for ranks in 1 2; do
+  first=
+  for stage in 0 1 2 3; do
+    processes $ranks examples/train_mlp --stage=$stage
+    [[ $output =~ ^'160 steps; held-out error '([0-9.]+)' before, '([0-9.]+)' after ten epochs'$ ]] ||
+      fail "train_mlp says: $output"
+    falls "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" 0.2
+    [ "$output" = "${first:=$output}" ] || fail "stage $stage is another: $output, not $first"
+  done
+done
+
+# Images of 6 x 6: a bar whose column is the class, with noise.
+python3 - "$dir" <<'PY' || fail "no images"
+import os, random, struct, sys
+random.seed(1)
+folder = sys.argv[1] + "/images"
+os.mkdir(folder)
+for part, size in (("train", 300), ("t10k", 60)):
+    labels = [random.randrange(6) for _ in range(size)]
+    pixels = bytearray()
+    for label in labels:
+        for at in range(36):
+            pixels.append(random.randrange(100) + (120 if at % 6 == label else 0))
+    with open(f"{folder}/{part}-images-idx3-ubyte", "wb") as f:
+        f.write(struct.pack(">HBBIII", 0, 8, 3, size, 6, 6) + pixels)
+    with open(f"{folder}/{part}-labels-idx1-ubyte", "wb") as f:
+        f.write(struct.pack(">HBBI", 0, 8, 1, size) + bytes(labels))
+PY
+for ranks in 1 2; do
+  first=
+  for stage in 0 1 2 3; do
+    cat >"$dir/ds.json" <<JSON
+{"train_batch_size": 32, "optimizer": {"type": "AdamW", "params": {"lr": 3e-3}},
+ "zero_optimization": {"stage": $stage}}
+JSON
+    processes $ranks examples/image_classifier --data="$dir/images" --config="$dir/ds.json" --epochs=6
+    [[ $output =~ ^'300 images, 60 steps: held-out cross entropy '([0-9.]+)' before, '([0-9.]+)' after'$ ]] ||
+      fail "image_classifier says: $output"
+    falls "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" 0.5
+    [ "$output" = "${first:=$output}" ] || fail "stage $stage is another: $output, not $first"
+  done
+done
+# What is no image file is told by name.
+refused() {
+  local text=$1
+  shift
+  output=$(examples/image_classifier "$@" 2>&1) && fail "not refused: $*"
+  [[ $output == *"$text"* ]] || fail "not '$text' but: $output"
+}
+head -c 100 "$dir/images/train-images-idx3-ubyte" >"$dir/short"
+mkdir "$dir/bad" && cp "$dir"/images/* "$dir/bad" && cp "$dir/short" "$dir/bad/train-images-idx3-ubyte"
+refused "train-images-idx3-ubyte: 84 values where its header says 10800" --data="$dir/bad"
+printf '\0\0\10\3\377\377\377\377\377\377\377\377\377\377\377\377' >"$dir/bad/train-images-idx3-ubyte"
+refused "0 values where its header says" --data="$dir/bad"
+refused "cannot be read" --data="$dir/none"
+refused "--data is not given"
+refused "10 classes" --data="$(cp "$dir"/images/* "$dir/bad" &&
+  printf '\0\0\10\1\0\0\1\54%300s' '' | tr ' ' '\14' >"$dir/bad/train-labels-idx1-ubyte" &&
+  echo "$dir/bad")"
+
+# A Llama of bytes: first texts, then 200 pairs of a question and its answer.
+mkdir "$dir/llama"
+cat >"$dir/llama/config.json" <<'JSON'
+{"model_type": "llama", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 64,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true}
+JSON
+python3 - "$dir" <<'PY' || fail "no chats"
+import json, random, sys
+random.seed(2)
+folder = sys.argv[1]
+words = "river stone cloud grass amber lemon tiger maple ocean torch".split()
+def pair():
+    word = random.choice(words)
+    return {"prompt": f"Say {word} in capitals.", "answer": word.upper()}
+for name, size in (("chats", 200), ("held_out", 40)):
+    with open(f"{folder}/{name}.jsonl", "w") as f:
+        for _ in range(size):
+            f.write(json.dumps(pair()) + "\n")
+with open(f"{folder}/text.txt", "w") as f:
+    f.write(" ".join(random.choice(words) for _ in range(600)))
+PY
+# losses: of all evaluations in $output.
+losses() { grep -Eo 'loss [0-9.]+' <<<"$output"; }
+first=
+for stage in 0 1 2 3; do
+  cat >"$dir/ds.json" <<JSON
+{"train_batch_size": 8, "bf16": {"enabled": true}, "steps_per_print": 20,
+ "optimizer": {"type": "AdamW", "params": {"lr": 3e-3}}, "zero_optimization": {"stage": $stage}}
+JSON
+  processes 2 examples/language_model --model="$dir/llama" --new --data="$dir/text.txt" --context=48 \
+    --config="$dir/ds.json" --epochs=2 --save="$dir/run$stage"
+  [ -n "$(losses)" ] || fail "language_model says: $output"
+  [ "$(losses)" = "${first:=$(losses)}" ] || fail "stage $stage is another: $output, not $first"
+done
+for file in "$dir"/run0/step-*/*; do
+  cmp "$file" "$dir/run3/${file#"$dir/run0/"}" || fail "stages 0 and 3 save other bytes"
+done
+mkdir "$dir/trained" && cp "$dir/llama/config.json" "$dir/trained"
+checkpoint/export "$dir"/run3/step-* "$dir/trained/model.safetensors" --dtype=fp32 >/dev/null ||
+  fail "no export"
+processes 1 examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
+  --held_out="$dir/held_out.jsonl" --context=48 --config="$dir/ds.json" --epochs=4
+evaluations=$(sed -n 's/^held out after [0-9]* steps: \([0-9.]*\) nats per token$/\1/p' <<<"$output")
+before=$(head -1 <<<"$evaluations") after=$(tail -1 <<<"$evaluations")
+[ -n "$before" ] || fail "language_model says: $output"
+falls "$before" "$after" 0.5

@@ -1,0 +1,95 @@
+#ifndef BRIGADE_TRAIN_MODEL_TASK_H_
+#define BRIGADE_TRAIN_MODEL_TASK_H_
+
+// Any models::Model and any data::Samples as a task of train/.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "brigade/data/samples.h"
+#include "brigade/device/context.h"
+#include "brigade/models/model.h"
+#include "brigade/train/config/config.h"
+#include "brigade/train/job.h"
+#include "brigade/train/task.h"
+
+namespace brigade::train {
+
+// For what a rank's model is made: micro-batches of so many samples.
+struct ModelPlace {
+  // Among others the type of weights and activations, zero.dtype, and what is to be made again in
+  // the backward pass, `recompute`. A model refuses what it cannot do.
+  const TrainConfig& config;
+  device::Context& context;
+  int64_t samples = 1;
+  int64_t positions = 1;
+};
+
+// Makes a model, the same on all ranks. Called by each rank on its own thread; the context outlives
+// the model.
+using ModelFactory =
+    std::function<absl::StatusOr<std::unique_ptr<models::Model>>(const ModelPlace& place)>;
+
+// What a model is trained on.
+struct TrainingData {
+  std::shared_ptr<const data::Samples> training;
+  // Of the same shape; null: nothing is evaluated.
+  std::shared_ptr<const data::Samples> held_out = nullptr;
+  // Each epoch in another order, of Job::seed; else always from the first sample to the last.
+  bool shuffle = true;
+  // The samples behind an epoch's last whole batch are left out; else they are a short step.
+  bool drop_last = false;
+  // 0: without end.
+  int64_t epochs = 0;
+
+  // How many steps so many epochs are, with this batch; 0 where they are without end.
+  // InvalidArgument for data that no step can be made of.
+  absl::StatusOr<int64_t> Steps(int64_t batch) const;
+};
+
+// A model and its data, on the data ranks of a grid, in every ZeRO stage.
+//
+// Weights      A step's gradient is that of the mean over all losses that count in it, on all ranks
+//              and in all micro-batches: a short step weighs what it is. The losses that are told
+//              are such means too.
+// Data         Which samples a step has is a function of seed and step (data/sampler.h), so that
+//              a training goes on inside an epoch, on any number of ranks, as if it had not
+//              stopped. They are read ahead on a thread.
+// Checkpoints  Have the data's sizes and a checksum of some samples: another data set is refused.
+// Errors       CreatePart: InvalidArgument naming the key for what a Model does not do: it is on
+//              one rank as a whole (tensor, pipeline and context parallelism), without dropout of
+//              the config's and without a profile; those of the factory and of data/loader.h.
+//              Passes: those of the model and of the samples.
+class ModelTask final : public Task {
+ public:
+  // InvalidArgument for data without samples, or of two shapes.
+  static absl::StatusOr<std::unique_ptr<ModelTask>> Create(ModelFactory model, TrainingData data);
+
+  absl::StatusOr<std::unique_ptr<RankPart>> CreatePart(const RankPlace& place) const override;
+  collectives::JobValues Values(const Job& job) const override;
+  checkpoint::Fields Fields(const Job& job) const override;
+  absl::StatusOr<zero::ModelSpec> Spec(const Job& job, const parallel::Coordinates& at,
+                                       device::Context& context) const override;
+  int64_t held_out_samples() const override;
+  int64_t held_out_losses() const override { return held_out_losses_; }
+
+ private:
+  ModelTask(ModelFactory model, TrainingData data)
+      : model_(std::move(model)), data_(std::move(data)) {}
+
+  ModelPlace PlaceOf(const Job& job, device::Context& context) const;
+
+  const ModelFactory model_;
+  const TrainingData data_;
+  int64_t held_out_losses_ = 0;
+  // In words, with checksums.
+  std::string training_, held_out_;
+};
+
+}  // namespace brigade::train
+
+#endif  // BRIGADE_TRAIN_MODEL_TASK_H_

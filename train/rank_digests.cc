@@ -1,0 +1,132 @@
+#include "brigade/train/rank_digests.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/parallel/grid.h"
+#include "brigade/precision/dtype_names.h"
+
+namespace brigade::train {
+namespace {
+
+// For people who read the file.
+std::string DescribeRun(const Job& job) {
+  const zero::ZeroOptions& zero = job.config.zero;
+  return absl::StrCat("stage ", zero.stage, ", ", std::string(precision::ShortName(zero.dtype)),
+                      ", ", parallel::ToString(job.config.grid), ", seed ", job.seed);
+}
+
+// With local steps ranks differ between two meetings as they should.
+absl::Status CheckRanksAreAlike(const Job& job) {
+  if (job.digests.verify_every == 0 || !job.config.zero.has_local_steps()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--verify_replicas: with local steps (0/1 Adam) each rank has weights of its own");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
+                                                                 const checkpoint::ModelPart& part,
+                                                                 const Parts& parts) {
+  if (!job.digests.any()) return nullptr;
+  BRIGADE_RETURN_IF_ERROR(CheckRanksAreAlike(job));
+  std::unique_ptr<RankDigests> self(new RankDigests(job, parts));
+  BRIGADE_ASSIGN_OR_RETURN(
+      self->digests_,
+      digests::StepDigests::Create(part, parts.in_flight, parts.zero, parts.ranks, parts.context));
+  BRIGADE_ASSIGN_OR_RETURN(const auto gather, parts.ranks.Resolve(self->signature()));
+  self->of_step_ = collectives::WireBytes(gather, parts.ranks.rank(), parts.ranks.size());
+  if (job.digests.verify_every == 0) return self;
+  self->comparisons_ =
+      digests::ComparisonsOf(self->digests_->map().tensors(), self->digests_->shares());
+  if (!self->comparisons_.empty()) return self;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--verify_replicas is ", job.digests.verify_every, ", but no rank has what another one has: ",
+      parts.ranks.size() == 1
+          ? "there is one rank"
+          : "stage 3 keeps one copy of everything, unless groups have a whole state each "
+            "(--shard_ranks)"));
+}
+
+absl::StatusOr<std::string> RankDigests::Start(int64_t steps) {
+  if (job_.digests.dump_step > 0 && job_.digests.dump_step <= steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--digest_dump_step is ", job_.digests.dump_step,
+                     ", but the training that is resumed goes on behind step ", steps));
+  }
+  const std::vector<digests::TensorName>& tensors = digests_->map().tensors();
+  if (parts_.is_first_rank && !job_.digests.file.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        file_, digests::DigestFile::Create(job_.digests.file, {tensors, DescribeRun(job_)}, steps));
+  }
+  if (comparisons_.empty()) return std::string();
+  return absl::StrFormat(
+      "Every %d steps ranks compare digests: %.4g %% of their weights have a copy on another rank.",
+      job_.digests.verify_every, 100 * digests::Covered(tensors, digests_->shares(), comparisons_));
+}
+
+bool RankDigests::IsWritten(int64_t step) const {
+  return !job_.digests.file.empty() && (step + 1) % job_.digests.every == 0;
+}
+
+bool RankDigests::IsCompared(int64_t step) const {
+  return job_.digests.verify_every > 0 && (step + 1) % job_.digests.verify_every == 0;
+}
+
+absl::Status RankDigests::Begin(int64_t step) {
+  if (!IsWritten(step) && !IsCompared(step) && !IsDumped(step)) return absl::OkStatus();
+  if (IsDumped(step)) {
+    dump_ = std::make_unique<digests::TensorDump>(
+        job_.digests.dump, digests_->map(),
+        parts_.is_first_replica && parts_.zero.shard_group() == 0, parts_.context);
+  }
+  return digests_->Begin(IsCompared(step), IsWritten(step), IsDumped(step) ? dump_.get() : nullptr);
+}
+
+absl::Status RankDigests::Enqueue(int64_t step) {
+  if (!IsWritten(step) && !IsCompared(step)) return absl::OkStatus();
+  sent_bytes_ += of_step_;
+  return digests_->Enqueue(static_cast<int>(step % parts_.in_flight));
+}
+
+absl::Status RankDigests::Collect(int64_t step, bool skipped) {
+  if (IsDumped(step)) {
+    const absl::Status written = dump_->Write();
+    if (!written.ok()) {
+      return absl::Status(written.code(), absl::StrCat("--digest_dump: ", written.message()));
+    }
+  }
+  if (!IsWritten(step) && !IsCompared(step)) return absl::OkStatus();
+  const digests::DigestTable table = digests_->Table(static_cast<int>(step % parts_.in_flight));
+  if (IsWritten(step) && file_ != nullptr) {
+    BRIGADE_RETURN_IF_ERROR(WriteRecord(step, skipped, table));
+  }
+  if (!IsCompared(step)) return absl::OkStatus();
+  return digests::CheckCopies(step + 1, digests_->map().tensors(), comparisons_, table);
+}
+
+absl::Status RankDigests::WriteRecord(int64_t step, bool skipped,
+                                      const digests::DigestTable& table) {
+  using digests::DigestKind;
+  digests::StepRecord record = {
+      .step = step + 1, .skipped = skipped, .gradients = {}, .weights = {}};
+  // Gradients that are exchanged are not summed anywhere.
+  const bool has_gradients = !parts_.zero.options().exchanges();
+  for (int t = 0; t < static_cast<int>(digests_->map().tensors().size()); ++t) {
+    if (has_gradients) {
+      record.gradients.push_back(digests_->Sum(table, DigestKind::kGradients, t));
+    }
+    record.weights.push_back(digests_->Sum(table, DigestKind::kUpdated, t));
+  }
+  return file_->Write(record);
+}
+
+digests::DigestBytes RankDigests::bytes() const {
+  return digests::StepDigestBytes(static_cast<int64_t>(digests_->map().tensors().size()),
+                                  parts_.ranks.size(), parts_.in_flight);
+}
+
+}  // namespace brigade::train

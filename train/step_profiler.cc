@@ -1,0 +1,254 @@
+#include "brigade/train/step_profiler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "brigade/collectives/agree.h"
+#include "brigade/collectives/call_marks.h"
+#include "brigade/device/files.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/precision/dtype_names.h"
+#include "brigade/profile/ceilings.h"
+#include "brigade/profile/collective_calls.h"
+#include "brigade/profile/profile_text.h"
+#include "brigade/profile/step_profile.h"
+#include "brigade/train/times/pass_times.h"
+#include "brigade/train/times/time_split.h"
+
+namespace brigade::train {
+namespace {
+
+using device::TracedOperation;
+using parallel::GridGroup;
+using profile::Kind;
+using profile::Pass;
+using profile::Place;
+
+// How many steps later all of a step has ended: the one behind it has been collected.
+constexpr int64_t kStepsUntilEnded = 3;
+
+std::optional<Place> PlaceOf(absl::string_view name) {
+  // A step begins outside the passes.
+  absl::string_view step = name;
+  int64_t number = 0;
+  if (absl::ConsumePrefix(&step, "step ") && absl::SimpleAtoi(step, &number)) return Place();
+  const std::optional<PassTimes::Place> mark = PassTimes::MarkOf(name);
+  if (!mark.has_value()) return std::nullopt;
+  if (mark->stage == PassTimes::kNone) return Place();
+  switch (mark->part) {
+    case PassPart::kForward:
+      return Place{mark->stage, Pass::kForward};
+    case PassPart::kBackward:
+    case PassPart::kBackwardInput:
+    case PassPart::kBackwardWeight:
+      return Place{mark->stage, Pass::kBackward};
+    default:
+      return Place{mark->stage, Pass::kRecompute};
+  }
+}
+
+Kind KindOf(const TracedOperation& operation) {
+  // Of a pipeline, of those who cut the trace into steps, or of collectives: it does nothing.
+  if (PassOfMark(operation.name).has_value() || IsStepMark(operation.name) ||
+      collectives::CallMarkOf(operation.name).has_value() ||
+      collectives::IsEndOfCall(operation.name)) {
+    return Kind::kIdle;
+  }
+  switch (ActivityOf(operation)) {
+    case Activity::kIdle:
+      return Kind::kWait;
+    case Activity::kCommunication:
+      return Kind::kCollective;
+    case Activity::kOptimizer:
+      return Kind::kOptimizer;
+    case Activity::kOtherCompute:
+      break;
+    case Activity::kGemm:
+      // Sums of rows, before the products of attention's backward pass.
+      if (operation.name == "attention_delta") break;
+      return absl::StrContains(operation.name, "attention") ? Kind::kAttention : Kind::kProduct;
+  }
+  // Of engines of processes and of pipelines there are other events and operations of collectives.
+  if (absl::StartsWith(operation.name, "collective")) return Kind::kCollective;
+  return Kind::kOther;
+}
+
+}  // namespace
+
+profile::TraceNames NamesOfTrace() {
+  const auto kind = [](const TracedOperation& operation) {
+    // What ranks between threads wait for before a collective is one, too.
+    if (operation.kind == TracedOperation::Kind::kWait &&
+        absl::StartsWith(operation.name, "collective")) {
+      return Kind::kCollective;
+    }
+    return KindOf(operation);
+  };
+  return {PlaceOf, kind};
+}
+
+absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Accounts& accounts) {
+  std::unique_ptr<StepProfiler> profiler(new StepProfiler(accounts));
+  const profile::Options& options = profiler->options();
+  const zero::ZeroOptions& zero = accounts.job.config.zero;
+  collectives::Communicator& world = accounts.grid.world();
+  absl::Status status;
+  if (world.rank() == 0) {
+    absl::StatusOr<std::unique_ptr<device::TaskThread>> writer = device::TaskThread::Create();
+    status = writer.status();
+    if (writer.ok()) profiler->writer_ = *std::move(writer);
+    // Not only behind the step, which may come after hours.
+    if (!options.output_file.empty()) {
+      status.Update(device::FileReplacement::Begin(options.output_file).status());
+    }
+  }
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
+  BRIGADE_ASSIGN_OR_RETURN(
+      profiler->ceilings_,
+      profile::CeilingsOf(options.ceilings_file, accounts.job.config.zero.dtype,
+                          {.reduction = zero.reduction, .algorithm = zero.algorithm}, world,
+                          accounts.context, accounts.compute));
+  if (options.peak_flops_per_second > 0) {
+    profiler->ceilings_.flops_per_second = options.peak_flops_per_second;
+    absl::StrAppend(&profiler->ceilings_.source, ", the peak of products as given");
+  }
+  accounts.books.summary().peak_flops_per_second = profiler->ceilings_.flops_per_second;
+  return profiler;
+}
+
+std::vector<profile::Sent> StepProfiler::SentSoFar() const {
+  const zero::Traffic traffic = of_.zero.traffic();
+  const auto bytes = [](int64_t sent) { return static_cast<double>(sent); };
+  std::vector<profile::Sent> sent = {{"gradients", bytes(traffic.gradients)},
+                                     {"weights", bytes(traffic.parameters)},
+                                     {"statistics", bytes(traffic.scalars)},
+                                     {"tied gradients", bytes(traffic.tied)},
+                                     {"gradients between groups", bytes(traffic.between)},
+                                     {"weights of near ranks", bytes(traffic.near)},
+                                     {"gradients between nodes", bytes(traffic.nodes)},
+                                     {"sums between copies", bytes(of_.books.SentBetween())}};
+  const GroupBytes groups = of_.books.SentInGroups();
+  for (const GridGroup group : {GridGroup::kTensor, GridGroup::kContext, GridGroup::kPipeline}) {
+    const auto g = static_cast<size_t>(group);
+    // Where it is ZeRO's group as well, or that of tied weights, that is above.
+    const bool is_zeros = of_.grid.group(group) == &of_.grid.replica();
+    const bool is_tieds = of_.grid.group(group) == of_.grid.group(GridGroup::kTied);
+    const int64_t zeros = is_zeros ? traffic.total() : is_tieds ? traffic.tied : 0;
+    sent.push_back({absl::StrCat(std::string(parallel::Name(group)), " ranks"),
+                    bytes(std::max<int64_t>(groups[g] - zeros, 0))});
+  }
+  return sent;
+}
+
+absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
+  const int64_t profiled = options().profile_step - 1;
+  if (state_ == State::kDone || step < profiled) return absl::OkStatus();
+  if (state_ == State::kBefore) {
+    // A training that goes on behind it.
+    if (step > profiled) {
+      state_ = State::kDone;
+      return absl::OkStatus();
+    }
+    of_.recorder.Watch(of_.context.name());
+    marked_calls_.emplace(of_.context);
+    sent_ = SentSoFar();
+    state_ = State::kIn;
+    return profile::MarkStep(step + 1, of_.compute);
+  }
+  if (state_ == State::kBehind && step >= profiled + kStepsUntilEnded) return Finish();
+  return state_ == State::kWriting && writer_->is_idle() ? Tell(observer) : absl::OkStatus();
+}
+
+absl::Status StepProfiler::AfterStep(int64_t step) {
+  if (state_ == State::kIn) {
+    marked_calls_.reset();
+    const std::vector<profile::Sent> now = SentSoFar();
+    for (size_t i = 0; i < sent_.size(); ++i) sent_[i].bytes = now[i].bytes - sent_[i].bytes;
+    state_ = State::kBehind;
+  }
+  // Those of the steps behind it let a GPU's stream see what has ended before them.
+  return state_ == State::kBehind ? profile::MarkStep(step + 2, of_.compute) : absl::OkStatus();
+}
+
+absl::Status StepProfiler::AtRest(Observer* observer) {
+  if (state_ == State::kBehind) BRIGADE_RETURN_IF_ERROR(Finish());
+  if (state_ != State::kWriting) return absl::OkStatus();
+  writer_->Wait();
+  return Tell(observer);
+}
+
+profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) const {
+  const std::string main(of_.compute.name());
+  const int64_t step = options().profile_step;
+  int64_t first = 0, last = 0;
+  std::optional<int64_t> begin, end;
+  for (const profile::StreamOperations& stream : operations.streams) {
+    if (stream.operations.empty()) continue;
+    first = first == 0 ? stream.operations.front().begin_ns
+                       : std::min(first, stream.operations.front().begin_ns);
+    last = std::max(last, stream.operations.back().end_ns);
+    if (stream.stream != main) continue;
+    begin = profile::FindStep(step, stream);
+    end = profile::FindStep(step + 1, stream);
+  }
+  const int64_t begin_ns = begin.value_or(first), end_ns = end.value_or(last);
+  return {.seconds = 1e-9 * static_cast<double>(end_ns - begin_ns),
+          .units = of_.part.UnitsOfStep(),
+          .rows = profile::RowsOf(operations.streams, main, begin_ns, end_ns, NamesOfTrace()),
+          .main = main,
+          .sent = sent_,
+          .calls = profile::CallsOf(operations.streams),
+          .ceilings = ceilings_,
+          .dropped = operations.dropped};
+}
+
+absl::Status StepProfiler::Finish() {
+  state_ = State::kDone;
+  const profile::RankStep mine = StepOf(of_.recorder.Watched(of_.context.name()));
+  collectives::Communicator& world = of_.grid.world();
+  BRIGADE_ASSIGN_OR_RETURN(std::vector<std::string> told,
+                           collectives::AllGatherBytes(profile::ToJson(mine), world));
+  if (world.rank() != 0) return absl::OkStatus();
+  state_ = State::kWriting;
+  writer_->Start([this, told = std::move(told)] { written_ = Write(told); });
+  return absl::OkStatus();
+}
+
+absl::Status StepProfiler::Write(const std::vector<std::string>& told) {
+  std::vector<profile::RankStep> steps;
+  for (const std::string& each : told) {
+    BRIGADE_ASSIGN_OR_RETURN(profile::RankStep step, profile::RankStepFromJson(each));
+    steps.push_back(std::move(step));
+  }
+  profile::Training training = of_.task.TrainingOf(of_.job);
+  training.step = options().profile_step;
+  training.ranks = static_cast<int>(told.size());
+  training.device = std::string(device::ToString(of_.context.device().kind));
+  training.dtype = std::string(precision::ShortName(of_.job.config.zero.dtype));
+  event_.profile = profile::Merge(training, steps, options().recompute_fwd_factor);
+  std::string text = profile::ProfileText(event_.profile, options());
+  if (options().output_file.empty()) {
+    event_.text = std::move(text);
+    return absl::OkStatus();
+  }
+  BRIGADE_ASSIGN_OR_RETURN(device::FileReplacement file,
+                           device::FileReplacement::Begin(options().output_file));
+  file.Write(text);
+  return file.Commit();
+}
+
+absl::Status StepProfiler::Tell(Observer* observer) {
+  state_ = State::kDone;
+  BRIGADE_RETURN_IF_ERROR(written_);
+  const double model = event_.profile.model_flops(/*causal=*/false);
+  of_.books.summary().hardware_over_model =
+      model > 0 ? event_.profile.hardware_flops(/*causal=*/false) / model : 1;
+  return observer == nullptr ? absl::OkStatus() : observer->OnProfile(event_);
+}
+
+}  // namespace brigade::train

@@ -1,0 +1,279 @@
+#include "brigade/train/trainer.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "brigade/device/status_macros.h"
+#include "brigade/optim/schedule.h"
+#include "brigade/parallel/pipeline/partition.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/precision/dtype_names.h"
+#include "brigade/replicas/options.h"
+#include "brigade/train/codec_choice.h"
+
+namespace brigade::train {
+namespace {
+
+// What ranks of one job have in common: another value is another result, or a hang.
+collectives::JobValues ValuesOf(const Job& job, const Task& task) {
+  const zero::ZeroOptions& zero = job.config.zero;
+  std::string rates;
+  for (const optim::ParameterGroup& group : zero.optimizer.groups) {
+    for (const float rate : optim::LearningRates(group.schedule, group.lr)) {
+      absl::StrAppend(&rates, rate, " ");
+    }
+    absl::StrAppend(&rates, group.weight_decay, " ", group.beta1, " ", group.beta2, " ", group.eps,
+                    " ", group.momentum, "\n");
+  }
+  collectives::JobValues values = {
+      {"grid", parallel::ToString(job.config.grid)},
+      {"pipeline", absl::StrCat("schedule ", parallel::ToString(job.config.schedule),
+                                ", partition by ", parallel::ToString(job.config.partition))},
+      {"seed", absl::StrCat(job.seed)},
+      {"steps", absl::StrCat(job.steps)},
+      {"evaluation", absl::StrCat("every ", job.evaluate_every, " steps")},
+      {"batch", absl::StrCat(job.config.batch.train_batch_size, " samples, ",
+                             job.config.batch.train_micro_batch_size_per_gpu, " at once")},
+      {"stage", absl::StrCat(zero.stage)},
+      {"replicas", job.config.replicas == 0 ? "none"
+                                            : absl::StrCat(job.config.replicas, " of ",
+                                                           replicas::Describe(job.config.outer))},
+      {"offload",
+       absl::StrCat(
+           "optimizer state on the ", std::string(device::ToString(zero.offload.optimizer_state)),
+           ", parameters on the ", std::string(device::ToString(zero.offload.parameters)),
+           zero.offload.delay_update ? absl::StrCat(", delayed after ", zero.offload.delay_warm_up)
+                                     : "")},
+      {"type", std::string(precision::ShortName(zero.dtype))},
+      {"dropout", absl::StrCat(job.config.dropout)},
+      {"times of recomputation",
+       job.config.recompute_times == RecomputeTimes::kMeasured ? "measured" : "operations"},
+      {"checkpoints",
+       absl::StrCat("every ", job.checkpoints.save_every, " steps to ", job.checkpoints.save,
+                    ", resumed from ", job.checkpoints.resume, ", keep ", job.checkpoints.keep,
+                    ", fall_back ", job.checkpoints.fall_back, ", may differ ",
+                    absl::StrJoin(job.checkpoints.may_differ, ","))},
+      {"digests",
+       absl::StrCat("to ", job.digests.file.empty() ? "nowhere" : "a file", " every ",
+                    job.digests.every, " steps, ranks compared every ", job.digests.verify_every,
+                    ", step ", job.digests.dump_step, " dumped to ", job.digests.dump)},
+      {"optimizer", absl::StrCat(static_cast<int>(zero.optimizer.kind), " (rates and the like ",
+                                 collectives::DigestOf(rates), ")")},
+  };
+  const collectives::JobValues of_task = task.Values(job);
+  values.insert(values.begin(), of_task.begin(), of_task.end());
+  return values;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int rank,
+                                                           Recorder& recorder) {
+  device::ContextOptions options;
+  options.device = job.device;
+  options.compute_threads = 1;
+  options.name = absl::StrCat("rank ", rank);
+  options.tracer = &recorder.tracer();
+  options.memory_limit_bytes = job.device_limit_bytes;
+  options.link_bytes_per_second = static_cast<double>(job.device_link);
+  return device::Context::Create(options);
+}
+
+const std::atomic<bool> Trainer::kNeverStops = false;
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Job job, ModelFactory model,
+                                                         TrainingData data,
+                                                         const collectives::LaunchInfo& launch_info,
+                                                         const Options& options) {
+  std::unique_ptr<Trainer> trainer(new Trainer(options));
+  if (job.steps == 0 && data.training != nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(job.steps, data.Steps(job.config.batch.train_batch_size));
+    if (job.steps == 0) {
+      return absl::InvalidArgumentError("neither steps nor epochs: a training without end");
+    }
+  }
+  if (launch_info.launched && job.device.kind == device::DeviceKind::kCuda) {
+    job.device = device::Cuda(launch_info.local_rank);
+  }
+  BRIGADE_ASSIGN_OR_RETURN(trainer->own_task_,
+                           ModelTask::Create(std::move(model), std::move(data)));
+  trainer->own_job_ = std::make_unique<Job>(std::move(job));
+  trainer->job_ = trainer->own_job_.get();
+  trainer->task_ = trainer->own_task_.get();
+  BRIGADE_RETURN_IF_ERROR(trainer->Connect(launch_info));
+  BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(launch_info.local_rank)));
+  return trainer;
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const Job& job, const Task& task,
+                                                         const collectives::LaunchInfo& launch_info,
+                                                         const Options& options) {
+  std::unique_ptr<Trainer> trainer(new Trainer(options));
+  trainer->job_ = &job;
+  trainer->task_ = &task;
+  BRIGADE_RETURN_IF_ERROR(trainer->Connect(launch_info));
+  BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(launch_info.local_rank)));
+  return trainer;
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const Job& job, const Task& task,
+                                                         collectives::Communicator& communicator,
+                                                         int local_rank, device::Context& context,
+                                                         const Options& options) {
+  std::unique_ptr<Trainer> trainer(new Trainer(options));
+  trainer->job_ = &job;
+  trainer->task_ = &task;
+  trainer->context_ = &context;
+  trainer->communicator_ = &communicator;
+  BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(local_rank)));
+  return trainer;
+}
+
+// The other ranks must not wait for one that ends early.
+Trainer::~Trainer() {
+  if (communicator_ != nullptr && !has_ended_ && error_.ok()) {
+    Told(absl::CancelledError(absl::StrCat("rank ", rank(), " left the training before its end")))
+        .IgnoreError();
+  }
+  if (options_.lanes != nullptr) options_.lanes->Abort();
+}
+
+absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
+  UseRecorder();
+  BRIGADE_ASSIGN_OR_RETURN(own_context_, ContextOf(*job_, launch_info.rank, *recorder_));
+  collectives::InitOptions init = {.backend = options_.backend,
+                                   .group = options_.group,
+                                   .communicator = job_->config.communicator};
+  if (init.group == nullptr && !launch_info.launched &&
+      init.backend == collectives::Backend::kAuto && launch_info.size == 1) {
+    BRIGADE_ASSIGN_OR_RETURN(init.group, collectives::ThreadGroup::Create({.size = 1}));
+  }
+  if (init.group == nullptr) {
+    init.job_values = ValuesOf(*job_, *task_);
+    init.timeout = options_.timeout;
+  }
+  BRIGADE_ASSIGN_OR_RETURN(own_communicator_, collectives::Init(launch_info, init, *own_context_));
+  context_ = own_context_.get();
+  communicator_ = own_communicator_.get();
+  return RankLanes::Start(options_.lanes, *communicator_);
+}
+
+void Trainer::UseRecorder() {
+  recorder_ = options_.recorder;
+  if (recorder_ != nullptr) return;
+  own_recorder_ = std::make_unique<Recorder>(nullptr);
+  recorder_ = own_recorder_.get();
+}
+
+absl::Status Trainer::Prepare(int local_rank) {
+  if (recorder_ == nullptr) UseRecorder();
+  BRIGADE_ASSIGN_OR_RETURN(compute_, context_->CreateStream("compute"));
+  BRIGADE_ASSIGN_OR_RETURN(grid_, parallel::Grid::Create(job_->config.grid, *communicator_));
+  if (job_->config.open.any()) {
+    BRIGADE_ASSIGN_OR_RETURN(
+        chosen_, WithChosenCodecs(*job_, *task_, *grid_, local_rank, *context_, *compute_));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(
+      ranks_, RankTrainer::Create(chosen_.has_value() ? *chosen_ : *job_, *task_, *grid_, *context_,
+                                  *compute_, *recorder_));
+  return absl::OkStatus();
+}
+
+// While the rank's trainer is there: it waits for its streams at its end, and they may wait for
+// other ranks.
+absl::Status Trainer::Told(const absl::Status& status) {
+  if (status.ok() || !error_.ok()) return status;
+  error_ = status;
+  if (grid_ != nullptr) {
+    error_ = grid_->Abort(status);
+  } else {
+    communicator_->Abort(status);
+  }
+  return error_;
+}
+
+absl::Status Trainer::Call(absl::FunctionRef<absl::Status()> call) {
+  if (!error_.ok()) return error_;
+  if (has_ended_) return absl::FailedPreconditionError("the training has had its end");
+  return Told(call());
+}
+
+absl::StatusOr<Outcome> Trainer::Fit() {
+  bool interrupted = false;
+  BRIGADE_RETURN_IF_ERROR(Call([&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(interrupted, ranks_->Train(observer(), stop()));
+    return absl::OkStatus();
+  }));
+  return Leave(interrupted);
+}
+
+absl::StatusOr<bool> Trainer::Batch() {
+  bool has_batch = true;
+  BRIGADE_RETURN_IF_ERROR(Call([&]() -> absl::Status {
+    if (!ranks_->in_step()) {
+      BRIGADE_ASSIGN_OR_RETURN(
+          has_batch, ranks_->BeginStep(observer(), stop().load(std::memory_order_relaxed)));
+    }
+    return has_batch ? ranks_->Forward() : absl::OkStatus();
+  }));
+  return has_batch;
+}
+
+absl::Status Trainer::Backward() {
+  return Call([&] { return ranks_->Backward(); });
+}
+
+absl::Status Trainer::Step() {
+  return Call([&] {
+    return ranks_->in_step() && !ranks_->is_whole() ? absl::OkStatus() : ranks_->EndStep();
+  });
+}
+
+absl::StatusOr<Outcome> Trainer::Finish() {
+  bool interrupted = false;
+  BRIGADE_RETURN_IF_ERROR(Call([&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(interrupted, ranks_->End(observer()));
+    return absl::OkStatus();
+  }));
+  return Leave(interrupted);
+}
+
+absl::StatusOr<double> Trainer::Evaluate() {
+  double loss = 0;
+  BRIGADE_RETURN_IF_ERROR(Call([&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(loss, ranks_->EvaluateNow(observer()));
+    return absl::OkStatus();
+  }));
+  return loss;
+}
+
+absl::Status Trainer::Save() {
+  return Call([&] { return ranks_->SaveNow(observer()); });
+}
+
+absl::Status Trainer::Load(const std::string& folder) {
+  return Call([&] { return ranks_->Load(folder, observer()); });
+}
+
+absl::StatusOr<Outcome> Trainer::Leave(bool interrupted) {
+  Outcome outcome;
+  BRIGADE_RETURN_IF_ERROR(Call([&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, ranks_->Summary());
+    BRIGADE_ASSIGN_OR_RETURN(auto summaries, ranks_->Gather(summary));
+    if (options_.lanes != nullptr) options_.lanes->Finish();
+    outcome = {std::move(summaries), interrupted};
+    if (chosen_.has_value()) outcome.zero = chosen_->config.zero;
+    return absl::OkStatus();
+  }));
+  has_ended_ = true;
+  if (rank() == 0 && options_.report != nullptr) options_.report(outcome);
+  // All is done and said: a rank that fails from here on is no error.
+  communicator_->Barrier(*compute_).IgnoreError();
+  compute_->Synchronize().IgnoreError();
+  return outcome;
+}
+
+}  // namespace brigade::train

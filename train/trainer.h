@@ -1,0 +1,179 @@
+#ifndef BRIGADE_TRAIN_TRAINER_H_
+#define BRIGADE_TRAIN_TRAINER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "brigade/collectives/bootstrap/launch_info.h"
+#include "brigade/collectives/communicator.h"
+#include "brigade/collectives/engines/threads/thread_group.h"
+#include "brigade/collectives/init.h"
+#include "brigade/device/context.h"
+#include "brigade/device/stream.h"
+#include "brigade/parallel/grid.h"
+#include "brigade/train/job.h"
+#include "brigade/train/model_task.h"
+#include "brigade/train/observers/observer.h"
+#include "brigade/train/observers/rank_lanes.h"
+#include "brigade/train/rank_trainer.h"
+#include "brigade/train/summary.h"
+#include "brigade/train/task.h"
+#include "brigade/train/times/recorder.h"
+
+namespace brigade::train {
+
+// How long a rank may be silent in a collective before the others give up.
+inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
+
+// Beside the job, what a rank's training has of its process.
+struct TrainerOptions {
+  // Hears of rank 0's steps, or null. This and what follows outlives the trainer.
+  Observer* observer = nullptr;
+  // Where the time of streams goes, or null.
+  Recorder* recorder = nullptr;
+  // Ends the training behind the next steps, on all ranks; or null.
+  const std::atomic<bool>* stop = nullptr;
+  // On rank 0: called at the end, before any rank leaves, because mpirun kills all when the first
+  // does.
+  std::function<void(const Outcome&)> report = nullptr;
+  // Of processes, or null: they are started and ended with the training.
+  RankLanes* lanes = nullptr;
+
+  // kAuto: threads with a group; else NCCL on a GPU, Gloo on the CPU.
+  collectives::Backend backend = collectives::Backend::kAuto;
+  // Of ranks that are threads of this process.
+  std::shared_ptr<collectives::ThreadGroup> group = nullptr;
+  absl::Duration timeout = kDefaultTimeout;
+};
+
+// The context of a rank of the job, which the recorder follows.
+absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int rank,
+                                                           Recorder& recorder);
+
+// One rank of a training of any model, with all that a config says: communicator, grid, ZeRO stage,
+// precision, schedule, accumulation, offload, compression, replicas, checkpoints, digests.
+//
+//   BRIGADE_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(job, model, data, launch_info));
+//   return trainer->Fit().status();
+//
+// or, with a loop of one's own, in which Step takes the update when a step's micro-batches are
+// through, and does nothing before:
+//
+//   while (true) {
+//     BRIGADE_ASSIGN_OR_RETURN(const bool has_batch, trainer->Batch());
+//     if (!has_batch) break;
+//     BRIGADE_RETURN_IF_ERROR(trainer->Backward());
+//     BRIGADE_RETURN_IF_ERROR(trainer->Step());
+//   }
+//   return trainer->Finish().status();
+//
+// The bits are the same. All ranks make the same calls in the same order.
+//
+// Rates        Learning rates go by updates: not by ranks, micro-batches or skipped steps.
+// Host waits   The host is up to two steps ahead (rank_trainer.h); Evaluate, Save, Load and Finish
+//              wait.
+// Errors       The first error of any rank ends the training on all, and is what every later call
+//              gives; no rank hangs. Such an error is also a call out of turn, FailedPrecondition,
+//              and a trainer that goes before its end, Cancelled.
+// Threads      One at a time.
+class Trainer {
+ public:
+  using Options = TrainerOptions;
+
+  // A call of all ranks; waits. Of processes that a launcher has started, of the ranks of a group,
+  // or of one alone. job.steps 0: all epochs of the data. Begins with job.checkpoints.resume or
+  // weights, if they are given.
+  //
+  // Errors       InvalidArgument, on all ranks, for what config, model and data cannot be together,
+  //              naming it; those of collectives::Init and of the checkpoint.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(Job job, ModelFactory model,
+                                                         TrainingData data,
+                                                         const collectives::LaunchInfo& launch_info,
+                                                         const Options& options = {});
+  // The same with any task. Job and task must outlive the trainer.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const Job& job, const Task& task,
+                                                         const collectives::LaunchInfo& launch_info,
+                                                         const Options& options = {});
+  // The same with a communicator that is there. `local_rank`: among those of this host.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const Job& job, const Task& task,
+                                                         collectives::Communicator& communicator,
+                                                         int local_rank, device::Context& context,
+                                                         const Options& options = {});
+  ~Trainer();
+
+  // Trains to the end, with evaluations and saves as the job says, and says what ranks used.
+  absl::StatusOr<Outcome> Fit();
+
+  // The forward pass of the next micro-batch; false: all steps are made, or the ranks stop. What is
+  // due between two steps comes first.
+  absl::StatusOr<bool> Batch();
+  // Its backward pass.
+  absl::Status Backward();
+  // The update, if that was the step's last micro-batch.
+  absl::Status Step();
+  // Waits; the last evaluation and save, as at the end of Fit.
+  absl::StatusOr<Outcome> Finish();
+
+  // Between two steps; wait. The mean loss over the held-out data, in nats.
+  absl::StatusOr<double> Evaluate();
+  // To job.checkpoints.save.
+  absl::Status Save();
+  // Goes on from a checkpoint of this training, of any number of ranks and any stage.
+  absl::Status Load(const std::string& folder);
+
+  // Steps that are made or enqueued.
+  int64_t step() const { return ranks_ == nullptr ? 0 : ranks_->step(); }
+  int rank() const { return communicator_->rank(); }
+
+ private:
+  explicit Trainer(const Options& options) : options_(options) {}
+
+  absl::Status Connect(const collectives::LaunchInfo& launch_info);
+  void UseRecorder();
+  absl::Status Prepare(int local_rank);
+  // Behind the last step.
+  absl::StatusOr<Outcome> Leave(bool interrupted);
+  // Ends the training on all ranks if it is an error; gives that where it began.
+  absl::Status Told(const absl::Status& status);
+  // Makes the call, unless the training has ended by an error.
+  absl::Status Call(absl::FunctionRef<absl::Status()> call);
+  Observer* observer() const { return rank() == 0 ? options_.observer : nullptr; }
+  const std::atomic<bool>& stop() const {
+    return options_.stop == nullptr ? kNeverStops : *options_.stop;
+  }
+
+  const Options options_;
+  static const std::atomic<bool> kNeverStops;
+
+  // In this order they end one after the other, from the last one on. What Create has made:
+  std::unique_ptr<Job> own_job_;
+  std::unique_ptr<const Task> own_task_;
+  std::unique_ptr<Recorder> own_recorder_;
+  std::unique_ptr<device::Context> own_context_;
+  std::unique_ptr<collectives::Communicator> own_communicator_;
+  const Job* job_ = nullptr;
+  const Task* task_ = nullptr;
+  Recorder* recorder_ = nullptr;
+  device::Context* context_ = nullptr;
+  collectives::Communicator* communicator_ = nullptr;
+  // Its communicators outlive what is enqueued.
+  std::unique_ptr<parallel::Grid> grid_;
+  std::unique_ptr<device::Stream> compute_;
+  // The job, where its config leaves something to the cost model.
+  std::optional<Job> chosen_;
+  std::unique_ptr<RankTrainer> ranks_;
+  bool has_ended_ = false;
+  absl::Status error_;
+};
+
+}  // namespace brigade::train
+
+#endif  // BRIGADE_TRAIN_TRAINER_H_
