@@ -21,7 +21,8 @@ WORD = "qqqq"
 TEXTS = {
     "answer_key", "cases", "ceilings", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events", "folder",
     "held_out", "json", "lines", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume", "special_tokens", "text", "tokenizer",
-    "topology", "adapter", "save_adapter", "lora_targets",
+    "held_out", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume", "save_adapter",
+    "special_tokens", "text", "tokenizer", "topology", "adapter",
     "weights",
 }
 

@@ -80,12 +80,12 @@ with=$(adapted --adapter="$peft/adapter") || fail 'the adapter'
 
 # Text: 256 tokens are bytes; a tokenizer.json is used if it is there.
 bytes=$TEST_TMPDIR/bytes
-"$make_model" "$bytes" 256 || fail 'no model of bytes'
+"$make_model" --out="$bytes" --vocabulary=256 || fail 'no model of bytes'
 text() { "$generate" --model="$1" --threads=1 --max_new_tokens=20 --seed=3 "${@:2}"; }
 [[ $(text "$bytes" --prompt='Hi' | wc -c) == 21 ]] || fail 'not 20 bytes'
 cmp <(text "$bytes" --prompt='Hi') <(text "$bytes" --prompt='Hi') || fail 'a seed has two texts'
 pieces=$TEST_TMPDIR/pieces
-"$make_model" "$pieces" 258 || fail 'no model with a tokenizer'
+"$make_model" --out="$pieces" --vocabulary=258 || fail 'no model with a tokenizer'
 printf 'the cat and the dog and the cat sat\n%.0s' {1..50} >"$TEST_TMPDIR/text"
 # The end of a text, 256 bytes and a pair.
 "$train_tokenizer" --data="$TEST_TMPDIR/text" --vocabulary=258 --out="$pieces/tokenizer.json" \

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/checkpoint_folder.h"
+#include "brigade/checkpoint/loader.h"
+#include "brigade/checkpoint/saver.h"
 #include "brigade/device/race_checker/race_checker.h"
 #include "brigade/models/adapter_files.h"
 #include "brigade/models/weights.h"
@@ -34,6 +37,9 @@ struct TrainingRun {
   // Folders of adapters to begin with, and to write at the end.
   std::string from = {};
   std::string to = {};
+  // Where a checkpoint is saved after half of the steps, or from where the other half goes on.
+  std::string save = {};
+  std::string resume = {};
 };
 
 // Each id is followed by one more; one label is ignored.
@@ -68,8 +74,15 @@ void Train(collectives::Rank& self, const TrainingRun& run, std::vector<double>&
   auto zero = zero::ZeroOptimizer::Create((*model)->spec(), options, *self.communicator,
                                           *self.context, *self.stream);
   ASSERT_OK(zero);
-  ASSERT_OK(LoadWeights(folder, **model, **zero, *self.communicator, device::SystemCalls::Real(),
-                        {.seed = 5, .folder = run.from}));
+  int first = 0;
+  if (!run.resume.empty()) {
+    first = kSteps / 2;
+    ASSERT_OK(checkpoint::Load(checkpoint::CheckpointPath(run.resume, first), {}, **zero,
+                               *self.communicator));
+  } else {
+    ASSERT_OK(LoadWeights(folder, **model, **zero, *self.communicator, device::SystemCalls::Real(),
+                          {.seed = 5, .folder = run.from}));
+  }
   const auto base = [&] {
     std::vector<std::vector<float>> all;
     EXPECT_OK((*zero)->ExportParameters([&](int parameter, absl::Span<const float> values) {
@@ -95,7 +108,14 @@ void Train(collectives::Rank& self, const TrainingRun& run, std::vector<double>&
   const device::Buffer seed = host(4), of_rows = host(kRows * 4), number = host(8);
   FillBatch(self.rank, config->vocabulary, ids.as<int32_t>(), labels.as<int32_t>());
   one.as<float>()[0] = 1.0f / static_cast<float>(kRows - 1);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = first; step < kSteps; ++step) {
+    if (!run.save.empty() && step == kSteps / 2) {
+      auto saver =
+          checkpoint::Saver::Create({.root = run.save}, **zero, *self.communicator, *self.context);
+      ASSERT_OK(saver);
+      ASSERT_OK((*saver)->Begin({}));
+      ASSERT_OK((*saver)->Wait());
+    }
     number.as<int64_t>()[0] = step;
     const Batch batch = {
         ids.data(),          labels.data(), kSamples, kPositions, number.as<int64_t>().data(),
@@ -122,7 +142,7 @@ std::vector<double> LossesOf(const TrainingRun& run) {
   collectives::OnThreads({.size = 2, .race_checker = &checker},
                          [&](collectives::Rank& self) { Train(self, run, losses[self.rank]); });
   for (const device::Race& race : checker.reports()) ADD_FAILURE() << race.message;
-  EXPECT_EQ(losses[0].size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(losses[0].size(), static_cast<size_t>(run.resume.empty() ? kSteps : kSteps / 2));
   losses[0].insert(losses[0].end(), losses[1].begin(), losses[1].end());
   return losses[0];
 }
@@ -154,6 +174,25 @@ TEST_P(LoraTrainingTest, Int8BlocksAreNearTheBase) {
   const double coded = LossesOf({GetParam(), 0, BaseFormat::kInt8Blocks})[0];
   EXPECT_NEAR(coded, whole, 0.05 * whole);
   EXPECT_NE(coded, whole);
+}
+
+// Codes of the base, too, are read as they were.
+TEST_P(LoraTrainingTest, ResumesWithTheBitsOfTheWholeRun) {
+  const std::string root = absl::StrCat(::testing::TempDir(), "/checkpoints-", GetParam());
+  std::filesystem::remove_all(root);
+  TrainingRun run = {GetParam(), 3, BaseFormat::kInt8Blocks, 0.1};
+  run.save = root;
+  const std::vector<double> whole = LossesOf(run);
+  TrainingRun resumed = {GetParam(), 1, BaseFormat::kInt8Blocks, 0.1};
+  resumed.resume = root;
+  const std::vector<double> half = LossesOf(resumed);
+  ASSERT_EQ(half.size(), static_cast<size_t>(kSteps));
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int step = 0; step < kSteps / 2; ++step) {
+      EXPECT_EQ(half[static_cast<size_t>(rank * kSteps / 2 + step)],
+                whole[static_cast<size_t>(rank * kSteps + kSteps / 2 + step)]);
+    }
+  }
 }
 
 TEST_P(LoraTrainingTest, GoesOnFromSavedAdapters) {

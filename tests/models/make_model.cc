@@ -1,34 +1,33 @@
-// make_model FOLDER VOCABULARY: a tiny Llama with random weights, as Hugging Face's files.
+// Makes a tiny Llama with random weights, as Hugging Face's files.
 
-#include <cstdio>
-#include <cstdlib>
+#include <cstdint>
+#include <string>
 
-#include "absl/strings/numbers.h"
+#include "absl/flags/flag.h"
+#include "brigade/device/command_line.h"
 #include "brigade/models/weights.h"
 #include "brigade/tests/models/lab.h"
+
+ABSL_FLAG(std::string, out, "", "The folder that is made.");
+ABSL_FLAG(int64_t, vocabulary, 256, "Tokens of the model.");
 
 namespace brigade::models {
 namespace {
 
-int Make(const char* folder, int64_t vocabulary) {
+absl::Status Run() {
   DecoderConfig config = TinyLlama();
-  config.vocabulary = vocabulary;
+  config.vocabulary = absl::GetFlag(FLAGS_vocabulary);
   config.positions = 256;
-  // The reference rounds a table of its own.
   config.rotary_scaling.reset();
   ModelLab lab(config, {.dtype = precision::DType::kFloat32, .trains = false}, device::Cpu());
   lab.Initialize(7, 20);
-  const absl::Status saved = SaveWeights(folder, lab.model(), lab.arrays(), lab.context());
-  if (saved.ok()) return 0;
-  std::fprintf(stderr, "%s\n", saved.ToString().c_str());
-  return 1;
+  return SaveWeights(absl::GetFlag(FLAGS_out), lab.model(), lab.arrays(), lab.context());
 }
 
 }  // namespace
 }  // namespace brigade::models
 
 int main(int argc, char** argv) {
-  int64_t vocabulary = 0;
-  if (argc != 3 || !absl::SimpleAtoi(argv[2], &vocabulary)) return 2;
-  return brigade::models::Make(argv[1], vocabulary);
+  return brigade::device::RunProgram(argc, argv, "Makes a tiny Llama with random weights.",
+                                     brigade::models::Run);
 }

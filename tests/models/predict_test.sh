@@ -11,7 +11,7 @@ fail() {
 }
 
 model=$TEST_TMPDIR/model
-"$make_model" "$model" 256 || fail 'no model'
+"$make_model" --out="$model" --vocabulary=256 || fail 'no model'
 data=$TEST_TMPDIR/lines.jsonl
 for i in {1..11}; do
   printf '{"prompt": "How many are %d and %d?", "answer": "There are %d of them."}\n' "$i" $((7 * i)) \
