@@ -92,7 +92,8 @@ set(BRIGADE_PKG_CONFIG_models absl_cleanup absl_span absl_status absl_statusor a
 set(BRIGADE_NEEDS_profile device precision kernels collectives nn)
 set(BRIGADE_PACKAGES_profile absl)
 set(BRIGADE_BUILD_PACKAGES_profile json)
-set(BRIGADE_PKG_CONFIG_profile absl_span absl_status absl_statusor absl_str_format absl_strings)
+set(BRIGADE_PKG_CONFIG_profile absl_flat_hash_map absl_span absl_status absl_statusor
+  absl_str_format absl_strings)
 set(BRIGADE_NEEDS_recompute device)
 set(BRIGADE_PACKAGES_recompute absl)
 set(BRIGADE_BUILD_PACKAGES_recompute)

@@ -34,8 +34,7 @@ std::optional<int64_t> ParseByteCount(absl::string_view text) {
 bool AbslParseFlag(absl::string_view text, ByteCount* bytes, std::string* error) {
   const std::optional<int64_t> parsed = ParseByteCount(text);
   if (!parsed.has_value()) {
-    *error = absl::StrCat("it must be a number of bytes like 65536, 64K, 1M, 1G or 64KiB, not \"",
-                          text, "\"");
+    *error = "it must be a number of bytes like 65536, 64K, 1M, 1G or 64KiB";
     return false;
   }
   bytes->value = *parsed;

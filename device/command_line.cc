@@ -202,8 +202,7 @@ bool AbslParseFlag(absl::string_view text, Count* count, std::string* error) {
   // As far as a double counts one by one.
   constexpr double kMost = 0x1p53;
   if (!absl::SimpleAtod(digits, &value) || !(value >= 0 && value * unit <= kMost)) {
-    *error = absl::StrCat(
-        "it must be a number like 7000000000, 7e9, 7B, 1.3B, 350M, 16K or 1T, not \"", text, "\"");
+    *error = "it must be a number like 7000000000, 7e9, 7B, 1.3B, 350M, 16K or 1T";
     return false;
   }
   count->value = std::llround(value * unit);

@@ -41,7 +41,8 @@ double Covered(const std::vector<TensorName>& tensors, const std::vector<RankSha
 
 // DataLoss naming step, unit, tensor and the ranks whose copy differs from that which most have;
 // with two copies, or as many of each, that none can be told from the other. `step` counts from 1.
-absl::Status CheckCopies(int64_t step, const std::vector<TensorName>& tensors,
+// Of a step that was skipped, which may have NaN among its gradients, weights alone are compared.
+absl::Status CheckCopies(int64_t step, bool skipped, const std::vector<TensorName>& tensors,
                          const std::vector<Comparison>& comparisons, const DigestTable& table);
 
 // "0123456789abcdef0123456789abcdef"

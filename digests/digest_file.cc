@@ -72,6 +72,12 @@ std::optional<TensorDigest> ParseHex(const Json& json) {
   return digest;
 }
 
+bool IsOfUnit(const Json& json, const std::vector<TensorDigest>& tensors) {
+  const TensorDigest digest = DigestOfUnit(tensors);
+  const std::optional<TensorDigest> told = ParseHex(json);
+  return told.has_value() && told->words[0] == digest.words[0] && told->words[1] == digest.words[1];
+}
+
 // How many lines Write makes of a step.
 size_t LinesOfStep(const std::vector<TensorName>& tensors) {
   size_t lines = 0;
@@ -107,6 +113,8 @@ class StepLines {
       missing_ = numbers_.size();
     }
     StepRecord& record = steps_.back();
+    if (record.skipped != json["skipped"].get<bool>()) return none;
+    std::vector<TensorDigest> gradients_of_unit, weights_of_unit;
     for (const auto& [name, pair] : json["tensors"].items()) {
       const auto number = numbers_.find(name);
       if (number == numbers_.end() || !pair.is_array() || pair.size() != 2) return none;
@@ -117,6 +125,7 @@ class StepLines {
       const std::optional<TensorDigest> weights = ParseHex(pair[1]);
       if (!weights.has_value()) return none;
       record.weights[t] = *weights;
+      weights_of_unit.push_back(*weights);
       if (pair[0].is_null()) {
         record.gradients.clear();
         continue;
@@ -124,8 +133,15 @@ class StepLines {
       const std::optional<TensorDigest> gradients = ParseHex(pair[0]);
       if (!gradients.has_value() || record.gradients.empty()) return none;
       record.gradients[t] = *gradients;
+      gradients_of_unit.push_back(*gradients);
     }
-    return nullptr;
+    // Else a file that has changed would look like a training that has.
+    if (IsOfUnit(json.value("weights", Json()), weights_of_unit) &&
+        (gradients_of_unit.empty() ||
+         IsOfUnit(json.value("gradients", Json()), gradients_of_unit))) {
+      return nullptr;
+    }
+    return "the unit's digest is not that of its tensors: the file has changed";
   }
 
   // But a last one of which tensors are missing, as of a run that was killed.

@@ -72,8 +72,9 @@ struct DigestLog {
   std::vector<StepRecord> steps;
 };
 
-// InvalidArgument naming file and line for what is no such file, and for a step that lacks tensors
-// or has one twice; but the last step is left out if it lacks some, as of a run that was killed.
+// InvalidArgument naming file and line for what is no such file, for a unit whose digest is not
+// that of its tensors, and for a step that lacks tensors or has one twice; but the last step is
+// left out if it lacks some, as of a run that was killed.
 absl::StatusOr<DigestLog> ReadDigests(const std::string& path);
 
 }  // namespace brigade::digests

@@ -66,15 +66,18 @@ std::optional<Difference> DifferenceOf(const std::vector<TensorName>& tensors, c
     Difference difference;
     difference.step = a.step;
     difference.kind = kind;
+    difference.one_skips = a.skipped != b.skipped;
     if (!found.empty()) difference.tensor = found[0];
     for (const int t : found) {
       difference.tensors.push_back(tensors[static_cast<size_t>(t)].name);
     }
     return difference;
   };
-  // Of a skipped step, which has NaN among its gradients, no bits are promised.
+  // No bits are promised of NaN: of a step that both skip gradients are not compared. Where one
+  // alone skips it, what has NaN there differs from what the other one has, and says where it came
+  // from.
   const bool has_gradients = !a.gradients.empty() && !b.gradients.empty();
-  if (has_gradients && !a.skipped && !b.skipped) {
+  if (has_gradients && !(a.skipped && b.skipped)) {
     const auto found = Differing(tensors, a.gradients, b.gradients, true);
     if (!found.empty()) return at("gradients", found);
   }

@@ -19,8 +19,11 @@ struct Difference {
   int64_t step = 0;
   // The step before, of both files, that is alike; 0: none.
   int64_t alike = 0;
-  // "gradients", "weights", or "skipped" where one of the two skips the step.
+  // "gradients", "weights", or "skipped" where one of the two skips the step and the files have no
+  // gradients that differ.
   std::string kind;
+  // One of the two skips the step, for an overflow.
+  bool one_skips = false;
   // By tensor; -1 for "skipped".
   int tensor = -1;
   // The names of all tensors that differ in this step, of this kind, the first one first.

@@ -4,12 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/digests/digest_file.h"
@@ -44,6 +47,14 @@ absl::Status ShowElements(const Difference& difference, const DigestLog (&logs)[
   return absl::OkStatus();
 }
 
+// Whether the next word is the flag's value: --dump_a FOLDER.
+bool TakesTheNextWord(absl::string_view flag) {
+  if (absl::StrContains(flag, '=')) return false;
+  flag.remove_prefix(absl::StartsWith(flag, "--") ? 2 : 1);
+  const absl::CommandLineFlag* const found = absl::FindCommandLineFlag(flag);
+  return found != nullptr && !found->IsOfType<bool>();
+}
+
 absl::StatusOr<int> Run(const std::vector<std::string>& paths) {
   if (paths.size() != 2) {
     return absl::InvalidArgumentError(
@@ -71,9 +82,10 @@ absl::StatusOr<int> Run(const std::vector<std::string>& paths) {
   }
   const Difference& difference = *compared.difference;
   const auto step = static_cast<long long>(difference.step);
-  if (difference.tensor < 0) {
+  if (difference.one_skips) {
     std::printf("Step %lld: one of the two skips it, for an overflow; the other does not.\n", step);
-  } else {
+  }
+  if (difference.tensor >= 0) {
     const TensorName& tensor = logs[0].header.tensors[static_cast<size_t>(difference.tensor)];
     std::printf("Step %lld, unit \"%s\", tensor %s [%s]: other %s.\n", step, tensor.unit.c_str(),
                 tensor.name.c_str(), absl::StrJoin(tensor.shape, ", ").c_str(),
@@ -106,6 +118,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (absl::StartsWith(argv[i], "-")) {
       flags.push_back(argv[i]);
+      if (digests::TakesTheNextWord(argv[i]) && i + 1 < argc) flags.push_back(argv[++i]);
     } else {
       paths.emplace_back(argv[i]);
     }

@@ -92,12 +92,17 @@ bool TaskQueue::Close(absl::Duration patience) {
   state_->closing = true;
   state_->changed.SignalAll();
   bool is_late = false;
-  while (!state_->has_ended && !is_late) {
+  // The thread itself may have had no processor yet to end: without a task it holds nobody up. That
+  // counts where patience is over already, as behind another queue that is stuck.
+  const auto has_run = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
+    return state_->has_ended || state_->ended == state_->posted;
+  };
+  while (!has_run() && !is_late) {
     is_late = state_->changed.WaitWithDeadline(state_->mutex, deadline);
   }
   state_->dropped += static_cast<int64_t>(state_->tasks.size());
   left.swap(state_->tasks);
-  const bool ended = state_->has_ended;
+  const bool ended = has_run();
   // They may own what takes time to be destroyed.
   lock.Unlock();
   return ended;

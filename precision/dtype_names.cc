@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace brigade::precision {
 
 absl::string_view ShortName(DType dtype) {
@@ -35,7 +33,7 @@ std::optional<DType> ParseTrainingFormat(absl::string_view text) {
 bool AbslParseFlag(absl::string_view text, DType* dtype, std::string* error) {
   const std::optional<DType> parsed = ParseTrainingFormat(text);
   if (!parsed.has_value()) {
-    *error = absl::StrCat("it must be fp32, fp16 or bf16, not \"", text, "\"");
+    *error = "it must be fp32, fp16 or bf16";
     return false;
   }
   *dtype = *parsed;

@@ -78,9 +78,10 @@ struct RankStep {
   int64_t dropped = 0;
 };
 
-// As text and back, for ranks that tell each other. InvalidArgument for other text.
-std::string ToJson(const RankStep& step);
-absl::StatusOr<RankStep> RankStepFromJson(absl::string_view text);
+// As bytes and back, for ranks that tell each other. InvalidArgument for other bytes, and for
+// numbers that are not finite.
+std::string ToBytes(RankStep step);
+absl::StatusOr<RankStep> RankStepFromBytes(absl::string_view bytes);
 
 // A row's share of its unit's operations: products' of products, attention's of attention, by their
 // time. Others have none: they are limited by memory.

@@ -1,12 +1,10 @@
 #include "brigade/profile/trace_rows.h"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "brigade/device/threads/thread_pool.h"
+#include "absl/container/flat_hash_map.h"
 
 namespace brigade::profile {
 namespace {
@@ -14,8 +12,6 @@ namespace {
 using device::TracedOperation;
 
 constexpr double kSecond = 1e-9;
-
-std::string StepName(int64_t step) { return absl::StrCat("step ", step); }
 
 // Which times streams that are not the main one are in a collective, or work.
 class Beside {
@@ -90,8 +86,8 @@ class Rows {
  public:
   void Add(absl::string_view stream, const Place& place, Kind kind, absl::string_view name,
            int64_t ns, int64_t bytes, const LimitSeconds& limits) {
-    const Key key = {std::string(stream), place.unit, place.pass, kind, std::string(name)};
-    const auto [at, is_new] = index_.try_emplace(key, rows_.size());
+    const auto [at, is_new] =
+        index_.try_emplace(Key{stream, place.unit, place.pass, kind, name}, rows_.size());
     if (is_new) {
       rows_.push_back(
           {.stream = std::string(stream), .place = place, .kind = kind, .name = std::string(name)});
@@ -106,10 +102,11 @@ class Rows {
   std::vector<Row> Take() { return std::move(rows_); }
 
  private:
-  using Key = std::tuple<std::string, int, Pass, Kind, std::string>;
+  // Of the trace's own names, which outlive this.
+  using Key = std::tuple<absl::string_view, int, Pass, Kind, absl::string_view>;
 
   std::vector<Row> rows_;
-  std::map<Key, size_t> index_;
+  absl::flat_hash_map<Key, size_t> index_;
 };
 
 LimitSeconds All(Limit limit, int64_t ns) {
@@ -120,23 +117,17 @@ LimitSeconds All(Limit limit, int64_t ns) {
 
 }  // namespace
 
-absl::Status MarkStep(int64_t step, device::Stream& stream) {
-  const std::string name = StepName(step);
-  const device::Access nothing = device::Reads(nullptr, 0);
-  const device::Operation operation = {name, absl::MakeConstSpan(&nothing, 1)};
-  if (stream.device().kind == device::DeviceKind::kCpu) {
-    return stream.Enqueue(operation, [](device::ThreadPool&) { return absl::OkStatus(); });
+StepMarks FindStep(const StreamOperations& stream, const TraceNames& names) {
+  StepMarks marks;
+  for (const TracedOperation& operation : stream.operations) {
+    if (operation.kind != TracedOperation::Kind::kWork) continue;
+    if (names.begins_step(operation.name)) marks.begin_ns = operation.begin_ns;
+    if (names.ends_step(operation.name)) {
+      marks.end_ns = operation.begin_ns;
+      break;
+    }
   }
-  return stream.Launch(operation, [](void*) { return absl::OkStatus(); });
-}
-
-std::optional<int64_t> FindStep(int64_t step, const StreamOperations& stream) {
-  const std::string name = StepName(step);
-  // Of several the last: a training that was resumed counts on.
-  for (auto at = stream.operations.rbegin(); at != stream.operations.rend(); ++at) {
-    if (at->kind == TracedOperation::Kind::kWork && at->name == name) return at->begin_ns;
-  }
-  return std::nullopt;
+  return marks;
 }
 
 std::vector<Row> RowsOf(absl::Span<const StreamOperations> streams, absl::string_view main,

@@ -10,11 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "brigade/device/stream.h"
 #include "brigade/device/tracing/tracer.h"
 #include "brigade/profile/roofline.h"
 
@@ -52,6 +49,8 @@ struct TraceNames {
   std::function<std::optional<Place>(absl::string_view name)> place;
   // kIdle of an operation that does nothing, and is no such mark.
   std::function<Kind(const device::TracedOperation& operation)> kind;
+  // Of marks where a step begins, and where one has ended, on the stream of the passes.
+  std::function<bool(absl::string_view name)> begins_step, ends_step;
 };
 
 // Operations of a kind and a name in one place.
@@ -74,10 +73,12 @@ struct StreamOperations {
   std::vector<device::TracedOperation> operations = {};
 };
 
-// Marks where a step begins, or the one before ends: enqueues an operation that does nothing.
-absl::Status MarkStep(int64_t step, device::Stream& stream);
-// When the operation of that mark began; none: it has not yet, or has been dropped.
-std::optional<int64_t> FindStep(int64_t step, const StreamOperations& stream);
+// When the step that has the first end among these operations ended, and when it began: where the
+// last mark of a begin before that is. None: the mark is not there yet, or has been dropped.
+struct StepMarks {
+  std::optional<int64_t> begin_ns = std::nullopt, end_ns = std::nullopt;
+};
+StepMarks FindStep(const StreamOperations& stream, const TraceNames& names);
 
 // The rows of what begins from `begin_ns` to `end_ns`.
 //

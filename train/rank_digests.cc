@@ -105,7 +105,7 @@ absl::Status RankDigests::Collect(int64_t step, bool skipped) {
     BRIGADE_RETURN_IF_ERROR(WriteRecord(step, skipped, table));
   }
   if (!IsCompared(step)) return absl::OkStatus();
-  return digests::CheckCopies(step + 1, digests_->map().tensors(), comparisons_, table);
+  return digests::CheckCopies(step + 1, skipped, digests_->map().tensors(), comparisons_, table);
 }
 
 absl::Status RankDigests::WriteRecord(int64_t step, bool skipped,

@@ -252,7 +252,7 @@ absl::Status RankTrainer::EndStep() {
     BRIGADE_RETURN_IF_ERROR(outer_->Step());
     books_->AddGathered(zero_->traffic().parameters - gathered);
   }
-  if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->AfterStep(step_));
+  if (profiler_ != nullptr) BRIGADE_RETURN_IF_ERROR(profiler_->AfterStep());
   in_step_ = false;
   ++step_;
   return absl::OkStatus();

@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "brigade/collectives/agree.h"
 #include "brigade/collectives/call_marks.h"
 #include "brigade/device/files.h"
@@ -31,12 +29,12 @@ using profile::Place;
 
 // How many steps later all of a step has ended: the one behind it has been collected.
 constexpr int64_t kStepsUntilEnded = 3;
+// Of which rank 0 reads at once what they have told.
+constexpr int kRanksOfAPiece = 8;
 
 std::optional<Place> PlaceOf(absl::string_view name) {
   // A step begins outside the passes.
-  absl::string_view step = name;
-  int64_t number = 0;
-  if (absl::ConsumePrefix(&step, "step ") && absl::SimpleAtoi(step, &number)) return Place();
+  if (IsStepMark(name) || IsStepEnd(name)) return Place();
   const std::optional<PassTimes::Place> mark = PassTimes::MarkOf(name);
   if (!mark.has_value()) return std::nullopt;
   if (mark->stage == PassTimes::kNone) return Place();
@@ -55,7 +53,7 @@ std::optional<Place> PlaceOf(absl::string_view name) {
 Kind KindOf(const TracedOperation& operation) {
   // Of a pipeline, of those who cut the trace into steps, or of collectives: it does nothing.
   if (PassOfMark(operation.name).has_value() || IsStepMark(operation.name) ||
-      collectives::CallMarkOf(operation.name).has_value() ||
+      IsStepEnd(operation.name) || collectives::CallMarkOf(operation.name).has_value() ||
       collectives::IsEndOfCall(operation.name)) {
     return Kind::kIdle;
   }
@@ -89,7 +87,7 @@ profile::TraceNames NamesOfTrace() {
     }
     return KindOf(operation);
   };
-  return {PlaceOf, kind};
+  return {PlaceOf, kind, IsStepMark, IsStepEnd};
 }
 
 absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Accounts& accounts) {
@@ -97,17 +95,17 @@ absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Account
   const profile::Options& options = profiler->options();
   const zero::ZeroOptions& zero = accounts.job.config.zero;
   collectives::Communicator& world = accounts.grid.world();
-  absl::Status status;
-  if (world.rank() == 0) {
-    absl::StatusOr<std::unique_ptr<device::TaskThread>> writer = device::TaskThread::Create();
-    status = writer.status();
-    if (writer.ok()) profiler->writer_ = *std::move(writer);
-    // Not only behind the step, which may come after hours.
-    if (!options.output_file.empty()) {
-      status.Update(device::FileReplacement::Begin(options.output_file).status());
-    }
+  absl::StatusOr<std::unique_ptr<device::TaskThread>> worker = device::TaskThread::Create();
+  absl::Status status = worker.status();
+  if (worker.ok()) profiler->worker_ = *std::move(worker);
+  // Not only behind the step, which may come after hours.
+  if (world.rank() == 0 && !options.output_file.empty()) {
+    status.Update(device::FileReplacement::Begin(options.output_file).status());
   }
   BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(status, world));
+  if (world.size() > 1) {
+    BRIGADE_ASSIGN_OR_RETURN(profiler->channel_, world.CreateHostChannel());
+  }
   BRIGADE_ASSIGN_OR_RETURN(
       profiler->ceilings_,
       profile::CeilingsOf(options.ceilings_file, accounts.job.config.zero.dtype,
@@ -119,6 +117,13 @@ absl::StatusOr<std::unique_ptr<StepProfiler>> StepProfiler::Create(const Account
   }
   accounts.books.summary().peak_flops_per_second = profiler->ceilings_.flops_per_second;
   return profiler;
+}
+
+StepProfiler::~StepProfiler() {
+  // Of a training that has failed: the other ranks may not come.
+  if (channel_ != nullptr && worker_ != nullptr && !worker_->is_idle()) {
+    channel_->Abort(absl::CancelledError("the training has ended"));
+  }
 }
 
 std::vector<profile::Sent> StepProfiler::SentSoFar() const {
@@ -158,45 +163,43 @@ absl::Status StepProfiler::BeforeStep(int64_t step, Observer* observer) {
     marked_calls_.emplace(of_.context);
     sent_ = SentSoFar();
     state_ = State::kIn;
-    return profile::MarkStep(step + 1, of_.compute);
+    return absl::OkStatus();
   }
-  if (state_ == State::kBehind && step >= profiled + kStepsUntilEnded) return Finish();
-  return state_ == State::kWriting && writer_->is_idle() ? Tell(observer) : absl::OkStatus();
+  if (state_ == State::kBehind && step >= profiled + kStepsUntilEnded) Prepare();
+  return state_ == State::kWorking && worker_->is_idle() ? Continue(observer) : absl::OkStatus();
 }
 
-absl::Status StepProfiler::AfterStep(int64_t step) {
-  if (state_ == State::kIn) {
-    marked_calls_.reset();
-    const std::vector<profile::Sent> now = SentSoFar();
-    for (size_t i = 0; i < sent_.size(); ++i) sent_[i].bytes = now[i].bytes - sent_[i].bytes;
-    state_ = State::kBehind;
-  }
-  // Those of the steps behind it let a GPU's stream see what has ended before them.
-  return state_ == State::kBehind ? profile::MarkStep(step + 2, of_.compute) : absl::OkStatus();
+absl::Status StepProfiler::AfterStep() {
+  if (state_ != State::kIn) return absl::OkStatus();
+  marked_calls_.reset();
+  const std::vector<profile::Sent> now = SentSoFar();
+  for (size_t i = 0; i < sent_.size(); ++i) sent_[i].bytes = now[i].bytes - sent_[i].bytes;
+  state_ = State::kBehind;
+  // A save or an evaluation may come before the next step.
+  return MarkStepEnd(of_.compute);
 }
 
 absl::Status StepProfiler::AtRest(Observer* observer) {
-  if (state_ == State::kBehind) BRIGADE_RETURN_IF_ERROR(Finish());
-  if (state_ != State::kWriting) return absl::OkStatus();
-  writer_->Wait();
-  return Tell(observer);
+  if (state_ == State::kBehind) Prepare();
+  while (state_ == State::kWorking) {
+    worker_->Wait();
+    BRIGADE_RETURN_IF_ERROR(Continue(observer));
+  }
+  return absl::OkStatus();
 }
 
 profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) const {
   const std::string main(of_.compute.name());
-  const int64_t step = options().profile_step;
   int64_t first = 0, last = 0;
-  std::optional<int64_t> begin, end;
+  profile::StepMarks marks;
   for (const profile::StreamOperations& stream : operations.streams) {
     if (stream.operations.empty()) continue;
     first = first == 0 ? stream.operations.front().begin_ns
                        : std::min(first, stream.operations.front().begin_ns);
     last = std::max(last, stream.operations.back().end_ns);
-    if (stream.stream != main) continue;
-    begin = profile::FindStep(step, stream);
-    end = profile::FindStep(step + 1, stream);
+    if (stream.stream == main) marks = profile::FindStep(stream, NamesOfTrace());
   }
-  const int64_t begin_ns = begin.value_or(first), end_ns = end.value_or(last);
+  const int64_t begin_ns = marks.begin_ns.value_or(first), end_ns = marks.end_ns.value_or(last);
   return {.seconds = 1e-9 * static_cast<double>(end_ns - begin_ns),
           .units = of_.part.UnitsOfStep(),
           .rows = profile::RowsOf(operations.streams, main, begin_ns, end_ns, NamesOfTrace()),
@@ -207,30 +210,63 @@ profile::RankStep StepProfiler::StepOf(const Recorder::Operations& operations) c
           .dropped = operations.dropped};
 }
 
-absl::Status StepProfiler::Finish() {
-  state_ = State::kDone;
-  const profile::RankStep mine = StepOf(of_.recorder.Watched(of_.context.name()));
-  collectives::Communicator& world = of_.grid.world();
-  BRIGADE_ASSIGN_OR_RETURN(std::vector<std::string> told,
-                           collectives::AllGatherBytes(profile::ToJson(mine), world));
-  if (world.rank() != 0) return absl::OkStatus();
-  state_ = State::kWriting;
-  writer_->Start([this, told = std::move(told)] { written_ = Write(told); });
+void StepProfiler::Prepare() {
+  state_ = State::kWorking;
+  operations_ = of_.recorder.Watched(of_.context.name());
+  const auto add = [this](auto piece) {
+    pieces_.push_back([piece]() -> absl::Status {
+      piece();
+      return absl::OkStatus();
+    });
+  };
+  add([this] { mine_ = StepOf(std::exchange(operations_, {})); });
+  pieces_.push_back([this] { return Exchange(); });
+  if (of_.grid.world().rank() != 0) return;
+  for (int rank = 0; rank < of_.grid.world().size(); rank += kRanksOfAPiece) {
+    pieces_.push_back([this, rank] { return ReadRanks(rank); });
+  }
+  add([this] { MergeSteps(); });
+  pieces_.push_back([this] { return Write(); });
+}
+
+absl::Status StepProfiler::Continue(Observer* observer) {
+  if (!worked_.ok()) state_ = State::kDone;
+  BRIGADE_RETURN_IF_ERROR(worked_);
+  if (pieces_.empty()) return Tell(observer);
+  worker_->Start([this, piece = std::move(pieces_.front())] { worked_ = piece(); });
+  pieces_.pop_front();
   return absl::OkStatus();
 }
 
-absl::Status StepProfiler::Write(const std::vector<std::string>& told) {
-  std::vector<profile::RankStep> steps;
-  for (const std::string& each : told) {
-    BRIGADE_ASSIGN_OR_RETURN(profile::RankStep step, profile::RankStepFromJson(each));
-    steps.push_back(std::move(step));
+absl::Status StepProfiler::Exchange() {
+  const std::string mine = profile::ToBytes(std::move(mine_));
+  if (channel_ == nullptr) {
+    told_ = {mine};
+    return absl::OkStatus();
   }
+  BRIGADE_ASSIGN_OR_RETURN(told_, collectives::AllGatherBytes(mine, *channel_));
+  return absl::OkStatus();
+}
+
+absl::Status StepProfiler::ReadRanks(int first) {
+  const auto end = std::min(static_cast<size_t>(first + kRanksOfAPiece), told_.size());
+  for (auto rank = static_cast<size_t>(first); rank < end; ++rank) {
+    BRIGADE_ASSIGN_OR_RETURN(profile::RankStep step, profile::RankStepFromBytes(told_[rank]));
+    steps_.push_back(std::move(step));
+  }
+  return absl::OkStatus();
+}
+
+void StepProfiler::MergeSteps() {
   profile::Training training = of_.task.TrainingOf(of_.job);
   training.step = options().profile_step;
-  training.ranks = static_cast<int>(told.size());
+  training.ranks = static_cast<int>(steps_.size());
   training.device = std::string(device::ToString(of_.context.device().kind));
   training.dtype = std::string(precision::ShortName(of_.job.config.zero.dtype));
-  event_.profile = profile::Merge(training, steps, options().recompute_fwd_factor);
+  event_.profile = profile::Merge(training, steps_, options().recompute_fwd_factor);
+}
+
+absl::Status StepProfiler::Write() {
   std::string text = profile::ProfileText(event_.profile, options());
   if (options().output_file.empty()) {
     event_.text = std::move(text);
@@ -244,7 +280,7 @@ absl::Status StepProfiler::Write(const std::vector<std::string>& told) {
 
 absl::Status StepProfiler::Tell(Observer* observer) {
   state_ = State::kDone;
-  BRIGADE_RETURN_IF_ERROR(written_);
+  if (of_.grid.world().rank() != 0) return absl::OkStatus();
   const double model = event_.profile.model_flops(/*causal=*/false);
   of_.books.summary().hardware_over_model =
       model > 0 ? event_.profile.hardware_flops(/*causal=*/false) / model : 1;

@@ -2,6 +2,8 @@
 #define BRIGADE_TRAIN_STEP_PROFILER_H_
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "brigade/collectives/call_marks.h"
+#include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/device/threads/task_thread.h"
@@ -30,17 +33,19 @@ profile::TraceNames NamesOfTrace();
 
 // Profiles one step of a rank, as job.config.profiler says.
 //
-// Method       Marks on the stream of the passes where the step begins, and behind its last
-//              operation: a step is what lies between, also of the other streams, and no save or
-//              evaluation before it or behind it. The recorder keeps what runs meanwhile. Three
-//              steps later, when all of it has ended, or as soon as nothing is under way, ranks
-//              tell each other what they have seen, and rank 0 makes and writes the tables on a
-//              thread of its own: a disk may be slow. The observer is told before the first step
-//              behind that, or when nothing is under way.
-// Host waits   One call of all ranks on the host, three steps after the step; none in other steps.
+// Method       The stream of the passes is marked where a step begins (MarkStep), and here
+//              behind the step's last operation: a step is what lies between, also of the other
+//              streams, and no save or evaluation before it or behind it. The recorder keeps what
+//              runs meanwhile. Three steps later, when all of it has ended, a thread of each rank
+//              begins to make of it what ranks tell each other, over a channel of their own, and
+//              that of rank 0 makes and writes the tables. With each step that begins it does one
+//              piece of that, where all processors may be busy with the step: so no step has much
+//              of it. As soon as nothing is under way it does all that is left. The observer is
+//              told before the first step behind that, or when nothing is under way.
+// Host waits   None in a step.
 // Memory       Of the host: the operations of four steps.
 // Errors       Of the output file, naming it, before the first step and when it is written; of the
-//              ceilings (profile::CeilingsOf).
+//              ceilings (profile::CeilingsOf); of the channel.
 class StepProfiler {
  public:
   // All must outlive it.
@@ -58,29 +63,34 @@ class StepProfiler {
 
   // A call of all ranks; waits. Measures the machine, or reads what it can do.
   static absl::StatusOr<std::unique_ptr<StepProfiler>> Create(const Accounts& accounts);
+  ~StepProfiler();
 
   // Before a step is enqueued, 0 being the first. `observer` may be null.
   absl::Status BeforeStep(int64_t step, Observer* observer);
   // When it is enqueued.
-  absl::Status AfterStep(int64_t step);
+  absl::Status AfterStep();
   // When nothing is under way and no step follows at once.
   absl::Status AtRest(Observer* observer);
 
  private:
-  enum class State : uint8_t { kBefore, kIn, kBehind, kWriting, kDone };
+  enum class State : uint8_t { kBefore, kIn, kBehind, kWorking, kDone };
 
   explicit StepProfiler(const Accounts& accounts) : of_(accounts) {}
 
   const profile::Options& options() const { return of_.job.config.profiler; }
   // Bytes by whom they have gone to, so far.
   std::vector<profile::Sent> SentSoFar() const;
-  // Tells the other ranks, and has rank 0 write.
-  absl::Status Finish();
-  // On the writer's thread: makes event_ of what ranks have told.
-  absl::Status Write(const std::vector<std::string>& told);
-  // What has been written.
+  // All of the step has ended: takes it, and says what there is to do.
+  void Prepare();
+  // The thread is idle: has it do the next piece, or tells that all is done.
+  absl::Status Continue(Observer* observer);
   absl::Status Tell(Observer* observer);
+  // Pieces, on the thread.
   profile::RankStep StepOf(const Recorder::Operations& operations) const;
+  absl::Status Exchange();
+  absl::Status ReadRanks(int first);
+  void MergeSteps();
+  absl::Status Write();
 
   const Accounts of_;
   profile::Ceilings ceilings_;
@@ -89,11 +99,19 @@ class StepProfiler {
   std::optional<collectives::MarkedCalls> marked_calls_;
   // Of the step; its begin, then the difference.
   std::vector<profile::Sent> sent_;
-  // The writer's, as long as it is busy.
+  // Of the ranks' threads; null for one rank.
+  std::unique_ptr<collectives::Communicator> channel_;
+  // Not begun yet.
+  std::deque<std::function<absl::Status()>> pieces_;
+  // The thread's, as long as it is busy: of the last piece; and what pieces hand on.
+  absl::Status worked_;
+  Recorder::Operations operations_;
+  profile::RankStep mine_;
+  std::vector<std::string> told_;
+  std::vector<profile::RankStep> steps_;
   ProfileEvent event_;
-  absl::Status written_;
-  // Of rank 0. Last: it uses the others.
-  std::unique_ptr<device::TaskThread> writer_;
+  // Last: it uses the others.
+  std::unique_ptr<device::TaskThread> worker_;
 };
 
 }  // namespace brigade::train

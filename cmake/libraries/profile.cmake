@@ -22,8 +22,9 @@ brigade_library(
   profile_trace_rows
   HEADERS profile/trace_rows.h
   SOURCES profile/trace_rows.cc
-  DEPS profile_roofline device_stream device_threads_thread_pool device_tracing_tracer
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
+  DEPS profile_roofline device_tracing_tracer
+  PUBLIC_LIBRARIES absl::span absl::strings
+  PRIVATE_LIBRARIES absl::flat_hash_map
 )
 
 brigade_library(
@@ -48,10 +49,10 @@ brigade_library(
 brigade_library(
   profile_step_profile
   HEADERS profile/step_profile.h
-  SOURCES profile/step_json.cc profile/step_profile.cc
+  SOURCES profile/step_bytes.cc profile/step_profile.cc
   DEPS profile_collective_calls profile_flops profile_roofline profile_trace_rows
   PUBLIC_LIBRARIES absl::span absl::statusor absl::strings
-  PRIVATE_LIBRARIES absl::status nlohmann_json::nlohmann_json
+  PRIVATE_LIBRARIES absl::status
 )
 
 brigade_library(

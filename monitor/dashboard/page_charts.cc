@@ -86,14 +86,17 @@ function tip(event, text) {
   box.style.top = `${Math.max(4, event.clientY - size.height - 10)}px`;
 }
 
-// Each point as the mean of those around it; a thirtieth of them on each side.
+// The value below which a share of them is, without those that are no numbers; Infinity of none.
+function quantile(values, share) {
+  const sorted = values.filter((v) => v !== null).sort((a, b) => a - b);
+  return sorted[Math.floor(share * (sorted.length - 1))] ?? Infinity;
+}
+
+// Each point as the median of those around it; a thirtieth of them on each side.
 function smoothed({step, mean}) {
   const around = Math.floor(step.length / 30);
-  const means = mean.map((value, i) => {
-    if (value === null) return null;
-    const near = mean.slice(Math.max(0, i - around), i + around + 1).filter((v) => v !== null);
-    return near.reduce((sum, v) => sum + v, 0) / near.length;
-  });
+  const means = mean.map((value, i) => value === null ? null
+      : quantile(mean.slice(Math.max(0, i - around), i + around + 1), 0.5));
   return {step, mean: means, least: [], most: []};
 }
 
@@ -107,13 +110,17 @@ function drawCurves(content, all, format) {
   const width = Math.max(content.clientWidth, 200), height = 190;
   const left = 54, right = 10, top = 6, bottom = 34;
   let first = Infinity, last = -Infinity, least = Infinity, most = -Infinity;
-  for (const {points} of curves) {
+  for (const {points, smooth} of curves) {
+    // Two steps that are known at one moment have a rate a thousand times that of the others: what
+    // is beyond stands at the top.
+    const cap = smooth && quantile(points.mean, 0.95) > 0 ? 3 * quantile(points.mean, 0.95)
+                                                          : Infinity;
     for (let i = 0; i < points.step.length; ++i) {
       first = Math.min(first, points.step[i]);
       last = Math.max(last, points.step[i]);
       if (points.mean[i] === null) continue;
       least = Math.min(least, points.least[i] ?? points.mean[i]);
-      most = Math.max(most, points.most[i] ?? points.mean[i]);
+      most = Math.max(most, Math.min(cap, points.most[i] ?? points.mean[i]));
     }
   }
   if (least === Infinity) {
@@ -129,7 +136,8 @@ function drawCurves(content, all, format) {
   const room = 0.06 * (most - least);
   const low = least >= 0 ? Math.max(0, least - room) : least - room, high = most + room;
   const x = (step) => left + (step - first) / (last - first) * (width - left - right);
-  const y = (value) => height - bottom - (value - low) / (high - low) * (height - top - bottom);
+  const y = (value) =>
+      Math.max(top, height - bottom - (value - low) / (high - low) * (height - top - bottom));
   const svg = shape(content, 'svg', {height, viewBox: `0 0 ${width} ${height}`, role: 'img'});
   svg.setAttribute('aria-label', curves.map((curve) => curve.name).join(', '));
   const rows = ticks(low, high, 4), columns = ticks(first, last, Math.floor(width / 110));

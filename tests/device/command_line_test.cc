@@ -117,8 +117,7 @@ TEST(CommandLineTest, CountsArePowersOf1000) {
   Count count = {};
   std::string error;
   EXPECT_FALSE(AbslParseFlag("7GB", &count, &error));
-  EXPECT_EQ(error,
-            "it must be a number like 7000000000, 7e9, 7B, 1.3B, 350M, 16K or 1T, not \"7GB\"");
+  EXPECT_EQ(error, "it must be a number like 7000000000, 7e9, 7B, 1.3B, 350M, 16K or 1T");
   for (const int64_t value : {int64_t{0}, int64_t{999}, int64_t{1'234}, int64_t{1'300'000'000},
                               int64_t{7'500'000'000}, int64_t{175'000'000'000}}) {
     EXPECT_EQ(parsed(AbslUnparseFlag({value}).c_str()), value);

@@ -192,6 +192,16 @@ TEST(DigestFileTest, NamesTheLineThatIsNone) {
   const std::string of_step_2 = std::string(text.substr(second)).replace(0, 9, "{\"step\":2");
   expect(text.substr(0, third) + of_step_2, ":3: the step before this line lacks tensors");
   expect(text + text.substr(third), ":4: the step has a tensor of this line twice");
+  // A digit of a tensor's gradient, of its weights, and of the unit's own; one step that is skipped
+  // in part.
+  const std::string changed = "the unit's digest is not that of its tensors: the file has changed";
+  for (const size_t digit : {name + 6, name + 45, text.find("\"weights\":\"") + 11}) {
+    const char other = text[digit] == '0' ? '1' : '0';
+    expect(std::string(text).replace(digit, 1, 1, other),
+           digit < third ? ":2: " + changed : ":3: " + changed);
+  }
+  const size_t skipped = text.rfind("false");
+  expect(std::string(text).replace(skipped, 5, "true"), ":3: this is no line of digests");
 }
 
 }  // namespace

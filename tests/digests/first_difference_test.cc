@@ -46,6 +46,47 @@ TEST(FirstDifferenceTest, RefusesOtherModelsAndOtherSteps) {
               StatusIs(kInvalid, HasSubstr("no step in common")));
 }
 
+// Gradients of h.1 are made first, and h.0's follow from them.
+TEST(FirstDifferenceTest, AStepThatOneSkipsIsNamedByItsGradients) {
+  DigestLog log = LogOf("h.0", {1, 2});
+  log.header.tensors.push_back({"h.1", "v", {2}, 2});
+  StepRecord& step = log.steps[0];
+  step.weights.push_back({{1, 2}});
+  step.gradients = {{{3, 4}}, {{5, 6}}};
+  DigestLog other = log;
+  other.steps[0].gradients = {{{7, 7}}, {{8, 8}}};
+  const auto compare = [&](bool skips, bool other_skips) {
+    log.steps[0].skipped = skips;
+    other.steps[0].skipped = other_skips;
+    return FirstDifference(log, other).value().difference;
+  };
+  for (const bool skips : {false, true}) {
+    const auto found = compare(skips, !skips);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->kind, "gradients");
+    EXPECT_TRUE(found->one_skips);
+    EXPECT_EQ(found->tensors, std::vector<std::string>({"v", "w"}));
+  }
+  EXPECT_FALSE(compare(false, false)->one_skips);
+  // NaN of two overflows may have any bits.
+  EXPECT_FALSE(compare(true, true).has_value());
+  // Where gradients say nothing.
+  other.steps[0].gradients = log.steps[0].gradients;
+  ASSERT_TRUE(compare(false, true).has_value());
+  EXPECT_EQ(compare(false, true)->kind, "skipped");
+  log.steps[0].gradients.clear();
+  EXPECT_EQ(compare(false, true)->tensor, -1);
+}
+
+TEST(FirstDifferenceTest, ADumpThatCannotBeLookedAtIsAnError) {
+  const DigestLog logs[2] = {LogOf("h.0", {1, 2}), LogOf("h.0", {1, 3})};
+  const auto compared = FirstDifference(logs[0], logs[1]);
+  ASSERT_OK(compared);
+  const std::string folders[2] = {std::string(5000, 'x'), ::testing::TempDir()};
+  EXPECT_THAT(CompareDumps(*compared->difference, logs, folders, 1).status().ToString(),
+              HasSubstr("File name too long"));
+}
+
 // Whatever comes behind it.
 TEST(FirstDifferenceTest, TheLargestDifferenceIsNanIfOneIs) {
   const std::string folders[2] = {::testing::TempDir() + "/a", ::testing::TempDir() + "/b"};

@@ -4,22 +4,14 @@
 
 #include <cstring>
 #include <filesystem>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/engines/transport/transport_engine.h"
-#include "brigade/digests/copies.h"
 #include "brigade/digests/first_difference.h"
-#include "brigade/digests/tensor_dump.h"
 #include "brigade/precision/float16.h"
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
-#include "brigade/tests/collectives/engines/transport/memory_transport.h"
-#include "brigade/tests/collectives/ranks.h"
-#include "brigade/tests/digests/flipping.h"
+#include "brigade/tests/digests/toy_digests.h"
 #include "brigade/tests/spec/digest.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/toy_model.h"
@@ -30,159 +22,9 @@ namespace brigade::digests {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using collectives::Rank;
-using collectives::testing::MemoryNetwork;
-using collectives::testing::MemoryTransport;
 using kernels::TensorDigest;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using zero::ZeroOptions;
-
-constexpr int kSteps = 4;
-// Of the toy: h.0.w, in unit h.0.
-constexpr int kParameter = 2;
-
-struct Flip {
-  // The first is 0.
-  int step = 0;
-  int rank = 0;
-  bool in_gradient = false;
-};
-
-struct Training {
-  ZeroOptions options;
-  int ranks = 3;
-  zero::ModelSpec model = zero::ToyModel();
-  std::optional<Flip> flip = {};
-  // Of the messages to one rank, from this step on.
-  WireFault* wire = nullptr;
-  int wire_step = 0;
-  int wire_rank = 0;
-  // Of the last step; empty: no dump.
-  std::string dump = {};
-};
-
-struct Seen {
-  DigestLog log;
-  // By step, as each rank finds it.
-  std::vector<std::vector<absl::Status>> checks;
-  std::vector<std::vector<float>> exported;
-  int64_t flipped = -1;
-};
-
-void TrainRank(const Training& run, Rank& self, Seen& seen) {
-  auto zero = zero::CreateZero(run.model, run.options, self);
-  ASSERT_OK(zero);
-  ASSERT_OK(zero::InitializeToy(**zero));
-  auto digests = StepDigests::Create({}, 2, **zero, *self.communicator, *self.context);
-  ASSERT_OK(digests);
-  const std::vector<TensorName>& tensors = (*digests)->map().tensors();
-  const std::vector<Comparison> comparisons = ComparisonsOf(tensors, (*digests)->shares());
-  TensorDump dump(run.dump, (*digests)->map(), (*zero)->shard_group() == 0, *self.context);
-  zero::ToyTrainer trainer(**zero, self);
-  if (self.rank == 0) seen.log.header = {tensors, "toy"};
-  for (int step = 0; step < kSteps; ++step) {
-    std::unique_ptr<FlippingObserver> flipping;
-    zero::StepObserver* beside = nullptr;
-    if (run.flip.has_value() && run.flip->step == step && run.flip->rank == self.rank) {
-      flipping = std::make_unique<FlippingObserver>(**zero, kParameter, run.flip->in_gradient);
-      beside = flipping.get();
-    }
-    if (!run.dump.empty() && step + 1 == kSteps) beside = &dump;
-    if (run.wire != nullptr && run.wire_rank == self.rank && run.wire_step == step) {
-      run.wire->armed = true;
-    }
-    ASSERT_OK((*digests)->Begin(true, true, beside));
-    ASSERT_OK(trainer.Step());
-    ASSERT_OK((*digests)->Enqueue(step % 2));
-    ASSERT_OK((*zero)->step_stream().Synchronize());
-    ASSERT_OK(self.communicator->status());
-    const DigestTable table = (*digests)->Table(step % 2);
-    seen.checks[static_cast<size_t>(step)][static_cast<size_t>(self.rank)] =
-        CheckCopies(step + 1, tensors, comparisons, table);
-    if (flipping != nullptr) seen.flipped = flipping->flipped();
-    if (self.rank != 0) continue;
-    StepRecord record = {.step = step + 1, .skipped = false, .gradients = {}, .weights = {}};
-    for (int t = 0; t < static_cast<int>(tensors.size()); ++t) {
-      record.gradients.push_back((*digests)->Sum(table, DigestKind::kGradients, t));
-      record.weights.push_back((*digests)->Sum(table, DigestKind::kUpdated, t));
-    }
-    seen.log.steps.push_back(record);
-  }
-  const absl::Status dumped = run.dump.empty() ? absl::OkStatus() : dump.Write();
-  ASSERT_OK(dumped);
-  ASSERT_OK(self.stream->Synchronize());
-  auto exported = zero::Exported(**zero);
-  ASSERT_OK(exported);
-  if (self.rank == 0) seen.exported = *std::move(exported);
-}
-
-Seen Train(const Training& run, const collectives::CreateEngineFn& engines) {
-  Seen seen;
-  seen.checks.assign(kSteps, std::vector<absl::Status>(static_cast<size_t>(run.ranks)));
-  collectives::OnRanks({.size = run.ranks}, engines,
-                       [&](Rank& self) { TrainRank(run, self, seen); });
-  return seen;
-}
-Seen Train(const Training& run) {
-  return Train(run, collectives::ThreadEngines({.size = run.ranks}));
-}
-
-// Over messages in memory, one of which may be damaged.
-Seen TrainOverMessages(const Training& run) {
-  MemoryNetwork network(run.ranks);
-  return Train(run, [&](int rank, device::Context& context) {
-    auto transport =
-        std::make_unique<FlippingTransport>(std::make_unique<MemoryTransport>(rank, network),
-                                            rank == run.wire_rank ? run.wire : nullptr);
-    // The context is the rank's, which outlives its engine.
-    return collectives::CreateTransportEngine(
-        std::move(transport), nullptr,
-        std::shared_ptr<device::Context>(std::shared_ptr<void>(), &context));
-  });
-}
-
-ZeroOptions Options(int stage) {
-  ZeroOptions options;
-  options.stage = stage;
-  options.dtype = precision::DType::kBFloat16;
-  options.bucket_elements = 1000;
-  // Sums in float32, of which messages have other sizes than those of weights.
-  options.micro_batches = 2;
-  options.optimizer.groups = {{.lr = 0.01}};
-  return options;
-}
-
-void ExpectClean(const Seen& seen) {
-  for (const auto& of_step : seen.checks) {
-    for (const absl::Status& status : of_step) EXPECT_OK(status);
-  }
-}
-
-// All ranks say the same about a step, and nothing of others.
-void ExpectFoundIn(const Seen& seen, int step, const std::string& who) {
-  for (size_t s = 0; s < seen.checks.size(); ++s) {
-    for (const absl::Status& status : seen.checks[s]) {
-      if (static_cast<int>(s) < step) {
-        EXPECT_OK(status);
-      } else if (static_cast<int>(s) == step) {
-        EXPECT_THAT(status,
-                    StatusIs(absl::StatusCode::kDataLoss,
-                             AllOf(HasSubstr(absl::StrCat("step ", step + 1, ", unit \"h.0\"")),
-                                   HasSubstr("h.0.w"), HasSubstr(who))));
-      }
-    }
-  }
-}
-
-void ExpectAlike(const Seen& seen, const Seen& wanted) {
-  const auto compared = FirstDifference(seen.log, wanted.log);
-  ASSERT_OK(compared);
-  EXPECT_EQ(compared->steps, kSteps);
-  ASSERT_FALSE(compared->difference.has_value())
-      << "step " << compared->difference->step << ", " << compared->difference->kind << " of "
-      << compared->difference->tensors[0];
-}
 
 TEST(StepDigestsTest, WeightsAreTheSpecificationsOfWhatIsExported) {
   const Seen seen = Train({.options = Options(2)});

@@ -1,15 +1,13 @@
 #include "brigade/profile/trace_rows.h"
 
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "brigade/device/context.h"
-#include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -29,10 +27,10 @@ TracedOperation Wait(absl::string_view name, int64_t begin, int64_t end) {
   return {TracedOperation::Kind::kWait, name, begin * kSecond, end * kSecond};
 }
 
-// Marks are "F0" and "B1", "-", and "step 7".
+// Marks are "F0" and "B1", "-", "step" and "end of step".
 TraceNames Names() {
   return {[](absl::string_view name) -> std::optional<Place> {
-            if (name == "-" || absl::StartsWith(name, "step ")) return Place();
+            if (name == "-" || name == "step" || name == "end of step") return Place();
             if (name == "F0") return Place{0, Pass::kForward};
             if (name == "B1") return Place{1, Pass::kBackward};
             return std::nullopt;
@@ -41,7 +39,9 @@ TraceNames Names() {
             if (absl::StartsWith(operation.name, "collective")) return Kind::kCollective;
             if (operation.kind == TracedOperation::Kind::kWait) return Kind::kWait;
             return operation.name == "gemm" ? Kind::kProduct : Kind::kOther;
-          }};
+          },
+          [](absl::string_view name) { return name == "step"; },
+          [](absl::string_view name) { return name == "end of step"; }};
 }
 
 std::vector<StreamOperations> Alone(std::vector<TracedOperation> operations) {
@@ -75,17 +75,16 @@ double Sum(const std::vector<Row>& rows, absl::string_view stream) {
 TEST(TraceRowsTest, AMadeUpTraceHasTheseRows) {
   const std::vector<StreamOperations> streams = {
       {"compute",
-       {Work("gemm", 0, 8, 1), Work("step 7", 10, 10), Work("copy", 10, 12, 100),
-        Work("F0", 12, 12), Work("gemm", 12, 20, 1000), Work("gelu", 20, 21, 50),
-        Work("gemm", 23, 30, 2000), Wait("weights", 30, 40), Work("B1", 40, 40),
-        Work("gemm", 40, 45, 3000), Wait("collective", 45, 47), Work("-", 47, 47),
-        Work("step 8", 50, 50), Work("gemm", 50, 60, 9999)}},
+       {Work("gemm", 0, 8, 1), Work("step", 10, 10), Work("copy", 10, 12, 100), Work("F0", 12, 12),
+        Work("gemm", 12, 20, 1000), Work("gelu", 20, 21, 50), Work("gemm", 23, 30, 2000),
+        Wait("weights", 30, 40), Work("B1", 40, 40), Work("gemm", 40, 45, 3000),
+        Wait("collective", 45, 47), Work("-", 47, 47), Work("end of step", 50, 50),
+        Work("gemm", 50, 60, 9999)}},
       {"communication",
        {Work("adam", 9, 11, 5), Work("collective sum", 15, 34, 700), Work("cast", 34, 37, 30),
         Wait("gradients", 37, 60)}}};
-  ASSERT_EQ(FindStep(7, streams[0]), 10 * kSecond);
-  ASSERT_EQ(FindStep(8, streams[0]), 50 * kSecond);
-  EXPECT_EQ(FindStep(9, streams[0]), std::nullopt);
+  ASSERT_EQ(FindStep(streams[0], Names()).begin_ns, 10 * kSecond);
+  ASSERT_EQ(FindStep(streams[0], Names()).end_ns, 50 * kSecond);
   const std::vector<Row> rows = RowsOf(streams, "compute", 10 * kSecond, 50 * kSecond, Names());
   EXPECT_THAT(
       Texts(rows),
@@ -139,17 +138,21 @@ TEST(TraceRowsTest, AnEmptyTraceIsIdle) {
               ElementsAre("compute -1 none idle x1 1s 0B host 1"));
 }
 
-TEST(TraceRowsTest, AStreamIsMarked) {
-  device::Tracer tracer;
-  auto context = device::Context::Create({.compute_threads = 1, .tracer = &tracer}).value();
-  auto stream = context->CreateStream("compute").value();
-  ASSERT_OK(MarkStep(3, *stream));
-  ASSERT_OK(stream->Synchronize());
-  const std::vector<device::TracedStream> traced = tracer.Take();
-  ASSERT_EQ(traced.size(), 1u);
-  const StreamOperations operations = {"compute", traced[0].operations};
-  EXPECT_TRUE(FindStep(3, operations).has_value());
-  EXPECT_FALSE(FindStep(30, operations).has_value());
+// Steps before it and behind it, a save before the next one, and another end.
+TEST(TraceRowsTest, AStepIsBetweenTheFirstEndAndTheBeginBeforeIt) {
+  std::vector<TracedOperation> operations = {
+      Work("step", 1, 1),         Work("gemm", 1, 3),        Work("step", 4, 4),
+      Work("gemm", 4, 8),         Wait("end of step", 8, 9), Work("end of step", 9, 9),
+      Work("save", 9, 20),        Work("step", 20, 20),      Work("gemm", 20, 24),
+      Work("end of step", 24, 24)};
+  StepMarks marks = FindStep({"compute", operations}, Names());
+  EXPECT_EQ(marks.begin_ns, 4 * kSecond);
+  EXPECT_EQ(marks.end_ns, 9 * kSecond);
+  // What has been dropped is not there.
+  marks = FindStep({"compute", {Work("gemm", 4, 8), Work("end of step", 9, 9)}}, Names());
+  EXPECT_EQ(marks.begin_ns, std::nullopt);
+  EXPECT_EQ(marks.end_ns, 9 * kSecond);
+  EXPECT_EQ(FindStep({"compute", {}}, Names()).end_ns, std::nullopt);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ constexpr absl::string_view kEnd = "end of part";
 constexpr absl::string_view kPass = "pass ";
 constexpr absl::string_view kPassEnd = "end of pass";
 constexpr absl::string_view kStep = "step";
+constexpr absl::string_view kStepEnd = "end of step";
 // [PassPart].
 constexpr absl::string_view kMarks[kPassParts] = {"forward ",
                                                   "backward ",
@@ -70,7 +71,11 @@ std::optional<absl::string_view> PassOfMark(absl::string_view name) {
 
 absl::Status MarkStep(device::Stream& stream) { return Mark(kStep, stream); }
 
+absl::Status MarkStepEnd(device::Stream& stream) { return Mark(kStepEnd, stream); }
+
 bool IsStepMark(absl::string_view name) { return name == kStep; }
+
+bool IsStepEnd(absl::string_view name) { return name == kStepEnd; }
 
 double PassSeconds::recompute() const {
   constexpr auto kFirst = static_cast<std::ptrdiff_t>(PassPart::kRecompute);

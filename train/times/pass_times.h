@@ -51,10 +51,15 @@ absl::Status MarkPassEnd(device::Stream& stream);
 // "F5'" of such a mark, nothing of an end; nullopt of other operations.
 std::optional<absl::string_view> PassOfMark(absl::string_view name);
 
-// The stream, on which passes run, is in the next step from here on.
+// The stream, on which passes run, is in the next step from here on. Marks have no number: a tracer
+// keeps each name that it has seen.
 absl::Status MarkStep(device::Stream& stream);
+// What follows is no part of the step: for those who want to know where one ends that a save or an
+// evaluation comes behind.
+absl::Status MarkStepEnd(device::Stream& stream);
 // Whether an operation of this name is such a mark.
 bool IsStepMark(absl::string_view name);
+bool IsStepEnd(absl::string_view name);
 
 // Seconds in which operations ran.
 struct PassSeconds {

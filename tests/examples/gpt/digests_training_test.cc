@@ -290,6 +290,9 @@ class Flips final : public train::Observer {
     zero::UnitScope unit(zero, 0, zero::Pass::kForward);
     auto* const weight = static_cast<char*>(const_cast<void*>(unit.weights(0)));
     BRIGADE_RETURN_IF_ERROR(unit.status());
+    // Behind the digests of the steps before.
+    BRIGADE_RETURN_IF_ERROR(zero.step_stream().Record(*digested_));
+    BRIGADE_RETURN_IF_ERROR(self_.stream->Wait(*digested_));
     BRIGADE_RETURN_IF_ERROR(self_.stream->Enqueue({"flip a bit", {device::Writes(weight, 2)}},
                                                   [weight](device::ThreadPool&) {
                                                     *weight ^= 1;
@@ -303,12 +306,16 @@ class Flips final : public train::Observer {
 
  private:
   Rank& self_;
+  const std::unique_ptr<device::Event> digested_ = self_.context->CreateEvent("digested").value();
 };
 
 // What each rank's training ends with.
-std::vector<absl::Status> TrainWithAFlip(const GridCase& grid, int stage, int rank) {
+std::vector<absl::Status> TrainWithAFlip(const GridCase& grid, int stage, int rank,
+                                         device::Tier state = device::Tier::kDevice) {
   std::vector<absl::Status> ends(static_cast<size_t>(grid.ranks()));
-  const Job job = DigestedJob(grid, grid.tensor, stage, "flipped");
+  Job job = DigestedJob(grid, grid.tensor, stage, "flipped");
+  job.config.zero.offload.optimizer_state = state;
+  job.config.zero.offload.file.directory = ::testing::TempDir();
   collectives::OnThreads({.size = grid.ranks()}, [&](Rank& self) {
     train::Recorder recorder(nullptr);
     const auto made = parallel::Grid::Create(job.config.grid, *self.communicator).value();
@@ -352,6 +359,34 @@ TEST(DigestsTrainingTest, ABitThatFlipsIsFoundOnGrids) {
        TrainWithAFlip({.data = 3, .pipeline = 2, .micro_batches = 2}, 2, 2)) {
     EXPECT_THAT(end, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("rank 2 is alone")));
   }
+}
+
+// Of every rank that has the embedding, in three copies or more; with the state in each place.
+TEST(DigestsTrainingSoakTest, ABitThatFlipsIsFoundOnEveryGridInEveryStageAndPlace) {
+  using device::Tier;
+  int cases = 0;
+  for (const GridCase& grid :
+       {GridCase{.data = 3}, GridCase{.tensor = 2, .data = 3, .sequence_parallel = true},
+        GridCase{.context = 2, .data = 2}, GridCase{.context = 2, .data = 2, .ring = true},
+        GridCase{.data = 3, .pipeline = 2, .micro_batches = 2},
+        GridCase{.tensor = 2, .data = 3, .pipeline = 2, .micro_batches = 2}}) {
+    for (int stage = 0; stage < 3; ++stage) {
+      for (const Tier state : {Tier::kDevice, Tier::kHost, Tier::kFile}) {
+        if (stage == 0 && state != Tier::kDevice) continue;
+        // Ranks of one stage of a pipeline are side by side.
+        const int rank = cases++ % (grid.ranks() / grid.pipeline);
+        SCOPED_TRACE(absl::StrCat(ToString(grid), ", stage ", stage, ", state on ",
+                                  device::ToString(state), ", rank ", rank));
+        for (const absl::Status& end : TrainWithAFlip(grid, stage, rank, state)) {
+          EXPECT_THAT(end, StatusIs(absl::StatusCode::kDataLoss,
+                                    AllOf(HasSubstr("step 3, unit \"embedding\""),
+                                          HasSubstr(absl::StrCat("rank ", rank, " is alone")))));
+        }
+        if (HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_EQ(cases, 6 * 7);
 }
 
 }  // namespace

@@ -47,6 +47,9 @@ expect_line "$files/said" 'Step 1, unit ".*", tensor .*: other gradients.'
 differs 2 "$files/a1" "$files/c1" --dump_a="$files/dump_a" --dump_b="$files/dump_c" --most=3
 expect_line "$files/said" '[0-9]+ of its [0-9]+ elements differ, by .* at most:'
 [ "$(grep -c ' against ' "$files/said")" -eq 3 ] || fail "$(cat "$files/said")"
+cp "$files/said" "$files/said_before"
+differs 2 --dump_a "$files/dump_a" "$files/a1" --dump_b "$files/dump_c" "$files/c1" -most 3
+cmp "$files/said" "$files/said_before" || fail 'flags with blanks are other ones'
 
 # A file that goes on with its training is that of the whole.
 run resumed --ranks=2 --save="$files/checkpoints" --save_every=4
@@ -76,5 +79,9 @@ differs 1 "$files/a"
 differs 1 "$files/a" "$files/none"
 differs 1 "$files/a" "$train"
 differs 1 "$files/a1" "$files/c1" --dump_a="$files/dump_a"
+differs 1 "$files/a1" "$files/c1" --dump_a
+# A folder that cannot be looked at.
+differs 1 "$files/a1" "$files/c1" --dump_a="$files/a" --dump_b="$files/dump_c"
+differs 1 "$files/a1" "$files/c1" --dump_a="/$(printf 'x%.0s' {1..5000})" --dump_b="$files/dump_c"
 "$first_difference" --help | grep -q 'Names the first step' || fail 'no help'
 echo 'all as wanted'

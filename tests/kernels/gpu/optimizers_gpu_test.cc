@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "brigade/kernels/adam/adam.h"
@@ -24,130 +27,125 @@ using precision::DType;
 
 const std::vector<std::optional<DType>> kCopies = {std::nullopt, DType::kFloat16, DType::kBFloat16};
 
-TEST(OptimizersGpuTest, AdamGivesTheCpusBits) {
+// What Adam's two forms have apart: their moments, and how they are called.
+struct FloatMoments {
+  using Segment = AdamSegment;
+  static constexpr char kName[] = "adam";
+  static constexpr float kGradients = 100.0f;
+
+  static int64_t Offset(size_t segment) { return static_cast<int64_t>(segment % 9); }
+  static void Take(Layout& layout, int64_t offset, int64_t spread, Segment& s) {
+    s.m = layout.Take<float>(s.size, offset);
+    s.v = layout.Take<float>(s.size, offset + spread);
+  }
+  static void Fill(const Segment& s) {
+    FillFloats(s.m, DType::kFloat32, s.size, 2);
+    FillFloats(s.v, DType::kFloat32, s.size, 3);
+    for (int64_t i = 0; i < s.size; ++i) s.v[i] = std::fabs(s.v[i]);
+  }
+  static absl::Status Run(const std::vector<Segment>& segments, const AdamOptions& options,
+                          device::Stream& stream) {
+    return Adam(segments, options, stream);
+  }
+};
+
+struct CodedMoments {
+  using Segment = Adam8Segment;
+  static constexpr char kName[] = "adam8";
+  static constexpr float kGradients = 10.0f;
+
+  // With 0 at times, where groups of elements can be moved at once.
+  static int64_t Offset(size_t segment) {
+    return segment % 2 == 0 ? 0 : static_cast<int64_t>(segment % 9);
+  }
+  static void Take(Layout& layout, int64_t offset, int64_t spread, Segment& s) {
+    s.m = layout.Take<uint8_t>(s.size, offset);
+    s.v = layout.Take<uint8_t>(s.size, offset + spread);
+    s.m_scale = layout.Take<float>(MomentBlocks(s.size), offset);
+    s.v_scale = layout.Take<float>(MomentBlocks(s.size), offset);
+  }
+  static void Fill(const Segment& s) {
+    FillFloats(s.m_scale, DType::kFloat32, MomentBlocks(s.size), 2);
+    FillFloats(s.v_scale, DType::kFloat32, MomentBlocks(s.size), 3);
+    for (int64_t b = 0; b < MomentBlocks(s.size); ++b) {
+      s.m_scale[b] = std::fabs(s.m_scale[b]);
+      s.v_scale[b] = std::fabs(s.v_scale[b]);
+    }
+    for (int64_t i = 0; i < s.size; ++i) {
+      s.m[i] = static_cast<uint8_t>(i * 37);
+      s.v[i] = static_cast<uint8_t>(i * 101);
+    }
+  }
+  static absl::Status Run(const std::vector<Segment>& segments, const AdamOptions& options,
+                          device::Stream& stream) {
+    return Adam8(segments, options, stream);
+  }
+};
+
+template <typename Moments>
+void ExpectSameAdamOnBoth(DType grad_dtype, std::optional<DType> copy_dtype, int variant) {
+  const bool decoupled = variant % 2 == 1;
+  const bool skip = variant / 2 % 2 == 1;
+  const int64_t spread = variant / 4;  // 1: arrays disagree, single elements
+  const auto lay = [&](Layout& layout) {
+    std::vector<typename Moments::Segment> segments;
+    for (const int64_t n : Sizes()) {
+      const int64_t o = Moments::Offset(segments.size());
+      typename Moments::Segment s = {};
+      s.param = layout.Take<float>(n, o);
+      s.size = n;
+      s.group = static_cast<int32_t>(segments.size() % 2);
+      Moments::Take(layout, o, spread, s);
+      s.grad = layout.Take<char>(n, o, precision::SizeOf(grad_dtype));
+      if (copy_dtype.has_value()) s.param_copy = layout.Take<char>(n, o, 2);
+      segments.push_back(s);
+    }
+    return segments;
+  };
+  const std::vector<AdamGroup> groups = {{.weight_decay = 0.1}, {.beta1 = 0.5}};
+  const std::string what =
+      absl::StrCat(Moments::kName, " ", precision::Name(grad_dtype), " variant ", variant);
+  const BeforeAndAfter memory = ExpectSameOnBoth(
+      what,
+      [&](char* base) {
+        Layout layout(base);
+        StepMemory(layout).Prepare(skip);
+        for (const auto& s : lay(layout)) {
+          FillFloats(s.param, DType::kFloat32, s.size, 1);
+          Moments::Fill(s);
+          FillFloats(const_cast<void*>(s.grad), grad_dtype, s.size, 4, Moments::kGradients);
+        }
+      },
+      [&](char* base, device::Stream& stream) {
+        Layout layout(base);
+        const StepMemory step(layout);
+        AdamOptions options;
+        options.grad_dtype = grad_dtype;
+        options.copy_dtype = copy_dtype;
+        options.weight_decay_mode =
+            decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
+        options.groups = groups;
+        options.state = step.state;
+        options.group_steps = step.group_steps;
+        return Moments::Run(lay(layout), options, stream);
+      });
+  EXPECT_EQ(memory.after == memory.before, skip) << what;
+}
+
+template <typename Moments>
+void ExpectSameAdams() {
   for (const DType grad_dtype : kFloats) {
     for (const std::optional<DType> copy_dtype : kCopies) {
       for (int variant = 0; variant < 8; ++variant) {
-        const bool decoupled = variant % 2 == 1;
-        const bool skip = variant / 2 % 2 == 1;
-        const int64_t spread = variant / 4;  // 1: arrays disagree, single elements
-        const auto lay = [&](Layout& layout) {
-          std::vector<AdamSegment> segments;
-          for (const int64_t n : Sizes()) {
-            const int64_t o = segments.size() % 9;
-            AdamSegment s = {layout.Take<float>(n, o),
-                             layout.Take<float>(n, o),
-                             layout.Take<float>(n, o + spread),
-                             nullptr,
-                             nullptr,
-                             n,
-                             static_cast<int32_t>(segments.size() % 2)};
-            s.grad = layout.Take<char>(n, o, precision::SizeOf(grad_dtype));
-            if (copy_dtype.has_value()) s.param_copy = layout.Take<char>(n, o, 2);
-            segments.push_back(s);
-          }
-          return segments;
-        };
-        const std::vector<AdamGroup> groups = {{.weight_decay = 0.1}, {.beta1 = 0.5}};
-        ExpectSameOnBoth(
-            absl::StrCat("adam ", precision::Name(grad_dtype), " variant ", variant),
-            [&](char* base) {
-              Layout layout(base);
-              StepMemory(layout).Prepare(skip);
-              for (const AdamSegment& s : lay(layout)) {
-                FillFloats(s.param, DType::kFloat32, s.size, 1);
-                FillFloats(s.m, DType::kFloat32, s.size, 2);
-                FillFloats(s.v, DType::kFloat32, s.size, 3);
-                for (int64_t i = 0; i < s.size; ++i) s.v[i] = std::fabs(s.v[i]);
-                FillFloats(const_cast<void*>(s.grad), grad_dtype, s.size, 4, 100.0f);
-              }
-            },
-            [&](char* base, device::Stream& stream) {
-              Layout layout(base);
-              const StepMemory step(layout);
-              AdamOptions options;
-              options.grad_dtype = grad_dtype;
-              options.copy_dtype = copy_dtype;
-              options.weight_decay_mode =
-                  decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
-              options.groups = groups;
-              options.state = step.state;
-              options.group_steps = step.group_steps;
-              return Adam(lay(layout), options, stream);
-            });
+        ExpectSameAdamOnBoth<Moments>(grad_dtype, copy_dtype, variant);
       }
     }
   }
 }
 
-TEST(OptimizersGpuTest, Adam8GivesTheCpusBits) {
-  for (const DType grad_dtype : kFloats) {
-    for (const std::optional<DType> copy_dtype : kCopies) {
-      for (int variant = 0; variant < 8; ++variant) {
-        const bool decoupled = variant % 2 == 1;
-        const bool skip = variant / 2 % 2 == 1;
-        const int64_t spread = variant / 4;  // 1: arrays disagree, single elements
-        const auto lay = [&](Layout& layout) {
-          std::vector<Adam8Segment> segments;
-          for (const int64_t n : Sizes()) {
-            // With 0 at times, where groups of elements can be moved at once.
-            const int64_t o = segments.size() % 2 == 0 ? 0 : segments.size() % 9;
-            const int64_t blocks = MomentBlocks(n);
-            Adam8Segment s = {};
-            s.param = layout.Take<float>(n, o);
-            s.m = layout.Take<uint8_t>(n, o);
-            s.v = layout.Take<uint8_t>(n, o + spread);
-            s.m_scale = layout.Take<float>(blocks, o);
-            s.v_scale = layout.Take<float>(blocks, o);
-            s.size = n;
-            s.group = static_cast<int32_t>(segments.size() % 2);
-            s.grad = layout.Take<char>(n, o, precision::SizeOf(grad_dtype));
-            if (copy_dtype.has_value()) s.param_copy = layout.Take<char>(n, o, 2);
-            segments.push_back(s);
-          }
-          return segments;
-        };
-        const std::vector<AdamGroup> groups = {{.weight_decay = 0.1}, {.beta1 = 0.5}};
-        const std::string what =
-            absl::StrCat("adam8 ", precision::Name(grad_dtype), " variant ", variant);
-        const BeforeAndAfter memory = ExpectSameOnBoth(
-            what,
-            [&](char* base) {
-              Layout layout(base);
-              StepMemory(layout).Prepare(skip);
-              for (const Adam8Segment& s : lay(layout)) {
-                FillFloats(s.param, DType::kFloat32, s.size, 1);
-                FillFloats(s.m_scale, DType::kFloat32, MomentBlocks(s.size), 2);
-                FillFloats(s.v_scale, DType::kFloat32, MomentBlocks(s.size), 3);
-                for (int64_t b = 0; b < MomentBlocks(s.size); ++b) {
-                  s.m_scale[b] = std::fabs(s.m_scale[b]);
-                  s.v_scale[b] = std::fabs(s.v_scale[b]);
-                }
-                for (int64_t i = 0; i < s.size; ++i) {
-                  s.m[i] = static_cast<uint8_t>(i * 37);
-                  s.v[i] = static_cast<uint8_t>(i * 101);
-                }
-                FillFloats(const_cast<void*>(s.grad), grad_dtype, s.size, 4, 10.0f);
-              }
-            },
-            [&](char* base, device::Stream& stream) {
-              Layout layout(base);
-              const StepMemory step(layout);
-              AdamOptions options;
-              options.grad_dtype = grad_dtype;
-              options.copy_dtype = copy_dtype;
-              options.weight_decay_mode =
-                  decoupled ? WeightDecayMode::kDecoupled : WeightDecayMode::kCoupled;
-              options.groups = groups;
-              options.state = step.state;
-              options.group_steps = step.group_steps;
-              return Adam8(lay(layout), options, stream);
-            });
-        EXPECT_EQ(memory.after == memory.before, skip) << what;
-      }
-    }
-  }
-}
+TEST(OptimizersGpuTest, AdamGivesTheCpusBits) { ExpectSameAdams<FloatMoments>(); }
+
+TEST(OptimizersGpuTest, Adam8GivesTheCpusBits) { ExpectSameAdams<CodedMoments>(); }
 
 struct SgdCase {
   const char* name;
