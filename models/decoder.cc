@@ -71,6 +71,8 @@ absl::StatusOr<LoraPlan> PlanOf(const DecoderConfig& config, const DecoderOption
   }
   // What is looked up has no few directions in which its gradient is largest.
   for (zero::ParameterSpec& table : spec.front().parameters) table.low_rank = false;
+  // A head of its own is one too: a row for each token.
+  for (zero::ParameterSpec& parameter : spec.back().parameters) parameter.low_rank = false;
   if (!options.lora.has_value()) return PlanWithoutLora(std::move(spec));
   return PlanLora(config, std::move(spec), *options.lora);
 }

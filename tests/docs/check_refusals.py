@@ -19,11 +19,9 @@ WORD = "qqqq"
 
 # Texts of the user's, beside those of our_programs.FREE.
 TEXTS = {
-    "answer_key", "cases", "ceilings", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events", "folder",
-    "held_out", "json", "lines", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume", "special_tokens", "text", "tokenizer",
-    "held_out", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume", "save_adapter",
-    "special_tokens", "text", "tokenizer", "topology", "adapter",
-    "weights",
+    "adapter", "answer_key", "cases", "ceilings", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events",
+    "folder", "held_out", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume",
+    "save_adapter", "special_tokens", "text", "tokenizer", "topology", "weights",
 }
 
 # Programs that take words, and what others need before they look at their flags.
