@@ -442,7 +442,8 @@ brigade_library(
   HEADERS kernels/orthogonalize/orthogonalize_cpu.h
   SOURCES kernels/orthogonalize/orthogonalize_cpu.cc
   DEPS kernels_orthogonalize_math kernels_nontemporal_store kernels_simd
-    kernels_orthogonalize_row_lanes kernels_internal_halve_lanes precision_rounding
+    kernels_orthogonalize_row_lanes kernels_internal_cache_line kernels_internal_halve_lanes
+    precision_rounding
 )
 
 brigade_library(
