@@ -161,8 +161,8 @@ BRIGADE_INLINE Parts PartsOf(void* message, int64_t size, QuantFormat format, in
           static_cast<uint8_t*>(message) + QuantCodesBegin(size) + block * QuantBlockBytes(format)};
 }
 
-// `count` blocks from `first` on, at most kBlocksAtOnce: the divisions that find their coders do not
-// wait for each other.
+// `count` blocks from `first` on, at most kBlocksAtOnce: the divisions that find their coders do
+// not wait for each other.
 template <QuantFormat kFormat, typename Codes, typename T>
 BRIGADE_INLINE void QuantizeBlocks(Codes lanes, const LocoParameters& parameters, const T* x,
                                    const Parts& error, const Parts& message, int64_t first,

@@ -286,7 +286,8 @@ void LowRankRestoreRange(const LowRankSegment& s, bool past_caches, int64_t begi
     };
     for (int64_t j = 0; j < s.columns; j += kColumnsAtOnce) {
       int64_t i = begin;
-      // Four rows share what is loaded of Q; in a buffer they would take half of a first-level cache.
+      // Four rows share what is loaded of Q; in a buffer they would take half of a first-level
+      // cache.
       for (; lines && i + kRowsAtOnce <= end; i += kRowsAtOnce) {
         restore(std::integral_constant<int, kRowsAtOnce>(), i, j);
       }
