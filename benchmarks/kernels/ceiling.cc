@@ -270,6 +270,7 @@ Work InTurn(std::vector<Work> works) {
 #define BRIGADE_INSTANTIATE(Grad, Copy)                                                           \
   template Work UpdateCeiling<Grad, Copy, 3>(std::array<float*, 3>, const Grad*, Copy*, int64_t); \
   template Work UpdateCeiling<Grad, Copy, 2>(std::array<float*, 2>, const Grad*, Copy*, int64_t); \
+  template Work UpdateCeiling<Grad, Copy, 1>(std::array<float*, 1>, const Grad*, Copy*, int64_t); \
   template Work CodedUpdateCeiling<Grad, Copy>(float*, std::array<uint8_t*, 2>, const Grad*,      \
                                                Copy*, int64_t);
 BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_INSTANTIATE)
