@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "brigade/device/requirements.h"
 #include "brigade/device/tracing/tracer.h"
 #include "brigade/profile/roofline.h"
 

@@ -181,6 +181,7 @@ brigade_library(
 brigade_library(
   parallel_pipeline_stage_range
   HEADERS parallel/pipeline/stage_range.h
+  DEPS device_requirements
 )
 
 brigade_library(

@@ -22,7 +22,7 @@ brigade_library(
   profile_trace_rows
   HEADERS profile/trace_rows.h
   SOURCES profile/trace_rows.cc
-  DEPS profile_roofline device_tracing_tracer
+  DEPS profile_roofline device_requirements device_tracing_tracer
   PUBLIC_LIBRARIES absl::span absl::strings
   PRIVATE_LIBRARIES absl::flat_hash_map
 )

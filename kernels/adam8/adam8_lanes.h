@@ -10,7 +10,6 @@
 // the region says which, and of what is above it the next region says the decade.
 
 #include <array>
-#include <bit>
 #include <cstdint>
 
 #include "brigade/kernels/adam8/adam8_math.h"
@@ -43,14 +42,14 @@ using MomentTable = std::array<float, kTableSize>;
 
 // The lowest region that is told apart: [2^-23, 2^-21), and all below.
 inline constexpr int32_t kFirstRegion = 52;
-constexpr int32_t RegionOf(float x) { return std::bit_cast<int32_t>(x) >> 24; }
+constexpr int32_t RegionOf(float x) { return __builtin_bit_cast(int32_t, x) >> 24; }
 
 // What is above ends[i] counts from level i + 1 on: 0, then the seven decades, then 1.
 template <MomentKind kKind>
 constexpr std::array<float, 8> LevelEnds() {
   // Above the float before kZeroEnd is what is not below that.
   constexpr float kZero = kKind == MomentKind::kFirst
-                              ? std::bit_cast<float>(std::bit_cast<int32_t>(kZeroEnd) - 1)
+                              ? __builtin_bit_cast(float, __builtin_bit_cast(int32_t, kZeroEnd) - 1)
                               : 0.0f;
   return {kZero,
           kDecadeEnd<kKind, 0>,
@@ -100,7 +99,7 @@ struct CountTables {
                                 kDecadeSize<4>, kDecadeSize<5>, kDecadeSize<6>};
     for (int decade = 0; decade < 7; ++decade) {
       const int32_t numbers = kLowest<kKind> << decade;
-      const int32_t exponent = std::bit_cast<int32_t>(static_cast<float>(numbers)) >> 23;
+      const int32_t exponent = __builtin_bit_cast(int32_t, static_cast<float>(numbers)) >> 23;
       for (const int at : {exponent % 8, exponent % 8 + 8}) {
         size[at] = kSizes[decade];
         half[at] = 0.5f / static_cast<float>(numbers);

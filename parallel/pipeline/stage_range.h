@@ -1,6 +1,8 @@
 #ifndef BRIGADE_PARALLEL_PIPELINE_STAGE_RANGE_H_
 #define BRIGADE_PARALLEL_PIPELINE_STAGE_RANGE_H_
 
+#include "brigade/device/requirements.h"
+
 namespace brigade::parallel {
 
 // Stages [first, end) of a model: layers, or what else it is cut between.

@@ -127,7 +127,7 @@ class Runner:
             words, folder = [self.here(word) for word in command.words] + shorter, self.folder
         else:
             words, folder = [str(RUNFILES / path)] + arguments, self.folder
-        done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True,
+        done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True, errors="replace",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         print(f"{command}: {done.returncode}", flush=True)
         if done.returncode != 0:

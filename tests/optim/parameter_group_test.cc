@@ -62,7 +62,7 @@ TEST(ParameterGroupTest, BadInputNamesGroupFieldAndValue) {
     OptimizerOptions options;
     const char* text;
   } cases[] = {
-      {{.kind = static_cast<OptimizerKind>(10)}, "kind is 10"},
+      {{.kind = static_cast<OptimizerKind>(11)}, "kind is 11"},
       {{.kind = OptimizerKind::kAdamW8, .coded = {.min_elements = -1}},
        "coded.min_elements is -1, must be 0 or more"},
       {Options(OptimizerKind::kAdam8, {.eps = 0.0}), "eps of group 1 is 0"},

@@ -115,7 +115,7 @@ for name, size in (("chats", 200), ("held_out", 40)):
         for _ in range(size):
             f.write(json.dumps(pair()) + "\n")
 with open(f"{folder}/text.txt", "w") as f:
-    f.write(" ".join(random.choice(words) for _ in range(600)))
+    f.write(" ".join(random.choice((word, word.upper())) for word in random.choices(words, k=600)))
 PY
 # losses: of all evaluations in $output.
 losses() { grep -Eo 'loss [0-9.]+' <<<"$output"; }
@@ -126,7 +126,7 @@ for stage in 0 1 2 3; do
  "optimizer": {"type": "AdamW", "params": {"lr": 3e-3}}, "zero_optimization": {"stage": $stage}}
 JSON
   processes 2 examples/language_model --model="$dir/llama" --new --data="$dir/text.txt" --context=48 \
-    --config="$dir/ds.json" --epochs=2 --save="$dir/run$stage"
+    --config="$dir/ds.json" --epochs=20 --save="$dir/run$stage"
   [ -n "$(losses)" ] || fail "language_model says: $output"
   [ "$(losses)" = "${first:=$(losses)}" ] || fail "stage $stage is another: $output, not $first"
 done
@@ -141,7 +141,7 @@ processes 1 examples/language_model --model="$dir/trained" --data="$dir/chats.js
 evaluations=$(sed -n 's/^held out after [0-9]* steps: \([0-9.]*\) nats per token$/\1/p' <<<"$output")
 before=$(head -1 <<<"$evaluations") after=$(tail -1 <<<"$evaluations")
 [ -n "$before" ] || fail "language_model says: $output"
-falls "$before" "$after" 0.5
+falls "$before" "$after" 0.3
 
 # The same by adapters alone, in two stages with the same bits, the base as int8 blocks; and on from
 # what was saved.
@@ -160,7 +160,7 @@ for stage in 1 3; do
 JSON
 done
 tune 2 lora1 --save_adapter="$dir/adapter1"
-falls "$before" "$after" 0.6
+falls "$before" "$after" 0.3
 tune 2 lora3 --save_adapter="$dir/adapter3"
 cmp "$dir/adapter1/adapter_model.safetensors" "$dir/adapter3/adapter_model.safetensors" ||
   fail "stages 1 and 3 give other adapters"
@@ -168,7 +168,7 @@ saved=$after
 tune 1 lora1 --adapter="$dir/adapter3"
 [ "$before" = "$saved" ] || fail "begins with $before, where $saved was saved"
 tune 1 lora3 --int8_base
-falls "$before" "$after" 0.6
+falls "$before" "$after" 0.3
 output=$(examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
   --config="$dir/ds.json" --adapter="$dir/adapter1" 2>&1) && fail "an adapter without a rank"
 [[ $output == *"give --lora_rank"* ]] || fail "language_model says: $output"
