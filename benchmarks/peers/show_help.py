@@ -1,6 +1,6 @@
-"""show_help.py SCRIPT.py ARGUMENT...: runs a script of this folder where PyTorch is not installed, for its --help.
+"""show_help.py SCRIPT.py ARGUMENT...: runs a script of this folder for its --help, where PyTorch is not installed, or an old one.
 
-Every module that cannot be found is made up, and so is all that is in it.
+PyTorch and every module that cannot be found are made up, and so is all that is in them.
 """
 
 import importlib.abc
@@ -45,8 +45,8 @@ class MadeUpModule(types.ModuleType):
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
-        # The library's own, of other systems: whoever asks for one does without it.
-        if name.startswith("_"):
+        # Python's own of other systems: whoever asks for one does without it.
+        if name.partition(".")[0] in sys.stdlib_module_names:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -58,6 +58,12 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 sys.dont_write_bytecode = True
+class PyTorchFinder(Finder):
+    def find_spec(self, name, path, target=None):
+        return super().find_spec(name, path) if name.partition(".")[0] == "torch" else None
+
+
+sys.meta_path.insert(0, PyTorchFinder())
 sys.meta_path.append(Finder())
 script = pathlib.Path(__file__).resolve().parent / sys.argv[1]
 sys.argv = [str(script)] + sys.argv[2:]
