@@ -112,7 +112,8 @@ absl::Status ModelPart::WriteStep(int64_t step, StepBatch& batch) {
     std::memcpy(host + targets_begin(), of.targets,
                 static_cast<size_t>(filled * data_.training->target_bytes()));
   }
-  // All replicas' together: a mean over replicas of what each has is then that of all.
+  // Of all ranks, with replicas too: a replica's gradient weighs as its losses do, so that the mean
+  // over replicas is that of all.
   const auto ranks = static_cast<double>(place_.grid.shape().data);
   const auto counted = static_cast<double>(std::max<int64_t>(data->counted, 1));
   const Job& job = place_.job;
@@ -168,19 +169,21 @@ absl::Status ModelPart::Forward(const parallel::StagePass& pass, device::Stream&
     BRIGADE_RETURN_IF_ERROR(
         compute.FillBytes(losses, 0, shape_.losses * static_cast<int64_t>(sizeof(float))));
   }
+  // Behind the decision on the step before, which writes the scale, and the number that the model's
+  // dropout goes by.
+  if (trains_) {
+    BRIGADE_RETURN_IF_ERROR(
+        zero_->ScaleLoss(batch_->gradient_weight(), batch_->seed(), 1, precision::DType::kFloat32));
+  }
   if (batch.samples == 0) return PassOver(zero::Pass::kForward);
   return models::Forward(*model_, batch, losses, *zero_, compute);
 }
 
 absl::Status ModelPart::Backward(const parallel::StagePass& pass, device::Stream& compute) {
   const models::Batch batch = BatchOf(pass.micro_batch);
-  if (batch.samples == 0) {
-    BRIGADE_RETURN_IF_ERROR(PassOver(zero::Pass::kBackward));
-  } else {
-    BRIGADE_RETURN_IF_ERROR(
-        zero_->ScaleLoss(batch_->gradient_weight(), batch_->seed(), 1, precision::DType::kFloat32));
-    BRIGADE_RETURN_IF_ERROR(models::Backward(*model_, batch, batch_->seed(), *zero_, compute));
-  }
+  BRIGADE_RETURN_IF_ERROR(batch.samples == 0
+                              ? PassOver(zero::Pass::kBackward)
+                              : models::Backward(*model_, batch, batch_->seed(), *zero_, compute));
   return zero_->FinishBackward(pass.chunk);
 }
 

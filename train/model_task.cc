@@ -28,8 +28,10 @@ absl::StatusOr<std::string> Describe(const data::Samples& samples) {
   const int64_t step = std::max<int64_t>(1, (samples.size() - 1) / kRead);
   std::string bytes;
   std::string sample(static_cast<size_t>(samples.input_bytes() + samples.target_bytes()), '\0');
-  for (int64_t i = 0; i < samples.size(); i += step) {
-    BRIGADE_RETURN_IF_ERROR(samples.Read(i, sample.data(), sample.data() + samples.input_bytes()));
+  for (int64_t i = 0; i < samples.size() + step - 1; i += step) {
+    // The last one comes last, whatever the steps.
+    const int64_t at = std::min(i, samples.size() - 1);
+    BRIGADE_RETURN_IF_ERROR(samples.Read(at, sample.data(), sample.data() + samples.input_bytes()));
     bytes += sample;
   }
   return absl::StrFormat("%d samples of %d positions, %d and %d bytes, %d losses, crc32c %08x",
@@ -38,7 +40,7 @@ absl::StatusOr<std::string> Describe(const data::Samples& samples) {
 }
 
 // InvalidArgument with all that the config asks of a model that this one does not do.
-absl::Status Check(const Job& job) {
+absl::Status Check(const Job& job, bool drop_last) {
   const TrainConfig& config = job.config;
   std::string refused;
   const auto refuse = [&](bool is_asked, const char* what) {
@@ -48,6 +50,8 @@ absl::Status Check(const Job& job) {
   refuse(config.grid.pipeline > 1, "a pipeline: the model has no stages that pass on activations");
   refuse(config.grid.context > 1, "context parallelism: the model sees whole samples");
   refuse(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
+  refuse(config.replicas > 0 && !drop_last,
+         "replicas: a short last step would be of one replica alone; TrainingData::drop_last");
   refuse(config.profiler.enabled, "flops_profiler: the model does not tell its operations");
   return refused.empty() ? absl::OkStatus() : absl::InvalidArgumentError(refused);
 }
@@ -55,6 +59,13 @@ absl::Status Check(const Job& job) {
 }  // namespace
 
 absl::StatusOr<int64_t> TrainingData::Steps(int64_t batch) const {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  if (training == nullptr || epochs < 0 ||
+      epochs > kMost / std::max<int64_t>(training->size(), 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(epochs, " epochs of ",
+                                                   training == nullptr ? 0 : training->size(),
+                                                   " samples; 0 is without end"));
+  }
   BRIGADE_ASSIGN_OR_RETURN(
       const data::Sampler sampler,
       data::Sampler::Create({.samples = training->size(), .batch = batch, .drop_last = drop_last}));
@@ -102,7 +113,7 @@ ModelPlace ModelTask::PlaceOf(const Job& job, device::Context& context) const {
 }
 
 absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace& place) const {
-  BRIGADE_RETURN_IF_ERROR(Check(place.job));
+  BRIGADE_RETURN_IF_ERROR(Check(place.job, data_.drop_last));
   BRIGADE_ASSIGN_OR_RETURN(const int64_t steps,
                            data_.Steps(place.job.config.batch.train_batch_size));
   if (data_.epochs > 0 && place.job.steps > steps) {
@@ -110,6 +121,7 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
                                                    " epochs of the data have ", steps));
   }
   BRIGADE_ASSIGN_OR_RETURN(auto model, model_(PlaceOf(place.job, place.context)));
+  if (model == nullptr) return absl::InvalidArgumentError("the factory has made no model");
   return std::make_unique<ModelPart>(place, data_, std::move(model));
 }
 
@@ -117,11 +129,17 @@ absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::
                                                 device::Context& context) const {
   // Of one that is made for this and goes again.
   BRIGADE_ASSIGN_OR_RETURN(const auto model, model_(PlaceOf(job, context)));
+  if (model == nullptr) return absl::InvalidArgumentError("the factory has made no model");
   return model->spec();
 }
 
+std::string ModelTask::Order() const {
+  return absl::StrCat(data_.shuffle ? "shuffled" : "in order",
+                      data_.drop_last ? ", whole batches" : "");
+}
+
 collectives::JobValues ModelTask::Values(const Job&) const {
-  return {{"data", absl::StrCat(training_, ", ", data_.epochs, " epochs")},
+  return {{"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order())},
           {"held-out data", held_out_.empty() ? "none" : held_out_}};
 }
 
@@ -130,8 +148,7 @@ checkpoint::Fields ModelTask::Fields(const Job& job) const {
       {"seed", absl::StrCat(job.seed)},
       {"train_batch_size", absl::StrCat(job.config.batch.train_batch_size)},
       {"data", training_},
-      {"data.order", absl::StrCat(data_.shuffle ? "shuffled" : "in order",
-                                  data_.drop_last ? ", whole batches" : "")}};
+      {"data.order", Order()}};
   if (job.config.replicas > 0) fields["replicas"] = replicas::Describe(job.config.outer);
   return fields;
 }

@@ -62,8 +62,8 @@ struct TrainingData {
 // Checkpoints  Have the data's sizes and a checksum of some samples: another data set is refused.
 // Errors       CreatePart: InvalidArgument naming the key for what a Model does not do: it is on
 //              one rank as a whole (tensor, pipeline and context parallelism), without dropout of
-//              the config's and without a profile; those of the factory and of data/loader.h.
-//              Passes: those of the model and of the samples.
+//              the config's and without a profile; with replicas it needs drop_last. Those of the
+//              factory. Steps: those of data/loader.h, of the model and of the samples.
 class ModelTask final : public Task {
  public:
   // InvalidArgument for data without samples, or of two shapes.
@@ -81,6 +81,8 @@ class ModelTask final : public Task {
   ModelTask(ModelFactory model, TrainingData data)
       : model_(std::move(model)), data_(std::move(data)) {}
 
+  // Of the data, in words.
+  std::string Order() const;
   ModelPlace PlaceOf(const Job& job, device::Context& context) const;
 
   const ModelFactory model_;

@@ -91,11 +91,29 @@ absl::StatusOr<Start> RankCheckpoints::Load(const std::string& folder) {
       checkpoint::Load(folder, training_, zero_, communicator_,
                        {.may_differ = checkpoints_.may_differ}, SystemCalls::Real(), part_));
   // Elsewhere it is not saved yet.
-  if (folder == checkpoint::CheckpointPath(checkpoints_.save, state.iteration)) {
-    saved_step_ = state.iteration;
-  }
+  const bool is_own = folder == checkpoint::CheckpointPath(checkpoints_.save, state.iteration);
+  saved_step_ = is_own ? state.iteration : -1;
   return Start{state.iteration, true,
                absl::StrCat("Resumed after step ", state.iteration, " from ", folder)};
+}
+
+absl::Status RankCheckpoints::BeforeChange(int64_t step, Observer* observer) {
+  if (saver_ != nullptr) BRIGADE_RETURN_IF_ERROR(Await(step, observer));
+  saved_step_ = -1;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Start> RankCheckpoints::GoOnFrom(const std::string& folder, int64_t step,
+                                                Observer* observer) {
+  BRIGADE_RETURN_IF_ERROR(BeforeChange(step, observer));
+  BRIGADE_ASSIGN_OR_RETURN(Start start, Load(folder));
+  if (saved_step_ >= 0) {
+    BRIGADE_RETURN_IF_ERROR(
+        checkpoint::SetAsideLater(checkpoints_.save, start.step, *all_).status());
+  } else {
+    BRIGADE_RETURN_IF_ERROR(CheckNothingLater(start.step));
+  }
+  return start;
 }
 
 absl::StatusOr<Start> RankCheckpoints::ResumeNewest() {

@@ -43,8 +43,13 @@ class RankCheckpoints {
   // FailedPrecondition if the folder to save to has checkpoints of later steps, which this training
   // would come to again.
   absl::StatusOr<Start> Resume();
-  // Loads a checkpoint, between two steps.
-  absl::StatusOr<Start> Load(const std::string& folder);
+  // Between two steps, `step` of which were made: goes on from a checkpoint. Waits for a save that is
+  // under way. Later ones in the folder to save to are set aside if this is one of it; else they are
+  // FailedPrecondition, as in Resume.
+  absl::StatusOr<Start> GoOnFrom(const std::string& folder, int64_t step, Observer* observer);
+  // Between two steps: weights are about to be others than the steps have made them. Waits for a
+  // save that is under way.
+  absl::Status BeforeChange(int64_t step, Observer* observer);
 
   // Between two steps, `step` of which are enqueued: tells the end of the last save, and begins one
   // if it is time to. Waits for the one before, if it is still under way. A save that has failed is
@@ -67,6 +72,7 @@ class RankCheckpoints {
         all_(&communicator) {}
 
   absl::StatusOr<Start> ResumeNewest();
+  absl::StatusOr<Start> Load(const std::string& folder);
   absl::Status CheckNothingLater(int64_t step);
   // The end of a save.
   absl::Status Tell(int64_t step, const absl::StatusOr<checkpoint::SaveReport>& report,

@@ -394,6 +394,18 @@ absl::Status RankTrainer::AtRest(Observer* observer, absl::FunctionRef<absl::Sta
   return absl::OkStatus();
 }
 
+absl::Status RankTrainer::ChangeModel(Observer* observer,
+                                      absl::FunctionRef<absl::Status()> change) {
+  if (outer_ != nullptr) {
+    return absl::FailedPreconditionError(
+        "with replicas weights come from Job::checkpoints alone, from which the first round goes");
+  }
+  return AtRest(observer, [&]() -> absl::Status {
+    BRIGADE_RETURN_IF_ERROR(checkpoints_->BeforeChange(step_, observer));
+    return change();
+  });
+}
+
 absl::StatusOr<double> RankTrainer::EvaluateNow(Observer* observer) {
   if (task_.held_out_samples() == 0) {
     return absl::FailedPreconditionError("there are no held-out samples to evaluate");
@@ -420,9 +432,11 @@ absl::Status RankTrainer::Load(const std::string& folder, Observer* observer) {
         "Job::checkpoints.resume");
   }
   return AtRest(observer, [&]() -> absl::Status {
-    BRIGADE_ASSIGN_OR_RETURN(start_, checkpoints_->Load(folder));
+    BRIGADE_ASSIGN_OR_RETURN(const Start start, checkpoints_->GoOnFrom(folder, step_, observer));
+    start_.step = step_ = start.step;
+    start_.is_resumed = true;
+    start_.resumed = start.resumed;
     stopped_ = false;
-    step_ = start_.step;
     return absl::OkStatus();
   });
 }

@@ -93,6 +93,8 @@ class RankTrainer {
 
   // Between two steps: waits for those before it, and makes the call.
   absl::Status AtRest(Observer* observer, absl::FunctionRef<absl::Status()> call);
+  // The same for what may change weights. FailedPrecondition with replicas.
+  absl::Status ChangeModel(Observer* observer, absl::FunctionRef<absl::Status()> change);
   // Null where the task is not a ModelTask.
   models::Model* model() { return part_->model(); }
   zero::ZeroOptimizer& zero() { return *zero_; }

@@ -89,6 +89,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Job job, ModelFactory m
                                                          const collectives::LaunchInfo& launch_info,
                                                          const Options& options) {
   std::unique_ptr<Trainer> trainer(new Trainer(options));
+  if (job.steps < 0) return absl::InvalidArgumentError(absl::StrCat(job.steps, " steps"));
   if (job.steps == 0 && data.training != nullptr) {
     BRIGADE_ASSIGN_OR_RETURN(job.steps, data.Steps(job.config.batch.train_batch_size));
     if (job.steps == 0) {
@@ -158,7 +159,7 @@ absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
   BRIGADE_ASSIGN_OR_RETURN(own_communicator_, collectives::Init(launch_info, init, *own_context_));
   context_ = own_context_.get();
   communicator_ = own_communicator_.get();
-  return RankLanes::Start(options_.lanes, *communicator_);
+  return Told(RankLanes::Start(options_.lanes, *communicator_));
 }
 
 void Trainer::UseRecorder() {
@@ -262,8 +263,8 @@ absl::Status Trainer::WithModel(UseModel use) {
   if (!error_.ok()) return error_;
   models::Model* const model = ranks_->model();
   if (model == nullptr) return absl::FailedPreconditionError("the task's model is no Model");
-  return Told(
-      ranks_->AtRest(observer(), [&] { return use(*model, ranks_->zero(), ranks_->ranks()); }));
+  const auto call = [&] { return use(*model, ranks_->zero(), ranks_->ranks()); };
+  return Told(has_ended_ ? call() : ranks_->ChangeModel(observer(), call));
 }
 
 absl::StatusOr<Outcome> Trainer::Leave(bool interrupted) {

@@ -83,8 +83,9 @@ absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int r
 // Host waits   The host is up to two steps ahead (rank_trainer.h); Evaluate, Save, Load and Finish
 //              wait.
 // Errors       The first error of any rank ends the training on all, and is what every later call
-//              gives; no rank hangs. Such an error is also a call out of turn, FailedPrecondition,
-//              and a trainer that goes before its end, Cancelled.
+//              gives. Such an error is also a call out of turn, FailedPrecondition, and a trainer
+//              that goes before its end, Cancelled. For a rank that does not come to Create the
+//              others wait as long as TrainerOptions::timeout and the group say.
 // Threads      One at a time.
 class Trainer {
  public:
@@ -134,7 +135,7 @@ class Trainer {
   // Between two steps, before the first or behind the last: for what else is to be done with a
   // model of Create's, such as reading weights of others into it or writing them
   // (models/weights.h, models/adapter_files.h). All ranks' `use` makes the same calls; waits for
-  // the steps before it. FailedPrecondition for another task.
+  // the steps before it. FailedPrecondition for another task, and before the end with replicas.
   using UseModel = absl::FunctionRef<absl::Status(models::Model& model, zero::ZeroOptimizer& zero,
                                                   collectives::Communicator& ranks)>;
   absl::Status WithModel(UseModel use);

@@ -452,6 +452,11 @@ TEST(TrainerTest, SavesAndLoadsOneByOne) {
     for (int i = 0; i < 2; ++i) step();
     ASSERT_OK_AND_ASSIGN(const double again, trainer.Evaluate());
     EXPECT_EQ(again, later);
+    // Another state of the same step is saved in the place of the later one, which is set aside.
+    ASSERT_OK(trainer.Save());
+    ASSERT_OK(trainer.Load(absl::StrCat(folder, "/step-00000003")));
+    for (int i = 0; i < 2; ++i) step();
+    ASSERT_OK(trainer.Save());
     ASSERT_OK(trainer.Finish());
     EXPECT_THAT(trainer.Batch(),
                 StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has had its end")));
@@ -500,10 +505,14 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   refused(Config(8, 4, 0, R"(, "flops_profiler": {"enabled": true})"), 1, "flops_profiler");
   refused(Config(8, 4, 0, R"(, "bf16": {"enabled": true})"), 1, "float32");
 
+  refused(Config(8, 2, 0, R"(, "brigade": {"replicas": 2})"), 2, "drop_last");
+
   Training longer = Make(Config(8, 4, 0), 1, TwoLayers(), data);
   longer.job.steps = 9;
   EXPECT_THAT(TrainOnThreads(longer.job, *longer.task, 1, {}),
               StatusIs(kInvalid, HasSubstr("9 steps, but 1 epochs of the data have 8")));
+  EXPECT_THAT((TrainingData{.training = data.training, .epochs = -1}.Steps(8)),
+              StatusIs(kInvalid, HasSubstr("-1 epochs of 64 samples")));
   EXPECT_THAT(ModelTask::Create(TwoLayers(), {}), StatusIs(kInvalid, HasSubstr("data")));
   EXPECT_THAT(ModelTask::Create(TwoLayers(), {.training = std::make_shared<Points>(0)}),
               StatusIs(kInvalid, HasSubstr("0 samples")));
