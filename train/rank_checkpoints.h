@@ -43,9 +43,9 @@ class RankCheckpoints {
   // FailedPrecondition if the folder to save to has checkpoints of later steps, which this training
   // would come to again.
   absl::StatusOr<Start> Resume();
-  // Between two steps, `step` of which were made: goes on from a checkpoint. Waits for a save that is
-  // under way. Later ones in the folder to save to are set aside if this is one of it; else they are
-  // FailedPrecondition, as in Resume.
+  // Between two steps, `step` of which were made: goes on from a checkpoint. Waits for a save that
+  // is under way. Later ones in the folder to save to are set aside if this is one of it; else they
+  // are FailedPrecondition, as in Resume.
   absl::StatusOr<Start> GoOnFrom(const std::string& folder, int64_t step, Observer* observer);
   // Between two steps: weights are about to be others than the steps have made them. Waits for a
   // save that is under way.
