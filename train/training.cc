@@ -76,10 +76,13 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ran
       const auto train = [&]() -> absl::StatusOr<Outcome> {
         BRIGADE_ASSIGN_OR_RETURN(const auto trainer, Trainer::Create(job, task, *self.communicator,
                                                                      rank, *self.context, of_rank));
-        return trainer->Fit();
+        absl::StatusOr<Outcome> fitted = trainer->Fit();
+        // Before the trainer waits for its streams: those that only hear of it come later.
+        root_cause.Note(fitted.status());
+        return fitted;
       };
       absl::StatusOr<Outcome> mine = train();
-      if (!mine.ok()) root_cause.Note(mine.status());
+      root_cause.Note(mine.status());
       if (rank == 0 && mine.ok()) outcome = *std::move(mine);
       // Others read its memory until they end; and it is freed by the thread that has waited for
       // them on its stream, or the race checker would see no order.
