@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -113,6 +115,13 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes
   const absl::Status read = file->Read(bytes.data(), file->size());
   if (!read.ok()) return read;
   return bytes;
+}
+
+bool SameFile(const std::string& one, const std::string& other) {
+  const std::filesystem::path a = one, b = other;
+  std::error_code error;
+  return !one.empty() && !other.empty() &&
+         (a.lexically_normal() == b.lexically_normal() || std::filesystem::equivalent(a, b, error));
 }
 
 absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path) {

@@ -45,6 +45,9 @@ class InputFile {
 // A whole file. Errors of InputFile; DataLoss if it becomes shorter meanwhile.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most_bytes = MostFileBytes());
 
+// Whether both paths lead to one file, there already or not. False where one is empty.
+bool SameFile(const std::string& one, const std::string& other);
+
 // Opens a file to write it from its begin; it is made if it is not there. InvalidArgument for a
 // link or what else is no regular file, or what the system says, naming the path.
 absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path);

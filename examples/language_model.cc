@@ -34,8 +34,9 @@
 #include "brigade/models/weights.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/interrupt.h"
-#include "brigade/train/observers/console.h"
 #include "brigade/train/trainer.h"
+#include "brigade/train/watch.h"
+#include "brigade/train/watch_flags.h"
 
 ABSL_FLAG(std::string, model, "", "a folder with config.json, and weights unless --new is given");
 ABSL_FLAG(bool, new, false, "begins with random weights, not with those of the folder");
@@ -123,6 +124,9 @@ absl::Status Run() {
                                     {"keep", int64_t{absl::GetFlag(FLAGS_keep)}}}) {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat("--", name, "=", value));
   }
+  train::Refusals refusals;
+  train::WatchOptions watch_options = train::WatchFlags(refusals);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
   BRIGADE_ASSIGN_OR_RETURN(const models::DecoderConfig config, models::ReadConfig(folder));
@@ -161,15 +165,19 @@ absl::Status Run() {
                      .keep = absl::GetFlag(FLAGS_keep),
                      .resume = device::FromUsersFolder(absl::GetFlag(FLAGS_resume))};
 
-  train::Console console(stdout, /*columns=*/0, job.steps,
-                         static_cast<double>(batch * absl::GetFlag(FLAGS_context)),
-                         job.config.steps_per_print, "token");
+  watch_options.rank = launch_info.rank;
+  watch_options.progress = stdout;
+  watch_options.units_of_step = static_cast<double>(batch * absl::GetFlag(FLAGS_context));
+  watch_options.unit = "token";
+  watch_options.title = folder;
+  BRIGADE_ASSIGN_OR_RETURN(const auto watch, train::Watch::Create(job, watch_options));
+  if (!watch->url().empty()) std::printf("Dashboard: %s\n", watch->url().c_str());
   // Ctrl-C ends it behind the next steps, with a checkpoint.
   train::Interrupt interrupt(absl::Seconds(60), [] {});
   BRIGADE_ASSIGN_OR_RETURN(
       const auto trainer,
       train::Trainer::Create(job, train::DecoderModel(config, lora), training, launch_info,
-                             {.observer = &console, .stop = &interrupt.stop()}));
+                             {.watch = watch.get(), .stop = &interrupt.stop()}));
   if (!absl::GetFlag(FLAGS_new) && trainer->step() == 0) {
     const models::AdapterStart start = {
         .seed = job.seed, .folder = device::FromUsersFolder(absl::GetFlag(FLAGS_adapter))};
@@ -180,7 +188,9 @@ absl::Status Run() {
   }
   const absl::Status status = trainer->Fit().status();
   interrupt.Disarm();
+  watch->Close(train::Watch::kPatience);
   BRIGADE_RETURN_IF_ERROR(status);
+  BRIGADE_RETURN_IF_ERROR(watch->recorder().Finish());
   const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
   if (adapter.empty()) return absl::OkStatus();
   return trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {

@@ -129,6 +129,11 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const Job& job, const T
   trainer->task_ = &task;
   trainer->context_ = &context;
   trainer->communicator_ = &communicator;
+  if (options.watch == nullptr) {
+    return trainer->Told(absl::InvalidArgumentError("a trainer over a context that is there needs "
+                                                    "the watch whose recorder follows this"));
+  }
+  trainer->UseWatch(*options.watch);
   BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(local_rank)));
   return trainer;
 }
@@ -139,12 +144,20 @@ Trainer::~Trainer() {
     Told(absl::CancelledError(absl::StrCat("rank ", rank(), " left the training before its end")))
         .IgnoreError();
   }
-  if (options_.lanes != nullptr) options_.lanes->Abort();
+  if (watch_ != nullptr && watch_->lanes() != nullptr) watch_->lanes()->Abort();
 }
 
 absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
-  UseRecorder();
-  BRIGADE_ASSIGN_OR_RETURN(own_context_, ContextOf(*job_, launch_info.rank, *recorder_));
+  absl::Status watched;
+  if (options_.watch == nullptr) {
+    auto own = Watch::Create(*job_, {.rank = launch_info.rank});
+    watched = own.status();
+    // The others hear of the error when they have met.
+    own_watch_ = own.ok() ? *std::move(own) : Watch::Silent();
+  }
+  UseWatch(own_watch_ != nullptr ? *own_watch_ : *options_.watch);
+  BRIGADE_ASSIGN_OR_RETURN(own_context_,
+                           ContextOf(*job_, launch_info.rank, watch_->recorder()));
   collectives::InitOptions init = {.backend = options_.backend,
                                    .group = options_.group,
                                    .communicator = job_->config.communicator};
@@ -159,18 +172,17 @@ absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
   BRIGADE_ASSIGN_OR_RETURN(own_communicator_, collectives::Init(launch_info, init, *own_context_));
   context_ = own_context_.get();
   communicator_ = own_communicator_.get();
-  return Told(RankLanes::Start(options_.lanes, *communicator_));
+  BRIGADE_RETURN_IF_ERROR(Told(watched));
+  return Told(RankLanes::Start(watch_->lanes(), *communicator_));
 }
 
-void Trainer::UseRecorder() {
-  recorder_ = options_.recorder;
-  if (recorder_ != nullptr) return;
-  own_recorder_ = std::make_unique<Recorder>(nullptr);
-  recorder_ = own_recorder_.get();
+void Trainer::UseWatch(Watch& watch) {
+  watch_ = &watch;
+  observers_.Add(watch.observer());
+  if (options_.observer != nullptr) observers_.Add(*options_.observer);
 }
 
 absl::Status Trainer::Prepare(int local_rank) {
-  if (recorder_ == nullptr) UseRecorder();
   BRIGADE_ASSIGN_OR_RETURN(compute_, context_->CreateStream("compute"));
   BRIGADE_ASSIGN_OR_RETURN(grid_, parallel::Grid::Create(job_->config.grid, *communicator_));
   if (job_->config.open.any()) {
@@ -179,7 +191,7 @@ absl::Status Trainer::Prepare(int local_rank) {
   }
   BRIGADE_ASSIGN_OR_RETURN(
       ranks_, RankTrainer::Create(chosen_.has_value() ? *chosen_ : *job_, *task_, *grid_, *context_,
-                                  *compute_, *recorder_));
+                                  *compute_, watch_->recorder()));
   return absl::OkStatus();
 }
 
@@ -272,12 +284,13 @@ absl::StatusOr<Outcome> Trainer::Leave(bool interrupted) {
   BRIGADE_RETURN_IF_ERROR(Call([&]() -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, ranks_->Summary());
     BRIGADE_ASSIGN_OR_RETURN(auto summaries, ranks_->Gather(summary));
-    if (options_.lanes != nullptr) options_.lanes->Finish();
+    if (watch_->lanes() != nullptr) watch_->lanes()->Finish();
     outcome = {std::move(summaries), interrupted};
     if (chosen_.has_value()) outcome.zero = chosen_->config.zero;
     return absl::OkStatus();
   }));
   has_ended_ = true;
+  if (own_watch_ != nullptr) own_watch_->Close(Watch::kPatience);
   if (rank() == 0 && options_.report != nullptr) options_.report(outcome);
   // All is done and said: a rank that fails from here on is no error.
   communicator_->Barrier(*compute_).IgnoreError();

@@ -23,11 +23,12 @@
 #include "brigade/train/job.h"
 #include "brigade/train/model_task.h"
 #include "brigade/train/observers/observer.h"
-#include "brigade/train/observers/rank_lanes.h"
+#include "brigade/train/observers/observers.h"
 #include "brigade/train/rank_trainer.h"
 #include "brigade/train/summary.h"
 #include "brigade/train/task.h"
 #include "brigade/train/times/recorder.h"
+#include "brigade/train/watch.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::train {
@@ -39,15 +40,14 @@ inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
 struct TrainerOptions {
   // Hears of rank 0's steps, or null. This and what follows outlives the trainer.
   Observer* observer = nullptr;
-  // Where the time of streams goes, or null.
-  Recorder* recorder = nullptr;
+  // Lines of progress, monitors and the like; null: the trainer makes the monitors that the config
+  // names, and ends them with the training.
+  Watch* watch = nullptr;
   // Ends the training behind the next steps, on all ranks; or null.
   const std::atomic<bool>* stop = nullptr;
   // On rank 0: called at the end, before any rank leaves, because mpirun kills all when the first
   // does.
   std::function<void(const Outcome&)> report = nullptr;
-  // Of processes, or null: they are started and ended with the training.
-  RankLanes* lanes = nullptr;
 
   // kAuto: threads with a group; else NCCL on a GPU, Gloo on the CPU.
   collectives::Backend backend = collectives::Backend::kAuto;
@@ -61,7 +61,8 @@ absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int r
                                                            Recorder& recorder);
 
 // One rank of a training of any model, with all that a config says: communicator, grid, ZeRO stage,
-// precision, schedule, accumulation, offload, compression, replicas, checkpoints, digests.
+// precision, schedule, accumulation, offload, compression, replicas, checkpoints, digests, monitors,
+// profile.
 //
 //   BRIGADE_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(job, model, data, launch_info));
 //   return trainer->Fit().status();
@@ -105,7 +106,8 @@ class Trainer {
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const Job& job, const Task& task,
                                                          const collectives::LaunchInfo& launch_info,
                                                          const Options& options = {});
-  // The same with a communicator that is there. `local_rank`: among those of this host.
+  // The same with a communicator that is there. `local_rank`: among those of this host. The context
+  // is ContextOf(job, rank, options.watch->recorder()): InvalidArgument without a watch.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const Job& job, const Task& task,
                                                          collectives::Communicator& communicator,
                                                          int local_rank, device::Context& context,
@@ -148,7 +150,7 @@ class Trainer {
   explicit Trainer(const Options& options) : options_(options) {}
 
   absl::Status Connect(const collectives::LaunchInfo& launch_info);
-  void UseRecorder();
+  void UseWatch(Watch& watch);
   absl::Status Prepare(int local_rank);
   // Behind the last step.
   absl::StatusOr<Outcome> Leave(bool interrupted);
@@ -156,7 +158,7 @@ class Trainer {
   absl::Status Told(const absl::Status& status);
   // Makes the call, unless the training has ended by an error.
   absl::Status Call(absl::FunctionRef<absl::Status()> call);
-  Observer* observer() const { return rank() == 0 ? options_.observer : nullptr; }
+  Observer* observer() { return rank() == 0 ? &observers_ : nullptr; }
   const std::atomic<bool>& stop() const {
     return options_.stop == nullptr ? kNeverStops : *options_.stop;
   }
@@ -167,12 +169,13 @@ class Trainer {
   // In this order they end one after the other, from the last one on. What Create has made:
   std::unique_ptr<Job> own_job_;
   std::unique_ptr<const Task> own_task_;
-  std::unique_ptr<Recorder> own_recorder_;
+  std::unique_ptr<Watch> own_watch_;
   std::unique_ptr<device::Context> own_context_;
   std::unique_ptr<collectives::Communicator> own_communicator_;
   const Job* job_ = nullptr;
   const Task* task_ = nullptr;
-  Recorder* recorder_ = nullptr;
+  Watch* watch_ = nullptr;
+  Observers observers_;
   device::Context* context_ = nullptr;
   collectives::Communicator* communicator_ = nullptr;
   // Its communicators outlive what is enqueued.

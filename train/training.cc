@@ -2,7 +2,6 @@
 
 #include <barrier>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -43,9 +42,12 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ran
       collectives::ThreadGroup::Create(
           {.size = ranks, .timeout = options.timeout, .stream_timeout = options.timeout}));
   BRIGADE_RETURN_IF_ERROR(parallel::Validate(job.config.grid, ranks));
-  std::optional<Recorder> own_recorder;
-  Recorder* const recorder =
-      options.recorder != nullptr ? options.recorder : &own_recorder.emplace(nullptr);
+  std::unique_ptr<Watch> own_watch;
+  if (options.watch == nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(own_watch, Watch::Create(job, {.threads = ranks}));
+  }
+  TrainerOptions of_rank = options;
+  of_rank.watch = own_watch != nullptr ? own_watch.get() : options.watch;
   // What may be refused comes before the first rank begins to wait for the others.
   struct Rank {
     std::unique_ptr<device::Context> context;
@@ -53,7 +55,7 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ran
   };
   std::vector<Rank> all;
   for (int rank = 0; rank < ranks; ++rank) {
-    BRIGADE_ASSIGN_OR_RETURN(auto context, ContextOf(job, rank, *recorder));
+    BRIGADE_ASSIGN_OR_RETURN(auto context, ContextOf(job, rank, of_rank.watch->recorder()));
     collectives::LaunchInfo launch_info;
     launch_info.rank = rank;
     launch_info.size = ranks;
@@ -63,9 +65,6 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ran
                           *context));
     all.push_back({std::move(context), std::move(communicator)});
   }
-  TrainerOptions of_rank = options;
-  of_rank.recorder = recorder;
-  of_rank.lanes = nullptr;
   RootCause root_cause;
   Outcome outcome;
   std::barrier all_have_ended(ranks);

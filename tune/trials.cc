@@ -87,8 +87,9 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   trial.steps = steps.last + 1 + (may_have_more ? kMostMoreSteps : 0);
   trial.evaluate_every = 0;
   trial.checkpoints = {};
-  // It would measure the machine, and write over the training's own profile.
+  // They would measure the machine, and write over the training's own files.
   trial.config.profiler = {};
+  trial.config.monitor = {};
   trial.corpus.held_out.resize(
       std::min(trial.corpus.held_out.size(), static_cast<size_t>(job.model.context) + 1));
   optim::LossScaler& scaler = trial.config.zero.loss_scaler;
@@ -96,13 +97,16 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   TrialEnd end(steps, stop);
   // The recorder gives them under its lock, and none after the training.
   std::vector<train::StepTime> made;
-  train::Recorder recorder(nullptr, [&made](absl::string_view context, auto steps_of_context) {
+  const auto keep = [&made](absl::string_view context, auto steps_of_context) {
     if (context != kFirstRank) return;
     std::move(steps_of_context.begin(), steps_of_context.end(), std::back_inserter(made));
-  });
+  };
+  BRIGADE_ASSIGN_OR_RETURN(const auto watch,
+                           train::Watch::Create(trial, {.threads = ranks, .on_steps = keep}));
   BRIGADE_ASSIGN_OR_RETURN(
       const train::Outcome outcome,
-      gpt::TrainOnThreads(trial, ranks, {&end, &recorder, may_have_more ? &end.reached() : &stop}));
+      gpt::TrainOnThreads(trial, ranks,
+                          {&end, watch.get(), may_have_more ? &end.reached() : &stop}));
   if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("interrupted");
   const Counted counted = CountedOf(made, steps.first);
   if (counted.steps < 1 || counted.seconds <= 0) {

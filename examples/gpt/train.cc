@@ -6,11 +6,8 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,16 +28,11 @@
 #include "brigade/examples/gpt/report.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/kernels/reduce/reduce_math.h"
-#include "brigade/monitor/monitor.h"
 #include "brigade/train/config/flag_refusals.h"
 #include "brigade/train/interrupt.h"
-#include "brigade/train/observers/console.h"
 #include "brigade/train/observers/history.h"
-#include "brigade/train/observers/metric_records.h"
-#include "brigade/train/observers/monitors.h"
-#include "brigade/train/observers/queued_observer.h"
-#include "brigade/train/observers/step_watcher.h"
-#include "brigade/train/times/chrome_trace.h"
+#include "brigade/train/watch.h"
+#include "brigade/train/watch_flags.h"
 
 ABSL_FLAG(
     int, ranks, 0,
@@ -49,11 +41,6 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, backend, "auto",
           "how ranks reach each other: threads, gloo or nccl. auto: threads without a launcher; "
           "with one gloo on the CPU, nccl on GPUs");
-ABSL_FLAG(std::string, metrics, "",
-          "write metrics here, one JSON object a line; tools:plot draws them");
-ABSL_FLAG(std::optional<int>, dashboard, std::nullopt,
-          "show the training to browsers on this machine, at this port: 0 takes one that is free");
-ABSL_FLAG(std::string, trace, "", "write a Chrome trace here, for ui.perfetto.dev");
 ABSL_FLAG(absl::Duration, save_grace_period, absl::Seconds(30),
           "how long the last checkpoint may take after Ctrl-C or SIGTERM, in addition to "
           "--grace_period");
@@ -71,9 +58,7 @@ constexpr int kDefaultRanks = 4;
 // kills all when the first is gone. With the default of 600 ms the sum stays under the second that
 // mpirun itself waits.
 constexpr absl::Duration kGraceOfOthers = absl::Milliseconds(250);
-// What monitors and the terminal get for what they have not written at the end; and when a step did
-// not end after Ctrl-C.
-constexpr absl::Duration kMonitorPatience = absl::Seconds(10);
+// What monitors and the terminal get when a step did not end after Ctrl-C.
 constexpr absl::Duration kInterruptedPatience = absl::Milliseconds(100);
 
 // Of the terminal that stdout is; 0 if it is none.
@@ -82,56 +67,6 @@ size_t TerminalColumns() {
   winsize size = {};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : 80;
-}
-
-// Rank 0's observers, one after the other.
-class Observers final : public train::Observer {
- public:
-  void Add(train::Observer& observer) { all_.push_back(&observer); }
-  absl::Status OnStep(const train::StepMetrics& metrics) override {
-    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStep(metrics));
-    return absl::OkStatus();
-  }
-  absl::Status OnEvaluation(const train::Evaluation& evaluation) override {
-    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnEvaluation(evaluation));
-    return absl::OkStatus();
-  }
-  absl::Status OnStart(const train::Start& start) override {
-    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStart(start));
-    return absl::OkStatus();
-  }
-  absl::Status OnProfile(const train::ProfileEvent& profile) override {
-    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnProfile(profile));
-    return absl::OkStatus();
-  }
-  absl::Status OnSave(const train::SaveEvent& save) override {
-    for (train::Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnSave(save));
-    return absl::OkStatus();
-  }
-
- private:
-  std::vector<train::Observer*> all_;
-};
-
-// Ends the training when its trace cannot be written.
-class TraceObserver final : public train::Observer {
- public:
-  explicit TraceObserver(const train::Recorder& recorder) : recorder_(recorder) {}
-  absl::Status OnStep(const train::StepMetrics&) override { return recorder_.status(); }
-  absl::Status OnEvaluation(const train::Evaluation&) override { return recorder_.status(); }
-
- private:
-  const train::Recorder& recorder_;
-};
-
-// The trace of a process: FILE.json, or FILE.rank1.json and so on of the processes beside the
-// first.
-std::string TracePath(const std::string& path, int rank) {
-  if (rank == 0) return path;
-  const size_t dot = path.rfind('.');
-  const size_t at =
-      dot == std::string::npos || path.find('/', dot) != std::string::npos ? path.size() : dot;
-  return absl::StrCat(path.substr(0, at), ".rank", rank, path.substr(at));
 }
 
 // What is refused is as if it were not given.
@@ -168,14 +103,6 @@ JobRanks RanksOfFlags(const collectives::LaunchInfo& launch_info, train::Refusal
   return ranks;
 }
 
-// Whether both are one file, there already or not.
-bool SameFile(const std::string& one, const std::string& other) {
-  const std::filesystem::path a = one, b = other;
-  std::error_code error;
-  return !one.empty() &&
-         (a.lexically_normal() == b.lexically_normal() || std::filesystem::equivalent(a, b, error));
-}
-
 // `empty`: the flags that are given without a value.
 absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   BRIGADE_ASSIGN_OR_RETURN(auto launch_info, collectives::LaunchInfoFromEnvironment());
@@ -194,19 +121,12 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   check("timeout", timeout, absl::Milliseconds(1), 365 * day, "1ms to 8760h");
   check("grace_period", grace_period, none, day, "0 to 24h");
   check("save_grace_period", save_grace, none, day, "0 to 24h");
-  const std::string trace_path = device::FromUsersFolder(absl::GetFlag(FLAGS_trace));
-  const std::string metrics_path = device::FromUsersFolder(absl::GetFlag(FLAGS_metrics));
-  if (SameFile(trace_path, metrics_path)) {
-    refusals.Add("trace", " and --metrics name the same file, ", trace_path);
-  }
+  train::WatchOptions watch_options = train::WatchFlags(refusals);
+  const std::string trace_path = watch_options.trace, metrics_path = watch_options.metrics;
   for (const std::string& other : {trace_path, metrics_path}) {
-    if (SameFile(DigestPath(), other)) {
+    if (device::SameFile(DigestPath(), other)) {
       refusals.Add("digest", " names a file of --trace or --metrics too, ", other);
     }
-  }
-  const std::optional<int> dashboard_port = absl::GetFlag(FLAGS_dashboard);
-  if (dashboard_port.has_value() && (*dashboard_port < 0 || *dashboard_port > 65535)) {
-    refusals.Add("dashboard", " is ", *dashboard_port, "; it must be 0 to 65535");
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
   for (const auto& [flag, path] : {std::pair<const char*, std::string>{"trace", trace_path},
@@ -214,7 +134,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
                                    {"digest", DigestPath()},
                                    {"ceilings", job.config.profiler.ceilings_file}}) {
     const std::string& profile = job.config.profiler.output_file;
-    if (!SameFile(profile, path)) continue;
+    if (!device::SameFile(profile, path)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--profile and --", flag, " name the same file, ", profile));
   }
@@ -226,61 +146,22 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
       device::Context::Create({.device = job.device, .compute_threads = 1}).status());
 
   const bool speaks = launch_info.rank == 0;
-  std::unique_ptr<train::ChromeTrace> trace;
-  if (!trace_path.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(trace,
-                             train::ChromeTrace::Create(TracePath(trace_path, launch_info.rank),
-                                                        !job.checkpoints.resume.empty()));
-  }
-  Observers observers;
-  train::History history;
-  observers.Add(history);
   const std::string description = DescribeJob(
       job, absl::StrCat(device::Counted(ranks.count, ranks.processes ? "process" : "thread"),
                         " on ", device::ToString(job.device.kind)));
-  train::Monitors monitors;
-  if (speaks) {
-    BRIGADE_ASSIGN_OR_RETURN(monitors, train::CreateMonitors({.metrics = metrics_path,
-                                                              .config = job.config.monitor,
-                                                              .dashboard_port = dashboard_port,
-                                                              .title = description,
-                                                              .steps = job.steps}));
-  }
-  // Whether it can be written.
-  if (const std::string& profile = job.config.profiler.output_file; speaks && !profile.empty()) {
-    BRIGADE_RETURN_IF_ERROR(device::FileReplacement::Begin(profile).status());
-  }
-  // Tells of trouble while it goes on, and at the end, on stderr.
-  monitor::Monitor monitor(std::move(monitors.back_ends),
-                           {.on_trouble = [](const std::string& text) {
-                             std::fprintf(stderr, "train: %s\n", text.c_str());
-                           }});
-  const int64_t batch = job.config.batch.train_batch_size;
-  train::MonitorObserver monitor_observer(monitor, batch);
-  observers.Add(monitor_observer);
-  // On a thread, which waits for a terminal or a pipe in place of a step, perhaps for ever. mpirun
-  // gives its processes terminals, wherever what they write goes.
-  static train::Console& console = *new train::Console(
-      stdout, ranks.processes ? 0 : TerminalColumns(), job.steps,
-      static_cast<double>(batch * job.model.context), job.config.steps_per_print);
-  train::QueuedObserver queued_console(console);
-  observers.Add(queued_console);
-  const auto end_monitors = [&](absl::Duration patience) {
-    queued_console.Post([] { console.OnEnd(); }).IgnoreError();
-    queued_console.Drain(patience);
-    if (queued_console.dropped() > 0) {
-      absl::FPrintF(stderr, "train: %s of progress not printed: nobody took them in time\n",
-                    device::Counted(queued_console.dropped(), "line"));
-    }
-    for (const monitor::BackEndReport& of : monitor.Close(patience)) {
-      const std::string trouble = of.Trouble();
-      if (!trouble.empty()) absl::FPrintF(stderr, "train: %s\n", trouble);
-    }
-  };
-
+  watch_options.rank = launch_info.rank;
+  watch_options.threads = ranks.processes ? 0 : ranks.count;
+  watch_options.progress = stdout;
+  watch_options.columns = ranks.processes ? 0 : TerminalColumns();
+  watch_options.units_of_step =
+      static_cast<double>(job.config.batch.train_batch_size * job.model.context);
+  watch_options.unit = "byte";
+  watch_options.title = description;
+  BRIGADE_ASSIGN_OR_RETURN(const auto watch, train::Watch::Create(job, watch_options));
+  train::History history;
   if (speaks) {
     absl::PrintF("%s\n", description);
-    if (!monitors.url.empty()) absl::PrintF("Dashboard: %s\n", monitors.url);
+    if (!watch->url().empty()) absl::PrintF("Dashboard: %s\n", watch->url());
     for (const std::string& key : job.config.without_effect) {
       absl::PrintF("Without effect: %s\n", key);
     }
@@ -292,43 +173,14 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     absl::PrintF("%s", ProgressReport(job, ngrams, history.steps(), history.evaluations()));
     std::fflush(stdout);
   };
-  const bool has_breakdown = speaks && job.config.monitor.wall_clock_breakdown;
-  const bool has_timelines = !monitors.url.empty();
-  train::StepWatcher step_watcher(
-      monitor,
-      {.ranks = ranks.processes ? 1 : ranks.count,
-       .samples_of_step = batch,
-       .has_values = has_breakdown,
-       .has_timelines = has_timelines,
-       .on_breakdown = [&](const train::StepBreakdown& breakdown) {
-         if (!has_breakdown) return;
-         queued_console.Post([breakdown] { console.OnBreakdown(breakdown); }).IgnoreError();
-       }});
-  // Of processes, which have been asked for the page all alike; what each rank does goes to rank 0.
-  std::unique_ptr<train::RankLanes> lanes;
-  if (ranks.processes && dashboard_port.has_value()) {
-    lanes = std::make_unique<train::RankLanes>(
-        [&](std::vector<train::StepTime> of_ranks) { step_watcher.Show(std::move(of_ranks)); });
-  }
-  train::Recorder::StepSink step_sink;
-  if (has_breakdown || has_timelines || lanes != nullptr) {
-    step_sink = [&](absl::string_view context, std::vector<train::StepTime> steps) {
-      const bool goes_elsewhere = lanes != nullptr && lanes->active();
-      if (goes_elsewhere) lanes->Keep(steps);
-      if (speaks) step_watcher.Watch(context, std::move(steps), !goes_elsewhere);
-    };
-  }
-  train::Recorder recorder(trace.get(), std::move(step_sink));
-  TraceObserver trace_observer(recorder);
-  observers.Add(trace_observer);
   const absl::Duration save_grace_period =
       job.checkpoints.save.empty() ? absl::ZeroDuration() : save_grace;
   const absl::Duration patience =
       grace_period + save_grace_period + (speaks ? absl::ZeroDuration() : kGraceOfOthers);
   train::Interrupt interrupt(patience, [&] {
-    recorder.Finish().IgnoreError();
+    watch->recorder().Finish().IgnoreError();
     if (!speaks) return;
-    end_monitors(kInterruptedPatience);
+    watch->Close(kInterruptedPatience);
     std::fputs(job.checkpoints.save.empty()
                    ? "\nInterrupted; a step did not end in time\n"
                    : "\nInterrupted; a step, or its checkpoint, did not end in time\n",
@@ -337,7 +189,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   });
   const auto report = [&](const train::Outcome& outcome) {
     interrupt.Disarm();
-    end_monitors(kMonitorPatience);
+    watch->Close(train::Watch::kPatience);
     report_progress();
     // Of what was trained by: the cost model may have chosen some of it.
     Job trained = job;
@@ -346,21 +198,20 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     std::fflush(stdout);
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
-  const train::TrainerOptions options = {.observer = &observers,
-                                         .recorder = &recorder,
+  const train::TrainerOptions options = {.observer = &history,
+                                         .watch = watch.get(),
                                          .stop = &interrupt.stop(),
                                          .report = report,
-                                         .lanes = lanes.get(),
                                          .backend = ranks.backend,
                                          .timeout = timeout};
   const absl::StatusOr<train::Outcome> outcome = ranks.processes
                                                      ? TrainAsProcess(job, launch_info, options)
                                                      : TrainOnThreads(job, ranks.count, options);
   interrupt.Disarm();
-  const absl::Status traced = recorder.Finish();
+  const absl::Status traced = watch->recorder().Finish();
   // Also after an error: what was done until then.
   if (!outcome.ok()) {
-    end_monitors(kMonitorPatience);
+    watch->Close(train::Watch::kPatience);
     if (speaks && !history.steps().empty()) report_progress();
   }
   BRIGADE_RETURN_IF_ERROR(outcome.status());

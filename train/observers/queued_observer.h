@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -14,33 +15,30 @@
 namespace brigade::train {
 
 // Hands metrics to an observer on a thread of its own, so that a terminal or a pipe that takes
-// nothing holds up no step. What it says of errors is lost; what does not fit is dropped. The
-// observer outlives the process where it may wait for ever.
+// nothing holds up no step. What it says of errors is lost; what does not fit is dropped. Where it
+// waits for ever, it is left behind.
 class QueuedObserver final : public Observer {
  public:
-  explicit QueuedObserver(Observer& to) : to_(to) {}
+  explicit QueuedObserver(std::shared_ptr<Observer> to) : to_(std::move(to)) {}
 
   absl::Status OnStep(const StepMetrics& metrics) override {
-    return Post([&to = to_, metrics] { to.OnStep(metrics).IgnoreError(); });
+    return Later([to = to_, metrics] { to->OnStep(metrics).IgnoreError(); });
   }
   absl::Status OnEvaluation(const Evaluation& evaluation) override {
-    return Post([&to = to_, evaluation] { to.OnEvaluation(evaluation).IgnoreError(); });
+    return Later([to = to_, evaluation] { to->OnEvaluation(evaluation).IgnoreError(); });
   }
   absl::Status OnStart(const Start& start) override {
-    return Post([&to = to_, start] { to.OnStart(start).IgnoreError(); });
+    return Later([to = to_, start] { to->OnStart(start).IgnoreError(); });
   }
   absl::Status OnProfile(const ProfileEvent& profile) override {
-    return Post([&to = to_, profile] { to.OnProfile(profile).IgnoreError(); });
+    return Later([to = to_, profile] { to->OnProfile(profile).IgnoreError(); });
   }
   absl::Status OnSave(const SaveEvent& save) override {
-    return Post([&to = to_, save] { to.OnSave(save).IgnoreError(); });
+    return Later([to = to_, save] { to->OnSave(save).IgnoreError(); });
   }
 
   // Any other task of the observer.
-  absl::Status Post(std::function<void()> task) {
-    queue_.Post(std::move(task));
-    return absl::OkStatus();
-  }
+  void Post(std::function<void()> task) { queue_.Post(std::move(task)); }
 
   // Waits until the observer has seen all; false if `patience` ends before.
   bool Drain(absl::Duration patience) { return queue_.Drain(patience); }
@@ -50,7 +48,12 @@ class QueuedObserver final : public Observer {
   // Some kB each: more steps than a terminal is ever behind.
   static constexpr size_t kCapacity = 1024;
 
-  Observer& to_;
+  absl::Status Later(std::function<void()> task) {
+    Post(std::move(task));
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<Observer> to_;
   monitor::TaskQueue queue_{kCapacity};
 };
 

@@ -186,9 +186,8 @@ Job CreateJob(const std::string& keys) {
 }
 
 void Train(const Job& job, train::History& history) {
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  ASSERT_OK(TrainOnThreads(job, 1, {&history, &recorder, &stop}));
+  ASSERT_OK(TrainOnThreads(job, 1, {&history, nullptr, &stop}));
 }
 
 // With this scale the gradients of all steps overflow, and the weights stay as they began.
@@ -241,9 +240,8 @@ TEST(DropoutTest, AResumedTrainingHasTheDropoutOfItsCheckpoint) {
     Job resumed = job(dropout);
     resumed.steps = 3;
     resumed.checkpoints = {.resume = folder, .may_differ = may_differ};
-    train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
-    return TrainOnThreads(resumed, 1, {nullptr, &recorder, &stop}).status();
+    return TrainOnThreads(resumed, 1, {nullptr, nullptr, &stop}).status();
   };
   EXPECT_OK(resume(0.25, {}));
   EXPECT_THAT(

@@ -275,10 +275,9 @@ TEST(GridTrainingTest, AnErrorOfOneRankEndsAllAndNamesIt) {
     }
     absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
   } observer;
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const Job job = JobOf({.tensor = 2, .context = 2, .data = 2}, 2, 3, "fp16", kAdamW);
-  EXPECT_THAT(TrainOnThreads(job, 8, {&observer, &recorder, &stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 8, {&observer, nullptr, &stop}).status(),
               testing::StatusIs(absl::StatusCode::kDataLoss,
                                 "grid of tensor 2 x context 2 x data 2 x pipeline 1, rank 0 at "
                                 "tensor 0, context 0, data 0, pipeline 0: full disk"));
@@ -288,9 +287,8 @@ TEST(GridTrainingTest, WhatCannotBeSharedIsNamed) {
   const auto error_of = [](const GridCase& grid, int shards, auto change) {
     Job job = JobOf(grid, shards, 0, "fp32", kAdamW);
     change(job);
-    train::Recorder recorder(nullptr);
     const std::atomic<bool> stop = false;
-    return TrainOnThreads(job, grid.tensor * grid.context * grid.data, {nullptr, &recorder, &stop})
+    return TrainOnThreads(job, grid.tensor * grid.context * grid.data, {nullptr, nullptr, &stop})
         .status();
   };
   const auto named = [](const char* text) {

@@ -227,9 +227,8 @@ TEST(PipelineTrainingTest, AnInterruptedTrainingInFilesGoesOn) {
     job.steps = kGridSteps;
     job.checkpoints.save = absl::StrCat(::testing::TempDir(), "/stage", stage);
     StopsAtStep3 interrupted;
-    train::Recorder recorder(nullptr);
     const auto outcome =
-        TrainOnThreads(job, grid.ranks(), {&interrupted, &recorder, &interrupted.stop});
+        TrainOnThreads(job, grid.ranks(), {&interrupted, nullptr, &interrupted.stop});
     ASSERT_OK(outcome);
     EXPECT_TRUE(outcome->interrupted);
     std::vector<double>& losses = interrupted.losses;
@@ -300,11 +299,10 @@ TEST(PipelineTrainingTest, AnErrorOfOneStageEndsAllAndNamesIt) {
     }
     absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
   } observer;
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   const GridCase grid = {.data = 2, .pipeline = 2};
   EXPECT_THAT(
-      TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, &recorder, &stop}).status(),
+      TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, nullptr, &stop}).status(),
       testing::StatusIs(absl::StatusCode::kDataLoss,
                         "grid of tensor 1 x context 1 x data 2 x pipeline 2, rank 0 at "
                         "tensor 0, context 0, data 0, pipeline 0: full disk"));

@@ -90,10 +90,9 @@ struct Trained {
 
 Trained Train(const Job& job) {
   train::History history;
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
-  const auto outcome = TrainOnThreads(job, kRanks, {&history, &recorder, &stop});
+  const auto outcome = TrainOnThreads(job, kRanks, {&history, nullptr, &stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.ranks = outcome->ranks;

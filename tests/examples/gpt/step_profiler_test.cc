@@ -76,9 +76,8 @@ std::string CeilingsFile() {
 }
 
 absl::StatusOr<train::Outcome> TrainWith(const Job& job, int ranks, Profiles& profiles) {
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  return TrainOnThreads(job, ranks, {&profiles, &recorder, &stop});
+  return TrainOnThreads(job, ranks, {&profiles, nullptr, &stop});
 }
 
 Job Profiled(Job job, int64_t step = 3) {

@@ -41,10 +41,9 @@ struct Trained {
 
 inline Trained Train(const Job& job, int ranks) {
   train::History history;
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   Trained run;
-  absl::StatusOr<train::Outcome> outcome = TrainOnThreads(job, ranks, {&history, &recorder, &stop});
+  absl::StatusOr<train::Outcome> outcome = TrainOnThreads(job, ranks, {&history, nullptr, &stop});
   EXPECT_OK(outcome);
   if (!outcome.ok()) return run;
   run.outcome = *std::move(outcome);

@@ -33,7 +33,6 @@ std::array<Process, 2> Train(int64_t steps, bool stop) {
   std::atomic<bool> reported = false;
   std::array<Process, 2> all;
   const auto run = [&](int rank, Process& self) {
-    train::Recorder recorder(nullptr);
     const std::atomic<bool> stop_here = stop && rank == 1;
     const auto report = [&](const train::Outcome&) {
       ++self.reports;
@@ -42,7 +41,7 @@ std::array<Process, 2> Train(int64_t steps, bool stop) {
     };
     absl::StatusOr<train::Outcome> outcome =
         TrainAsProcess(job, {.launched = true, .rank = rank, .size = 2, .master_port = port},
-                       {.recorder = &recorder, .stop = &stop_here, .report = report});
+                       {.stop = &stop_here, .report = report});
     self.left_after_report = reported;
     EXPECT_OK(outcome);
     if (outcome.ok()) self.outcome = *std::move(outcome);

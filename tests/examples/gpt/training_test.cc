@@ -198,9 +198,8 @@ TEST(TrainingTest, AStateOfTenTimesTheDevicesLimitTrainsFromTheHostAndFromFiles)
   const Trained plain = Train(job, 1);
   job.device_limit_bytes = 16 * ParameterCount(job.model) / 10;
   train::History history;
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_THAT(TrainOnThreads(job, 1, {&history, &recorder, &stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 1, {&history, nullptr, &stop}).status(),
               brigade::testing::StatusIs(
                   absl::StatusCode::kResourceExhausted,
                   ::testing::AllOf(::testing::HasSubstr("bytes of the device (weights "),
@@ -266,9 +265,8 @@ TEST(TrainingTest, ABudgetThatIsTooSmallIsAnErrorThatNamesTheLeast) {
       recompute::LeastBudget(ActivationChain({job.model, 4, job.config.zero.dtype})).value();
   job.config.recompute = recompute::ParsePolicy(absl::StrCat("budget:", least - 1)).value();
   train::History history;
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_THAT(TrainOnThreads(job, 2, {&history, &recorder, &stop}).status(),
+  EXPECT_THAT(TrainOnThreads(job, 2, {&history, nullptr, &stop}).status(),
               brigade::testing::StatusIs(absl::StatusCode::kInvalidArgument,
                                          ::testing::HasSubstr(absl::StrCat("the least, ", least))));
 }
@@ -364,9 +362,8 @@ TEST(TrainingTest, EvaluationsDoNotDependOnHowTheTextIsDealtOut) {
       job.corpus.held_out.resize(texts * 32 + 1);
       job.steps = 1;
       train::History history;
-      train::Recorder recorder(nullptr);
       const std::atomic<bool> stop = false;
-      ASSERT_OK(TrainOnThreads(job, ranks, {&history, &recorder, &stop}));
+      ASSERT_OK(TrainOnThreads(job, ranks, {&history, nullptr, &stop}));
       const double loss = history.evaluations().front().held_out_loss;  // before the first step
       if (ranks == 1) wanted = loss;
       EXPECT_NEAR(loss, wanted, 1e-5);
@@ -408,9 +405,8 @@ TEST(TrainingTest, ALossScaleThatIsStuckEndsTheTraining) {
                        "hysteresis": 1, "min_loss_scale": 274877906944}, )",
                    kAdamW, "}"),
       2);
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
-  EXPECT_EQ(TrainOnThreads(job, 2, {nullptr, &recorder, &stop}).status(),
+  EXPECT_EQ(TrainOnThreads(job, 2, {nullptr, nullptr, &stop}).status(),
             absl::FailedPreconditionError("step 3: gradients overflow although the loss scale is "
                                           "at its minimum, 2.74878e+11"));
 }
@@ -432,9 +428,8 @@ TEST(TrainingTest, TheWishToStopEndsAllRanksAfterTheSameStep) {
   };
   std::atomic<bool> stop = false;
   StopAt observer(stop);
-  train::Recorder recorder(nullptr);
   const auto outcome =
-      TrainOnThreads(CreateJob(Config(8, 3, "bf16"), 4), 4, {&observer, &recorder, &stop});
+      TrainOnThreads(CreateJob(Config(8, 3, "bf16"), 4), 4, {&observer, nullptr, &stop});
   ASSERT_OK(outcome);
   EXPECT_TRUE(outcome->interrupted);
   EXPECT_LE(observer.last, 12);  // steps in flight when it was said, and when it was heard
@@ -450,10 +445,9 @@ TEST(TrainingTest, AnObserversErrorEndsAllRanks) {
     absl::Status OnEvaluation(const train::Evaluation&) override { return absl::OkStatus(); }
   };
   Refuse observer;
-  train::Recorder recorder(nullptr);
   const std::atomic<bool> stop = false;
   EXPECT_EQ(
-      TrainOnThreads(CreateJob(Config(8, 2, "fp32"), 4), 4, {&observer, &recorder, &stop}).status(),
+      TrainOnThreads(CreateJob(Config(8, 2, "fp32"), 4), 4, {&observer, nullptr, &stop}).status(),
       absl::DataLossError("full disk"));
 }
 

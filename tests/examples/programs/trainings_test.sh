@@ -126,9 +126,15 @@ for stage in 0 1 2 3; do
  "optimizer": {"type": "AdamW", "params": {"lr": 3e-3}}, "zero_optimization": {"stage": $stage}}
 JSON
   processes 2 examples/language_model --model="$dir/llama" --new --data="$dir/text.txt" --context=48 \
-    --config="$dir/ds.json" --epochs=20 --save="$dir/run$stage"
+    --config="$dir/ds.json" --epochs=20 --save="$dir/run$stage" --metrics="$dir/metrics$stage" \
+    --trace="$dir/trace$stage.json" --dashboard=0
   [ -n "$(losses)" ] || fail "language_model says: $output"
   [ "$(losses)" = "${first:=$(losses)}" ] || fail "stage $stage is another: $output, not $first"
+  [[ $output == *"Dashboard: http://"* ]] || fail "no page: $output"
+  [ "$(grep -c '"loss"' "$dir/metrics$stage")" -gt 20 ] || fail "no metrics of stage $stage"
+  for trace in "$dir/trace$stage.json" "$dir/trace$stage.rank1.json"; do
+    python3 -m json.tool "$trace" /dev/null || fail "no trace: $trace"
+  done
 done
 for file in "$dir"/run0/step-*/*; do
   cmp "$file" "$dir/run3/${file#"$dir/run0/"}" || fail "stages 0 and 3 save other bytes"

@@ -1,0 +1,223 @@
+// What a training shows while it runs: what the config names, in every way to start one.
+
+#include "brigade/train/watch.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/threads/thread_group.h"
+#include "brigade/data/samples.h"
+#include "brigade/examples/mlp.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/model_task.h"
+#include "brigade/train/observers/history.h"
+#include "brigade/train/trainer.h"
+#include "brigade/train/training.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+constexpr int kRanks = 2;
+constexpr int64_t kSteps = 5;
+
+// A number, and its double as target.
+class Doubles final : public data::Samples {
+ public:
+  int64_t size() const override { return 4 * kSteps; }
+  int64_t input_bytes() const override { return sizeof(float); }
+  int64_t target_bytes() const override { return sizeof(float); }
+  absl::Status Read(int64_t sample, void* input, void* target) const override {
+    const float x = static_cast<float>(sample) / 8, y = 2 * x;
+    std::memcpy(input, &x, sizeof(x));
+    std::memcpy(target, &y, sizeof(y));
+    return absl::OkStatus();
+  }
+};
+
+TrainingData Data() { return {.training = std::make_shared<Doubles>(), .epochs = 1}; }
+ModelFactory Model() {
+  return [](const ModelPlace& place) {
+    return examples::Mlp::Create(place, {1, 1}, examples::Loss::kSquaredError);
+  };
+}
+
+// A folder of the test's own.
+std::string Folder(const std::string& name) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/watch_", name);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+Job Monitored(const std::string& folder) {
+  Job job;
+  job.config =
+      ParseConfig(absl::StrCat(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"},
+        "wall_clock_breakdown": true,
+        "tensorboard": {"enabled": true, "output_path": ")",
+                               folder, R"(", "job_name": "board"},
+        "csv_monitor": {"enabled": true, "output_path": ")",
+                               folder, R"(", "job_name": "csv"}})"),
+                  kRanks)
+          .value();
+  job.steps = kSteps;
+  return job;
+}
+
+std::vector<std::string> Lines(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+// One event file, of rank 0; and files of values with a line a step, also of those that are made
+// of the steps' times.
+void ExpectMonitored(const std::string& folder) {
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder + "/board"), {}), 1);
+  EXPECT_GT(fs::file_size(fs::directory_iterator(folder + "/board")->path()), 0u);
+  for (const char* tag : {"train_loss", "lr", "elapsed_time_ms_forward"}) {
+    SCOPED_TRACE(tag);
+    EXPECT_THAT(Lines(absl::StrCat(folder, "/csv/Train_Samples_", tag, ".csv")),
+                SizeIs(1 + kSteps));
+  }
+}
+
+// Each rank's trainer; statuses by rank.
+std::array<absl::Status, kRanks> OnRanks(
+    const std::function<absl::Status(const collectives::LaunchInfo&, const TrainerOptions&)>& call) {
+  const auto group = collectives::ThreadGroup::Create({.size = kRanks}).value();
+  std::array<absl::Status, kRanks> statuses;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      collectives::LaunchInfo launch_info;
+      launch_info.rank = rank;
+      launch_info.size = kRanks;
+      statuses[static_cast<size_t>(rank)] = call(launch_info, {.group = group});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+TEST(WatchTest, ATrainerMakesTheMonitorsOfItsConfig) {
+  const std::string folder = Folder("trainer");
+  const Job job = Monitored(folder);
+  History history;
+  for (const absl::Status& status :
+       OnRanks([&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+         options.observer = &history;
+         // All is written when it is reported.
+         options.report = [&](const Outcome&) { ExpectMonitored(folder); };
+         const auto trainer = Trainer::Create(job, Model(), Data(), launch_info, options);
+         return trainer.ok() ? (*trainer)->Fit().status() : trainer.status();
+       })) {
+    EXPECT_OK(status);
+  }
+  EXPECT_THAT(history.steps(), SizeIs(kSteps));
+  ExpectMonitored(folder);
+}
+
+TEST(WatchTest, SoDoThreads) {
+  const std::string folder = Folder("threads");
+  const Job job = Monitored(folder);
+  const auto task = ModelTask::Create(Model(), Data()).value();
+  ASSERT_OK(TrainOnThreads(job, *task, kRanks, {}));
+  ExpectMonitored(folder);
+}
+
+// Rank 1 makes no monitors: it must not wait for rank 0.
+TEST(WatchTest, AMonitorThatCannotBeMadeEndsAllRanks) {
+  const std::string folder = Folder("refused");
+  std::ofstream(folder + "/board") << "a file";
+  const Job job = Monitored(folder);
+  for (const absl::Status& status :
+       OnRanks([&](const collectives::LaunchInfo& launch_info, const TrainerOptions& options) {
+         return Trainer::Create(job, Model(), Data(), launch_info, options).status();
+       })) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(folder + "/board"));
+  }
+  const auto task = ModelTask::Create(Model(), Data()).value();
+  EXPECT_THAT(std::string(TrainOnThreads(job, *task, kRanks, {}).status().message()),
+              HasSubstr(folder + "/board"));
+}
+
+TEST(WatchTest, ShowsProgressMetricsAndATrace) {
+  const std::string folder = Folder("options");
+  Job job = Monitored(folder);
+  job.config.steps_per_print = 1;
+  const std::string progress = folder + "/progress";
+  std::FILE* const out = std::fopen(progress.c_str(), "w");
+  ASSERT_NE(out, nullptr);
+  int64_t times = 0;
+  const auto on_steps = [&](absl::string_view context, std::vector<StepTime> steps) {
+    if (context == "rank 1") times += std::ssize(steps);
+  };
+  auto watch = Watch::Create(job, {.threads = kRanks,
+                                   .progress = out,
+                                   .units_of_step = 4,
+                                   .metrics = folder + "/metrics",
+                                   .trace = folder + "/trace.json",
+                                   .on_steps = on_steps});
+  ASSERT_OK(watch);
+  const auto task = ModelTask::Create(Model(), Data()).value();
+  ASSERT_OK(TrainOnThreads(job, *task, kRanks, {.watch = watch->get()}));
+  (*watch)->Close(Watch::kPatience);
+  ASSERT_OK((*watch)->recorder().Finish());
+  std::fclose(out);
+  const std::vector<std::string> lines = Lines(progress);
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const std::string& line) { return line.starts_with("step "); }),
+            kSteps);
+  const std::vector<std::string> metrics = Lines(folder + "/metrics");
+  EXPECT_EQ(std::count_if(metrics.begin(), metrics.end(),
+                          [](const std::string& line) {
+                            return line.find("\"loss\"") != std::string::npos;
+                          }),
+            kSteps);
+  const std::vector<std::string> trace = Lines(folder + "/trace.json");
+  ASSERT_FALSE(trace.empty());
+  EXPECT_THAT(trace.front(), StartsWith("["));
+  EXPECT_THAT(trace.back(), EndsWith("]"));
+  EXPECT_EQ(times, kSteps);
+  ExpectMonitored(folder);
+}
+
+// The times of a context that another recorder follows would be missing, and nobody would know.
+TEST(WatchTest, ATrainerOverAContextNeedsTheWatchOfIt) {
+  Job job;
+  job.config = ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"}})", 1).value();
+  job.steps = 1;
+  const auto task = ModelTask::Create(Model(), Data()).value();
+  const auto context = device::Context::Create({}).value();
+  const auto group = collectives::ThreadGroup::Create({.size = 1}).value();
+  const auto communicator = collectives::Init({}, {.group = group}, *context).value();
+  EXPECT_THAT(Trainer::Create(job, *task, *communicator, 0, *context, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("watch")));
+}
+
+}  // namespace
+}  // namespace brigade::train
