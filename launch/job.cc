@@ -19,7 +19,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/launch/agent.h"
@@ -131,21 +130,21 @@ class Job {
 
   // Until the agents of enough hosts are there; all of them if they come in time.
   bool Gather() {
-    const absl::Time until = absl::Now() + options_.host_timeout;
+    const absl::Time until = SteadyNow() + options_.host_timeout;
     for (const auto& node : nodes_) node->retry_at = absl::InfinitePast();
     while (ended_by_ == 0) {
       const int greeted = static_cast<int>(std::count_if(
           nodes_.begin(), nodes_.end(), [](const auto& node) { return node->greeted; }));
       int waited_for = 0;
       for (const auto& node : nodes_) {
-        if (!node->is_connected() && absl::Now() >= node->retry_at) Connect(*node);
+        if (!node->is_connected() && SteadyNow() >= node->retry_at) Connect(*node);
         // A host's first try is waited for, whatever it takes; others only if hosts are missing.
         if (!node->greeted && (node->is_connected() || greeted < LeastNodes())) ++waited_for;
       }
       if (greeted == static_cast<int>(nodes_.size())) return true;
       const bool enough = greeted >= LeastNodes();
       if (enough && waited_for == 0) return true;
-      if (absl::Now() >= until) {
+      if (SteadyNow() >= until) {
         if (enough) return true;
         failure_ = Failure{absl::StrCat(greeted, " of ", nodes_.size(), " hosts are there, and ",
                                         LeastNodes(), " are needed", WhyLost()),
@@ -165,7 +164,7 @@ class Job {
   }
 
   void Connect(Node& node) {
-    node.retry_at = absl::Now() + kRetry;
+    node.retry_at = SteadyNow() + kRetry;
     node.greeted = node.said_all = node.has_ended = node.has_reason = false;
     const auto agent = Start(
         {.words = AgentCommand(options_, node.host.name, absl::StrCat(id_, ".", node.host.name)),
@@ -178,7 +177,7 @@ class Job {
     }
     node.agent = *agent;
     node.channel = std::make_unique<Channel>(agent->output, agent->input);
-    node.heard_at = absl::Now();
+    node.heard_at = SteadyNow();
   }
 
   // Starts ranks on the hosts that are there, at most max_nodes of them.
@@ -189,6 +188,7 @@ class Job {
     gathering.restart = restarts_;
     gathering.max_restarts = options_.max_restarts;
     gathering.sets_devices = job_.sets_devices;
+    gathering.devices = job_.devices;
     for (const auto& node : nodes_) {
       const bool is_full =
           options_.max_nodes > 0 && chosen.size() == static_cast<size_t>(options_.max_nodes);
@@ -223,7 +223,7 @@ class Job {
     for (size_t n = 0; n < chosen.size(); ++n) {
       order.ranks = ranks[job_.only.has_value() ? static_cast<size_t>(*job_.only) : n];
       chosen[n]->has_ranks = true;
-      chosen[n]->heard_at = absl::Now();
+      chosen[n]->heard_at = SteadyNow();
       chosen[n]->channel->Send(ToMessage(order));
     }
     stops_ = false;
@@ -258,7 +258,7 @@ class Job {
       errors_.Write();
     }
     if (!listens) {
-      for (const auto& node : nodes_) node->heard_at = absl::Now();
+      for (const auto& node : nodes_) node->heard_at = SteadyNow();
     }
     if (polled[0].revents != 0) TakeSignals();
     for (size_t n = 0; n < nodes_.size(); ++n) {
@@ -267,7 +267,7 @@ class Job {
     }
     Reap();
     Beat();
-    if (absl::Now() < drop_at_) return;
+    if (SteadyNow() < drop_at_) return;
     drop_at_ = absl::InfiniteFuture();
     for (const auto& node : nodes_) {
       if (node->is_connected()) {
@@ -287,7 +287,7 @@ class Job {
       if (number == SIGCHLD) continue;
       const bool again = ended_by_ != 0;
       if (!again) ended_by_ = number;
-      drop_at_ = absl::Now() + kAfterKill + (again ? absl::ZeroDuration() : options_.grace);
+      drop_at_ = SteadyNow() + kAfterKill + (again ? absl::ZeroDuration() : options_.grace);
       SendAll(again ? Message{"kill"} : Message{"stop", absl::StrCat(number)});
     }
   }
@@ -300,7 +300,7 @@ class Job {
 
   void Listen(Node& node) {
     const absl::StatusOr<bool> more = node.channel->Read();
-    node.heard_at = absl::Now();
+    node.heard_at = SteadyNow();
     while (true) {
       const auto message = node.channel->Next();
       if (!message.ok()) {
@@ -386,7 +386,7 @@ class Job {
   // A start is over: the first failure counts, or a rank that was killed at once.
   void Fail(Failure failure) {
     if (ended_by_ != 0) return;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (!failure_.has_value()) {
       failed_at_ = now;
       failure_ = std::move(failure);
@@ -464,7 +464,7 @@ class Job {
   // To and from other hosts.
   void Beat() {
     if (!is_remote_) return;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     for (const auto& node : nodes_) {
       const bool is_due = node->is_connected() && (!node->greeted || node->has_ranks);
       if (!is_due || node->said_all) continue;
@@ -485,8 +485,8 @@ class Job {
     for (const auto& node : nodes_) {
       if (node->channel != nullptr) node->channel->CloseOutput();
     }
-    const absl::Time until = absl::Now() + options_.grace + options_.host_timeout;
-    while (absl::Now() < until && std::any_of(nodes_.begin(), nodes_.end(),
+    const absl::Time until = SteadyNow() + options_.grace + options_.host_timeout;
+    while (SteadyNow() < until && std::any_of(nodes_.begin(), nodes_.end(),
                                               [](const auto& n) { return n->is_connected(); })) {
       Turn();
     }

@@ -28,6 +28,7 @@ struct JobOptions {
   std::string run_id;
   // Of Gathering.
   bool sets_devices = true;
+  std::vector<std::string> devices;
 };
 
 // Runs it. What ranks print goes to this process's outputs, each line behind "[RANK] "; a failure

@@ -35,6 +35,16 @@ class LaunchTest(unittest.TestCase):
                                variables={"CUDA_VISIBLE_DEVICES": "GPU-7,GPU-9"})
         self.assertEqual((code, sorted(printed.splitlines())), (0, ["[0] GPU-7,GPU-9", "[1] GPU-7,GPU-9"]))
 
+    def test_a_filter_leaves_devices_that_were_chosen_before(self):
+        for flag in ("--include=localhost:1,2", "--exclude=localhost:0"):
+            code, printed, _ = run(flag, *shell("echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES"),
+                                   variables={"CUDA_VISIBLE_DEVICES": "GPU-7,GPU-8,GPU-9"})
+            self.assertEqual((code, sorted(printed.splitlines())), (0, ["[0] 0 GPU-8,GPU-9", "[1] 1 GPU-8,GPU-9"]))
+        # Of ranks that have no GPU each nothing can be left.
+        code, printed, _ = run("--nproc_per_node=3", "--include=localhost:1,2", *shell("echo $CUDA_VISIBLE_DEVICES"),
+                               variables={"CUDA_VISIBLE_DEVICES": "GPU-7"})
+        self.assertEqual((code, sorted(printed.splitlines())), (0, ["[0] GPU-7", "[1] GPU-7"]))
+
     def test_output_is_whole_lines_of_one_rank_and_nothing_is_lost(self):
         code, printed, said = run("--nproc_per_node=4", *shell(
             'for i in $(seq 3000); do echo "line $i of rank $RANK"; done; printf "no end" >&2'))
