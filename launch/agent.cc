@@ -154,7 +154,8 @@ class Agent {
 
   int Run() {
     channel_.Send({"hello", AddressOfHost(), absl::StrCat(FreePort())});
-    while (!ends_ || is_running_ || channel_.unsent() > 0) Turn();
+    // What a launcher that says nothing has not taken is left: the next agent waits for this one.
+    while (!ends_ || is_running_ || (channel_.unsent() > 0 && !is_alone())) Turn();
     return ended_by_ == 0 ? 0 : 128 + ended_by_;
   }
 
@@ -201,7 +202,12 @@ class Agent {
       channel_.Send({"alive"});
       beat_at_ = now + Heartbeat(patience_);
     }
-    if (now - heard_at_ > patience_) End(SIGTERM);
+    if (is_alone()) End(SIGTERM);
+  }
+
+  // The launcher has said nothing for too long.
+  bool is_alone() const {
+    return patience_ > absl::ZeroDuration() && SteadyNow() - heard_at_ > patience_;
   }
 
   // How long nothing has to be done.

@@ -133,7 +133,10 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
   if (is_remote) {
     BRIGADE_ASSIGN_OR_RETURN(job.exported, ExportedVariables());
     if (*options.launcher != BackEnd::kSsh) {
-      if (*options.launcher != BackEnd::kPdsh) {
+      if (*options.launcher == BackEnd::kPdsh) {
+        // Else it may ask by rsh. Of a user who has said how the word stays.
+        setenv("PDSH_RCMD_TYPE", "ssh", /*replace=*/0);
+      } else {
         for (const auto& [name, value] : ForeignVariables(options, job.hosts)) {
           job.exported[name] = value;
         }

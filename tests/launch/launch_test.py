@@ -353,6 +353,19 @@ class SeveralHostsTest(unittest.TestCase):
         finally:
             job.close()
 
+    def test_an_agent_ends_without_a_launcher_that_takes_what_it_says(self):
+        # The launcher is stopped, as a machine that hangs, while ranks have more to say than a pipe holds.
+        job = self.job("--hosts=a", "--host_timeout=2", *shell("echo ready; exec yes"))
+        try:
+            while not job.out.stat().st_size:
+                self.assertIsNone(job.process.poll(), job.said())
+                time.sleep(0.01)
+            job.process.send_signal(signal.SIGSTOP)
+            while job.processes() != [job.process.pid]:
+                time.sleep(0.01)
+        finally:
+            job.close()
+
     def test_a_lost_host_is_left_out_and_taken_in_again(self):
         # b is away while the file is there; its agent is killed twice.
         body = f'[ $1 = a ] || [ ! -e {self.folder}/away ] || exit 255; sh -c "$2"'
@@ -472,16 +485,21 @@ class MpirunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
             for name in ("srun", "pdsh"):
                 path = pathlib.Path(folder) / name
-                path.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done; exit 9\n')
+                path.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done; echo "by $PDSH_RCMD_TYPE"; exit 9\n')
                 path.chmod(0o755)
             paths = {"PATH": f"{folder}:{os.environ['PATH']}"}
             code, printed, _ = run("--launcher=slurm", "--num_nodes=2", "--num_gpus=4", "train", "a b", variables=paths)
             self.assertEqual(code, 9)
             self.assertEqual(printed.split("\n")[:4], ["<-n>", "<8>", "<--nodes=2>", "<--ntasks-per-node=4>"])
-            self.assertTrue(printed.endswith("<train>\n<a b>\n"), printed)
+            self.assertTrue(printed.endswith("<train>\n<a b>\nby \n"), printed)
             code, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train", variables=paths)
             self.assertEqual(code, 9)
             self.assertIn("--no_ssh --node_rank=%n --hosts=a:0@b:0 --master_addr=a --master_port=29500", printed)
+            # pdsh itself may ask by rsh.
+            self.assertTrue(printed.endswith("\nby ssh\n"), printed)
+            _, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train",
+                                variables={**paths, "PDSH_RCMD_TYPE": "exec"})
+            self.assertTrue(printed.endswith("\nby exec\n"), printed)
 
 
 if __name__ == "__main__":
