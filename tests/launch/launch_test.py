@@ -430,6 +430,21 @@ else:
 print("met at", where[0])
 """
 
+# Behind it: in the first start the last rank's host is lost, in the second one the other host's ranks fail.
+LOSE = """
+import pathlib, signal, sys, time
+away, start = pathlib.Path(sys.argv[1]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+print("start", start, "of", size, "at", where[0], flush=True)
+if start == 0 and rank == size - 1:
+    away.touch()
+    os.kill(os.getppid(), signal.SIGKILL)
+if start == 1 and rank == 0:
+    away.unlink()
+    sys.exit(1)
+while start < 2:
+    time.sleep(0.01)
+"""
+
 
 def can_make_hosts():
     command = ["unshare", "--net", "ip", "link", "set", "lo", "up"]
@@ -461,13 +476,28 @@ class NamespacesTest(unittest.TestCase):
             each.wait()
             each.stdin.close()
 
+    def run_on_both(self, *arguments, before=""):
+        """A job on hosts a and b; `before`: what its stand-in for ssh does first."""
+        body = "\n".join([before, *(f'[ $1 != {name} ] || exec nsenter -t {each.pid} -n sh -c "$2"'
+                                    for name, each in zip("ab", self.holders))])
+        return run(f"--ssh={stand_in_for_ssh(self.folder, body)}", "--hosts=b:0,1@a:0,1", *arguments)
+
     def test_ranks_of_two_hosts_meet(self):
-        body = "\n".join(f'[ $1 != {name} ] || exec nsenter -t {each.pid} -n sh -c "$2"'
-                         for name, each in zip("ab", self.holders))
-        code, printed, said = run(f"--ssh={stand_in_for_ssh(self.folder, body)}", "--hosts=b:0,1@a:0,1", sys.executable,
-                                  "-c", MEET)
+        code, printed, said = self.run_on_both(sys.executable, "-c", MEET)
         self.assertEqual(code, 0, said)
         self.assertEqual(sorted(printed.splitlines()), [f"[{rank}] met at 10.79.7.2" for rank in range(4)])
+
+    def test_a_host_that_is_lost_is_left_out_and_met_again(self):
+        # a is away while the file is there; its agent is killed.
+        away = f"{self.folder}/away"
+        code, printed, said = self.run_on_both("--nnodes=1:2", "--max_restarts=2", sys.executable, "-c", MEET + LOSE, away,
+                                               before=f"[ $1 = b ] || [ ! -e {away} ] || exit 255")
+        self.assertEqual(code, 0, said)
+        lines = printed.splitlines()
+        self.assertIn("[0] start 1 of 2 at 127.0.0.1", lines)
+        for rank in range(4):
+            self.assertIn(f"[{rank}] start 2 of 4 at 10.79.7.2", lines)
+        self.assertIn("host a is lost", said)
 
 
 class MpirunTest(unittest.TestCase):
