@@ -51,12 +51,17 @@ class Printer {
   void Write() {
     const ssize_t wrote = write(end_, text_.data(), std::min<size_t>(text_.size(), PIPE_BUF));
     if (wrote > 0) text_.erase(0, static_cast<size_t>(wrote));
-    if (wrote < 0 && errno != EINTR && errno != EAGAIN) text_.clear();
+    if (wrote >= 0 || errno == EINTR || errno == EAGAIN) return;
+    if (error_ == 0) error_ = errno;
+    text_.clear();
   }
+  // Of the first text that was lost, as on a full disk; 0: none was.
+  int error() const { return error_; }
 
  private:
   const int end_;
   std::string text_;
+  int error_ = 0;
 };
 
 // What has ended a start.
@@ -117,6 +122,14 @@ class Job {
  private:
   void Say(absl::string_view words) {
     errors_.Print(absl::StrCat("brigade_launch: ", words, "\n"));
+  }
+
+  // Once, where what ranks print could not be written. A reader who has closed a pipe, as head does,
+  // wants no more of it.
+  void TellOfLoss() {
+    const int error = printed_.error();
+    if (error == 0 || error == EPIPE || std::exchange(has_told_of_loss_, true)) return;
+    Say(absl::ErrnoToStatus(error, "what ranks print is lost").message());
   }
 
   bool AnyHasRanks() const {
@@ -254,6 +267,7 @@ class Job {
     // One of them: both may be one pipe, which then has room for one.
     if (polled[1].revents != 0) {
       printed_.Write();
+      TellOfLoss();
     } else if (polled[2].revents != 0) {
       errors_.Write();
     }
@@ -501,6 +515,7 @@ class Job {
       constexpr int kShortly = 200;
       if (poll(polled, 2, ended_by_ != 0 ? kShortly : -1) <= 0) return;
       if (polled[0].revents != 0) printer.Write();
+      TellOfLoss();
       if (polled[1].revents != 0) TakeSignals();
     }
   }
@@ -516,6 +531,7 @@ class Job {
   const std::string id_ = absl::BytesToHexString(collectives::Nonce().substr(0, 8));
   std::vector<std::unique_ptr<Node>> nodes_;
   Printer printed_{1}, errors_{2};
+  bool has_told_of_loss_ = false;
   int restarts_ = 0, size_ = 0;
   std::optional<Failure> failure_;
   bool stops_ = false;

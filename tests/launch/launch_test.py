@@ -220,6 +220,20 @@ class LaunchTest(unittest.TestCase):
             os.close(read_end)
             os.close(write_end)
 
+    def test_a_full_disk_is_told_once(self):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([LAUNCH, *shell("for i in 1 2 3; do echo $i; sleep 0.1; done")], stdout=full,
+                                    stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((result.returncode, result.stderr),
+                         (0, "brigade_launch: what ranks print is lost: No space left on device\n"))
+        # Who reads no more has asked for it.
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        result = subprocess.run([LAUNCH, *shell("echo 1; sleep 0.1; echo 2")], stdout=write_end, stderr=subprocess.PIPE,
+                                check=False)
+        os.close(write_end)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
     def test_a_slow_reader_loses_no_host(self):
         with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
             host = Host(folder)
