@@ -124,8 +124,8 @@ class Job {
     errors_.Print(absl::StrCat("brigade_launch: ", words, "\n"));
   }
 
-  // Once, where what ranks print could not be written. A reader who has closed a pipe, as head does,
-  // wants no more of it.
+  // Once, where what ranks print could not be written. A reader who has closed a pipe, as head
+  // does, wants no more of it.
   void TellOfLoss() {
     const int error = printed_.error();
     if (error == 0 || error == EPIPE || std::exchange(has_told_of_loss_, true)) return;
