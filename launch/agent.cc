@@ -154,7 +154,8 @@ class Agent {
 
   int Run() {
     channel_.Send({"hello", AddressOfHost(), absl::StrCat(FreePort())});
-    while (!ends_ || is_running_ || channel_.unsent() > 0) Turn();
+    // What a launcher that says nothing has not taken is left: the next agent waits for this one.
+    while (!ends_ || is_running_ || (channel_.unsent() > 0 && !is_alone())) Turn();
     return ended_by_ == 0 ? 0 : 128 + ended_by_;
   }
 
@@ -191,7 +192,7 @@ class Agent {
     if (polled[1].revents != 0) TakeMessages();
     channel_.Flush();
     Reap();
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (now >= kill_at_) {
       SignalDescendants(SIGKILL);
       kill_at_ = absl::InfiniteFuture();
@@ -201,14 +202,19 @@ class Agent {
       channel_.Send({"alive"});
       beat_at_ = now + Heartbeat(patience_);
     }
-    if (now - heard_at_ > patience_) End(SIGTERM);
+    if (is_alone()) End(SIGTERM);
+  }
+
+  // The launcher has said nothing for too long.
+  bool is_alone() const {
+    return patience_ > absl::ZeroDuration() && SteadyNow() - heard_at_ > patience_;
   }
 
   // How long nothing has to be done.
   absl::Duration Wait() const {
-    absl::Time until = std::min(kill_at_, absl::Now() + absl::Minutes(1));
+    absl::Time until = std::min(kill_at_, SteadyNow() + absl::Minutes(1));
     if (patience_ > absl::ZeroDuration()) until = std::min(until, beat_at_);
-    return std::max(absl::ZeroDuration(), until - absl::Now()) + absl::Milliseconds(1);
+    return std::max(absl::ZeroDuration(), until - SteadyNow()) + absl::Milliseconds(1);
   }
 
   void TakeSignals() {
@@ -224,7 +230,7 @@ class Agent {
 
   void TakeMessages() {
     const absl::StatusOr<bool> more = channel_.Read();
-    heard_at_ = absl::Now();
+    heard_at_ = SteadyNow();
     while (true) {
       const auto message = channel_.Next();
       if (!message.ok()) {
@@ -390,7 +396,7 @@ class Agent {
     for (Running& each : ranks_) each.asked = true;
     SignalDescendants(signal);
     kill_at_ =
-        std::min(kill_at_, absl::Now() + (signal == SIGKILL ? absl::ZeroDuration() : grace_));
+        std::min(kill_at_, SteadyNow() + (signal == SIGKILL ? absl::ZeroDuration() : grace_));
   }
 
   void End(int signal) {
@@ -407,7 +413,7 @@ class Agent {
   int ended_by_ = 0;
   absl::Duration grace_ = absl::ZeroDuration(), patience_ = absl::ZeroDuration();
   absl::Time kill_at_ = absl::InfiniteFuture(), beat_at_ = absl::InfinitePast();
-  absl::Time heard_at_ = absl::Now();
+  absl::Time heard_at_ = SteadyNow();
 };
 
 std::string Packed(const Variables& variables) {

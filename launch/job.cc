@@ -19,7 +19,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/launch/agent.h"
@@ -52,12 +51,17 @@ class Printer {
   void Write() {
     const ssize_t wrote = write(end_, text_.data(), std::min<size_t>(text_.size(), PIPE_BUF));
     if (wrote > 0) text_.erase(0, static_cast<size_t>(wrote));
-    if (wrote < 0 && errno != EINTR && errno != EAGAIN) text_.clear();
+    if (wrote >= 0 || errno == EINTR || errno == EAGAIN) return;
+    if (error_ == 0) error_ = errno;
+    text_.clear();
   }
+  // Of the first text that was lost, as on a full disk; 0: none was.
+  int error() const { return error_; }
 
  private:
   const int end_;
   std::string text_;
+  int error_ = 0;
 };
 
 // What has ended a start.
@@ -120,6 +124,14 @@ class Job {
     errors_.Print(absl::StrCat("brigade_launch: ", words, "\n"));
   }
 
+  // Once, where what ranks print could not be written. A reader who has closed a pipe, as head
+  // does, wants no more of it.
+  void TellOfLoss() {
+    const int error = printed_.error();
+    if (error == 0 || error == EPIPE || std::exchange(has_told_of_loss_, true)) return;
+    Say(absl::ErrnoToStatus(error, "what ranks print is lost").message());
+  }
+
   bool AnyHasRanks() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->has_ranks; });
   }
@@ -131,21 +143,21 @@ class Job {
 
   // Until the agents of enough hosts are there; all of them if they come in time.
   bool Gather() {
-    const absl::Time until = absl::Now() + options_.host_timeout;
+    const absl::Time until = SteadyNow() + options_.host_timeout;
     for (const auto& node : nodes_) node->retry_at = absl::InfinitePast();
     while (ended_by_ == 0) {
       const int greeted = static_cast<int>(std::count_if(
           nodes_.begin(), nodes_.end(), [](const auto& node) { return node->greeted; }));
       int waited_for = 0;
       for (const auto& node : nodes_) {
-        if (!node->is_connected() && absl::Now() >= node->retry_at) Connect(*node);
+        if (!node->is_connected() && SteadyNow() >= node->retry_at) Connect(*node);
         // A host's first try is waited for, whatever it takes; others only if hosts are missing.
         if (!node->greeted && (node->is_connected() || greeted < LeastNodes())) ++waited_for;
       }
       if (greeted == static_cast<int>(nodes_.size())) return true;
       const bool enough = greeted >= LeastNodes();
       if (enough && waited_for == 0) return true;
-      if (absl::Now() >= until) {
+      if (SteadyNow() >= until) {
         if (enough) return true;
         failure_ = Failure{absl::StrCat(greeted, " of ", nodes_.size(), " hosts are there, and ",
                                         LeastNodes(), " are needed", WhyLost()),
@@ -165,7 +177,7 @@ class Job {
   }
 
   void Connect(Node& node) {
-    node.retry_at = absl::Now() + kRetry;
+    node.retry_at = SteadyNow() + kRetry;
     node.greeted = node.said_all = node.has_ended = node.has_reason = false;
     const auto agent = Start(
         {.words = AgentCommand(options_, node.host.name, absl::StrCat(id_, ".", node.host.name)),
@@ -178,7 +190,7 @@ class Job {
     }
     node.agent = *agent;
     node.channel = std::make_unique<Channel>(agent->output, agent->input);
-    node.heard_at = absl::Now();
+    node.heard_at = SteadyNow();
   }
 
   // Starts ranks on the hosts that are there, at most max_nodes of them.
@@ -189,6 +201,7 @@ class Job {
     gathering.restart = restarts_;
     gathering.max_restarts = options_.max_restarts;
     gathering.sets_devices = job_.sets_devices;
+    gathering.devices = job_.devices;
     for (const auto& node : nodes_) {
       const bool is_full =
           options_.max_nodes > 0 && chosen.size() == static_cast<size_t>(options_.max_nodes);
@@ -223,7 +236,7 @@ class Job {
     for (size_t n = 0; n < chosen.size(); ++n) {
       order.ranks = ranks[job_.only.has_value() ? static_cast<size_t>(*job_.only) : n];
       chosen[n]->has_ranks = true;
-      chosen[n]->heard_at = absl::Now();
+      chosen[n]->heard_at = SteadyNow();
       chosen[n]->channel->Send(ToMessage(order));
     }
     stops_ = false;
@@ -254,11 +267,12 @@ class Job {
     // One of them: both may be one pipe, which then has room for one.
     if (polled[1].revents != 0) {
       printed_.Write();
+      TellOfLoss();
     } else if (polled[2].revents != 0) {
       errors_.Write();
     }
     if (!listens) {
-      for (const auto& node : nodes_) node->heard_at = absl::Now();
+      for (const auto& node : nodes_) node->heard_at = SteadyNow();
     }
     if (polled[0].revents != 0) TakeSignals();
     for (size_t n = 0; n < nodes_.size(); ++n) {
@@ -267,7 +281,7 @@ class Job {
     }
     Reap();
     Beat();
-    if (absl::Now() < drop_at_) return;
+    if (SteadyNow() < drop_at_) return;
     drop_at_ = absl::InfiniteFuture();
     for (const auto& node : nodes_) {
       if (node->is_connected()) {
@@ -287,7 +301,7 @@ class Job {
       if (number == SIGCHLD) continue;
       const bool again = ended_by_ != 0;
       if (!again) ended_by_ = number;
-      drop_at_ = absl::Now() + kAfterKill + (again ? absl::ZeroDuration() : options_.grace);
+      drop_at_ = SteadyNow() + kAfterKill + (again ? absl::ZeroDuration() : options_.grace);
       SendAll(again ? Message{"kill"} : Message{"stop", absl::StrCat(number)});
     }
   }
@@ -300,7 +314,7 @@ class Job {
 
   void Listen(Node& node) {
     const absl::StatusOr<bool> more = node.channel->Read();
-    node.heard_at = absl::Now();
+    node.heard_at = SteadyNow();
     while (true) {
       const auto message = node.channel->Next();
       if (!message.ok()) {
@@ -386,7 +400,7 @@ class Job {
   // A start is over: the first failure counts, or a rank that was killed at once.
   void Fail(Failure failure) {
     if (ended_by_ != 0) return;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (!failure_.has_value()) {
       failed_at_ = now;
       failure_ = std::move(failure);
@@ -464,7 +478,7 @@ class Job {
   // To and from other hosts.
   void Beat() {
     if (!is_remote_) return;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     for (const auto& node : nodes_) {
       const bool is_due = node->is_connected() && (!node->greeted || node->has_ranks);
       if (!is_due || node->said_all) continue;
@@ -485,8 +499,8 @@ class Job {
     for (const auto& node : nodes_) {
       if (node->channel != nullptr) node->channel->CloseOutput();
     }
-    const absl::Time until = absl::Now() + options_.grace + options_.host_timeout;
-    while (absl::Now() < until && std::any_of(nodes_.begin(), nodes_.end(),
+    const absl::Time until = SteadyNow() + options_.grace + options_.host_timeout;
+    while (SteadyNow() < until && std::any_of(nodes_.begin(), nodes_.end(),
                                               [](const auto& n) { return n->is_connected(); })) {
       Turn();
     }
@@ -501,6 +515,7 @@ class Job {
       constexpr int kShortly = 200;
       if (poll(polled, 2, ended_by_ != 0 ? kShortly : -1) <= 0) return;
       if (polled[0].revents != 0) printer.Write();
+      TellOfLoss();
       if (polled[1].revents != 0) TakeSignals();
     }
   }
@@ -516,6 +531,7 @@ class Job {
   const std::string id_ = absl::BytesToHexString(collectives::Nonce().substr(0, 8));
   std::vector<std::unique_ptr<Node>> nodes_;
   Printer printed_{1}, errors_{2};
+  bool has_told_of_loss_ = false;
   int restarts_ = 0, size_ = 0;
   std::optional<Failure> failure_;
   bool stops_ = false;

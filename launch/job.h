@@ -28,6 +28,7 @@ struct JobOptions {
   std::string run_id;
   // Of Gathering.
   bool sets_devices = true;
+  std::vector<std::string> devices;
 };
 
 // Runs it. What ranks print goes to this process's outputs, each line behind "[RANK] "; a failure
@@ -38,6 +39,7 @@ struct JobOptions {
 // Returns 0 if all ranks have; 128 + signal if one has ended this process's work; else the code of
 // the rank that failed first, 128 + signal if one has killed it. Of several that fail at once that
 // is one that was killed: errors of a rank whose neighbour is gone are what follows.
+// What ranks print and the system does not take, as on a full disk, is lost, which is said once.
 //
 // No process is left then. SIGINT, SIGTERM, SIGHUP and SIGQUIT go to all ranks; a second one kills
 // them. If this process is killed its agents end the ranks.

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -36,11 +37,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The GPUs of this host that programs may see, if somebody has chosen them.
+std::optional<std::vector<std::string>> ChosenGpus() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return std::nullopt;
+  return absl::StrSplit(visible, ',', absl::SkipWhitespace());
+}
+
 // GPUs of this host: those that programs may see, or what the driver has made files for.
 int CountGpus() {
-  if (const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
-    const std::vector<std::string> all = absl::StrSplit(visible, ',', absl::SkipWhitespace());
-    return static_cast<int>(all.size());
+  if (const auto chosen = ChosenGpus(); chosen.has_value()) {
+    return static_cast<int>(chosen->size());
   }
   int count = 0;
   std::error_code ignored;
@@ -53,6 +60,21 @@ int CountGpus() {
     if (is_gpu) ++count;
   }
   return count;
+}
+
+// What ranks see of GPUs. Those that were chosen before stay, if no hostfile says otherwise; a slot
+// is then a place among them, and a filter leaves of them what it leaves of the slots.
+void SetDevices(bool has_hosts, JobOptions& job) {
+  const auto chosen = ChosenGpus();
+  job.sets_devices = has_hosts || !chosen.has_value();
+  const bool has_filter = !job.options.include.empty() || !job.options.exclude.empty();
+  if (job.sets_devices || !has_filter) return;
+  for (const Host& host : job.hosts) {
+    // Ranks without a GPU each.
+    if (static_cast<size_t>(host.slots.back()) >= chosen->size()) return;
+  }
+  job.sets_devices = true;
+  job.devices = *chosen;
 }
 
 // A file that says which process the launcher is, while it runs.
@@ -111,7 +133,10 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
   if (is_remote) {
     BRIGADE_ASSIGN_OR_RETURN(job.exported, ExportedVariables());
     if (*options.launcher != BackEnd::kSsh) {
-      if (*options.launcher != BackEnd::kPdsh) {
+      if (*options.launcher == BackEnd::kPdsh) {
+        // Else it may ask by rsh. Of a user who has said how the word stays.
+        setenv("PDSH_RCMD_TYPE", "ssh", /*replace=*/0);
+      } else {
         for (const auto& [name, value] : ForeignVariables(options, job.hosts)) {
           job.exported[name] = value;
         }
@@ -125,7 +150,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
       return Become(command);
     }
   }
-  job.sets_devices = has_hosts || std::getenv("CUDA_VISIBLE_DEVICES") == nullptr;
+  SetDevices(has_hosts, job);
   BRIGADE_ASSIGN_OR_RETURN(job.secret, collectives::JobSecret::FromEnvironment(
                                            [](const char* name) { return std::getenv(name); }));
   if (!job.secret.has_value() && !job.only.has_value()) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -225,8 +226,8 @@ int SignalDescendants(int signal) {
 }
 
 void EndDescendants() {
-  const absl::Time until = absl::Now() + absl::Seconds(10);
-  while (SignalDescendants(SIGKILL) > 0 && absl::Now() < until) {
+  const absl::Time until = SteadyNow() + absl::Seconds(10);
+  while (SignalDescendants(SIGKILL) > 0 && SteadyNow() < until) {
     pid_t reaped;
     while ((reaped = waitpid(-1, nullptr, WNOHANG)) > 0) {
     }
@@ -259,6 +260,10 @@ std::string TemporaryFolder() {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
   return error ? "/tmp" : folder.string();
+}
+
+absl::Time SteadyNow() {
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
 int ExitCode(int wait_status) {

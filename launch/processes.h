@@ -64,6 +64,10 @@ int OpenSignals();
 // A folder for files that nobody needs later: TMPDIR, or /tmp where that is no folder.
 std::string TemporaryFolder();
 
+// Now, on the clock that nobody sets: of two such times the difference counts. By the clock of the
+// day hosts would be lost, and ranks killed in their grace, when somebody sets it.
+absl::Time SteadyNow();
+
 // 128 + signal, or the code, of what waitpid says.
 int ExitCode(int wait_status);
 

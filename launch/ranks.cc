@@ -38,7 +38,14 @@ std::vector<std::vector<Rank>> RanksOf(const Gathering& gathering) {
         {"TORCHELASTIC_RUN_ID", gathering.run_id},
         {"TORCHELASTIC_USE_AGENT_STORE", "False"},
     };
-    if (gathering.sets_devices) of_host["CUDA_VISIBLE_DEVICES"] = absl::StrJoin(host.slots, ",");
+    if (gathering.sets_devices) {
+      of_host["CUDA_VISIBLE_DEVICES"] =
+          absl::StrJoin(host.slots, ",", [&](std::string* out, int slot) {
+            const auto place = static_cast<size_t>(slot);
+            absl::StrAppend(
+                out, gathering.devices.empty() ? absl::StrCat(slot) : gathering.devices[place]);
+          });
+    }
     if (!gathering.secret.empty()) of_host["BRIGADE_JOB_SECRET"] = gathering.secret;
     std::vector<Rank>& here = ranks.emplace_back();
     for (size_t i = 0; i < host.slots.size(); ++i) {

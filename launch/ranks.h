@@ -34,6 +34,9 @@ struct Gathering {
   int max_restarts = 0;
   // Whether ranks get CUDA_VISIBLE_DEVICES; else it is what it was.
   bool sets_devices = true;
+  // The devices that slots are, by their numbers, where some were chosen before; empty: a slot's
+  // device has its number.
+  std::vector<std::string> devices;
 };
 
 // The ranks of each host, numbered host by host. Their variables are those of torchrun (RANK,

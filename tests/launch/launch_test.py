@@ -35,6 +35,16 @@ class LaunchTest(unittest.TestCase):
                                variables={"CUDA_VISIBLE_DEVICES": "GPU-7,GPU-9"})
         self.assertEqual((code, sorted(printed.splitlines())), (0, ["[0] GPU-7,GPU-9", "[1] GPU-7,GPU-9"]))
 
+    def test_a_filter_leaves_devices_that_were_chosen_before(self):
+        for flag in ("--include=localhost:1,2", "--exclude=localhost:0"):
+            code, printed, _ = run(flag, *shell("echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES"),
+                                   variables={"CUDA_VISIBLE_DEVICES": "GPU-7,GPU-8,GPU-9"})
+            self.assertEqual((code, sorted(printed.splitlines())), (0, ["[0] 0 GPU-8,GPU-9", "[1] 1 GPU-8,GPU-9"]))
+        # Of ranks that have no GPU each nothing can be left.
+        code, printed, _ = run("--nproc_per_node=3", "--include=localhost:1,2", *shell("echo $CUDA_VISIBLE_DEVICES"),
+                               variables={"CUDA_VISIBLE_DEVICES": "GPU-7"})
+        self.assertEqual((code, sorted(printed.splitlines())), (0, ["[0] GPU-7", "[1] GPU-7"]))
+
     def test_output_is_whole_lines_of_one_rank_and_nothing_is_lost(self):
         code, printed, said = run("--nproc_per_node=4", *shell(
             'for i in $(seq 3000); do echo "line $i of rank $RANK"; done; printf "no end" >&2'))
@@ -210,6 +220,20 @@ class LaunchTest(unittest.TestCase):
             os.close(read_end)
             os.close(write_end)
 
+    def test_a_full_disk_is_told_once(self):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([LAUNCH, *shell("for i in 1 2 3; do echo $i; sleep 0.1; done")], stdout=full,
+                                    stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((result.returncode, result.stderr),
+                         (0, "brigade_launch: what ranks print is lost: No space left on device\n"))
+        # Who reads no more has asked for it.
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        result = subprocess.run([LAUNCH, *shell("echo 1; sleep 0.1; echo 2")], stdout=write_end, stderr=subprocess.PIPE,
+                                check=False)
+        os.close(write_end)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
     def test_a_slow_reader_loses_no_host(self):
         with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
             host = Host(folder)
@@ -343,6 +367,19 @@ class SeveralHostsTest(unittest.TestCase):
         finally:
             job.close()
 
+    def test_an_agent_ends_without_a_launcher_that_takes_what_it_says(self):
+        # The launcher is stopped, as a machine that hangs, while ranks have more to say than a pipe holds.
+        job = self.job("--hosts=a", "--host_timeout=2", *shell("echo ready; exec yes"))
+        try:
+            while not job.out.stat().st_size:
+                self.assertIsNone(job.process.poll(), job.said())
+                time.sleep(0.01)
+            job.process.send_signal(signal.SIGSTOP)
+            while job.processes() != [job.process.pid]:
+                time.sleep(0.01)
+        finally:
+            job.close()
+
     def test_a_lost_host_is_left_out_and_taken_in_again(self):
         # b is away while the file is there; its agent is killed twice.
         body = f'[ $1 = a ] || [ ! -e {self.folder}/away ] || exit 255; sh -c "$2"'
@@ -407,6 +444,21 @@ else:
 print("met at", where[0])
 """
 
+# Behind it: in the first start the last rank's host is lost, in the second one the other host's ranks fail.
+LOSE = """
+import pathlib, signal, sys, time
+away, start = pathlib.Path(sys.argv[1]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+print("start", start, "of", size, "at", where[0], flush=True)
+if start == 0 and rank == size - 1:
+    away.touch()
+    os.kill(os.getppid(), signal.SIGKILL)
+if start == 1 and rank == 0:
+    away.unlink()
+    sys.exit(1)
+while start < 2:
+    time.sleep(0.01)
+"""
+
 
 def can_make_hosts():
     command = ["unshare", "--net", "ip", "link", "set", "lo", "up"]
@@ -438,13 +490,28 @@ class NamespacesTest(unittest.TestCase):
             each.wait()
             each.stdin.close()
 
+    def run_on_both(self, *arguments, before=""):
+        """A job on hosts a and b; `before`: what its stand-in for ssh does first."""
+        body = "\n".join([before, *(f'[ $1 != {name} ] || exec nsenter -t {each.pid} -n sh -c "$2"'
+                                    for name, each in zip("ab", self.holders))])
+        return run(f"--ssh={stand_in_for_ssh(self.folder, body)}", "--hosts=b:0,1@a:0,1", *arguments)
+
     def test_ranks_of_two_hosts_meet(self):
-        body = "\n".join(f'[ $1 != {name} ] || exec nsenter -t {each.pid} -n sh -c "$2"'
-                         for name, each in zip("ab", self.holders))
-        code, printed, said = run(f"--ssh={stand_in_for_ssh(self.folder, body)}", "--hosts=b:0,1@a:0,1", sys.executable,
-                                  "-c", MEET)
+        code, printed, said = self.run_on_both(sys.executable, "-c", MEET)
         self.assertEqual(code, 0, said)
         self.assertEqual(sorted(printed.splitlines()), [f"[{rank}] met at 10.79.7.2" for rank in range(4)])
+
+    def test_a_host_that_is_lost_is_left_out_and_met_again(self):
+        # a is away while the file is there; its agent is killed.
+        away = f"{self.folder}/away"
+        code, printed, said = self.run_on_both("--nnodes=1:2", "--max_restarts=2", sys.executable, "-c", MEET + LOSE, away,
+                                               before=f"[ $1 = b ] || [ ! -e {away} ] || exit 255")
+        self.assertEqual(code, 0, said)
+        lines = printed.splitlines()
+        self.assertIn("[0] start 1 of 2 at 127.0.0.1", lines)
+        for rank in range(4):
+            self.assertIn(f"[{rank}] start 2 of 4 at 10.79.7.2", lines)
+        self.assertIn("host a is lost", said)
 
 
 class MpirunTest(unittest.TestCase):
@@ -462,16 +529,21 @@ class MpirunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
             for name in ("srun", "pdsh"):
                 path = pathlib.Path(folder) / name
-                path.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done; exit 9\n')
+                path.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done; echo "by $PDSH_RCMD_TYPE"; exit 9\n')
                 path.chmod(0o755)
             paths = {"PATH": f"{folder}:{os.environ['PATH']}"}
             code, printed, _ = run("--launcher=slurm", "--num_nodes=2", "--num_gpus=4", "train", "a b", variables=paths)
             self.assertEqual(code, 9)
             self.assertEqual(printed.split("\n")[:4], ["<-n>", "<8>", "<--nodes=2>", "<--ntasks-per-node=4>"])
-            self.assertTrue(printed.endswith("<train>\n<a b>\n"), printed)
+            self.assertTrue(printed.endswith("<train>\n<a b>\nby \n"), printed)
             code, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train", variables=paths)
             self.assertEqual(code, 9)
             self.assertIn("--no_ssh --node_rank=%n --hosts=a:0@b:0 --master_addr=a --master_port=29500", printed)
+            # pdsh itself may ask by rsh.
+            self.assertTrue(printed.endswith("\nby ssh\n"), printed)
+            _, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train",
+                                variables={**paths, "PDSH_RCMD_TYPE": "exec"})
+            self.assertTrue(printed.endswith("\nby exec\n"), printed)
 
 
 if __name__ == "__main__":
