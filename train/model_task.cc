@@ -109,7 +109,8 @@ ModelPlace ModelTask::PlaceOf(const Job& job, device::Context& context) const {
   return {.config = job.config,
           .context = context,
           .samples = job.config.batch.train_micro_batch_size_per_gpu,
-          .positions = data_.training->positions()};
+          .positions = data_.training->positions(),
+          .input_bytes = data_.training->input_bytes()};
 }
 
 absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace& place) const {

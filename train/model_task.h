@@ -27,6 +27,8 @@ struct ModelPlace {
   device::Context& context;
   int64_t samples = 1;
   int64_t positions = 1;
+  // Of a sample: a model whose data may have several forms sees which it is.
+  int64_t input_bytes = 0;
 };
 
 // Makes a model, the same on all ranks. Called by each rank on its own thread; the context outlives
