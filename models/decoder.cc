@@ -282,6 +282,17 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
   return nn::CrossEntropy(ids, dtype(), memory_.logits, losses, stream);
 }
 
+absl::Status Decoder::RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
+                                    device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(Check(batch, true));
+  if (!options_.recompute || unit == 0 || unit == head_unit()) return absl::OkStatus();
+  const nn::TokenIds ids = IdsOf(batch);
+  const nn::Segments segments = SegmentsOf(batch);
+  const auto block = static_cast<size_t>(unit) - 1;
+  return ForwardBlock({batch, ids, segments, parameters, stream, unit - 1}, FirstParameter(unit),
+                      memory_.streams[block], memory_.blocks[block], nullptr);
+}
+
 absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* seed,
                                    UnitParameters& parameters, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Check(batch, true));
@@ -313,11 +324,7 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
   }
   const void* const x = memory_.streams[static_cast<size_t>(unit) - 1];
   if (unit < head_unit()) {
-    const BlockArrays& arrays = memory_.blocks[static_cast<size_t>(unit) - 1];
-    if (options_.recompute) {
-      BRIGADE_RETURN_IF_ERROR(ForwardBlock(call, first, x, arrays, nullptr));
-    }
-    return BackwardBlock(call, first, x, arrays);
+    return BackwardBlock(call, first, x, memory_.blocks[static_cast<size_t>(unit) - 1]);
   }
   BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(ids, dtype(), memory_.logits, seed, stream));
   BRIGADE_RETURN_IF_ERROR(

@@ -88,6 +88,10 @@ class Decoder : public Model {
   int64_t LossesOf(const Batch& batch) const final { return batch.rows(); }
   absl::Status ForwardUnit(int unit, const Batch& batch, void* losses, UnitParameters& parameters,
                            device::Stream& stream) final;
+  absl::Status RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
+                             device::Stream& stream) final;
+  // Of attention the pairs of a whole sample, also where segments have fewer.
+  std::optional<UnitFlops> FlopsOf(int unit, const Batch& batch) const final;
   absl::Status BackwardUnit(int unit, const Batch& batch, const float* seed,
                             UnitParameters& parameters, device::Stream& stream) final;
   // Matrices and tables: normal with deviation 0.02; norms 1, biases 0; adapters as in lora.h.
