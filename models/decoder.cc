@@ -307,7 +307,7 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
     const nn::Gradient positions = parameters.gradient(learned ? first + 1 : -1);
     BRIGADE_RETURN_IF_ERROR(parameters.status());
     if (tokens.data == nullptr && positions.data == nullptr) return absl::OkStatus();
-    if (options_.restarts_positions()) {
+    if (learned && options_.restarts_positions()) {
       BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, memory_.dx, tokens,
                                                     {}, workspace(), stream));
       return nn::EmbeddingBackward(PositionIdsOf(call), dtype(), config_.width, memory_.dx,
