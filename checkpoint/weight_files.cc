@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/checkpoint_folder.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/weight_index.h"
 #include "brigade/device/status_macros.h"
@@ -20,8 +21,8 @@ absl::Status Named(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(PrintablePath(path), ": ", status.message()));
 }
 
-// What a folder has of the two.
-absl::StatusOr<std::string> PathInFolder(const std::string& folder,
+// What a folder has of the three: the path of a file, or of a checkpoint.
+absl::StatusOr<std::string> PathInFolder(device::SystemCalls& system, const std::string& folder,
                                          const std::vector<std::string>& names) {
   const bool one = absl::c_linear_search(names, kOneFileName);
   const bool index = absl::c_linear_search(names, kWeightIndexName);
@@ -31,8 +32,10 @@ absl::StatusOr<std::string> PathInFolder(const std::string& folder,
                                                    " and ", kWeightIndexName,
                                                    ": name one of them"));
   }
+  BRIGADE_ASSIGN_OR_RETURN(const auto steps, ListCheckpoints(system, folder));
+  if (!steps.empty()) return CheckpointPath(folder, steps.back());
   return absl::NotFoundError(absl::StrCat(PrintablePath(folder), " has neither ", kOneFileName,
-                                          " nor ", kWeightIndexName));
+                                          " nor ", kWeightIndexName, ", and no checkpoint"));
 }
 
 }  // namespace
@@ -41,10 +44,17 @@ absl::StatusOr<WeightFiles> WeightFiles::Open(const std::string& path,
                                               device::SystemCalls& system) {
   WeightFiles files;
   std::string file = path;
+  bool is_checkpoint = false;
   if (std::vector<std::string> names; system.List(path, names) == 0) {
-    BRIGADE_ASSIGN_OR_RETURN(file, PathInFolder(path, names));
+    is_checkpoint = absl::c_linear_search(names, kManifestName);
+    if (!is_checkpoint) {
+      BRIGADE_ASSIGN_OR_RETURN(file, PathInFolder(system, path, names));
+      is_checkpoint = !absl::EndsWith(file, kOneFileName) && !absl::EndsWith(file, ".json");
+    }
   }
-  if (absl::EndsWith(file, ".json")) {
+  if (is_checkpoint) {
+    BRIGADE_RETURN_IF_ERROR(files.OpenCheckpoint(system, file));
+  } else if (absl::EndsWith(file, ".json")) {
     BRIGADE_RETURN_IF_ERROR(files.OpenFilesOf(system, file));
   } else {
     BRIGADE_ASSIGN_OR_RETURN(const auto header, files.OpenFile(system, file));
@@ -97,6 +107,31 @@ absl::Status WeightFiles::OpenFilesOf(device::SystemCalls& system, const std::st
   return absl::OkStatus();
 }
 
+absl::Status WeightFiles::OpenCheckpoint(device::SystemCalls& system, const std::string& folder) {
+  BRIGADE_ASSIGN_OR_RETURN(auto opened, CheckpointReader::Open(system, folder));
+  checkpoint_ = std::make_unique<Checkpoint>(std::move(opened));
+  device::MutexLock lock(checkpoint_->mutex);
+  CheckpointReader& reader = checkpoint_->reader;
+  BRIGADE_ASSIGN_OR_RETURN(const auto headers, reader.ReadHeaders());
+  BRIGADE_ASSIGN_OR_RETURN(const WeightIndex index, reader.ReadIndex());
+  for (size_t f = 0; f < headers.size(); ++f) {
+    const Manifest::File& file = reader.manifest().files[f];
+    SafetensorsHeader header = headers[f];
+    // Moments have the names of their weights, in files of their own.
+    std::erase_if(header.tensors, [&](const TensorInfo& tensor) {
+      const auto found = index.file_of.find(tensor.name);
+      return found == index.file_of.end() || found->second != file.name;
+    });
+    if (header.tensors.empty()) continue;
+    AddTensors(static_cast<int>(files_.size()), header);
+    files_.push_back({.path = absl::StrCat(folder, "/", file.name),
+                      .bytes = file.bytes,
+                      .metadata = header.metadata});
+    checkpoint_->numbers.push_back(static_cast<int>(f));
+  }
+  return absl::OkStatus();
+}
+
 void WeightFiles::AddTensors(int file, const SafetensorsHeader& header) {
   for (const TensorInfo& tensor : header.tensors) {
     tensors_.push_back({.name = tensor.name,
@@ -115,7 +150,10 @@ const WeightFiles::Tensor* WeightFiles::Find(absl::string_view name) const {
 
 absl::Status WeightFiles::Read(const Tensor& tensor, int64_t offset, int64_t bytes,
                                void* to) const {
-  return open_[static_cast<size_t>(tensor.file)].Read(to, bytes, tensor.offset + offset);
+  const auto file = static_cast<size_t>(tensor.file);
+  if (checkpoint_ == nullptr) return open_[file].Read(to, bytes, tensor.offset + offset);
+  device::MutexLock lock(checkpoint_->mutex);
+  return checkpoint_->reader.Read(checkpoint_->numbers[file], tensor.offset + offset, bytes, to);
 }
 
 }  // namespace brigade::checkpoint

@@ -5,24 +5,30 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "brigade/checkpoint/checkpoint_reader.h"
 #include "brigade/checkpoint/durable_file.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/device/file/system_calls.h"
+#include "brigade/device/threads/mutex.h"
 
 namespace brigade::checkpoint {
 
 // Weights that any tool has written: a safetensors file; or several, with an index beside them
-// (weight_index.h), as Hugging Face's tools and this package write them.
+// (weight_index.h), as Hugging Face's tools and this package write them; or the weights of a
+// checkpoint, which any stage and grid has saved, also where it lies in pieces.
 //
 // Errors       NotFound if there are none; InvalidArgument for what the format does not allow
-//              (safetensors.h, weight_index.h), and for a link, which may lead anywhere; what the
-//              system says. All name the path.
+//              (safetensors.h, weight_index.h), and for a link, which may lead anywhere; those of
+//              CheckpointReader; what the system says. All name the path.
 // Memory       The headers. Files stay open.
 class WeightFiles {
  public:
@@ -44,8 +50,9 @@ class WeightFiles {
     std::map<std::string, std::string> metadata = {};
   };
 
-  // `path`: a safetensors file; an index, whose name ends with ".json"; or a folder with
-  // model.safetensors or model.safetensors.index.json, not both.
+  // `path`: a safetensors file; an index, whose name ends with ".json"; a checkpoint; a folder with
+  // model.safetensors or model.safetensors.index.json, not both; or, with neither, a folder of
+  // checkpoints, of which it is the newest.
   static absl::StatusOr<WeightFiles> Open(
       const std::string& path, device::SystemCalls& system = device::SystemCalls::Real());
 
@@ -59,15 +66,27 @@ class WeightFiles {
   absl::Status Read(const Tensor& tensor, int64_t offset, int64_t bytes, void* to) const;
 
  private:
+  // Of a checkpoint, whose reader takes one call at a time.
+  struct Checkpoint {
+    explicit Checkpoint(CheckpointReader opened) : reader(std::move(opened)) {}
+    device::Mutex mutex;
+    CheckpointReader reader ABSL_GUARDED_BY(mutex);
+    // Of files(), the numbers in the manifest.
+    std::vector<int> numbers;
+  };
+
   WeightFiles() = default;
 
   // Opens one more file; its header.
   absl::StatusOr<SafetensorsHeader> OpenFile(device::SystemCalls& system, const std::string& path);
   absl::Status OpenFilesOf(device::SystemCalls& system, const std::string& index_path);
+  absl::Status OpenCheckpoint(device::SystemCalls& system, const std::string& folder);
   void AddTensors(int file, const SafetensorsHeader& header);
 
   std::vector<File> files_;
+  // One of the two.
   std::vector<RandomAccessFile> open_;
+  std::unique_ptr<Checkpoint> checkpoint_;
   std::vector<Tensor> tensors_;
   std::map<std::string, size_t, std::less<>> by_name_;
 };

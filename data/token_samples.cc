@@ -20,7 +20,19 @@ absl::Status TokenSamples::Read(int64_t sample, void* input, void* target) const
                               .labels = absl::MakeSpan(static_cast<int32_t*>(target), context),
                               .positions = all.subspan(context + 1, context),
                               .segments = all.subspan(2 * context + 1, context)}));
-  std::memcpy(input, ids.data(), context * sizeof(int32_t));
+  auto* const to = static_cast<int32_t*>(input);
+  std::memcpy(to, ids.data(), context * sizeof(int32_t));
+  if (pieces_ == Pieces::kJoined) return absl::OkStatus();
+  const absl::Span<const int32_t> segments = all.subspan(2 * context + 1, context);
+  for (size_t begin = 0; begin < context;) {
+    size_t end = begin + 1;
+    while (end < context && segments[end] == segments[begin]) ++end;
+    for (size_t t = begin; t < end; ++t) {
+      to[context + t] = static_cast<int32_t>(t - begin);
+      to[2 * context + t] = static_cast<int32_t>(end);
+    }
+    begin = end;
+  }
   return absl::OkStatus();
 }
 

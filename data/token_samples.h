@@ -12,22 +12,32 @@
 
 namespace brigade::data {
 
-// A data set of tokens as samples: the input is int32 ids [context], the target int32 labels
-// [context], each the token behind it or kIgnored. It is what models/decoder.h trains on, which
-// does not see where packed pieces begin: attention goes over all of a sample.
+// Whether samples say which pieces share them.
+enum class Pieces : bool { kJoined, kApart };
+
+// A data set of tokens as samples, which models/decoder.h trains on. The target is int32 labels
+// [context], each the token behind it or kIgnored; the input is int32
+//
+//   kJoined   [context]     ids: attention goes over all of a sample;
+//   kApart    [3, context]  ids, positions and ends of segments as nn/segments.h has them, so that a
+//                           piece sees itself alone. Padding is one segment.
 class TokenSamples final : public Samples {
  public:
-  explicit TokenSamples(std::shared_ptr<const Dataset> dataset) : dataset_(std::move(dataset)) {}
+  explicit TokenSamples(std::shared_ptr<const Dataset> dataset, Pieces pieces = Pieces::kJoined)
+      : dataset_(std::move(dataset)), pieces_(pieces) {}
 
   int64_t size() const override { return dataset_->size(); }
-  int64_t input_bytes() const override { return positions() * int64_t{sizeof(int32_t)}; }
-  int64_t target_bytes() const override { return input_bytes(); }
+  int64_t input_bytes() const override {
+    return (pieces_ == Pieces::kApart ? 3 : 1) * target_bytes();
+  }
+  int64_t target_bytes() const override { return positions() * int64_t{sizeof(int32_t)}; }
   int64_t positions() const override { return dataset_->context(); }
   int64_t CountedLosses(int64_t sample) const override { return dataset_->CountedLabels(sample); }
   absl::Status Read(int64_t sample, void* input, void* target) const override;
 
  private:
   const std::shared_ptr<const Dataset> dataset_;
+  const Pieces pieces_;
 };
 
 }  // namespace brigade::data

@@ -55,6 +55,10 @@ ABSL_FLAG(std::string, data, "",
           "a text, a file of JSON lines (.jsonl), or a folder of such files");
 ABSL_FLAG(std::string, held_out, "", "the same, to evaluate before and after; empty: nothing");
 ABSL_FLAG(int64_t, context, 128, "positions of a sample");
+ABSL_FLAG(bool, pack, false, "JSON lines share samples, and none sees another");
+ABSL_FLAG(bool, separate_documents, false, "of texts no file sees the one before it");
+ABSL_FLAG(bool, restart_positions, true,
+          "with either, positions are counted from the begin of each line or file");
 ABSL_FLAG(int64_t, cutoff_len, 0, "tokens that are kept of a JSON line; 0: as many as fit");
 ABSL_FLAG(int64_t, max_samples, 0, "lines, or windows of text, that are taken; 0: all");
 ABSL_FLAG(std::string, chat_template, "plain",
@@ -79,11 +83,15 @@ absl::StatusOr<std::shared_ptr<const data::Samples>> Open(const std::string& pat
                                .context = absl::GetFlag(FLAGS_context),
                                .max_samples = absl::GetFlag(FLAGS_max_samples),
                                .cutoff_len = absl::GetFlag(FLAGS_cutoff_len),
-                               .chat_template = absl::GetFlag(FLAGS_chat_template)};
+                               .pack = absl::GetFlag(FLAGS_pack),
+                               .chat_template = absl::GetFlag(FLAGS_chat_template),
+                               .separate_documents = absl::GetFlag(FLAGS_separate_documents)};
   BRIGADE_ASSIGN_OR_RETURN(options.on_error, data::ParseOnError(absl::GetFlag(FLAGS_on_error)));
   BRIGADE_ASSIGN_OR_RETURN(data::OpenedData opened, data::OpenData(options, tokenizer));
   std::printf("%s\n", opened.description.c_str());
-  return std::make_shared<data::TokenSamples>(std::move(opened.dataset));
+  const bool are_apart = options.pack || options.separate_documents;
+  return std::make_shared<data::TokenSamples>(
+      std::move(opened.dataset), are_apart ? data::Pieces::kApart : data::Pieces::kJoined);
 }
 
 // None without --lora_rank.
@@ -176,8 +184,9 @@ absl::Status Run() {
   train::Interrupt interrupt(absl::Seconds(60), [] {});
   BRIGADE_ASSIGN_OR_RETURN(
       const auto trainer,
-      train::Trainer::Create(job, train::DecoderModel(config, lora), training, launch_info,
-                             {.watch = watch.get(), .stop = &interrupt.stop()}));
+      train::Trainer::Create(
+          job, train::DecoderModel(config, {lora, absl::GetFlag(FLAGS_restart_positions)}),
+          training, launch_info, {.watch = watch.get(), .stop = &interrupt.stop()}));
   if (!absl::GetFlag(FLAGS_new) && trainer->step() == 0) {
     const models::AdapterStart start = {
         .seed = job.seed, .folder = device::FromUsersFolder(absl::GetFlag(FLAGS_adapter))};

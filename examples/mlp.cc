@@ -12,6 +12,7 @@
 #include "brigade/nn/pointwise.h"
 #include "brigade/nn/random.h"
 #include "brigade/nn/squared_error.h"
+#include "brigade/profile/flops.h"
 
 namespace brigade::examples {
 namespace {
@@ -49,6 +50,7 @@ absl::StatusOr<std::unique_ptr<models::Model>> Mlp::Create(const train::ModelPla
   device::Context& context = place.context;
   for (size_t l = 1; l < mlp->widths_.size(); ++l) {
     for (auto* const arrays : {&mlp->outputs_, &mlp->gradients_}) {
+      if (arrays == &mlp->gradients_ && l + 1 == mlp->widths_.size()) continue;
       const int64_t bytes = place.samples * mlp->widths_[l] * int64_t{sizeof(float)};
       BRIGADE_ASSIGN_OR_RETURN(
           arrays->emplace_back(),
@@ -63,6 +65,18 @@ absl::StatusOr<std::unique_ptr<models::Model>> Mlp::Create(const train::ModelPla
   BRIGADE_ASSIGN_OR_RETURN(mlp->bytes_.scratch, nn::Workspace::Bytes(context, kType, sizes));
   mlp->bytes_.scratch += nn::Blas::ScratchBytes(context.device(), 0);
   return mlp;
+}
+
+std::optional<models::UnitFlops> Mlp::FlopsOf(int unit, const models::Batch& batch) const {
+  const auto l = static_cast<size_t>(unit);
+  const auto rows = static_cast<double>(batch.samples), inputs = static_cast<double>(widths_[l]),
+             outputs = static_cast<double>(widths_[l + 1]);
+  const double product = profile::MatmulFlops(rows, inputs, outputs);
+  const double pointwise = profile::GeluFlops(rows * outputs);
+  // The first layer has no gradient of what comes in.
+  return models::UnitFlops{{{.products = product, .pointwise = pointwise},
+                            {.products = (unit == 0 ? 1 : 2) * product, .pointwise = pointwise},
+                            {}}};
 }
 
 void Mlp::Initialize(int parameter, uint64_t seed, absl::Span<float> values) const {

@@ -36,6 +36,7 @@ class Mlp final : public models::Model {
 
   models::ModelMemory bytes() const override { return bytes_; }
   int64_t LossesOf(const models::Batch& batch) const override { return batch.samples; }
+  std::optional<models::UnitFlops> FlopsOf(int unit, const models::Batch& batch) const override;
   void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override;
   absl::Status ForwardUnit(int unit, const models::Batch& batch, void* losses,
                            models::UnitParameters& parameters, device::Stream& stream) override;
@@ -46,7 +47,8 @@ class Mlp final : public models::Model {
   Mlp(std::vector<int64_t> widths, Loss loss, int64_t samples);
 
   int layers() const { return static_cast<int>(outputs_.size()); }
-  // What layer l computes, and its gradient: [samples, widths_[l + 1]].
+  // What layer l computes, [samples, widths_[l + 1]], and its gradient; that of the last layer takes
+  // the place of its output.
   float* output(int layer) const { return outputs_[static_cast<size_t>(layer)].as<float>().data(); }
   float* gradient(int layer) const {
     return gradients_[static_cast<size_t>(layer)].as<float>().data();

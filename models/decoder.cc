@@ -44,10 +44,12 @@ int64_t BlasBytes(const DecoderConfig& config, const DecoderOptions& options) {
 nn::Workspace::Sizes WorkspaceSizes(const DecoderConfig& config, const DecoderOptions& options) {
   // Of biases, and twice the width of a layer norm.
   const int64_t sums = std::max({2 * config.width, config.projected_width(), config.inner});
+  // A table of positions is then one of tokens.
+  const bool looks_up = options.restarts_positions() && config.architecture == Architecture::kGpt2;
   return {.rows = options.samples * options.positions,
           .sums = sums,
           .width = std::max(config.width, options.lora.has_value() ? options.lora->rank : 0),
-          .vocabulary = config.vocabulary};
+          .vocabulary = std::max(config.vocabulary, looks_up ? config.positions : 0)};
 }
 
 nn::RotaryTable::Options TableOptions(const DecoderConfig& config, const DecoderOptions& options) {
@@ -187,8 +189,31 @@ Decoder::LinearLayer Decoder::HeadLayer() const {
           .is_head = true};
 }
 
+nn::TokenIds Decoder::IdsOf(const Batch& batch) const {
+  return nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
+                                  static_cast<const int32_t*>(batch.targets), batch.samples,
+                                  batch.positions, config_.vocabulary,
+                                  (options_.segments ? 3 : 1) * batch.positions);
+}
+
+nn::Segments Decoder::SegmentsOf(const Batch& batch) const {
+  if (!options_.segments) return {};
+  const auto* const positions = static_cast<const int32_t*>(batch.inputs) + batch.positions;
+  return {positions, positions + batch.positions, 3 * batch.positions};
+}
+
 nn::AttentionShape Decoder::AttentionOf(const Call& call) const {
-  return {dtype(), call.ids.batch(), call.ids.context(), config_.heads, config_.attention_width()};
+  return {dtype(),       call.ids.batch(),          call.ids.context(),
+          config_.heads, config_.attention_width(), call.segments};
+}
+
+nn::Segments Decoder::PositionsOf(const Call& call) const {
+  return options_.restart_positions ? call.segments : nn::Segments();
+}
+
+nn::TokenIds Decoder::PositionIdsOf(const Call& call) const {
+  return nn::TokenIds::WithLabels(call.segments.positions, nullptr, call.ids.batch(),
+                                  call.ids.context(), config_.positions, call.segments.stride);
 }
 
 absl::Status Decoder::CachedAttention(const Call& call, const BlockArrays& arrays) {
@@ -229,10 +254,9 @@ absl::Status Decoder::Continue(const Batch& batch, int64_t first, zero::Paramete
 absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
                                   UnitParameters& parameters, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Check(batch, false));
-  const auto ids = nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
-                                            static_cast<const int32_t*>(batch.targets),
-                                            batch.samples, batch.positions, config_.vocabulary);
-  const Call call = {batch, ids, parameters, stream, unit - 1, first_};
+  const nn::TokenIds ids = IdsOf(batch);
+  const nn::Segments segments = SegmentsOf(batch);
+  const Call call = {batch, ids, segments, parameters, stream, unit - 1, first_};
   const int first = FirstParameter(unit);
   if (unit == 0) {
     const bool learned = config_.architecture == Architecture::kGpt2;
@@ -242,8 +266,8 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
     if (learned) {
       positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
     }
-    BRIGADE_RETURN_IF_ERROR(
-        nn::Embedding(ids, dtype(), config_.width, tokens, positions, memory_.streams[0], stream));
+    BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), config_.width, tokens, positions,
+                                          memory_.streams[0], stream, PositionsOf(call)));
     return AddEmbeddingAdapters(call, memory_.streams[0]);
   }
   const void* const x = memory_.streams[static_cast<size_t>(unit) - 1];
@@ -258,13 +282,23 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
   return nn::CrossEntropy(ids, dtype(), memory_.logits, losses, stream);
 }
 
+absl::Status Decoder::RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
+                                    device::Stream& stream) {
+  BRIGADE_RETURN_IF_ERROR(Check(batch, true));
+  if (!options_.recompute || unit == 0 || unit == head_unit()) return absl::OkStatus();
+  const nn::TokenIds ids = IdsOf(batch);
+  const nn::Segments segments = SegmentsOf(batch);
+  const auto block = static_cast<size_t>(unit) - 1;
+  return ForwardBlock({batch, ids, segments, parameters, stream, unit - 1}, FirstParameter(unit),
+                      memory_.streams[block], memory_.blocks[block], nullptr);
+}
+
 absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* seed,
                                    UnitParameters& parameters, device::Stream& stream) {
   BRIGADE_RETURN_IF_ERROR(Check(batch, true));
-  const auto ids = nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
-                                            static_cast<const int32_t*>(batch.targets),
-                                            batch.samples, batch.positions, config_.vocabulary);
-  const Call call = {batch, ids, parameters, stream, unit - 1};
+  const nn::TokenIds ids = IdsOf(batch);
+  const nn::Segments segments = SegmentsOf(batch);
+  const Call call = {batch, ids, segments, parameters, stream, unit - 1};
   const int first = FirstParameter(unit);
   const bool learned = config_.architecture == Architecture::kGpt2;
   if (unit == 0) {
@@ -273,6 +307,12 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
     const nn::Gradient positions = parameters.gradient(learned ? first + 1 : -1);
     BRIGADE_RETURN_IF_ERROR(parameters.status());
     if (tokens.data == nullptr && positions.data == nullptr) return absl::OkStatus();
+    if (learned && options_.restarts_positions()) {
+      BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, memory_.dx, tokens,
+                                                    {}, workspace(), stream));
+      return nn::EmbeddingBackward(PositionIdsOf(call), dtype(), config_.width, memory_.dx,
+                                   positions, {}, workspace(), stream);
+    }
     BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, memory_.dx, tokens,
                                                   positions, workspace(), stream));
     // Positions behind the batch's have no part in it.
@@ -284,11 +324,7 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
   }
   const void* const x = memory_.streams[static_cast<size_t>(unit) - 1];
   if (unit < head_unit()) {
-    const BlockArrays& arrays = memory_.blocks[static_cast<size_t>(unit) - 1];
-    if (options_.recompute) {
-      BRIGADE_RETURN_IF_ERROR(ForwardBlock(call, first, x, arrays, nullptr));
-    }
-    return BackwardBlock(call, first, x, arrays);
+    return BackwardBlock(call, first, x, memory_.blocks[static_cast<size_t>(unit) - 1]);
   }
   BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(ids, dtype(), memory_.logits, seed, stream));
   BRIGADE_RETURN_IF_ERROR(

@@ -20,6 +20,7 @@
 #include "brigade/nn/blas.h"
 #include "brigade/nn/lora.h"
 #include "brigade/nn/rotary.h"
+#include "brigade/nn/segments.h"
 #include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
 
@@ -32,7 +33,10 @@ namespace brigade::models {
 // Batch        inputs: int32 ids [samples, positions]; targets: int32 labels of the same shape:
 //              what each position is to predict (shifted already), nn::TokenIds::kIgnoredLabel
 //              where it has no loss. A text that is shorter goes to the left, with ignored labels
-//              behind it: no position sees what is behind.
+//              behind it: no position sees what is behind. With DecoderOptions::segments inputs
+//              are [samples, 3, positions]: ids, and of nn::Segments positions and ends, as
+//              data::TokenSamples has them. Each document has then the logits, and makes the
+//              gradients, that it does alone, within rounding.
 // Units        The embedding, each block, the head, which uses the embedding's tokens if it is
 //              tied.
 // Adapters     With DecoderOptions::lora they are the only parameters that are trained (lora.h);
@@ -84,6 +88,10 @@ class Decoder : public Model {
   int64_t LossesOf(const Batch& batch) const final { return batch.rows(); }
   absl::Status ForwardUnit(int unit, const Batch& batch, void* losses, UnitParameters& parameters,
                            device::Stream& stream) final;
+  absl::Status RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
+                             device::Stream& stream) final;
+  // Of attention the pairs of a whole sample, also where segments have fewer.
+  std::optional<UnitFlops> FlopsOf(int unit, const Batch& batch) const final;
   absl::Status BackwardUnit(int unit, const Batch& batch, const float* seed,
                             UnitParameters& parameters, device::Stream& stream) final;
   // Matrices and tables: normal with deviation 0.02; norms 1, biases 0; adapters as in lora.h.
@@ -108,6 +116,7 @@ class Decoder : public Model {
   struct Call {
     const Batch& batch;
     const nn::TokenIds& ids;
+    const nn::Segments& segments;
     UnitParameters& parameters;
     device::Stream& stream;
     int layer = -1;
@@ -140,6 +149,10 @@ class Decoder : public Model {
   const nn::RotaryTable& rotary_table() const { return *table_; }
   precision::DType dtype() const { return options_.dtype; }
   nn::AttentionShape AttentionOf(const Call& call) const;
+  // By which positions are counted.
+  nn::Segments PositionsOf(const Call& call) const;
+  // The same as ids of a table of positions.
+  nn::TokenIds PositionIdsOf(const Call& call) const;
   // From `projected`, by the cache.
   absl::Status CachedAttention(const Call& call, const BlockArrays& arrays);
   int64_t Bytes(int64_t elements) const { return elements * precision::SizeOf(options_.dtype); }
@@ -148,6 +161,8 @@ class Decoder : public Model {
 
  private:
   absl::Status Check(const Batch& batch, bool trains) const;
+  nn::TokenIds IdsOf(const Batch& batch) const;
+  nn::Segments SegmentsOf(const Batch& batch) const;
   int head_unit() const { return static_cast<int>(config_.layers) + 1; }
   // Where a unit of the spec begins, and the head's two: of its norm and its product.
   int FirstParameter(int unit) const { return first_parameter_[static_cast<size_t>(unit)]; }

@@ -85,6 +85,12 @@ absl::Status Decoder::AddEmbeddingAdapters(const Call& call, void* x) {
       BRIGADE_RETURN_IF_ERROR(nn::LoraUp(input, memory_.lora_hidden, x, blas(), call.stream));
       continue;
     }
+    if (options_.restarts_positions()) {
+      BRIGADE_RETURN_IF_ERROR(nn::Embedding(PositionIdsOf(call), dtype(), input.rank, input.a,
+                                            nullptr, memory_.lora_hidden, call.stream));
+      BRIGADE_RETURN_IF_ERROR(nn::LoraUp(input, memory_.lora_hidden, x, blas(), call.stream));
+      continue;
+    }
     // Each sample has the same rows of the table.
     const void* const rows =
         static_cast<const char*>(input.a) + Bytes(call.first.value_or(0) * input.rank);
@@ -101,20 +107,22 @@ absl::Status Decoder::AddEmbeddingAdapters(const Call& call, void* x) {
 absl::Status Decoder::EmbeddingAdaptersBackward(const Call& call) {
   for (const LoraModule& module : modules_) {
     if (!module.is_embedding()) continue;
-    if (module.kind == LoraModule::Kind::kPositions) {
+    const bool of_positions = module.kind == LoraModule::Kind::kPositions;
+    if (of_positions && !options_.restarts_positions()) {
       BRIGADE_RETURN_IF_ERROR(PositionAdapterBackward(call, module));
       continue;
     }
+    const nn::TokenIds ids = of_positions ? PositionIdsOf(call) : call.ids;
     const nn::LoraInput input = LoraOf(call, module, nullptr);
     const nn::Gradient da = call.parameters.gradient(module.a);
     const nn::Gradient db = call.parameters.gradient(module.b);
     BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-    BRIGADE_RETURN_IF_ERROR(nn::Embedding(call.ids, dtype(), input.rank, input.a, nullptr,
+    BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), input.rank, input.a, nullptr,
                                           memory_.lora_hidden, call.stream));
     BRIGADE_RETURN_IF_ERROR(nn::LoraUpBackward(input, memory_.lora_hidden, memory_.dx,
                                                memory_.lora_dhidden, db, blas(), call.stream));
-    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(
-        call.ids, dtype(), input.rank, memory_.lora_dhidden, da, {}, workspace(), call.stream));
+    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), input.rank, memory_.lora_dhidden,
+                                                  da, {}, workspace(), call.stream));
   }
   return absl::OkStatus();
 }

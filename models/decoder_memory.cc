@@ -51,6 +51,10 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
         absl::StrCat("a decoder that keeps ", options.cached_positions,
                      " positions; it must be 0 to ", config.positions));
   }
+  if (options.segments && options.cached_positions > 0) {
+    return absl::InvalidArgumentError(
+        "a decoder that keeps positions of texts of several segments");
+  }
   if (options.lora.has_value()) {
     BRIGADE_RETURN_IF_ERROR(Validate(*options.lora));
     if (options.trainable) {

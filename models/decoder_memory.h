@@ -26,12 +26,20 @@ struct DecoderOptions {
   bool trains = true;
   // More than 0: keeps keys and values of so many positions of each sample, for Decoder::Continue.
   int64_t cached_positions = 0;
+  // Whether batches say which documents share a sample (Decoder, "Batch"): none sees another. Not
+  // with cached_positions.
+  bool segments = false;
+  // Whether positions, learned or rotary, are then counted from the begin of each document, as if
+  // it were alone; else from that of the sample.
+  bool restart_positions = true;
   // Keeps of each block its input alone, and computes the rest again in the backward pass.
   bool recompute = false;
   // Which parameters, by their names, are trained; empty: all.
   std::function<bool(const std::string&)> trainable = nullptr;
   // Low-rank adapters, which alone are trained; not with `trainable`.
   std::optional<LoraOptions> lora = std::nullopt;
+
+  bool restarts_positions() const { return segments && restart_positions; }
 };
 
 // InvalidArgument naming the option.

@@ -104,7 +104,8 @@ nn::RotaryShape Llama::RotatedOf(const Call& call) const {
           .context = call.ids.context(),
           .heads = config().heads + config().key_value_heads,
           .columns = config().projected_width(),
-          .first_position = call.first.value_or(0)};
+          .first_position = call.first.value_or(0),
+          .segments = PositionsOf(call)};
 }
 
 absl::Status Llama::ForwardBlock(const Call& call, int first_parameter, const void* x,

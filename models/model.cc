@@ -21,11 +21,12 @@ Model::Model(zero::ModelSpec spec) : spec_(std::move(spec)) {
 }
 
 absl::Status Forward(Model& model, const Batch& batch, void* losses, zero::ParameterSource& source,
-                     device::Stream& stream) {
+                     device::Stream& stream, const PassMark& mark) {
   for (int unit = 0; unit < static_cast<int>(model.spec().size()); ++unit) {
     zero::UnitScope scope(source, unit, zero::Pass::kForward);
     BRIGADE_RETURN_IF_ERROR(scope.status());
     UnitParameters parameters(model.trainable(), scope);
+    if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kForward, unit));
     BRIGADE_RETURN_IF_ERROR(model.ForwardUnit(unit, batch, losses, parameters, stream));
     BRIGADE_RETURN_IF_ERROR(scope.Release());
   }
@@ -33,11 +34,15 @@ absl::Status Forward(Model& model, const Batch& batch, void* losses, zero::Param
 }
 
 absl::Status Backward(Model& model, const Batch& batch, const float* seed,
-                      zero::ParameterSource& source, device::Stream& stream) {
+                      zero::ParameterSource& source, device::Stream& stream,
+                      const PassMark& mark) {
   for (int unit = static_cast<int>(model.spec().size()) - 1; unit >= 0; --unit) {
     zero::UnitScope scope(source, unit, zero::Pass::kBackward);
     BRIGADE_RETURN_IF_ERROR(scope.status());
     UnitParameters parameters(model.trainable(), scope);
+    if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kRecompute, unit));
+    BRIGADE_RETURN_IF_ERROR(model.RecomputeUnit(unit, batch, parameters, stream));
+    if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kBackward, unit));
     BRIGADE_RETURN_IF_ERROR(model.BackwardUnit(unit, batch, seed, parameters, stream));
     BRIGADE_RETURN_IF_ERROR(scope.Release());
     BRIGADE_RETURN_IF_ERROR(source.GradientsReady(unit));

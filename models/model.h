@@ -4,7 +4,10 @@
 // What a training needs of a model, whatever it computes: units with named parameters, and the
 // forward and backward pass of each.
 
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/gradient.h"
+#include "brigade/profile/step_profile.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/step.h"
 
@@ -40,6 +44,9 @@ struct ModelMemory {
   int64_t activations = 0;
   int64_t scratch = 0;
 };
+
+// Operations of a unit's passes, [profile::Pass].
+using UnitFlops = std::array<profile::Flops, profile::kPasses>;
 
 // The weights of one acquired unit, and where its gradients go.
 class UnitParameters {
@@ -83,6 +90,12 @@ class Model {
   // How many losses a batch has; each counts the same, but for those that the model leaves at 0.
   virtual int64_t LossesOf(const Batch& batch) const = 0;
 
+  // For a profile, by formula (profile/flops.h): what the passes over a batch compute, the forward
+  // pass, the backward pass, and RecomputeUnit. Nothing of a model that does not tell.
+  virtual std::optional<UnitFlops> FlopsOf(int /*unit*/, const Batch& /*batch*/) const {
+    return std::nullopt;
+  }
+
   // Values of a new training: a function of the seed and the parameter alone.
   virtual void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const = 0;
 
@@ -93,6 +106,12 @@ class Model {
   //              is enqueued; those of the layers and of `parameters`.
   virtual absl::Status ForwardUnit(int unit, const Batch& batch, void* losses,
                                    UnitParameters& parameters, device::Stream& stream) = 0;
+
+  // Before the unit's backward pass: makes again what its forward pass has not kept.
+  virtual absl::Status RecomputeUnit(int /*unit*/, const Batch& /*batch*/,
+                                     UnitParameters& /*parameters*/, device::Stream& /*stream*/) {
+    return absl::OkStatus();
+  }
 
   // The unit's part of the gradient of seed * (sum of the losses); `seed` [1] is device memory,
   // which the last unit reads. For means over what counts, in a batch or in all of a step, the seed
@@ -108,12 +127,16 @@ class Model {
   std::vector<bool> trainable_;
 };
 
+// Called before the stream gets a unit's pass.
+using PassMark = std::function<absl::Status(profile::Pass pass, int unit)>;
+
 // All units, as a ParameterSource has to be called: each is acquired for its pass, and its
-// gradients are ready after its backward pass.
+// gradients are ready after its backward pass. `mark` may be null.
 absl::Status Forward(Model& model, const Batch& batch, void* losses, zero::ParameterSource& source,
-                     device::Stream& stream);
+                     device::Stream& stream, const PassMark& mark = nullptr);
 absl::Status Backward(Model& model, const Batch& batch, const float* seed,
-                      zero::ParameterSource& source, device::Stream& stream);
+                      zero::ParameterSource& source, device::Stream& stream,
+                      const PassMark& mark = nullptr);
 
 }  // namespace brigade::models
 

@@ -18,6 +18,9 @@
 ABSL_FLAG(std::string, model, "",
           "Folder with config.json and model.safetensors, or its index and files, as Hugging Face "
           "has them: of GPT-2 or Llama.");
+ABSL_FLAG(std::string, checkpoint, "",
+          "What a training of the model has saved, of any stage and grid: the folder, whose newest "
+          "checkpoint is taken, or one checkpoint. Its weights are taken instead of --model's.");
 ABSL_FLAG(std::string, adapter, "",
           "Folder with adapter_config.json and adapter_model.safetensors, as PEFT has them.");
 ABSL_FLAG(
@@ -97,6 +100,8 @@ absl::StatusOr<ChosenModel> ModelFromFlags() {
     return absl::InvalidArgumentError("--model is missing");
   }
   chosen.folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
+  const std::string checkpoint = absl::GetFlag(FLAGS_checkpoint);
+  chosen.weights = checkpoint.empty() ? chosen.folder : device::FromUsersFolder(checkpoint);
   BRIGADE_ASSIGN_OR_RETURN(chosen.config, ReadConfig(chosen.folder));
   if (!absl::GetFlag(FLAGS_adapter).empty()) {
     chosen.adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_adapter));
@@ -116,7 +121,7 @@ absl::StatusOr<ParameterArrays> LoadChosen(const ChosenModel& chosen, const Deco
   BRIGADE_ASSIGN_OR_RETURN(
       auto weights,
       ParameterArrays::Create(model.spec(), {.dtype = chosen.dtype}, *chosen.context));
-  BRIGADE_RETURN_IF_ERROR(LoadWeights(chosen.folder, model, weights, *chosen.context,
+  BRIGADE_RETURN_IF_ERROR(LoadWeights(chosen.weights, model, weights, *chosen.context,
                                       device::SystemCalls::Real(), {.folder = chosen.adapter}));
   return weights;
 }

@@ -1,7 +1,7 @@
 #ifndef BRIGADE_MODELS_MODEL_FLAGS_H_
 #define BRIGADE_MODELS_MODEL_FLAGS_H_
 
-// What //models:generate and //models:predict take alike: --model, --adapter, --base, --tokenizer,
+// What //models:generate and //models:predict take alike: --model, --checkpoint, --adapter, --base, --tokenizer,
 // --dtype, --device and --threads.
 
 #include <cstdint>
@@ -25,6 +25,8 @@ namespace brigade::models {
 // A model as the flags name it.
 struct ChosenModel {
   std::string folder = {};
+  // Of its weights: the folder, or --checkpoint.
+  std::string weights = {};
   // Empty: none.
   std::string adapter = {};
   DecoderConfig config = {};

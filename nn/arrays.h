@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/operation.h"
 #include "brigade/nn/functions.h"
+#include "brigade/nn/segments.h"
 #include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
 #include "brigade/precision/dtype.h"
@@ -48,6 +49,30 @@ inline device::Access ReadIds(const TokenIds& ids) {
 
 inline device::Access ReadLabels(const TokenIds& ids) {
   return device::Reads(ids.labels(), ids.labels_bytes());
+}
+
+// Nothing where there are no segments.
+inline int64_t SegmentsSize(const Segments& segments, int64_t batch, int64_t context) {
+  return segments.exist() && batch > 0 ? (batch - 1) * segments.stride + context : 0;
+}
+inline device::Access ReadPositions(const Segments& segments, int64_t batch, int64_t context) {
+  return Read(segments.positions, SegmentsSize(segments, batch, context));
+}
+inline device::Access ReadEnds(const Segments& segments, int64_t batch, int64_t context) {
+  return Read(segments.ends, SegmentsSize(segments, batch, context));
+}
+
+// InvalidArgument naming `operation` and what the segments lack.
+inline absl::Status CheckSegments(absl::string_view operation, const Segments& segments,
+                                  int64_t context) {
+  if (!segments.exist() || (segments.ends != nullptr && segments.stride >= context)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(segments.ends == nullptr
+                                        ? absl::StrCat(operation, ": segments without ends")
+                                        : absl::StrCat(operation, ": segments of texts that are ",
+                                                       segments.stride,
+                                                       " positions apart, and have ", context));
 }
 
 // InvalidArgument naming `operation` and the vocabulary.

@@ -24,7 +24,7 @@ absl::Status CheckAttention(absl::string_view operation, const AttentionShape& s
                                                    shape.heads, " heads; each must be 1 to ",
                                                    kMaxHeadWidth, " wide"));
   }
-  return absl::OkStatus();
+  return CheckSegments(operation, shape.segments, shape.context);
 }
 
 namespace {
@@ -63,7 +63,8 @@ AttentionArrays<T> Whole(const AttentionShape& shape, const void* qkv, const voi
           .key_leading = 3 * shape.width,
           .heads = shape.heads,
           .head_width = shape.head_width(),
-          .scale = internal::ScaleOfScores<T>(shape.head_width())};
+          .scale = internal::ScaleOfScores<T>(shape.head_width()),
+          .segments = shape.segments};
 }
 
 }  // namespace
@@ -76,7 +77,9 @@ absl::Status Attention(const AttentionShape& shape, const void* qkv, void* out, 
     if (shape.batch == 0) return absl::OkStatus();
     T* const to = Typed<T>(out);
     Wide<T>* const lse = Typed<Wide<T>>(log_sum_exp);
-    const device::Access accesses[] = {Read(Typed<T>(qkv), shape.rows() * 3 * shape.width),
+    const device::Access accesses[] = {ReadPositions(shape.segments, shape.batch, shape.context),
+                                       ReadEnds(shape.segments, shape.batch, shape.context),
+                                       Read(Typed<T>(qkv), shape.rows() * 3 * shape.width),
                                        Write(to, shape.rows() * shape.width),
                                        Write(lse, shape.statistics())};
     return internal::EnqueueAttention({"attention", accesses}, shape.batch,
@@ -100,27 +103,39 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
     W* const delta = Typed<W>(workspace);
     const AttentionArrays<T> arrays = Whole<T>(shape, qkv, log_sum_exp);
     const bool cpu = stream.device().kind == device::DeviceKind::kCpu;
+    const auto positions = ReadPositions(shape.segments, shape.batch, shape.context);
+    const auto ends = ReadEnds(shape.segments, shape.batch, shape.context);
     const AttentionGradients gradients = {to, to + shape.width, to + 2 * shape.width,
                                           3 * shape.width, 3 * shape.width};
 #if BRIGADE_CUDA
     if constexpr (sizeof(T) == 2) {
       if (!cpu && internal::IsTiled(shape.head_width(), in, Typed<T>(out), up, to)) {
-        const device::Access tiled_accesses[] = {
-            Read(in, 3 * size), Read(Typed<T>(out), size),        Read(lse, shape.statistics()),
-            Read(up, size),     Write(delta, shape.statistics()), Write(to, 3 * size)};
+        const device::Access tiled_accesses[] = {positions,
+                                                 ends,
+                                                 Read(in, 3 * size),
+                                                 Read(Typed<T>(out), size),
+                                                 Read(lse, shape.statistics()),
+                                                 Read(up, size),
+                                                 Write(delta, shape.statistics()),
+                                                 Write(to, 3 * size)};
         const device::Operation tiled = {"attention_backward", tiled_accesses};
         return stream.Launch(tiled, [&](void* cuda_stream) {
           return device::CudaStatus(
               LaunchTiledAttentionBackward(
-                  TiledAttentionShape{shape.batch, shape.context, shape.heads, shape.head_width()},
+                  TiledAttentionShape{shape.batch, shape.context, shape.heads, shape.head_width(),
+                                      shape.segments},
                   in, Typed<T>(out), lse, up, delta, to, static_cast<cudaStream_t>(cuda_stream)),
               tiled.name);
         });
       }
     }
 #endif
-    const device::Access delta_accesses[] = {Read(in, 3 * size), Read(Typed<T>(out), size),
-                                             Read(lse, shape.statistics()), Read(up, size),
+    const device::Access delta_accesses[] = {positions,
+                                             ends,
+                                             Read(in, 3 * size),
+                                             Read(Typed<T>(out), size),
+                                             Read(lse, shape.statistics()),
+                                             Read(up, size),
                                              Write(delta, shape.statistics())};
     const device::Operation delta_operation = {"attention_delta", delta_accesses};
     if (cpu && sizeof(T) < sizeof(W)) {
@@ -136,7 +151,9 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
       BRIGADE_RETURN_IF_ERROR(EnqueueRows(delta_operation, shape.statistics(), rows, stream));
     }
     W* const parts = Typed<W>(internal::AttentionParts(shape, workspace));
-    const device::Access accesses[] = {Read(in, 3 * size),
+    const device::Access accesses[] = {positions,
+                                       ends,
+                                       Read(in, 3 * size),
                                        Read(lse, shape.statistics()),
                                        Read(delta, shape.statistics()),
                                        Read(up, size),

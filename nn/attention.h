@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "brigade/device/device.h"
 #include "brigade/device/stream.h"
+#include "brigade/nn/segments.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
@@ -17,6 +18,8 @@ struct AttentionShape {
   int64_t heads;
   // The width of all heads together.
   int64_t width;
+  // The documents that share a text; each position sees its own alone.
+  Segments segments = {};
 
   int64_t rows() const { return batch * context; }
   int64_t head_width() const { return width / heads; }
@@ -25,7 +28,7 @@ struct AttentionShape {
 };
 
 // Causal self-attention of several heads: out = softmax(q k^T / sqrt(head width)) v, each position
-// seeing itself and those before it.
+// seeing itself and those before it, of its own segment where there are several.
 //
 // Shapes       qkv [rows, 3 * width]: queries, keys, values side by side, each heads * head width;
 //              out [rows, width]; log_sum_exp [batch, heads, context], float (double for double):
@@ -45,6 +48,9 @@ struct AttentionShape {
 // Aliasing     None.
 // Stream       Enqueued; allocates nothing, never waits.
 // Determinism  Same bits for any number of threads; others on another instruction set or device.
+//              Tiles are counted from the begin of a segment: `out` and log_sum_exp have the bits
+//              that the document has alone, wherever it lies, and so have the gradients, but for
+//              the CPU's sums of queries' gradients in parts (AttentionWorkspaceBytes).
 // Errors       InvalidArgument naming the type or the size: heads are 1 to 256 wide. A batch of 0
 //              is nothing to do.
 // Source       Dao 2023 (arXiv 2307.08691).

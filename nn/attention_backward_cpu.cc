@@ -6,7 +6,8 @@
 //
 // Every tile of keys adds to the gradients of all later queries. Those of a head are therefore
 // added up in parts, each by one thread for every n-th tile of keys; the parts are added up at the
-// end. How many there are depends on the shape only.
+// end. How many there are depends on the shape only. Segments have the same parts, each its own
+// rows of them.
 
 #include <algorithm>
 #include <cstdint>
@@ -40,8 +41,8 @@ struct BackwardTile {
                                     (kMaxHeadWidth * (Op::kDepth == 1 ? 7 : 6) + 2 * kTile + 2) *
                                     static_cast<int64_t>(sizeof(W));
 
-  // Adds to dqueries [queries rounded up to kTile, width rounded up to kPadding], without the
-  // scale, and writes the gradients of keys and values.
+  // Adds to dqueries [queries, width rounded up to kPadding], without the scale, and writes the
+  // gradients of keys and values.
   BRIGADE_INLINE BackwardTile(const Heads<T>& heads, const Upstream<T>& up, int64_t head,
                               W* dqueries, const AttentionGradients& to, bool is_wide,
                               char* scratch)
@@ -107,15 +108,15 @@ struct BackwardTile {
     const bool diagonal = kMasked && heads_.causal;
     const int64_t queries = RowsFrom(query, heads_.query_count);
     const auto q = heads_.Queries(head_, query, queries);
-    const RowsOf<const T> d = {up_.dout + heads_.At(head_, query, heads_.width()), heads_.width(),
-                               queries, heads_.head_width};
+    const RowsOf<const T> d = {up_.dout + heads_.At(head_, heads_.begin + query, heads_.width()),
+                               heads_.width(), queries, heads_.head_width};
     PackColumns<Op>(q, kTile, query_columns_, stride_);
     PackColumns<Op>(d, kTile, dout_columns_, stride_);
     if constexpr (Op::kDepth != 1) {
       PackRows<Op>(q, kTile, query_rows_, row_stride_);
       PackRows<Op>(d, kTile, dout_rows_, row_stride_);
     }
-    const int64_t at = head_ * heads_.context + query;
+    const int64_t at = heads_.Statistic(head_, query);
     for (int64_t i = 0; i < kTile; ++i) {
       // A row of padding has dout 0, which makes all that it adds 0.
       lse_[i] = i < queries ? heads_.log_sum_exp[at + i] * std::numbers::log2e_v<W> : W(0);
@@ -142,7 +143,7 @@ struct BackwardTile {
       for (int64_t i = 0; i < rows; i += kRows) {
         AddProduct({dscore_rows_ + i * (kTile / Op::kDepth), kTile / Op::kDepth, 1},
                    {keys_, stride_}, column, (diagonal ? i + kRows : kTile) / Op::kDepth,
-                   dqueries_ + (query + i) * stride_);
+                   dqueries_ + (query + i) * stride_, queries - i);
       }
     }
   }
@@ -208,11 +209,14 @@ struct BackwardTile {
         });
   }
 
-  // to += left right, kRows rows of what begins at `column`.
+  // to += left right, kRows rows of what begins at `column`, or as many as there are.
   BRIGADE_INLINE void AddProduct(Left<Word> left, Right<Word> right, int64_t column, int64_t steps,
-                                 W* to) {
+                                 W* to, int64_t rows = kRows) {
     Multiply<Op>(left, right, column, stride_, steps, [&](auto& sums) BRIGADE_SIMD_BODY {
+#pragma GCC unroll 8
       for (int m = 0; m < kRows; ++m) {
+        // Behind a segment are the rows of the next one.
+        if (m >= rows) break;
         for (int v = 0; v < kVectorsOf<decltype(sums)>; ++v) {
           W* const sum = to + m * stride_ + column + v * kLanes;
           Op::Store(sum, Op::Load(sum) + sums[m][v]);
@@ -224,7 +228,8 @@ struct BackwardTile {
   BRIGADE_INLINE void Write(const W* from, void* all, int64_t key, W scale) {
     WithWidth<T>(is_wide_, [&](auto tag) BRIGADE_SIMD_BODY {
       using Out = decltype(tag);
-      Out* const to = static_cast<Out*>(all) + heads_.At(head_, key, to_.key_leading);
+      Out* const to =
+          static_cast<Out*>(all) + heads_.At(head_, heads_.begin + key, to_.key_leading);
       for (int64_t r = 0; r < keys_here_; ++r) {
         BRIGADE_SIMD_LOOP
         for (int64_t c = 0; c < heads_.head_width; ++c) {
@@ -306,14 +311,23 @@ void AttentionBackwardOnCpu(const AttentionArrays<T>& in, int64_t heads, const W
     Wide<T>* const part = parts + chunk * size;
     std::memset(part, 0, static_cast<size_t>(size) * sizeof(*part));
     alignas(64) char scratch[kScratchBytes];
-    RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
-      using Op = decltype(operands);
-      static_assert(BackwardTile<Op>::kBytes <= kScratchBytes);
-      BackwardTile<Op> tile(all, up, head, part, to, is_wide, scratch);
-      for (int64_t key = chunk % count * kTile; key < in.key_count; key += count * kTile) {
-        tile.Run(key);
-      }
-    });
+    for (int64_t begin = 0; begin < in.key_count;) {
+      const int64_t end = in.segments.End(head / in.heads, begin, in.key_count);
+      const Heads<T> segment = all.Segment(begin, end);
+      // A tile that is alone may be of any part: it is of one that depends on its place.
+      const int64_t turn = end - begin <= kTile ? begin / kTile : 0;
+      RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
+        using Op = decltype(operands);
+        static_assert(BackwardTile<Op>::kBytes <= kScratchBytes);
+        BackwardTile<Op> tile(segment, up, head, part + begin * RoundUp(in.head_width, kPadding),
+                              to, is_wide, scratch);
+        for (int64_t key = (chunk + turn) % count * kTile; key < segment.key_count;
+             key += count * kTile) {
+          tile.Run(key);
+        }
+      });
+      begin = end;
+    }
   });
   const int64_t tiles = (in.query_count + kTile - 1) / kTile;
   pool.ParallelFor(heads * tiles, [&](int64_t chunk) {

@@ -36,8 +36,8 @@ enum class Owns { kKeys, kQueries };
 
 // As many as leave the registers that are needed: 168 for three, 255 for two. A block of scores,
 // whose strides and counts are no constants, needs more for queries too.
-template <Owns kOwns, bool kIsWhole>
-constexpr int kBlocksPerSm = kOwns == Owns::kKeys || !kIsWhole ? 2 : 3;
+template <Owns kOwns, bool kIsWhole, bool kHasSegments>
+constexpr int kBlocksPerSm = kOwns == Owns::kKeys || !kIsWhole || kHasSegments ? 2 : 3;
 
 template <int kWidth>
 constexpr int kOthers = kWidth <= 64 ? 64 : 32;
@@ -82,155 +82,165 @@ struct Pointers {
 };
 
 // Out: T for all positions; float for a block of scores, whose queries and keys may differ.
-template <typename T, int kWidth, Owns kOwns, typename Out>
-__global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kOwns, std::is_same_v<T, Out>>)
+template <typename T, int kWidth, Owns kOwns, typename Out, bool kHasSegments>
+__global__ void __launch_bounds__(kAttentionThreads,
+                                  kBlocksPerSm<kOwns, std::is_same_v<T, Out>, kHasSegments>)
     AttentionBackwardKernel(const TiledAttentionBlock block, const Pointers<T, Out> pointers,
                             float scale) {
   constexpr bool kOwnsKeys = kOwns == Owns::kKeys, kIsWhole = std::is_same_v<T, Out>;
+  static_assert(kIsWhole || !kHasSegments);
   constexpr int kRows = kOthers<kWidth>;
   extern __shared__ uint4 shared[];
   const BackwardMemory<kWidth> memory{SharedAddress(shared)};
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
   const TiledAttentionShape& shape = block.shape;
-  const int64_t query_count = kIsWhole ? shape.context : block.queries;
-  const int64_t key_count = kIsWhole ? shape.context : block.keys;
   const bool causal = kIsWhole || block.causal;
-  const int64_t own_count = kOwnsKeys ? key_count : query_count;
-  const int64_t other_count = kOwnsKeys ? query_count : key_count;
-  const auto tiles = static_cast<unsigned>(OwnTiles(own_count));
+  const int64_t own_rows = kOwnsKeys ? block.keys : block.queries;
+  const auto tiles = static_cast<unsigned>(OwnTiles(kIsWhole ? shape.context : own_rows));
   const HeadOfText at(shape, blockIdx.x / tiles);
-  // The first keys are seen by the most queries, the last queries see the most keys.
-  const unsigned tile = blockIdx.x % tiles;
-  const int64_t first = int64_t{kOwnsKeys ? tile : tiles - 1 - tile} * kOwnRows;
   const int64_t width = shape.heads * kWidth;
   const int64_t query_stride = kIsWhole ? 3 * width : block.query_stride;
   const int64_t key_stride = kIsWhole ? 3 * width : block.key_stride;
-  const T* const queries = pointers.queries + at.first_row * query_stride + at.head * kWidth;
-  const int64_t of_keys = at.first_row * key_stride + at.head * kWidth;
-  const T* const keys = kIsWhole ? queries + width : pointers.keys + of_keys;
-  const T* const values = kIsWhole ? queries + 2 * width : pointers.values + of_keys;
-  const T* const dout = pointers.dout + at.first_row * width + at.head * kWidth;
-  // Of the queries of this head.
-  const int64_t numbers = at.first_row * shape.heads + at.head * shape.context;
-  const float* const log_sum_exp = pointers.log_sum_exp + numbers;
-  const float* const delta = pointers.delta + numbers;
 
-  // Rows of queries and dout, or of keys and values.
-  const auto copy = [&]<int kCount>(Tile<kWidth> to, Tile<kWidth> also_to, bool of_queries,
-                                    int64_t begin) {
-    const int64_t left = (of_queries ? query_count : key_count) - begin;
-    if (of_queries) {
-      CopyRows<kAttentionThreads, kCount>(to, queries + begin * query_stride, query_stride, left);
-      CopyRows<kAttentionThreads, kCount>(also_to, dout + begin * width, width, left);
-    } else {
-      CopyRows<kAttentionThreads, kCount>(to, keys + begin * key_stride, key_stride, left);
-      CopyRows<kAttentionThreads, kCount>(also_to, values + begin * key_stride, key_stride, left);
-    }
-  };
-  const auto copy_others = [&](int buffer, int64_t begin) {
-    copy.template operator()<kRows>(memory.other(buffer, 0), memory.other(buffer, 1), kOwnsKeys,
-                                    begin);
-    if constexpr (kOwnsKeys) {
-      if (thread >= 2 * kRows) return;
-      const int r = thread % kRows, i = thread / kRows;
-      const bool is_there = r < query_count - begin;
-      CopyAsync<4>(memory.numbers(buffer, i) + 4 * r,
-                   (i == 0 ? log_sum_exp : delta) + (is_there ? begin + r : 0), is_there ? 4 : 0);
-    }
-  };
+  const auto compute = [&]<typename Index>(Index begin_of_rows, Index rows_of_segment,
+                                           Index first) {
+    const Index query_count = kIsWhole ? rows_of_segment : static_cast<Index>(block.queries);
+    const Index key_count = kIsWhole ? rows_of_segment : static_cast<Index>(block.keys);
+    const Index own_count = kOwnsKeys ? key_count : query_count;
+    const Index other_count = kOwnsKeys ? query_count : key_count;
+    const int64_t first_row = at.first_row + begin_of_rows;
+    const T* const queries = pointers.queries + first_row * query_stride + at.head * kWidth;
+    const int64_t of_keys = first_row * key_stride + at.head * kWidth;
+    const T* const keys = kIsWhole ? queries + width : pointers.keys + of_keys;
+    const T* const values = kIsWhole ? queries + 2 * width : pointers.values + of_keys;
+    const T* const dout = pointers.dout + first_row * width + at.head * kWidth;
+    // Of the queries of this head.
+    const int64_t numbers = at.first_row * shape.heads + at.head * shape.context + begin_of_rows;
+    const float* const log_sum_exp = pointers.log_sum_exp + numbers;
+    const float* const delta = pointers.delta + numbers;
 
-  const int row = warp * kWarpRows;
-  const int64_t first_of_warp = first + row;
-  // Of the lane's own rows, if they are queries: negative and times log2(e), and delta.
-  float shift[2] = {}, deltas[2] = {};
-  if constexpr (!kOwnsKeys) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int64_t query = first_of_warp + lane / 4 + 8 * h;
-      if (query >= query_count) continue;
-      shift[h] = -log_sum_exp[query] * kLog2E;
-      deltas[h] = delta[query];
-    }
-  }
-  const float log2_scale = scale * kLog2E;
-  // Of other[0] by ds, of other[1] by p.
-  float by_ds[kWidth / 8][4] = {}, by_p[kOwnsKeys ? kWidth / 8 : 1][4] = {};
-
-  const int64_t begin_of_others = kOwnsKeys && causal ? first : 0;
-  const int64_t end_of_others =
-      kOwnsKeys || !causal ? other_count : min(other_count, first + int64_t{kOwnRows});
-  copy.template operator()<kOwnRows>(memory.own(0), memory.own(1), !kOwnsKeys, first);
-  copy_others(0, begin_of_others);
-  int buffer = 0;
-  for (int64_t begin = begin_of_others; begin < end_of_others; begin += kRows, buffer ^= 1) {
-    AwaitCopies();
-    // Behind it the copied rows are there, and nobody reads the other buffer any more.
-    __syncthreads();
-    if (begin + kRows < end_of_others) copy_others(buffer ^ 1, begin + kRows);
-    // Of rows `own` of the warp and `other` of the tile, whether the query sees the key: always, or
-    // by the place of each; in a block that is not causal, if the key is there.
-    const int64_t ahead = kOwnsKeys ? begin - first_of_warp : first_of_warp - begin;
-    const auto is_visible = [&](int own, int other) {
-      if (!causal) return kOwnsKeys || other < key_count - begin;
-      return (kOwnsKeys ? other - own : own - other) + ahead >= 0;
+    // Rows of queries and dout, or of keys and values.
+    const auto copy = [&]<int kCount>(Tile<kWidth> to, Tile<kWidth> also_to, bool of_queries,
+                                      Index begin) {
+      const Index left = (of_queries ? query_count : key_count) - begin;
+      if (of_queries) {
+        CopyRows<kAttentionThreads, kCount>(to, queries + begin * query_stride, query_stride, left);
+        CopyRows<kAttentionThreads, kCount>(also_to, dout + begin * width, width, left);
+      } else {
+        CopyRows<kAttentionThreads, kCount>(to, keys + begin * key_stride, key_stride, left);
+        CopyRows<kAttentionThreads, kCount>(also_to, values + begin * key_stride, key_stride, left);
+      }
     };
-    const bool is_whole = is_visible(kOwnsKeys ? kWarpRows - 1 : 0, kOwnsKeys ? 0 : kRows - 1);
-    if (!is_visible(kOwnsKeys ? 0 : kWarpRows - 1, kOwnsKeys ? kRows - 1 : 0)) continue;
-
-    float p[kRows / 8][4] = {}, ds[kRows / 8][4] = {};
-    MultiplyByTransposed<T, kWidth, kRows>(memory.own(0), row, memory.other(buffer, 0), p);
-    MultiplyByTransposed<T, kWidth, kRows>(memory.own(1), row, memory.other(buffer, 1), ds);
-#pragma unroll
-    for (int n = 0; n < kRows / 8; ++n) {
-      const int other = 8 * n + lane % 4 * 2;
-      float2 shifts, others;
+    const auto copy_others = [&](int buffer, Index begin) {
+      copy.template operator()<kRows>(memory.other(buffer, 0), memory.other(buffer, 1), kOwnsKeys,
+                                      begin);
       if constexpr (kOwnsKeys) {
-        shifts = LoadPair(memory.numbers(buffer, 0) + 4 * other);
-        shifts = {-shifts.x * kLog2E, -shifts.y * kLog2E};
-        others = LoadPair(memory.numbers(buffer, 1) + 4 * other);
+        if (thread >= 2 * kRows) return;
+        const int r = thread % kRows, i = thread / kRows;
+        const bool is_there = r < query_count - begin;
+        CopyAsync<4>(memory.numbers(buffer, i) + 4 * r,
+                     (i == 0 ? log_sum_exp : delta) + (is_there ? begin + r : 0), is_there ? 4 : 0);
       }
+    };
+
+    const int row = warp * kWarpRows;
+    const Index first_of_warp = first + row;
+    // Of the lane's own rows, if they are queries: negative and times log2(e), and delta.
+    float shift[2] = {}, deltas[2] = {};
+    if constexpr (!kOwnsKeys) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float by = kOwnsKeys ? (i % 2 == 0 ? shifts.x : shifts.y) : shift[i / 2];
-        const float d = kOwnsKeys ? (i % 2 == 0 ? others.x : others.y) : deltas[i / 2];
-        p[n][i] = Exp2(fmaf(p[n][i], log2_scale, by));
-        ds[n][i] = p[n][i] * (ds[n][i] - d);
+      for (int h = 0; h < 2; ++h) {
+        const Index query = first_of_warp + lane / 4 + 8 * h;
+        if (query >= query_count) continue;
+        shift[h] = -log_sum_exp[query] * kLog2E;
+        deltas[h] = delta[query];
       }
     }
-    // Not times 0, which NaN would survive.
-    if (!is_whole) {
+    const float log2_scale = scale * kLog2E;
+    // Of other[0] by ds, of other[1] by p.
+    float by_ds[kWidth / 8][4] = {};
+    [[maybe_unused]] float by_p[kOwnsKeys ? kWidth / 8 : 1][4] = {};
+
+    const Index begin_of_others = kOwnsKeys && causal ? first : 0;
+    const Index end_of_others =
+        kOwnsKeys || !causal ? other_count : min(other_count, first + Index{kOwnRows});
+    copy.template operator()<kOwnRows>(memory.own(0), memory.own(1), !kOwnsKeys, first);
+    copy_others(0, begin_of_others);
+    int buffer = 0;
+    for (Index begin = begin_of_others; begin < end_of_others; begin += kRows, buffer ^= 1) {
+      AwaitCopies();
+      // Behind it the copied rows are there, and nobody reads the other buffer any more.
+      __syncthreads();
+      if (begin + kRows < end_of_others) copy_others(buffer ^ 1, begin + kRows);
+      // Of rows `own` of the warp and `other` of the tile, whether the query sees the key: always, or
+      // by the place of each; in a block that is not causal, if the key is there.
+      const Index ahead = kOwnsKeys ? begin - first_of_warp : first_of_warp - begin;
+      const auto is_visible = [&](int own, int other) {
+        if (!causal) return kOwnsKeys || other < key_count - begin;
+        return (kOwnsKeys ? other - own : own - other) + ahead >= 0;
+      };
+      const bool is_whole = is_visible(kOwnsKeys ? kWarpRows - 1 : 0, kOwnsKeys ? 0 : kRows - 1);
+      if (!is_visible(kOwnsKeys ? 0 : kWarpRows - 1, kOwnsKeys ? kRows - 1 : 0)) continue;
+
+      float p[kRows / 8][4] = {}, ds[kRows / 8][4] = {};
+      MultiplyByTransposed<T, kWidth, kRows>(memory.own(0), row, memory.other(buffer, 0), p);
+      MultiplyByTransposed<T, kWidth, kRows>(memory.own(1), row, memory.other(buffer, 1), ds);
 #pragma unroll
       for (int n = 0; n < kRows / 8; ++n) {
+        [[maybe_unused]] const int other = 8 * n + lane % 4 * 2;
+        float2 shifts, others;
+        if constexpr (kOwnsKeys) {
+          shifts = LoadPair(memory.numbers(buffer, 0) + 4 * other);
+          shifts = {-shifts.x * kLog2E, -shifts.y * kLog2E};
+          others = LoadPair(memory.numbers(buffer, 1) + 4 * other);
+        }
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          if (is_visible(lane / 4 + i / 2 * 8, 8 * n + lane % 4 * 2 + i % 2)) continue;
-          p[n][i] = ds[n][i] = 0;
+          const float by = kOwnsKeys ? (i % 2 == 0 ? shifts.x : shifts.y) : shift[i / 2];
+          const float d = kOwnsKeys ? (i % 2 == 0 ? others.x : others.y) : deltas[i / 2];
+          p[n][i] = Exp2(fmaf(p[n][i], log2_scale, by));
+          ds[n][i] = p[n][i] * (ds[n][i] - d);
         }
       }
+      // Not times 0, which NaN would survive.
+      if (!is_whole) {
+#pragma unroll
+        for (int n = 0; n < kRows / 8; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (is_visible(lane / 4 + i / 2 * 8, 8 * n + lane % 4 * 2 + i % 2)) continue;
+            p[n][i] = ds[n][i] = 0;
+          }
+        }
+      }
+      if constexpr (kOwnsKeys) MultiplyBy<T, kWidth, kRows>(p, memory.other(buffer, 1), by_p);
+      MultiplyBy<T, kWidth, kRows>(ds, memory.other(buffer, 0), by_ds);
     }
-    if constexpr (kOwnsKeys) MultiplyBy<T, kWidth, kRows>(p, memory.other(buffer, 1), by_p);
-    MultiplyBy<T, kWidth, kRows>(ds, memory.other(buffer, 0), by_ds);
-  }
 
 #pragma unroll
-  for (int n = 0; n < kWidth / 8; ++n) {
+    for (int n = 0; n < kWidth / 8; ++n) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) by_ds[n][i] *= scale;
-  }
-  const int64_t stride = kIsWhole ? 3 * width : pointers.own_stride;
-  const int64_t offset = (at.first_row + first_of_warp) * stride + at.head * kWidth;
-  const int64_t rows = own_count - first_of_warp;
-  const auto store = [&](const float(&sums)[kWidth / 8][4], int i) {
-    if constexpr (kIsWhole) {
-      StoreRows<T, kWidth>(sums, memory.own(i), row, pointers.own[i] + offset, stride, rows);
-    } else {
-      StoreFloatRows<kWidth>(sums, pointers.own[i] + offset, stride, rows,
-                             !kOwnsKeys && pointers.adds);
+      for (int i = 0; i < 4; ++i) by_ds[n][i] *= scale;
     }
+    const int64_t stride = kIsWhole ? 3 * width : pointers.own_stride;
+    const int64_t offset = (first_row + first_of_warp) * stride + at.head * kWidth;
+    const int64_t rows = own_count - first_of_warp;
+    const auto store = [&](const float(&sums)[kWidth / 8][4], int i) {
+      if constexpr (kIsWhole) {
+        StoreRows<T, kWidth>(sums, memory.own(i), row, pointers.own[i] + offset, stride, rows);
+      } else {
+        StoreFloatRows<kWidth>(sums, pointers.own[i] + offset, stride, rows,
+                               !kOwnsKeys && pointers.adds);
+      }
+    };
+    store(by_ds, 0);
+    if constexpr (kOwnsKeys) store(by_p, 1);
   };
-  store(by_ds, 0);
-  if constexpr (kOwnsKeys) store(by_p, 1);
+  // The first keys are seen by the most queries, the last queries see the most keys.
+  const unsigned slot = blockIdx.x % tiles;
+  ForOwnTiles<kHasSegments>(shape, blockIdx.x / tiles, kOwnsKeys ? slot : tiles - 1 - slot,
+                            compute);
 }
 
 // delta = rowsum(dout * out) for each query of each head: four lanes each, 16 bytes at a time.
@@ -275,9 +285,16 @@ cudaError_t LaunchBothKernels(const TiledAttentionBlock& block, const Pointers<T
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width)));
   return WithHeadWidth(shape.head_width, [&](auto width) {
     const auto launch = [&]<Owns kOwns>(int64_t rows, const Pointers<T, Out>& pointers) {
-      return kernels::LaunchKernelWithMemory<AttentionBackwardKernel<T, width, kOwns, Out>>(
-          static_cast<unsigned>(OwnTiles(rows) * shape.heads * shape.batch), kAttentionThreads,
-          BackwardMemory<width>::kBytes, stream, block, pointers, scale);
+      const auto with = [&]<bool kHasSegments>() {
+        return kernels::LaunchKernelWithMemory<
+            AttentionBackwardKernel<T, width, kOwns, Out, kHasSegments>>(
+            static_cast<unsigned>(OwnTiles(rows) * shape.heads * shape.batch), kAttentionThreads,
+            BackwardMemory<width>::kBytes, stream, block, pointers, scale);
+      };
+      if constexpr (std::is_same_v<T, Out>) {
+        if (shape.segments.exist()) return with.template operator()<true>();
+      }
+      return with.template operator()<false>();
     };
     const cudaError_t of_keys = launch.template operator()<Owns::kKeys>(block.keys, keys);
     return of_keys != cudaSuccess

@@ -15,6 +15,10 @@ absl::Status CheckPositions(absl::string_view operation, const AttentionShape& s
 
 absl::Status CheckBlock(absl::string_view operation, const AttentionBlock& block) {
   BRIGADE_RETURN_IF_ERROR(internal::CheckAttention(operation, block.shape));
+  if (block.shape.segments.exist()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, ": segments; a block has one, of all its positions"));
+  }
   BRIGADE_RETURN_IF_ERROR(
       CheckPositions(operation, block.shape, "queries", block.first_query, block.queries));
   BRIGADE_RETURN_IF_ERROR(

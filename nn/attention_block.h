@@ -32,8 +32,8 @@ struct AttentionBlock {
 // Stream, Aliasing, Determinism   Of Attention. A block that has all positions of both, causal, has
 //              the bits of Attention; so has a block of 16-bit types, rounded.
 // Errors       Those of Attention; InvalidArgument naming the numbers for positions that the arrays
-//              do not have, for no key or no query, and for a causal block with other numbers of
-//              queries and keys.
+//              do not have, for no key or no query, for a causal block with other numbers of
+//              queries and keys, and for segments.
 absl::Status AttentionOfBlock(const AttentionBlock& block, const void* queries, const void* keys,
                               void* out, void* log_sum_exp, device::Stream& stream);
 

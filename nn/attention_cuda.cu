@@ -29,8 +29,8 @@ namespace {
 
 constexpr int kKeys = 64;
 // As many as leave the registers that are needed: 168 for three, 255 for two.
-template <int kWidth>
-constexpr int kBlocksPerSm = kWidth <= 96 ? 3 : 2;
+template <int kWidth, bool kHasSegments>
+constexpr int kBlocksPerSm = kWidth <= (kHasSegments ? 64 : 96) ? 3 : 2;
 
 template <int kWidth>
 struct ForwardMemory {
@@ -89,93 +89,100 @@ struct RunningSoftmax {
 };
 
 // A block of scores has the same body, with keys and queries that differ, and a result in fp32.
-template <typename T, int kWidth, typename Out>
-__global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth>)
+template <typename T, int kWidth, typename Out, bool kHasSegments>
+__global__ void __launch_bounds__(kAttentionThreads, kBlocksPerSm<kWidth, kHasSegments>)
     AttentionKernel(const TiledAttentionBlock block, const T* all_queries, const T* all_keys,
                     const T* all_values, Out* out, float* log_sum_exp, float scale) {
   constexpr bool kIsWhole = std::is_same_v<T, Out>;
+  static_assert(kIsWhole || !kHasSegments);
   extern __shared__ uint4 shared[];
   const ForwardMemory<kWidth> memory(SharedAddress(shared));
   const TiledAttentionShape& shape = block.shape;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int64_t query_count = kIsWhole ? shape.context : block.queries;
-  const int64_t key_count = kIsWhole ? shape.context : block.keys;
   const bool causal = kIsWhole || block.causal;
-  const auto tiles = static_cast<unsigned>(OwnTiles(query_count));
+  const auto tiles = static_cast<unsigned>(OwnTiles(kIsWhole ? shape.context : block.queries));
   const HeadOfText at(shape, blockIdx.x / tiles);
-  // The last queries see the most keys: their blocks come first.
-  const int64_t first = int64_t{tiles - 1 - blockIdx.x % tiles} * kOwnRows;
   const int64_t width = shape.heads * kWidth;
   const int64_t query_stride = kIsWhole ? 3 * width : block.query_stride;
   const int64_t key_stride = kIsWhole ? 3 * width : block.key_stride;
-  const T* const queries = all_queries + (at.first_row + first) * query_stride + at.head * kWidth;
-  const int64_t of_keys = at.first_row * key_stride + at.head * kWidth;
-  const T* const keys = all_keys + of_keys;
-  const T* const values = all_values + of_keys;
-  const auto copy = [&](Tile<kWidth> to, const T* from, int64_t begin) {
-    CopyRows<kAttentionThreads, kKeys>(to, from + begin * key_stride, key_stride,
-                                       key_count - begin);
-  };
 
-  CopyRows<kAttentionThreads, kOwnRows>(memory.queries, queries, query_stride, query_count - first);
-  copy(memory.keys, keys, 0);
-  float sums[kWidth / 8][4] = {};
-  RunningSoftmax softmax;
-  const float log2_scale = scale * kLog2E;
-  const int row = warp * kWarpRows;
-  // The tile of the diagonal is the last one.
-  static_assert(kKeys == kOwnRows);
-  const int64_t last = causal ? first : (key_count - 1) / kKeys * kKeys;
-  for (int64_t begin = 0; begin <= last; begin += kKeys) {
-    AwaitCopies();
-    __syncthreads();
-    copy(memory.values, values, begin);
-    float scores[kKeys / 8][4] = {};
-    MultiplyByTransposed<T, kWidth, kKeys>(memory.queries, row, memory.keys, scores);
-    if (begin == last) {
+  const auto compute = [&]<typename Index>(Index begin_of_rows, Index rows_of_segment,
+                                           Index first) {
+    const Index query_count = kIsWhole ? rows_of_segment : static_cast<Index>(block.queries);
+    const Index key_count = kIsWhole ? rows_of_segment : static_cast<Index>(block.keys);
+    const int64_t first_row = at.first_row + begin_of_rows;
+    const T* const queries = all_queries + (first_row + first) * query_stride + at.head * kWidth;
+    const int64_t of_keys = first_row * key_stride + at.head * kWidth;
+    const T* const keys = all_keys + of_keys;
+    const T* const values = all_values + of_keys;
+    const auto copy = [&](Tile<kWidth> to, const T* from, int64_t begin) {
+      CopyRows<kAttentionThreads, kKeys>(to, from + begin * key_stride, key_stride,
+                                         key_count - begin);
+    };
+
+    CopyRows<kAttentionThreads, kOwnRows>(memory.queries, queries, query_stride,
+                                          query_count - first);
+    copy(memory.keys, keys, 0);
+    float sums[kWidth / 8][4] = {};
+    RunningSoftmax softmax;
+    const float log2_scale = scale * kLog2E;
+    const int row = warp * kWarpRows;
+    // The tile of the diagonal is the last one.
+    static_assert(kKeys == kOwnRows);
+    const Index last = causal ? first : (key_count - 1) / kKeys * kKeys;
+    for (Index begin = 0; begin <= last; begin += kKeys) {
+      AwaitCopies();
+      __syncthreads();
+      copy(memory.values, values, begin);
+      float scores[kKeys / 8][4] = {};
+      MultiplyByTransposed<T, kWidth, kKeys>(memory.queries, row, memory.keys, scores);
+      if (begin == last) {
 #pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n) {
+        for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int query = row + lane / 4 + i / 2 * 8, key = 8 * n + lane % 4 * 2 + i % 2;
-          if (causal ? key > query : key >= key_count - begin) scores[n][i] = -INFINITY;
+          for (int i = 0; i < 4; ++i) {
+            const int query = row + lane / 4 + i / 2 * 8, key = 8 * n + lane % 4 * 2 + i % 2;
+            if (causal ? key > query : key >= key_count - begin) scores[n][i] = -INFINITY;
+          }
         }
       }
-    }
-    float factor[2];
-    softmax.Add(log2_scale, scores, factor);
+      float factor[2];
+      softmax.Add(log2_scale, scores, factor);
 #pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
+      for (int n = 0; n < kWidth / 8; ++n) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sums[n][i] *= factor[i / 2];
+        for (int i = 0; i < 4; ++i) sums[n][i] *= factor[i / 2];
+      }
+      AwaitCopies();
+      __syncthreads();
+      if (begin < last) copy(memory.keys, keys, begin + kKeys);
+      MultiplyBy<T, kWidth, kKeys>(scores, memory.values, sums);
     }
-    AwaitCopies();
-    __syncthreads();
-    if (begin < last) copy(memory.keys, keys, begin + kKeys);
-    MultiplyBy<T, kWidth, kKeys>(scores, memory.values, sums);
-  }
 
-  const int64_t rows = query_count - first - row;
-  float* const of_rows =
-      log_sum_exp + (at.first_row * shape.heads + at.head * shape.context) + first + row;
+    const int64_t rows = query_count - first - row;
+    float* const of_rows = log_sum_exp + (at.first_row * shape.heads + at.head * shape.context) +
+                           begin_of_rows + first + row;
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const float total = softmax.Total(h), inverse = 1 / total;
+    for (int h = 0; h < 2; ++h) {
+      const float total = softmax.Total(h), inverse = 1 / total;
 #pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-      sums[n][2 * h] *= inverse;
-      sums[n][2 * h + 1] *= inverse;
+      for (int n = 0; n < kWidth / 8; ++n) {
+        sums[n][2 * h] *= inverse;
+        sums[n][2 * h + 1] *= inverse;
+      }
+      const int r = lane / 4 + 8 * h;
+      if (lane % 4 == 0 && r < rows) of_rows[r] = fmaf(softmax.max[h], scale, logf(total));
     }
-    const int r = lane / 4 + 8 * h;
-    if (lane % 4 == 0 && r < rows) of_rows[r] = fmaf(softmax.max[h], scale, logf(total));
-  }
-  Out* const to = out + (at.first_row + first + row) * width + at.head * kWidth;
-  if constexpr (kIsWhole) {
-    StoreRows<T, kWidth>(sums, memory.queries, row, to, width, rows);
-  } else {
-    StoreFloatRows<kWidth>(sums, to, width, rows, /*adds=*/false);
-  }
+    Out* const to = out + (first_row + first + row) * width + at.head * kWidth;
+    if constexpr (kIsWhole) {
+      StoreRows<T, kWidth>(sums, memory.queries, row, to, width, rows);
+    } else {
+      StoreFloatRows<kWidth>(sums, to, width, rows, /*adds=*/false);
+    }
+  };
+  // The last queries see the most keys: their blocks come first.
+  ForOwnTiles<kHasSegments>(shape, blockIdx.x / tiles, tiles - 1 - blockIdx.x % tiles, compute);
 }
 
 }  // namespace
@@ -190,9 +197,15 @@ cudaError_t LaunchTiledAttention(const TiledAttentionBlock& block, const T* quer
   const auto blocks = static_cast<unsigned>(OwnTiles(block.queries) * shape.heads * shape.batch);
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_width)));
   return WithHeadWidth(shape.head_width, [&](auto width) {
-    return kernels::LaunchKernelWithMemory<AttentionKernel<T, width, Out>>(
-        blocks, kAttentionThreads, ForwardMemory<width>::kBytes, stream, block, queries, keys,
-        values, out, log_sum_exp, scale);
+    const auto launch = [&]<bool kHasSegments>() {
+      return kernels::LaunchKernelWithMemory<AttentionKernel<T, width, Out, kHasSegments>>(
+          blocks, kAttentionThreads, ForwardMemory<width>::kBytes, stream, block, queries, keys,
+          values, out, log_sum_exp, scale);
+    };
+    if constexpr (std::is_same_v<T, Out>) {
+      if (shape.segments.exist()) return launch.template operator()<true>();
+    }
+    return launch.template operator()<false>();
   });
 }
 

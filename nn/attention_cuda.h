@@ -21,6 +21,8 @@
 
 #include <cstdint>
 
+#include "brigade/nn/segments.h"
+
 namespace brigade::nn {
 
 // Of arrays of T, in bytes.
@@ -31,6 +33,9 @@ struct TiledAttentionShape {
   int64_t context = 0;
   int64_t heads = 0;
   int64_t head_width = 0;
+  // Of whole texts, each a tile's own place in its segment: the bits of the segment alone. Blocks
+  // below do not look at them.
+  Segments segments = {};
 };
 
 // Whether there are kernels for heads of this width: 32, 64, 96 and 128.

@@ -45,9 +45,9 @@ class DeltaTile {
   BRIGADE_INLINE void Run(const T* dout, const W* lse, W* delta) {
     PackTransposed<Op>(heads_.Queries(head_, first_, rows_), kQueries, queries_, kQueries, keys_,
                        stride_);
-    PackTransposed<Op>(
-        {dout + heads_.At(head_, first_, heads_.width()), heads_.width(), rows_, heads_.head_width},
-        kQueries, upstream_, kQueries, keys_, stride_);
+    PackTransposed<Op>({dout + heads_.At(head_, heads_.begin + first_, heads_.width()),
+                        heads_.width(), rows_, heads_.head_width},
+                       kQueries, upstream_, kQueries, keys_, stride_);
     for (int64_t i = 0; i < kQueries; ++i) {
       lse_[i] = i < rows_ ? lse[i] * std::numbers::log2e_v<W> : W(0);
       sums_[i] = 0;
@@ -114,13 +114,15 @@ void AttentionDeltaOnCpu(const AttentionArrays<T>& in, int64_t heads, const T* d
   const int64_t tiles = (in.query_count + kQueries - 1) / kQueries;
   pool.ParallelFor(heads * tiles, [&](int64_t chunk) {
     // As in the forward pass.
-    const int64_t head = chunk / tiles, first = (tiles - 1 - chunk % tiles) * kQueries;
-    const int64_t at = head * in.context + first;
+    const int64_t head = chunk / tiles, slot = tiles - 1 - chunk % tiles;
     alignas(64) char scratch[kScratchBytes];
-    RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
-      using Op = decltype(operands);
-      static_assert(DeltaTile<Op>::kBytes <= kScratchBytes);
-      DeltaTile<Op>(all, head, first, scratch).Run(dout, in.log_sum_exp + at, delta + at);
+    ForTilesOfSlot<kQueries>(all, head, slot, [&](const Heads<T>& segment, int64_t first) {
+      const int64_t at = segment.Statistic(head, first);
+      RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
+        using Op = decltype(operands);
+        static_assert(DeltaTile<Op>::kBytes <= kScratchBytes);
+        DeltaTile<Op>(segment, head, first, scratch).Run(dout, in.log_sum_exp + at, delta + at);
+      });
     });
   });
 }

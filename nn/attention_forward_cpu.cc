@@ -167,7 +167,8 @@ struct ForwardTile {
   BRIGADE_INLINE void Store() {
     WithWidth<T>(is_wide_, [&](auto tag) BRIGADE_SIMD_BODY {
       using Out = decltype(tag);
-      Out* const all = static_cast<Out*>(out_) + heads_.At(head_, first_, heads_.width());
+      Out* const all =
+          static_cast<Out*>(out_) + heads_.At(head_, heads_.begin + first_, heads_.width());
       for (int64_t i = 0; i < rows_; ++i) {
         const W inverse = W(1) / total_[i];
         Out* const to = all + i * heads_.width();
@@ -176,7 +177,7 @@ struct ForwardTile {
         for (int64_t c = 0; c < heads_.head_width; ++c) to[c] = Out(from[c] * inverse);
       }
     });
-    W* const lse = lse_ + head_ * heads_.context + first_;
+    W* const lse = lse_ + heads_.Statistic(head_, first_);
     for (int64_t i = 0; i < rows_; ++i) lse[i] = max_[i] * heads_.scale + std::log(total_[i]);
   }
 
@@ -200,12 +201,14 @@ void AttentionOnCpu(const AttentionArrays<T>& in, int64_t heads, void* out, bool
   const int64_t tiles = (in.query_count + kQueries - 1) / kQueries;
   pool.ParallelFor(heads * tiles, [&](int64_t chunk) {
     // A head's last tiles have the most work: they go first.
-    const int64_t head = chunk / tiles, first = (tiles - 1 - chunk % tiles) * kQueries;
+    const int64_t head = chunk / tiles, slot = tiles - 1 - chunk % tiles;
     alignas(64) char scratch[kScratchBytes];
-    RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
-      using Op = decltype(operands);
-      static_assert(ForwardTile<Op>::kBytes <= kScratchBytes);
-      ForwardTile<Op>(all, head, first, out, is_wide, log_sum_exp, scratch).Run();
+    ForTilesOfSlot<kQueries>(all, head, slot, [&](const Heads<T>& segment, int64_t first) {
+      RunWithOperands<T>([&](auto operands) BRIGADE_SIMD_BODY {
+        using Op = decltype(operands);
+        static_assert(ForwardTile<Op>::kBytes <= kScratchBytes);
+        ForwardTile<Op>(segment, head, first, out, is_wide, log_sum_exp, scratch).Run();
+      });
     });
   });
 }

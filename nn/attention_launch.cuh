@@ -32,6 +32,24 @@ struct HeadOfText {
 
 constexpr int64_t OwnTiles(int64_t rows) { return (rows + kOwnRows - 1) / kOwnRows; }
 
+// A block's tiles: calls body(begin, rows, first) for each, `first` a row of `rows` ones, counted
+// from `begin` of the text. It has one in a text without segments, and with them those that begin
+// in its slot: as a rule one, or several short segments, one after the other.
+template <bool kHasSegments, typename Body>
+__device__ __forceinline__ void ForOwnTiles(const TiledAttentionShape& shape, int64_t number,
+                                            int64_t slot, const Body& body) {
+  if constexpr (!kHasSegments) {
+    body(int64_t{0}, shape.context, slot * kOwnRows);
+  } else {
+    SegmentTile<kOwnRows>::ForSlot(shape.segments, number / shape.heads, shape.context, slot,
+                                   [&](const SegmentTile<kOwnRows>& tile) {
+                                     // Nobody reads the shared memory of the one before any more.
+                                     __syncthreads();
+                                     body(tile.begin, tile.end - tile.begin, tile.first);
+                                   });
+  }
+}
+
 // All positions of an array of queries, keys and values.
 inline TiledAttentionBlock WholeBlock(const TiledAttentionShape& shape) {
   const int64_t stride = 3 * shape.heads * shape.head_width;

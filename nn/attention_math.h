@@ -13,6 +13,7 @@
 
 #include "brigade/nn/functions.h"
 #include "brigade/nn/rows.h"
+#include "brigade/nn/segments.h"
 
 namespace brigade::nn {
 
@@ -32,6 +33,8 @@ struct AttentionArrays {
   int64_t query_leading, key_leading;
   int64_t heads, head_width;
   Wide<T> scale;
+  // Of causal attention of all positions.
+  Segments segments = {};
 
   BRIGADE_INLINE int64_t width() const { return heads * head_width; }
   // Where a position of a head, numbered through all texts, begins in an array whose positions are
@@ -48,9 +51,16 @@ struct AttentionArrays {
   BRIGADE_INLINE const T* Value(int64_t head, int64_t position) const {
     return values + At(head, position, key_leading);
   }
-  // How many keys a query sees, and the first query that sees a key.
+  // The keys that a query sees, and the queries that see a key, of a head: from the first on, to
+  // behind the last.
+  BRIGADE_INLINE int64_t FirstKeyOf(int64_t head, int64_t query) const {
+    return segments.Begin(head / heads, query);
+  }
   BRIGADE_INLINE int64_t KeysOf(int64_t query) const { return causal ? query + 1 : key_count; }
   BRIGADE_INLINE int64_t FirstQueryOf(int64_t key) const { return causal ? key : 0; }
+  BRIGADE_INLINE int64_t QueriesOf(int64_t head, int64_t key) const {
+    return segments.End(head / heads, key, query_count);
+  }
   template <typename Row>
   BRIGADE_INLINE Wide<T> Dot(Row row, const T* a, const T* b) const {
     return row.template Sum<Wide<T>>(
@@ -82,7 +92,7 @@ struct AttentionRows {
     row.ForEach(in.head_width, [&](int64_t c) BRIGADE_NN_BODY { sums[c] = 0; });
     constexpr W kInfinity = std::numeric_limits<W>::infinity();
     W max = -kInfinity, total = 0;
-    for (int64_t key = 0; key < in.KeysOf(position); ++key) {
+    for (int64_t key = in.FirstKeyOf(head, position); key < in.KeysOf(position); ++key) {
       const W score = in.Dot(row, q, in.Key(head, key)) * in.scale;
       const W before = max;
       max = score > max ? score : max;
@@ -122,7 +132,7 @@ struct AttentionDeltaRows {
       sum = in.Dot(row, out + in.At(head, position, in.width()), up);
     } else {
       const T* const q = in.Query(head, position);
-      for (int64_t key = 0; key < in.KeysOf(position); ++key) {
+      for (int64_t key = in.FirstKeyOf(head, position); key < in.KeysOf(position); ++key) {
         const W p = Exp(in.Dot(row, q, in.Key(head, key)) * in.scale - in.log_sum_exp[statistic]);
         sum += p * in.Dot(row, up, in.Value(head, key));
       }
@@ -157,7 +167,7 @@ struct AttentionBackwardQueryRows {
     const T* const up = dout + in.At(head, position, in.width());
     HeadSums<Row, W> sums;
     row.ForEach(in.head_width, [&](int64_t c) BRIGADE_NN_BODY { sums[c] = 0; });
-    for (int64_t key = 0; key < in.KeysOf(position); ++key) {
+    for (int64_t key = in.FirstKeyOf(head, position); key < in.KeysOf(position); ++key) {
       const T* const k = in.Key(head, key);
       const W p = Exp(in.Dot(row, q, k) * in.scale - in.log_sum_exp[statistic]);
       const W d = p * (in.Dot(row, up, in.Value(head, key)) - delta[statistic]);
@@ -187,7 +197,8 @@ struct AttentionBackwardKeyRows {
     const T* const v = in.Value(head, position);
     HeadSums<Row, W> dkey, dvalue;
     row.ForEach(in.head_width, [&](int64_t c) BRIGADE_NN_BODY { dkey[c] = dvalue[c] = 0; });
-    for (int64_t query = in.FirstQueryOf(position); query < in.query_count; ++query) {
+    const int64_t queries = in.QueriesOf(head, position);
+    for (int64_t query = in.FirstQueryOf(position); query < queries; ++query) {
       const T* const q = in.Query(head, query);
       const T* const up = dout + in.At(head, query, in.width());
       const W p = Exp(in.Dot(row, q, k) * in.scale - in.log_sum_exp[first + query]);

@@ -45,7 +45,7 @@ bool IsTiled(int64_t head_width, const Arrays*... arrays) {
 
 template <typename T>
 TiledAttentionBlock Tiled(int64_t batch, const AttentionArrays<T>& in) {
-  return {{batch, in.context, in.heads, in.head_width},
+  return {{batch, in.context, in.heads, in.head_width, in.segments},
           in.query_count,
           in.key_count,
           in.causal,

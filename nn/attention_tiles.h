@@ -37,17 +37,41 @@ struct Heads : AttentionArrays<T> {
 
   // Of scores for 2^x, as `scale` is for e^x.
   Wide<T> unit;
+  // Where rows are counted from: the begin of a segment.
+  int64_t begin = 0;
+
+  // One segment of a text; the same if there are none.
+  BRIGADE_INLINE Heads Segment(int64_t from, int64_t to) const {
+    if (!this->segments.exist()) return *this;
+    Heads segment = *this;
+    segment.begin = from;
+    segment.query_count = segment.key_count = to - from;
+    return segment;
+  }
 
   BRIGADE_INLINE RowsOf<const T> Queries(int64_t head, int64_t row, int64_t rows) const {
-    return {this->Query(head, row), this->query_leading, rows, this->head_width};
+    return {this->Query(head, begin + row), this->query_leading, rows, this->head_width};
   }
   BRIGADE_INLINE RowsOf<const T> Keys(int64_t head, int64_t row, int64_t rows) const {
-    return {this->Key(head, row), this->key_leading, rows, this->head_width};
+    return {this->Key(head, begin + row), this->key_leading, rows, this->head_width};
   }
   BRIGADE_INLINE RowsOf<const T> Values(int64_t head, int64_t row, int64_t rows) const {
-    return {this->Value(head, row), this->key_leading, rows, this->head_width};
+    return {this->Value(head, begin + row), this->key_leading, rows, this->head_width};
+  }
+  // Where a row is among the numbers of all heads, as log_sum_exp.
+  BRIGADE_INLINE int64_t Statistic(int64_t head, int64_t row) const {
+    return head * this->context + begin + row;
   }
 };
+
+// Calls body(heads, first) for the tiles of kTile queries of a head that begin in a slot
+// (segments.h), numbered from 0 for so many positions: `heads` are those of the tile's segment.
+template <int64_t kTile, typename T, typename Body>
+void ForTilesOfSlot(const Heads<T>& all, int64_t head, int64_t slot, const Body& body) {
+  SegmentTile<kTile>::ForSlot(
+      all.segments, head / all.heads, all.query_count, slot,
+      [&](const SegmentTile<kTile>& tile) { body(all.Segment(tile.begin, tile.end), tile.first); });
+}
 
 // For the tiles of one thread, on its stack.
 inline constexpr int64_t kScratchBytes = int64_t{512} << 10;

@@ -9,13 +9,17 @@
 namespace brigade::nn {
 
 absl::Status Embedding(const TokenIds& ids, precision::DType dtype, int64_t width,
-                       const void* tokens, const void* positions, void* x, device::Stream& stream) {
+                       const void* tokens, const void* positions, void* x, device::Stream& stream,
+                       const Segments& segments) {
   BRIGADE_RETURN_IF_ERROR(CheckVocabulary("embedding", ids));
+  BRIGADE_RETURN_IF_ERROR(CheckSegments("embedding", segments, ids.context()));
   return WithType("embedding", dtype, [&](auto tag) {
     using T = decltype(tag);
-    const EmbeddingRows<T> rows = {ids, Typed<T>(tokens), Typed<T>(positions), Typed<T>(x), width};
+    const EmbeddingRows<T> rows = {ids,   Typed<T>(tokens), Typed<T>(positions), Typed<T>(x),
+                                   width, segments};
     return EnqueueRows({"embedding",
-                        {ReadIds(ids), Read(rows.tokens, ids.vocabulary() * width),
+                        {ReadIds(ids), ReadPositions(segments, ids.batch(), ids.context()),
+                         Read(rows.tokens, ids.vocabulary() * width),
                          Read(rows.positions, positions == nullptr ? 0 : ids.context() * width),
                          Write(rows.x, ids.rows() * width)}},
                        ids.rows(), rows, stream);

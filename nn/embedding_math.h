@@ -6,6 +6,7 @@
 
 #include "brigade/nn/functions.h"
 #include "brigade/nn/rows.h"
+#include "brigade/nn/segments.h"
 #include "brigade/nn/token_ids.h"
 #include "brigade/nn/token_order.h"
 
@@ -21,6 +22,7 @@ struct EmbeddingRows {
   const T* positions;
   T* x;
   int64_t columns;
+  Segments segments = {};
 
   template <typename Row>
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
@@ -36,7 +38,8 @@ struct EmbeddingRows {
     if (positions == nullptr) {
       row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { out[c] = token[c]; });
     } else {
-      const T* const position = positions + r % ids.context() * columns;
+      const int64_t t = r % ids.context();
+      const T* const position = positions + (t - segments.Begin(r / ids.context(), t)) * columns;
       row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY {
         out[c] = T(Widen(token[c]) + Widen(position[c]));
       });

@@ -118,6 +118,7 @@ absl::Status Turn(absl::string_view layer, const RotaryShape& shape, const Rotar
     using T = decltype(tag);
     using W = Wide<T>;
     BRIGADE_RETURN_IF_ERROR(CheckTable(layer, shape, table, stream));
+    BRIGADE_RETURN_IF_ERROR(CheckSegments(layer, shape.segments, shape.context));
     const int64_t half = table.options().head_width / 2;
     const RotaryRows<T> rows = {
         .x = Typed<T>(x),
@@ -128,12 +129,14 @@ absl::Status Turn(absl::string_view layer, const RotaryShape& shape, const Rotar
         .half = half,
         .columns = shape.columns,
         .direction = W(direction),
+        .segments = shape.segments,
     };
     // The values of all rows but the last are declared too.
     const int64_t count = shape.batch * shape.context;
     return EnqueueRows(
         {layer,
-         {Read(rows.table + shape.first_position * 2 * half, shape.context * 2 * half),
+         {ReadPositions(shape.segments, shape.batch, shape.context),
+          Read(rows.table + shape.first_position * 2 * half, shape.context * 2 * half),
           Write(rows.x, count == 0 ? 0 : (count - 1) * shape.columns + shape.heads * 2 * half)}},
         count, rows, stream);
   });

@@ -9,6 +9,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
+#include "brigade/nn/segments.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
@@ -70,6 +71,8 @@ struct RotaryShape {
   int64_t columns;
   // Of the first row of each sequence.
   int64_t first_position = 0;
+  // Where a sequence has several, the first row of each has that position.
+  Segments segments = {};
 };
 
 // Rotary position embedding, in place: turns each pair (x_i, x_j) of a head by the angle of its
@@ -80,8 +83,8 @@ struct RotaryShape {
 // Traffic      2 * batch * context * heads * head_width elements.
 // Stream       Enqueued; allocates nothing, never waits.
 // Determinism  Same bits on every device.
-// Errors       InvalidArgument for a table of another type or device or with too few positions, and
-//              for heads that are wider than a row.
+// Errors       InvalidArgument for a table of another type or device or with too few positions, for
+//              heads that are wider than a row, and naming what segments lack.
 // Source       Su et al. 2021 (arXiv 2104.09864).
 absl::Status Rotary(const RotaryShape& shape, const RotaryTable& table, void* x,
                     device::Stream& stream);

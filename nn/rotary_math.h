@@ -7,6 +7,7 @@
 
 #include "brigade/nn/functions.h"
 #include "brigade/nn/rows.h"
+#include "brigade/nn/segments.h"
 
 namespace brigade::nn {
 
@@ -23,11 +24,14 @@ struct RotaryRows {
   int64_t half;
   int64_t columns;
   Wide<T> direction;
+  Segments segments = {};
 
   template <typename Row>
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
     using W = Wide<T>;
-    const W* const cosines = table + (first_position + r % context) * 2 * half;
+    const int64_t t = r % context;
+    const int64_t position = first_position + t - segments.Begin(r / context, t);
+    const W* const cosines = table + position * 2 * half;
     const W* const sines = cosines + half;
     for (int64_t h = 0; h < heads; ++h) {
       T* const low = x + r * columns + h * 2 * half;

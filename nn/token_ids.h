@@ -12,8 +12,8 @@ namespace brigade::nn {
 // of a layer sees token(r) and predicts the one behind it. Of int32, or the bytes of Texts, which
 // may be of pieces.
 //
-// Ids with labels are [batch, context], and a row predicts its label instead. A row with the label
-// kIgnoredLabel has no part in the loss. As the host knows how many count, a gradient is that of
+// Ids with labels are [batch, context], perhaps with something else behind each text, and a row
+// predicts its label instead. A row with the label kIgnoredLabel has no part in the loss. As the host knows how many count, a gradient is that of
 // the sum of the losses, not of their mean.
 //
 // A window on a vocabulary sees some neighbours of it, numbered from 0, and the others as
@@ -33,12 +33,14 @@ class TokenIds {
 
   TokenIds(const int32_t* ids, int64_t batch, int64_t context, int64_t vocabulary)
       : ids_(ids), batch_(batch), context_(context), vocabulary_(vocabulary), all_(vocabulary) {}
-  // labels [batch, context]; null: no row has one.
+  // labels [batch, context]; null: no row has one. Texts of ids are `stride` numbers apart, at least
+  // `context`; 0: context.
   static TokenIds WithLabels(const int32_t* ids, const int32_t* labels, int64_t batch,
-                             int64_t context, int64_t vocabulary) {
+                             int64_t context, int64_t vocabulary, int64_t stride = 0) {
     TokenIds labelled(ids, batch, context, vocabulary);
     labelled.labels_ = labels;
-    labelled.behind_ = 0;
+    labelled.has_labels_ = true;
+    labelled.behind_ = stride == 0 ? 0 : stride - context;
     return labelled;
   }
   // A view of the same memory.
@@ -70,7 +72,8 @@ class TokenIds {
   const void* data() const { return are_bytes() ? bytes_ : static_cast<const void*>(ids_); }
   int64_t size_bytes() const {
     const int64_t bytes_of_id = are_bytes() ? 1 : sizeof(int32_t);
-    return batch_ * (context_ + behind_ * pieces_) * bytes_of_id;
+    const int64_t ids = batch_ * (context_ + behind_ * pieces_);
+    return (has_labels_ && ids > 0 ? ids - behind_ : ids) * bytes_of_id;
   }
   const int32_t* labels() const { return labels_; }
   int64_t labels_bytes() const {
@@ -79,12 +82,12 @@ class TokenIds {
 
   BRIGADE_INLINE int64_t token(int64_t r) const { return At(Place(r)); }
   BRIGADE_INLINE int64_t target(int64_t r) const {
-    if (behind_ != 0) return At(Place(r) + 1);
+    if (!has_labels_) return At(Place(r) + 1);
     if (labels_ == nullptr || labels_[r] == kIgnoredLabel) return kIgnored;
     return Known(labels_[r]);
   }
   // By what the seed of a gradient of losses is divided.
-  BRIGADE_INLINE int64_t divisor() const { return behind_ != 0 ? rows() : 1; }
+  BRIGADE_INLINE int64_t divisor() const { return has_labels_ ? 1 : rows(); }
 
  private:
   BRIGADE_INLINE int64_t Place(int64_t r) const { return r + behind_ * (r / (context_ / pieces_)); }
@@ -100,7 +103,9 @@ class TokenIds {
   int64_t batch_;
   int64_t context_;
   int64_t pieces_ = 1;
-  // Ids behind each piece, which are targets alone: 0 with labels.
+  bool has_labels_ = false;
+  // Ids behind each piece, which are targets alone; with labels, numbers behind each text that are
+  // no ids.
   int64_t behind_ = 1;
   // The window, and all of which it is a part.
   int64_t first_ = 0;

@@ -9,11 +9,19 @@
 
 namespace brigade::train {
 
-// GPT-2 or Llama of these sizes, a models::Decoder, as a model to train on data::TokenSamples; with
-// `lora` only its adapters are trained. Of TrainConfig it takes
-// the type of weights, and of `recompute` "none" and "block": InvalidArgument naming another one.
+struct DecoderModelOptions {
+  // Then only the adapters are trained.
+  std::optional<models::LoraOptions> lora = std::nullopt;
+  // Of samples whose pieces are apart: models::DecoderOptions.
+  bool restart_positions = true;
+};
+
+// GPT-2 or Llama of these sizes, a models::Decoder, as a model to train on data::TokenSamples of
+// either form. Of TrainConfig it takes the type of weights, and of `recompute` "none" and "block".
+//
+// Errors       InvalidArgument naming another policy of `recompute`, or samples of another size.
 ModelFactory DecoderModel(const models::DecoderConfig& config,
-                          const std::optional<models::LoraOptions>& lora = std::nullopt);
+                          const DecoderModelOptions& options = {});
 
 }  // namespace brigade::train
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/data/sampler.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/train/times/pass_times.h"
 #include "brigade/optim/step_controller.h"
 
 namespace brigade::train {
@@ -58,6 +59,54 @@ absl::StatusOr<std::vector<zero::MemoryTerm>> ModelPart::Memory() const {
 ActivationSummary ModelPart::activations() const {
   const int64_t bytes = model_->bytes().activations;
   return {.bytes = bytes, .bytes_without = bytes};
+}
+
+models::UnitFlops ModelPart::FlopsOf(int unit) const {
+  return model_
+      ->FlopsOf(unit, {.samples = shape_.samples, .positions = data_.training->positions()})
+      .value_or(models::UnitFlops());
+}
+
+std::vector<profile::UnitSize> ModelPart::UnitsOfStep() const {
+  std::vector<profile::UnitSize> units;
+  for (const zero::UnitSpec& spec : model_->spec()) {
+    profile::UnitSize& unit = units.emplace_back(profile::UnitSize{.name = spec.name});
+    for (const zero::ParameterSpec& parameter : spec.parameters) unit.parameters += parameter.size;
+    const models::UnitFlops once = FlopsOf(static_cast<int>(units.size()) - 1);
+    for (int64_t m = 0; m < place_.job.config.batch.gradient_accumulation_steps; ++m) {
+      for (size_t pass = 0; pass < once.size(); ++pass) unit.flops[pass] += once[pass];
+    }
+  }
+  return units;
+}
+
+profile::Training ModelPart::TrainingOfStep() const {
+  const auto positions = static_cast<double>(data_.training->positions());
+  const double tokens = static_cast<double>(shape_.samples) * positions;
+  profile::Training training = {
+      .tokens_of_step = static_cast<double>(place_.job.config.batch.train_batch_size) * positions,
+      .pairs_over_causal = 2 * positions / (positions + 1)};
+  for (const profile::UnitSize& unit : UnitsOfStep()) training.parameters += unit.parameters;
+  for (int unit = 0; unit < stages_.size(); ++unit) {
+    const models::UnitFlops flops = FlopsOf(unit);
+    for (const profile::Pass pass : {profile::Pass::kForward, profile::Pass::kBackward}) {
+      const profile::Flops& of = flops[static_cast<size_t>(pass)];
+      training.causal_flops_per_token += (of.products + of.attention) / tokens;
+      training.flops_per_token +=
+          (of.products + of.attention * training.pairs_over_causal) / tokens;
+    }
+  }
+  return training;
+}
+
+models::PassMark ModelPart::MarkIn(device::Stream& compute) const {
+  if (!place_.job.config.profiler.enabled) return nullptr;
+  return [&compute](profile::Pass pass, int unit) {
+    return MarkPart(pass == profile::Pass::kForward    ? PassPart::kForward
+                    : pass == profile::Pass::kBackward ? PassPart::kBackward
+                                                       : PassPart::kRecompute,
+                    unit, compute);
+  };
 }
 
 absl::Status ModelPart::Allocate(zero::ZeroOptimizer& zero) {
@@ -176,14 +225,18 @@ absl::Status ModelPart::Forward(const parallel::StagePass& pass, device::Stream&
         zero_->ScaleLoss(batch_->gradient_weight(), batch_->seed(), 1, precision::DType::kFloat32));
   }
   if (batch.samples == 0) return PassOver(zero::Pass::kForward);
-  return models::Forward(*model_, batch, losses, *zero_, compute);
+  BRIGADE_RETURN_IF_ERROR(
+      models::Forward(*model_, batch, losses, *zero_, compute, MarkIn(compute)));
+  return place_.job.config.profiler.enabled ? MarkEnd(compute) : absl::OkStatus();
 }
 
 absl::Status ModelPart::Backward(const parallel::StagePass& pass, device::Stream& compute) {
   const models::Batch batch = BatchOf(pass.micro_batch);
   BRIGADE_RETURN_IF_ERROR(batch.samples == 0
                               ? PassOver(zero::Pass::kBackward)
-                              : models::Backward(*model_, batch, batch_->seed(), *zero_, compute));
+                              : models::Backward(*model_, batch, batch_->seed(), *zero_, compute,
+                                                 MarkIn(compute)));
+  if (place_.job.config.profiler.enabled) BRIGADE_RETURN_IF_ERROR(MarkEnd(compute));
   return zero_->FinishBackward(pass.chunk);
 }
 

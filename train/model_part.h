@@ -51,6 +51,9 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   parallel::StageModule& Train(StepBatch& batch) override { return With(batch, true); }
   parallel::StageModule& Evaluate(StepBatch& batch) override { return With(batch, false); }
 
+  std::vector<profile::UnitSize> UnitsOfStep() const override;
+  profile::Training TrainingOfStep() const override;
+
   absl::Status WriteStep(int64_t step, StepBatch& batch) override;
   absl::Status WriteHeldOut(int64_t first, int64_t micro_batch, StepBatch& batch) override;
 
@@ -70,6 +73,10 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   // Inputs of a micro-batch come first, targets behind them.
   int64_t targets_begin() const;
   models::Batch BatchOf(int micro_batch) const;
+  // Of a whole micro-batch.
+  models::UnitFlops FlopsOf(int unit) const;
+  // For a profile, into `compute`; else null.
+  models::PassMark MarkIn(device::Stream& compute) const;
   // All units in the order of a pass, and no work: a pass over no samples.
   absl::Status PassOver(zero::Pass pass);
   // The rank's data from a step on.

@@ -52,7 +52,6 @@ absl::Status Check(const Job& job, bool drop_last) {
   refuse(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
   refuse(config.replicas > 0 && !drop_last,
          "replicas: a short last step would be of one replica alone; TrainingData::drop_last");
-  refuse(config.profiler.enabled, "flops_profiler: the model does not tell its operations");
   return refused.empty() ? absl::OkStatus() : absl::InvalidArgumentError(refused);
 }
 
@@ -109,7 +108,8 @@ ModelPlace ModelTask::PlaceOf(const Job& job, device::Context& context) const {
   return {.config = job.config,
           .context = context,
           .samples = job.config.batch.train_micro_batch_size_per_gpu,
-          .positions = data_.training->positions()};
+          .positions = data_.training->positions(),
+          .input_bytes = data_.training->input_bytes()};
 }
 
 absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace& place) const {
@@ -122,6 +122,10 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
   }
   BRIGADE_ASSIGN_OR_RETURN(auto model, model_(PlaceOf(place.job, place.context)));
   if (model == nullptr) return absl::InvalidArgumentError("the factory has made no model");
+  if (place.job.config.profiler.enabled && !model->FlopsOf(0, {.samples = 1}).has_value()) {
+    return absl::InvalidArgumentError(
+        "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
+  }
   return std::make_unique<ModelPart>(place, data_, std::move(model));
 }
 

@@ -27,6 +27,8 @@ struct ModelPlace {
   device::Context& context;
   int64_t samples = 1;
   int64_t positions = 1;
+  // Of a sample: a model whose data may have several forms sees which it is.
+  int64_t input_bytes = 0;
 };
 
 // Makes a model, the same on all ranks. Called by each rank on its own thread; the context outlives
@@ -62,8 +64,8 @@ struct TrainingData {
 // Checkpoints  Have the data's sizes and a checksum of some samples: another data set is refused.
 // Errors       CreatePart: InvalidArgument naming the key for what a Model does not do: it is on
 //              one rank as a whole (tensor, pipeline and context parallelism), without dropout of
-//              the config's and without a profile; with replicas it needs drop_last. Those of the
-//              factory. Steps: those of data/loader.h, of the model and of the samples.
+//              the config's, and without a profile if it does not tell its operations; with
+//              replicas it needs drop_last. Those of the factory. Steps: those of data/loader.h, of the model and of the samples.
 class ModelTask final : public Task {
  public:
   // InvalidArgument for data without samples, or of two shapes.

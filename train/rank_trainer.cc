@@ -91,7 +91,6 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
   if (job.config.profiler.enabled) {
     BRIGADE_ASSIGN_OR_RETURN(trainer->profiler_, StepProfiler::Create({.job = job,
                                                                        .grid = grid,
-                                                                       .task = task,
                                                                        .context = context,
                                                                        .compute = compute,
                                                                        .recorder = recorder,

@@ -258,7 +258,7 @@ absl::Status StepProfiler::ReadRanks(int first) {
 }
 
 void StepProfiler::MergeSteps() {
-  profile::Training training = of_.task.TrainingOf(of_.job);
+  profile::Training training = of_.part.TrainingOfStep();
   training.step = options().profile_step;
   training.ranks = static_cast<int>(steps_.size());
   training.device = std::string(device::ToString(of_.context.device().kind));

@@ -52,7 +52,6 @@ class StepProfiler {
   struct Accounts {
     const Job& job;
     parallel::Grid& grid;
-    const Task& task;
     device::Context& context;
     device::Stream& compute;
     Recorder& recorder;

@@ -104,6 +104,8 @@ class RankPart {
   // For a profile, the operations of a step's passes by formula: [stage of the model], nothing of
   // those that other ranks have. CreatePart refuses a profile where there is no formula.
   virtual std::vector<profile::UnitSize> UnitsOfStep() const { return {}; }
+  // And tokens and operations of a step of all ranks, without what is made again.
+  virtual profile::Training TrainingOfStep() const { return {}; }
 
   // Writes this rank's samples of a step, which are the next step's but after a resume, and sets
   // what they weigh.
@@ -142,9 +144,6 @@ class Task {
   // Of the held-out part, of all ranks: samples, and how many of their losses count.
   virtual int64_t held_out_samples() const = 0;
   virtual int64_t held_out_losses() const = 0;
-
-  // For a profile: tokens and operations of a step of all ranks, without what is made again.
-  virtual profile::Training TrainingOf(const Job& /*job*/) const { return {}; }
 };
 
 }  // namespace brigade::train

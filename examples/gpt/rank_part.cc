@@ -193,6 +193,10 @@ std::vector<profile::UnitSize> RankPart::UnitsOfStep() const {
   return gpt::UnitsOfStep(shape_, *plan_, micro_batches());
 }
 
+profile::Training RankPart::TrainingOfStep() const {
+  return TrainingOf(of_.model, of_.job.config.batch.train_batch_size);
+}
+
 // Micro-batch by micro-batch, each data rank's side by side: which one has which depends on their
 // number, what the batch consists of does not.
 absl::Status RankPart::WriteStep(int64_t step, train::StepBatch& batch) {

@@ -87,6 +87,7 @@ class RankPart final : public train::RankPart {
   parallel::StageModule& Evaluate(train::StepBatch& batch) override;
 
   std::vector<profile::UnitSize> UnitsOfStep() const override;
+  profile::Training TrainingOfStep() const override;
 
   absl::Status WriteStep(int64_t step, train::StepBatch& batch) override;
   absl::Status WriteHeldOut(int64_t first, int64_t micro_batch, train::StepBatch& batch) override;

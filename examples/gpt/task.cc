@@ -8,7 +8,6 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/pipeline_parts.h"
 #include "brigade/examples/gpt/rank_part.h"
-#include "brigade/examples/gpt/unit_flops.h"
 #include "brigade/replicas/options.h"
 
 namespace brigade::gpt {
@@ -75,10 +74,6 @@ checkpoint::Fields Task::Fields(const train::Job& job) const {
 absl::StatusOr<zero::ModelSpec> Task::Spec(const train::Job& job, const parallel::Coordinates& at,
                                            device::Context& /*context*/) const {
   return SpecOf(model_, ShapeOf(model_, job.config, at).shards());
-}
-
-profile::Training Task::TrainingOf(const train::Job& job) const {
-  return gpt::TrainingOf(model_, job.config.batch.train_batch_size);
 }
 
 }  // namespace brigade::gpt

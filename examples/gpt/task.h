@@ -26,7 +26,6 @@ class Task final : public train::Task {
                                        device::Context& context) const override;
   int64_t held_out_samples() const override { return HeldOutTexts(corpus_, model_.context); }
   int64_t held_out_losses() const override { return held_out_samples() * model_.context; }
-  profile::Training TrainingOf(const train::Job& job) const override;
 
  private:
   const ModelOptions& model_;

@@ -30,11 +30,11 @@ absl::Status Train(data::DataPosition position) {
   BRIGADE_ASSIGN_OR_RETURN(
       const data::OpenedData opened,
       data::OpenData({.path = "chats.jsonl", .context = 512, .pack = true}, *tokenizer));
+  const auto samples = std::make_shared<data::TokenSamples>(opened.dataset, data::Pieces::kApart);
   BRIGADE_ASSIGN_OR_RETURN(
       const auto loader,
-      data::Loader::Create(std::make_shared<data::TokenSamples>(opened.dataset),
-                           {.batch = 16, .rank = {.rank = 0, .ranks = 2, .micro_batch = 4}},
-                           position));
+      data::Loader::Create(
+          samples, {.batch = 16, .rank = {.rank = 0, .ranks = 2, .micro_batch = 4}}, position));
   BRIGADE_ASSIGN_OR_RETURN(const data::StepData* step, loader->Next());
 
   EXPECT_EQ(opened.dataset->size(), 1);

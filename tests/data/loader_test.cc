@@ -1,5 +1,6 @@
 #include "brigade/data/loader.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,6 +47,37 @@ class Numbers : public Dataset {
  private:
   int64_t size_, bad_;
 };
+
+// Samples of the pieces that `segments` says.
+class Packed : public Numbers {
+ public:
+  explicit Packed(std::vector<int32_t> segments) : Numbers(1), segments_(std::move(segments)) {}
+
+  absl::Status Read(int64_t sample, const Row& row) const override {
+    BRIGADE_RETURN_IF_ERROR(Numbers::Read(sample, row));
+    std::copy(segments_.begin(), segments_.end(), row.segments.begin());
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<int32_t> segments_;
+};
+
+TEST(TokenSamplesTest, PiecesThatAreApartSayWhereTheyAre) {
+  // Ids, positions, ends; padding is one piece.
+  for (const auto& [segments, input] :
+       {std::pair<std::vector<int32_t>, std::vector<int32_t>>{{0, 0, 0, 0},
+                                                              {0, 1, 2, 3, 0, 1, 2, 3, 4, 4, 4, 4}},
+        {{0, 1, 1, 2}, {0, 1, 2, 3, 0, 0, 1, 0, 1, 3, 3, 4}},
+        {{0, 0, kPadding, kPadding}, {0, 1, 2, 3, 0, 1, 0, 1, 2, 2, 4, 4}}}) {
+    const TokenSamples samples(std::make_shared<Packed>(segments), Pieces::kApart);
+    EXPECT_EQ(samples.input_bytes(), 48);
+    EXPECT_EQ(samples.target_bytes(), 16);
+    std::vector<int32_t> read(12, -7), labels(4);
+    ASSERT_OK(samples.Read(0, read.data(), labels.data()));
+    EXPECT_EQ(read, input);
+  }
+}
 
 std::shared_ptr<const Samples> Data(int64_t size, int64_t bad = -1) {
   return std::make_shared<TokenSamples>(std::make_shared<Numbers>(size, bad));

@@ -118,6 +118,35 @@ ModelFactory TinyDecoder() {
   };
 }
 
+// An Mlp that does not tell its operations.
+class SilentModel final : public models::Model {
+ public:
+  explicit SilentModel(std::unique_ptr<models::Model> model)
+      : Model(model->spec()), model_(std::move(model)) {}
+
+  int64_t LossesOf(const models::Batch& batch) const override { return model_->LossesOf(batch); }
+  void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override {
+    model_->Initialize(parameter, seed, values);
+  }
+  absl::Status ForwardUnit(int unit, const models::Batch& batch, void* losses,
+                           models::UnitParameters& parameters, device::Stream& stream) override {
+    return model_->ForwardUnit(unit, batch, losses, parameters, stream);
+  }
+  absl::Status BackwardUnit(int unit, const models::Batch& batch, const float* seed,
+                            models::UnitParameters& parameters, device::Stream& stream) override {
+    return model_->BackwardUnit(unit, batch, seed, parameters, stream);
+  }
+
+ private:
+  const std::unique_ptr<models::Model> model_;
+};
+ModelFactory Silent() {
+  return [](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
+    BRIGADE_ASSIGN_OR_RETURN(auto model, TwoLayers()(place));
+    return std::make_unique<SilentModel>(std::move(model));
+  };
+}
+
 std::string Config(int batch, int micro_batch, int stage, const std::string& more = "",
                    const std::string& zero = "") {
   return absl::StrFormat(R"({"train_batch_size": %d, "train_micro_batch_size_per_gpu": %d,
@@ -493,6 +522,70 @@ TEST(TrainerTest, ARankThatLeavesEarlyLeavesNoneWaiting) {
   });
 }
 
+// The profile of a step, whose tables are of the model's units.
+class Profiles final : public Observer {
+ public:
+  absl::Status OnStep(const StepMetrics& step) override {
+    losses.push_back(step.loss);
+    return absl::OkStatus();
+  }
+  absl::Status OnProfile(const ProfileEvent& event) override {
+    events.push_back(event);
+    return absl::OkStatus();
+  }
+  std::vector<double> losses;
+  std::vector<ProfileEvent> events;
+};
+
+// Two micro-batches of two texts on each of two ranks, blocks made again.
+TEST(TrainerTest, AProfileHasTheUnitsOfAnyModel) {
+  const TrainingData data = {.training = std::make_shared<Tokens>(64), .epochs = 1};
+  std::vector<double> without;
+  for (const bool profiled : {false, true}) {
+    const std::string more = profiled ? R"(, "brigade": {"recompute": "block"}, "flops_profiler":
+        {"enabled": true, "profile_step": 2, "module_depth": 1})"
+                                      : R"(, "brigade": {"recompute": "block"})";
+    const Training training = Make(Config(8, 2, 3, more), 2, TinyDecoder(), data, 6);
+    Profiles profiles;
+    ASSERT_OK(TrainOnThreads(training.job, *training.task, 2, {.observer = &profiles}));
+    if (!profiled) {
+      without = profiles.losses;
+      EXPECT_TRUE(profiles.events.empty());
+      continue;
+    }
+    // Marks change no bit.
+    EXPECT_EQ(profiles.losses, without);
+    ASSERT_EQ(profiles.events.size(), 1u);
+    const profile::StepProfile& step = profiles.events[0].profile;
+    EXPECT_THAT(profiles.events[0].text, HasSubstr("model.layers.1"));
+    ASSERT_GE(step.units.size(), 4u);
+    const char* const names[] = {"model.embed_tokens", "model.layers.0", "model.layers.1", "head"};
+    for (size_t unit = 0; unit < 4; ++unit) {
+      const profile::Module& module = step.units[unit];
+      EXPECT_EQ(module.name, names[unit]);
+      EXPECT_GT(module.parameters, 0);
+      const bool is_block = unit == 1 || unit == 2;
+      for (const auto pass : {profile::Pass::kForward, profile::Pass::kBackward}) {
+        EXPECT_GT(module.seconds[static_cast<size_t>(pass)], 0) << module.name;
+      }
+      EXPECT_EQ(module.seconds[static_cast<size_t>(profile::Pass::kRecompute)] > 0, is_block);
+    }
+    // 8 texts of 8 tokens; a block's matrices: queries, keys and values, what follows, the MLP.
+    constexpr double kBlock = 16 * 32 + 16 * 16 + 3 * 16 * 24;
+    EXPECT_EQ(step.training.tokens_of_step, 64);
+    EXPECT_DOUBLE_EQ(step.units[1].flops[0].products, 2 * 64 * kBlock);
+    EXPECT_DOUBLE_EQ(step.units[1].flops[1].products, 4 * 64 * kBlock);
+    EXPECT_DOUBLE_EQ(step.units[1].flops[2].products, 2 * 64 * (kBlock - 16 * 24));
+    EXPECT_DOUBLE_EQ(step.units[3].flops[0].products, 2 * 64 * 16.0 * 16);
+    // 6 N + 12 L d s, and half of the pairs.
+    const double weights = 2 * kBlock + 16 * 16;
+    EXPECT_DOUBLE_EQ(step.training.flops_per_token, 6 * weights + 12 * 2 * 16 * 8);
+    EXPECT_DOUBLE_EQ(step.training.causal_flops_per_token, 6 * weights + 6 * 2 * 16 * 9);
+    EXPECT_GT(step.mfu(true), 0);
+    EXPECT_GT(step.hfu(true), step.mfu(true));
+  }
+}
+
 TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
   const auto refused = [&](const std::string& config, int ranks, const std::string& text) {
@@ -502,7 +595,10 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   };
   refused(Config(8, 4, 0, R"(, "brigade": {"dropout": 0.1})"), 1, "brigade.dropout");
   refused(Config(8, 4, 0, R"(, "pipeline": {"stages": 2})"), 2, "a pipeline");
-  refused(Config(8, 4, 0, R"(, "flops_profiler": {"enabled": true})"), 1, "flops_profiler");
+  const Training silent =
+      Make(Config(8, 4, 0, R"(, "flops_profiler": {"enabled": true})"), 1, Silent(), data);
+  EXPECT_THAT(TrainOnThreads(silent.job, *silent.task, 1, {}),
+              StatusIs(kInvalid, HasSubstr("flops_profiler: the model does not tell")));
   refused(Config(8, 4, 0, R"(, "bf16": {"enabled": true})"), 1, "float32");
 
   refused(Config(8, 2, 0, R"(, "brigade": {"replicas": 2})"), 2, "drop_last");

@@ -139,15 +139,71 @@ done
 for file in "$dir"/run0/step-*/*; do
   cmp "$file" "$dir/run3/${file#"$dir/run0/"}" || fail "stages 0 and 3 save other bytes"
 done
+# Generation from stage 3's checkpoint equals that from stage 0's, from one that lies in pieces, and
+# from the exported weights.
+cat >"$dir/pieces.json" <<JSON
+{"train_batch_size": 8, "bf16": {"enabled": true}, "steps_per_print": 20,
+ "optimizer": {"type": "AdamW", "params": {"lr": 3e-3}}, "zero_optimization": {"stage": 2},
+ "checkpoint": {"use_node_local_storage": true}}
+JSON
+processes 2 examples/language_model --model="$dir/llama" --new --data="$dir/text.txt" --context=48 \
+  --config="$dir/pieces.json" --epochs=20 --save="$dir/pieces"
+[ -e "$dir"/pieces/step-*/master-00001-of-00001.safetensors ] && fail "a checkpoint of no pieces"
+generated=
+generate() {
+  output=$(models/generate --model="$dir/llama" --ids=114,105,118 --max_new_tokens=30 --seed=3 "$@" \
+    2>&1) || fail "generate $*: $output"
+  [ "$output" = "${generated:=$output}" ] || fail "$* writes '$output', not '$generated'"
+}
+for run in run0 run1 run2 run3 pieces; do generate --checkpoint="$dir/$run"; done
+generate --checkpoint="$(echo "$dir"/run3/step-*)"
+[ "$(wc -l <<<"$generated")" -eq 30 ] || fail "generate writes '$generated'"
+mkdir "$dir/empty"
+output=$(models/generate --model="$dir/llama" --ids=1 --checkpoint="$dir/empty" 2>&1) &&
+  fail "generates from an empty folder"
+[[ $output == *"no checkpoint"* ]] || fail "generate says: $output"
+
 mkdir "$dir/trained" && cp "$dir/llama/config.json" "$dir/trained"
 checkpoint/export "$dir"/run3/step-* "$dir/trained/model.safetensors" --dtype=fp32 >/dev/null ||
   fail "no export"
+generate --model="$dir/trained"
 processes 1 examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
   --held_out="$dir/held_out.jsonl" --context=48 --config="$dir/ds.json" --epochs=4
 evaluations=$(sed -n 's/^held out after [0-9]* steps: \([0-9.]*\) nats per token$/\1/p' <<<"$output")
 before=$(head -1 <<<"$evaluations") after=$(tail -1 <<<"$evaluations")
 [ -n "$before" ] || fail "language_model says: $output"
 falls "$before" "$after" 0.3
+
+# Lines that share samples are fewer samples, and have the loss that they have alone: a mean over
+# the same tokens, but for the order of sums, in both numberings of a Llama's positions.
+cat >"$dir/fp32.json" <<JSON
+{"train_batch_size": 4, "optimizer": {"type": "AdamW", "params": {"lr": 3e-3}},
+ "zero_optimization": {"stage": 2}}
+JSON
+held_out() {
+  processes 2 examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
+    --held_out="$dir/held_out.jsonl" --context=64 --config="$dir/fp32.json" --steps=1 "$@"
+  before=$(sed -n 's/^held out after 0 steps: \([0-9.]*\) nats per token$/\1/p' <<<"$output")
+  [ -n "$before" ] || fail "language_model says: $output"
+}
+held_out && alone=$before
+for way in --restart_positions --norestart_positions; do
+  held_out --pack $way
+  [[ $output =~ held_out.jsonl:' 40 lines, '.*', '([0-9]+)' samples' ]] || fail "no samples: $output"
+  ((BASH_REMATCH[1] < 40)) || fail "nothing is packed: $output"
+  awk -v a="$alone" -v b="$before" 'BEGIN { d = a - b; exit !(d < 2e-4 && d > -2e-4) }' ||
+    fail "packed lines have a loss of $before, alone $alone"
+done
+# Packed ones are learned from, in two stages with the same bits.
+first=
+for stage in 1 3; do
+  sed "s/\"stage\": 2/\"stage\": $stage/" "$dir/fp32.json" >"$dir/packed.json"
+  processes 2 examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" --pack \
+    --held_out="$dir/held_out.jsonl" --context=64 --config="$dir/packed.json" --epochs=3
+  evaluations=$(sed -n 's/^held out after [0-9]* steps: \([0-9.]*\) nats per token$/\1/p' <<<"$output")
+  falls "$(head -1 <<<"$evaluations")" "$(tail -1 <<<"$evaluations")" 0.3
+  [ "$evaluations" = "${first:=$evaluations}" ] || fail "stage $stage is another: $evaluations"
+done
 
 # The same by adapters alone, in two stages with the same bits, the base as int8 blocks; and on from
 # what was saved.
