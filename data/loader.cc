@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/files.h"
+#include "brigade/device/round_up.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::data {
@@ -15,7 +16,7 @@ constexpr int64_t kAlignment = 256;
 // So that products with it fit.
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 
-int64_t RoundUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t Aligned(int64_t bytes) { return device::RoundUp(bytes, kAlignment); }
 
 absl::Status Check(const LoaderOptions& options, const Samples& samples) {
   for (const int64_t bytes : {samples.input_bytes(), samples.target_bytes()}) {
@@ -87,8 +88,8 @@ absl::Status Reading::Fill(StepData& step, absl::Span<const int64_t> samples) co
   step.of.assign(static_cast<size_t>(step.micro_batches), {});
   for (StepData::MicroBatch& of : step.of) {
     std::byte* const input = memory;
-    std::byte* const target = input + RoundUp(static_cast<int64_t>(micro_batch * inputs));
-    memory = target + RoundUp(static_cast<int64_t>(micro_batch * targets));
+    std::byte* const target = input + Aligned(static_cast<int64_t>(micro_batch * inputs));
+    memory = target + Aligned(static_cast<int64_t>(micro_batch * targets));
     of.inputs = input;
     of.targets = target;
     for (size_t i = 0; i < micro_batch; ++i) {
@@ -117,8 +118,8 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(std::shared_ptr<const Sam
                                             .shuffle = options.shuffle,
                                             .drop_last = options.drop_last}));
   BRIGADE_RETURN_IF_ERROR(sampler.Check(from));
-  const int64_t of_micro_batch = RoundUp(options.rank.micro_batch * samples->input_bytes()) +
-                                 RoundUp(options.rank.micro_batch * samples->target_bytes());
+  const int64_t of_micro_batch = Aligned(options.rank.micro_batch * samples->input_bytes()) +
+                                 Aligned(options.rank.micro_batch * samples->target_bytes());
   const int64_t micro_batches = options.batch / (options.rank.ranks * options.rank.micro_batch);
   const int64_t most = device::MostFileBytes() / (options.ahead + 1);
   if (of_micro_batch > 0 && micro_batches > most / of_micro_batch) {

@@ -7,9 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/data/sampler.h"
+#include "brigade/device/round_up.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/train/times/pass_times.h"
 #include "brigade/optim/step_controller.h"
+#include "brigade/train/times/pass_times.h"
 
 namespace brigade::train {
 namespace {
@@ -18,8 +19,6 @@ using device::Purpose;
 using device::Tier;
 
 constexpr int64_t kAlignment = 256;
-
-int64_t RoundUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
@@ -36,7 +35,7 @@ ModelPart::ModelPart(const RankPlace& place, const TrainingData& data,
 }
 
 int64_t ModelPart::targets_begin() const {
-  return RoundUp(shape_.samples * data_.training->input_bytes());
+  return device::RoundUp(shape_.samples * data_.training->input_bytes(), kAlignment);
 }
 
 absl::Status ModelPart::Plan(int /*stage*/, const parallel::StageBuffers& /*buffers*/) {
@@ -232,10 +231,9 @@ absl::Status ModelPart::Forward(const parallel::StagePass& pass, device::Stream&
 
 absl::Status ModelPart::Backward(const parallel::StagePass& pass, device::Stream& compute) {
   const models::Batch batch = BatchOf(pass.micro_batch);
-  BRIGADE_RETURN_IF_ERROR(batch.samples == 0
-                              ? PassOver(zero::Pass::kBackward)
-                              : models::Backward(*model_, batch, batch_->seed(), *zero_, compute,
-                                                 MarkIn(compute)));
+  BRIGADE_RETURN_IF_ERROR(batch.samples == 0 ? PassOver(zero::Pass::kBackward)
+                                             : models::Backward(*model_, batch, batch_->seed(),
+                                                                *zero_, compute, MarkIn(compute)));
   if (place_.job.config.profiler.enabled) BRIGADE_RETURN_IF_ERROR(MarkEnd(compute));
   return zero_->FinishBackward(pass.chunk);
 }

@@ -12,6 +12,7 @@
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/device/event.h"
+#include "brigade/device/round_up.h"
 #include "brigade/device/stream.h"
 #include "brigade/precision/dtype.h"
 
@@ -49,7 +50,7 @@ struct BatchShape {
   int64_t alignment = 1;
 
   // From the begin of one to the next.
-  int64_t stride() const { return (bytes + alignment - 1) / alignment * alignment; }
+  int64_t stride() const { return device::RoundUp(bytes, alignment); }
 };
 
 // The memory of a step on a rank, from the copy of its batch until its metrics are read: samples of

@@ -130,8 +130,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const Job& job, const T
   trainer->context_ = &context;
   trainer->communicator_ = &communicator;
   if (options.watch == nullptr) {
-    return trainer->Told(absl::InvalidArgumentError("a trainer over a context that is there needs "
-                                                    "the watch whose recorder follows this"));
+    return trainer->Told(
+        absl::InvalidArgumentError("a trainer over a context that is there needs "
+                                   "the watch whose recorder follows this"));
   }
   trainer->UseWatch(*options.watch);
   BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(local_rank)));
@@ -156,8 +157,7 @@ absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
     own_watch_ = own.ok() ? *std::move(own) : Watch::Silent();
   }
   UseWatch(own_watch_ != nullptr ? *own_watch_ : *options_.watch);
-  BRIGADE_ASSIGN_OR_RETURN(own_context_,
-                           ContextOf(*job_, launch_info.rank, watch_->recorder()));
+  BRIGADE_ASSIGN_OR_RETURN(own_context_, ContextOf(*job_, launch_info.rank, watch_->recorder()));
   collectives::InitOptions init = {.backend = options_.backend,
                                    .group = options_.group,
                                    .communicator = job_->config.communicator};

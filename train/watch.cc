@@ -69,17 +69,16 @@ struct Watch::Parts {
     const bool has_breakdown = speaks && job.config.monitor.wall_clock_breakdown;
     const bool has_timelines = !url.empty();
     step_watcher.emplace(
-        monitor, StepWatcher::Options{
-                     .ranks = options.threads == 0 ? 1 : options.threads,
-                     .samples_of_step = job.config.batch.train_batch_size,
-                     .has_values = has_breakdown,
-                     .has_timelines = has_timelines,
-                     .on_breakdown = [this, has_breakdown](const StepBreakdown& breakdown) {
-                       if (!has_breakdown || console == nullptr) return;
-                       queued_console->Post([to = console, breakdown] {
-                         to->OnBreakdown(breakdown);
-                       });
-                     }});
+        monitor,
+        StepWatcher::Options{.ranks = options.threads == 0 ? 1 : options.threads,
+                             .samples_of_step = job.config.batch.train_batch_size,
+                             .has_values = has_breakdown,
+                             .has_timelines = has_timelines,
+                             .on_breakdown = [this, has_breakdown](const StepBreakdown& breakdown) {
+                               if (!has_breakdown || console == nullptr) return;
+                               queued_console->Post(
+                                   [to = console, breakdown] { to->OnBreakdown(breakdown); });
+                             }});
     // What each of the processes does goes to rank 0.
     if (options.threads == 0 && options.dashboard_port.has_value()) {
       lanes.emplace(
@@ -131,14 +130,15 @@ absl::StatusOr<std::unique_ptr<Watch>> Watch::Create(const Job& job, const Watch
                                                        .config = job.config.monitor,
                                                        .dashboard_port = options.dashboard_port,
                                                        .title = options.title,
-                                                       .steps = job.steps}));
+                                                       .steps = job.steps,
+                                                       .unit = options.unit}));
     // Whether it can be written, before the step that is profiled.
     if (const std::string& profile = job.config.profiler.output_file; !profile.empty()) {
       BRIGADE_RETURN_IF_ERROR(device::FileReplacement::Begin(profile).status());
     }
   }
-  return std::unique_ptr<Watch>(new Watch(
-      std::make_unique<Parts>(job, options, std::move(monitors), std::move(trace))));
+  return std::unique_ptr<Watch>(
+      new Watch(std::make_unique<Parts>(job, options, std::move(monitors), std::move(trace))));
 }
 
 std::unique_ptr<Watch> Watch::Silent() {

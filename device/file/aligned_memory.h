@@ -6,14 +6,12 @@
 #include <cstring>
 #include <memory>
 
+#include "brigade/device/round_up.h"
+
 namespace brigade::device::internal {
 
 // What parts of a file and the memory for them are aligned to: at least as any disk asks.
 inline constexpr int64_t kFileBlockBytes = 4096;
-
-constexpr int64_t RoundUpTo(int64_t bytes, int64_t block) {
-  return (bytes + block - 1) / block * block;
-}
 
 struct FreeAligned {
   void operator()(char* data) const { std::free(data); }
@@ -22,7 +20,7 @@ using AlignedMemory = std::unique_ptr<char[], FreeAligned>;
 
 // Whole blocks of zeros; null if the system refuses.
 inline AlignedMemory AllocateAligned(int64_t bytes) {
-  const auto rounded = static_cast<size_t>(RoundUpTo(bytes > 0 ? bytes : 1, kFileBlockBytes));
+  const auto rounded = static_cast<size_t>(RoundUp(bytes > 0 ? bytes : 1, kFileBlockBytes));
   auto* const data = static_cast<char*>(std::aligned_alloc(kFileBlockBytes, rounded));
   if (data != nullptr) std::memset(data, 0, rounded);
   return AlignedMemory(data);

@@ -87,7 +87,7 @@ absl::StatusOr<internal::AlignedMemory> MemoryFor(const FileOptions& options,
 // From its first block on.
 absl::Span<char> AlignedPart(absl::Span<char> memory) {
   const auto begin = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory.data()));
-  const int64_t before = internal::RoundUpTo(begin, internal::kFileBlockBytes) - begin;
+  const int64_t before = RoundUp(begin, internal::kFileBlockBytes) - begin;
   return memory.subspan(static_cast<size_t>(before),
                         memory.size() - static_cast<size_t>(internal::kFileBlockBytes));
 }

@@ -52,7 +52,7 @@ int64_t FileTransfers::Cut(const Transfer& transfer, int64_t position, char* sta
   block.repetitions = 0;
   block.done = 0;
   block.begin = block.offset = transfer.offset + position - before;
-  block.asked = block.bytes = RoundUpTo(before + bytes, alignment.offset);
+  block.asked = block.bytes = RoundUp(before + bytes, alignment.offset);
   block.data = direct ? memory : staging;
   block.write = transfer.write;
   block.fd = transfer.fd;

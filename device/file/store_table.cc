@@ -45,12 +45,12 @@ uint32_t SumOf(Header header, absl::string_view entries) {
 }  // namespace
 
 int64_t TableBytes(int64_t chunks) {
-  return RoundUpTo(
+  return RoundUp(
       static_cast<int64_t>(sizeof(Header)) + chunks * static_cast<int64_t>(sizeof(Entry)),
       kFileBlockBytes);
 }
 
-int64_t SlotBytes(int64_t chunk_bytes) { return RoundUpTo(chunk_bytes, kFileBlockBytes); }
+int64_t SlotBytes(int64_t chunk_bytes) { return RoundUp(chunk_bytes, kFileBlockBytes); }
 
 int64_t LayOut(absl::Span<const int64_t> chunk_bytes, absl::Span<int64_t> begins) {
   int64_t at = 2 * TableBytes(static_cast<int64_t>(chunk_bytes.size()));

@@ -100,9 +100,9 @@ absl::StatusOr<std::vector<zero::MemoryTerm>> RankPart::Memory() const {
   std::vector<zero::MemoryTerm> terms = {
       {Tier::kDevice, Purpose::kActivations, "activations", ActivationBytes(shape_, *plan_)}};
   BRIGADE_ASSIGN_OR_RETURN(const int64_t layers, Layers::Bytes(shape_, of_.context));
-  terms.push_back({Tier::kDevice, Purpose::kScratch, "workspace of layers",
-                   nn::Blas::ScratchBytes(of_.context.device(), Layers::WorkspaceBytes(shape_)) +
-                       layers + StagePasses::kBytes});
+  terms.push_back(
+      {Tier::kDevice, Purpose::kScratch, "workspace of layers",
+       nn::Blas::ScratchBytes(of_.context.device(), Layers::WorkspaceBytes(shape_)) + layers});
   if (plan_->WrittenBytes() == 0) return terms;
   const std::vector<int64_t> written = plan_->written_bytes();
   const device::FileOptions* const file = StashFileOf(of_.job.config);
@@ -162,14 +162,13 @@ absl::Status RankPart::Allocate(zero::ZeroOptimizer& zero) {
   BRIGADE_ASSIGN_OR_RETURN(transformer_, Transformer::Create(shape_, *plan_, of_.context, groups_,
                                                              StashFileOf(of_.job.config)));
   const int64_t of_micro_batch = shape_.rows() * of_.model.width;
-  BRIGADE_ASSIGN_OR_RETURN(
-      passes_, StagePasses::Create({.dropout = {.probability = of_.job.config.dropout,
-                                                .seed = of_.job.seed,
-                                                .first_element = of_.grid.replica().rank() *
-                                                                 micro_batches() * of_micro_batch},
-                                    .elements_of_micro_batch = of_micro_batch,
-                                    .counts_losses = counts_losses()},
-                                   *transformer_, zero, of_.context, *of_.compute));
+  const StagePasses::Options options = {
+      .dropout = {.probability = of_.job.config.dropout,
+                  .seed = of_.job.seed,
+                  .first_element = of_.grid.replica().rank() * micro_batches() * of_micro_batch},
+      .elements_of_micro_batch = of_micro_batch,
+      .counts_losses = counts_losses()};
+  passes_ = std::make_unique<StagePasses>(options, *transformer_, zero);
   return absl::OkStatus();
 }
 

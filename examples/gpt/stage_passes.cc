@@ -10,21 +10,6 @@ namespace brigade::gpt {
 using parallel::ItemKind;
 using parallel::StagePass;
 
-absl::StatusOr<std::unique_ptr<StagePasses>> StagePasses::Create(const Options& options,
-                                                                 Transformer& transformer,
-                                                                 zero::ZeroOptimizer& zero,
-                                                                 device::Context& context,
-                                                                 device::Stream& compute) {
-  std::unique_ptr<StagePasses> self(new StagePasses(options, transformer, zero));
-  constexpr auto kPurpose = device::Purpose::kScratch;
-  BRIGADE_ASSIGN_OR_RETURN(self->seeds_, context.Allocate(kBytes, kPurpose, "seeds"));
-  BRIGADE_ASSIGN_OR_RETURN(auto one, context.AllocateHost(sizeof(float), kPurpose, "one"));
-  one.as<float>()[0] = 1.0f;
-  BRIGADE_RETURN_IF_ERROR(compute.Copy(self->seeds_.data(), one.data(), sizeof(float)));
-  BRIGADE_RETURN_IF_ERROR(compute.Synchronize());
-  return self;
-}
-
 nn::DropoutMask StagePasses::Dropout(int micro_batch) const {
   if (!trains_) return {};
   nn::DropoutMask mask = options_.dropout;
@@ -47,7 +32,7 @@ absl::Status StagePasses::Enter(parallel::ItemKind kind, const StagePass& pass,
 
 absl::Status StagePasses::Seed(const StagePass& pass) {
   if (pass.output_gradient != nullptr) return absl::OkStatus();
-  return zero_.ScaleLoss(seeds_.data(), seed(), 1, precision::DType::kFloat32);
+  return zero_.ScaleLoss(batch_->gradient_weight(), batch_->seed(), 1, precision::DType::kFloat32);
 }
 
 absl::Status StagePasses::Forward(const StagePass& pass, device::Stream& compute) {
@@ -61,8 +46,8 @@ absl::Status StagePasses::Backward(const StagePass& pass, device::Stream& comput
   BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackward, pass, compute));
   BRIGADE_RETURN_IF_ERROR(Seed(pass));
   BRIGADE_RETURN_IF_ERROR(
-      transformer_.Backward(pass, TextsOf(transformer_.shape(), *batch_, pass.micro_batch), seed(),
-                            Dropout(pass.micro_batch), zero_, compute));
+      transformer_.Backward(pass, TextsOf(transformer_.shape(), *batch_, pass.micro_batch),
+                            batch_->seed(), Dropout(pass.micro_batch), zero_, compute));
   return zero_.FinishBackward(pass.chunk);
 }
 
@@ -70,7 +55,7 @@ absl::Status StagePasses::BackwardInput(const StagePass& pass, device::Stream& c
   BRIGADE_RETURN_IF_ERROR(Enter(ItemKind::kBackwardInput, pass, compute));
   BRIGADE_RETURN_IF_ERROR(Seed(pass));
   return transformer_.BackwardInput(pass, TextsOf(transformer_.shape(), *batch_, pass.micro_batch),
-                                    seed(), Dropout(pass.micro_batch), zero_, compute);
+                                    batch_->seed(), Dropout(pass.micro_batch), zero_, compute);
 }
 
 absl::Status StagePasses::BackwardWeight(const StagePass& pass, device::Stream& compute) {

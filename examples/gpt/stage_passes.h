@@ -2,12 +2,8 @@
 #define BRIGADE_EXAMPLES_GPT_STAGE_PASSES_H_
 
 #include <cstdint>
-#include <memory>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "brigade/device/buffer.h"
-#include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/dropout.h"
@@ -22,7 +18,6 @@ namespace brigade::gpt {
 // (parallel/pipeline/executor.h): a Transformer with the weights and gradients of a ZeroOptimizer,
 // whose step is the schedule's one collective.
 //
-// Memory       kBytes, of purpose scratch, at Create.
 // Errors       Those of the two.
 class StagePasses final : public parallel::StageModule {
  public:
@@ -37,18 +32,12 @@ class StagePasses final : public parallel::StageModule {
   };
 
   // All must outlive it.
-  static absl::StatusOr<std::unique_ptr<StagePasses>> Create(const Options& options,
-                                                             Transformer& transformer,
-                                                             zero::ZeroOptimizer& zero,
-                                                             device::Context& context,
-                                                             device::Stream& compute);
+  StagePasses(const Options& options, Transformer& transformer, zero::ZeroOptimizer& zero)
+      : options_(options), transformer_(transformer), zero_(zero) {}
 
   // The batch of the passes that follow, until the next one: of a step, or to evaluate.
   void Train(train::StepBatch& batch) { Begin(batch, true); }
   void Evaluate(train::StepBatch& batch) { Begin(batch, false); }
-
-  static constexpr int64_t kBytes = 2 * sizeof(float);
-  int64_t bytes() const { return seeds_.bytes(); }
 
   absl::Status Forward(const parallel::StagePass& pass, device::Stream& compute) override;
   absl::Status Backward(const parallel::StagePass& pass, device::Stream& compute) override;
@@ -58,9 +47,6 @@ class StagePasses final : public parallel::StageModule {
   absl::Status Collective(int index, device::Stream& compute) override;
 
  private:
-  StagePasses(const Options& options, Transformer& transformer, zero::ZeroOptimizer& zero)
-      : options_(options), transformer_(transformer), zero_(zero) {}
-
   void Begin(train::StepBatch& batch, bool trains) {
     batch_ = &batch;
     trains_ = trains;
@@ -70,8 +56,7 @@ class StagePasses final : public parallel::StageModule {
   // run if its chunk has another.
   absl::Status Enter(parallel::ItemKind kind, const parallel::StagePass& pass,
                      device::Stream& compute);
-  // The scaled gradient of the loss, which the model's last part begins with.
-  float* seed() const { return seeds_.as<float>().data() + 1; }
+  // The scaled gradient of the loss, which the model's last part begins with, to the batch's seed.
   absl::Status Seed(const parallel::StagePass& pass);
 
   const Options options_;
@@ -81,8 +66,6 @@ class StagePasses final : public parallel::StageModule {
   bool trains_ = false;
   // The chunk whose run it is; -1: none.
   int run_ = -1;
-  // [2] float: 1, and the loss scale.
-  device::Buffer seeds_;
 };
 
 }  // namespace brigade::gpt

@@ -8,7 +8,7 @@ const T = 'Train/Samples/', M = 'Train/Memory/';
 
 // Charts of known tags, in this order; what else comes has a chart each behind them.
 const CHARTS = [
-  {title: 'Loss', unit: 'nats per byte', curves: [
+  {title: 'Loss', unit: () => 'nats per ' + data.unit, curves: [
     {tag: T + 'train_loss', name: 'training', color: 'blue'},
     {tag: T + 'held_out_loss', name: 'held out', color: 'amber', dots: true}]},
   {title: 'Throughput', unit: 'tokens per second, and smoothed', curves: [
@@ -117,7 +117,8 @@ function drawCharts() {
     const curves = chart.curves.filter((curve) => data.series[curve.tag] !== undefined)
         .map((curve) => ({...curve, points: data.series[curve.tag].points}));
     if (curves.length === 0 || (chart.hides && chart.hides(curves))) continue;
-    drawCurves(panelOf('chart ' + chart.curves[0].tag, chart.title, chart.unit), curves);
+    const unit = typeof chart.unit === 'function' ? chart.unit() : chart.unit;
+    drawCurves(panelOf('chart ' + chart.curves[0].tag, chart.title, unit), curves);
   }
 }
 

@@ -72,15 +72,14 @@ std::string Folder(const std::string& name) {
 
 Job Monitored(const std::string& folder) {
   Job job;
-  job.config =
-      ParseConfig(absl::StrCat(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"},
+  job.config = ParseConfig(absl::StrCat(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"},
         "wall_clock_breakdown": true,
         "tensorboard": {"enabled": true, "output_path": ")",
-                               folder, R"(", "job_name": "board"},
+                                        folder, R"(", "job_name": "board"},
         "csv_monitor": {"enabled": true, "output_path": ")",
-                               folder, R"(", "job_name": "csv"}})"),
-                  kRanks)
-          .value();
+                                        folder, R"(", "job_name": "csv"}})"),
+                           kRanks)
+                   .value();
   job.steps = kSteps;
   return job;
 }
@@ -107,7 +106,8 @@ void ExpectMonitored(const std::string& folder) {
 
 // Each rank's trainer; statuses by rank.
 std::array<absl::Status, kRanks> OnRanks(
-    const std::function<absl::Status(const collectives::LaunchInfo&, const TrainerOptions&)>& call) {
+    const std::function<absl::Status(const collectives::LaunchInfo&, const TrainerOptions&)>&
+        call) {
   const auto group = collectives::ThreadGroup::Create({.size = kRanks}).value();
   std::array<absl::Status, kRanks> statuses;
   std::vector<std::thread> threads;
@@ -128,7 +128,7 @@ TEST(WatchTest, ATrainerMakesTheMonitorsOfItsConfig) {
   const Job job = Monitored(folder);
   History history;
   for (const absl::Status& status :
-       OnRanks([&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+       OnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
          options.observer = &history;
          // All is written when it is reported.
          options.report = [&](const Outcome&) { ExpectMonitored(folder); };
@@ -155,7 +155,7 @@ TEST(WatchTest, AMonitorThatCannotBeMadeEndsAllRanks) {
   std::ofstream(folder + "/board") << "a file";
   const Job job = Monitored(folder);
   for (const absl::Status& status :
-       OnRanks([&](const collectives::LaunchInfo& launch_info, const TrainerOptions& options) {
+       OnRanks([&](const collectives::LaunchInfo&launch_info, const TrainerOptions&options) {
          return Trainer::Create(job, Model(), Data(), launch_info, options).status();
        })) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(folder + "/board"));
@@ -193,10 +193,9 @@ TEST(WatchTest, ShowsProgressMetricsAndATrace) {
                           [](const std::string& line) { return line.starts_with("step "); }),
             kSteps);
   const std::vector<std::string> metrics = Lines(folder + "/metrics");
-  EXPECT_EQ(std::count_if(metrics.begin(), metrics.end(),
-                          [](const std::string& line) {
-                            return line.find("\"loss\"") != std::string::npos;
-                          }),
+  EXPECT_EQ(std::count_if(
+                metrics.begin(), metrics.end(),
+                [](const std::string& line) { return line.find("\"loss\"") != std::string::npos; }),
             kSteps);
   const std::vector<std::string> trace = Lines(folder + "/trace.json");
   ASSERT_FALSE(trace.empty());

@@ -24,8 +24,10 @@ absl::StatusOr<Monitors> CreateMonitors(const MonitorOptions& options) {
   Monitors monitors;
   // First, because it makes nothing.
   if (options.dashboard_port.has_value()) {
-    auto page = monitor::Dashboard::Create(
-        {.port = *options.dashboard_port, .title = options.title, .steps = options.steps});
+    auto page = monitor::Dashboard::Create({.port = *options.dashboard_port,
+                                            .title = options.title,
+                                            .steps = options.steps,
+                                            .unit = options.unit});
     if (!page.ok()) return NamingTheFlag(page.status());
     monitors.url = (*page)->url();
     monitors.back_ends.push_back(*std::move(page));

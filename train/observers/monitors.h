@@ -23,6 +23,7 @@ struct MonitorOptions {
   // Of the page.
   std::string title;
   int64_t steps = 0;
+  std::string unit = "sample";
 };
 
 struct Monitors {

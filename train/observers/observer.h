@@ -31,6 +31,7 @@ struct StepMetrics {
   double seconds = 0;
   // The mean over all that counts in the batch, before the update; of classes, in nats.
   double loss = 0;
+  // Places of the step on all ranks, also those without a loss that counts.
   double tokens_per_second = 0;
   // The scale of the next step.
   double loss_scale = 1;

@@ -8,6 +8,7 @@
 #include "brigade/collectives/agree.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/start_thread.h"
 #include "brigade/train/times/clock.h"
 
 namespace brigade::train {
@@ -128,7 +129,11 @@ absl::Status RankLanes::Begin(collectives::Communicator& world) {
   BRIGADE_ASSIGN_OR_RETURN(const auto clocks, channel_->AllGatherHost({now}));
   if (boot == 0 || boot != boots[0]) clock_ns_ = clocks[0] - now;
   active_ = true;
-  thread_ = std::thread([this] { Loop(); });
+  thread_ = device::StartThread([this] { Loop(); });
+  if (!thread_.joinable()) {
+    active_ = false;
+    channel_->Abort(absl::UnavailableError("a rank has no thread for the times of its steps"));
+  }
   return absl::OkStatus();
 }
 
@@ -141,6 +146,8 @@ void RankLanes::Loop() {
       done = done_;
     }
     const absl::StatusOr<bool> all_done = Exchange(done);
+    // The others must not wait for a rank that is through.
+    if (!all_done.ok()) channel_->Abort(all_done.status());
     ended = !all_done.ok() || *all_done;
   }
   active_ = false;

@@ -301,11 +301,10 @@ TEST(PipelineTrainingTest, AnErrorOfOneStageEndsAllAndNamesIt) {
   } observer;
   const std::atomic<bool> stop = false;
   const GridCase grid = {.data = 2, .pipeline = 2};
-  EXPECT_THAT(
-      TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, nullptr, &stop}).status(),
-      testing::StatusIs(absl::StatusCode::kDataLoss,
-                        "grid of tensor 1 x context 1 x data 2 x pipeline 2, rank 0 at "
-                        "tensor 0, context 0, data 0, pipeline 0: full disk"));
+  EXPECT_THAT(TrainOnThreads(PipelineJob(grid, 3, "fp16"), 4, {&observer, nullptr, &stop}).status(),
+              testing::StatusIs(absl::StatusCode::kDataLoss,
+                                "grid of tensor 1 x context 1 x data 2 x pipeline 2, rank 0 at "
+                                "tensor 0, context 0, data 0, pipeline 0: full disk"));
 }
 
 }  // namespace
