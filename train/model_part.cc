@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/data/sampler.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/train/times/pass_times.h"
 #include "brigade/optim/step_controller.h"
+#include "brigade/train/times/pass_times.h"
 
 namespace brigade::train {
 namespace {
@@ -232,10 +232,9 @@ absl::Status ModelPart::Forward(const parallel::StagePass& pass, device::Stream&
 
 absl::Status ModelPart::Backward(const parallel::StagePass& pass, device::Stream& compute) {
   const models::Batch batch = BatchOf(pass.micro_batch);
-  BRIGADE_RETURN_IF_ERROR(batch.samples == 0
-                              ? PassOver(zero::Pass::kBackward)
-                              : models::Backward(*model_, batch, batch_->seed(), *zero_, compute,
-                                                 MarkIn(compute)));
+  BRIGADE_RETURN_IF_ERROR(batch.samples == 0 ? PassOver(zero::Pass::kBackward)
+                                             : models::Backward(*model_, batch, batch_->seed(),
+                                                                *zero_, compute, MarkIn(compute)));
   if (place_.job.config.profiler.enabled) BRIGADE_RETURN_IF_ERROR(MarkEnd(compute));
   return zero_->FinishBackward(pass.chunk);
 }
