@@ -9,7 +9,7 @@ set(BRIGADE_CUDA_FLAGS --extended-lambda --expt-relaxed-constexpr)
 
 # Components, each behind those that it needs: all of them, in their order.
 set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero replicas parallel
-  checkpoint collectives_nccl collectives_gloo data digests models profile recompute)
+  checkpoint collectives_nccl collectives_gloo data digests profile models recompute)
 
 # Of each component: the components that it needs, directly or not; the libraries of others that its
 # users need, and that building it takes besides, and takes if they are there; pkg-config's names of
@@ -83,16 +83,16 @@ set(BRIGADE_PACKAGES_digests absl)
 set(BRIGADE_BUILD_PACKAGES_digests json)
 set(BRIGADE_PKG_CONFIG_digests absl_function_ref absl_span absl_status absl_statusor absl_str_format
   absl_strings)
-set(BRIGADE_NEEDS_models device precision kernels collectives optim nn zero replicas parallel
-  checkpoint data)
-set(BRIGADE_PACKAGES_models absl)
-set(BRIGADE_BUILD_PACKAGES_models json)
-set(BRIGADE_PKG_CONFIG_models absl_span absl_status absl_statusor absl_str_format absl_strings)
 set(BRIGADE_NEEDS_profile device precision kernels collectives nn)
 set(BRIGADE_PACKAGES_profile absl)
 set(BRIGADE_BUILD_PACKAGES_profile json)
 set(BRIGADE_PKG_CONFIG_profile absl_flat_hash_map absl_span absl_status absl_statusor
   absl_str_format absl_strings)
+set(BRIGADE_NEEDS_models device precision kernels collectives optim nn zero replicas parallel
+  checkpoint data profile)
+set(BRIGADE_PACKAGES_models absl)
+set(BRIGADE_BUILD_PACKAGES_models json)
+set(BRIGADE_PKG_CONFIG_models absl_span absl_status absl_statusor absl_str_format absl_strings)
 set(BRIGADE_NEEDS_recompute device)
 set(BRIGADE_PACKAGES_recompute absl)
 set(BRIGADE_BUILD_PACKAGES_recompute)

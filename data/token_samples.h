@@ -19,8 +19,8 @@ enum class Pieces : bool { kJoined, kApart };
 // [context], each the token behind it or kIgnored; the input is int32
 //
 //   kJoined   [context]     ids: attention goes over all of a sample;
-//   kApart    [3, context]  ids, positions and ends of segments as nn/segments.h has them, so that a
-//                           piece sees itself alone. Padding is one segment.
+//   kApart    [3, context]  ids, positions and ends of segments as nn/segments.h has them, so that
+//                           a piece sees itself alone. Padding is one segment.
 class TokenSamples final : public Samples {
  public:
   explicit TokenSamples(std::shared_ptr<const Dataset> dataset, Pieces pieces = Pieces::kJoined)

@@ -126,9 +126,9 @@ absl::Status Mlp::BackwardUnit(int unit, const models::Batch& batch, const float
   const nn::Gradient dbias = parameters.gradient(2 * unit + 1);
   BRIGADE_RETURN_IF_ERROR(parameters.status());
   const nn::LinearInput input = InputOf(unit, batch, weight);
-  float* dy = gradient(unit);
-  if (unit + 1 == layers()) {
-    dy = output(unit);
+  const bool is_last = unit + 1 == layers();
+  float* const dy = is_last ? output(unit) : gradient(unit);
+  if (is_last) {
     BRIGADE_RETURN_IF_ERROR(
         loss_ == Loss::kSquaredError
             ? nn::SquaredErrorBackward({kType, batch.samples, input.outputs}, dy, batch.targets,

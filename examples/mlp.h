@@ -47,8 +47,8 @@ class Mlp final : public models::Model {
   Mlp(std::vector<int64_t> widths, Loss loss, int64_t samples);
 
   int layers() const { return static_cast<int>(outputs_.size()); }
-  // What layer l computes, [samples, widths_[l + 1]], and its gradient; that of the last layer takes
-  // the place of its output.
+  // What layer l computes, [samples, widths_[l + 1]], and its gradient; that of the last layer
+  // takes the place of its output.
   float* output(int layer) const { return outputs_[static_cast<size_t>(layer)].as<float>().data(); }
   float* gradient(int layer) const {
     return gradients_[static_cast<size_t>(layer)].as<float>().data();

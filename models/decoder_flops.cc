@@ -67,8 +67,7 @@ std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
     return flops;
   }
   const auto of_heads = static_cast<double>(config_.attention_width());
-  const double pairs =
-      samples * static_cast<double>(config_.heads) * context * (context + 1) / 2;
+  const double pairs = samples * static_cast<double>(config_.heads) * context * (context + 1) / 2;
   // GELU; or SiLU and what it lets through.
   const double activations =
       (config_.architecture == Architecture::kGpt2 ? 1 : 2) * profile::GeluFlops(rows * inner);

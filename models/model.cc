@@ -34,8 +34,7 @@ absl::Status Forward(Model& model, const Batch& batch, void* losses, zero::Param
 }
 
 absl::Status Backward(Model& model, const Batch& batch, const float* seed,
-                      zero::ParameterSource& source, device::Stream& stream,
-                      const PassMark& mark) {
+                      zero::ParameterSource& source, device::Stream& stream, const PassMark& mark) {
   for (int unit = static_cast<int>(model.spec().size()) - 1; unit >= 0; --unit) {
     zero::UnitScope scope(source, unit, zero::Pass::kBackward);
     BRIGADE_RETURN_IF_ERROR(scope.status());

@@ -1,8 +1,8 @@
 #ifndef BRIGADE_MODELS_MODEL_FLAGS_H_
 #define BRIGADE_MODELS_MODEL_FLAGS_H_
 
-// What //models:generate and //models:predict take alike: --model, --checkpoint, --adapter, --base, --tokenizer,
-// --dtype, --device and --threads.
+// What //models:generate and //models:predict take alike: --model, --checkpoint, --adapter, --base,
+// --tokenizer, --dtype, --device and --threads.
 
 #include <cstdint>
 #include <memory>

@@ -16,7 +16,8 @@ namespace brigade::nn {
 //              0 1 0 1 2, ends 2 2 5 5 5.
 //
 // The host does not see them, so what is no such number is no error of a call: nothing is read or
-// written behind an array, and what a layer gives for that text means nothing.
+// written behind an array, and what a layer gives for that text means nothing, nor need it be the
+// same every time.
 struct Segments {
   const int32_t* positions = nullptr;
   const int32_t* ends = nullptr;
@@ -41,8 +42,8 @@ struct Segments {
 // slots can be worked on in any order.
 template <int64_t kTile>
 struct SegmentTile {
-  // The segment, and the tile's first position in it. 32 bits, as the numbers of a segment: on a GPU
-  // each is a register of every thread.
+  // The segment, and the tile's first position in it. 32 bits, as the numbers of a segment: on a
+  // GPU each is a register of every thread.
   int32_t begin, end, first;
 
   // Calls body(tile) for each.

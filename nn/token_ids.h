@@ -13,8 +13,8 @@ namespace brigade::nn {
 // may be of pieces.
 //
 // Ids with labels are [batch, context], perhaps with something else behind each text, and a row
-// predicts its label instead. A row with the label kIgnoredLabel has no part in the loss. As the host knows how many count, a gradient is that of
-// the sum of the losses, not of their mean.
+// predicts its label instead. A row with the label kIgnoredLabel has no part in the loss. As the
+// host knows how many count, a gradient is that of the sum of the losses, not of their mean.
 //
 // A window on a vocabulary sees some neighbours of it, numbered from 0, and the others as
 // kElsewhere: another rank has their rows of a table. For embeddings; cross entropy takes none.
@@ -33,8 +33,8 @@ class TokenIds {
 
   TokenIds(const int32_t* ids, int64_t batch, int64_t context, int64_t vocabulary)
       : ids_(ids), batch_(batch), context_(context), vocabulary_(vocabulary), all_(vocabulary) {}
-  // labels [batch, context]; null: no row has one. Texts of ids are `stride` numbers apart, at least
-  // `context`; 0: context.
+  // labels [batch, context]; null: no row has one. Texts of ids are `stride` numbers apart, at
+  // least `context`; 0: context.
   static TokenIds WithLabels(const int32_t* ids, const int32_t* labels, int64_t batch,
                              int64_t context, int64_t vocabulary, int64_t stride = 0) {
     TokenIds labelled(ids, batch, context, vocabulary);

@@ -65,7 +65,8 @@ struct TrainingData {
 // Errors       CreatePart: InvalidArgument naming the key for what a Model does not do: it is on
 //              one rank as a whole (tensor, pipeline and context parallelism), without dropout of
 //              the config's, and without a profile if it does not tell its operations; with
-//              replicas it needs drop_last. Those of the factory. Steps: those of data/loader.h, of the model and of the samples.
+//              replicas it needs drop_last. Those of the factory. Steps: those of data/loader.h,
+//              of the model and of the samples.
 class ModelTask final : public Task {
  public:
   // InvalidArgument for data without samples, or of two shapes.

@@ -187,9 +187,9 @@ brigade_library(
   checkpoint_weight_files
   HEADERS checkpoint/weight_files.h
   SOURCES checkpoint/weight_files.cc
-  DEPS checkpoint_durable_file checkpoint_safetensors checkpoint_weight_index device_status_macros
-    device_file_system_calls
-  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+  DEPS checkpoint_folder checkpoint_reader checkpoint_durable_file checkpoint_safetensors
+    checkpoint_weight_index device_status_macros device_file_system_calls device_threads_mutex
+  PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor absl::strings
   PRIVATE_LIBRARIES absl::algorithm_container
 )
 

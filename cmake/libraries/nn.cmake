@@ -7,6 +7,12 @@ brigade_library(
 )
 
 brigade_library(
+  nn_segments
+  HEADERS nn/segments.h
+  DEPS precision_host_device
+)
+
+brigade_library(
   nn_texts
   HEADERS nn/texts.h
   DEPS precision_host_device
@@ -44,7 +50,7 @@ brigade_library(
   HEADERS nn/attention_math.h nn/cached_attention_math.h nn/cross_entropy_math.h nn/dropout_math.h
     nn/embedding_math.h nn/grouped_heads_math.h nn/norm_math.h nn/pointwise_math.h nn/rotary_math.h
     nn/squared_error_math.h nn/swiglu_math.h
-  DEPS nn_functions nn_philox nn_rows nn_token_ids nn_token_order
+  DEPS nn_functions nn_philox nn_rows nn_segments nn_token_ids nn_token_order
 )
 
 brigade_library(
@@ -73,7 +79,7 @@ brigade_library(
 brigade_library(
   nn_arrays
   HEADERS nn/arrays.h
-  DEPS nn_functions nn_token_ids nn_workspace precision_dtype precision_dtype_names
+  DEPS nn_functions nn_segments nn_token_ids nn_workspace precision_dtype precision_dtype_names
   PUBLIC_LIBRARIES absl::status absl::strings
 )
 
@@ -95,7 +101,7 @@ brigade_library(
   nn_attention_cuda CUDA_ONLY
   HEADERS nn/attention_cuda.h nn/attention_launch.cuh nn/tensor_cores.cuh
   CUDA_SOURCES nn/attention_backward_cuda.cu nn/attention_cuda.cu
-  DEPS nn_rows_cuda kernels_launch_kernel precision_dtype
+  DEPS nn_rows_cuda nn_segments kernels_launch_kernel precision_dtype
   CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
 )
 
@@ -105,8 +111,8 @@ brigade_library(
     nn/attention_tiles.h
   SOURCES nn/attention.cc nn/attention_backward_cpu.cc nn/attention_block.cc
     nn/attention_delta_cpu.cc nn/attention_forward_cpu.cc
-  DEPS nn_arrays nn_enqueue nn_formulas nn_functions nn_tiles device_status_macros device_stream
-    kernels_simd precision_dtype
+  DEPS nn_arrays nn_enqueue nn_formulas nn_functions nn_segments nn_tiles device_status_macros
+    device_stream kernels_simd precision_dtype
   CUDA_DEPS nn_attention_cuda nn_formulas_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::status absl::strings
   FLAGS -ffp-contract=fast
@@ -116,7 +122,8 @@ brigade_library(
   nn_rotary
   HEADERS nn/rotary.h
   SOURCES nn/rotary.cc
-  DEPS nn_arrays nn_enqueue nn_formulas device_context device_status_macros precision_dtype_names
+  DEPS nn_arrays nn_enqueue nn_formulas nn_segments device_context device_status_macros
+    precision_dtype_names
   CUDA_DEPS nn_formulas_cuda
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
@@ -169,7 +176,8 @@ brigade_library(
   nn_embedding
   HEADERS nn/embedding.h
   SOURCES nn/embedding.cc
-  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient nn_token_ids nn_workspace device_status_macros
+  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient nn_segments nn_token_ids nn_workspace
+    device_status_macros
   CUDA_DEPS nn_formulas_cuda
 )
 

@@ -8,17 +8,6 @@ brigade_library(
 )
 
 brigade_library(
-  profile_ceilings
-  HEADERS profile/ceilings.h
-  SOURCES profile/ceilings.cc
-  DEPS profile_roofline collectives_agree collectives_collective collectives_communicator
-    collectives_options collectives_algorithms_wire_elements device_buffer device_context
-    device_files device_status_macros device_stream nn_blas precision_dtype precision_dtype_names
-  PUBLIC_LIBRARIES absl::statusor absl::strings
-  PRIVATE_LIBRARIES absl::status absl::str_format nlohmann_json::nlohmann_json
-)
-
-brigade_library(
   profile_trace_rows
   HEADERS profile/trace_rows.h
   SOURCES profile/trace_rows.cc
@@ -42,17 +31,28 @@ brigade_library(
 )
 
 brigade_library(
-  profile_options
-  HEADERS profile/options.h
-)
-
-brigade_library(
   profile_step_profile
   HEADERS profile/step_profile.h
   SOURCES profile/step_bytes.cc profile/step_profile.cc
   DEPS profile_collective_calls profile_flops profile_roofline profile_trace_rows
   PUBLIC_LIBRARIES absl::span absl::statusor absl::strings
   PRIVATE_LIBRARIES absl::status
+)
+
+brigade_library(
+  profile_ceilings
+  HEADERS profile/ceilings.h
+  SOURCES profile/ceilings.cc
+  DEPS profile_roofline collectives_agree collectives_collective collectives_communicator
+    collectives_options collectives_algorithms_wire_elements device_buffer device_context
+    device_files device_status_macros device_stream nn_blas precision_dtype precision_dtype_names
+  PUBLIC_LIBRARIES absl::statusor absl::strings
+  PRIVATE_LIBRARIES absl::status absl::str_format nlohmann_json::nlohmann_json
+)
+
+brigade_library(
+  profile_options
+  HEADERS profile/options.h
 )
 
 brigade_library(

@@ -51,12 +51,10 @@ TEST(DecoderFlopsTest, AreThoseOfATransformerForEachToken) {
         {.weights = weights, .layers = 2, .width = 12, .context = kPositions},
         AttentionFlops::kCausal);
     const Flops forward = Of(flops, Pass::kForward), backward = Of(flops, Pass::kBackward);
-    EXPECT_DOUBLE_EQ(
-        forward.products + forward.attention + backward.products + backward.attention,
-        kRows * per_token);
-    EXPECT_DOUBLE_EQ(backward.scores,
-                     2 * profile::AttentionScoresFlops(kSamples, kPositions, 12,
-                                                       AttentionFlops::kCausal));
+    EXPECT_DOUBLE_EQ(forward.products + forward.attention + backward.products + backward.attention,
+                     kRows * per_token);
+    EXPECT_DOUBLE_EQ(backward.scores, 2 * profile::AttentionScoresFlops(kSamples, kPositions, 12,
+                                                                        AttentionFlops::kCausal));
     EXPECT_DOUBLE_EQ(forward.norms, profile::LayerNormFlops(5 * kRows * 12));
     EXPECT_DOUBLE_EQ(forward.pointwise, 2 * (kSamples * 2 * 36.0 + kRows * 20) + kRows * 23);
     EXPECT_EQ(Of(flops, Pass::kRecompute).all(), 0);
@@ -88,10 +86,9 @@ TEST(DecoderFlopsTest, WhatIsMadeAgainIsAllButTheLastProductOfABlock) {
 
 TEST(DecoderFlopsTest, AFrozenMatrixHasNoGradientAndAnAdapterIsTwo) {
   const double all = 2 * kLlamaBlock + kLlamaHead;
-  const UnitFlops frozen =
-      Sum(TinyLlama(), {.trainable = [](const std::string& name) {
-            return name == "model.layers.1.mlp.up_proj.weight";
-          }});
+  const UnitFlops frozen = Sum(TinyLlama(), {.trainable = [](const std::string& name) {
+                                 return name == "model.layers.1.mlp.up_proj.weight";
+                               }});
   EXPECT_DOUBLE_EQ(Of(frozen, Pass::kForward).products, 2 * kRows * all);
   EXPECT_DOUBLE_EQ(Of(frozen, Pass::kBackward).products, 2 * kRows * (all + 12 * 10));
   for (const BaseFormat base : {BaseFormat::kAsModel, BaseFormat::kInt8Blocks}) {

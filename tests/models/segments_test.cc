@@ -44,9 +44,8 @@ Answer Compute(ModelLab& lab, const Batch& batch) {
   EXPECT_OK(Backward(lab.model(), batch, seed.data(), lab.arrays(), lab.stream()));
   for (int p = 0; p < lab.arrays().size(); ++p) {
     const void* const gradient = lab.arrays().gradient(p);
-    answer.gradients.push_back(gradient == nullptr
-                                   ? std::vector<double>()
-                                   : lab.Read(gradient, lab.arrays().size_of(p)));
+    answer.gradients.push_back(gradient == nullptr ? std::vector<double>()
+                                                   : lab.Read(gradient, lab.arrays().size_of(p)));
   }
   return answer;
 }
@@ -91,10 +90,8 @@ struct Case {
 };
 
 DecoderOptions OptionsOf(const Case& test, DType dtype, int64_t samples) {
-  DecoderOptions options = {.dtype = dtype,
-                            .samples = samples,
-                            .positions = kPositions,
-                            .recompute = test.recompute};
+  DecoderOptions options = {
+      .dtype = dtype, .samples = samples, .positions = kPositions, .recompute = test.recompute};
   // All layers that there are, a table of positions among them.
   if (test.lora) options.lora = LoraOptions{.rank = 3, .alpha = 5, .pattern = ".*"};
   return options;
@@ -127,16 +124,13 @@ TEST_P(ModelSegmentsTest, DocumentsAreWhatTheyAreAlone) {
     // Products of double are the CPU's.
     if (kOnGpu && dtype == DType::kFloat64) continue;
     SCOPED_TRACE(static_cast<int>(dtype));
-    const double within = dtype == DType::kFloat64   ? 1e-12
-                          : dtype == DType::kFloat32 ? 1e-4
-                                                     : 0.06;
+    const double within = dtype == DType::kFloat64 ? 1e-12 : dtype == DType::kFloat32 ? 1e-4 : 0.06;
     DecoderOptions options = OptionsOf(GetParam(), dtype, samples);
     options.segments = true;
     ModelLab lab(GetParam().config, options);
     Fill(lab);
-    const Answer packed =
-        Compute(lab, {lab.Filled(Inputs(ids, kLengths)).data(), lab.Filled(labels).data(), samples,
-                  kPositions});
+    const Answer packed = Compute(lab, {lab.Filled(Inputs(ids, kLengths)).data(),
+                                        lab.Filled(labels).data(), samples, kPositions});
 
     ModelLab of_one(GetParam().config, OptionsOf(GetParam(), dtype, 1));
     Fill(of_one);
@@ -146,8 +140,8 @@ TEST_P(ModelSegmentsTest, DocumentsAreWhatTheyAreAlone) {
       for (const int64_t length : lengths) {
         const std::vector<int32_t> own(ids.begin() + row, ids.begin() + row + length);
         const std::vector<int32_t> targets(labels.begin() + row, labels.begin() + row + length);
-        const Answer alone = Compute(of_one, {of_one.Filled(own).data(), of_one.Filled(targets).data(),
-                                          1, length});
+        const Answer alone =
+            Compute(of_one, {of_one.Filled(own).data(), of_one.Filled(targets).data(), 1, length});
         const auto rows = [&](const std::vector<double>& all, int64_t columns) {
           return std::vector<double>(all.begin() + row * columns,
                                      all.begin() + (row + length) * columns);
@@ -183,8 +177,8 @@ TEST_P(ModelSegmentsTest, OneDocumentHasTheBitsOfASampleWithoutSegments) {
         ModelLab lab(GetParam().config, options);
         Fill(lab);
         const std::vector<int32_t> inputs = segments ? Inputs(ids, {lengths, lengths}) : ids;
-        answers[segments] = Compute(
-            lab, {lab.Filled(inputs).data(), lab.Filled(labels).data(), 2, kPositions});
+        answers[segments] =
+            Compute(lab, {lab.Filled(inputs).data(), lab.Filled(labels).data(), 2, kPositions});
       }
       if (GetParam().lora && GetParam().config.architecture == Architecture::kGpt2) {
         // An adapter of a table of positions is then applied to rows that were looked up.
@@ -211,17 +205,17 @@ TEST(ModelSegmentsTest, PositionsMayGoOnOverDocuments) {
     options.restart_positions = false;
     ModelLab lab(config, options);
     lab.Initialize(3, 20);
-    const Answer packed = Compute(lab, {lab.Filled(Inputs(ids, {{4, 5}})).data(),
-                                    lab.Filled(labels).data(), 1, kPositions});
+    const Answer packed = Compute(
+        lab, {lab.Filled(Inputs(ids, {{4, 5}})).data(), lab.Filled(labels).data(), 1, kPositions});
     if (config.architecture == Architecture::kGpt2) {
       std::vector<double> table = of_one.Read(of_one.arrays().weights(1), 32 * 12);
       std::rotate(table.begin(), table.begin() + 4 * 12, table.end());
       of_one.Write(table, of_one.arrays().weights(1));
     }
-    const Answer alone =
-        Compute(of_one, {of_one.Filled(std::vector<int32_t>(ids.begin() + 4, ids.end())).data(),
-                     of_one.Filled(std::vector<int32_t>(labels.begin() + 4, labels.end())).data(),
-                     1, 5});
+    const Answer alone = Compute(
+        of_one,
+        {of_one.Filled(std::vector<int32_t>(ids.begin() + 4, ids.end())).data(),
+         of_one.Filled(std::vector<int32_t>(labels.begin() + 4, labels.end())).data(), 1, 5});
     ExpectNear({packed.logits.begin() + 4 * 23, packed.logits.end()}, alone.logits, 1e-12,
                "logits");
   }

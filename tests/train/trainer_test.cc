@@ -529,6 +529,7 @@ class Profiles final : public Observer {
     losses.push_back(step.loss);
     return absl::OkStatus();
   }
+  absl::Status OnEvaluation(const Evaluation& /*evaluation*/) override { return absl::OkStatus(); }
   absl::Status OnProfile(const ProfileEvent& event) override {
     events.push_back(event);
     return absl::OkStatus();

@@ -159,7 +159,8 @@ for run in run0 run1 run2 run3 pieces; do generate --checkpoint="$dir/$run"; don
 generate --checkpoint="$(echo "$dir"/run3/step-*)"
 [ "$(wc -l <<<"$generated")" -eq 30 ] || fail "generate writes '$generated'"
 mkdir "$dir/empty"
-output=$(models/generate --model="$dir/llama" --ids=1 --checkpoint="$dir/empty" 2>&1) &&
+output=$(models/generate --model="$dir/llama" --ids=1 --max_new_tokens=1 \
+  --checkpoint="$dir/empty" 2>&1) &&
   fail "generates from an empty folder"
 [[ $output == *"no checkpoint"* ]] || fail "generate says: $output"
 
