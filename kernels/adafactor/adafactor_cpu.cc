@@ -17,7 +17,9 @@ namespace brigade::kernels {
 namespace {
 
 constexpr int kColumns = kAdafactorColumns;
-constexpr int kLanes = kAdafactorLanes;
+// Tiles side by side that a thread takes row by row: as far as their lanes fit into the first-level
+// cache, so that it reads whole kilobytes one after another.
+constexpr int kPanel = 8;
 
 // `size` elements of a gradient as floats: themselves, or in `buffer`.
 template <typename Grad, typename Lanes>
@@ -30,78 +32,63 @@ BRIGADE_INLINE const float* Floats(Lanes lanes, const Grad* grad, int64_t size, 
   }
 }
 
-// The rows of a strip of tiles, of one tile of it, eight at a time: visit(row, offset of its first
-// element in the tile, how many it has), then end(which eight).
-template <typename Visit, typename End>
-BRIGADE_INLINE void ForRowsOfTile(const AdafactorGrid& g, int64_t strip, int64_t across,
-                                  const Visit& visit, const End& end) {
-  const int64_t column = across * kColumns;
-  for (int group = 0; group < kAdafactorGroupsOfRows; ++group) {
-    const int64_t first = strip * kAdafactorRows + group * kAdafactorGroupRows;
-    const int64_t last = std::min(first + kAdafactorGroupRows, g.height);
-    if (first >= last) break;
-    for (int64_t row = first; row < last; ++row) {
-      const int64_t at = row * g.width + column;
-      visit(row, at, std::min({int64_t{kColumns}, g.width - column, g.size - at}));
+// The rows of a strip of tiles, of a panel of its tiles: visit(row, which tile of the strip, offset
+// of its first element in the tensor, how many it has).
+template <typename Visit>
+BRIGADE_INLINE void ForRows(const AdafactorGrid& g, int64_t strip, int64_t panel,
+                            const Visit& visit) {
+  const int64_t last_row = std::min((strip + 1) * kAdafactorRows, g.height);
+  const int64_t last_tile = std::min(panel + kPanel, g.across);
+  for (int64_t row = strip * kAdafactorRows; row < last_row; ++row) {
+    for (int64_t tile = panel; tile < last_tile; ++tile) {
+      const int64_t column = tile * kColumns, at = row * g.width + column;
+      visit(row, tile, at, std::min({int64_t{kColumns}, g.width - column, g.size - at}));
     }
-    end(group);
   }
 }
 
 BRIGADE_INLINE void AddSquares(const float* values, int64_t size, double* lanes) {
-  for (int64_t from = 0; from < size; from += kLanes) {
-    const int64_t count = std::min<int64_t>(kLanes, size - from);
-    BRIGADE_SIMD_LOOP
-    for (int64_t l = 0; l < count; ++l) lanes[l] = AddAdafactorSquare(lanes[l], values[from + l]);
+  BRIGADE_SIMD_LOOP_TO_DOUBLES
+  for (int64_t l = 0; l < size; ++l) lanes[l] = AddAdafactorSquare(lanes[l], values[l]);
+}
+
+// Each tile's halved lanes.
+BRIGADE_INLINE void SumLanes(const AdafactorGrid& g, int64_t strip, int64_t panel,
+                             double (&lanes)[kPanel][kColumns], double* sums) {
+  for (int64_t tile = panel; tile < std::min(panel + kPanel, g.across); ++tile) {
+    sums[strip * g.across + tile] = Halve(lanes[tile - panel]);
   }
 }
 
-// Adds the halved lanes to a sum, and clears them.
-BRIGADE_INLINE void AddLanes(double (&lanes)[kLanes], int group, double& sum) {
-  const double own = Halve(lanes);
-  sum = group == 0 ? own : precision::Add(sum, own);
-  std::fill_n(lanes, kLanes, 0.0);
-}
-
-// Of one tile of a matrix.
-template <typename Grad, typename Lanes>
-BRIGADE_INLINE void SumTile(Lanes simd, const AdafactorTensor& t, const AdafactorGrid& g,
-                            float multiplier, int64_t strip, int64_t across) {
+// Of a panel of a matrix.
+template <bool kHasParam, typename Grad, typename Lanes>
+BRIGADE_INLINE void SumPanel(Lanes simd, const AdafactorTensor& t, const AdafactorGrid& g,
+                             float multiplier, int64_t strip, int64_t panel) {
   const Grad* const grad = static_cast<const Grad*>(t.grad);
-  double* const tile_columns = t.workspace + g.of_columns + strip * t.columns + across * kColumns;
-  alignas(64) double of_params[kLanes] = {};
-  alignas(64) double of_columns[kColumns] = {};
-  double of_tile = 0.0;
-  const int64_t columns = std::min<int64_t>(kColumns, t.columns - across * kColumns);
-  ForRowsOfTile(
-      g, strip, across,
-      [&](int64_t row, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
-        float buffer[kColumns], scaled[kColumns];
-        const float* const wide = Floats(simd, grad + at, size, buffer);
-        BRIGADE_SIMD_LOOP
-        for (int64_t j = 0; j < size; ++j) scaled[j] = precision::Mul(wide[j], multiplier);
-        alignas(64) double of_row[kLanes] = {};
-        AddSquares(scaled, size, of_row);
-        BRIGADE_SIMD_LOOP
-        for (int64_t j = 0; j < size; ++j) {
-          of_columns[j] = AddAdafactorSquare(of_columns[j], scaled[j]);
-        }
-        if (t.param != nullptr) AddSquares(t.param + at, size, of_params);
-        t.workspace[g.of_rows + row * g.across + across] = Halve(of_row);
-      },
-      [&](int group) BRIGADE_SIMD_BODY {
-        AddLanes(of_params, group, of_tile);
-        if (group == 0) {
-          std::copy_n(of_columns, columns, tile_columns);
-        } else {
-          BRIGADE_SIMD_LOOP
-          for (int64_t j = 0; j < columns; ++j) {
-            tile_columns[j] = precision::Add(tile_columns[j], of_columns[j]);
-          }
-        }
-        std::fill_n(of_columns, kColumns, 0.0);
-      });
-  t.workspace[strip * g.across + across] = of_tile;
+  double* const of_columns = t.workspace + g.of_columns + strip * t.columns;
+  alignas(64) double of_params[kPanel][kColumns] = {};
+  std::fill(of_columns + panel * kColumns,
+            of_columns + std::min((panel + kPanel) * kColumns, t.columns), 0.0);
+  ForRows(g, strip, panel,
+          [&](int64_t row, int64_t tile, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
+            alignas(64) float buffer[kColumns];
+            alignas(64) double squares[kColumns];
+            const float* const wide = Floats(simd, grad + at, size, buffer);
+            if (size < kColumns) std::fill_n(squares, kColumns, 0.0);
+            // Of the loop's own, not of what the caller has.
+            const float by = multiplier;
+            double* const columns = of_columns + tile * kColumns;
+            BRIGADE_SIMD_LOOP_TO_DOUBLES
+            for (int64_t l = 0; l < size; ++l) {
+              const double square = AddAdafactorSquare(0.0, precision::Mul(wide[l], by));
+              squares[l] = square;
+              // A square of a float is exact: this is what an fma gives.
+              columns[l] = precision::Add(columns[l], square);
+            }
+            if constexpr (kHasParam) AddSquares(t.param + at, size, of_params[tile - panel]);
+            t.workspace[g.of_rows + row * g.across + tile] = Halve(squares);
+          });
+  SumLanes(g, strip, panel, of_params, t.workspace);
 }
 
 // Of a tile of any other tensor: its factors and scales, too.
@@ -110,31 +97,25 @@ BRIGADE_INLINE void UpdateTile(Lanes simd, const AdafactorTensor& t, const Adafa
                                const AdafactorCoefficients& c, int64_t strip) {
   const Grad* const grad = static_cast<const Grad*>(t.grad);
   float* const scales = t.scales + kAdafactorNumbers;
-  alignas(64) double of_params[kLanes] = {}, of_updates[kLanes] = {};
-  double params = 0.0, updates = 0.0;
-  ForRowsOfTile(
-      g, strip, 0,
-      [&](int64_t, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
-        float buffer[kColumns], update[kColumns];
-        const float* const wide = Floats(simd, grad + at, size, buffer);
-        float* const v = t.factors + at;
-        float* const scale = scales + at;
-        BRIGADE_SIMD_LOOP
-        for (int64_t j = 0; j < size; ++j) {
-          const float scaled = precision::Mul(wide[j], c.multiplier);
-          v[j] = AdafactorSecondMoment(c, v[j], scaled);
-          scale[j] = AdafactorElementScale(v[j]);
-          update[j] = precision::Mul(scaled, scale[j]);
-        }
-        AddSquares(update, size, of_updates);
-        if (t.param != nullptr) AddSquares(t.param + at, size, of_params);
-      },
-      [&](int group) BRIGADE_SIMD_BODY {
-        AddLanes(of_params, group, params);
-        AddLanes(of_updates, group, updates);
-      });
-  t.workspace[strip] = params;
-  t.workspace[g.of_updates + strip] = updates;
+  alignas(64) double of_params[kColumns] = {}, of_updates[kColumns] = {};
+  ForRows(g, strip, 0, [&](int64_t, int64_t, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
+    alignas(64) float buffer[kColumns], update[kColumns];
+    const float* const wide = Floats(simd, grad + at, size, buffer);
+    float* const v = t.factors + at;
+    float* const scale = scales + at;
+    const AdafactorCoefficients own = c;
+    BRIGADE_SIMD_LOOP
+    for (int64_t j = 0; j < size; ++j) {
+      const float scaled = precision::Mul(wide[j], own.multiplier);
+      v[j] = AdafactorSecondMoment(own, v[j], scaled);
+      scale[j] = AdafactorElementScale(v[j]);
+      update[j] = precision::Mul(scaled, scale[j]);
+    }
+    AddSquares(update, size, of_updates);
+    if (t.param != nullptr) AddSquares(t.param + at, size, of_params);
+  });
+  t.workspace[strip] = Halve(of_params);
+  t.workspace[g.of_updates + strip] = Halve(of_updates);
 }
 
 // In lanes, by additions.
@@ -164,8 +145,12 @@ void AdafactorSumTiles(const AdafactorTensor& t, const AdafactorParameters& para
         UpdateTile<Grad>(Lanes(), t, g, c, strip);
         continue;
       }
-      for (int64_t across = 0; across < g.across; ++across) {
-        SumTile<Grad>(Lanes(), t, g, c.multiplier, strip, across);
+      for (int64_t panel = 0; panel < g.across; panel += kPanel) {
+        if (t.param != nullptr) {
+          SumPanel<true, Grad>(Lanes(), t, g, c.multiplier, strip, panel);
+        } else {
+          SumPanel<false, Grad>(Lanes(), t, g, c.multiplier, strip, panel);
+        }
       }
     }
   });
@@ -225,24 +210,22 @@ void AdafactorUpdateTiles(const AdafactorTensor& t, const AdafactorParameters& p
     const Grad* const grad = static_cast<const Grad*>(t.grad);
     const float* const rows = t.scales + kAdafactorNumbers;
     for (int64_t strip = begin; strip < end; ++strip) {
-      for (int64_t across = 0; across < g.across; ++across) {
-        const float* const columns = rows + t.rows + across * kColumns;
-        alignas(64) double of_updates[kLanes] = {};
-        double sum = 0.0;
-        ForRowsOfTile(
-            g, strip, across,
-            [&](int64_t row, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
-              float buffer[kColumns], update[kColumns];
-              const float* const wide = Floats(Lanes(), grad + at, size, buffer);
-              const float of_row = rows[row];
-              BRIGADE_SIMD_LOOP
-              for (int64_t j = 0; j < size; ++j) {
-                update[j] = AdafactorUpdate(precision::Mul(wide[j], by), of_row, columns[j]);
-              }
-              AddSquares(update, size, of_updates);
-            },
-            [&](int group) BRIGADE_SIMD_BODY { AddLanes(of_updates, group, sum); });
-        t.workspace[g.of_updates + strip * g.across + across] = sum;
+      for (int64_t panel = 0; panel < g.across; panel += kPanel) {
+        alignas(64) double of_updates[kPanel][kColumns] = {};
+        ForRows(g, strip, panel,
+                [&](int64_t row, int64_t tile, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
+                  alignas(64) float buffer[kColumns], update[kColumns];
+                  const float* const wide = Floats(Lanes(), grad + at, size, buffer);
+                  // Of the loop's own, not of what the caller has.
+                  const float of_row = rows[row], own_by = by;
+                  const float* const columns = rows + t.rows + tile * kColumns;
+                  BRIGADE_SIMD_LOOP
+                  for (int64_t l = 0; l < size; ++l) {
+                    update[l] = AdafactorUpdate(precision::Mul(wide[l], own_by), of_row, columns[l]);
+                  }
+                  AddSquares(update, size, of_updates[tile - panel]);
+                });
+        SumLanes(g, strip, panel, of_updates, t.workspace + g.of_updates);
       }
     }
   });

@@ -1,8 +1,8 @@
-// Adafactor on the GPU. A block has a tile of 64 rows by 256 columns, a warp eight of its rows, and
-// a thread every 32nd column of these: it adds up its columns in registers as it goes down, eight
-// loads at a time in flight. Sums of a matrix read the gradient and the parameter, 8 bytes an
-// element, updates' sums the gradient once more; parameters another 12 bytes and the copy, a block
-// 8192 elements.
+// Adafactor on the GPU. A block has a tile of 64 rows by 256 columns, and a thread a column of it,
+// eight rows of which are in flight; squares of these rows go through shared memory to a warp each,
+// which adds them up. Sums of a matrix read the gradient and the parameter, 8 bytes an element,
+// updates' sums the gradient once more; parameters another 12 bytes and the copy, a block 8192
+// elements.
 
 #include <type_traits>
 
@@ -23,9 +23,9 @@ constexpr int kThreads = 256;
 constexpr int kBlocksPerSm = 4;
 constexpr int64_t kParamTile = 8192;
 constexpr int kWarps = kThreads / kWarp;
-// Of a tile, that a thread has.
-constexpr int kOwnColumns = kAdafactorColumns / kWarp;
-static_assert(kAdafactorLanes == kWarp && kAdafactorGroupsOfRows == kWarps);
+// Rows of a tile that are loaded before the first is used: one for each warp to add up.
+constexpr int kAtOnce = kWarps;
+static_assert(kAdafactorRows % kAtOnce == 0);
 static_assert(kAdafactorTensorLanes == kThreads && kAdafactorColumns == kThreads);
 
 template <int kCapacity>
@@ -56,16 +56,6 @@ __device__ Place PlaceOf(const Arguments& arguments) {
           static_cast<int64_t>(blockIdx.x) - batch.first_tile[index]};
 }
 
-// Adds up what the block's warps have, in ascending order; in thread 0.
-__device__ double SumOfWarps(double of_warp, int warps, double* shared) {
-  __syncthreads();
-  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = of_warp;
-  __syncthreads();
-  double sum = shared[0];
-  for (int w = 1; w < warps; ++w) sum = precision::Add(sum, shared[w]);
-  return sum;
-}
-
 // The halved lanes of a block; in thread 0.
 __device__ double SumOfLanes(double lane, double* shared) {
   __syncthreads();
@@ -80,63 +70,66 @@ __device__ double SumOfLanes(double lane, double* shared) {
   return threadIdx.x < kWarp ? HalveWarp(shared[threadIdx.x]) : 0.0;
 }
 
-// The rows of a tile that this warp has: visit(row, the thread's first element in it, how many of
-// its kOwnColumns elements, which are kWarp apart, there are), for all threads of the warp. Returns
-// how many warps have any.
-template <typename Visit>
-__device__ int ForRows(const AdafactorGrid& g, int64_t tile, const Visit& visit) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+// The rows of a tile, kAtOnce at a time: load(row, slot, element) for those in which this thread's
+// column has an element, then visit(row, slot, element), and end(first row of these) for all
+// threads.
+template <typename Load, typename Visit, typename End>
+__device__ void ForRows(const AdafactorGrid& g, int64_t tile, const Load& load, const Visit& visit,
+                        const End& end) {
   const int64_t first = tile / g.across * kAdafactorRows;
-  const int64_t column = tile % g.across * kAdafactorColumns + lane;
-  for (int r = 0; r < kAdafactorGroupRows; ++r) {
-    const int64_t row = first + warp * kAdafactorGroupRows + r;
-    if (row >= g.height) break;
-    const int64_t at = row * g.width + column;
-    // Of a row, and of the last one of a tensor that is no matrix.
-    const int64_t in_row = g.width - column, left = g.size - at;
-    const int64_t has = in_row < left ? in_row : left;
-    const int64_t count = has <= 0 ? 0 : (has + kWarp - 1) / kWarp;
-    visit(row, at, count < kOwnColumns ? static_cast<int>(count) : kOwnColumns);
+  const int64_t column = tile % g.across * kAdafactorColumns + threadIdx.x;
+#pragma unroll 1
+  for (int64_t from = first; from < first + kAdafactorRows && from < g.height; from += kAtOnce) {
+    const auto has = [&](int64_t row) {
+      return column < g.width && row < g.height && row * g.width + column < g.size;
+    };
+#pragma unroll
+    for (int slot = 0; slot < kAtOnce; ++slot) {
+      if (has(from + slot)) load(slot, (from + slot) * g.width + column);
+    }
+#pragma unroll
+    for (int slot = 0; slot < kAtOnce; ++slot) {
+      if (has(from + slot)) visit(from + slot, slot, (from + slot) * g.width + column);
+    }
+    end(from);
   }
-  const int64_t rows = g.height - first;
-  const int64_t warps = (rows + kAdafactorGroupRows - 1) / kAdafactorGroupRows;
-  return warps < kWarps ? static_cast<int>(warps) : kWarps;
 }
 
 template <typename Grad, int kCapacity>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     SumKernel(const __grid_constant__ FactorArguments<kCapacity> arguments) {
-  __shared__ double shared[kWarps];
-  __shared__ double of_columns[kWarps][kAdafactorColumns];
+  __shared__ double squares[kAtOnce][kThreads];
   if (SkipsStep(arguments.parameters)) return;
   const Place place = PlaceOf(arguments);
   const AdafactorTensor& t = place.tensor;
   const AdafactorGrid& g = place.grid;
   // An error of the stream: the host cannot be asked, and doing nothing would pass for a step.
   if (FindStepError<AdafactorPolicy>(arguments.parameters, t.group) != StepError::kNone) Trap();
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const Grad* const grad = static_cast<const Grad*>(t.grad);
+  float own[kAtOnce], of_param[kAtOnce];
+  const auto load = [&](int slot, int64_t i) {
+    own[slot] = static_cast<float>(grad[i]);
+    if (t.param != nullptr) of_param[slot] = t.param[i];
+  };
   double params = 0.0;
   if (!g.is_matrix) {
     const AdafactorCoefficients c = MakeAdafactorCoefficients(arguments.parameters, t.group);
     float* const scales = t.scales + kAdafactorNumbers;
     double updates = 0.0;
-    const int warps = ForRows(g, place.block, [&](int64_t, int64_t at, int count) {
-      for (int j = 0; j < count; ++j) {
-        const int64_t i = at + j * kWarp;
-        const float scaled = precision::Mul(static_cast<float>(grad[i]), c.multiplier);
-        const float v = AdafactorSecondMoment(c, t.factors[i], scaled);
-        const float scale = AdafactorElementScale(v);
-        t.factors[i] = v;
-        scales[i] = scale;
-        updates = AddAdafactorSquare(updates, precision::Mul(scaled, scale));
-        if (t.param != nullptr) params = AddAdafactorSquare(params, t.param[i]);
-      }
-    });
-    params = SumOfWarps(HalveWarp(params), warps, shared);
-    updates = SumOfWarps(HalveWarp(updates), warps, shared);
+    ForRows(
+        g, place.block, load,
+        [&](int64_t, int slot, int64_t i) {
+          const float scaled = precision::Mul(own[slot], c.multiplier);
+          const float v = AdafactorSecondMoment(c, t.factors[i], scaled);
+          const float scale = AdafactorElementScale(v);
+          t.factors[i] = v;
+          scales[i] = scale;
+          updates = AddAdafactorSquare(updates, precision::Mul(scaled, scale));
+          if (t.param != nullptr) params = AddAdafactorSquare(params, of_param[slot]);
+        },
+        [](int64_t) {});
+    params = SumOfLanes(params, squares[0]);
+    updates = SumOfLanes(updates, squares[0]);
     if (threadIdx.x == 0) {
       t.workspace[place.block] = params;
       t.workspace[g.of_updates + place.block] = updates;
@@ -144,37 +137,41 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     return;
   }
   const float multiplier = MultiplierOf(arguments.parameters);
-  double columns[kOwnColumns] = {};
-  const int64_t tile_across = place.block % g.across;
-  const int warps = ForRows(g, place.block, [&](int64_t row, int64_t at, int count) {
-    float own[kOwnColumns], of_param[kOwnColumns];
-#pragma unroll
-    for (int j = 0; j < kOwnColumns; ++j) {
-      own[j] = j < count ? static_cast<float>(grad[at + j * kWarp]) : 0.0f;
-      of_param[j] = j < count && t.param != nullptr ? t.param[at + j * kWarp] : 0.0f;
-    }
-    double of_row = 0.0;
-#pragma unroll
-    for (int j = 0; j < kOwnColumns; ++j) {
-      if (j >= count) continue;
-      const float scaled = precision::Mul(own[j], multiplier);
-      of_row = AddAdafactorSquare(of_row, scaled);
-      columns[j] = AddAdafactorSquare(columns[j], scaled);
-      params = AddAdafactorSquare(params, of_param[j]);
-    }
-    of_row = HalveWarp(of_row);
-    if (lane == 0) t.workspace[g.of_rows + row * g.across + tile_across] = of_row;
-  });
-#pragma unroll
-  for (int j = 0; j < kOwnColumns; ++j) of_columns[warp][lane + j * kWarp] = columns[j];
-  // Waits for all of them.
-  params = SumOfWarps(HalveWarp(params), warps, shared);
+  const int64_t across = place.block % g.across;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  double of_column = 0.0;
+  // Of a column that is not there.
+  for (int slot = 0; slot < kAtOnce; ++slot) squares[slot][threadIdx.x] = 0.0;
+  ForRows(
+      g, place.block, load,
+      [&](int64_t, int slot, int64_t) {
+        const double square = AddAdafactorSquare(0.0, precision::Mul(own[slot], multiplier));
+        squares[slot][threadIdx.x] = square;
+        // A square of a float is exact: this is what an fma gives.
+        of_column = precision::Add(of_column, square);
+        if (t.param != nullptr) params = AddAdafactorSquare(params, of_param[slot]);
+      },
+      [&](int64_t from) {
+        __syncthreads();
+        // A warp a row: 8 lanes a thread, halved to one.
+        if (from + warp < g.height) {
+          double part[kWarps];
+          for (int k = 0; k < kWarps; ++k) part[k] = squares[warp][lane + k * kWarp];
+          for (int half = kWarps / 2; half > 0; half /= 2) {
+            for (int k = 0; k < half; ++k) part[k] = precision::Add(part[k], part[k + half]);
+          }
+          const double of_row = HalveWarp(part[0]);
+          if (lane == 0) t.workspace[g.of_rows + (from + warp) * g.across + across] = of_row;
+        }
+        __syncthreads();
+      });
+  const int64_t column = across * kAdafactorColumns + threadIdx.x;
+  if (column < t.columns) {
+    t.workspace[g.of_columns + place.block / g.across * t.columns + column] = of_column;
+  }
+  params = SumOfLanes(params, squares[0]);
   if (threadIdx.x == 0) t.workspace[place.block] = params;
-  const int64_t column = tile_across * kAdafactorColumns + threadIdx.x;
-  if (column >= t.columns) return;
-  double sum = of_columns[0][threadIdx.x];
-  for (int w = 1; w < warps; ++w) sum = precision::Add(sum, of_columns[w][threadIdx.x]);
-  t.workspace[g.of_columns + place.block / g.across * t.columns + column] = sum;
 }
 
 // A thread a row or a column of a matrix.
@@ -225,7 +222,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Grad, int kCapacity>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     UpdateKernel(const __grid_constant__ FactorArguments<kCapacity> arguments) {
-  __shared__ double shared[kWarps];
+  __shared__ double shared[kThreads];
   if (SkipsStep(arguments.parameters)) return;
   const Place place = PlaceOf(arguments);
   const AdafactorTensor& t = place.tensor;
@@ -233,31 +230,18 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const float multiplier = MultiplierOf(arguments.parameters);
   const Grad* const grad = static_cast<const Grad*>(t.grad);
   const float* const rows = t.scales + kAdafactorNumbers;
-  const float* const columns = rows + t.rows + place.block % g.across * kAdafactorColumns +
-                               static_cast<int>(threadIdx.x) % kWarp;
-  float of_columns[kOwnColumns] = {};
-  const int64_t has = g.width - place.block % g.across * kAdafactorColumns -
-                      static_cast<int>(threadIdx.x) % kWarp;
-#pragma unroll
-  for (int j = 0; j < kOwnColumns; ++j) {
-    if (j * kWarp < has) of_columns[j] = columns[j * kWarp];
-  }
+  const int64_t column = place.block % g.across * kAdafactorColumns + threadIdx.x;
+  const float of_column = column < t.columns ? rows[t.rows + column] : 0.0f;
+  float own[kAtOnce];
   double updates = 0.0;
-  const int warps = ForRows(g, place.block, [&](int64_t row, int64_t at, int count) {
-    float own[kOwnColumns];
-    const float of_row = rows[row];
-#pragma unroll
-    for (int j = 0; j < kOwnColumns; ++j) {
-      own[j] = j < count ? static_cast<float>(grad[at + j * kWarp]) : 0.0f;
-    }
-#pragma unroll
-    for (int j = 0; j < kOwnColumns; ++j) {
-      if (j >= count) continue;
-      const float scaled = precision::Mul(own[j], multiplier);
-      updates = AddAdafactorSquare(updates, AdafactorUpdate(scaled, of_row, of_columns[j]));
-    }
-  });
-  updates = SumOfWarps(HalveWarp(updates), warps, shared);
+  ForRows(
+      g, place.block, [&](int slot, int64_t i) { own[slot] = static_cast<float>(grad[i]); },
+      [&](int64_t row, int slot, int64_t) {
+        const float scaled = precision::Mul(own[slot], multiplier);
+        updates = AddAdafactorSquare(updates, AdafactorUpdate(scaled, rows[row], of_column));
+      },
+      [](int64_t) {});
+  updates = SumOfLanes(updates, shared);
   if (threadIdx.x == 0) t.workspace[g.of_updates + place.block] = updates;
 }
 
@@ -290,7 +274,7 @@ template <typename Grad, typename Copy, int kCapacity>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     ParamsKernel(const __grid_constant__ ParamArguments<kCapacity> arguments) {
   // Elements of a thread that are loaded before the first is used.
-  constexpr int kAtOnce = 4;
+  constexpr int kElements = 4;
   if (SkipsStep(arguments.parameters)) return;
   const auto& batch = arguments.batch;
   const int index = batch.Find(blockIdx.x);
@@ -307,10 +291,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   // Of the element to come; a division where it has left its row.
   int64_t row = has_rows ? (s.first + begin) / s.columns : 0;
   int64_t column = has_rows ? (s.first + begin) % s.columns : s.first + begin;
-  for (int64_t from = begin; from < end; from += kAtOnce * kThreads) {
-    float g[kAtOnce], p[kAtOnce], m[kAtOnce], by_row[kAtOnce], by_column[kAtOnce];
+  for (int64_t from = begin; from < end; from += kElements * kThreads) {
+    float g[kElements], p[kElements], m[kElements], by_row[kElements], by_column[kElements];
 #pragma unroll
-    for (int slot = 0; slot < kAtOnce; ++slot) {
+    for (int slot = 0; slot < kElements; ++slot) {
       const int64_t i = from + slot * kThreads;
       if (i >= end) continue;
       g[slot] = static_cast<float>(grad[i]);
@@ -325,7 +309,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       }
     }
 #pragma unroll
-    for (int slot = 0; slot < kAtOnce; ++slot) {
+    for (int slot = 0; slot < kElements; ++slot) {
       const int64_t i = from + slot * kThreads;
       if (i >= end) continue;
       const float update =

@@ -61,54 +61,46 @@ struct AdafactorTable {
   size_t tiles_down() const { return (rows() + 63) / 64; }
 };
 
-// Of all values: tiles of 64 rows and 256 columns, of each eight times eight rows in 32 lanes.
+// Of all values: in tiles of 64 rows and 256 columns, of which each has a lane.
 inline double AdafactorSquares(const AdafactorTable& table) {
   std::vector<double> tiles;
   for (size_t down = 0; down < table.tiles_down(); ++down) {
     for (size_t across = 0; across < table.tiles_across(); ++across) {
-      double tile = 0;
-      for (size_t first = down * 64; first < std::min(table.rows(), down * 64 + 64); first += 8) {
-        std::vector<double> lanes(32);
-        for (size_t row = first; row < first + 8; ++row) {
-          for (size_t j = 0; j < 256; ++j) {
-            if (!table.Has(row, across * 256 + j)) continue;
-            const double x = table.At(row, across * 256 + j);
-            lanes[j % 32] = std::fma(x, x, lanes[j % 32]);
-          }
+      std::vector<double> lanes(256);
+      for (size_t row = down * 64; row < down * 64 + 64; ++row) {
+        for (size_t j = 0; j < 256; ++j) {
+          if (!table.Has(row, across * 256 + j)) continue;
+          const double x = table.At(row, across * 256 + j);
+          lanes[j] = std::fma(x, x, lanes[j]);
         }
-        tile += AdafactorHalved(lanes);
       }
-      tiles.push_back(tile);
+      tiles.push_back(AdafactorHalved(lanes));
     }
   }
   return AdafactorSumOf(tiles);
 }
 
-// Of a row: 256 columns at a time in 32 lanes.
+// Of a row: 256 columns at a time, each a lane.
 inline double AdafactorRowSquares(const AdafactorTable& table, size_t row) {
   double sum = 0;
   for (size_t across = 0; across < table.tiles_across(); ++across) {
-    std::vector<double> lanes(32);
+    std::vector<double> lanes(256);
     for (size_t j = 0; j < 256 && table.Has(row, across * 256 + j); ++j) {
       const double x = table.At(row, across * 256 + j);
-      lanes[j % 32] = std::fma(x, x, lanes[j % 32]);
+      lanes[j] = x * x;
     }
     sum += AdafactorHalved(lanes);
   }
   return sum;
 }
 
-// Of a column: sums of 8 rows, of which 8 are added up, and these.
+// Of a column: 64 rows at a time.
 inline double AdafactorColumnSquares(const AdafactorTable& table, size_t column) {
   double sum = 0;
   for (size_t tile = 0; tile < table.rows(); tile += 64) {
     double of_tile = 0;
-    for (size_t first = tile; first < std::min(table.rows(), tile + 64); first += 8) {
-      double of_rows = 0;
-      for (size_t row = first; row < std::min(table.rows(), first + 8); ++row) {
-        of_rows = std::fma(table.At(row, column), table.At(row, column), of_rows);
-      }
-      of_tile += of_rows;
+    for (size_t row = tile; row < std::min(table.rows(), tile + 64); ++row) {
+      of_tile = std::fma(table.At(row, column), table.At(row, column), of_tile);
     }
     sum += of_tile;
   }
