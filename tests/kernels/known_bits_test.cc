@@ -360,7 +360,11 @@ void ExpectAdafactor(const Known& known) {
 
 TEST(KnownBitsTest, Adafactor) {
   const Known known = {
-      {"fp32 to none", 0x0},
+      {"fp32 to none", 0x63817cbc5cbc2bcf}, {"fp32 to fp16", 0x5e84048b298ad273},
+      {"fp32 to bf16", 0xb922e84f99f22966}, {"fp16 to none", 0x0b173d73eaa3ceb0},
+      {"fp16 to fp16", 0x5b386f768c402684}, {"fp16 to bf16", 0xa311d777c4857eac},
+      {"bf16 to none", 0x6aea1e638fdb15a9}, {"bf16 to fp16", 0xf399223b204e7925},
+      {"bf16 to bf16", 0x8eb0a80cea5dfc93},
   };
 #define BRIGADE_EXPECT(Grad, Copy) ExpectAdafactor<Grad, Copy>(known);
   BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
