@@ -72,21 +72,38 @@ BRIGADE_INLINE void SumPanel(Lanes simd, const AdafactorTensor& t, const Adafact
   ForRows(g, strip, panel,
           [&](int64_t row, int64_t tile, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
             alignas(64) float buffer[kColumns];
-            alignas(64) double squares[kColumns];
             const float* const wide = Floats(simd, grad + at, size, buffer);
-            if (size < kColumns) std::fill_n(squares, kColumns, 0.0);
             // Of the loop's own, not of what the caller has.
             const float by = multiplier;
             double* const columns = of_columns + tile * kColumns;
-            BRIGADE_SIMD_LOOP_TO_DOUBLES
-            for (int64_t l = 0; l < size; ++l) {
-              const double square = AddAdafactorSquare(0.0, precision::Mul(wide[l], by));
-              squares[l] = square;
-              // A square of a float is exact: this is what an fma gives.
-              columns[l] = precision::Add(columns[l], square);
+            double& of_row = t.workspace[g.of_rows + row * g.across + tile];
+            // A square of a float is exact: added, it is what an fma gives. What is converted lies
+            // in the first-level cache, where the first halving goes with the squares; what comes
+            // from memory is read as one stream.
+            if (!std::is_same_v<Grad, float> && size == kColumns) {
+              constexpr int64_t kHalf = kColumns / 2;
+              alignas(64) double halves[kHalf];
+              BRIGADE_SIMD_LOOP_TO_DOUBLES
+              for (int64_t l = 0; l < kHalf; ++l) {
+                const double low = AddAdafactorSquare(0.0, precision::Mul(wide[l], by));
+                const double high = AddAdafactorSquare(0.0, precision::Mul(wide[l + kHalf], by));
+                columns[l] = precision::Add(columns[l], low);
+                columns[l + kHalf] = precision::Add(columns[l + kHalf], high);
+                halves[l] = precision::Add(low, high);
+              }
+              of_row = Halve(halves);
+            } else {
+              alignas(64) double squares[kColumns];
+              if (size < kColumns) std::fill_n(squares, kColumns, 0.0);
+              BRIGADE_SIMD_LOOP_TO_DOUBLES
+              for (int64_t l = 0; l < size; ++l) {
+                const double square = AddAdafactorSquare(0.0, precision::Mul(wide[l], by));
+                squares[l] = square;
+                columns[l] = precision::Add(columns[l], square);
+              }
+              of_row = Halve(squares);
             }
             if constexpr (kHasParam) AddSquares(t.param + at, size, of_params[tile - panel]);
-            t.workspace[g.of_rows + row * g.across + tile] = Halve(squares);
           });
   SumLanes(g, strip, panel, of_params, t.workspace);
 }
