@@ -170,10 +170,10 @@ int64_t TensorTile(OptimizerKind kind);
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
 // How many arrays of state there are beside the parameter, of fp32 where MomentArrayOf says nothing
-// else: 2 (Adam and LAMB: m and v; Adafactor with a momentum in any group: factors, and m), 4 (1-bit LAMB: m, v, the fresh v, and an array that has a
-// tensor's OneBitLambNumbers in its first elements; codes: m, v and their scales; of Muon's
-// matrices the second is none), 1 (SGD: momentum; Lion: m; Adafactor: factors), or 0 (SGD if no
-// group has momentum).
+// else: 2 (Adam and LAMB: m and v; Adafactor with a momentum in any group: factors, and m), 4
+// (1-bit LAMB: m, v, the fresh v, and an array that has a tensor's OneBitLambNumbers in its first
+// elements; codes: m, v and their scales; of Muon's matrices the second is none), 1 (SGD: momentum;
+// Lion: m; Adafactor: factors), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
 // An array of state of a parameter.

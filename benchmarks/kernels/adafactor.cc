@@ -130,8 +130,8 @@ absl::Status MeasureParams(const Case& what, Bench& bench, benchmark::State& sta
   };
   const Grad* const read = grad;
   Contest contest = {
-      .bytes = what.elements *
-               static_cast<int64_t>(2 * sizeof(float) + sizeof(Grad) + kBytesOf<Copy>),
+      .bytes =
+          what.elements * static_cast<int64_t>(2 * sizeof(float) + sizeof(Grad) + kBytesOf<Copy>),
       .kernel = work(list),
       .ceilings = {UpdateCeiling<Grad, Copy, 1>({param}, read, copies, what.elements)}};
   if (what.tensors > 1) contest.flat = work(TensorList::Flat(what.elements));

@@ -201,12 +201,13 @@ absl::Status AdafactorParams(absl::Span<const AdafactorSegment> segments,
     const int64_t whole = s.rows * s.columns;
     if (s.size > 0 && (s.first < 0 || s.first > whole || s.size > whole - s.first)) {
       return absl::InvalidArgumentError(absl::StrCat(kParams, ": segment ", i, " has ", s.size,
-                                                     " elements from ", s.first, " on, of ", whole));
+                                                     " elements from ", s.first, " on, of ",
+                                                     whole));
     }
     const bool has_moment = options.groups[static_cast<size_t>(s.group)].beta1 > 0.0;
     if (!has_moment && s.m != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          kParams, ": m of segment ", i, " is not null, but beta1 of its group is 0"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(kParams, ": m of segment ", i, " is not null, but beta1 of its group is 0"));
     }
     BRIGADE_RETURN_IF_ERROR(arguments.AddArray(0, index, s.param, s.size));
     if (has_moment) BRIGADE_RETURN_IF_ERROR(arguments.AddArray(1, index, s.m, s.size));
@@ -231,11 +232,11 @@ absl::Status AdafactorParams(absl::Span<const AdafactorSegment> segments,
                      device::ThreadPool& pool) -> absl::Status {
           if (SkipsStep(parameters)) return absl::OkStatus();
           BRIGADE_RETURN_IF_ERROR(CheckStep<AdafactorPolicy>(kParams, plan, parameters));
-          ForEachRange(plan, kCpuTile, pool,
-                       [&](const AdafactorSegment& s, int64_t begin, int64_t end, int64_t) {
-                         static_cast<void>(
-                             AdafactorParamRange<Grad, Copy>(s, parameters, begin, end));
-                       });
+          ForEachRange(
+              plan, kCpuTile, pool,
+              [&](const AdafactorSegment& s, int64_t begin, int64_t end, int64_t) {
+                static_cast<void>(AdafactorParamRange<Grad, Copy>(s, parameters, begin, end));
+              });
           return absl::OkStatus();
         },
         [&](auto cuda_stream) {

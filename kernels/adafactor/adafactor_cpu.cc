@@ -238,7 +238,8 @@ void AdafactorUpdateTiles(const AdafactorTensor& t, const AdafactorParameters& p
                   const float* const columns = rows + t.rows + tile * kColumns;
                   BRIGADE_SIMD_LOOP
                   for (int64_t l = 0; l < size; ++l) {
-                    update[l] = AdafactorUpdate(precision::Mul(wide[l], own_by), of_row, columns[l]);
+                    update[l] =
+                        AdafactorUpdate(precision::Mul(wide[l], own_by), of_row, columns[l]);
                   }
                   AddSquares(update, size, of_updates[tile - panel]);
                 });
@@ -301,25 +302,24 @@ StepError AdafactorParamRange(const AdafactorSegment& s, const AdafactorParamete
       if (has_rows) size = std::min(size, s.columns - column);
       const float* const wide = Floats(Lanes(), grad + from, size, buffer);
       float* const param = s.param + from;
-      const float* const columns =
-          has_rows ? scales + s.rows + column : scales + s.first + from;
+      const float* const columns = has_rows ? scales + s.rows + column : scales + s.first + from;
       const float of_row = has_rows ? scales[row] : 1.0f;
       if (s.m == nullptr) {
         BRIGADE_SIMD_LOOP
         for (int64_t i = 0; i < size; ++i) {
           // A product by 1 changes nothing.
-          AdafactorParam(
-              c, AdafactorUpdate(precision::Mul(wide[i], c.multiplier), of_row, columns[i]),
-              param[i], nullptr);
+          AdafactorParam(c,
+                         AdafactorUpdate(precision::Mul(wide[i], c.multiplier), of_row, columns[i]),
+                         param[i], nullptr);
         }
       } else {
         float* const moment = s.m + from;
         BRIGADE_SIMD_LOOP
         for (int64_t i = 0; i < size; ++i) {
           float m = moment[i];
-          AdafactorParam(
-              c, AdafactorUpdate(precision::Mul(wide[i], c.multiplier), of_row, columns[i]),
-              param[i], &m);
+          AdafactorParam(c,
+                         AdafactorUpdate(precision::Mul(wide[i], c.multiplier), of_row, columns[i]),
+                         param[i], &m);
           moment[i] = m;
         }
       }
@@ -338,18 +338,18 @@ StepError AdafactorParamRange(const AdafactorSegment& s, const AdafactorParamete
   return StepError::kNone;
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                                  \
-  template void AdafactorSumTiles<T>(const AdafactorTensor&, const AdafactorParameters&,        \
-                                     int64_t, int64_t);                                         \
-  template void AdafactorUpdateTiles<T>(const AdafactorTensor&, const AdafactorParameters&,     \
-                                        int64_t, int64_t);                                      \
+#define BRIGADE_INSTANTIATE(T)                                                                    \
+  template void AdafactorSumTiles<T>(const AdafactorTensor&, const AdafactorParameters&, int64_t, \
+                                     int64_t);                                                    \
+  template void AdafactorUpdateTiles<T>(const AdafactorTensor&, const AdafactorParameters&,       \
+                                        int64_t, int64_t);                                        \
   template StepError AdafactorFactorsOf<T>(const AdafactorTensor&, const AdafactorParameters&);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)
 BRIGADE_INSTANTIATE(precision::BFloat16)
 #undef BRIGADE_INSTANTIATE
-#define BRIGADE_INSTANTIATE(Grad, Copy)                     \
-  template StepError AdafactorParamRange<Grad, Copy>(       \
+#define BRIGADE_INSTANTIATE(Grad, Copy)               \
+  template StepError AdafactorParamRange<Grad, Copy>( \
       const AdafactorSegment&, const AdafactorParameters&, int64_t, int64_t);
 BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_INSTANTIATE)
 #undef BRIGADE_INSTANTIATE

@@ -185,15 +185,15 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t i = place.block * kThreads + threadIdx.x;
   if (i >= t.rows + t.columns) return;
   const bool is_row = i < t.rows;
-  const double* const from = t.workspace + (is_row ? g.of_rows + i * g.across
-                                                   : g.of_columns + i - t.rows);
+  const double* const from =
+      t.workspace + (is_row ? g.of_rows + i * g.across : g.of_columns + i - t.rows);
   const int64_t count = is_row ? g.across : g.down;
   const int64_t stride = is_row ? 1 : t.columns;
   double sum = from[0];
   for (int64_t k = 1; k < count; ++k) sum = precision::Add(sum, from[k * stride]);
   const AdafactorCoefficients c = MakeAdafactorCoefficients(arguments.parameters, t.group);
-  const float mean = AdafactorMean(c, arguments.parameters.eps1, t.factors[i], sum,
-                                   is_row ? t.columns : t.rows);
+  const float mean =
+      AdafactorMean(c, arguments.parameters.eps1, t.factors[i], sum, is_row ? t.columns : t.rows);
   t.factors[i] = mean;
   if (!is_row) t.scales[kAdafactorNumbers + i] = AdafactorScale(mean);
 }
@@ -286,8 +286,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const float* const scales = s.scales + kAdafactorNumbers;
   const bool has_rows = IsAdafactorMatrix(s.rows, s.columns);
   const int64_t begin = (blockIdx.x - batch.first_tile[index]) * kParamTile + threadIdx.x;
-  const int64_t end = begin - threadIdx.x + kParamTile < s.size ? begin - threadIdx.x + kParamTile
-                                                               : s.size;
+  const int64_t end =
+      begin - threadIdx.x + kParamTile < s.size ? begin - threadIdx.x + kParamTile : s.size;
   // Of the element to come; a division where it has left its row.
   int64_t row = has_rows ? (s.first + begin) / s.columns : 0;
   int64_t column = has_rows ? (s.first + begin) % s.columns : s.first + begin;
@@ -334,10 +334,9 @@ template <int kCapacity, typename BlocksOf, typename Launch>
 cudaError_t ForBatches(const AdafactorTensor* tensors, int64_t count,
                        FactorArguments<kCapacity>& arguments, const BlocksOf& blocks_of,
                        const Launch& launch) {
-  return ForEachBatch(tensors, count, kMaxGridBlocks, blocks_of, arguments.batch, cudaSuccess,
-                      [&](int64_t) {
-                        return launch(static_cast<unsigned>(arguments.batch.tiles()));
-                      });
+  return ForEachBatch(
+      tensors, count, kMaxGridBlocks, blocks_of, arguments.batch, cudaSuccess,
+      [&](int64_t) { return launch(static_cast<unsigned>(arguments.batch.tiles())); });
 }
 
 }  // namespace
@@ -396,22 +395,23 @@ cudaError_t LaunchAdafactorParams(const AdafactorSegment* segments, int64_t coun
     return ForEachBatch(
         segments, count, kMaxGridBlocks,
         [](const AdafactorSegment& s) { return CeilDiv(s.size, kParamTile); }, arguments.batch,
-        cudaSuccess, [&](int64_t) {
+        cudaSuccess,
+        [&](int64_t) {
           return LaunchKernel<ParamsKernel<Grad, Copy, capacity>>(
               static_cast<unsigned>(arguments.batch.tiles()), kThreads, stream, arguments);
         });
   });
 }
 
-#define BRIGADE_INSTANTIATE(T)                                                  \
+#define BRIGADE_INSTANTIATE(T)                                                    \
   template cudaError_t LaunchAdafactorFactors<T>(const AdafactorTensor*, int64_t, \
                                                  const AdafactorParameters&, cudaStream_t);
 BRIGADE_INSTANTIATE(float)
 BRIGADE_INSTANTIATE(precision::Half)
 BRIGADE_INSTANTIATE(precision::BFloat16)
 #undef BRIGADE_INSTANTIATE
-#define BRIGADE_INSTANTIATE(Grad, Copy)                    \
-  template cudaError_t LaunchAdafactorParams<Grad, Copy>(  \
+#define BRIGADE_INSTANTIATE(Grad, Copy)                   \
+  template cudaError_t LaunchAdafactorParams<Grad, Copy>( \
       const AdafactorSegment*, int64_t, const AdafactorParameters&, cudaStream_t);
 BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_INSTANTIATE)
 #undef BRIGADE_INSTANTIATE

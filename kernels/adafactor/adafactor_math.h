@@ -7,12 +7,12 @@
 // Grid         A matrix is a grid of its rows and columns; any other tensor one of 256 columns,
 //              whose last row may be short. Tiles are 64 rows by 256 columns of it, those of a
 //              strip of rows side by side, then the next rows.
-// Sums         In double, by fma of squares, from +0. Of a row in a tile: element j enters lane j
-//              modulo 32; then lane l takes lane l + n/2, of n lanes, until there is one. Of a
-//              column in a tile: 8 rows in ascending order, and these sums in ascending order. Of a
-//              tile: 32 lanes over 8 rows, row by row, halved; and these sums likewise. Rows add up
-//              their tiles in ascending order, and so do columns. Tiles of a tensor, and rows for
-//              their mean, enter 256 lanes, by additions, which are halved.
+// Sums         In double. A tile has 256 lanes, its columns. Each takes the squares of 64 rows by
+//              fma from +0: the sum of a column in a tile. The sum of a tile is that of its lanes,
+//              and that of a row in a tile that of a lane's squares each: lane l takes lane l +
+//              n/2, of n lanes, until there is one. Rows add up their tiles in ascending order, and
+//              so do columns. Tiles of a tensor, and rows for their mean, enter 256 lanes, by
+//              additions, which are halved so.
 // Source       Shazeer and Stern 2018 (arXiv 1804.04235), algorithms 4 to 6, with the parameters of
 //              transformers' Adafactor.
 // Determinism  Every operation rounds once, where it is written.
@@ -70,9 +70,6 @@ struct AdafactorSegment {
 inline constexpr int kMaxAdafactorGroups = 128;
 inline constexpr int kAdafactorRows = 64;
 inline constexpr int kAdafactorColumns = 256;
-inline constexpr int kAdafactorGroupRows = 8;
-inline constexpr int kAdafactorGroupsOfRows = kAdafactorRows / kAdafactorGroupRows;
-inline constexpr int kAdafactorLanes = 32;
 inline constexpr int kAdafactorTensorLanes = 256;
 // What scales begin with: the tensor's rate, and the factor on its update, which has the rate.
 inline constexpr int kAdafactorNumbers = 4;

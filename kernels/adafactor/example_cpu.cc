@@ -20,14 +20,14 @@ int main() {
   settings.relative_step = false;
   const float lr = 0.1f;
   const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
-  const bk::AdafactorParameters parameters =
-      bk::MakeAdafactorParameters(&group, 1, settings, step);
+  const bk::AdafactorParameters parameters = bk::MakeAdafactorParameters(&group, 1, settings, step);
 
   float factors[bk::AdafactorFactorCount(2, 2)] = {};
   float scales[bk::kAdafactorNumbers + bk::AdafactorFactorCount(2, 2)];
   double workspace[bk::AdafactorWorkspaceSize(2, 2)];
-  const bk::AdafactorTensor tensor = {/*param=*/nullptr, grad,         factors,       scales,
-                                      workspace,         /*rows=*/2, /*columns=*/2, /*group=*/0};
+  const bk::AdafactorTensor tensor = {
+      /*param=*/nullptr, grad,       factors,       scales,
+      workspace,         /*rows=*/2, /*columns=*/2, /*group=*/0};
   bk::StepError error = bk::AdafactorFactorsOf<float>(tensor, parameters);
 
   const bk::AdafactorSegment segment = {param,

@@ -39,10 +39,10 @@ int main() {
   settings.relative_step = false;
   const float lr = 0.1f;
   const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
-  const bk::AdafactorParameters parameters =
-      bk::MakeAdafactorParameters(&group, 1, settings, step);
-  const bk::AdafactorTensor tensor = {/*param=*/nullptr, device->grad,      device->factors,
-                                      device->scales,    device->workspace, /*rows=*/2,
+  const bk::AdafactorParameters parameters = bk::MakeAdafactorParameters(&group, 1, settings, step);
+  const bk::AdafactorTensor tensor = {/*param=*/nullptr, device->grad,
+                                      device->factors,   device->scales,
+                                      device->workspace, /*rows=*/2,
                                       /*columns=*/2,     /*group=*/0};
   Check(bk::LaunchAdafactorFactors<float>(&tensor, 1, parameters, /*stream=*/nullptr));
   const bk::AdafactorSegment segment = {device->param,

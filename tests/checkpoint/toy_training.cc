@@ -81,9 +81,8 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
       options.optimizer.kind = optim::OptimizerKind::kZeroOneAdam;
       options.optimizer.zero_one = *run.zero_one;
     }
-    const bool has_matrices =
-        options.gradient_compression.has_value() || run.zero_one.has_value() || is_muon ||
-                              is_adafactor;
+    const bool has_matrices = options.gradient_compression.has_value() ||
+                              run.zero_one.has_value() || is_muon || is_adafactor;
     auto zero = CreateZero(has_matrices ? zero::ToyMatrices() : zero::ToyModel(), options, self);
     ASSERT_OK(zero);
     if (run.from != nullptr) {

@@ -346,12 +346,12 @@ void ExpectAdafactor(const Known& known) {
       const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
       const AdafactorParameters parameters =
           MakeAdafactorParameters(&group, 1, AdafactorSettings(), one);
-      const AdafactorTensor tensor = {param,         grad.data(),      second, scales.data(),
-                                      workspace.data(), kRows, kColumns, 0};
+      const AdafactorTensor tensor = {param, grad.data(), second, scales.data(), workspace.data(),
+                                      kRows, kColumns,    0};
       const StepError error = AdafactorFactorsOf<Grad>(tensor, parameters);
       if (error != StepError::kNone) return error;
-      const AdafactorSegment segment = {param, first,  grad.data(), copy, kElements, scales.data(),
-                                        kRows, kColumns, 0,           0};
+      const AdafactorSegment segment = {param,         first, grad.data(), copy, kElements,
+                                        scales.data(), kRows, kColumns,    0,    0};
       return AdafactorParamRange<Grad, Copy>(segment, parameters, 0, kElements);
     });
     digest.Add(scales);

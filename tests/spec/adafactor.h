@@ -197,8 +197,7 @@ inline void AdafactorElement(float& param, float& m, float raw_gradient, size_t 
     m = std::fma(static_cast<float>(rule.beta1), m, added);
     step = m;
   }
-  const float decay_factor =
-      std::fma(-scales.rate, static_cast<float>(rule.weight_decay), 1.0f);
+  const float decay_factor = std::fma(-scales.rate, static_cast<float>(rule.weight_decay), 1.0f);
   param = std::fma(param, decay_factor, -step);
 }
 
@@ -208,8 +207,8 @@ inline void AdafactorStep(std::vector<float>& param, std::vector<float>& factors
                           size_t columns, float multiplier, const AdafactorRule& rule, float lr,
                           int64_t step) {
   if (param.empty()) return;
-  const AdafactorScales scales = AdafactorScalesOf(param, factors, gradients, rows, columns,
-                                                   multiplier, rule, lr, step);
+  const AdafactorScales scales =
+      AdafactorScalesOf(param, factors, gradients, rows, columns, multiplier, rule, lr, step);
   m.resize(param.size());
   for (size_t i = 0; i < param.size(); ++i) {
     AdafactorElement(param[i], m[i], gradients[i], i, rows, columns, multiplier, rule, scales);

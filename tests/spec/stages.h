@@ -19,11 +19,11 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/tests/spec/adafactor.h"
 #include "brigade/tests/spec/adam8.h"
 #include "brigade/tests/spec/exchanges.h"
 #include "brigade/tests/spec/formats.h"
 #include "brigade/tests/spec/lamb.h"
-#include "brigade/tests/spec/adafactor.h"
 #include "brigade/tests/spec/muon.h"
 #include "brigade/tests/spec/one_bit_lamb.h"
 #include "brigade/tests/spec/optimizers.h"

@@ -315,8 +315,8 @@ Trajectory Specified(const GoldenCase& c) {
       entries.push_back({static_cast<size_t>(entry.range.begin), size});
       const ParameterSpec& spec = plan.parameter(entry.parameter).spec;
       // Adafactor's matrices have two extents, and may be tables.
-      const bool has_rows = rule.is_adafactor ? spec.shape.size() == 2
-                                              : spec.shape.size() >= 2 && spec.low_rank;
+      const bool has_rows =
+          rule.is_adafactor ? spec.shape.size() == 2 : spec.shape.size() >= 2 && spec.low_rank;
       const size_t rows = has_rows ? static_cast<size_t>(spec.shape[0]) : 1;
       places.push_back({at, rows, size / rows});
       at += size;

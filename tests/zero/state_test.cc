@@ -109,8 +109,7 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
       return options;
     };
     // LAMB's, Muon's and Adafactor's state is on the device.
-    const bool stays = kind == optim::OptimizerKind::kLamb ||
-                       kind == optim::OptimizerKind::kMuon ||
+    const bool stays = kind == optim::OptimizerKind::kLamb || kind == optim::OptimizerKind::kMuon ||
                        kind == optim::OptimizerKind::kAdafactor;
     const auto has = [stays](const Home& home) { return !stays || !home.offload.enabled(); };
     for (const Home& from : Homes()) {

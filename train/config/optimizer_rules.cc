@@ -107,9 +107,9 @@ Rules OptimizerRules(const Together& together) {
           ? "optimizer.type is Adafactor, whose factors of matrices replicas do not exchange; "
             "AdamW has two moments of each element"
       : is_muon ? "optimizer.type is Muon, whose matrices have one moment, which replicas do not "
-                "exchange; AdamW has two of all"
-              : "optimizer.type is one whose moments are codes, which replicas do not exchange; "
-                "AdamW's are fp32";
+                  "exchange; AdamW has two of all"
+                : "optimizer.type is one whose moments are codes, which replicas do not exchange; "
+                  "AdamW's are fp32";
   const auto* polynomial = std::get_if<optim::PolynomialDecay>(&schedule);
   const auto* stable = std::get_if<optim::WarmupStableDecay>(&schedule);
   constexpr char kDecay[] = "scheduler.params.decay_step_size scheduler.params.decay_lr_rate";

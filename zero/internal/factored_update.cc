@@ -102,8 +102,7 @@ void FactoredUpdate::List(size_t number, BucketWork& work) {
 
 FactoredUpdate::Ends FactoredUpdate::FactorsOf(const PlannedTensor& tensor, const BucketWork& work,
                                                size_t number, const MatrixPiece& piece) const {
-  const int64_t block =
-      StateArrayOf(options_, plan_.bucket(tensor.bucket), kFactorsArray).block;
+  const int64_t block = StateArrayOf(options_, plan_.bucket(tensor.bucket), kFactorsArray).block;
   Ends ends;
   if (piece.rank == streams_.rank()) {
     ends.piece = reinterpret_cast<char*>(work.arrays.factors + piece.range.begin -
@@ -153,14 +152,15 @@ absl::Status FactoredUpdate::ToOwners(const BucketWork& work) {
         ends.piece = static_cast<char*>(const_cast<void*>(array)) +
                      (piece.range.begin - FirstOf(tensor.bucket)) * element_bytes;
       }
-      if (whole >= 0) ends.whole = At(whole) + (piece.range.begin - tensor.range.begin) * element_bytes;
+      if (whole >= 0)
+        ends.whole = At(whole) + (piece.range.begin - tensor.range.begin) * element_bytes;
       return ends;
     };
     for (const MatrixPiece& piece : tensor.pieces) {
-      BRIGADE_RETURN_IF_ERROR(Move(
-          piece, tensor.owner,
-          ends_of(piece, work.arrays.grad, place.grad, precision::SizeOf(work.grad_dtype)),
-          work.grad_dtype, /*to_owner=*/true));
+      BRIGADE_RETURN_IF_ERROR(
+          Move(piece, tensor.owner,
+               ends_of(piece, work.arrays.grad, place.grad, precision::SizeOf(work.grad_dtype)),
+               work.grad_dtype, /*to_owner=*/true));
       if (!options_.optimizer.adafactor.scale_parameter) continue;
       BRIGADE_RETURN_IF_ERROR(Move(piece, tensor.owner,
                                    ends_of(piece, work.arrays.master, place.master, kFloat),
@@ -182,8 +182,7 @@ absl::Status FactoredUpdate::FromOwners(const BucketWork& work) {
     for (const MatrixPiece& piece : tensor.pieces) {
       // Whoever has a piece has all scales, the owner where it has made them.
       if (piece.rank == tensor.owner) continue;
-      const MatrixPiece all = {piece.rank,
-                               {0, kernels::kAdafactorNumbers + tensor.factors.size}};
+      const MatrixPiece all = {piece.rank, {0, kernels::kAdafactorNumbers + tensor.factors.size}};
       BRIGADE_RETURN_IF_ERROR(
           Move(all, tensor.owner, {scales, scales}, kFloatType, /*to_owner=*/false));
     }

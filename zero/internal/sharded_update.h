@@ -111,9 +111,7 @@ class ShardedUpdate {
   absl::Status KeepNumbers(const kernels::StepState* state);
   absl::Status AddUpNumbers(int bucket);
   bool is_muon() const { return options_.optimizer.kind == optim::OptimizerKind::kMuon; }
-  bool is_adafactor() const {
-    return options_.optimizer.kind == optim::OptimizerKind::kAdafactor;
-  }
+  bool is_adafactor() const { return options_.optimizer.kind == optim::OptimizerKind::kAdafactor; }
   // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
   std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
   // By what the exchange has made of the gradients, or left.

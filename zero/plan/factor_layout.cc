@@ -23,8 +23,8 @@ PlannedTensor TensorOf(const Plan& plan, const ZeroOptions& options, int bucket,
   const ParameterSpec& spec = plan.parameter(entry.parameter).spec;
   const bool has_rows = spec.shape.size() == 2;
   const int64_t rows = has_rows ? spec.shape[0] : 1;
-  PlannedTensor tensor = {bucket, entry.parameter, entry.range, rows, spec.size / rows, 0, {},
-                          {},     {}};
+  PlannedTensor tensor = {bucket, entry.parameter, entry.range, rows, spec.size / rows, 0, {}, {},
+                          {}};
   // Entries begin at multiples of a block.
   const int64_t block = StateArrayOf(options, plan.bucket(bucket), kFactorsArray).block;
   tensor.factors = {entry.range.begin / block,

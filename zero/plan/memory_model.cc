@@ -13,9 +13,9 @@
 #include "brigade/optim/one_bit_lamb_update.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/plan/exchange_layout.h"
+#include "brigade/zero/plan/factor_layout.h"
 #include "brigade/zero/plan/file_layout.h"
 #include "brigade/zero/plan/layout.h"
-#include "brigade/zero/plan/factor_layout.h"
 #include "brigade/zero/plan/matrix_layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 

@@ -32,8 +32,8 @@ struct Shape {
 
 // Around lanes, eight rows, a tile's rows and columns; and what is no matrix.
 const std::vector<Shape> kShapes = {
-    {1, 1},  {2, 2},   {1, 300}, {300, 1}, {2, 3},    {7, 33},   {8, 32},   {9, 31},     {0, 5},
-    {63, 5}, {64, 8},  {65, 9},  {3, 255}, {40, 256}, {130, 257}, {72, 600}, {1, 16'385}, {5, 0}};
+    {1, 1},  {2, 2},  {1, 300}, {300, 1}, {2, 3},    {7, 33},    {8, 32},   {9, 31},     {0, 5},
+    {63, 5}, {64, 8}, {65, 9},  {3, 255}, {40, 256}, {130, 257}, {72, 600}, {1, 16'385}, {5, 0}};
 
 struct Setting {
   explicit Setting(const AdafactorSettings& settings = {}) {
@@ -104,8 +104,8 @@ class TensorList {
       a.wanted_factors = Values(a.factors);
       a.wanted_copy = Values(a.copy);
       tensors.push_back({setting.options.settings.scale_parameter ? a.param.data() : nullptr,
-                         a.grad.data(), a.factors.data(), a.scales.data(), a.workspace.data(),
-                         rows, columns, group});
+                         a.grad.data(), a.factors.data(), a.scales.data(), a.workspace.data(), rows,
+                         columns, group});
       // In pieces that begin anywhere.
       const int64_t cut = n / 3, more = n / 3 + n / 2;
       for (const auto& [begin, end] :
@@ -127,7 +127,8 @@ class TensorList {
     for (size_t i = 0; i < arrays.size(); ++i) {
       Arrays& a = arrays[i];
       std::vector<float> gradients;
-      for (int64_t j = 0; j < a.grad.size(); ++j) gradients.push_back(static_cast<float>(a.grad[j]));
+      for (int64_t j = 0; j < a.grad.size(); ++j)
+        gradients.push_back(static_cast<float>(a.grad[j]));
       std::vector<float> m = a.wanted_m;
       spec::AdafactorStep(a.wanted_param, a.wanted_factors, m, gradients,
                           static_cast<size_t>(a.shape.rows), static_cast<size_t>(a.shape.columns),
@@ -267,8 +268,8 @@ TEST(AdafactorPaperTest, TenStepsAreNearTheFormulasInDouble) {
     options.one_step = OneStep{step, &lr, 1.0f};
     const AdafactorTensor tensor = {param.data(),     grad.data(), factors.data(), scales.data(),
                                     workspace.data(), rows,        columns,        0};
-    const AdafactorSegment segment = {param.data(), m.data(), grad.data(), nullptr, n,
-                                      scales.data(), rows, columns, 0, 0};
+    const AdafactorSegment segment = {param.data(),  m.data(), grad.data(), nullptr, n,
+                                      scales.data(), rows,     columns,     0,       0};
     ASSERT_OK(AdafactorFactors({&tensor, 1}, options, *cpu.stream));
     ASSERT_OK(AdafactorParams({&segment, 1}, options, *cpu.stream));
     ASSERT_OK(cpu.stream->Synchronize());

@@ -43,9 +43,8 @@ Lists Lay(Layout& layout, const std::vector<std::pair<int64_t, int64_t>>& shapes
     const int64_t cut = n / 3;
     for (const auto& [begin, end] : {std::pair(int64_t{0}, cut), std::pair(cut, n)}) {
       lists.segments.push_back({param + begin, m == nullptr ? nullptr : m + begin,
-                                grad + begin * width,
-                                copy == nullptr ? nullptr : copy + begin * 2, end - begin, scales,
-                                rows, columns, begin, group});
+                                grad + begin * width, copy == nullptr ? nullptr : copy + begin * 2,
+                                end - begin, scales, rows, columns, begin, group});
     }
   }
   return lists;
@@ -97,10 +96,9 @@ const std::vector<std::pair<int64_t, int64_t>> kShapes = {
     {70, 520}, {1, 300},  {4, 4}, {300, 1}, {130, 5}, {1, 17'000}};
 
 TEST(AdafactorGpuTest, GivesTheCpusBits) {
-  for (const auto& [grad, copy] :
-       {std::pair(DType::kFloat32, std::optional<DType>()),
-        std::pair(DType::kFloat16, std::optional(DType::kFloat16)),
-        std::pair(DType::kBFloat16, std::optional(DType::kBFloat16))}) {
+  for (const auto& [grad, copy] : {std::pair(DType::kFloat32, std::optional<DType>()),
+                                   std::pair(DType::kFloat16, std::optional(DType::kFloat16)),
+                                   std::pair(DType::kBFloat16, std::optional(DType::kBFloat16))}) {
     ExpectSame(kShapes, grad, copy, {}, false);
   }
 }

@@ -212,11 +212,10 @@ TEST(ConfigTest, ReadsAdafactorWithTransformersNames) {
   EXPECT_EQ(optimizer.adafactor.decay_rate, -0.7);
   EXPECT_EQ(optimizer.adafactor.eps1, 1e-20);
   EXPECT_EQ(optimizer.adafactor.eps2, 0.01);
-  ASSERT_OK_AND_ASSIGN(
-      const TrainConfig plain,
-      ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Adafactor",
+  ASSERT_OK_AND_ASSIGN(const TrainConfig plain,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Adafactor",
                       "params": {"warmup_init": true}}})",
-                  1));
+                                   1));
   EXPECT_EQ(plain.zero.optimizer.groups[0].momentum, 0);
   EXPECT_TRUE(plain.zero.optimizer.adafactor.relative_step);
   EXPECT_TRUE(plain.zero.optimizer.adafactor.scale_parameter);
@@ -225,7 +224,8 @@ TEST(ConfigTest, ReadsAdafactorWithTransformersNames) {
   EXPECT_EQ(plain.zero.optimizer.adafactor.decay_rate, -0.8);
   const auto refuses = [](const char* params, const char* more, int ranks, const char* text) {
     const std::string json = std::string(R"({"train_batch_size": 4, "optimizer": {"type":
-        "Adafactor", "params": {)") + params + "}}" + more + "}";
+        "Adafactor", "params": {)") +
+                             params + "}}" + more + "}";
     EXPECT_THAT(ParseConfig(json, ranks).status(),
                 testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr(text)));
   };
