@@ -40,6 +40,7 @@ constexpr Word<optim::OptimizerKind> kOptimizers[] = {
     {"ZeroOneAdam", optim::OptimizerKind::kZeroOneAdam},
     {"AdamW8bit", optim::OptimizerKind::kAdamW8},
     {"Muon", optim::OptimizerKind::kMuon},
+    {"Adafactor", optim::OptimizerKind::kAdafactor},
     {"Adam8bit", optim::OptimizerKind::kAdam8}};
 constexpr Word<optim::WarmupType> kWarmups[] = {{"log", optim::WarmupType::kLog},
                                                 {"linear", optim::WarmupType::kLinear}};
@@ -157,6 +158,18 @@ void VisitGroup(Group& group, Visit visit) {
   visit("momentum", group.momentum);
   visit("dampening", group.dampening);
   visit("nesterov", group.nesterov);
+}
+
+template <typename Settings, typename Visit>
+void VisitAdafactor(Settings& settings, Visit visit) {
+  [[maybe_unused]] const auto& [a, b, c, d, e, f, g] = settings;
+  visit("eps1", settings.eps1);
+  visit("eps2", settings.eps2);
+  visit("clip_threshold", settings.clip_threshold);
+  visit("decay_rate", settings.decay_rate);
+  visit("scale_parameter", settings.scale_parameter);
+  visit("relative_step", settings.relative_step);
+  visit("warmup_init", settings.warmup_init);
 }
 
 template <typename Group, typename Visit>
@@ -387,8 +400,8 @@ Fields OptionFields(const zero::ZeroOptions& options) {
                                 gradient_compression, bucket_elements, overlap_comm, live_units,
                                 backward_units, chunks, runs, tied_apart, persistence_threshold,
                                 offload, reduction, algorithm] = options;
-  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one, coded, muon] =
-      options.optimizer;
+  [[maybe_unused]] const auto& [kind, groups, freeze_step, one_bit_lamb, zero_one, coded, muon,
+                                adafactor] = options.optimizer;
   Fields fields = {{"dtype", std::string(precision::Name(options.dtype))},
                    {"optimizer", TextOf(options.optimizer.kind)},
                    {"max_grad_norm", TextOf(options.max_grad_norm)},
@@ -431,7 +444,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["factor_threshold"] = TextOf(factor_threshold);
   }
   if (optim::HasCodes(kind)) {
-    [[maybe_unused]] const auto& [min_elements, tables, matrices] = coded;
+    [[maybe_unused]] const auto& [min_elements, tables, matrices, factored] = coded;
     fields["coded.min_elements"] = TextOf(min_elements);
     fields["coded.tables"] = TextOf(tables);
   }
@@ -444,6 +457,9 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["muon.eps"] = TextOf(eps);
     fields["muon.scale"] = scale == kernels::MuonScale::kOriginal ? "original" : "match_rms_adamw";
     fields["muon.rate"] = TextOf(rate);
+  }
+  if (kind == optim::OptimizerKind::kAdafactor) {
+    Write(fields, "adafactor.", [&](auto visit) { VisitAdafactor(adafactor, visit); });
   }
   if (gradient_compression.has_value()) {
     fields["gradient_compression"] = zero::Name(gradient_compression->method);

@@ -20,7 +20,9 @@ namespace brigade::checkpoint {
 // One array of one parameter, whole. Array 0 is the fp32 master, of a frozen parameter the weights
 // in their own type; 1 and more are the fp32 moments, of trainable parameters alone. Where moments
 // are codes (optim::HasCodes) parameters that have some have these as 1 and 2, uint8, and as 3 and
-// 4 their scales, one for each 256 elements. Muon's matrices have no 2.
+// 4 their scales, one for each 256 elements. Muon's matrices have no 2. Of Adafactor 1 is the
+// factors, of matrices in the first elements, with one for each optim::kFactorBlock elements where
+// they are few, and 2 the first moment, if any.
 struct Tensor {
   int parameter = 0;
   int array = 0;

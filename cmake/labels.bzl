@@ -43,6 +43,10 @@ LIBRARIES = {
         "//precision:rounding",
     ],
     "kernels": [
+        "//kernels/adafactor:adafactor",
+        "//kernels/adafactor:adafactor_cpu",
+        "//kernels/adafactor:adafactor_math",
+        "//kernels/adafactor:adafactor_parameters",
         "//kernels/adam8:adam8",
         "//kernels/adam8:adam8_cpu",
         "//kernels/adam8:adam8_math",
@@ -387,6 +391,7 @@ CUDA_LIBRARIES = {
         "//device/cuda:cuda_status",
     ],
     "kernels": [
+        "//kernels/adafactor:adafactor_cuda",
         "//kernels/adam8:adam8_cuda",
         "//kernels/adam:adam_cuda",
         "//kernels/amax:amax_cuda",

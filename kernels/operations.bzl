@@ -2,6 +2,7 @@
 
 # Those with a CPU loop and a launcher of their own, which tools/vendor copies.
 OPERATIONS = [
+    "adafactor",
     "adam",
     "adam8",
     "amax",

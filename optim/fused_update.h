@@ -63,7 +63,7 @@ struct UpdateList {
 
 // The second pass of a step over memory: the optimizer's update of a fixed list of segments, as the
 // StepController has decided. Not of LAMB, whose update of an element depends on others
-// (LambUpdate); of Muon what AdamW updates.
+// (LambUpdate); of Muon what AdamW updates; of Adafactor nothing.
 //
 // Traffic      kernels/adam/adam.h, adam8.h, sgd.h and lion.h: 30 bytes per element with AdamW,
 //              fp32 gradients and a copy, 28 with 16-bit gradients and a copy.

@@ -34,6 +34,11 @@ absl::Status CheckOptions(const MixedPrecisionOptions& options) {
         "optimizer: kind is Muon, which must know what parameters are matrices; a ZeroOptimizer "
         "does, of one rank too");
   }
+  if (options.optimizer.kind == OptimizerKind::kAdafactor) {
+    return absl::InvalidArgumentError(
+        "optimizer: kind is Adafactor, which must know what parameters are matrices; a "
+        "ZeroOptimizer does, of one rank too");
+  }
   if (HasCodes(options.optimizer.kind)) {
     return absl::InvalidArgumentError(
         "optimizer: kind is AdamW8 or Adam8, whose moments are codes; a ZeroOptimizer has them, of "

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/adafactor/adafactor.h"
 #include "brigade/kernels/adam8/adam8_math.h"
 #include "brigade/kernels/lamb/lamb_math.h"
 #include "brigade/kernels/step_control/step_control_math.h"
@@ -73,6 +74,8 @@ absl::Status CheckKind(OptimizerKind kind, int64_t index, const ParameterGroup& 
       return CheckLamb(index, group);
     case OptimizerKind::kMuon:
       return CheckMuon(index, group);
+    case OptimizerKind::kAdafactor:
+      return kernels::CheckInRange(kName, "momentum", index, group.momentum, kernels::kBelowOne);
   }
   return absl::InvalidArgumentError(
       absl::StrCat(kName, ": kind is ", static_cast<int>(kind), ", which is no OptimizerKind"));
@@ -132,6 +135,9 @@ absl::Status Validate(const OptimizerOptions& options) {
     BRIGADE_RETURN_IF_ERROR(Validate(options.zero_one));
   }
   if (options.kind == OptimizerKind::kMuon) BRIGADE_RETURN_IF_ERROR(Validate(options.muon));
+  if (options.kind == OptimizerKind::kAdafactor) {
+    BRIGADE_RETURN_IF_ERROR(kernels::Validate(options.adafactor, kName));
+  }
   if (options.coded.min_elements < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         kName, ": coded.min_elements is ", options.coded.min_elements, ", must be 0 or more"));
@@ -153,12 +159,16 @@ absl::Status Validate(const OptimizerOptions& options) {
 
 int64_t TensorTile(OptimizerKind kind) {
   if (HasCodes(kind)) return kernels::kMomentBlock;
+  if (kind == OptimizerKind::kAdafactor) return kFactorBlock;
   return IsLamb(kind) ? kernels::kLambTile : 1;
 }
 
 std::optional<CodedMoments> CodesOf(const OptimizerOptions& options) {
   if (options.kind == OptimizerKind::kMuon) {
     return CodedMoments{.min_elements = 0, .tables = false, .matrices = true};
+  }
+  if (options.kind == OptimizerKind::kAdafactor) {
+    return CodedMoments{.min_elements = 0, .tables = true, .factored = true};
   }
   if (!HasCodes(options.kind)) return std::nullopt;
   return options.coded;
@@ -167,6 +177,9 @@ std::optional<CodedMoments> CodesOf(const OptimizerOptions& options) {
 MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment) {
   if (kind == OptimizerKind::kMuon) {
     return {precision::DType::kFloat32, coded && moment == 1 ? 0 : 1};
+  }
+  if (kind == OptimizerKind::kAdafactor) {
+    return {precision::DType::kFloat32, coded && moment == 0 ? kFactorBlock : 1};
   }
   if (!HasCodes(kind)) return {};
   if (moment < 2) return {coded ? precision::DType::kUint8 : precision::DType::kFloat32, 1};
@@ -180,10 +193,10 @@ int Moments(const OptimizerOptions& options) {
     return 2;
   }
   if (options.kind == OptimizerKind::kLion) return 1;
-  return std::any_of(options.groups.begin(), options.groups.end(),
-                     [](const ParameterGroup& group) { return group.momentum > 0.0; })
-             ? 1
-             : 0;
+  const bool has_momentum =
+      std::any_of(options.groups.begin(), options.groups.end(),
+                  [](const ParameterGroup& group) { return group.momentum > 0.0; });
+  return (options.kind == OptimizerKind::kAdafactor ? 1 : 0) + (has_momentum ? 1 : 0);
 }
 
 }  // namespace brigade::optim

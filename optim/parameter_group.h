@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "brigade/kernels/adafactor/adafactor_parameters.h"
 #include "brigade/kernels/muon/muon_parameters.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
 #include "brigade/optim/schedule.h"
@@ -45,6 +46,10 @@ enum class OptimizerKind : uint8_t {
   // Of matrices the orthogonal factor of a momentum, of all else AdamW, in a ZeroOptimizer alone;
   // Jordan et al. 2024, Liu et al. 2025 (arXiv 2502.16982).
   kMuon,
+  // Of matrices the means of squares of rows and columns in place of second moments, updates whose
+  // root mean square is bounded, in a ZeroOptimizer alone; Shazeer and Stern 2018 (arXiv
+  // 1804.04235).
+  kAdafactor,
 };
 
 // Whether moments are codes.
@@ -81,7 +86,7 @@ constexpr bool CorrectsBias(OptimizerKind kind) {
 }
 
 // Of kAdamW8 and kAdam8: which parameters have fp32 moments. A plan takes it of kMuon too, whose
-// matrices have a momentum alone (CodesOf).
+// matrices have a momentum alone, and of kAdafactor, whose matrices' factors are few (CodesOf).
 struct CodedMoments {
   // Those with fewer elements: their blocks would be few, and they are little memory.
   int64_t min_elements = 4096;
@@ -90,7 +95,14 @@ struct CodedMoments {
   bool tables = false;
   // Of kMuon: of two extents, those alone.
   bool matrices = false;
+  // Of kAdafactor: of two extents, those alone whose factors are no more than one for each
+  // kFactorBlock elements.
+  bool factored = false;
 };
+
+// Of kAdafactor: a matrix's factors are in the first elements of an array that has one for each so
+// many of the parameter's; of small ones, in one that has as many.
+inline constexpr int64_t kFactorBlock = 16;
 
 // Of kMuon, of all groups.
 struct MuonSettings {
@@ -120,7 +132,8 @@ struct ParameterGroup {
   // Of LAMB: bounds of a tensor's norm over that of its update.
   double min_trust = 0.01;
   double max_trust = 10.0;
-  // Of SGD, and of Muon's matrices, whose authors have 0.95 and true:
+  // Of SGD; of Muon's matrices, whose authors have 0.95 and true; and of Adafactor, whose beta1 it
+  // is, with a first moment unless it is 0:
   double momentum = 0.0;
   // Of SGD:
   double dampening = 0.0;
@@ -141,6 +154,8 @@ struct OptimizerOptions {
   // Of kAdamW8 and kAdam8.
   CodedMoments coded = {};
   MuonSettings muon = {};
+  // Of kAdafactor. With relative_step the groups' rates are not looked at.
+  kernels::AdafactorSettings adafactor = {};
 };
 
 // InvalidArgument naming group, field and value.
@@ -155,10 +170,10 @@ int64_t TensorTile(OptimizerKind kind);
 absl::Status ValidateRate(int64_t index, double lr, const Schedule& schedule);
 
 // How many arrays of state there are beside the parameter, of fp32 where MomentArrayOf says nothing
-// else: 2 (Adam and LAMB: m and v), 4 (1-bit LAMB: m, v, the fresh v, and an array that has a
-// tensor's OneBitLambNumbers in its first elements; codes: m, v and their scales; of Muon's
-// matrices the second is none), 1 (SGD:
-// momentum; Lion: m), or 0 (SGD if no group has momentum).
+// else: 2 (Adam and LAMB: m and v; Adafactor with a momentum in any group: factors, and m), 4
+// (1-bit LAMB: m, v, the fresh v, and an array that has a tensor's OneBitLambNumbers in its first
+// elements; codes: m, v and their scales; of Muon's matrices the second is none), 1 (SGD: momentum;
+// Lion: m; Adafactor: factors), or 0 (SGD if no group has momentum).
 int Moments(const OptimizerOptions& options);
 
 // An array of state of a parameter.
@@ -172,11 +187,12 @@ struct MomentArray {
   int64_t Bytes(int64_t size) const { return Elements(size) * precision::SizeOf(dtype); }
 };
 
-// Which parameters have codes, or are Muon's matrices, for a plan; none where the kind has none.
+// Which parameters have codes, are Muon's matrices, or have few factors, for a plan; none where the
+// kind has none.
 std::optional<CodedMoments> CodesOf(const OptimizerOptions& options);
 
-// Moment 0 to Moments() - 1 of a parameter, whose moments are codes, or those of Muon's matrices,
-// or not. With a kind that has codes those that are none have no scales.
+// Moment 0 to Moments() - 1 of a parameter, whose moments are codes, those of Muon's matrices, or
+// few factors, or not. With a kind that has codes those that are none have no scales.
 MomentArray MomentArrayOf(OptimizerKind kind, bool coded, int moment);
 
 }  // namespace brigade::optim

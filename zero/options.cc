@@ -145,6 +145,9 @@ absl::Status ValidateCompression(const ZeroOptions& options) {
   if (options.optimizer.kind == optim::OptimizerKind::kMuon) {
     return contradicts("the optimizer is Muon, whose matrices take the gradients of slices");
   }
+  if (options.optimizer.kind == optim::OptimizerKind::kAdafactor) {
+    return contradicts("the optimizer is Adafactor, whose factors take the gradients of slices");
+  }
   if (options.optimizer.kind == optim::OptimizerKind::kOneBitLamb && options.model_ranks > 1) {
     return contradicts("model_ranks is ", options.model_ranks,
                        "; the scales of momenta are by the mean over all tensors of the model");
@@ -301,6 +304,11 @@ absl::Status Validate(const ZeroOptions& options) {
     return Invalid("offload.optimizer_state is ", device::ToString(options.offload.optimizer_state),
                    ", but the optimizer is Muon, whose update of an element needs its whole "
                    "matrix; Adam, SGD and Lion can be offloaded");
+  }
+  if (options.optimizer.kind == optim::OptimizerKind::kAdafactor && options.offload.enabled()) {
+    return Invalid("offload.optimizer_state is ", device::ToString(options.offload.optimizer_state),
+                   ", but the optimizer is Adafactor, whose update of an element needs its whole "
+                   "tensor; Adam, SGD and Lion can be offloaded");
   }
   BRIGADE_RETURN_IF_ERROR(optim::Validate(options.optimizer));
   return optim::Validate(options.loss_scaler);

@@ -598,6 +598,11 @@ absl::Status ZeroOptimizer::AttachState(std::vector<std::vector<float*>> arrays)
         "AttachState: the optimizer is Muon, whose matrices have one moment, others two; AdamW has "
         "two of all");
   }
+  if (options_.optimizer.kind == optim::OptimizerKind::kAdafactor) {
+    return absl::FailedPreconditionError(
+        "AttachState: the optimizer is Adafactor, whose factors are of whole tensors; AdamW's "
+        "moments are of elements, as what is attached is");
+  }
   if (optim::HasCodes(options_.optimizer.kind)) {
     return absl::FailedPreconditionError(
         "AttachState: the optimizer's moments are codes; AdamW's are fp32, as what is attached is");

@@ -145,6 +145,109 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_adafactor_math
+  HEADERS kernels/adafactor/adafactor_math.h
+  DEPS precision_host_device precision_rounding kernels_step_control_step_state
+)
+
+brigade_library(
+  kernels_adafactor_parameters
+  HEADERS kernels/adafactor/adafactor_parameters.h
+  DEPS kernels_adafactor_math kernels_weight_decay
+)
+
+brigade_library(
+  kernels_cast_math
+  HEADERS kernels/cast/cast_math.h
+  DEPS precision_host_device precision_rounding precision_float16
+)
+
+brigade_library(
+  kernels_internal_lanes
+  HEADERS kernels/internal/lanes.h
+  DEPS kernels_simd precision_float16
+)
+
+brigade_library(
+  kernels_cast_elements
+  HEADERS kernels/cast/cast_elements.h
+  DEPS kernels_cast_math kernels_simd kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_internal_halve_lanes
+  HEADERS kernels/internal/halve_lanes.h
+  DEPS kernels_simd precision_rounding
+)
+
+brigade_library(
+  kernels_adafactor_cpu
+  HEADERS kernels/adafactor/adafactor_cpu.h
+  SOURCES kernels/adafactor/adafactor_cpu.cc
+  DEPS kernels_adafactor_math kernels_nontemporal_store kernels_simd kernels_update_types
+    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes
+    kernels_step_control_step_state precision_float16
+)
+
+brigade_library(
+  kernels_internal_enqueue_list
+  HEADERS kernels/internal/enqueue_list.h
+  DEPS kernels_internal_cpu_list device_stream
+  CUDA_DEPS device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  CUDA_LIBRARIES CUDA::toolkit
+)
+
+brigade_library(
+  kernels_internal_update_cpu
+  HEADERS kernels/internal/update_cpu.h
+  DEPS kernels_internal_cpu_list device_status_macros device_threads_thread_pool
+    kernels_step_control_step_state
+  PUBLIC_LIBRARIES absl::span absl::status absl::strings
+)
+
+brigade_library(
+  kernels_internal_gpu_tile
+  HEADERS kernels/internal/gpu_tile.h
+  DEPS precision_host_device
+)
+
+brigade_library(
+  kernels_internal_update_tile
+  HEADERS kernels/internal/update_tile.h
+  DEPS kernels_internal_gpu_tile kernels_internal_segments kernels_update_types
+    kernels_step_control_step_state precision_host_device
+)
+
+brigade_library(
+  kernels_internal_warp CUDA_ONLY
+  HEADERS kernels/internal/warp.h
+  DEPS kernels_internal_gpu_tile precision_rounding
+)
+
+brigade_library(
+  kernels_adafactor_cuda CUDA_ONLY
+  HEADERS kernels/adafactor/adafactor_cuda.h
+  CUDA_SOURCES kernels/adafactor/adafactor_cuda.cu
+  DEPS kernels_adafactor_math kernels_launch_kernel kernels_update_types kernels_internal_gpu_tile
+    kernels_internal_segments kernels_internal_update_tile kernels_internal_warp
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  kernels_adafactor
+  HEADERS kernels/adafactor/adafactor.h
+  SOURCES kernels/adafactor/adafactor.cc
+  DEPS kernels_adafactor_math kernels_adafactor_parameters kernels_adafactor_cpu device_stream
+    device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
+    kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
+    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
+  CUDA_DEPS kernels_adafactor_cuda device_cuda_status
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   kernels_muon_math
   HEADERS kernels/muon/muon_math.h
   DEPS precision_host_device precision_rounding kernels_step_control_step_state
@@ -175,52 +278,11 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_internal_halve_lanes
-  HEADERS kernels/internal/halve_lanes.h
-  DEPS kernels_simd precision_rounding
-)
-
-brigade_library(
   kernels_one_bit_lamb_cpu
   HEADERS kernels/one_bit_lamb/one_bit_lamb_cpu.h
   SOURCES kernels/one_bit_lamb/one_bit_lamb_cpu.cc
   DEPS kernels_one_bit_lamb_math kernels_nontemporal_store kernels_simd kernels_internal_halve_lanes
     kernels_step_control_step_state precision_float16
-)
-
-brigade_library(
-  kernels_internal_enqueue_list
-  HEADERS kernels/internal/enqueue_list.h
-  DEPS kernels_internal_cpu_list device_stream
-  CUDA_DEPS device_cuda_status
-  PUBLIC_LIBRARIES absl::span absl::status
-  CUDA_LIBRARIES CUDA::toolkit
-)
-
-brigade_library(
-  kernels_internal_update_cpu
-  HEADERS kernels/internal/update_cpu.h
-  DEPS kernels_internal_cpu_list device_status_macros device_threads_thread_pool
-    kernels_step_control_step_state
-  PUBLIC_LIBRARIES absl::span absl::status absl::strings
-)
-
-brigade_library(
-  kernels_cast_math
-  HEADERS kernels/cast/cast_math.h
-  DEPS precision_host_device precision_rounding precision_float16
-)
-
-brigade_library(
-  kernels_internal_lanes
-  HEADERS kernels/internal/lanes.h
-  DEPS kernels_simd precision_float16
-)
-
-brigade_library(
-  kernels_cast_elements
-  HEADERS kernels/cast/cast_elements.h
-  DEPS kernels_cast_math kernels_simd kernels_internal_lanes
 )
 
 brigade_library(
@@ -239,25 +301,6 @@ brigade_library(
     kernels_internal_enqueue_list
   CUDA_DEPS device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
-)
-
-brigade_library(
-  kernels_internal_gpu_tile
-  HEADERS kernels/internal/gpu_tile.h
-  DEPS precision_host_device
-)
-
-brigade_library(
-  kernels_internal_update_tile
-  HEADERS kernels/internal/update_tile.h
-  DEPS kernels_internal_gpu_tile kernels_internal_segments kernels_update_types
-    kernels_step_control_step_state precision_host_device
-)
-
-brigade_library(
-  kernels_internal_warp CUDA_ONLY
-  HEADERS kernels/internal/warp.h
-  DEPS kernels_internal_gpu_tile precision_rounding
 )
 
 brigade_library(
@@ -1099,8 +1142,9 @@ brigade_library(
 
 brigade_library(
   kernels
-  DEPS kernels_flatten kernels_adam kernels_adam8 kernels_amax kernels_block_quant kernels_cast
-    kernels_dequant_reduce kernels_digest kernels_fill kernels_grad_check kernels_lamb kernels_lion
-    kernels_loco_quant kernels_muon kernels_one_bit_lamb kernels_orthogonalize kernels_reduce
-    kernels_sgd kernels_sign_pack kernels_step_control kernels_top_k kernels_zero_one_adam
+  DEPS kernels_flatten kernels_adafactor kernels_adam kernels_adam8 kernels_amax kernels_block_quant
+    kernels_cast kernels_dequant_reduce kernels_digest kernels_fill kernels_grad_check kernels_lamb
+    kernels_lion kernels_loco_quant kernels_muon kernels_one_bit_lamb kernels_orthogonalize
+    kernels_reduce kernels_sgd kernels_sign_pack kernels_step_control kernels_top_k
+    kernels_zero_one_adam
 )

@@ -28,8 +28,9 @@ brigade_library(
   HEADERS optim/parameter_group.h
   SOURCES optim/parameter_group.cc
   DEPS optim_schedule optim_zero_one_schedule device_status_macros kernels_value_range
-    kernels_adam8_math kernels_lamb_math kernels_muon_math kernels_muon_parameters
-    kernels_one_bit_lamb kernels_step_control_math precision_dtype
+    kernels_adam8_math kernels_lamb_math kernels_adafactor kernels_adafactor_parameters
+    kernels_muon_math kernels_muon_parameters kernels_one_bit_lamb kernels_step_control_math
+    precision_dtype
   PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
 )

@@ -102,11 +102,18 @@ brigade_library(
 )
 
 brigade_library(
+  zero_plan_factor_layout
+  HEADERS zero/plan/factor_layout.h
+  SOURCES zero/plan/factor_layout.cc
+  DEPS zero_plan_layout zero_plan_matrix_layout zero_plan kernels_adafactor_math zero_options
+)
+
+brigade_library(
   zero_plan_traffic
   HEADERS zero/plan/step_collectives.h zero/plan/traffic.h
   SOURCES zero/plan/step_collectives.cc zero/plan/traffic.cc
-  DEPS zero_plan_exchange_layout zero_plan_layout zero_plan_matrix_layout zero_plan
-    collectives_collective collectives_communicator collectives_algorithms_wire_elements
+  DEPS zero_plan_exchange_layout zero_plan_layout zero_plan_factor_layout zero_plan_matrix_layout
+    zero_plan collectives_collective collectives_communicator collectives_algorithms_wire_elements
     collectives_compressed_reduction collectives_compressed_one_bit_all_reduce
     collectives_compressed_power_sgd_all_reduce collectives_compressed_quantized_reduce_scatter
     collectives_compressed_top_k_all_reduce device_status_macros kernels_one_bit_lamb_math
@@ -186,6 +193,16 @@ brigade_library(
 )
 
 brigade_library(
+  zero_internal_factored_update
+  HEADERS zero/internal/factored_update.h
+  SOURCES zero/internal/factored_update.cc
+  DEPS zero_internal_step_streams collectives_communicator device_buffer device_context
+    device_status_macros device_stream kernels_adafactor optim_step_controller precision_dtype
+    zero_options zero_plan zero_plan_factor_layout zero_plan_layout
+  PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor
+)
+
+brigade_library(
   zero_internal_matrix_update
   HEADERS zero/internal/matrix_update.h
   SOURCES zero/internal/matrix_update.cc
@@ -226,13 +243,14 @@ brigade_library(
   zero_internal_sharded_update
   HEADERS zero/internal/sharded_update.h
   SOURCES zero/internal/sharded_update.cc
-  DEPS zero_internal_matrix_update zero_internal_gradient_exchange zero_internal_gradient_store
-    zero_internal_host_lane zero_internal_parameter_store zero_internal_rank_file
-    zero_internal_step_streams device_buffer device_context device_event device_status_macros
-    kernels_cast kernels_cast_math kernels_one_bit_lamb kernels_step_control_step_state
-    kernels_zero_one_adam kernels_zero_one_adam_math optim_fused_update optim_lamb_update
-    optim_one_bit_lamb_update optim_parameter_group optim_step_controller optim_step_executor
-    zero_options zero_step_observer zero_plan zero_plan_layout
+  DEPS zero_internal_factored_update zero_internal_matrix_update zero_internal_gradient_exchange
+    zero_internal_gradient_store zero_internal_host_lane zero_internal_parameter_store
+    zero_internal_rank_file zero_internal_step_streams device_buffer device_context device_event
+    device_status_macros kernels_cast kernels_cast_math kernels_one_bit_lamb
+    kernels_step_control_step_state kernels_zero_one_adam kernels_zero_one_adam_math
+    optim_fused_update optim_lamb_update optim_one_bit_lamb_update optim_parameter_group
+    optim_step_controller optim_step_executor zero_options zero_step_observer zero_plan
+    zero_plan_layout
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

@@ -40,6 +40,8 @@ std::string OptimizerName(const zero::ZeroOptions& options) {
       return "Lion";
     case optim::OptimizerKind::kMuon:
       return "Muon";
+    case optim::OptimizerKind::kAdafactor:
+      return "Adafactor";
     case optim::OptimizerKind::kOneBitAdam:
     case optim::OptimizerKind::kOneBitLamb:
     case optim::OptimizerKind::kZeroOneAdam:

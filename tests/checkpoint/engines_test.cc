@@ -77,6 +77,13 @@ ZeroOptions Muon() {
   return options;
 }
 
+ZeroOptions Adafactor() {
+  ZeroOptions options = WithDtype(DType::kBFloat16);
+  options.optimizer.kind = optim::OptimizerKind::kAdafactor;
+  options.optimizer.groups[0].momentum = 0.9;
+  return options;
+}
+
 std::vector<Case> Cases() {
   ModelSpec mixed = zero::ToyModel();
   mixed[1].parameters[2].dtype = DType::kFloat16;
@@ -96,6 +103,7 @@ std::vector<Case> Cases() {
           {"Lion", toy, Lion(), 2},
           {"AdamW with codes", toy, AdamW8(), 5},
           {"Muon", zero::ToyMatrices(), Muon(), 3},
+          {"Adafactor", zero::ToyMatrices(), Adafactor(), 3},
           {"frozen", frozen, WithDtype(DType::kBFloat16), 3},
           {"empty parameters", {{"a", {{"a.w", 0}, {"a.v", 0}}}}, WithDtype(DType::kBFloat16), 3},
           {"no parameters", {{"a", {}}}, WithDtype(DType::kBFloat16), 3}};

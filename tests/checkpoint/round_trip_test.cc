@@ -103,8 +103,8 @@ TEST(RoundTripTest, AnyStageAndWorldSizeLoadsAnyAndSavesTheSameBytes) {
 
 // Blocks of codes and whole matrices lie elsewhere on other ranks, and are the same.
 TEST(RoundTripTest, CodesAndMatricesComeToOtherRanksAndBack) {
-  for (const auto kind :
-       {optim::OptimizerKind::kAdamW8, optim::OptimizerKind::kMuon, optim::OptimizerKind::kLion}) {
+  for (const auto kind : {optim::OptimizerKind::kAdamW8, optim::OptimizerKind::kMuon,
+                          optim::OptimizerKind::kAdafactor, optim::OptimizerKind::kLion}) {
     SCOPED_TRACE(static_cast<int>(kind));
     CrashFileSystem by_four, by_two, by_three, again;
     const auto wanted =

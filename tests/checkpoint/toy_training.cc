@@ -75,13 +75,14 @@ std::vector<std::vector<float>> Train(const ToyRun& run) {
     options.optimizer.freeze_step = run.freeze_step;
     options.optimizer.coded.min_elements = 500;
     const bool is_muon = run.optimizer == optim::OptimizerKind::kMuon;
-    if (is_muon) options.optimizer.groups[0].momentum = 0.9;
+    const bool is_adafactor = run.optimizer == optim::OptimizerKind::kAdafactor;
+    if (is_muon || is_adafactor) options.optimizer.groups[0].momentum = 0.9;
     if (run.zero_one.has_value()) {
       options.optimizer.kind = optim::OptimizerKind::kZeroOneAdam;
       options.optimizer.zero_one = *run.zero_one;
     }
-    const bool has_matrices =
-        options.gradient_compression.has_value() || run.zero_one.has_value() || is_muon;
+    const bool has_matrices = options.gradient_compression.has_value() ||
+                              run.zero_one.has_value() || is_muon || is_adafactor;
     auto zero = CreateZero(has_matrices ? zero::ToyMatrices() : zero::ToyModel(), options, self);
     ASSERT_OK(zero);
     if (run.from != nullptr) {

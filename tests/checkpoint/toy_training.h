@@ -45,7 +45,8 @@ struct ToyRun {
   // With these the model has matrices.
   std::optional<zero::CompressionOptions> gradient_compression = {};
   int node_ranks = 0;
-  // With freeze_step, of 1-bit Adam and 1-bit LAMB; of Muon the model has matrices, too.
+  // With freeze_step, of 1-bit Adam and 1-bit LAMB; of Muon and Adafactor the model has
+  // matrices, too.
   optim::OptimizerKind optimizer = optim::OptimizerKind::kAdamW;
   int64_t freeze_step = 0;
   // By 0/1 Adam, with matrices too.

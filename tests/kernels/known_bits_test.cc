@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "brigade/kernels/adafactor/adafactor_cpu.h"
+#include "brigade/kernels/adafactor/adafactor_parameters.h"
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/adam/adam_parameters.h"
 #include "brigade/kernels/adam8/adam8_cpu.h"
@@ -322,6 +324,49 @@ TEST(KnownBitsTest, Lion) {
       {"bf16 to bf16", 0x526eda752b78409c},
   };
 #define BRIGADE_EXPECT(Grad, Copy) ExpectLion<Grad, Copy>(known);
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
+// Of a matrix, whose factors are the first of the second array. One infinity makes NaN of all.
+template <typename Grad, typename Copy>
+void ExpectAdafactor(const Known& known) {
+  constexpr int64_t kRows = 97, kColumns = 269, kElements = kRows * kColumns;
+  static_assert(kElements < kSize);
+  ExpectKnown(known, Pair(kName<Grad>, kName<Copy>), [&](Digest& digest) {
+    const AdafactorGroup group = {.beta1 = 0.9, .weight_decay = 0.1};
+    std::vector<float> scales(kAdafactorNumbers + AdafactorFactorCount(kRows, kColumns));
+    std::vector<double> workspace(AdafactorWorkspaceSize(kRows, kColumns));
+    AddUpdates<Grad, Copy>(digest, [&](float* param, float* first, float* second, const void* raw,
+                                       void* copy, int64_t step) {
+      std::vector<Grad> grad(static_cast<const Grad*>(raw), static_cast<const Grad*>(raw) + kSize);
+      for (Grad& g : grad) {
+        if (!(std::fabs(static_cast<float>(g)) < 1e4f)) g = Grad(1.0f);
+      }
+      const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+      const AdafactorParameters parameters =
+          MakeAdafactorParameters(&group, 1, AdafactorSettings(), one);
+      const AdafactorTensor tensor = {param, grad.data(), second, scales.data(), workspace.data(),
+                                      kRows, kColumns,    0};
+      const StepError error = AdafactorFactorsOf<Grad>(tensor, parameters);
+      if (error != StepError::kNone) return error;
+      const AdafactorSegment segment = {param,         first, grad.data(), copy, kElements,
+                                        scales.data(), kRows, kColumns,    0,    0};
+      return AdafactorParamRange<Grad, Copy>(segment, parameters, 0, kElements);
+    });
+    digest.Add(scales);
+  });
+}
+
+TEST(KnownBitsTest, Adafactor) {
+  const Known known = {
+      {"fp32 to none", 0x63817cbc5cbc2bcf}, {"fp32 to fp16", 0x5e84048b298ad273},
+      {"fp32 to bf16", 0xb922e84f99f22966}, {"fp16 to none", 0x0b173d73eaa3ceb0},
+      {"fp16 to fp16", 0x5b386f768c402684}, {"fp16 to bf16", 0xa311d777c4857eac},
+      {"bf16 to none", 0x6aea1e638fdb15a9}, {"bf16 to fp16", 0xf399223b204e7925},
+      {"bf16 to bf16", 0x8eb0a80cea5dfc93},
+  };
+#define BRIGADE_EXPECT(Grad, Copy) ExpectAdafactor<Grad, Copy>(known);
   BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
 #undef BRIGADE_EXPECT
 }

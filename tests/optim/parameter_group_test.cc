@@ -51,6 +51,9 @@ TEST(ParameterGroupTest, CodesHaveABlocksScales) {
   EXPECT_EQ(bytes(OptimizerKind::kAdamW8, true), (std::vector<int64_t>{300, 300, 8, 8}));
   EXPECT_EQ(bytes(OptimizerKind::kAdam8, false), (std::vector<int64_t>{1200, 1200, 0, 0}));
   EXPECT_EQ(bytes(OptimizerKind::kAdamW, false), (std::vector<int64_t>{1200, 1200}));
+  EXPECT_EQ(bytes(OptimizerKind::kAdafactor, true), (std::vector<int64_t>{76}));
+  EXPECT_EQ(bytes(OptimizerKind::kAdafactor, false), (std::vector<int64_t>{1200}));
+  EXPECT_EQ(Moments({.kind = OptimizerKind::kAdafactor, .groups = {{.momentum = 0.9}}}), 2);
   EXPECT_EQ(TensorTile(OptimizerKind::kAdamW8), 256);
   EXPECT_FALSE(CodesOf({.kind = OptimizerKind::kAdamW}).has_value());
   EXPECT_EQ(CodesOf({.kind = OptimizerKind::kAdam8})->min_elements, 4096);
@@ -62,7 +65,12 @@ TEST(ParameterGroupTest, BadInputNamesGroupFieldAndValue) {
     OptimizerOptions options;
     const char* text;
   } cases[] = {
-      {{.kind = static_cast<OptimizerKind>(11)}, "kind is 11"},
+      {{.kind = static_cast<OptimizerKind>(12)}, "kind is 12"},
+      {Options(OptimizerKind::kAdafactor, {.momentum = 1.0}), "momentum of group 1 is 1"},
+      {{.kind = OptimizerKind::kAdafactor, .adafactor = {.eps1 = 0}}, "optimizer: eps1 is 0"},
+      {{.kind = OptimizerKind::kAdafactor,
+        .adafactor = {.relative_step = false, .warmup_init = true}},
+       "warmup_init is true, which needs relative_step"},
       {{.kind = OptimizerKind::kAdamW8, .coded = {.min_elements = -1}},
        "coded.min_elements is -1, must be 0 or more"},
       {Options(OptimizerKind::kAdam8, {.eps = 0.0}), "eps of group 1 is 0"},

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/tests/spec/adafactor.h"
 #include "brigade/tests/spec/adam8.h"
 #include "brigade/tests/spec/exchanges.h"
 #include "brigade/tests/spec/formats.h"
@@ -105,6 +106,10 @@ struct TrainingRule {
   // instead.
   bool is_muon = false;
   MuonRule muon_rule = {};
+  // In stage 0, of all tensors by `entries` and `places`: their factors are in the first elements
+  // of what is v of others.
+  bool is_adafactor = false;
+  AdafactorRule adafactor_rule = {};
   LambRule lamb_rule = {};
   OneBitLambRule one_bit_lamb_rule = {};
   StepRule step = {};
@@ -887,6 +892,25 @@ class Training {
     }
   }
 
+  void UpdateFactored(const std::vector<float>& gradients, size_t bucket, float lr,
+                      Rank& rank) const {
+    for (size_t t = 0; t < rule_.entries[bucket].size(); ++t) {
+      const Range& entry = rule_.entries[bucket][t];
+      if (entry.size == 0) continue;
+      const TensorPlace& place = rule_.places[bucket][t];
+      std::vector<float> param = PartOf(rank.master[bucket], entry);
+      std::vector<float> m = PartOf(rank.m[bucket], entry);
+      std::vector<float> factors =
+          PartOf(rank.v[bucket], {entry.begin, AdafactorFactors(place.rows, place.columns)});
+      AdafactorStep(param, factors, m, PartOf(gradients, entry), place.rows, place.columns,
+                    state_.multiplier, rule_.adafactor_rule, lr, state_.step);
+      const auto at = static_cast<std::ptrdiff_t>(entry.begin);
+      std::copy(param.begin(), param.end(), rank.master[bucket].begin() + at);
+      std::copy(m.begin(), m.end(), rank.m[bucket].begin() + at);
+      std::copy(factors.begin(), factors.end(), rank.v[bucket].begin() + at);
+    }
+  }
+
   void Update(const Buckets& gradients, Rank& rank) const {
     const float lr = LearningRate(rule_.learning_rates, state_);
     const bool is_lamb = rule_.optimizer == TrainingRule::Optimizer::kLamb;
@@ -897,6 +921,10 @@ class Training {
     for (size_t b = 0; b < gradients.size(); ++b) {
       if (rule_.optimizer == TrainingRule::Optimizer::kLamb) {
         UpdateTensors(gradients[b], b, group, rank);
+        continue;
+      }
+      if (rule_.is_adafactor) {
+        UpdateFactored(gradients[b], b, lr, rank);
         continue;
       }
       if (b < rule_.coded.size() && rule_.coded[b]) {

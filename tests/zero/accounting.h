@@ -151,6 +151,13 @@ inline std::vector<Setting> Settings() {
         muon.bucket_elements = 1000;
         muon.optimizer.kind = optim::OptimizerKind::kMuon;
         settings.push_back({"bfloat16, Muon", matrices, muon});
+        ZeroOptions adafactor = muon;
+        adafactor.optimizer.kind = optim::OptimizerKind::kAdafactor;
+        settings.push_back({"bfloat16, Adafactor", matrices, adafactor});
+        adafactor.dtype = precision::DType::kFloat32;
+        adafactor.optimizer.groups[0].momentum = 0.9;
+        adafactor.optimizer.adafactor.scale_parameter = false;
+        settings.push_back({"float32, Adafactor with a moment", matrices, adafactor});
       }
       ZeroOptions narrow = options;
       narrow.communication_dtype = precision::DType::kFloat16;

@@ -87,6 +87,20 @@ spec::TrainingRule RuleOf(const GoldenCase& c) {
   using Optimizer = spec::TrainingRule::Optimizer;
   rule.is_muon = c.optimizer == optim::OptimizerKind::kMuon;
   rule.muon_rule = {.weight_decay = 0.01, .rate = 2.0f};
+  if (c.optimizer == optim::OptimizerKind::kAdafactor) {
+    const optim::OptimizerOptions options = OptionsOf(c, 0).optimizer;
+    const kernels::AdafactorSettings& of = options.adafactor;
+    rule.is_adafactor = true;
+    rule.adafactor_rule = {of.eps1,
+                           of.eps2,
+                           of.clip_threshold,
+                           of.decay_rate,
+                           of.scale_parameter,
+                           of.relative_step,
+                           of.warmup_init,
+                           options.groups[0].momentum,
+                           options.groups[0].weight_decay};
+  }
   const bool is_adam = optim::IsAdam(c.optimizer) || optim::HasCodes(c.optimizer) || rule.is_muon;
   rule.optimizer = is_adam                                      ? Optimizer::kAdam
                    : c.optimizer == optim::OptimizerKind::kLion ? Optimizer::kLion
@@ -221,6 +235,12 @@ ZeroOptions OptionsOf(const GoldenCase& c, int stage) {
     group.nesterov = true;
     options.optimizer.muon.rate = 2.0;
   }
+  if (c.optimizer == optim::OptimizerKind::kAdafactor) {
+    // Each setting in some case.
+    group.momentum = c.dtype == precision::DType::kBFloat16 ? 0.9 : 0.0;
+    options.optimizer.adafactor.relative_step = c.dtype != precision::DType::kFloat16;
+    options.optimizer.adafactor.scale_parameter = c.ranks != 2;
+  }
   options.loss_scaler = optim::LossScaler::Dynamic();
   options.loss_scaler.loss_scale_window = 6;
   options.loss_scaler.hysteresis = 1;
@@ -294,8 +314,10 @@ Trajectory Specified(const GoldenCase& c) {
       const auto size = static_cast<size_t>(entry.range.size);
       entries.push_back({static_cast<size_t>(entry.range.begin), size});
       const ParameterSpec& spec = plan.parameter(entry.parameter).spec;
-      const size_t rows =
-          spec.shape.size() < 2 || !spec.low_rank ? 1 : static_cast<size_t>(spec.shape[0]);
+      // Adafactor's matrices have two extents, and may be tables.
+      const bool has_rows =
+          rule.is_adafactor ? spec.shape.size() == 2 : spec.shape.size() >= 2 && spec.low_rank;
+      const size_t rows = has_rows ? static_cast<size_t>(spec.shape[0]) : 1;
       places.push_back({at, rows, size / rows});
       at += size;
     }

@@ -98,7 +98,7 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
   } optimizers[] = {{optim::OptimizerKind::kAdamW, 0.0},  {optim::OptimizerKind::kLion, 0.0},
                     {optim::OptimizerKind::kAdamW8, 0.0}, {optim::OptimizerKind::kLamb, 0.0},
                     {optim::OptimizerKind::kMuon, 0.9},   {optim::OptimizerKind::kSgd, 0.9},
-                    {optim::OptimizerKind::kSgd, 0.0}};
+                    {optim::OptimizerKind::kSgd, 0.0},    {optim::OptimizerKind::kAdafactor, 0.9}};
   for (const auto& [kind, momentum] : optimizers) {
     const Trained wanted = Train(Options(0, kind, momentum), 0, 8);
     ASSERT_FALSE(wanted.parameters.empty());
@@ -108,8 +108,9 @@ TEST(StateTest, GoesOnWithTheSameBitsInAnyStageWithTheStateAnywhere) {
       options.offload = home.offload;
       return options;
     };
-    // LAMB's and Muon's state is on the device.
-    const bool stays = kind == optim::OptimizerKind::kLamb || kind == optim::OptimizerKind::kMuon;
+    // LAMB's, Muon's and Adafactor's state is on the device.
+    const bool stays = kind == optim::OptimizerKind::kLamb || kind == optim::OptimizerKind::kMuon ||
+                       kind == optim::OptimizerKind::kAdafactor;
     const auto has = [stays](const Home& home) { return !stays || !home.offload.enabled(); };
     for (const Home& from : Homes()) {
       if (!has(from)) continue;

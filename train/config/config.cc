@@ -156,6 +156,10 @@ optim::OptimizerOptions Optimizer(const Settings& s) {
     group.beta2 = s.muon_beta2;
     group.eps = s.muon_eps;
   }
+  if (options.kind == optim::OptimizerKind::kAdafactor) {
+    options.adafactor = s.adafactor;
+    options.groups[0].momentum = s.adafactor_beta1;
+  }
   if (options.kind == optim::OptimizerKind::kLion) options.groups[0].beta2 = s.lion_beta2;
   return options;
 }

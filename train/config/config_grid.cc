@@ -198,6 +198,11 @@ absl::Status CheckTensors(const Said& said, optim::OptimizerKind optimizer,
                    device::Counted(grid.tensor, "rank"), " have parts of them (",
                    said.Name("--tensor", TensorKey(said)), ")");
   }
+  if (optimizer == optim::OptimizerKind::kAdafactor && grid.tensor > 1) {
+    return Invalid("optimizer.type is \"Adafactor\", whose factors are of whole matrices, but ",
+                   device::Counted(grid.tensor, "rank"), " have parts of them (",
+                   said.Name("--tensor", TensorKey(said)), ")");
+  }
   if (!optim::IsLamb(optimizer) || grid.tensor == 1) return absl::OkStatus();
   const bool is_one_bit = optimizer == optim::OptimizerKind::kOneBitLamb;
   return Invalid("optimizer.type is \"", is_one_bit ? "OneBitLamb" : "Lamb",

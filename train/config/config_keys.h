@@ -61,6 +61,9 @@ struct Settings {
   std::optional<double> muon_lr;
   double muon_momentum = 0.95, muon_beta1 = 0.9, muon_beta2 = 0.95, muon_eps = 1e-10;
   bool muon_nesterov = true;
+  // Of Adafactor; beta1 takes the place of the group's momentum.
+  kernels::AdafactorSettings adafactor = {};
+  double adafactor_beta1 = 0;
   // Of AdamW8bit in the group's place.
   double adam_w8_decay = 0.01;
   // The index in `schedules` of the chosen one.

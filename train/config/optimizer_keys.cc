@@ -2,6 +2,7 @@
 #include <utility>
 #include <variant>
 
+#include "brigade/kernels/adafactor/adafactor_parameters.h"
 #include "brigade/kernels/muon/muon_parameters.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/train/config/config_sections.h"
@@ -133,6 +134,31 @@ Keys MuonKeys(Settings& s) {
       {"weight_decay", Number(&s.group.weight_decay, kNotNegative), "of the weights"},
       {"betas", Pair(&s.muon_beta1, &s.muon_beta2, kBelowOne), "of AdamW's moments"},
       {"eps", Number(&s.muon_eps, kPositive), "added to the root of AdamW's second moment"},
+  };
+}
+
+// Names and defaults of transformers' Adafactor (optimization.py).
+Keys AdafactorKeys(Settings& s) {
+  kernels::AdafactorSettings& of = s.adafactor;
+  constexpr NumberRange kEps = {0x1p-126, 1.0, "2^-126 to 1"};
+  constexpr NumberRange kDecayRate = {-10.0, 0.0, "-10 to 0"};
+  return {
+      LearningRate(s),
+      {"relative_step", Flag(&of.relative_step),
+       "the rate is the smaller one of 0.01 and 1 / sqrt(step), and `lr` must not be given"},
+      {"warmup_init", Flag(&of.warmup_init),
+       "true: instead of 0.01 a millionth of the number of the step"},
+      {"scale_parameter", Flag(&of.scale_parameter),
+       "a tensor's rate is multiplied by the root mean square of its weights"},
+      {"clip_threshold", Number(&of.clip_threshold, kPositive),
+       "the root mean square that a tensor's update has at most, before its rate"},
+      {"decay_rate", Number(&of.decay_rate, kDecayRate),
+       "squares of a step count step^decay_rate in their means"},
+      {"eps", Pair(&of.eps1, &of.eps2, kEps),
+       "added to squares of gradients; and the least root mean square of weights that counts"},
+      {"beta1", Number(&s.adafactor_beta1, kBelowOne),
+       "how much of the last step stays; 0: there is no first moment, as without beta1"},
+      {"weight_decay", Number(&s.group.weight_decay, kNotNegative), "of the weights"},
   };
 }
 
@@ -416,6 +442,10 @@ Key OptimizerKey(Settings& s) {
       {"Muon", Set(&s.optimizer, Kind::kMuon),
        "of matrices in layers the momentum, made orthogonal; of embeddings, norms and biases AdamW",
        MuonKeys(s)},
+      {"Adafactor", Set(&s.optimizer, Kind::kAdafactor),
+       "of matrices means of squares of rows and columns instead of second moments, a quarter of "
+       "a byte a weight instead of 8; as transformers has it",
+       AdafactorKeys(s)},
       {"AdamW8bit", Set(&s.optimizer, Kind::kAdamW8),
        "AdamW whose moments are codes of 8 bits, 2.03 bytes a weight instead of 8; as bitsandbytes "
        "has it",

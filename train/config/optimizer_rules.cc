@@ -95,13 +95,21 @@ Rules OptimizerRules(const Together& together) {
       "scheduler.params.warmup_max_lr scheduler.params.cycle_max_lr "
       "scheduler.params.lr_range_test_min_lr";
   const bool is_muon = s.optimizer == optim::OptimizerKind::kMuon;
-  const bool replicas_fit =
-      (!optim::HasCodes(s.optimizer) && !is_muon) || together.sharing.replicas == 0;
+  const bool is_adafactor = s.optimizer == optim::OptimizerKind::kAdafactor;
+  const bool rate_fits = !is_adafactor || !s.adafactor.relative_step;
+  constexpr char kRelative[] =
+      "optimizer.params.relative_step is true, by which the rate goes by the step alone";
+  constexpr char kRateKeys[] = "optimizer.type optimizer.params.relative_step";
+  const bool replicas_fit = (!optim::HasCodes(s.optimizer) && !is_muon && !is_adafactor) ||
+                            together.sharing.replicas == 0;
   const char* const kNoReplicas =
-      is_muon ? "optimizer.type is Muon, whose matrices have one moment, which replicas do not "
-                "exchange; AdamW has two of all"
-              : "optimizer.type is one whose moments are codes, which replicas do not exchange; "
-                "AdamW's are fp32";
+      is_adafactor
+          ? "optimizer.type is Adafactor, whose factors of matrices replicas do not exchange; "
+            "AdamW has two moments of each element"
+      : is_muon ? "optimizer.type is Muon, whose matrices have one moment, which replicas do not "
+                  "exchange; AdamW has two of all"
+                : "optimizer.type is one whose moments are codes, which replicas do not exchange; "
+                  "AdamW's are fp32";
   const auto* polynomial = std::get_if<optim::PolynomialDecay>(&schedule);
   const auto* stable = std::get_if<optim::WarmupStableDecay>(&schedule);
   constexpr char kDecay[] = "scheduler.params.decay_step_size scheduler.params.decay_lr_rate";
@@ -115,6 +123,12 @@ Rules OptimizerRules(const Together& together) {
        absl::StrCat("it needs momentum above 0 and dampening 0, and they are ", group.momentum,
                     " and ", group.dampening),
        "optimizer.params.momentum optimizer.params.dampening"},
+      {"optimizer.params.lr", rate_fits, kRelative, kRateKeys},
+      {"--lr", rate_fits, kRelative, kRateKeys},
+      {"scheduler.type", rate_fits, kRelative, kRateKeys},
+      {"optimizer.params.warmup_init",
+       !is_adafactor || !s.adafactor.warmup_init || s.adafactor.relative_step,
+       "optimizer.params.relative_step is false, whose beginning it is", kRateKeys},
       {"optimizer.params.lr", s.flags.lr.has_value() || highest == group.lr, own_rates,
        Names({kOwnRates, "--lr"}), kHarmless},
       {"--lr", highest == group.lr, own_rates, kOwnRates},

@@ -23,6 +23,8 @@ constexpr Rule kRules[] = {
     {kWork, "sgd", Activity::kOptimizer},
     {kWork, "adam8", Activity::kOptimizer},
     {kWork, "lion", Activity::kOptimizer},
+    {kWork, "adafactor_factors", Activity::kOptimizer},
+    {kWork, "adafactor_params", Activity::kOptimizer},
     {kWork, "muon_momentum", Activity::kOptimizer},
     {kWork, "muon_orthogonalize", Activity::kOptimizer},
     {kWork, "muon_params", Activity::kOptimizer},

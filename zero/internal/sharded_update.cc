@@ -91,6 +91,19 @@ absl::StatusOr<std::unique_ptr<ShardedUpdate>> ShardedUpdate::Create(
     BRIGADE_ASSIGN_OR_RETURN(update->matrices_,
                              MatrixUpdate::Create(plan, options, arrays_of, streams));
   }
+  if (update->is_adafactor()) {
+    const auto arrays_of = [&](int bucket) -> FactoredUpdate::Arrays {
+      const void* const grad = options.traits().whole_optimizer_state
+                                   ? gradients.FinalWhole(bucket)
+                                   : gradients.FinalSlice(bucket);
+      const bool is_rounded = IsRounded(plan.bucket(bucket));
+      return {update->Array(bucket, 0), update->Array(bucket, 1),
+              update->moments_ > 1 ? update->Array(bucket, 2) : nullptr, grad,
+              is_rounded ? update->Weights(bucket) : nullptr};
+    };
+    BRIGADE_ASSIGN_OR_RETURN(update->factored_,
+                             FactoredUpdate::Create(plan, options, arrays_of, streams));
+  }
   if (update->lane_ == nullptr) return update;
   update->ListHostUpdates();
   gradients.OnFinal([update = update.get()](int bucket, const void* gradient, device::Event* free) {
@@ -254,8 +267,10 @@ std::vector<optim::UpdateList> ShardedUpdate::ListUpdates(const GradientStore& g
   for (size_t b = 0; b < states_.size(); ++b) {
     const Bucket& bucket = plan_.buckets()[b];
     const int index = static_cast<int>(b);
-    // Muon's matrices have an update of their own.
-    if (!bucket.trainable || IsOffloaded(index) || (is_muon() && bucket.coded)) continue;
+    // Muon's matrices have an update of their own, and so has all of Adafactor's.
+    if (!bucket.trainable || IsOffloaded(index) || (is_muon() && bucket.coded) || is_adafactor()) {
+      continue;
+    }
     const void* const grad = options_.traits().whole_optimizer_state ? gradients.FinalWhole(index)
                                                                      : gradients.FinalSlice(index);
     const Types types = {FinalGradientType(options_, bucket), bucket.dtype};
@@ -635,6 +650,7 @@ absl::Status ShardedUpdate::Enqueue() {
     BRIGADE_RETURN_IF_ERROR(ShowGradients());
     BRIGADE_RETURN_IF_ERROR(executor_->Enqueue(gather, gather_sums, streams_.comm()));
     if (matrices_ != nullptr) return matrices_->Enqueue(controller().decision());
+    if (factored_ != nullptr) return factored_->Enqueue(controller().decision());
     return is_one_bit_lamb() ? KeepNumbers(controller().state()) : absl::OkStatus();
   }
   BRIGADE_RETURN_IF_ERROR(executor_->Decide(gather, streams_.comm()));

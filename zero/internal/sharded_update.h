@@ -16,6 +16,7 @@
 #include "brigade/optim/one_bit_lamb_update.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/optim/step_executor.h"
+#include "brigade/zero/internal/factored_update.h"
 #include "brigade/zero/internal/gradient_exchange.h"
 #include "brigade/zero/internal/gradient_store.h"
 #include "brigade/zero/internal/host_lane.h"
@@ -110,6 +111,7 @@ class ShardedUpdate {
   absl::Status KeepNumbers(const kernels::StepState* state);
   absl::Status AddUpNumbers(int bucket);
   bool is_muon() const { return options_.optimizer.kind == optim::OptimizerKind::kMuon; }
+  bool is_adafactor() const { return options_.optimizer.kind == optim::OptimizerKind::kAdafactor; }
   // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
   std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
   // By what the exchange has made of the gradients, or left.
@@ -163,6 +165,8 @@ class ShardedUpdate {
   std::unique_ptr<GradientExchange> exchange_;
   // Of Muon, else null: what the executor does not update.
   std::unique_ptr<MatrixUpdate> matrices_;
+  // The same of Adafactor.
+  std::unique_ptr<FactoredUpdate> factored_;
   std::vector<optim::FusedUpdate> exchanged_updates_;
   // Of 0/1 Adam: those by exchanged gradients, which read these elements of them, and by this
   // rank's own in local steps.

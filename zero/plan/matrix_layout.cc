@@ -13,10 +13,12 @@ int64_t Aligned(int64_t size) { return (size + 63) / 64 * 64; }
 
 bool IsOfMatrices(const Bucket& bucket) { return bucket.trainable && bucket.coded; }
 
-std::vector<MatrixPiece> PiecesOf(const ElementRange& matrix, int64_t slice) {
+}  // namespace
+
+std::vector<MatrixPiece> PiecesOf(const ElementRange& range, int64_t slice) {
   std::vector<MatrixPiece> pieces;
-  const int64_t end = matrix.begin + matrix.size;
-  for (int64_t at = matrix.begin; at < end;) {
+  const int64_t end = range.begin + range.size;
+  for (int64_t at = range.begin; at < end;) {
     const int64_t rank = at / slice;
     const int64_t next = std::min(end, (rank + 1) * slice);
     pieces.push_back({static_cast<int>(rank), {at, next - at}});
@@ -24,8 +26,6 @@ std::vector<MatrixPiece> PiecesOf(const ElementRange& matrix, int64_t slice) {
   }
   return pieces;
 }
-
-}  // namespace
 
 MatrixLayout::MatrixLayout(const Plan& plan, const ZeroOptions& options, int rank)
     : updates_at_(plan.buckets().size(), -1), rank_(rank) {

@@ -23,6 +23,8 @@ struct MatrixPiece {
   // Of the bucket.
   ElementRange range = {};
 };
+// Of a range of elements of an array of which each rank has so many, rank after rank.
+std::vector<MatrixPiece> PiecesOf(const ElementRange& range, int64_t slice);
 
 struct PlannedMatrix {
   int bucket = 0;

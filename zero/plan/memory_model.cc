@@ -13,6 +13,7 @@
 #include "brigade/optim/one_bit_lamb_update.h"
 #include "brigade/optim/step_executor.h"
 #include "brigade/zero/plan/exchange_layout.h"
+#include "brigade/zero/plan/factor_layout.h"
 #include "brigade/zero/plan/file_layout.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/matrix_layout.h"
@@ -104,6 +105,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options, i
       const int64_t updated = whole_state ? bucket.size : plan.slice(bucket);
       add(state, Purpose::kOptimizerState, "scales of moments",
           internal::StateBytes(options, bucket, 3, moments + 1, updated));
+    } else if (bucket.coded && options.optimizer.kind == optim::OptimizerKind::kAdafactor) {
+      const int64_t updated = whole_state ? bucket.size : plan.slice(bucket);
+      add(state, Purpose::kOptimizerState, "moments",
+          internal::StateBytes(options, bucket, 1, moments + 1, updated));
     } else {
       add_array(bucket, state, Purpose::kOptimizerState, "moments", whole_state,
                 internal::StateBytes(options, bucket, 1, moments + 1, 1));
@@ -220,6 +225,10 @@ std::vector<MemoryTerm> MemoryOf(const Plan& plan, const ZeroOptions& options, i
   if (options.optimizer.kind == optim::OptimizerKind::kMuon) {
     add(Tier::kDevice, Purpose::kScratch, "updates of matrices",
         internal::MatrixLayout(plan, options, rank).bytes());
+  }
+  if (options.optimizer.kind == optim::OptimizerKind::kAdafactor) {
+    add(Tier::kDevice, Purpose::kScratch, "factors of tensors",
+        internal::FactorLayout(plan, options, rank).bytes());
   }
   add(Tier::kHost, Purpose::kScratch, "step control",
       optim::StepController::HostBytes(options.optimizer, control) +

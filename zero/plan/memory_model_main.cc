@@ -30,8 +30,8 @@ ABSL_FLAG(brigade::precision::DType, dtype, brigade::precision::DType::kBFloat16
           "of weights and gradients: fp32, fp16 or bf16");
 ABSL_FLAG(
     std::string, optimizer, "adam",
-    "adam, adam8 (moments of 8 bits), lamb, lion, muon (all are matrices), sgd with momentum, "
-    "one_bit_adam, one_bit_lamb or zero_one_adam");
+    "adafactor, adam, adam8 (moments of 8 bits), lamb, lion, muon (all are matrices), sgd with "
+    "momentum, one_bit_adam, one_bit_lamb or zero_one_adam");
 ABSL_FLAG(std::string, gradient_compression, "none",
           "how ranks, or groups of --shard_ranks, exchange gradients: none, one_bit, power_sgd "
           "(of rank 4) or top_k (a hundredth)");

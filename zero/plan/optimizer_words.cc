@@ -11,6 +11,7 @@ namespace brigade::zero {
 absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
   using optim::OptimizerKind;
   constexpr std::pair<absl::string_view, OptimizerKind> kWords[] = {
+      {"adafactor", OptimizerKind::kAdafactor},
       {"adam", OptimizerKind::kAdamW},
       {"adam8", OptimizerKind::kAdamW8},
       {"lamb", OptimizerKind::kLamb},
@@ -29,8 +30,8 @@ absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--optimizer is \"", word,
-                   "\"; it must be adam, adam8, lamb, lion, muon, sgd, one_bit_adam, one_bit_lamb "
-                   "or zero_one_adam"));
+                   "\"; it must be adafactor, adam, adam8, lamb, lion, muon, sgd, one_bit_adam, "
+                   "one_bit_lamb or zero_one_adam"));
 }
 
 absl::Status SetGradientCompression(absl::string_view word, ZeroOptions& options) {

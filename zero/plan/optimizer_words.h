@@ -11,8 +11,8 @@
 
 namespace brigade::zero {
 
-// "adam", "adam8", "lamb", "lion", "muon", "sgd" (with momentum), "one_bit_adam", "one_bit_lamb",
-// "zero_one_adam". InvalidArgument with the choices for another word.
+// "adafactor", "adam", "adam8", "lamb", "lion", "muon", "sgd" (with momentum), "one_bit_adam",
+// "one_bit_lamb", "zero_one_adam". InvalidArgument with the choices for another word.
 absl::Status SetOptimizer(absl::string_view word, ZeroOptions& options);
 
 // "none", or a name of GradientCompression. InvalidArgument with the choices for another word.

@@ -63,9 +63,16 @@ Kind KindOf(const Bucket& bucket) {
           bucket.tied_outside, bucket.counted, bucket.coded};
 }
 
+// Whether its factors fit where they are few.
+bool HasFewFactors(const ParameterSpec& spec) {
+  return spec.shape.size() == 2 && spec.shape[0] > 1 && spec.shape[1] > 1 &&
+         spec.shape[0] + spec.shape[1] <= spec.size / optim::kFactorBlock;
+}
+
 bool HasCodes(const ParameterSpec& spec, const std::optional<optim::CodedMoments>& coded) {
   return coded.has_value() && spec.trainable && spec.size > 0 && spec.size >= coded->min_elements &&
-         (spec.low_rank || coded->tables) && (!coded->matrices || spec.shape.size() == 2);
+         (spec.low_rank || coded->tables) && (!coded->matrices || spec.shape.size() == 2) &&
+         (!coded->factored || HasFewFactors(spec));
 }
 
 // Of parameters and slices, in elements.

@@ -71,8 +71,8 @@ struct PlanOptions {
   // (optim::TensorTile).
   int64_t tile_elements = 1;
   // With moments that are codes: the elements of a parameter from which on it has them, and whether
-  // tables have (ParameterSpec::low_rank false). Of Muon: which are matrices. None: there are
-  // neither.
+  // tables have (ParameterSpec::low_rank false). Of Muon: which are matrices. Of Adafactor: whose
+  // factors are few. None: there are none of these.
   std::optional<optim::CodedMoments> coded = {};
 };
 
@@ -96,7 +96,7 @@ struct Bucket {
   // Holds the one parameter that another group has too.
   bool tied_outside = false;
   bool counted = true;
-  // Its parameters' moments are codes; of Muon, they are matrices.
+  // Its parameters' moments are codes; of Muon, they are matrices; of Adafactor, factors are few.
   bool coded = false;
   // Elements with padding.
   int64_t size = 0;
@@ -118,7 +118,7 @@ struct Parameter {
   // The first element in the bucket, and the place among its entries.
   int64_t begin = 0;
   size_t entry = 0;
-  // Its moments are codes; of Muon, it is a matrix.
+  // Its moments are codes; of Muon, it is a matrix; of Adafactor, its factors are few.
   bool coded = false;
 };
 

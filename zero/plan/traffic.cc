@@ -3,6 +3,7 @@
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/zero/plan/factor_layout.h"
 #include "brigade/zero/plan/matrix_layout.h"
 #include "brigade/zero/plan/step_collectives.h"
 
@@ -21,6 +22,9 @@ absl::StatusOr<Traffic> TrafficOfStep(const Plan& plan, const ZeroOptions& optio
   }
   if (options.optimizer.kind == optim::OptimizerKind::kMuon) {
     traffic.gradients += internal::MatrixLayout(plan, options, communicator.rank()).sent_bytes();
+  }
+  if (options.optimizer.kind == optim::OptimizerKind::kAdafactor) {
+    traffic.gradients += internal::FactorLayout(plan, options, communicator.rank()).sent_bytes();
   }
   return traffic;
 }

@@ -64,6 +64,9 @@ struct Traffic {
 // inside the groups; and stage 0 gathers the slices in fp32.
 // With Muon the updates of matrices that are cut cross in fp32 to the rank that makes them
 // orthogonal, and back, as gradients: twice what other ranks' slices have of them (MatrixLayout).
+// With Adafactor the gradients of tensors that are cut cross to the rank that makes their factors,
+// with scale_parameter the masters too, and what is made of them, a number a row and column, back,
+// all as gradients (FactorLayout).
 // Errors of Communicator::Resolve.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054), section 7.
 //

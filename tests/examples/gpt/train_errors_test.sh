@@ -86,7 +86,7 @@ cat >many.json <<'END'
 END
 refuses 'many.json: 5 keys are refused:
   fp16.enabled is "auto", which nothing fills in here: give --precision, leave the key out for false, or write true or false
-  optimizer.type is "MuSGD", a string; DeepSpeed knows it, but it is not supported yet; it must be one of Adam, AdamW, SGD, Lion, Muon, AdamW8bit, Adam8bit, OneBitAdam, Lamb, OneBitLamb, ZeroOneAdam
+  optimizer.type is "MuSGD", a string; DeepSpeed knows it, but it is not supported yet; it must be one of Adam, AdamW, SGD, Lion, Muon, Adafactor, AdamW8bit, Adam8bit, OneBitAdam, Lamb, OneBitLamb, ZeroOneAdam
   stage is 2; there is no such key, the nearest is zero_optimization.stage
   train_batch_size is "auto", which nothing fills in here: give --batch, leave the key out for what follows from the others, or write a whole number, 1 or more
   wandb is {"enabled":true}, an object; DeepSpeed knows it, but it is not supported yet: `wandb sync` uploads what tensorboard writes' \

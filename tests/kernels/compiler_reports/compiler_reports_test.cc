@@ -133,6 +133,11 @@ TEST(CompilerReportsTest, LionKeepsToItsRegistersAndMoves16BytesAtOnce) {
   }
 }
 
+TEST(CompilerReportsTest, AdafactorKeepsToItsRegisters) {
+  // Sums and updates of three types, parameters of nine pairs, factors, means and numbers.
+  ExpectNoSpillsAnd64Registers("adafactor", 36);
+}
+
 TEST(CompilerReportsTest, MuonKeepsToItsRegisters) {
   // Momenta of three types, parameters of three copies, sums, products and what moves matrices.
   ExpectNoSpillsAnd64Registers("muon", 20, "ProductKernel", {.registers = 80, .spilled_bytes = 0});

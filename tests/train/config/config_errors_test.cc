@@ -60,7 +60,7 @@ TEST(ConfigErrorsTest, NameTheNearestKeyWhereverItIs) {
               StatusIs(kInvalid,
                        "optimizer.type is \"AdamX\", a string; there is no such type, the "
                        "nearest is Adam; it must be one of Adam, AdamW, SGD, Lion, Muon, "
-                       "AdamW8bit, Adam8bit, OneBitAdam, "
+                       "Adafactor, AdamW8bit, Adam8bit, OneBitAdam, "
                        "Lamb, OneBitLamb, ZeroOneAdam"));
   EXPECT_THAT(ErrorOfOptimizer(R"({"type": "Adm"})"), StatusIs(kInvalid, HasSubstr("is Adam")));
 }
@@ -622,7 +622,8 @@ TEST(ConfigErrorsTest, NameWhatIsNotSupportedYet) {
               StatusIs(kUnimplemented,
                        "optimizer.type is \"MuAdam\", a string; DeepSpeed knows it, "
                        "but it is not supported yet; it must be one of Adam, AdamW, SGD, Lion, "
-                       "Muon, AdamW8bit, Adam8bit, OneBitAdam, Lamb, OneBitLamb, ZeroOneAdam"));
+                       "Muon, Adafactor, AdamW8bit, Adam8bit, OneBitAdam, Lamb, OneBitLamb, "
+                       "ZeroOneAdam"));
 }
 
 TEST(ConfigErrorsTest, NameWhatIsWrongWithOffload) {

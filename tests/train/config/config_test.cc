@@ -193,6 +193,51 @@ TEST(ConfigTest, ReadsMuonWithDeepSpeedsNames) {
           1, "it goes by the schedule of lr, which is 0");
 }
 
+TEST(ConfigTest, ReadsAdafactorWithTransformersNames) {
+  ASSERT_OK_AND_ASSIGN(const TrainConfig own,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Adafactor",
+                      "params": {"lr": 0.002, "relative_step": false, "scale_parameter": false,
+                      "clip_threshold": 2, "decay_rate": -0.7, "eps": [1e-20, 0.01], "beta1": 0.8,
+                      "weight_decay": 0.1}}, "scheduler": {"type": "WarmupLR",
+                      "params": {"warmup_max_lr": 0.002}}})",
+                                   1));
+  const optim::OptimizerOptions& optimizer = own.zero.optimizer;
+  EXPECT_EQ(optimizer.kind, OptimizerKind::kAdafactor);
+  EXPECT_EQ(optimizer.groups[0].lr, 0.002);
+  EXPECT_EQ(optimizer.groups[0].momentum, 0.8);
+  EXPECT_EQ(optimizer.groups[0].weight_decay, 0.1);
+  EXPECT_FALSE(optimizer.adafactor.relative_step);
+  EXPECT_FALSE(optimizer.adafactor.scale_parameter);
+  EXPECT_EQ(optimizer.adafactor.clip_threshold, 2);
+  EXPECT_EQ(optimizer.adafactor.decay_rate, -0.7);
+  EXPECT_EQ(optimizer.adafactor.eps1, 1e-20);
+  EXPECT_EQ(optimizer.adafactor.eps2, 0.01);
+  ASSERT_OK_AND_ASSIGN(const TrainConfig plain,
+                       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "Adafactor",
+                      "params": {"warmup_init": true}}})",
+                                   1));
+  EXPECT_EQ(plain.zero.optimizer.groups[0].momentum, 0);
+  EXPECT_TRUE(plain.zero.optimizer.adafactor.relative_step);
+  EXPECT_TRUE(plain.zero.optimizer.adafactor.scale_parameter);
+  EXPECT_TRUE(plain.zero.optimizer.adafactor.warmup_init);
+  EXPECT_EQ(plain.zero.optimizer.adafactor.eps1, 1e-30);
+  EXPECT_EQ(plain.zero.optimizer.adafactor.decay_rate, -0.8);
+  const auto refuses = [](const char* params, const char* more, int ranks, const char* text) {
+    const std::string json = std::string(R"({"train_batch_size": 4, "optimizer": {"type":
+        "Adafactor", "params": {)") +
+                             params + "}}" + more + "}";
+    EXPECT_THAT(ParseConfig(json, ranks).status(),
+                testing::StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr(text)));
+  };
+  refuses(R"("lr": 0.1)", "", 1, "by which the rate goes by the step alone");
+  refuses("", R"(, "scheduler": {"type": "WarmupLR"})", 1, "scheduler.type");
+  refuses(R"("relative_step": false, "warmup_init": true)", "", 1, "whose beginning it is");
+  refuses(R"("decay_rate": 0.8)", "", 1, "-10 to 0");
+  refuses(R"("eps": [0, 0.001])", "", 1, "2^-126 to 1");
+  refuses("", R"(, "tensor_parallel": {"autotp_size": 2})", 2, "whose factors are of whole");
+  refuses("", R"(, "brigade": {"replicas": 2})", 2, "whose factors of matrices replicas do not");
+}
+
 TEST(ConfigTest, ReadsWhatRanksExchangeAsSigns) {
   ASSERT_OK_AND_ASSIGN(const TrainConfig one_bit,
                        ParseConfig(R"({"train_batch_size": 4, "zero_optimization": {"stage": 2},

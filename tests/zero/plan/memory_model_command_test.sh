@@ -49,7 +49,7 @@ expect() {
 }
 program=$1
 expect '--dtype is "int8"; it must be fp32, fp16 or bf16. --dtype:' --dtype=int8
-expect 'it must be adam, adam8, lamb, lion, muon, sgd, one_bit_adam, one_bit_lamb or zero_one_adam' --optimizer=tiger
+expect 'it must be adafactor, adam, adam8, lamb, lion, muon, sgd, one_bit_adam, one_bit_lamb or zero_one_adam' --optimizer=tiger
 expect 'it must be none, one_bit, power_sgd or top_k' --gradient_compression=zip
 expect 'it must be none, optimizer or all' --offload=some
 expect 'it must be host or file' --offload_to=tape

@@ -2,6 +2,7 @@
 
 namespace brigade::vendored {
 
+void RunAdafactor();
 void RunAdam();
 void RunAdam8();
 void RunAmax();
@@ -28,6 +29,7 @@ void RunZeroOneAdam();
 
 int main() {
   using namespace brigade::vendored;
+  RunAdafactor();
   RunAdam();
   RunAdam8();
   RunAmax();
