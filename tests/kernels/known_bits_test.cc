@@ -20,6 +20,7 @@
 #include "brigade/kernels/amax/amax_cpu.h"
 #include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/cast/cast_cpu.h"
+#include "brigade/kernels/dequant_reduce/dequant_reduce_cpu.h"
 #include "brigade/kernels/digest/digest_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
@@ -28,6 +29,8 @@
 #include "brigade/kernels/lion/lion_cpu.h"
 #include "brigade/kernels/lion/lion_parameters.h"
 #include "brigade/kernels/loco_quant/loco_quant_cpu.h"
+#include "brigade/kernels/muon/muon_cpu.h"
+#include "brigade/kernels/muon/muon_parameters.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb_cpu.h"
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb_parameters.h"
 #include "brigade/kernels/orthogonalize/orthogonalize_cpu.h"
@@ -345,6 +348,51 @@ void ExpectLamb(const Known& known) {
   });
 }
 
+// Momentum, a matrix of it made orthogonal in the workspace, and the parameter. The matrix is a tall
+// or a wide one, whose extents end within a tile of a product.
+template <typename Grad, typename Copy>
+void ExpectMuon(const Known& known, bool tall) {
+  const std::string shape = tall ? ", tall" : ", wide";
+  ExpectKnown(known, Pair(kName<Grad>, kName<Copy>) + shape, [&](Digest& digest) {
+    const MuonGroup group = {.nesterov = tall};
+    const int64_t rows = tall ? 301 : 67, columns = tall ? 67 : 301;
+    std::vector<float> update(kSize), workspace(MuonWorkspaceSize(rows, columns));
+    const MuonMatrix matrix = {update.data(), workspace.data(), rows, columns};
+    AddUpdates<Grad, Copy>(digest, [&](float* param, float* first, float*, const void* grad,
+                                       void* copy, int64_t step) {
+      const OneStep one = {.step = step, .lr = &kLearningRate, .grad_multiplier = 0.37f};
+      const MuonParameters parameters = MakeMuonParameters(&group, 1, one);
+      const MuonMomentumSegment momentum = {first, update.data(), grad, nullptr, kSize, 0};
+      const StepError error = MuonMomentumRange<Grad>(momentum, parameters, 0, kSize);
+      if (error != StepError::kNone) return error;
+      MuonOrthogonalizeMatrix(matrix, 5, MuonCoefficients(), 1e-7);
+      digest.Add(update);
+      const float scale = MuonScaleOf(MuonScale::kMatchRmsAdamW, rows, columns);
+      const MuonParamSegment segment = {param, update.data(), copy, kSize, 0, 0.5f, scale};
+      return MuonParamRange<Copy>(segment, parameters, 0, kSize);
+    });
+  });
+}
+
+TEST(KnownBitsTest, Muon) {
+  const Known known = {
+      {"fp32 to none, wide", 0xcdfba1fa428bb1d4}, {"fp32 to none, tall", 0x385be5e8290a67a0},
+      {"fp32 to fp16, wide", 0x3a3b7e50bfbbc7be}, {"fp32 to fp16, tall", 0xd0350d5809a352e7},
+      {"fp32 to bf16, wide", 0xab5e9366989ca814}, {"fp32 to bf16, tall", 0xe925aaae23d32b98},
+      {"fp16 to none, wide", 0xe998f62f7962103f}, {"fp16 to none, tall", 0x7f683507fa6a3c3a},
+      {"fp16 to fp16, wide", 0x5c59fbaef0073cd7}, {"fp16 to fp16, tall", 0xa86fb1ecadeb1fd8},
+      {"fp16 to bf16, wide", 0x08bca9e3162f96f2}, {"fp16 to bf16, tall", 0xbefc7bc1b7abcbcb},
+      {"bf16 to none, wide", 0xd53968706f0cfff4}, {"bf16 to none, tall", 0x8f9cf347a49a0cef},
+      {"bf16 to fp16, wide", 0x0dd128380d012600}, {"bf16 to fp16, tall", 0x2730aeee0574a2f3},
+      {"bf16 to bf16, wide", 0xd900bc967006fca3}, {"bf16 to bf16, tall", 0xa78f431e5c43b82a},
+  };
+#define BRIGADE_EXPECT(Grad, Copy)      \
+  ExpectMuon<Grad, Copy>(known, false); \
+  ExpectMuon<Grad, Copy>(known, true);
+  BRIGADE_FOR_EACH_UPDATE_TYPE(BRIGADE_EXPECT)
+#undef BRIGADE_EXPECT
+}
+
 // A step of one rank whose message loses nothing but what its type rounds.
 template <typename Grad>
 void ExpectOneBitLamb(const Known& known) {
@@ -543,6 +591,66 @@ TEST(KnownBitsTest, BlockQuant) {
   ExpectBlockQuant<float>(known);
   ExpectBlockQuant<Half>(known);
   ExpectBlockQuant<BFloat16>(known);
+}
+
+// The mean of the messages of seven ranks, in both formats: to an array, or to a message.
+template <typename Target>
+void ExpectDequantReduce(const Known& known, const std::string& to) {
+  for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+    ExpectKnown(known, Pair(Name(format), to), [&](Digest& digest) {
+      constexpr int64_t kRanks = 7;
+      const int64_t stride = QuantBytes(kSize, format);
+      std::vector<uint8_t> memory((kRanks + 1) * QuantBytes(kSize, QuantFormat::kInt8) +
+                                  kQuantAlignment);
+      const auto address = reinterpret_cast<uintptr_t>(memory.data());
+      uint8_t* const messages = memory.data() + (kQuantAlignment - address % kQuantAlignment);
+      Inputs inputs;
+      for (int64_t rank = 0; rank < kRanks; ++rank) {
+        auto array = inputs.Array<float>();
+        // All magnitudes, but not in every block.
+        for (int64_t i = 0; i < kSize; ++i) {
+          if (i % 512 < 256 && !(std::fabs(array[i]) <= 1.0f)) array[i] = 0.5f;
+        }
+        BlockQuantizeRange<float>({array.data(), messages + rank * stride, kSize}, format, false, 0,
+                                  kSize);
+      }
+      DequantReduceParameters parameters = {kRanks, stride, 1.0f / kRanks};
+      if constexpr (kIsMessage<Target>) {
+        uint8_t* const sum = messages + kRanks * stride;
+        DequantReduceRange<Target>({messages, sum, kSize}, format, parameters, false, 0, kSize);
+        for (int64_t i = 0; i < QuantBytes(kSize, Target::kTargetFormat); ++i) digest.Add(sum[i]);
+      } else {
+        // One rank, as many as are added without a loop, and more.
+        for (const int64_t ranks : {1, 3, 4, 7}) {
+          parameters.ranks = ranks;
+          std::vector<Target> sum(kSize);
+          DequantReduceRange<Target>({messages, sum.data(), kSize}, format, parameters, false, 0,
+                                     kSize);
+          digest.Add(sum);
+        }
+      }
+    });
+  }
+}
+
+TEST(KnownBitsTest, DequantReduce) {
+  const Known known = {
+      {"int8 to fp32", 0xa2cb545ff780c6bf},
+      {"int4 to fp32", 0x92b220f0c4fd2696},
+      {"int8 to fp16", 0x9bf6a64d708b38ab},
+      {"int4 to fp16", 0x95830e0e19656a14},
+      {"int8 to bf16", 0xaba76c7a28868306},
+      {"int4 to bf16", 0x9170f73f704046ed},
+      {"int8 to a message of int8", 0x8b070b919e44b062},
+      {"int4 to a message of int8", 0x60338f58040a3c63},
+      {"int8 to a message of int4", 0x3983eca5016bb3ab},
+      {"int4 to a message of int4", 0xc78d307e6e5ac69e},
+  };
+  ExpectDequantReduce<float>(known, "fp32");
+  ExpectDequantReduce<Half>(known, "fp16");
+  ExpectDequantReduce<BFloat16>(known, "bf16");
+  ExpectDequantReduce<Int8Message>(known, "a message of int8");
+  ExpectDequantReduce<Int4Message>(known, "a message of int4");
 }
 
 // Four steps of error feedback, of which the third forgets errors.
