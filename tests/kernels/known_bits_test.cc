@@ -370,8 +370,8 @@ std::vector<T> Limited(const T* from) {
   return array;
 }
 
-// Momentum, a matrix of it made orthogonal in the workspace, and the parameter. The matrix is a tall
-// or a wide one, whose extents end within a tile of a product.
+// Momentum, a matrix of it made orthogonal in the workspace, and the parameter. The matrix is tall
+// or wide, and its extents end within a tile of a product.
 template <typename Grad, typename Copy>
 void ExpectMuon(const Known& known, bool tall) {
   const std::string shape = tall ? ", tall" : ", wide";
