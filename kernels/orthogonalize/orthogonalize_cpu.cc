@@ -243,9 +243,9 @@ void LowRankColumnsFinish(const LowRankSegment& s) {
 void LowRankRestoreRange(const LowRankSegment& s, bool past_caches, int64_t begin, int64_t end) {
   if (s.rank == 0) return;
   // Lines of the product that go past the caches from where they are made.
-  const bool lines = past_caches && s.rank <= kMaxColumns && s.columns % kRowLanes == 0 &&
-                     ElementsToLine(s.product) == 0;
-  RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
+  [[maybe_unused]] const bool lines = past_caches && s.rank <= kMaxColumns &&
+                                      s.columns % kRowLanes == 0 && ElementsToLine(s.product) == 0;
+  RunSimdWithTag([&]([[maybe_unused]] auto simd) BRIGADE_SIMD_BODY {
     constexpr int kRows = 2;
     alignas(64) float buffer[kRowsAtOnce][kColumnsAtOnce];
     const auto restore = [&](auto rows, int64_t i, int64_t j) BRIGADE_SIMD_BODY {

@@ -82,58 +82,69 @@ BRIGADE_INLINE void UnpackSteps(NoLanes, const void* messages, int64_t first,
 
 #ifdef __x86_64__
 // The same with lanes. Macros, since a template cannot say for which instructions it is compiled.
-#define BRIGADE_SIGN_STEPS(Signs, TARGET)                                                       \
-  template <typename T>                                                                         \
-  TARGET void AddErrors(Signs, const T* array, const float* error, float* sums, int64_t size) { \
-    using Lanes = typename Signs::Lanes;                                                        \
-    constexpr int64_t kSize = Lanes::kSize;                                                     \
-    for (int64_t i = 0; i < size; i += 2 * kSize) {                                             \
-      const auto low = Lanes::Load(array + i) + Lanes::Load(error + i);                         \
-      const auto high = Lanes::Load(array + i + kSize) + Lanes::Load(error + i + kSize);        \
-      Lanes::template Store<false>(sums + i, low, high);                                        \
-    }                                                                                           \
-  }                                                                                             \
-                                                                                                \
-  template <bool kKeep, typename T>                                                             \
-  TARGET void PackSteps(Signs, const T* array, float* error, float scale, uint8_t* bits,        \
-                        int64_t size) {                                                         \
-    using Lanes = typename Signs::Lanes;                                                        \
-    constexpr int64_t kSize = Lanes::kSize;                                                     \
-    const auto plus = Lanes::Fill(scale), minus = Lanes::Fill(-scale);                          \
-    for (int64_t i = 0; i < size; i += 2 * kSize) {                                             \
-      typename Signs::Bits negative[2];                                                         \
-      typename Lanes::Floats left[2];                                                           \
-      for (int k = 0; k < 2; ++k) {                                                             \
-        const auto x = Lanes::Load(array + i + k * kSize) + Lanes::Load(error + i + k * kSize); \
-        negative[k] = Signs::Negative(x);                                                       \
-        left[k] = x - Signs::Choose(negative[k], plus, minus);                                  \
-      }                                                                                         \
-      std::memcpy(bits + i / 8, negative, sizeof(negative));                                    \
-      if (!kKeep) Lanes::template Store<false>(error + i, left[0], left[1]);                    \
-    }                                                                                           \
-  }                                                                                             \
-                                                                                                \
-  template <bool kPastCaches, typename T>                                                       \
-  TARGET void UnpackSteps(Signs, const void* messages, int64_t first,                           \
-                          const SignUnpackParameters& parameters, T* array, int64_t size) {     \
-    using Lanes = typename Signs::Lanes;                                                        \
-    constexpr int64_t kSize = Lanes::kSize;                                                     \
-    const auto factor = Lanes::Fill(parameters.factor);                                         \
-    for (int64_t i = 0; i < size; i += 2 * kSize) {                                             \
-      typename Lanes::Floats sums[2] = {};                                                      \
-      for (int64_t rank = 0; rank < parameters.ranks; ++rank) {                                 \
-        const char* const message = MessageOf(messages, parameters, rank);                      \
-        const float scale = ScaleOf(message);                                                   \
-        const auto plus = Lanes::Fill(scale), minus = Lanes::Fill(-scale);                      \
-        typename Signs::Bits negative[2];                                                       \
-        std::memcpy(negative, message + kSignBitsBegin + (first + i) / 8, sizeof(negative));    \
-        for (int k = 0; k < 2; ++k) {                                                           \
-          const auto value = Signs::Choose(negative[k], plus, minus);                           \
-          sums[k] = rank == 0 ? value : sums[k] + value;                                        \
-        }                                                                                       \
-      }                                                                                         \
-      Lanes::template Store<kPastCaches>(array + i, sums[0] * factor, sums[1] * factor);        \
-    }                                                                                           \
+#define BRIGADE_SIGN_STEPS(Signs, TARGET)                                                         \
+  template <typename T>                                                                           \
+  TARGET void AddErrors(Signs, const T* array, const float* error, float* sums, int64_t size) {   \
+    using Lanes = typename Signs::Lanes;                                                          \
+    constexpr int64_t kSize = Lanes::kSize;                                                       \
+    for (int64_t i = 0; i < size; i += 2 * kSize) {                                               \
+      const auto low = Lanes::Load(array + i) + Lanes::Load(error + i);                           \
+      const auto high = Lanes::Load(array + i + kSize) + Lanes::Load(error + i + kSize);          \
+      Lanes::template Store<false>(sums + i, low, high);                                          \
+    }                                                                                             \
+  }                                                                                               \
+                                                                                                  \
+  template <bool kKeep, typename T>                                                               \
+  TARGET void PackSteps(Signs, const T* array, float* error, float scale, uint8_t* bits,          \
+                        int64_t size) {                                                           \
+    using Lanes = typename Signs::Lanes;                                                          \
+    constexpr int64_t kSize = Lanes::kSize;                                                       \
+    const auto plus = Lanes::Fill(scale), minus = Lanes::Fill(-scale);                            \
+    for (int64_t i = 0; i < size; i += 2 * kSize) {                                               \
+      typename Signs::Bits negative[2];                                                           \
+      typename Lanes::Floats left[2];                                                             \
+      for (int k = 0; k < 2; ++k) {                                                               \
+        const auto x = Lanes::Load(array + i + k * kSize) + Lanes::Load(error + i + k * kSize);   \
+        negative[k] = Signs::Negative(x);                                                         \
+        left[k] = x - Signs::Choose(negative[k], plus, minus);                                    \
+      }                                                                                           \
+      std::memcpy(bits + i / 8, negative, sizeof(negative));                                      \
+      if (!kKeep) Lanes::template Store<false>(error + i, left[0], left[1]);                      \
+    }                                                                                             \
+  }                                                                                               \
+                                                                                                  \
+  /* A rank's signs of two registers of elements, to or beside their sums. */                     \
+  template <bool kFirst>                                                                          \
+  TARGET __attribute__((always_inline)) inline void AddSigns(                                     \
+      Signs, const char* message, int64_t byte, typename Signs::Lanes::Floats& low,               \
+      typename Signs::Lanes::Floats& high) {                                                      \
+    const float scale = ScaleOf(message);                                                         \
+    const auto plus = Signs::Lanes::Fill(scale), minus = Signs::Lanes::Fill(-scale);              \
+    /* One by one: g++ 12 loads an array of masks by way of memory. */                            \
+    typename Signs::Bits negative;                                                                \
+    std::memcpy(&negative, message + kSignBitsBegin + byte, sizeof(negative));                    \
+    const auto first = Signs::Choose(negative, plus, minus);                                      \
+    std::memcpy(&negative, message + kSignBitsBegin + byte + sizeof(negative), sizeof(negative)); \
+    const auto second = Signs::Choose(negative, plus, minus);                                     \
+    low = kFirst ? first : low + first;                                                           \
+    high = kFirst ? second : high + second;                                                       \
+  }                                                                                               \
+                                                                                                  \
+  template <bool kPastCaches, typename T>                                                         \
+  TARGET void UnpackSteps(Signs signs, const void* messages, int64_t first,                       \
+                          const SignUnpackParameters& parameters, T* array, int64_t size) {       \
+    using Lanes = typename Signs::Lanes;                                                          \
+    constexpr int64_t kSize = Lanes::kSize;                                                       \
+    const auto factor = Lanes::Fill(parameters.factor);                                           \
+    for (int64_t i = 0; i < size; i += 2 * kSize) {                                               \
+      typename Lanes::Floats low, high;                                                           \
+      const int64_t byte = (first + i) / 8;                                                       \
+      AddSigns<true>(signs, MessageOf(messages, parameters, 0), byte, low, high);                 \
+      for (int64_t rank = 1; rank < parameters.ranks; ++rank) {                                   \
+        AddSigns<false>(signs, MessageOf(messages, parameters, rank), byte, low, high);           \
+      }                                                                                           \
+      Lanes::template Store<kPastCaches>(array + i, low * factor, high * factor);                 \
+    }                                                                                             \
   }
 BRIGADE_SIGN_STEPS(Avx512Signs, BRIGADE_TARGET_AVX512_LANES)
 BRIGADE_SIGN_STEPS(Avx2Signs, BRIGADE_TARGET_AVX2_LANES)

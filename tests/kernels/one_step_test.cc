@@ -9,6 +9,8 @@
 #include "brigade/kernels/internal/update_tile.h"
 #include "brigade/kernels/lamb/lamb_parameters.h"
 #include "brigade/kernels/lion/lion_parameters.h"
+#include "brigade/kernels/muon/muon_cpu.h"
+#include "brigade/kernels/muon/muon_parameters.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/step_control/step_control.h"
@@ -198,6 +200,52 @@ TEST(OneStepTest, RefusesParametersThatNameNoStep) {
             StepError::kNoStep);
   EXPECT_EQ(sgd(MakeSgdParameters(kSgdGroups.data(), 2, mode, nullptr, steps)), StepError::kNoStep);
   arrays.ExpectSame(Arrays(), "refused");
+}
+
+TEST(OneStepTest, MuonGivesTheBitsOfTheResidentStepAndRefusesWhatNamesNone) {
+  Steps steps;
+  const std::vector<MuonGroup> groups = {{}, {.momentum = 0.5, .weight_decay = 0.01}};
+  Arrays resident, of_host, refused;
+  const auto run = [](Arrays& a, const MuonParameters& parameters) {
+    const MuonMomentumSegment momentum = {a.first.data(), a.second.data(), a.grad.data(),
+                                          nullptr,        kSize,           1};
+    const MuonParamSegment param = {a.param.data(), a.second.data(), nullptr, kSize, 1, 0.5f, 3.0f};
+    const StepError error = MuonMomentumRange<float>(momentum, parameters, 0, kSize);
+    EXPECT_EQ(MuonParamRange<NoCopy>(param, parameters, 0, kSize), error);
+    return error;
+  };
+  for (int step = 0; step < 3; ++step) {
+    steps.Next();
+    const MuonParameters with =
+        MakeMuonParameters(groups.data(), 2, steps.state(), steps.group_steps());
+    const MuonParameters without = MakeMuonParameters(groups.data(), 2, steps.ForHost());
+    ASSERT_EQ(run(resident, with), StepError::kNone);
+    ASSERT_EQ(run(of_host, without), StepError::kNone);
+  }
+  of_host.ExpectSame(resident, "one_step");
+  EXPECT_FALSE(Matches(of_host.param, Values(Arrays().param)));
+
+  const std::vector<MuonGroup> many(kMaxOneStepGroups + 1);
+  const std::vector<float> rates(kMaxOneStepGroups + 1, 0.1f);
+  const OneStep step1 = {1, rates.data(), 1.0f};
+  EXPECT_EQ(run(refused, MuonParameters()), StepError::kNoStep);
+  EXPECT_EQ(run(refused, MakeMuonParameters(groups.data(), 2, OneStep{0, rates.data(), 1.0f})),
+            StepError::kNoStep);
+  EXPECT_EQ(run(refused, MakeMuonParameters(groups.data(), 2, OneStep())), StepError::kNoStep);
+  EXPECT_EQ(run(refused, MakeMuonParameters(many.data(), kMaxOneStepGroups + 1, step1)),
+            StepError::kNoStep);
+  EXPECT_EQ(run(refused, MakeMuonParameters(groups.data(), 2, steps.state(), nullptr)),
+            StepError::kNoStep);
+  const StepState zeroed = {};
+  EXPECT_EQ(run(refused, MakeMuonParameters(groups.data(), 2, &zeroed, steps.group_steps())),
+            StepError::kStateNotFilled);
+  const GroupStep empty[2] = {};
+  EXPECT_EQ(run(refused, MakeMuonParameters(groups.data(), 2, steps.state(), empty)),
+            StepError::kGroupStepNotFilled);
+  // The segment's group is none of the parameters'.
+  EXPECT_EQ(run(refused, MakeMuonParameters(groups.data(), 1, step1)),
+            StepError::kGroupStepNotFilled);
+  refused.ExpectSame(Arrays(), "refused");
 }
 
 TEST(OneStepTest, IsAnOptionOfThePublicCalls) {

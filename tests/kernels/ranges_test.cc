@@ -27,6 +27,8 @@
 #include "brigade/kernels/lion/lion_cpu.h"
 #include "brigade/kernels/loco_quant/loco_quant.h"
 #include "brigade/kernels/loco_quant/loco_quant_cpu.h"
+#include "brigade/kernels/muon/muon.h"
+#include "brigade/kernels/muon/muon_cpu.h"
 #include "brigade/kernels/nontemporal_store.h"
 #include "brigade/kernels/reduce/reduce.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
@@ -173,6 +175,79 @@ TEST(RangesTest, LionGivesTheSameBitsForAnyCut) {
                 StepError::kNone);
     }
     ExpectSame(whole, cut, how);
+  });
+}
+
+TEST(RangesTest, MuonsMomentaAndParametersAreTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    Update whole(random);
+    Update cut = whole;
+    const MuonGroup group;
+    MuonOptions options;
+    options.grad_dtype = precision::DType::kBFloat16;
+    options.copy_dtype = precision::DType::kFloat16;
+    options.groups = {&group, 1};
+    options.state = &kState;
+    options.group_steps = &kGroupStep;
+    const auto momentum = [](Update& u) -> MuonMomentumSegment {
+      return {u.first.data(), u.second.data(), u.grad.data(), nullptr, kSize, 0};
+    };
+    const auto param = [](Update& u) -> MuonParamSegment {
+      return {u.param.data(), u.second.data(), u.copy.data(), kSize, 0, 0.5f, 3.0f};
+    };
+    const MuonMomentumSegment all_momenta = momentum(whole);
+    const MuonParamSegment all_params = param(whole);
+    ASSERT_OK(MuonMomentum({&all_momenta, 1}, options, stream));
+    ASSERT_OK(MuonParams({&all_params, 1}, options, stream));
+    ASSERT_OK(stream.Synchronize());
+    const MuonParameters parameters = MakeMuonParameters(options);
+    for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+      EXPECT_EQ(MuonMomentumRange<BFloat16>(momentum(cut), parameters, begin, end),
+                StepError::kNone);
+    }
+    for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+      EXPECT_EQ(MuonParamRange<Half>(param(cut), parameters, begin, end), StepError::kNone);
+    }
+    ExpectSame(whole, cut, how);
+  });
+}
+
+// The parts of MuonOrthogonalize, each cut and in a random order.
+TEST(RangesTest, MuonsMatricesAreTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{301, 267}, {131, 701}}) {
+      const int64_t workspace_size = MuonWorkspaceSize(rows, columns);
+      GuardedArray<float> whole(rows * columns, 3), of_whole(workspace_size, 2);
+      FillTypical(whole, random);
+      GuardedArray<float> cut = whole, of_cut(workspace_size, 2);
+      const MuonMatrix all = {whole.data(), of_whole.data(), rows, columns};
+      const MuonMatrix m = {cut.data(), of_cut.data(), rows, columns};
+      const MuonOrthogonalizeOptions options;
+      ASSERT_OK(MuonOrthogonalize({&all, 1}, options, stream));
+      ASSERT_OK(stream.Synchronize());
+
+      const MuonWorkspace w = MuonWorkspaceOf(rows, columns);
+      ASSERT_GE(MuonTiles(rows * columns), 2);
+      for (const auto& [begin, end] : RandomRanges(MuonTiles(rows * columns), 1, random)) {
+        MuonSumTiles(m, begin, end);
+      }
+      for (const auto& [begin, end] : RandomRanges(w.tall, 1, random)) {
+        MuonNormalizeRows(m, options.eps, begin, end);
+      }
+      for (int step = 0; step < options.steps; ++step) {
+        for (int i = 0; i < kMuonProducts; ++i) {
+          const MuonProduct product =
+              MuonProductOf(i, w, m.workspace, step % 2 != 0, options.coefficients);
+          for (const auto& [begin, end] : RandomRanges(MuonBlocks(product), 1, random)) {
+            MuonProductBlocks(product, begin, end);
+          }
+        }
+      }
+      for (const auto& [begin, end] : RandomRanges(rows, 1, random)) {
+        MuonRestoreRows(m, options.steps % 2 != 0, begin, end);
+      }
+      EXPECT_TRUE(Matches(cut, Values(whole))) << how << ", " << rows << " x " << columns;
+    }
   });
 }
 

@@ -31,6 +31,8 @@ INSTANTIATE_TEST_SUITE_P(
         GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdamW, 3, Accumulation::kAtBoundary},
         GoldenCase{kRanks, DType::kFloat32, OptimizerKind::kSgd},
         GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kLion},
+        GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kAdamW8},
+        GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kMuon},
         GoldenCase{.ranks = kRanks,
                    .dtype = DType::kBFloat16,
                    .optimizer = OptimizerKind::kLamb,
