@@ -20,6 +20,7 @@
 #include "brigade/kernels/amax/amax_cpu.h"
 #include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/cast/cast_cpu.h"
+#include "brigade/kernels/dequant_reduce/dequant_reduce_cpu.h"
 #include "brigade/kernels/digest/digest_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
@@ -543,6 +544,65 @@ TEST(KnownBitsTest, BlockQuant) {
   ExpectBlockQuant<float>(known);
   ExpectBlockQuant<Half>(known);
   ExpectBlockQuant<BFloat16>(known);
+}
+
+// The mean of three ranks' messages, to an array or a message.
+template <typename Target>
+void ExpectDequantReduce(const Known& known, const std::string& to) {
+  constexpr int64_t kRanks = 3;
+  for (const QuantFormat format : {QuantFormat::kInt8, QuantFormat::kInt4}) {
+    ExpectKnown(known, Pair(Name(format), to), [&](Digest& digest) {
+      Inputs inputs;
+      const auto aligned = [](std::vector<uint8_t>& memory, int64_t bytes) {
+        memory.resize(bytes + kQuantAlignment);
+        const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+        return memory.data() + (kQuantAlignment - begin % kQuantAlignment);
+      };
+      std::vector<uint8_t> of_messages, of_target;
+      const int64_t stride = QuantBytes(kSize, format);
+      uint8_t* const messages = aligned(of_messages, kRanks * stride);
+      for (int64_t rank = 0; rank < kRanks; ++rank) {
+        auto array = inputs.Array<float>();
+        // All magnitudes, but not in every block.
+        for (int64_t i = 0; i < kSize; ++i) {
+          if (i % 512 < 256 && !(std::fabs(array[i]) <= 1.0f)) array[i] = 0.5f;
+        }
+        BlockQuantizeRange<float>({array.data(), messages + rank * stride, kSize}, format, false, 0,
+                                  kSize);
+      }
+      int64_t bytes;
+      if constexpr (kIsMessage<Target>) {
+        bytes = QuantBytes(kSize, Target::kTargetFormat);
+      } else {
+        bytes = kSize * static_cast<int64_t>(sizeof(Target));
+      }
+      uint8_t* const target = aligned(of_target, bytes);
+      DequantReduceRange<Target>({messages, target, kSize}, format,
+                                 {.ranks = kRanks, .stride = stride, .factor = 1.0f / kRanks},
+                                 false, 0, kSize);
+      if constexpr (kIsMessage<Target>) {
+        for (int64_t i = 0; i < bytes; ++i) digest.Add(target[i]);
+      } else {
+        const auto* const array = reinterpret_cast<const Target*>(target);
+        digest.Add(std::vector<Target>(array, array + kSize));
+      }
+    });
+  }
+}
+
+TEST(KnownBitsTest, DequantReduce) {
+  const Known known = {
+      {"int8 to fp32", 0x0f88b81e28db9d56}, {"int8 to fp16", 0x916d438440c2a397},
+      {"int8 to bf16", 0x0649ffd5008b37fb}, {"int8 to int8", 0x0695e7b0fabdc0c9},
+      {"int8 to int4", 0xbf465464dda49a81}, {"int4 to fp32", 0xec691790a67cc776},
+      {"int4 to fp16", 0x5292f852b82c60bc}, {"int4 to bf16", 0x0066a3aec7eec106},
+      {"int4 to int8", 0x5312c8c6c2add3d1}, {"int4 to int4", 0x47be33abc1b725b6},
+  };
+  ExpectDequantReduce<float>(known, kName<float>);
+  ExpectDequantReduce<Half>(known, kName<Half>);
+  ExpectDequantReduce<BFloat16>(known, kName<BFloat16>);
+  ExpectDequantReduce<Int8Message>(known, Name(QuantFormat::kInt8));
+  ExpectDequantReduce<Int4Message>(known, Name(QuantFormat::kInt4));
 }
 
 // Four steps of error feedback, of which the third forgets errors.
