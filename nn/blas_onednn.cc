@@ -13,6 +13,14 @@
 #include "absl/strings/string_view.h"
 #endif
 
+#if defined(BRIGADE_HAS_ONEDNN) && defined(__x86_64__) && defined(__SANITIZE_THREAD__)
+// ThreadSanitizer calls it for what it is not to report. oneDNN is not compiled for it: of how its
+// threads wait for each other it sees a part, and reports the locks and memory that one makes and
+// another uses, from the second product of a shape on. Weak, so that a program may have its own.
+extern "C" __attribute__((weak)) const char* __tsan_default_suppressions();
+const char* __tsan_default_suppressions() { return "called_from_lib:libdnnl.so\n"; }
+#endif
+
 namespace brigade::nn {
 
 #if defined(BRIGADE_HAS_ONEDNN) && defined(__x86_64__)

@@ -21,11 +21,11 @@ DEVICES, ADDRESSES = ("groups0", "groups1"), ("10.79.0.1", "10.79.0.2")
 RANKS = 4
 # Each of a host's ranks has a connection to each of the other's.
 CONNECTIONS = (RANKS // 2) ** 2
-# What the link may send at once behind a pause, in bytes or in seconds, what is more: four packets. Short messages pass so much
-# for nothing, so that it must be little beside them (docs/decisions/0260). Where a busy kernel comes later than that to send on,
-# the link has stood still meanwhile.
-BURST_BYTES = 6 << 10
-BURST_SECONDS = 0.2e-3
+# What the link may send at once behind a pause, in bytes or in seconds, what is more: two packets, the fewest with which it
+# carries as much as with four. Each message that passes by itself passes so much for nothing, so that it must be little beside
+# one (docs/decisions/0260). Where a busy kernel comes later than that to send on, the link has stood still meanwhile.
+BURST_BYTES = 3 << 10
+BURST_SECONDS = 0.1e-3
 
 
 class TwoHosts:

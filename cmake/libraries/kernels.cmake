@@ -947,7 +947,7 @@ brigade_library(
   HEADERS kernels/dequant_reduce/dequant_reduce_cpu.h
   SOURCES kernels/dequant_reduce/dequant_reduce_cpu.cc
   DEPS kernels_dequant_reduce_math kernels_nontemporal_store kernels_simd
-    kernels_block_quant_quant_blocks
+    kernels_block_quant_quant_blocks kernels_internal_cache_line
 )
 
 brigade_library(

@@ -159,6 +159,23 @@ struct Avx512Codes {
   BRIGADE_LANES_FUNCTION Lanes::Floats High4(Lanes::Floats table, Lanes::Floats, Words bytes) {
     return _mm512_maskz_permutexvar_ps(0xffff, _mm512_maskz_srli_epi32(0xffff, bytes, 4), table);
   }
+  // Puts the lowest four bits of each of `codes` into the k-th half byte of a word whose half bytes
+  // from there on are of no account: with those of 7 come all.
+  BRIGADE_LANES_FUNCTION Words JoinHalfByte(Words words, Words codes, int k) {
+    // Where a bit of the last operand is set the first one's, else the second one's.
+    return _mm512_maskz_ternarylogic_epi32(
+        0xffff, words, _mm512_maskz_slli_epi32(0xffff, codes, static_cast<unsigned>(4 * k)),
+        _mm512_set1_epi32((1 << 4 * k) - 1), 0xe4);
+  }
+  // To a line.
+  template <bool kPastCaches>
+  BRIGADE_LANES_FUNCTION void StoreWords(uint8_t* to, Words words) {
+    if constexpr (kPastCaches) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), words);
+    } else {
+      _mm512_storeu_si512(to, words);
+    }
+  }
 
  private:
   template <int kHalf>

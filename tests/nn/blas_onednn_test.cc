@@ -2,9 +2,14 @@
 
 #include "brigade/nn/blas_onednn.h"
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "brigade/kernels/simd.h"
 #include "gtest/gtest.h"
 
@@ -32,6 +37,41 @@ class BlasOneDnnTest : public ::testing::Test {
   }
   const OneDnn* const onednn_ = OneDnn::Get();
 };
+
+// Under ThreadSanitizer too, which does not see into oneDNN (nn/blas_onednn.cc). The first of all:
+// of what one thread has made before others begin there is nothing to report.
+TEST_F(BlasOneDnnTest, ThreadsPrepareAndMultiplyTheSameShapesAtOnce) {
+  constexpr int64_t kSize = 64, kScratch = int64_t{1} << 20;
+  constexpr uint16_t kOne = 0x3f80, kSixtyFour = 0x4280;  // bfloat16
+  std::atomic<int> wrong = 0;
+  const auto multiply = [&] {
+    for (const int64_t m : {16, 64, 128, 16, 64, 128}) {
+      GemmArguments arguments = Product(DType::kFloat32, m, kSize, kSize);
+      const auto elements = static_cast<size_t>(m * kSize);
+      const std::vector<float> a(elements, 1), b(kSize * kSize, 1);
+      std::vector<float> c(elements);
+      const absl::Status multiplied =
+          onednn_->Multiply(arguments, a.data(), kSize, b.data(), kSize, 0, c.data(), kSize);
+      wrong += !multiplied.ok() || c != std::vector<float>(elements, kSize);
+      if (!onednn_->Multiplies(DType::kBFloat16)) continue;
+      arguments.dtype = DType::kBFloat16;
+      const std::unique_ptr<OneDnn::Product> product = onednn_->Prepare(arguments, kScratch);
+      const std::vector<uint16_t> half_a(elements, kOne), half_b(kSize * kSize, kOne);
+      std::vector<uint16_t> half_c(elements);
+      struct alignas(64) Line {
+        char bytes[64];
+      };
+      std::vector<Line> scratch(kScratch / 64);
+      wrong += product == nullptr ||
+               !product->Run(half_a.data(), half_b.data(), half_c.data(), scratch.data()).ok() ||
+               half_c != std::vector<uint16_t>(elements, kSixtyFour);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(multiply);
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(wrong, 0);
+}
 
 TEST_F(BlasOneDnnTest, MultipliesWhatTheProcessorMultiplies) {
   EXPECT_EQ(onednn_->Multiplies(DType::kBFloat16), kernels::SimdMultipliesBFloat16());
