@@ -31,6 +31,7 @@ LIBRARIES = {
         "//device:operation",
         "//device:printable",
         "//device:requirements",
+        "//device:round_up",
         "//device:status_macros",
         "//device:stream",
     ],

@@ -61,8 +61,8 @@ absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int r
                                                            Recorder& recorder);
 
 // One rank of a training of any model, with all that a config says: communicator, grid, ZeRO stage,
-// precision, schedule, accumulation, offload, compression, replicas, checkpoints, digests, monitors,
-// profile.
+// precision, schedule, accumulation, offload, compression, replicas, checkpoints, digests,
+// monitors, profile.
 //
 //   BRIGADE_ASSIGN_OR_RETURN(auto trainer, Trainer::Create(job, model, data, launch_info));
 //   return trainer->Fit().status();

@@ -205,7 +205,7 @@ brigade_library(
   data_loader
   HEADERS data/loader.h
   SOURCES data/loader.cc
-  DEPS device_requirements data_prefetcher data_sampler data_samples device_files
+  DEPS device_requirements data_prefetcher data_sampler data_samples device_files device_round_up
     device_status_macros
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings

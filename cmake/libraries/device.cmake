@@ -167,8 +167,15 @@ brigade_library(
 )
 
 brigade_library(
+  device_round_up
+  HEADERS device/round_up.h
+  DEPS device_requirements
+)
+
+brigade_library(
   device_file_aligned_memory
   HEADERS device/file/aligned_memory.h
+  DEPS device_round_up
 )
 
 brigade_library(
