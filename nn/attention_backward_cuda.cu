@@ -17,9 +17,9 @@
 // tiles of the others, since the next ones come while these are multiplied: 64 rows each, or 32
 // where heads are wider than 64, so that a block of sm_86 has room: 31, 55, 53 and 69 KiB by w.
 // Registers on sm_90, by w: 216, 255, 255, 255 of the keys' kernel, 168 of the queries'; no spills
-// on sm_80, 90 and 100 (tests/nn/attention_resources_test.cc). With segments queries have up to 242,
-// two blocks on a multiprocessor, and the keys' kernel of heads 128 wide spills 20 bytes. All sizes
-// are untuned.
+// on sm_80, 90 and 100 (tests/nn/attention_resources_test.cc). With segments queries have up to
+// 242, two blocks on a multiprocessor, and the keys' kernel of heads 128 wide spills 20 bytes. All
+// sizes are untuned.
 
 #include <algorithm>
 #include <cmath>

@@ -14,8 +14,8 @@
 // 32 queries a warp. Copies alternate between two buffers: values come while scores are computed,
 // the next keys while the values are multiplied.
 // Registers on sm_90, by w: 126, 168, 168, 244; no spills on sm_80, 90 and 100
-// (tests/nn/attention_resources_test.cc); with segments 144, 168, 246, 246, none on sm_90. All sizes
-// are untuned.
+// (tests/nn/attention_resources_test.cc); with segments 144, 168, 246 and 246. All sizes are
+// untuned.
 
 #include <cmath>
 #include <cstdint>
