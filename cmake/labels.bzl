@@ -31,7 +31,6 @@ LIBRARIES = {
         "//device:operation",
         "//device:printable",
         "//device:requirements",
-        "//device:round_up",
         "//device:status_macros",
         "//device:stream",
     ],

@@ -99,7 +99,6 @@ profile::Training ModelPart::TrainingOfStep() const {
 }
 
 models::PassMark ModelPart::MarkIn(device::Stream& compute) const {
-  if (!place_.job.config.profiler.enabled) return nullptr;
   return [&compute](profile::Pass pass, int unit) {
     return MarkPart(pass == profile::Pass::kForward    ? PassPart::kForward
                     : pass == profile::Pass::kBackward ? PassPart::kBackward
@@ -226,7 +225,7 @@ absl::Status ModelPart::Forward(const parallel::StagePass& pass, device::Stream&
   if (batch.samples == 0) return PassOver(zero::Pass::kForward);
   BRIGADE_RETURN_IF_ERROR(
       models::Forward(*model_, batch, losses, *zero_, compute, MarkIn(compute)));
-  return place_.job.config.profiler.enabled ? MarkEnd(compute) : absl::OkStatus();
+  return MarkEnd(compute);
 }
 
 absl::Status ModelPart::Backward(const parallel::StagePass& pass, device::Stream& compute) {
@@ -234,7 +233,7 @@ absl::Status ModelPart::Backward(const parallel::StagePass& pass, device::Stream
   BRIGADE_RETURN_IF_ERROR(batch.samples == 0 ? PassOver(zero::Pass::kBackward)
                                              : models::Backward(*model_, batch, batch_->seed(),
                                                                 *zero_, compute, MarkIn(compute)));
-  if (place_.job.config.profiler.enabled) BRIGADE_RETURN_IF_ERROR(MarkEnd(compute));
+  BRIGADE_RETURN_IF_ERROR(MarkEnd(compute));
   return zero_->FinishBackward(pass.chunk);
 }
 

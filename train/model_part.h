@@ -75,7 +75,7 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   models::Batch BatchOf(int micro_batch) const;
   // Of a whole micro-batch.
   models::UnitFlops FlopsOf(int unit) const;
-  // For a profile, into `compute`; else null.
+  // Into `compute`, for the times of steps and for a profile.
   models::PassMark MarkIn(device::Stream& compute) const;
   // All units in the order of a pass, and no work: a pass over no samples.
   absl::Status PassOver(zero::Pass pass);

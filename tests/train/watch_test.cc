@@ -64,7 +64,7 @@ ModelFactory Model() {
 
 // A folder of the test's own.
 std::string Folder(const std::string& name) {
-  const std::string folder = absl::StrCat(::testing::TempDir(), "/watch_", name);
+  const std::string folder = absl::StrCat(::testing::TempDir(), "watch_", name);
   fs::remove_all(folder);
   fs::create_directories(folder);
   return folder;

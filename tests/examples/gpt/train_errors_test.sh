@@ -145,7 +145,7 @@ refuses '2 flags are refused:
   --save: cannot make short/a/b: short is no folder
   --weights: cannot open /nonexistent: No such file or directory' --save=short/a/b --weights=/nonexistent
 refuses '--save: cannot make short: short is no folder' --save=short
-refuses '--weights: folder has neither model.safetensors nor model.safetensors.index.json' \
+refuses '--weights: folder has neither model.safetensors nor model.safetensors.index.json, and no checkpoint' \
   --weights=folder
 refuses '4 keys and flags are refused:
   the backend is "mpi"; it must be auto, threads, gloo or nccl
