@@ -11,7 +11,7 @@ namespace brigade::train {
 
 // Trains with `ranks` threads of this process, on the CPU or on one GPU, through the threads
 // engine. Returns when all have ended. The error is that of the rank where it began. Of the
-// options, backend, group and lanes are not looked at.
+// options, backend and group are not looked at.
 absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ranks,
                                        const TrainerOptions& options);
 

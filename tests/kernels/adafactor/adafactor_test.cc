@@ -307,7 +307,7 @@ TEST(AdafactorPaperTest, TenStepsAreNearTheFormulasInDouble) {
 
 TEST(AdafactorPaperTest, ASharesPowerIsRight) {
   for (const double rate : {-0.8, -0.5, -1.0, -0.999, -3.0, -10.0, 0.0}) {
-    for (int64_t step = 1; step > 0 && step < int64_t{1} << 62; step = step * 3 / 2 + 1) {
+    for (int64_t step = 1; step < int64_t{1} << 61; step = step * 3 / 2 + 1) {
       const double want = std::pow(static_cast<double>(step), rate);
       EXPECT_NEAR(AdafactorNewShare(step, rate), want, 2e-13 * want) << step << "^" << rate;
     }
