@@ -193,10 +193,19 @@ brigade_library(
 )
 
 brigade_library(
+  zero_internal_move_piece
+  HEADERS zero/internal/move_piece.h
+  SOURCES zero/internal/move_piece.cc
+  DEPS zero_internal_step_streams collectives_communicator device_stream precision_dtype
+    zero_plan_matrix_layout
+  PUBLIC_LIBRARIES absl::status
+)
+
+brigade_library(
   zero_internal_factored_update
   HEADERS zero/internal/factored_update.h
   SOURCES zero/internal/factored_update.cc
-  DEPS zero_internal_step_streams collectives_communicator device_buffer device_context
+  DEPS zero_internal_move_piece zero_internal_step_streams device_buffer device_context
     device_status_macros device_stream kernels_adafactor optim_step_controller precision_dtype
     zero_options zero_plan zero_plan_factor_layout zero_plan_layout
   PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor
@@ -206,7 +215,7 @@ brigade_library(
   zero_internal_matrix_update
   HEADERS zero/internal/matrix_update.h
   SOURCES zero/internal/matrix_update.cc
-  DEPS zero_internal_step_streams collectives_communicator device_buffer device_context
+  DEPS zero_internal_move_piece zero_internal_step_streams device_buffer device_context
     device_status_macros device_stream kernels_muon optim_step_controller precision_dtype
     zero_options zero_plan zero_plan_layout zero_plan_matrix_layout
   PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor

@@ -29,37 +29,13 @@ using ::testing::HasSubstr;
 constexpr auto kAdafactor = optim::OptimizerKind::kAdafactor;
 
 // Of the toy's matrices one has few factors, one many, one three extents, and one is a table.
-std::vector<GoldenCase> AdafactorCases() {
-  std::vector<GoldenCase> cases;
-  for (const int ranks : {1, 2, 3, 4}) {
-    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-      if (ranks == 3 || dtype == DType::kBFloat16) cases.push_back({ranks, dtype, kAdafactor});
-    }
-  }
-  GoldenCase c = {2, DType::kBFloat16, kAdafactor};
-  c.micro_batches = 3;
-  cases.push_back(c);
-  c.accumulation = Accumulation::kAtBoundary;
-  c.reload_at = 20;
-  cases.push_back(c);
-  // A tensor in each bucket, whose slices many ranks have nothing in.
-  c = {4, DType::kFloat32, kAdafactor};
-  c.bucket_elements = 1;
-  c.reload_at = 10;
-  cases.push_back(c);
-  c = {4, DType::kBFloat16, kAdafactor};
-  c.shard_ranks = 2;
-  cases.push_back(c);
-  return cases;
-}
-
 class AdafactorTest : public ::testing::TestWithParam<GoldenCase> {};
 
 TEST_P(AdafactorTest, HasTheSpecificationsBitsInEveryStage) {
   ExpectTheSpecificationsBits(GetParam(), device::Cpu());
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, AdafactorTest, ::testing::ValuesIn(AdafactorCases()),
+INSTANTIATE_TEST_SUITE_P(Cases, AdafactorTest, ::testing::ValuesIn(WholeTensorCases(kAdafactor)),
                          [](const auto& info) { return ToString(info.param); });
 
 // Four layers as a transformer's, of 64 columns.

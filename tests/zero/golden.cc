@@ -522,4 +522,29 @@ void ExpectTheSpecificationsBits(const GoldenCase& c, device::Device device, boo
   EXPECT_GT(trained_stages, 0);
 }
 
+std::vector<GoldenCase> WholeTensorCases(optim::OptimizerKind kind) {
+  using precision::DType;
+  std::vector<GoldenCase> cases;
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      if (ranks == 3 || dtype == DType::kBFloat16) cases.push_back({ranks, dtype, kind});
+    }
+  }
+  GoldenCase c = {2, DType::kBFloat16, kind};
+  c.micro_batches = 3;
+  cases.push_back(c);
+  c.accumulation = Accumulation::kAtBoundary;
+  c.reload_at = 20;
+  cases.push_back(c);
+  // A tensor in each bucket, whose slices many ranks have nothing in.
+  c = {4, DType::kFloat32, kind};
+  c.bucket_elements = 1;
+  c.reload_at = 10;
+  cases.push_back(c);
+  c = {4, DType::kBFloat16, kind};
+  c.shard_ranks = 2;
+  cases.push_back(c);
+  return cases;
+}
+
 }  // namespace brigade::zero

@@ -95,6 +95,10 @@ absl::Status Compare(const Trajectory& trained, const Trajectory& wanted);
 void ExpectTheSpecificationsBits(const GoldenCase& golden_case, device::Device device,
                                  bool on_copies = false);
 
+// Of an optimizer that needs whole tensors: ranks and types with cuts elsewhere, micro-batches,
+// groups, and loads of a state.
+std::vector<GoldenCase> WholeTensorCases(optim::OptimizerKind kind);
+
 }  // namespace brigade::zero
 
 #endif  // BRIGADE_TESTS_ZERO_GOLDEN_H_

@@ -28,37 +28,13 @@ using ::testing::HasSubstr;
 constexpr auto kMuon = optim::OptimizerKind::kMuon;
 
 // Of the toy's matrices two have two extents, others three, and one is a table.
-std::vector<GoldenCase> MuonCases() {
-  std::vector<GoldenCase> cases;
-  for (const int ranks : {1, 2, 3, 4}) {
-    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-      if (ranks == 3 || dtype == DType::kBFloat16) cases.push_back({ranks, dtype, kMuon});
-    }
-  }
-  GoldenCase c = {2, DType::kBFloat16, kMuon};
-  c.micro_batches = 3;
-  cases.push_back(c);
-  c.accumulation = Accumulation::kAtBoundary;
-  c.reload_at = 20;
-  cases.push_back(c);
-  // A tensor in each bucket, whose slices many ranks have nothing in.
-  c = {4, DType::kFloat32, kMuon};
-  c.bucket_elements = 1;
-  c.reload_at = 10;
-  cases.push_back(c);
-  c = {4, DType::kBFloat16, kMuon};
-  c.shard_ranks = 2;
-  cases.push_back(c);
-  return cases;
-}
-
 class MuonTest : public ::testing::TestWithParam<GoldenCase> {};
 
 TEST_P(MuonTest, HasTheSpecificationsBitsInEveryStage) {
   ExpectTheSpecificationsBits(GetParam(), device::Cpu());
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, MuonTest, ::testing::ValuesIn(MuonCases()),
+INSTANTIATE_TEST_SUITE_P(Cases, MuonTest, ::testing::ValuesIn(WholeTensorCases(kMuon)),
                          [](const auto& info) { return ToString(info.param); });
 
 // Four layers as a transformer's, of 64 columns.

@@ -3,10 +3,10 @@
 #include <memory>
 #include <utility>
 
-#include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/stream.h"
+#include "brigade/zero/internal/move_piece.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
@@ -14,8 +14,6 @@ namespace {
 
 constexpr auto kFloatType = precision::DType::kFloat32;
 constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-// Counted from the master on.
-constexpr int kFactorsArray = 1;
 
 }  // namespace
 
@@ -68,9 +66,10 @@ void FactoredUpdate::List(size_t number, BucketWork& work) {
       own.param = is_cut ? reinterpret_cast<float*>(At(place.master)) : work.arrays.master + at;
     }
     own.grad = is_cut ? At(place.grad) : grad + at * grad_bytes;
-    own.factors = is_cut ? reinterpret_cast<float*>(At(place.factors))
-                         : reinterpret_cast<float*>(
-                               FactorsOf(tensor, work, number, tensor.factor_pieces[0]).piece);
+    own.factors =
+        is_cut
+            ? reinterpret_cast<float*>(At(place.factors))
+            : static_cast<float*>(FactorsOf(tensor, work, number, tensor.factor_pieces[0]).piece);
     own.scales = scales;
     own.workspace = reinterpret_cast<double*>(At(place.workspace));
     own.rows = tensor.rows;
@@ -100,44 +99,18 @@ void FactoredUpdate::List(size_t number, BucketWork& work) {
   }
 }
 
-FactoredUpdate::Ends FactoredUpdate::FactorsOf(const PlannedTensor& tensor, const BucketWork& work,
-                                               size_t number, const MatrixPiece& piece) const {
-  const int64_t block = StateArrayOf(options_, plan_.bucket(tensor.bucket), kFactorsArray).block;
-  Ends ends;
+PieceEnds FactoredUpdate::FactorsOf(const PlannedTensor& tensor, const BucketWork& work,
+                                    size_t number, const MatrixPiece& piece) const {
+  const int64_t block =
+      StateArrayOf(options_, plan_.bucket(tensor.bucket), FactorLayout::kFactorsArray).block;
+  PieceEnds ends;
   if (piece.rank == streams_.rank()) {
-    ends.piece = reinterpret_cast<char*>(work.arrays.factors + piece.range.begin -
-                                         FirstOf(tensor.bucket) / block);
+    ends.piece = work.arrays.factors + piece.range.begin - FirstOf(tensor.bucket) / block;
   }
   if (char* const whole = At(layout_.place(number).factors); whole != nullptr) {
     ends.whole = whole + (piece.range.begin - tensor.factors.begin) * kFloat;
   }
   return ends;
-}
-
-absl::Status FactoredUpdate::Move(const MatrixPiece& piece, int owner, const Ends& ends,
-                                  precision::DType dtype, bool to_owner) {
-  const bool has_piece = piece.rank == streams_.rank();
-  const bool is_owner = owner == streams_.rank();
-  const int64_t size = piece.range.size;
-  const int64_t bytes = size * precision::SizeOf(dtype);
-  device::Stream& stream = streams_.comm();
-  if (has_piece && is_owner) {
-    return to_owner ? stream.Copy(ends.whole, ends.piece, bytes)
-                    : stream.Copy(ends.piece, ends.whole, bytes);
-  }
-  collectives::Communicator& ranks = streams_.communicator();
-  // As gradients: it is what has become of them.
-  if (has_piece && to_owner) {
-    streams_.traffic.gradients += bytes;
-    return ranks.Send(ends.piece, size, dtype, owner, stream);
-  }
-  if (is_owner && !to_owner) {
-    streams_.traffic.gradients += bytes;
-    return ranks.Send(ends.whole, size, dtype, piece.rank, stream);
-  }
-  if (has_piece) return ranks.Receive(ends.piece, size, dtype, owner, stream);
-  if (is_owner) return ranks.Receive(ends.whole, size, dtype, piece.rank, stream);
-  return absl::OkStatus();
 }
 
 absl::Status FactoredUpdate::ToOwners(const BucketWork& work) {
@@ -147,28 +120,29 @@ absl::Status FactoredUpdate::ToOwners(const BucketWork& work) {
     const FactorLayout::Place& place = layout_.place(t);
     const auto ends_of = [&](const MatrixPiece& piece, const void* array, int64_t whole,
                              int64_t element_bytes) {
-      Ends ends;
+      PieceEnds ends;
       if (piece.rank == streams_.rank()) {
         ends.piece = static_cast<char*>(const_cast<void*>(array)) +
                      (piece.range.begin - FirstOf(tensor.bucket)) * element_bytes;
       }
-      if (whole >= 0)
+      if (whole >= 0) {
         ends.whole = At(whole) + (piece.range.begin - tensor.range.begin) * element_bytes;
+      }
       return ends;
     };
     for (const MatrixPiece& piece : tensor.pieces) {
-      BRIGADE_RETURN_IF_ERROR(
-          Move(piece, tensor.owner,
-               ends_of(piece, work.arrays.grad, place.grad, precision::SizeOf(work.grad_dtype)),
-               work.grad_dtype, /*to_owner=*/true));
+      BRIGADE_RETURN_IF_ERROR(MovePiece(
+          piece, tensor.owner,
+          ends_of(piece, work.arrays.grad, place.grad, precision::SizeOf(work.grad_dtype)),
+          work.grad_dtype, /*to_owner=*/true, streams_));
       if (!options_.optimizer.adafactor.scale_parameter) continue;
-      BRIGADE_RETURN_IF_ERROR(Move(piece, tensor.owner,
-                                   ends_of(piece, work.arrays.master, place.master, kFloat),
-                                   kFloatType, /*to_owner=*/true));
+      BRIGADE_RETURN_IF_ERROR(MovePiece(piece, tensor.owner,
+                                        ends_of(piece, work.arrays.master, place.master, kFloat),
+                                        kFloatType, /*to_owner=*/true, streams_));
     }
     for (const MatrixPiece& piece : tensor.factor_pieces) {
-      BRIGADE_RETURN_IF_ERROR(Move(piece, tensor.owner, FactorsOf(tensor, work, t, piece),
-                                   kFloatType, /*to_owner=*/true));
+      BRIGADE_RETURN_IF_ERROR(MovePiece(piece, tensor.owner, FactorsOf(tensor, work, t, piece),
+                                        kFloatType, /*to_owner=*/true, streams_));
     }
   }
   return absl::OkStatus();
@@ -184,11 +158,11 @@ absl::Status FactoredUpdate::FromOwners(const BucketWork& work) {
       if (piece.rank == tensor.owner) continue;
       const MatrixPiece all = {piece.rank, {0, kernels::kAdafactorNumbers + tensor.factors.size}};
       BRIGADE_RETURN_IF_ERROR(
-          Move(all, tensor.owner, {scales, scales}, kFloatType, /*to_owner=*/false));
+          MovePiece(all, tensor.owner, {scales, scales}, kFloatType, /*to_owner=*/false, streams_));
     }
     for (const MatrixPiece& piece : tensor.factor_pieces) {
-      BRIGADE_RETURN_IF_ERROR(Move(piece, tensor.owner, FactorsOf(tensor, work, t, piece),
-                                   kFloatType, /*to_owner=*/false));
+      BRIGADE_RETURN_IF_ERROR(MovePiece(piece, tensor.owner, FactorsOf(tensor, work, t, piece),
+                                        kFloatType, /*to_owner=*/false, streams_));
     }
   }
   return absl::OkStatus();

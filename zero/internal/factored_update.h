@@ -13,6 +13,7 @@
 #include "brigade/kernels/adafactor/adafactor.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/precision/dtype.h"
+#include "brigade/zero/internal/move_piece.h"
 #include "brigade/zero/internal/step_streams.h"
 #include "brigade/zero/options.h"
 #include "brigade/zero/plan/factor_layout.h"
@@ -50,12 +51,6 @@ class FactoredUpdate {
   absl::Status Enqueue(const optim::StepDecision& decision);
 
  private:
-  // What a rank has of an array of a tensor, for a piece of it to cross; null: it has none.
-  struct Ends {
-    // Of this rank's piece, and of the whole array where this rank is the owner.
-    char* piece = nullptr;
-    char* whole = nullptr;
-  };
   struct BucketWork {
     precision::DType grad_dtype = precision::DType::kFloat32;
     std::optional<precision::DType> copy_dtype;
@@ -80,10 +75,8 @@ class FactoredUpdate {
   // through them in one order, so that no two wait for each other.
   absl::Status ToOwners(const BucketWork& work);
   absl::Status FromOwners(const BucketWork& work);
-  absl::Status Move(const MatrixPiece& piece, int owner, const Ends& ends, precision::DType dtype,
-                    bool to_owner);
-  Ends FactorsOf(const PlannedTensor& tensor, const BucketWork& work, size_t number,
-                 const MatrixPiece& piece) const;
+  PieceEnds FactorsOf(const PlannedTensor& tensor, const BucketWork& work, size_t number,
+                      const MatrixPiece& piece) const;
 
   const Plan& plan_;
   const ZeroOptions& options_;

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/stream.h"
+#include "brigade/zero/internal/move_piece.h"
 #include "brigade/zero/plan/layout.h"
 
 namespace brigade::zero::internal {
@@ -72,34 +72,6 @@ void MatrixUpdate::ListSegments(const PlannedMatrix& matrix, const MatrixPiece& 
                            kernels::MuonScaleOf(muon.scale, matrix.rows, matrix.columns)});
 }
 
-absl::Status MatrixUpdate::MovePiece(const PlannedMatrix& matrix, const MatrixPiece& piece,
-                                     float* whole, bool to_owner) {
-  constexpr auto kFloat = precision::DType::kFloat32;
-  const bool has_piece = piece.rank == streams_.rank();
-  const bool is_owner = matrix.owner == streams_.rank();
-  const int64_t size = piece.range.size;
-  const auto bytes = size * static_cast<int64_t>(sizeof(float));
-  float* const own = has_piece ? UpdatesAt(matrix.bucket, piece.range.begin) : nullptr;
-  float* const there = is_owner ? whole + piece.range.begin - matrix.range.begin : nullptr;
-  device::Stream& stream = streams_.comm();
-  if (has_piece && is_owner) {
-    return to_owner ? stream.Copy(there, own, bytes) : stream.Copy(own, there, bytes);
-  }
-  collectives::Communicator& ranks = streams_.communicator();
-  // As gradients: it is what has become of them.
-  if (has_piece && to_owner) {
-    streams_.traffic.gradients += bytes;
-    return ranks.Send(own, size, kFloat, matrix.owner, stream);
-  }
-  if (is_owner && !to_owner) {
-    streams_.traffic.gradients += bytes;
-    return ranks.Send(there, size, kFloat, piece.rank, stream);
-  }
-  if (has_piece) return ranks.Receive(own, size, kFloat, matrix.owner, stream);
-  if (is_owner) return ranks.Receive(there, size, kFloat, piece.rank, stream);
-  return absl::OkStatus();
-}
-
 absl::Status MatrixUpdate::Move(bool to_owners) {
   float* const memory = memory_.as<float>().data();
   for (size_t m = 0; m < layout_.matrices().size(); ++m) {
@@ -107,7 +79,11 @@ absl::Status MatrixUpdate::Move(bool to_owners) {
     if (!matrix.is_cut()) continue;
     float* const whole = layout_.whole_at(m) < 0 ? nullptr : memory + layout_.whole_at(m);
     for (const MatrixPiece& piece : matrix.pieces) {
-      BRIGADE_RETURN_IF_ERROR(MovePiece(matrix, piece, whole, to_owners));
+      PieceEnds ends;
+      if (piece.rank == streams_.rank()) ends.piece = UpdatesAt(matrix.bucket, piece.range.begin);
+      if (whole != nullptr) ends.whole = whole + piece.range.begin - matrix.range.begin;
+      BRIGADE_RETURN_IF_ERROR(
+          MovePiece(piece, matrix.owner, ends, precision::DType::kFloat32, to_owners, streams_));
     }
   }
   return absl::OkStatus();

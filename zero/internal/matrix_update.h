@@ -57,8 +57,6 @@ class MatrixUpdate {
   // Pieces of matrices that are cut to their owners, or back. All ranks go through them in one
   // order, so that no two wait for each other.
   absl::Status Move(bool to_owners);
-  absl::Status MovePiece(const PlannedMatrix& matrix, const MatrixPiece& piece, float* whole,
-                         bool to_owner);
 
   const Plan& plan_;
   const ZeroOptions& options_;

@@ -11,9 +11,6 @@ namespace {
 
 constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
 
-// The array of a bucket's state that has factors, counted from the master on.
-constexpr int kFactorsArray = 1;
-
 int64_t ScalesOf(const PlannedTensor& tensor) {
   return kernels::kAdafactorNumbers + tensor.factors.size;
 }
@@ -26,7 +23,8 @@ PlannedTensor TensorOf(const Plan& plan, const ZeroOptions& options, int bucket,
   PlannedTensor tensor = {bucket, entry.parameter, entry.range, rows, spec.size / rows, 0, {}, {},
                           {}};
   // Entries begin at multiples of a block.
-  const int64_t block = StateArrayOf(options, plan.bucket(bucket), kFactorsArray).block;
+  const int64_t block =
+      StateArrayOf(options, plan.bucket(bucket), FactorLayout::kFactorsArray).block;
   tensor.factors = {entry.range.begin / block,
                     kernels::AdafactorFactorCount(tensor.rows, tensor.columns)};
   return tensor;
@@ -41,7 +39,7 @@ bool PlannedTensor::HasPiece(int rank) const {
 
 FactorLayout::FactorLayout(const Plan& plan, const ZeroOptions& options, int rank) {
   const bool has_all = options.traits().whole_optimizer_state;
-  std::vector<int64_t> work(static_cast<size_t>(plan.ranks()));
+  std::vector<double> work(static_cast<size_t>(plan.ranks()));
   for (size_t b = 0; b < plan.buckets().size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
     if (!bucket.trainable) continue;
@@ -57,13 +55,7 @@ FactorLayout::FactorLayout(const Plan& plan, const ZeroOptions& options, int ran
       } else {
         tensor.pieces = PiecesOf(tensor.range, slice);
         tensor.factor_pieces = PiecesOf(tensor.factors, slice / block);
-        const auto least = std::min_element(tensor.pieces.begin(), tensor.pieces.end(),
-                                            [&](const MatrixPiece& x, const MatrixPiece& y) {
-                                              return work[static_cast<size_t>(x.rank)] <
-                                                     work[static_cast<size_t>(y.rank)];
-                                            });
-        tensor.owner = least->rank;
-        work[static_cast<size_t>(tensor.owner)] += tensor.range.size;
+        tensor.owner = OwnerOf(tensor.pieces, static_cast<double>(tensor.range.size), work);
       }
       tensors_.push_back(std::move(tensor));
     }

@@ -40,6 +40,9 @@ struct PlannedTensor {
 
 class FactorLayout {
  public:
+  // The array of a bucket's state that has factors, counted from the master on.
+  static constexpr int kFactorsArray = 1;
+
   // Of the optimizer kAdafactor. `rank`: in the group that shares a state.
   FactorLayout(const Plan& plan, const ZeroOptions& options, int rank);
 

@@ -27,10 +27,18 @@ std::vector<MatrixPiece> PiecesOf(const ElementRange& range, int64_t slice) {
   return pieces;
 }
 
+int OwnerOf(const std::vector<MatrixPiece>& pieces, double amount, std::vector<double>& work) {
+  const auto least = std::min_element(
+      pieces.begin(), pieces.end(), [&](const MatrixPiece& x, const MatrixPiece& y) {
+        return work[static_cast<size_t>(x.rank)] < work[static_cast<size_t>(y.rank)];
+      });
+  work[static_cast<size_t>(least->rank)] += amount;
+  return least->rank;
+}
+
 MatrixLayout::MatrixLayout(const Plan& plan, const ZeroOptions& options, int rank)
     : updates_at_(plan.buckets().size(), -1), rank_(rank) {
   const bool has_all = options.traits().whole_optimizer_state;
-  // In double, which holds it as well for any matrix that memory does.
   std::vector<double> work(static_cast<size_t>(plan.ranks()));
   for (size_t b = 0; b < plan.buckets().size(); ++b) {
     const Bucket& bucket = plan.buckets()[b];
@@ -50,15 +58,12 @@ MatrixLayout::MatrixLayout(const Plan& plan, const ZeroOptions& options, int ran
         matrix.pieces = {{rank, entry.range}};
       } else {
         matrix.pieces = PiecesOf(entry.range, plan.slice(bucket));
-        const auto least = std::min_element(matrix.pieces.begin(), matrix.pieces.end(),
-                                            [&](const MatrixPiece& x, const MatrixPiece& y) {
-                                              return work[static_cast<size_t>(x.rank)] <
-                                                     work[static_cast<size_t>(y.rank)];
-                                            });
-        matrix.owner = least->rank;
-        work[static_cast<size_t>(matrix.owner)] +=
-            static_cast<double>(matrix.rows) * static_cast<double>(matrix.columns) *
-            static_cast<double>(std::min(matrix.rows, matrix.columns));
+        // In double, which holds it as well for any matrix that memory does.
+        matrix.owner =
+            OwnerOf(matrix.pieces,
+                    static_cast<double>(matrix.rows) * static_cast<double>(matrix.columns) *
+                        static_cast<double>(std::min(matrix.rows, matrix.columns)),
+                    work);
       }
       matrices_.push_back(std::move(matrix));
     }

@@ -25,6 +25,9 @@ struct MatrixPiece {
 };
 // Of a range of elements of an array of which each rank has so many, rank after rank.
 std::vector<MatrixPiece> PiecesOf(const ElementRange& range, int64_t slice);
+// Of ranks with a piece the one that has had the least work, of those of equal work the first;
+// `work`, by rank, has `amount` more of it then.
+int OwnerOf(const std::vector<MatrixPiece>& pieces, double amount, std::vector<double>& work);
 
 struct PlannedMatrix {
   int bucket = 0;
