@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <latch>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -416,6 +417,29 @@ void ConformWhenItReserves(const EngineUnderTest& engine) {
 void ConformWhenAStreamHangs(const EngineUnderTest& engine) {
   ConformWhenItIsAborted(engine);
   ConformWhenItReserves(engine);
+}
+
+void ConformWhenARankHasLeft(const EngineUnderTest& engine) {
+  std::array<Arrays, 3> arrays;
+  std::latch has_left(2), have_sent(2);
+  const RanksOptions options = {.size = 3, .timeout = kLong};
+  OnRanks(options, engine.create_engines(options), [&](Rank& self) {
+    Arrays& own = arrays[static_cast<size_t>(self.rank)];
+    ASSERT_OK(TryOut(*self.communicator, *self.stream));
+    if (self.rank == 2) {
+      self.communicator.reset();
+      return has_left.arrive_and_wait();
+    }
+    // Rank 0 may wait for rank 1 when rank 2 leaves.
+    if (self.rank == 1) has_left.arrive_and_wait();
+    EXPECT_OK(self.rank == 0
+                  ? self.communicator->Send(own.input.data(), kCount, kType, 1, *self.stream)
+                  : self.communicator->Receive(own.output.data(), kCount, kType, 0, *self.stream));
+    EXPECT_OK(self.communicator->Synchronize(*self.stream));
+    have_sent.arrive_and_wait();
+    EXPECT_THAT(self.communicator->AllGatherHost({1}),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 2")));
+  });
 }
 
 }  // namespace brigade::collectives

@@ -53,6 +53,10 @@ void ConformWhenArgumentsDiffer(const EngineUnderTest& engine);
 // them from running.
 void ConformWhenAStreamHangs(const EngineUnderTest& engine);
 
+// What every engine must do when one rank of three is through and destroys its communicator while
+// the others still send to each other: no error, until one of them waits for it.
+void ConformWhenARankHasLeft(const EngineUnderTest& engine);
+
 }  // namespace brigade::collectives
 
 #endif  // BRIGADE_TESTS_COLLECTIVES_FAULT_CONFORMANCE_H_

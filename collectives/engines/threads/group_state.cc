@@ -57,10 +57,10 @@ absl::Status GroupState::Join(int rank, device::Context& context) {
 }
 
 // The scratch goes back here, where the free waits for this rank's streams: they end after all who
-// use it. What the rank took part in has its results: the next call is the first to fail.
+// use it. What the rank took part in has its results: the next call that needs it fails.
 void GroupState::Leave(int rank) {
   members_[static_cast<size_t>(rank)].scratch = device::Buffer();
-  rendezvous_.Break(absl::UnavailableError(absl::StrCat("rank ", rank, " has left the group")));
+  rendezvous_.Leave(rank);
 }
 
 void GroupState::Fail(const absl::Status& error) {

@@ -86,10 +86,20 @@ absl::Status Rendezvous::Meet(int rank, int partner, const Arrival& arrival, abs
   const auto deadline = device::DeadlineAfter(timeout);
   bool is_late = false;
   while (waits() && broken_.ok() && !is_late) {
+    if (const absl::Status left = LeftError(rank); !left.ok()) {
+      BreakLocked(left);
+      break;
+    }
     is_late = sleeper.changed.WaitWithDeadline(mutex_, deadline);
   }
   if (waits() && is_late) BreakLocked(LateError(rank, timeout));
   return waits() ? broken_ : results_[self];
+}
+
+void Rendezvous::Leave(int rank) {
+  device::MutexLock lock(mutex_);
+  left_ |= Only(rank);
+  for (Sleeper& each : sleepers_) each.changed.Signal();
 }
 
 void Rendezvous::Break(const absl::Status& error) {
@@ -149,6 +159,13 @@ absl::Status Rendezvous::FindCircle(int rank) const {
                          arrivals_[static_cast<size_t>(high)].fingerprint);
   }
   return absl::OkStatus();
+}
+
+absl::Status Rendezvous::LeftError(int rank) const {
+  const Ranks left = MissingFor(rank) & left_;
+  if (left == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("rank ", std::countr_zero(left), " has left the group"));
 }
 
 absl::Status Rendezvous::LateError(int rank, absl::Duration timeout) const {

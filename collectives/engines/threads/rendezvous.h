@@ -22,9 +22,10 @@ namespace brigade::collectives {
 //              InvalidArgument that names two ranks and their calls, if the fingerprints of those
 //              who meet differ, or if ranks wait for each other in a circle (rank 0 sends to rank
 //              1, which waits for all in a barrier). DeadlineExceeded that names the ranks that
-//              wait for nobody and for which this one has waited too long.
+//              wait for nobody and for which this one has waited too long. Unavailable for a rank
+//              that has left, once one waits for it: those who do without it go on.
 // Allocation   None after construction, but for errors.
-// Threads      Each rank's calls from one thread at a time; Break from any thread.
+// Threads      Each rank's calls from one thread at a time; Leave and Break from any thread.
 class Rendezvous {
  public:
   // What a rank brings. All that it points to must stay until Meet returns.
@@ -49,6 +50,8 @@ class Rendezvous {
   // returned.
   absl::Status Meet(int rank, int partner, const Arrival& arrival, absl::Duration timeout, Act act);
 
+  // `rank` comes no more.
+  void Leave(int rank);
   void Break(const absl::Status& error);
 
  private:
@@ -67,6 +70,7 @@ class Rendezvous {
   Ranks MissingFor(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Ranks WaitedForBy(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FindCircle(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LeftError(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LateError(int rank, absl::Duration timeout) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BreakLocked(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -86,6 +90,8 @@ class Rendezvous {
   Ranks for_all_ ABSL_GUARDED_BY(mutex_) = 0;
   // Ranks that wait for their partner.
   Ranks for_one_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Ranks that have left.
+  Ranks left_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
 };
 

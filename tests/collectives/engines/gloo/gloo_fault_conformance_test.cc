@@ -19,5 +19,7 @@ TEST(GlooFaultConformanceTest, WhenArgumentsDiffer) { ConformWhenArgumentsDiffer
 
 TEST(GlooFaultConformanceTest, WhenAStreamHangs) { ConformWhenAStreamHangs({GlooEngines}); }
 
+TEST(GlooFaultConformanceTest, WhenARankHasLeft) { ConformWhenARankHasLeft({GlooEngines}); }
+
 }  // namespace
 }  // namespace brigade::collectives::testing

@@ -23,5 +23,7 @@ TEST_F(NcclTest, WhenArgumentsDiffer) { ConformWhenArgumentsDiffer(OverNccl()); 
 
 TEST_F(NcclTest, WhenAStreamHangs) { ConformWhenAStreamHangs(OverNccl()); }
 
+TEST_F(NcclTest, WhenARankHasLeft) { ConformWhenARankHasLeft(OverNccl()); }
+
 }  // namespace
 }  // namespace brigade::collectives

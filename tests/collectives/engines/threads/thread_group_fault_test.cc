@@ -34,6 +34,8 @@ TEST(ThreadGroupFaultTest, WhenArgumentsDiffer) { ConformWhenArgumentsDiffer({Th
 
 TEST(ThreadGroupFaultTest, WhenAStreamHangs) { ConformWhenAStreamHangs({ThreadEngines}); }
 
+TEST(ThreadGroupFaultTest, WhenARankHasLeft) { ConformWhenARankHasLeft({ThreadEngines}); }
+
 struct Arrays {
   std::vector<float> input = std::vector<float>(256, 1.0f);
   std::vector<float> output = std::vector<float>(256);
