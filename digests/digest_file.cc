@@ -207,7 +207,7 @@ absl::StatusOr<std::unique_ptr<DigestFile>> DigestFile::Create(const std::string
   if (ftruncate(fileno(opened), kept) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot go on with ", path));
   }
-  BRIGADE_ASSIGN_OR_RETURN(monitor::AppendFile file, monitor::AppendFile::Open(path));
+  BRIGADE_ASSIGN_OR_RETURN(device::AppendFile file, device::AppendFile::Open(path));
   if (kept == 0) BRIGADE_RETURN_IF_ERROR(file.Append(HeaderOf(header).dump() + "\n"));
   return std::unique_ptr<DigestFile>(new DigestFile(header, std::move(file)));
 }

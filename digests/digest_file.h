@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/device/append_file.h"
 #include "brigade/digests/tensor_map.h"
 #include "brigade/kernels/digest/digest_math.h"
-#include "brigade/monitor/append_file.h"
 
 namespace brigade::digests {
 
@@ -59,11 +59,11 @@ class DigestFile {
   absl::Status Write(const StepRecord& record);
 
  private:
-  DigestFile(const DigestHeader& header, monitor::AppendFile file)
+  DigestFile(const DigestHeader& header, device::AppendFile file)
       : header_(header), file_(std::move(file)) {}
 
   const DigestHeader header_;
-  monitor::AppendFile file_;
+  device::AppendFile file_;
 };
 
 struct DigestLog {
