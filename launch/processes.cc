@@ -117,11 +117,6 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  rlimit descriptors = {};
-  if (command.descriptors > 0 && getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
-    descriptors.rlim_cur = command.descriptors;
-    setrlimit(RLIMIT_NOFILE, &descriptors);
-  }
   if (!command.directory.empty() && chdir(command.directory.c_str()) != 0) {
     fail(Failure::kDirectory);
   }
@@ -138,6 +133,12 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
     CPU_ZERO(&cores);
     for (const int core : command.cores) CPU_SET(static_cast<size_t>(core), &cores);
     if (sched_setaffinity(0, sizeof(cores), &cores) != 0) fail(Failure::kCores);
+  }
+  // No sooner: this process may have more of them open, until it is the program.
+  rlimit descriptors = {};
+  if (command.descriptors > 0 && getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+    descriptors.rlim_cur = command.descriptors;
+    setrlimit(RLIMIT_NOFILE, &descriptors);
   }
   std::vector<std::string> words = command.words, environment = EnvironmentOf(command.variables);
   execvpe(words[0].c_str(), Pointers(words).data(), Pointers(environment).data());
