@@ -397,7 +397,9 @@ class SeveralHostsTest(unittest.TestCase):
     def test_without_a_host_that_wants_a_password_others_may_be_enough(self):
         count = f"{self.folder}/count"
         ssh = stand_in_for_ssh(self.folder, name="ssh", body=(
-            f'[ $3 = a ] || {{ echo >>{count}; echo "Host key verification failed." >&2; exit 255; }}; sh -c "$4"'))
+            f'[ $3 = a ] || {{ echo >>{count}; echo "Host key verification failed." >&2; exit 255; }}; '
+            # Time for more tries.
+            'sleep 3; sh -c "$4"'))
         printed, _ = self.ends(Job(f"--ssh={ssh}", "--hosts=a@b", "--nnodes=1:2", "--host_timeout=1h", "echo", "there"), 0)
         self.assertEqual(printed, "there\n")
         self.assertEqual(pathlib.Path(count).read_text(), "\n")
