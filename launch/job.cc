@@ -516,15 +516,17 @@ class Job {
     for (int piece = 0; piece < 64 && HearErrors(node); ++piece) {
     }
     const int code = ExitCode(status);
-    node.refuses = is_remote_ && !node.greeted && code == kSshFailed && IsRefusal(node.last_error);
+    const bool is_of_ssh = is_remote_ && (!node.greeted || code == kSshFailed);
+    node.refuses = !node.greeted && code == kSshFailed && IsRefusal(node.last_error);
     node.greeted = false;
     // An agent that lives on without what was between it and this process ends, too.
     node.channel->CloseOutput();
     LoseRanks(node,
-              absl::StrCat(WIFSIGNALED(status)
-                               ? absl::StrCat("was ended by ", SignalName(WTERMSIG(status)))
-                               : absl::StrCat("ended with code ", code),
-                           node.last_error.empty() ? "" : ": ", node.last_error),
+              absl::StrCat(
+                  WIFSIGNALED(status) ? absl::StrCat("was ended by ", SignalName(WTERMSIG(status)))
+                                      : absl::StrCat("ended with code ", code),
+                  // Else a warning of hours ago would be the reason.
+                  is_of_ssh && !node.last_error.empty() ? absl::StrCat(": ", node.last_error) : ""),
               code);
   }
 

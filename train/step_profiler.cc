@@ -285,10 +285,7 @@ absl::Status StepProfiler::Tell(Observer* observer) {
   of_.books.summary().hardware_over_model =
       model > 0 ? event_.profile.hardware_flops(/*causal=*/false) / model : 1;
   if (observer == nullptr) return absl::OkStatus();
-  if (!trouble_.ok()) {
-    BRIGADE_RETURN_IF_ERROR(observer->OnTrouble(absl::Status(
-        trouble_.code(), absl::StrCat("the profile is printed instead: ", trouble_.message()))));
-  }
+  if (!trouble_.ok()) BRIGADE_RETURN_IF_ERROR(observer->OnTrouble(trouble_));
   return observer->OnProfile(event_);
 }
 
