@@ -92,8 +92,8 @@ class Observer {
   virtual absl::Status OnStart(const Start& /*start*/) { return absl::OkStatus(); }
   virtual absl::Status OnProfile(const ProfileEvent& /*profile*/) { return absl::OkStatus(); }
   virtual absl::Status OnSave(const SaveEvent& /*save*/) { return absl::OkStatus(); }
-  // Something beside the training could not be written, of which there is more to come or not: the
-  // first error of each such thing. The training goes on.
+  // Something that is written beside the training, such as digests, could not be: the first error
+  // of each such thing. The training goes on.
   virtual absl::Status OnTrouble(const absl::Status& /*trouble*/) { return absl::OkStatus(); }
 };
 
