@@ -9,6 +9,7 @@
 #include "brigade/collectives/engines/gloo/gloo_engine.h"
 #include "brigade/collectives/engines/nccl/nccl_engine.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives {
 namespace {
@@ -88,7 +89,7 @@ absl::StatusOr<GlooOptions> ToGlooOptions(const LaunchInfo& launch_info,
   gloo.size = launch_info.size;
   gloo.interface = options.interface;
   gloo.connect_timeout = options.connect_timeout;
-  gloo.connect_deadline = absl::Now() + options.connect_timeout;
+  gloo.connect_deadline = device::SteadyTime::Now() + options.connect_timeout;
   gloo.timeout = options.timeout;
   if (launch_info.size > 1) {
     BRIGADE_ASSIGN_OR_RETURN(gloo.store, CreateStore(launch_info, options));

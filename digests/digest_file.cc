@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -171,8 +172,8 @@ TensorDigest DigestOfUnit(const std::vector<TensorDigest>& tensors) {
 absl::StatusOr<std::unique_ptr<DigestFile>> DigestFile::Create(const std::string& path,
                                                                const DigestHeader& header,
                                                                int64_t done) {
-  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const file, device::OpenForUpdate(path));
-  std::unique_ptr<DigestFile> self(new DigestFile(path, header, file));
+  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const opened, device::OpenForUpdate(path));
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closed(opened, &std::fclose);
   int64_t kept = 0;
   if (done > 0) {
     // Of a run that was killed the last step may have some of its lines.
@@ -203,20 +204,12 @@ absl::StatusOr<std::unique_ptr<DigestFile>> DigestFile::Create(const std::string
       kept = static_cast<int64_t>(end) + 1;
     }
   }
-  if (ftruncate(fileno(file), kept) != 0 || std::fseek(file, 0, SEEK_END) != 0) {
+  if (ftruncate(fileno(opened), kept) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot go on with ", path));
   }
-  if (kept == 0) BRIGADE_RETURN_IF_ERROR(self->WriteLine(HeaderOf(header).dump()));
-  return self;
-}
-
-DigestFile::~DigestFile() { std::fclose(file_); }
-
-absl::Status DigestFile::WriteLine(const std::string& line) {
-  if (std::fputs((line + "\n").c_str(), file_) >= 0 && std::fflush(file_) == 0) {
-    return absl::OkStatus();
-  }
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path_));
+  BRIGADE_ASSIGN_OR_RETURN(device::AppendFile file, device::AppendFile::Open(path));
+  if (kept == 0) BRIGADE_RETURN_IF_ERROR(file.Append(HeaderOf(header).dump() + "\n"));
+  return std::unique_ptr<DigestFile>(new DigestFile(header, std::move(file)));
 }
 
 absl::Status DigestFile::Write(const StepRecord& record) {
@@ -241,9 +234,9 @@ absl::Status DigestFile::Write(const StepRecord& record) {
                  {"weights", ToHex(DigestOfUnit(weights))},
                  {"tensors", std::move(pairs)}};
     if (!gradients.empty()) line["gradients"] = ToHex(DigestOfUnit(gradients));
-    absl::StrAppend(&lines, lines.empty() ? "" : "\n", line.dump());
+    absl::StrAppend(&lines, line.dump(), "\n");
   }
-  return WriteLine(lines);
+  return file_.Append(lines);
 }
 
 absl::StatusOr<DigestLog> ReadDigests(const std::string& path) {

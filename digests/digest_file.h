@@ -2,14 +2,15 @@
 #define BRIGADE_DIGESTS_DIGEST_FILE_H_
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "brigade/device/append_file.h"
 #include "brigade/digests/tensor_map.h"
 #include "brigade/kernels/digest/digest_math.h"
 
@@ -43,7 +44,10 @@ kernels::TensorDigest DigestOfUnit(const std::vector<kernels::TensorDigest>& ten
 //    "tensors": {"h.0.w": [HEX, HEX], ..}}
 //
 // where HEX are 32 digits, and a pair is of gradients and weights; null: there is none. Lines are
-// handed to the system at once. Errors: what the system says, naming the file.
+// handed to the system at once.
+//
+// Errors  What the system says, naming the file. A step that could not be written leaves nothing
+//         behind, and the next one is tried.
 class DigestFile {
  public:
   // Goes on with a file of the same tensors behind step `done`, whose later steps are cut off; with
@@ -51,19 +55,15 @@ class DigestFile {
   static absl::StatusOr<std::unique_ptr<DigestFile>> Create(const std::string& path,
                                                             const DigestHeader& header,
                                                             int64_t done);
-  ~DigestFile();
 
   absl::Status Write(const StepRecord& record);
 
  private:
-  DigestFile(std::string path, const DigestHeader& header, std::FILE* file)
-      : path_(std::move(path)), header_(header), file_(file) {}
+  DigestFile(const DigestHeader& header, device::AppendFile file)
+      : header_(header), file_(std::move(file)) {}
 
-  absl::Status WriteLine(const std::string& line);
-
-  const std::string path_;
   const DigestHeader header_;
-  std::FILE* const file_;
+  device::AppendFile file_;
 };
 
 struct DigestLog {

@@ -195,16 +195,20 @@ absl::Status Run() {
                                  device::SystemCalls::Real(), start);
     }));
   }
-  const absl::Status status = trainer->Fit().status();
+  const absl::StatusOr<train::Outcome> outcome = trainer->Fit();
   interrupt.Disarm();
   watch->Close(train::Watch::kPatience);
-  BRIGADE_RETURN_IF_ERROR(status);
-  BRIGADE_RETURN_IF_ERROR(watch->recorder().Finish());
+  BRIGADE_RETURN_IF_ERROR(outcome.status());
+  const absl::Status traced = watch->recorder().Finish();
   const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
-  if (adapter.empty()) return absl::OkStatus();
-  return trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {
-    return models::SaveAdapter(adapter, static_cast<models::Decoder&>(model), zero, ranks, folder);
-  });
+  if (!adapter.empty()) {
+    BRIGADE_RETURN_IF_ERROR(trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {
+      return models::SaveAdapter(adapter, static_cast<models::Decoder&>(model), zero, ranks,
+                                 folder);
+    }));
+  }
+  BRIGADE_RETURN_IF_ERROR(outcome->incomplete);
+  return traced;
 }
 
 }  // namespace

@@ -35,11 +35,14 @@
 #include "brigade/device/files.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/launch/processes.h"
 #include "nlohmann/json.hpp"
 
 namespace brigade::launch {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 namespace fs = std::filesystem;
 
@@ -131,8 +134,9 @@ std::string LastLine(const std::string& path, std::streamoff from) {
 }
 
 // Waits until no other process has the name, and has it from then on, with its children but not
-// with what they start, until they have ended: an abstract socket, of which no file is left.
-void HoldName(const std::string& name) {
+// with what they start, until they have ended: an abstract socket, of which no file is left. False
+// if meanwhile the launcher has gone, which closes what this process reads.
+bool HoldName(const std::string& name) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   const std::string path = absl::StrCat("brigade_launch.", getuid(), ".", name);
@@ -143,14 +147,18 @@ void HoldName(const std::string& name) {
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
   while (held >= 0 && bind(held, reinterpret_cast<sockaddr*>(&address), length) != 0 &&
          errno == EADDRINUSE) {
-    absl::SleepFor(absl::Milliseconds(20));
+    pollfd launcher = {0, 0, 0};
+    constexpr int kBetweenTries = 20;
+    if (poll(&launcher, 1, kBetweenTries) > 0) return false;
   }
+  return true;
 }
 
 class Agent {
  public:
-  // `folder` is for files of ranks' errors.
-  explicit Agent(std::string folder) : folder_(std::move(folder)) {}
+  // `folder` is for files of ranks' errors; `descriptors`: how many a rank may have.
+  Agent(std::string folder, absl::Duration patience, rlim_t descriptors)
+      : folder_(std::move(folder)), patience_(patience), descriptors_(descriptors) {}
 
   int Run() {
     channel_.Send({"hello", AddressOfHost(), absl::StrCat(FreePort())});
@@ -192,10 +200,10 @@ class Agent {
     if (polled[1].revents != 0) TakeMessages();
     channel_.Flush();
     Reap();
-    const absl::Time now = SteadyNow();
+    const SteadyTime now = SteadyTime::Now();
     if (now >= kill_at_) {
       SignalDescendants(SIGKILL);
-      kill_at_ = absl::InfiniteFuture();
+      kill_at_ = SteadyTime::InfiniteFuture();
     }
     if (patience_ == absl::ZeroDuration()) return;
     if (now >= beat_at_) {
@@ -207,14 +215,14 @@ class Agent {
 
   // The launcher has said nothing for too long.
   bool is_alone() const {
-    return patience_ > absl::ZeroDuration() && SteadyNow() - heard_at_ > patience_;
+    return patience_ > absl::ZeroDuration() && SteadyTime::Now() - heard_at_ > patience_;
   }
 
   // How long nothing has to be done.
   absl::Duration Wait() const {
-    absl::Time until = std::min(kill_at_, SteadyNow() + absl::Minutes(1));
+    SteadyTime until = std::min(kill_at_, SteadyTime::Now() + absl::Minutes(1));
     if (patience_ > absl::ZeroDuration()) until = std::min(until, beat_at_);
-    return std::max(absl::ZeroDuration(), until - SteadyNow()) + absl::Milliseconds(1);
+    return std::max(absl::ZeroDuration(), until - SteadyTime::Now()) + absl::Milliseconds(1);
   }
 
   void TakeSignals() {
@@ -230,7 +238,7 @@ class Agent {
 
   void TakeMessages() {
     const absl::StatusOr<bool> more = channel_.Read();
-    heard_at_ = SteadyNow();
+    heard_at_ = SteadyTime::Now();
     while (true) {
       const auto message = channel_.Next();
       if (!message.ok()) {
@@ -261,7 +269,7 @@ class Agent {
 
   void Begin(const StartOrder& order) {
     is_running_ = true;
-    grace_ = order.grace, patience_ = order.patience;
+    grace_ = order.grace;
     bool all_run = true;
     for (const Rank& rank : order.ranks) {
       Running running;
@@ -272,6 +280,7 @@ class Agent {
       Command command = {.words = order.program,
                          .variables = order.variables,
                          .directory = order.directory,
+                         .descriptors = descriptors_,
                          .signal_with_parent = SIGKILL};
       for (const auto& [name, value] : rank.variables) command.variables[name] = value;
       command.variables["TORCHELASTIC_ERROR_FILE"] = running.error_file;
@@ -387,7 +396,7 @@ class Agent {
     }
     ranks_.clear();
     is_running_ = false;
-    kill_at_ = absl::InfiniteFuture();
+    kill_at_ = SteadyTime::InfiniteFuture();
     channel_.Send({"stopped", absl::StrCat(FreePort())});
   }
 
@@ -396,7 +405,7 @@ class Agent {
     for (Running& each : ranks_) each.asked = true;
     SignalDescendants(signal);
     kill_at_ =
-        std::min(kill_at_, SteadyNow() + (signal == SIGKILL ? absl::ZeroDuration() : grace_));
+        std::min(kill_at_, SteadyTime::Now() + (signal == SIGKILL ? absl::ZeroDuration() : grace_));
   }
 
   void End(int signal) {
@@ -406,14 +415,16 @@ class Agent {
   }
 
   const std::string folder_;
+  const absl::Duration patience_;
+  const rlim_t descriptors_;
   Channel channel_{0, 1};
   const int signals_ = OpenSignals();
   std::vector<Running> ranks_;
   bool is_running_ = false, ends_ = false;
   int ended_by_ = 0;
-  absl::Duration grace_ = absl::ZeroDuration(), patience_ = absl::ZeroDuration();
-  absl::Time kill_at_ = absl::InfiniteFuture(), beat_at_ = absl::InfinitePast();
-  absl::Time heard_at_ = SteadyNow();
+  absl::Duration grace_ = absl::ZeroDuration();
+  SteadyTime kill_at_ = SteadyTime::InfiniteFuture(), beat_at_ = SteadyTime::InfinitePast();
+  SteadyTime heard_at_ = SteadyTime::Now();
 };
 
 std::string Packed(const Variables& variables) {
@@ -443,7 +454,6 @@ Message ToMessage(const StartOrder& order) {
                      order.log_directory,
                      absl::StrCat(order.bind_cores ? 1 : 0),
                      absl::StrCat(absl::ToInt64Milliseconds(order.grace)),
-                     absl::StrCat(absl::ToInt64Milliseconds(order.patience)),
                      Packed(order.variables)};
   for (const Rank& rank : order.ranks) {
     message.push_back(absl::StrCat(rank.rank));
@@ -454,7 +464,7 @@ Message ToMessage(const StartOrder& order) {
 }
 
 absl::StatusOr<StartOrder> StartOrderFrom(const Message& message) {
-  constexpr size_t kFixed = 8, kOfRank = 3;
+  constexpr size_t kFixed = 7, kOfRank = 3;
   if (message.size() < kFixed || (message.size() - kFixed) % kOfRank != 0) {
     return absl::InvalidArgumentError("not an order to start");
   }
@@ -463,10 +473,9 @@ absl::StatusOr<StartOrder> StartOrderFrom(const Message& message) {
   order.directory = message[2], order.log_directory = message[3];
   BRIGADE_ASSIGN_OR_RETURN(const int binds, NumberIn(message, 4));
   BRIGADE_ASSIGN_OR_RETURN(const int grace, NumberIn(message, 5));
-  BRIGADE_ASSIGN_OR_RETURN(const int patience, NumberIn(message, 6));
   order.bind_cores = binds != 0;
-  order.grace = absl::Milliseconds(grace), order.patience = absl::Milliseconds(patience);
-  BRIGADE_ASSIGN_OR_RETURN(order.variables, UnpackVariables(message[7]));
+  order.grace = absl::Milliseconds(grace);
+  BRIGADE_ASSIGN_OR_RETURN(order.variables, UnpackVariables(message[6]));
   for (size_t i = kFixed; i < message.size(); i += kOfRank) {
     Rank rank;
     BRIGADE_ASSIGN_OR_RETURN(rank.rank, NumberIn(message, i));
@@ -481,9 +490,10 @@ absl::Duration Heartbeat(absl::Duration patience) {
   return std::min(absl::Seconds(1), patience / 4);
 }
 
-int RunAgent(const std::string& name) {
-  if (!name.empty()) HoldName(name);
+int RunAgent(const std::string& name, absl::Duration patience) {
+  if (!name.empty() && !HoldName(name)) return 0;
   AdoptOrphans();
+  const rlim_t descriptors = RaiseDescriptorLimit();
   std::string folder = absl::StrCat(TemporaryFolder(), "/brigade_launch.XXXXXX");
   if (mkdtemp(folder.data()) == nullptr) {
     std::perror(folder.c_str());
@@ -498,7 +508,7 @@ int RunAgent(const std::string& name) {
   if (agent == 0) {
     close(signals);
     AdoptOrphans();
-    const int code = Agent(folder).Run();
+    const int code = Agent(folder, patience, descriptors).Run();
     std::error_code ignored;
     fs::remove_all(folder, ignored);
     _exit(code);

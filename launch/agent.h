@@ -21,10 +21,7 @@ struct StartOrder {
   std::string log_directory;
   bool bind_cores = false;
   absl::Duration grace;
-  // Of silence, after which the launcher counts as lost; 0: it is on this host, where its end is
-  // seen.
-  absl::Duration patience;
-  // Of the launcher's environment.
+  // Of all ranks.
   Variables variables;
   std::vector<Rank> ranks;
 };
@@ -56,8 +53,9 @@ absl::StatusOr<StartOrder> StartOrderFrom(const Message& message);
 // the signal that ended it.
 //
 // `name` is that of the job and the host. While another agent has it, whose ranks may still be in
-// their grace, this one waits before it says hello.
-int RunAgent(const std::string& name);
+// their grace, this one waits before it says hello. `patience` is of silence, from hello on, after
+// which the launcher counts as lost; 0: it is on this host, where its end is seen.
+int RunAgent(const std::string& name, absl::Duration patience);
 
 }  // namespace brigade::launch
 

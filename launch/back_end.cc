@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 
 #include "absl/status/status.h"
@@ -202,10 +203,13 @@ std::vector<std::string> AgentCommand(const Options& options, const std::string&
   if (options.launcher != BackEnd::kSsh) return {here, agent};
   std::vector<std::string> words = {options.ssh};
   Append(words, options.launcher_args);
+  if (std::filesystem::path(options.ssh).filename() == "ssh") {
+    words.insert(words.end(), std::begin(kNoPassword), std::end(kNoPassword));
+  }
   words.push_back(host);
   words.push_back(absl::StrCat(
       "exec ", ShellQuoted(options.remote_program.empty() ? here : options.remote_program), " ",
-      ShellQuoted(agent)));
+      ShellQuoted(agent), " --agent_patience=", absl::FormatDuration(options.host_timeout)));
   return words;
 }
 

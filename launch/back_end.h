@@ -17,6 +17,9 @@ namespace brigade::launch {
 // What no command line has, since everybody reads those.
 inline constexpr const char* kSecretVariables[] = {"BRIGADE_JOB_SECRET", "BRIGADE_JOB_SECRET_FILE"};
 
+// Of ssh: who can be asked for nothing gets an error instead.
+inline constexpr const char* kNoPassword[] = {"-o", "BatchMode=yes"};
+
 // A word as a shell reads it.
 std::string ShellQuoted(absl::string_view word);
 
@@ -30,7 +33,9 @@ absl::StatusOr<Variables> VariablesFromText(absl::string_view text, absl::string
 // environment. Errors of VariablesFromText and ReadFile.
 absl::StatusOr<Variables> ExportedVariables();
 
-// What starts the agent of a host, by its name: this program, or ssh with it.
+// What starts the agent of a host, by its name: this program, or ssh with it. A program that is
+// called ssh is told to ask for no password, which nobody could type, behind what the user says of
+// that: of an option ssh takes what comes first.
 std::vector<std::string> AgentCommand(const Options& options, const std::string& host,
                                       const std::string& name);
 

@@ -18,7 +18,6 @@ namespace {
 
 // Before each message, with its length and a line's end.
 constexpr absl::string_view kMark = "@brigade_launch ";
-constexpr size_t kMostBytes = size_t{16} << 20;
 // Of a line before the first message.
 constexpr size_t kMostNoise = 4096;
 

@@ -23,6 +23,10 @@ using Message = std::vector<std::string>;
 // Threads  One at a time.
 class Channel {
  public:
+  // Of a message. The largest one is an order to start the kMostSlots ranks of a host: half a MiB,
+  // and variables and arguments, of which the system lets a process have 6 MiB.
+  static constexpr size_t kMostBytes = size_t{16} << 20;
+
   // Takes both ends, which must not be those of others, since it makes them non-blocking.
   Channel(int input, int output);
   ~Channel();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -95,8 +96,7 @@ Set Time(absl::Duration Options::*member, absl::Duration least) {
 
 absl::Status SetNodes(absl::string_view value, Options& options) {
   const std::vector<absl::string_view> ends = absl::StrSplit(value, ':');
-  constexpr int kMost = 1 << 20;
-  const auto least = NumberOf(ends[0], 1, kMost), most = NumberOf(ends.back(), 1, kMost);
+  const auto least = NumberOf(ends[0], 1, kMostRanks), most = NumberOf(ends.back(), 1, kMostRanks);
   if (ends.size() > 2 || !least.ok() || !most.ok() || *least > *most) {
     return Invalid("it must be a number of hosts, or MIN:MAX");
   }
@@ -105,9 +105,8 @@ absl::Status SetNodes(absl::string_view value, Options& options) {
 }
 
 absl::Status SetRanksPerNode(absl::string_view value, Options& options) {
-  constexpr int kMost = 4096;
-  if (value != "gpu" && value != "cpu" && value != "auto" && !NumberOf(value, 1, kMost).ok()) {
-    return Invalid("it must be a number from 1 to ", kMost, ", gpu, cpu or auto");
+  if (value != "gpu" && value != "cpu" && value != "auto" && !NumberOf(value, 1, kMostSlots).ok()) {
+    return Invalid("it must be a number from 1 to ", kMostSlots, ", gpu, cpu or auto");
   }
   options.ranks_per_node = std::string(value);
   return absl::OkStatus();
@@ -160,8 +159,11 @@ const std::vector<Flag>& Flags() {
        "these alone: HOST[:SLOT,...][@HOST...]",
        Text(&Options::include)},
       {{"exclude", "e"}, "NODES", "all but these", Text(&Options::exclude)},
-      {{"num_nodes"}, "N", "the first N hosts", Number(&Options::num_nodes, 1)},
-      {{"num_gpus"}, "N", "the first N slots of each host", Number(&Options::num_gpus, 1)},
+      {{"num_nodes"}, "N", "the first N hosts", Number(&Options::num_nodes, 1, kMostRanks)},
+      {{"num_gpus"},
+       "N",
+       "the first N slots of each host",
+       Number(&Options::num_gpus, 1, kMostSlots)},
       {{"nnodes"},
        "MIN[:MAX]",
        "as many hosts; with MAX, restarts need no more than MIN of them",
@@ -251,6 +253,10 @@ const std::vector<Flag>& Flags() {
          options.agent = std::string(value);
          return absl::OkStatus();
        }},
+      {{"agent_patience"},
+       "TIME",
+       "what this program gives itself",
+       Time(&Options::agent_patience, absl::ZeroDuration())},
       {{"help", "h"}, "", "print this", True(&Options::help)},
   };
   return flags;
@@ -400,6 +406,9 @@ absl::StatusOr<std::vector<Host>> HostsOf(const Options& options, int gpus) {
     Host host = {"localhost", {}};
     for (int slot = 0; slot < slots; ++slot) host.slots.push_back(slot);
     const int nodes = std::max({1, options.num_nodes, options.max_nodes});
+    if (int64_t{nodes} * slots > kMostRanks) {
+      return Invalid(nodes, " hosts of ", slots, " slots are more than ", kMostRanks, " ranks");
+    }
     for (int n = 0; n < nodes; ++n) {
       hosts.push_back(host);
       if (nodes > 1) hosts.back().name = absl::StrCat("node", n);

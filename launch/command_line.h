@@ -55,8 +55,9 @@ struct Options {
   bool no_python = false;
   // PROGRAM is a module of Python's.
   bool module = false;
-  // This process has been started by a launcher, as its agent of this name.
+  // This process has been started by a launcher, as its agent of this name, with this patience.
   std::optional<std::string> agent;
+  absl::Duration agent_patience = absl::ZeroDuration();
   // What --help prints is asked for.
   bool help = false;
   // PROGRAM and its arguments.

@@ -106,6 +106,7 @@ absl::StatusOr<std::vector<Host>> HostsFromText(absl::string_view text, absl::st
   std::vector<Host> hosts;
   std::set<std::string> names;
   int number = 0;
+  size_t ranks = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     const absl::string_view content =
@@ -114,6 +115,9 @@ absl::StatusOr<std::vector<Host>> HostsFromText(absl::string_view text, absl::st
     absl::StatusOr<Host> host = HostFromLine(content);
     if (host.ok() && !names.insert(host->name).second) {
       host = Invalid(host->name, " has been there before");
+    }
+    if (host.ok() && (ranks += host->slots.size()) > kMostRanks) {
+      host = Invalid("there are more than ", kMostRanks, " slots");
     }
     if (!host.ok()) {
       return Invalid("hostfile ", device::Printable(file, 300), ", line ", number, ": ",

@@ -20,15 +20,17 @@ struct Host {
   friend bool operator==(const Host&, const Host&) = default;
 };
 
-// The most slots that a host may have.
+// The most slots that a host may have, and ranks that a job may.
 inline constexpr int kMostSlots = 4096;
+inline constexpr int kMostRanks = 1 << 20;
 
 // DeepSpeed's hostfile: lines of a name and "slots=N", N from 1 on; what follows a # is a comment,
 // and lines of blanks are none. The slots of a host are 0 to N-1.
 //
 // Errors  InvalidArgument naming `file`, the line and the word: a word that does not belong there,
 //         a number that is none, a host for the second time, a name that has other characters than
-//         letters, digits, "." "-" "_" or begins with "-"; and no host at all.
+//         letters, digits, "." "-" "_" or begins with "-", more than kMostRanks slots so far; and
+//         no host at all.
 absl::StatusOr<std::vector<Host>> HostsFromText(absl::string_view text, absl::string_view file);
 
 // The same of NODE[@NODE...] as Filter takes it, where a host alone has the slot 0. InvalidArgument

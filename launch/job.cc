@@ -1,5 +1,6 @@
 #include "brigade/launch/job.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -12,15 +13,19 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/launch/agent.h"
 #include "brigade/launch/back_end.h"
 #include "brigade/launch/channel.h"
@@ -28,6 +33,8 @@
 
 namespace brigade::launch {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 // How much later than the first failure a rank may be killed to be the reason for it.
 constexpr absl::Duration kAtOnce = absl::Seconds(1);
@@ -37,6 +44,18 @@ constexpr absl::Duration kAfterKill = absl::Seconds(5);
 constexpr absl::Duration kRetry = absl::Seconds(1);
 // Agents wait while so many bytes are to be printed.
 constexpr size_t kMostUnprinted = size_t{4} << 20;
+
+// Of a line of ssh's errors.
+constexpr size_t kMostError = 1500;
+// ssh's own code, beside those of what it runs.
+constexpr int kSshFailed = 255;
+
+// What ssh says where another try would say the same.
+bool IsRefusal(absl::string_view error) {
+  return absl::StrContains(error, "Permission denied") ||
+         absl::StrContains(error, "Host key verification failed") ||
+         absl::StrContains(error, "Too many authentication failures");
+}
 
 // What is to be printed: a terminal or a pipe that nobody reads must not keep signals waiting.
 class Printer {
@@ -75,6 +94,14 @@ struct Node {
   Host host;
   Process agent;
   std::unique_ptr<Channel> channel;
+  // What ssh to another host says of errors, and what it has said so far of a line; and its last
+  // line.
+  int errors = -1;
+  std::string begun_error, last_error;
+  // Lines of errors that were told; again, at each try, they are not.
+  std::set<std::string> told;
+  // There is no use in another try: ssh has said so.
+  bool refuses = false;
   // Whether the agent has said so since it was started, and whether it has ranks.
   bool greeted = false, has_ranks = false;
   std::string address;
@@ -84,8 +111,8 @@ struct Node {
   // Of this agent, or of the one before.
   std::string why_lost;
   bool has_reason = false;
-  absl::Time heard_at = absl::InfiniteFuture();
-  absl::Time retry_at = absl::InfinitePast();
+  SteadyTime heard_at = SteadyTime::InfiniteFuture();
+  SteadyTime retry_at = SteadyTime::InfinitePast();
 
   bool is_connected() const { return agent.id >= 0; }
 };
@@ -143,21 +170,29 @@ class Job {
 
   // Until the agents of enough hosts are there; all of them if they come in time.
   bool Gather() {
-    const absl::Time until = SteadyNow() + options_.host_timeout;
-    for (const auto& node : nodes_) node->retry_at = absl::InfinitePast();
+    const SteadyTime until = SteadyTime::Now() + options_.host_timeout;
+    for (const auto& node : nodes_) {
+      node->retry_at = SteadyTime::InfinitePast();
+      node->refuses = false;
+    }
     while (ended_by_ == 0) {
       const int greeted = static_cast<int>(std::count_if(
           nodes_.begin(), nodes_.end(), [](const auto& node) { return node->greeted; }));
-      int waited_for = 0;
+      int waited_for = 0, refusing = 0;
       for (const auto& node : nodes_) {
-        if (!node->is_connected() && SteadyNow() >= node->retry_at) Connect(*node);
+        if (!node->is_connected() && node->refuses) {
+          ++refusing;
+          continue;
+        }
+        if (!node->is_connected() && SteadyTime::Now() >= node->retry_at) Connect(*node);
         // A host's first try is waited for, whatever it takes; others only if hosts are missing.
         if (!node->greeted && (node->is_connected() || greeted < LeastNodes())) ++waited_for;
       }
       if (greeted == static_cast<int>(nodes_.size())) return true;
       const bool enough = greeted >= LeastNodes();
       if (enough && waited_for == 0) return true;
-      if (SteadyNow() >= until) {
+      const bool never_enough = static_cast<int>(nodes_.size()) - refusing < LeastNodes();
+      if (SteadyTime::Now() >= until || never_enough) {
         if (enough) return true;
         failure_ = Failure{absl::StrCat(greeted, " of ", nodes_.size(), " hosts are there, and ",
                                         LeastNodes(), " are needed", WhyLost()),
@@ -169,20 +204,24 @@ class Job {
     return false;
   }
 
+  // Of the first host that is missing, or rather of one that never comes.
   std::string WhyLost() const {
+    const Node* missing = nullptr;
     for (const auto& node : nodes_) {
-      if (!node->greeted && !node->why_lost.empty()) return absl::StrCat("; ", node->why_lost);
+      if (node->greeted || node->why_lost.empty()) continue;
+      if (missing == nullptr || (node->refuses && !missing->refuses)) missing = node.get();
     }
-    return "";
+    return missing == nullptr ? "" : absl::StrCat("; ", missing->why_lost);
   }
 
   void Connect(Node& node) {
-    node.retry_at = SteadyNow() + kRetry;
+    node.retry_at = SteadyTime::Now() + kRetry;
     node.greeted = node.said_all = node.has_ended = node.has_reason = false;
     const auto agent = Start(
         {.words = AgentCommand(options_, node.host.name, absl::StrCat(id_, ".", node.host.name)),
          .has_input = true,
-         .keeps_errors = true,
+         .keeps_errors = !is_remote_,
+         .descriptors = descriptors_,
          .signal_with_parent = SIGTERM});
     if (!agent.ok()) {
       node.why_lost = absl::StrCat("no agent on ", node.host.name, ": ", agent.status().message());
@@ -190,7 +229,10 @@ class Job {
     }
     node.agent = *agent;
     node.channel = std::make_unique<Channel>(agent->output, agent->input);
-    node.heard_at = SteadyNow();
+    node.errors = agent->errors;
+    if (node.errors >= 0) fcntl(node.errors, F_SETFL, fcntl(node.errors, F_GETFL) | O_NONBLOCK);
+    node.last_error.clear();
+    node.heard_at = SteadyTime::Now();
   }
 
   // Starts ranks on the hosts that are there, at most max_nodes of them.
@@ -222,7 +264,7 @@ class Job {
       Say(absl::StrCat("starting ", CountRanks(gathering.hosts), " ranks on ", chosen.size(),
                        chosen.size() == 1 ? " host" : " hosts"));
     }
-    const std::vector<std::vector<Rank>> ranks = RanksOf(gathering);
+    std::vector<HostRanks> ranks = RanksOf(gathering);
     size_ = CountRanks(gathering.hosts);
     std::error_code ignored;
     StartOrder order = {.program = ProgramOf(options_),
@@ -230,17 +272,19 @@ class Job {
                         .log_directory = LogDirectory(),
                         .bind_cores = options_.bind_cores,
                         .grace = options_.grace,
-                        .patience = is_remote_ ? options_.host_timeout : absl::ZeroDuration(),
-                        .variables = job_.exported,
+                        .variables = {},
                         .ranks = {}};
     for (size_t n = 0; n < chosen.size(); ++n) {
-      order.ranks = ranks[job_.only.has_value() ? static_cast<size_t>(*job_.only) : n];
+      HostRanks& of_host = ranks[job_.only.has_value() ? static_cast<size_t>(*job_.only) : n];
+      order.ranks = std::move(of_host.ranks);
+      order.variables = std::move(of_host.variables);
+      order.variables.insert(job_.exported.begin(), job_.exported.end());
       chosen[n]->has_ranks = true;
-      chosen[n]->heard_at = SteadyNow();
+      chosen[n]->heard_at = SteadyTime::Now();
       chosen[n]->channel->Send(ToMessage(order));
     }
     stops_ = false;
-    drop_at_ = absl::InfiniteFuture();
+    drop_at_ = SteadyTime::InfiniteFuture();
   }
 
   std::string LogDirectory() const {
@@ -260,8 +304,9 @@ class Job {
       const bool has_more = channel != nullptr && listens && !node->said_all;
       polled.push_back({has_more ? channel->input() : -1, POLLIN, 0});
       polled.push_back({channel != nullptr ? channel->output() : -1, POLLOUT, 0});
+      polled.push_back({listens ? node->errors : -1, POLLIN, 0});
     }
-    const bool is_timed = is_remote_ || !all_greeted() || drop_at_ < absl::InfiniteFuture();
+    const bool is_timed = is_remote_ || !all_greeted() || drop_at_ < SteadyTime::InfiniteFuture();
     const absl::Duration wait = is_timed ? absl::Milliseconds(20) : absl::Minutes(1);
     poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(wait)));
     // One of them: both may be one pipe, which then has room for one.
@@ -272,17 +317,18 @@ class Job {
       errors_.Write();
     }
     if (!listens) {
-      for (const auto& node : nodes_) node->heard_at = SteadyNow();
+      for (const auto& node : nodes_) node->heard_at = SteadyTime::Now();
     }
     if (polled[0].revents != 0) TakeSignals();
     for (size_t n = 0; n < nodes_.size(); ++n) {
-      if (polled[3 + 2 * n].revents != 0) Listen(*nodes_[n]);
+      if (polled[3 + 3 * n].revents != 0) Listen(*nodes_[n]);
+      if (polled[3 + 3 * n + 2].revents != 0) HearErrors(*nodes_[n]);
       if (nodes_[n]->channel != nullptr) nodes_[n]->channel->Flush();
     }
     Reap();
     Beat();
-    if (SteadyNow() < drop_at_) return;
-    drop_at_ = absl::InfiniteFuture();
+    if (SteadyTime::Now() < drop_at_) return;
+    drop_at_ = SteadyTime::InfiniteFuture();
     for (const auto& node : nodes_) {
       if (node->is_connected()) {
         Drop(*node, absl::StrCat("host ", node->host.name, " is lost: its ranks do not end"));
@@ -301,7 +347,7 @@ class Job {
       if (number == SIGCHLD) continue;
       const bool again = ended_by_ != 0;
       if (!again) ended_by_ = number;
-      drop_at_ = SteadyNow() + kAfterKill + (again ? absl::ZeroDuration() : options_.grace);
+      drop_at_ = SteadyTime::Now() + kAfterKill + (again ? absl::ZeroDuration() : options_.grace);
       SendAll(again ? Message{"kill"} : Message{"stop", absl::StrCat(number)});
     }
   }
@@ -314,7 +360,7 @@ class Job {
 
   void Listen(Node& node) {
     const absl::StatusOr<bool> more = node.channel->Read();
-    node.heard_at = SteadyNow();
+    node.heard_at = SteadyTime::Now();
     while (true) {
       const auto message = node.channel->Next();
       if (!message.ok()) {
@@ -328,6 +374,34 @@ class Job {
       }
     }
     if (!more.ok() || !*more) node.said_all = true;
+  }
+
+  // Of ssh, and of what it runs there. False if there is nothing now.
+  bool HearErrors(Node& node) {
+    char bytes[4096];
+    const ssize_t got = node.errors < 0 ? -1 : read(node.errors, bytes, sizeof(bytes));
+    if (got < 0) return false;
+    node.begun_error.append(bytes, static_cast<size_t>(got));
+    const bool is_over = got == 0 || node.begun_error.size() > sizeof(bytes);
+    for (size_t end; (end = node.begun_error.find('\n')) != std::string::npos ||
+                     (is_over && !node.begun_error.empty());) {
+      TellError(node, device::Printable(absl::StripAsciiWhitespace(node.begun_error.substr(0, end)),
+                                        kMostError));
+      node.begun_error.erase(0, end == std::string::npos ? end : end + 1);
+    }
+    if (got > 0) return true;
+    close(std::exchange(node.errors, -1));
+    return false;
+  }
+
+  void TellError(Node& node, const std::string& line) {
+    if (line.empty()) return;
+    node.last_error = line;
+    constexpr size_t kMostTold = 1000;
+    if (node.told.size() >= kMostTold) node.told.clear();
+    if (node.told.insert(line).second) {
+      errors_.Print(absl::StrCat("[", node.host.name, "] ", line, "\n"));
+    }
   }
 
   absl::Status Take(Node& node, const Message& message) {
@@ -400,7 +474,7 @@ class Job {
   // A start is over: the first failure counts, or a rank that was killed at once.
   void Fail(Failure failure) {
     if (ended_by_ != 0) return;
-    const absl::Time now = SteadyNow();
+    const SteadyTime now = SteadyTime::Now();
     if (!failure_.has_value()) {
       failed_at_ = now;
       failure_ = std::move(failure);
@@ -438,13 +512,21 @@ class Job {
       return;
     }
     node.has_ended = true;
+    // No more than a pipe has: another process may still write to it.
+    for (int piece = 0; piece < 64 && HearErrors(node); ++piece) {
+    }
+    const int code = ExitCode(status);
+    const bool is_of_ssh = is_remote_ && (!node.greeted || code == kSshFailed);
+    node.refuses = !node.greeted && code == kSshFailed && IsRefusal(node.last_error);
     node.greeted = false;
     // An agent that lives on without what was between it and this process ends, too.
     node.channel->CloseOutput();
-    const int code = ExitCode(status);
     LoseRanks(node,
-              WIFSIGNALED(status) ? absl::StrCat("was ended by ", SignalName(WTERMSIG(status)))
-                                  : absl::StrCat("ended with code ", code),
+              absl::StrCat(
+                  WIFSIGNALED(status) ? absl::StrCat("was ended by ", SignalName(WTERMSIG(status)))
+                                      : absl::StrCat("ended with code ", code),
+                  // Else a warning of hours ago would be the reason.
+                  is_of_ssh && !node.last_error.empty() ? absl::StrCat(": ", node.last_error) : ""),
               code);
   }
 
@@ -471,17 +553,19 @@ class Job {
     if (!is_remote_) EndDescendants();
     node.has_ranks = node.greeted = node.has_ended = false;
     node.channel.reset();
+    // Who still has the other end, as a connection that ssh keeps, is nobody's concern.
+    if (node.errors >= 0) close(std::exchange(node.errors, -1));
+    node.begun_error.clear();
     node.agent = {};
-    node.heard_at = absl::InfiniteFuture();
+    node.heard_at = SteadyTime::InfiniteFuture();
   }
 
   // To and from other hosts.
   void Beat() {
     if (!is_remote_) return;
-    const absl::Time now = SteadyNow();
+    const SteadyTime now = SteadyTime::Now();
     for (const auto& node : nodes_) {
-      const bool is_due = node->is_connected() && (!node->greeted || node->has_ranks);
-      if (!is_due || node->said_all) continue;
+      if (!node->is_connected() || node->said_all) continue;
       if (now - node->heard_at > options_.host_timeout) {
         Drop(*node, absl::StrCat("host ", node->host.name, " is lost: it has said nothing for ",
                                  absl::FormatDuration(options_.host_timeout)));
@@ -499,9 +583,10 @@ class Job {
     for (const auto& node : nodes_) {
       if (node->channel != nullptr) node->channel->CloseOutput();
     }
-    const absl::Time until = SteadyNow() + options_.grace + options_.host_timeout;
-    while (SteadyNow() < until && std::any_of(nodes_.begin(), nodes_.end(),
-                                              [](const auto& n) { return n->is_connected(); })) {
+    const SteadyTime until = SteadyTime::Now() + options_.grace + options_.host_timeout;
+    while (SteadyTime::Now() < until &&
+           std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& n) { return n->is_connected(); })) {
       Turn();
     }
     EndDescendants();
@@ -527,6 +612,7 @@ class Job {
   const Options& options_;
   const bool is_remote_;
   const int signals_ = OpenSignals();
+  const rlim_t descriptors_ = RaiseDescriptorLimit();
   // Of the agents' names: two jobs of a user have others.
   const std::string id_ = absl::BytesToHexString(collectives::Nonce().substr(0, 8));
   std::vector<std::unique_ptr<Node>> nodes_;
@@ -535,10 +621,10 @@ class Job {
   int restarts_ = 0, size_ = 0;
   std::optional<Failure> failure_;
   bool stops_ = false;
-  absl::Time failed_at_, drop_at_ = absl::InfiniteFuture();
+  SteadyTime failed_at_ = SteadyTime::InfinitePast(), drop_at_ = SteadyTime::InfiniteFuture();
   // The signal to this process.
   int ended_by_ = 0;
-  absl::Time beat_at_ = absl::InfinitePast();
+  SteadyTime beat_at_ = SteadyTime::InfinitePast();
 };
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -95,6 +96,23 @@ class PidFile {
   std::string path_;
 };
 
+// Of pdsh's ssh, as AgentCommand has it. What is appended pdsh puts before its own and the user's
+// PDSH_SSH_ARGS, and ssh takes what comes first.
+void AskNoPassword() {
+  const auto text_of = [](const char* name) -> std::string {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? "" : text;
+  };
+  const std::string appended = text_of("PDSH_SSH_ARGS_APPEND");
+  for (const std::string& given : {appended, text_of("PDSH_SSH_ARGS")}) {
+    if (absl::StrContains(absl::AsciiStrToLower(given), "batchmode")) return;
+  }
+  setenv(
+      "PDSH_SSH_ARGS_APPEND",
+      absl::StrCat(appended, appended.empty() ? "" : " ", kNoPassword[0], kNoPassword[1]).c_str(),
+      /*replace=*/1);
+}
+
 // Takes this process's place.
 absl::Status Become(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
@@ -112,7 +130,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
     std::fputs(HelpText().c_str(), stdout);
     return 0;
   }
-  if (options.agent.has_value()) return RunAgent(*options.agent);
+  if (options.agent.has_value()) return RunAgent(*options.agent, options.agent_patience);
   BRIGADE_ASSIGN_OR_RETURN(job.hosts, HostsOf(options, CountGpus()));
   const bool has_hosts = !options.hostfile.empty() || !options.hosts.empty();
   const bool is_here = job.hosts.size() == 1 && job.hosts[0].name == "localhost";
@@ -136,6 +154,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
       if (*options.launcher == BackEnd::kPdsh) {
         // Else it may ask by rsh. Of a user who has said how the word stays.
         setenv("PDSH_RCMD_TYPE", "ssh", /*replace=*/0);
+        AskNoPassword();
       } else {
         for (const auto& [name, value] : ForeignVariables(options, job.hosts)) {
           job.exported[name] = value;

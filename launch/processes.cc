@@ -5,12 +5,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -27,11 +27,13 @@
 #include "absl/time/clock.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::launch {
 namespace {
 
 using ::brigade::device::Quoted;
+using ::brigade::device::SteadyTime;
 
 // What a child tells of its failure before it is the program.
 struct Failure {
@@ -132,6 +134,12 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
     for (const int core : command.cores) CPU_SET(static_cast<size_t>(core), &cores);
     if (sched_setaffinity(0, sizeof(cores), &cores) != 0) fail(Failure::kCores);
   }
+  // No sooner: this process may have more of them open, until it is the program.
+  rlimit descriptors = {};
+  if (command.descriptors > 0 && getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+    descriptors.rlim_cur = command.descriptors;
+    setrlimit(RLIMIT_NOFILE, &descriptors);
+  }
   std::vector<std::string> words = command.words, environment = EnvironmentOf(command.variables);
   execvpe(words[0].c_str(), Pointers(words).data(), Pointers(environment).data());
   fail(Failure::kProgram);
@@ -226,8 +234,8 @@ int SignalDescendants(int signal) {
 }
 
 void EndDescendants() {
-  const absl::Time until = SteadyNow() + absl::Seconds(10);
-  while (SignalDescendants(SIGKILL) > 0 && SteadyNow() < until) {
+  const SteadyTime until = SteadyTime::Now() + absl::Seconds(10);
+  while (SignalDescendants(SIGKILL) > 0 && SteadyTime::Now() < until) {
     pid_t reaped;
     while ((reaped = waitpid(-1, nullptr, WNOHANG)) > 0) {
     }
@@ -256,14 +264,18 @@ int OpenSignals() {
   return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+rlim_t RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  return before;
+}
+
 std::string TemporaryFolder() {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
   return error ? "/tmp" : folder.string();
-}
-
-absl::Time SteadyNow() {
-  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
 int ExitCode(int wait_status) {

@@ -3,13 +3,13 @@
 
 // Processes that end with the one that has started them, whatever ends it.
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "brigade/launch/ranks.h"
 
 namespace brigade::launch {
@@ -29,6 +29,8 @@ struct Command {
   bool has_input = false;
   // Its errors are this process's.
   bool keeps_errors = false;
+  // How many descriptors it may have; 0: as this process.
+  rlim_t descriptors = 0;
   // What the system sends it when its parent, a thread, ends.
   int signal_with_parent = 0;
 };
@@ -61,12 +63,12 @@ std::vector<int> EndingSignals();
 // A descriptor that reads them, and SIGCHLD, which do nothing else from now on.
 int OpenSignals();
 
+// Lets this process have as many descriptors as the system allows: each rank takes two, and each
+// host three, where by default a process has 1024. Returns how many it could have before.
+rlim_t RaiseDescriptorLimit();
+
 // A folder for files that nobody needs later: TMPDIR, or /tmp where that is no folder.
 std::string TemporaryFolder();
-
-// Now, on the clock that nobody sets: of two such times the difference counts. By the clock of the
-// day hosts would be lost, and ranks killed in their grace, when somebody sets it.
-absl::Time SteadyNow();
 
 // 128 + signal, or the code, of what waitpid says.
 int ExitCode(int wait_status);

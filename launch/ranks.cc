@@ -1,6 +1,7 @@
 #include "brigade/launch/ranks.h"
 
 #include <cstddef>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,9 +14,9 @@ int CountRanks(const std::vector<Host>& hosts) {
   return static_cast<int>(count);
 }
 
-std::vector<std::vector<Rank>> RanksOf(const Gathering& gathering) {
+std::vector<HostRanks> RanksOf(const Gathering& gathering) {
   const std::string size = absl::StrCat(CountRanks(gathering.hosts));
-  std::vector<std::vector<Rank>> ranks;
+  std::vector<HostRanks> ranks;
   int next = 0;
   for (size_t h = 0; h < gathering.hosts.size(); ++h) {
     const Host& host = gathering.hosts[h];
@@ -47,12 +48,13 @@ std::vector<std::vector<Rank>> RanksOf(const Gathering& gathering) {
           });
     }
     if (!gathering.secret.empty()) of_host["BRIGADE_JOB_SECRET"] = gathering.secret;
-    std::vector<Rank>& here = ranks.emplace_back();
+    HostRanks& here = ranks.emplace_back();
+    here.variables = std::move(of_host);
     for (size_t i = 0; i < host.slots.size(); ++i) {
-      Rank rank = {next++, static_cast<int>(i), of_host};
+      Rank rank = {next++, static_cast<int>(i), {}};
       rank.variables["RANK"] = rank.variables["ROLE_RANK"] = absl::StrCat(rank.rank);
       rank.variables["LOCAL_RANK"] = absl::StrCat(rank.local_rank);
-      here.push_back(std::move(rank));
+      here.ranks.push_back(std::move(rank));
     }
   }
   return ranks;

@@ -18,7 +18,15 @@ struct Rank {
   int rank = 0;
   // On its host, from 0 on.
   int local_rank = 0;
+  // Its own ones.
   Variables variables;
+};
+
+// What a host is to start.
+struct HostRanks {
+  // Of all of its ranks: thousands of them cost no more of it than one does.
+  Variables variables;
+  std::vector<Rank> ranks;
 };
 
 // What the ranks of one start have alike.
@@ -45,7 +53,7 @@ struct Gathering {
 // NODE_RANK, CUDA_VISIBLE_DEVICES: all slots of the host, of which a rank takes the LOCAL_RANK-th),
 // and BRIGADE_JOB_SECRET. Unlike DeepSpeed's, LOCAL_RANK counts from 0 on every host, also where
 // hosts differ in their slots.
-std::vector<std::vector<Rank>> RanksOf(const Gathering& gathering);
+std::vector<HostRanks> RanksOf(const Gathering& gathering);
 
 // The number of ranks.
 int CountRanks(const std::vector<Host>& hosts);

@@ -41,7 +41,7 @@ std::string HeaderOf(absl::string_view tag) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CsvFiles>> CsvFiles::Create(const std::string& folder) {
-  BRIGADE_RETURN_IF_ERROR(MakeFolder(folder));
+  BRIGADE_RETURN_IF_ERROR(device::MakeFolder(folder));
   return std::unique_ptr<CsvFiles>(new CsvFiles(folder));
 }
 
@@ -64,11 +64,12 @@ absl::Status CsvFiles::WriteValue(const Value& value, const Record& record) {
   auto entry = files_.find(file);
   const std::string header = HeaderOf(value.tag);
   if (entry == files_.end()) {
-    BRIGADE_ASSIGN_OR_RETURN(AppendFile opened, AppendFile::Open(absl::StrCat(folder_, "/", file)));
+    BRIGADE_ASSIGN_OR_RETURN(device::AppendFile opened,
+                             device::AppendFile::Open(absl::StrCat(folder_, "/", file)));
     // An evaluation at the very step comes again.
     const int64_t last = from_.samples - (record.is_made_again ? 1 : 0);
     BRIGADE_RETURN_IF_ERROR(opened.KeepLines([&](absl::string_view line) {
-      using Fate = AppendFile::Fate;
+      using Fate = device::AppendFile::Fate;
       if (from_.step == 0) return Fate::kCutOff;
       // Whatever has become of the line's end.
       if (absl::StartsWith(line, kFirstField)) return Fate::kKept;
@@ -78,7 +79,7 @@ absl::Status CsvFiles::WriteValue(const Value& value, const Record& record) {
     }));
     entry = files_.emplace(file, std::move(opened)).first;
   }
-  AppendFile& to = entry->second;
+  device::AppendFile& to = entry->second;
   return to.Append(absl::StrCat(to.size() == 0 ? header : "", record.at.samples, ",",
                                 TextOf(value.value), kEnd));
 }

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "brigade/monitor/append_file.h"
+#include "brigade/device/append_file.h"
 #include "brigade/monitor/back_end.h"
 #include "brigade/monitor/record.h"
 
@@ -42,7 +42,7 @@ class CsvFiles final : public BackEnd {
   const std::string folder_;
   Position from_;
   // By their names.
-  std::map<std::string, AppendFile> files_;
+  std::map<std::string, device::AppendFile> files_;
 };
 
 }  // namespace brigade::monitor

@@ -55,13 +55,13 @@ int64_t LastSeconds(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& folder) {
-  BRIGADE_RETURN_IF_ERROR(MakeFolder(folder));
+  BRIGADE_RETURN_IF_ERROR(device::MakeFolder(folder));
   const std::string host = HostName();
-  absl::StatusOr<AppendFile> file = absl::UnknownError("");
+  absl::StatusOr<device::AppendFile> file = absl::UnknownError("");
   // Of several trainings that start in one second each gets its own.
   for (int i = 0; i < kMostTries; ++i) {
     const int64_t seconds = std::max(static_cast<int64_t>(WallSeconds()), LastSeconds(folder) + 1);
-    file = AppendFile::Create(
+    file = device::AppendFile::Create(
         absl::StrCat(folder, "/", kPrefix, absl::Dec(seconds, absl::kZeroPad10), ".", host));
     if (!absl::IsAlreadyExists(file.status())) break;
   }
@@ -77,7 +77,10 @@ absl::Status EventFile::Start(const Position& from) {
   const double now = WallSeconds();
   begin_ =
       Framed(VersionEvent(now)) + Framed(StartEvent(now, from.step == 0 ? 0 : from.samples + 1));
-  return Write({});
+  // Of a back end that cannot start nothing more is written. What does not fit now is tried, and
+  // told, with the first record.
+  Write({}).IgnoreError();
+  return absl::OkStatus();
 }
 
 absl::Status EventFile::Write(const Record& record) {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/monitor/append_file.h"
+#include "brigade/device/append_file.h"
 #include "brigade/monitor/back_end.h"
 #include "brigade/monitor/record.h"
 
@@ -31,11 +31,11 @@ class EventFile final : public BackEnd {
   absl::Status Write(const Record& record) override;
 
  private:
-  EventFile(std::string folder, AppendFile file)
+  EventFile(std::string folder, device::AppendFile file)
       : folder_(std::move(folder)), file_(std::move(file)) {}
 
   const std::string folder_;
-  AppendFile file_;
+  device::AppendFile file_;
   // What the file must have before any record, and has not yet.
   std::string begin_;
 };

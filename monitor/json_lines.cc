@@ -11,7 +11,7 @@ namespace brigade::monitor {
 using Json = nlohmann::ordered_json;
 
 absl::StatusOr<std::unique_ptr<JsonLines>> JsonLines::Create(const std::string& path) {
-  BRIGADE_ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
+  BRIGADE_ASSIGN_OR_RETURN(device::AppendFile file, device::AppendFile::Open(path));
   return std::unique_ptr<JsonLines>(new JsonLines(std::move(file)));
 }
 
@@ -19,7 +19,7 @@ std::string JsonLines::name() const { return device::Printable(file_.path(), 400
 
 absl::Status JsonLines::Start(const Position& from) {
   return file_.KeepLines([&](absl::string_view line) {
-    using Fate = AppendFile::Fate;
+    using Fate = device::AppendFile::Fate;
     if (from.step == 0) return Fate::kCutOff;
     const Json json = Json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "brigade/monitor/append_file.h"
+#include "brigade/device/append_file.h"
 #include "brigade/monitor/back_end.h"
 #include "brigade/monitor/record.h"
 
@@ -35,9 +35,9 @@ class JsonLines final : public BackEnd {
   absl::Status Write(const Record& record) override;
 
  private:
-  explicit JsonLines(AppendFile file) : file_(std::move(file)) {}
+  explicit JsonLines(device::AppendFile file) : file_(std::move(file)) {}
 
-  AppendFile file_;
+  device::AppendFile file_;
   // The numbers of the last line of a step that was kept.
   std::map<std::string, double> before_;
 };

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/precision/dtype_names.h"
@@ -92,7 +93,7 @@ absl::Status RankDigests::Enqueue(int64_t step) {
   return digests_->Enqueue(static_cast<int>(step % parts_.in_flight));
 }
 
-absl::Status RankDigests::Collect(int64_t step, bool skipped) {
+absl::Status RankDigests::Collect(int64_t step, bool skipped, Observer* observer) {
   if (IsDumped(step)) {
     const absl::Status written = dump_->Write();
     if (!written.ok()) {
@@ -102,7 +103,11 @@ absl::Status RankDigests::Collect(int64_t step, bool skipped) {
   if (!IsWritten(step) && !IsCompared(step)) return absl::OkStatus();
   const digests::DigestTable table = digests_->Table(static_cast<int>(step % parts_.in_flight));
   if (IsWritten(step) && file_ != nullptr) {
-    BRIGADE_RETURN_IF_ERROR(WriteRecord(step, skipped, table));
+    const absl::Status written = WriteRecord(step, skipped, table);
+    if (!written.ok() && missing_steps_++ == 0) {
+      file_error_ = written;
+      if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnTrouble(written));
+    }
   }
   if (!IsCompared(step)) return absl::OkStatus();
   return digests::CheckCopies(step + 1, skipped, digests_->map().tensors(), comparisons_, table);
@@ -122,6 +127,13 @@ absl::Status RankDigests::WriteRecord(int64_t step, bool skipped,
     record.weights.push_back(digests_->Sum(table, DigestKind::kUpdated, t));
   }
   return file_->Write(record);
+}
+
+absl::Status RankDigests::incomplete() const {
+  if (missing_steps_ == 0) return absl::OkStatus();
+  return absl::Status(file_error_.code(),
+                      absl::StrCat("the digests of ", device::Counted(missing_steps_, "step"),
+                                   " are missing: ", file_error_.message()));
 }
 
 digests::DigestBytes RankDigests::bytes() const {

@@ -16,6 +16,7 @@
 #include "brigade/digests/step_digests.h"
 #include "brigade/digests/tensor_dump.h"
 #include "brigade/train/job.h"
+#include "brigade/train/observers/observer.h"
 #include "brigade/zero/zero_optimizer.h"
 
 namespace brigade::train {
@@ -50,8 +51,12 @@ class RankDigests {
   // Before the passes of a step, and behind its update. The first step is 0.
   absl::Status Begin(int64_t step);
   absl::Status Enqueue(int64_t step);
-  // The step is done. DataLoss of digests::CheckCopies, on all ranks.
-  absl::Status Collect(int64_t step, bool skipped);
+  // The step is done. DataLoss of digests::CheckCopies, on all ranks, and errors of the dump. A
+  // step that cannot be written to the file is missing there: of the first one `observer`, which
+  // may be null, is told.
+  absl::Status Collect(int64_t step, bool skipped, Observer* observer);
+  // How many steps are missing in the file, and why; Ok if none is.
+  absl::Status incomplete() const;
 
   // What this rank sends in a step with digests, and of all steps so far.
   int64_t sent_bytes() const { return sent_bytes_; }
@@ -73,6 +78,9 @@ class RankDigests {
   std::vector<digests::Comparison> comparisons_;
   std::unique_ptr<digests::DigestFile> file_;
   std::unique_ptr<digests::TensorDump> dump_;
+  // Steps that the file does not have, and the error of the first one.
+  int64_t missing_steps_ = 0;
+  absl::Status file_error_;
   int64_t of_step_ = 0;
   int64_t sent_bytes_ = 0;
 };

@@ -297,7 +297,7 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   ++books_->summary().steps;
   if (observer != nullptr) BRIGADE_RETURN_IF_ERROR(observer->OnStep(metrics));
   if (digests_ != nullptr) {
-    BRIGADE_RETURN_IF_ERROR(digests_->Collect(metrics.step - 1, metrics.skipped));
+    BRIGADE_RETURN_IF_ERROR(digests_->Collect(metrics.step - 1, metrics.skipped, observer));
   }
   if (state->stuck_at_minimum != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -491,6 +491,10 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   BRIGADE_RETURN_IF_ERROR(EnqueueSums(batch, /*of_all=*/true, compute_));
   BRIGADE_RETURN_IF_ERROR(Synchronize());
   return static_cast<double>(batch.host_sums().loss) / static_cast<double>(task_.held_out_losses());
+}
+
+absl::Status RankTrainer::incomplete() const {
+  return digests_ == nullptr ? absl::OkStatus() : digests_->incomplete();
 }
 
 absl::StatusOr<RankSummary> RankTrainer::Summary() const {

@@ -226,7 +226,7 @@ void StepProfiler::Prepare() {
     pieces_.push_back([this, rank] { return ReadRanks(rank); });
   }
   add([this] { MergeSteps(); });
-  pieces_.push_back([this] { return Write(); });
+  add([this] { Write(); });
 }
 
 absl::Status StepProfiler::Continue(Observer* observer) {
@@ -266,16 +266,16 @@ void StepProfiler::MergeSteps() {
   event_.profile = profile::Merge(training, steps_, options().recompute_fwd_factor);
 }
 
-absl::Status StepProfiler::Write() {
+void StepProfiler::Write() {
   std::string text = profile::ProfileText(event_.profile, options());
-  if (options().output_file.empty()) {
-    event_.text = std::move(text);
-    return absl::OkStatus();
-  }
-  BRIGADE_ASSIGN_OR_RETURN(device::FileReplacement file,
-                           device::FileReplacement::Begin(options().output_file));
-  file.Write(text);
-  return file.Commit();
+  const auto write = [&]() -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(device::FileReplacement file,
+                             device::FileReplacement::Begin(options().output_file));
+    file.Write(text);
+    return file.Commit();
+  };
+  if (!options().output_file.empty()) trouble_ = write();
+  if (options().output_file.empty() || !trouble_.ok()) event_.text = std::move(text);
 }
 
 absl::Status StepProfiler::Tell(Observer* observer) {
@@ -284,7 +284,9 @@ absl::Status StepProfiler::Tell(Observer* observer) {
   const double model = event_.profile.model_flops(/*causal=*/false);
   of_.books.summary().hardware_over_model =
       model > 0 ? event_.profile.hardware_flops(/*causal=*/false) / model : 1;
-  return observer == nullptr ? absl::OkStatus() : observer->OnProfile(event_);
+  if (observer == nullptr) return absl::OkStatus();
+  if (!trouble_.ok()) BRIGADE_RETURN_IF_ERROR(observer->OnTrouble(trouble_));
+  return observer->OnProfile(event_);
 }
 
 }  // namespace brigade::train

@@ -44,8 +44,9 @@ profile::TraceNames NamesOfTrace();
 //              told before the first step behind that, or when nothing is under way.
 // Host waits   None in a step.
 // Memory       Of the host: the operations of four steps.
-// Errors       Of the output file, naming it, before the first step and when it is written; of the
-//              ceilings (profile::CeilingsOf); of the channel.
+// Errors       Of the output file, naming it, before the first step; of the ceilings
+//              (profile::CeilingsOf); of the channel. A file that cannot be written when there is
+//              a profile is trouble that the observer is told: it gets the tables instead.
 class StepProfiler {
  public:
   // All must outlive it.
@@ -89,7 +90,7 @@ class StepProfiler {
   absl::Status Exchange();
   absl::Status ReadRanks(int first);
   void MergeSteps();
-  absl::Status Write();
+  void Write();
 
   const Accounts of_;
   profile::Ceilings ceilings_;
@@ -109,6 +110,8 @@ class StepProfiler {
   std::vector<std::string> told_;
   std::vector<profile::RankStep> steps_;
   ProfileEvent event_;
+  // Of the output file.
+  absl::Status trouble_;
   // Last: it uses the others.
   std::unique_ptr<device::TaskThread> worker_;
 };

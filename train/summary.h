@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "brigade/device/memory_stats.h"
 #include "brigade/parallel/grid.h"
@@ -122,6 +123,9 @@ struct Outcome {
   bool interrupted = false;
   // What was trained by, where the config has left something open; else none.
   std::optional<zero::ZeroOptions> zero = {};
+  // Of rank 0: data that was asked for beside the weights, such as digests, and that could not all
+  // be written. The training is whole.
+  absl::Status incomplete = {};
 };
 
 }  // namespace brigade::train

@@ -285,7 +285,9 @@ absl::StatusOr<Outcome> Trainer::Leave(bool interrupted) {
     BRIGADE_ASSIGN_OR_RETURN(const RankSummary summary, ranks_->Summary());
     BRIGADE_ASSIGN_OR_RETURN(auto summaries, ranks_->Gather(summary));
     if (watch_->lanes() != nullptr) watch_->lanes()->Finish();
-    outcome = {std::move(summaries), interrupted};
+    outcome.ranks = std::move(summaries);
+    outcome.interrupted = interrupted;
+    outcome.incomplete = ranks_->incomplete();
     if (chosen_.has_value()) outcome.zero = chosen_->config.zero;
     return absl::OkStatus();
   }));

@@ -23,15 +23,40 @@
 namespace brigade::train {
 namespace {
 
-// Ends the training when its trace cannot be written.
-class TraceObserver final : public Observer {
+// Tells of trouble, which ends no training.
+class TroubleTeller final : public Observer {
  public:
-  explicit TraceObserver(const Recorder& recorder) : recorder_(recorder) {}
-  absl::Status OnStep(const StepMetrics&) override { return recorder_.status(); }
-  absl::Status OnEvaluation(const Evaluation&) override { return recorder_.status(); }
+  explicit TroubleTeller(std::string program) : program_(std::move(program)) {}
+  absl::Status OnStep(const StepMetrics&) override { return absl::OkStatus(); }
+  absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+  absl::Status OnTrouble(const absl::Status& trouble) override {
+    absl::FPrintF(stderr, "%s: %s; the training goes on\n", program_, trouble.message());
+    return absl::OkStatus();
+  }
 
  private:
+  const std::string program_;
+};
+
+// Hands on that the trace cannot be written.
+class TraceObserver final : public Observer {
+ public:
+  // Both must outlive it.
+  TraceObserver(const Recorder& recorder, Observer& teller)
+      : recorder_(recorder), teller_(teller) {}
+  absl::Status OnStep(const StepMetrics&) override { return Look(); }
+  absl::Status OnEvaluation(const Evaluation&) override { return Look(); }
+
+ private:
+  absl::Status Look() {
+    const absl::Status status = recorder_.status();
+    if (status.ok() || std::exchange(has_told_, true)) return absl::OkStatus();
+    return teller_.OnTrouble(status);
+  }
+
   const Recorder& recorder_;
+  Observer& teller_;
+  bool has_told_ = false;
 };
 
 std::string TracePath(const std::string& path, int rank) {
@@ -95,7 +120,8 @@ struct Watch::Parts {
       };
     }
     recorder.emplace(trace.get(), std::move(step_sink));
-    observers.Add(trace_observer.emplace(*recorder));
+    observers.Add(teller);
+    if (trace != nullptr) observers.Add(trace_observer.emplace(*recorder, teller));
   }
 
   const std::string program;
@@ -107,6 +133,8 @@ struct Watch::Parts {
   // for ever.
   std::shared_ptr<Console> console;
   std::optional<QueuedObserver> queued_console;
+  // Nor may an error output hold up a step.
+  QueuedObserver teller{std::make_shared<TroubleTeller>(program)};
   std::optional<StepWatcher> step_watcher;
   std::optional<RankLanes> lanes;
   std::unique_ptr<ChromeTrace> trace;
@@ -166,6 +194,7 @@ void Watch::Close(absl::Duration patience) {
                     parts_->program, device::Counted(console.dropped(), "line"));
     }
   }
+  parts_->teller.Drain(patience);
   for (const monitor::BackEndReport& of : parts_->monitor.Close(patience)) {
     const std::string trouble = of.Trouble();
     if (!trouble.empty()) absl::FPrintF(stderr, "%s: %s\n", parts_->program, trouble);

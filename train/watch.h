@@ -49,8 +49,9 @@ struct WatchOptions {
 //
 // Host waits   No step waits for a terminal, a disk or a browser: each has a thread and a bounded
 //              queue, and what does not fit is dropped and counted.
-// Trouble      Of monitors is told on stderr while it goes on, once, and at the end; that of the
-//              trace ends the training.
+// Trouble      No step fails for it. That of monitors, of the trace, and what Observer::OnTrouble
+//              tells, is told on stderr while the training goes on, once each. At the end Close
+//              tells that of monitors, and Recorder::Finish gives that of the trace.
 // Threads      As Observer and Recorder say; Close from any, one at a time.
 class Watch {
  public:

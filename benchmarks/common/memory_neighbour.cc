@@ -20,6 +20,7 @@
 #include "brigade/benchmarks/common/numbers.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/kernels/nontemporal_store.h"
 
 ABSL_FLAG(int, threads, 1, "how many threads copy");
@@ -61,13 +62,13 @@ absl::Status Main() {
   // The arrays are there.
   while (moved == 0 && !ending) absl::SleepFor(absl::Milliseconds(1));
   std::cout << "copying" << std::endl;
-  const absl::Time begin = absl::Now();
+  const device::SteadyTime begin = device::SteadyTime::Now();
   const int64_t before = moved;
   while (!ending) {
     absl::SleepFor(absl::Milliseconds(10));
-    if (seconds > 0 && absl::Now() - begin >= absl::Seconds(seconds)) ending = true;
+    if (seconds > 0 && device::SteadyTime::Now() - begin >= absl::Seconds(seconds)) ending = true;
   }
-  const double passed = absl::ToDoubleSeconds(absl::Now() - begin);
+  const double passed = absl::ToDoubleSeconds(device::SteadyTime::Now() - begin);
   for (std::thread& thread : copying) thread.join();
   std::cerr << absl::StrFormat("memory_neighbour: copied at %.1f GB/s, read and written\n",
                                static_cast<double>(moved - before) / passed * 1e-9);

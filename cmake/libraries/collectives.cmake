@@ -382,6 +382,7 @@ brigade_library(
   SOURCES collectives/internal/frame_buffer.cc collectives/internal/handshake.cc
     collectives/internal/socket.cc collectives/internal/stranger_log.cc
   DEPS collectives_bootstrap_fields collectives_bootstrap_job device_requirements
+    device_threads_steady_time
   PUBLIC_LIBRARIES absl::status absl::statusor absl::strings absl::time
   PRIVATE_LIBRARIES absl::str_format
 )
@@ -395,7 +396,7 @@ brigade_library(
     collectives/bootstrap/internal/store_protocol.cc collectives/bootstrap/internal/store_server.cc
     collectives/bootstrap/internal/torch_store.cc
   DEPS collectives_bootstrap_fields collectives_bootstrap_job collectives_internal_connections
-    device_files device_printable device_threads_mutex
+    device_files device_printable device_threads_mutex device_threads_steady_time
   PUBLIC_LIBRARIES absl::core_headers absl::status absl::statusor absl::strings absl::time
 )
 

@@ -4,7 +4,7 @@ brigade_library(
   collectives_bootstrap_store
   HEADERS collectives/bootstrap/store.h
   SOURCES collectives/bootstrap/store.cc
-  DEPS collectives_bootstrap_job
+  DEPS collectives_bootstrap_job device_threads_steady_time
   PUBLIC_LIBRARIES Brigade::system_gloo absl::span absl::status absl::statusor absl::time
   PRIVATE_LIBRARIES absl::strings
 )
@@ -14,7 +14,7 @@ brigade_library(
   HEADERS collectives/bootstrap/file_store.h
   SOURCES collectives/bootstrap/file_store.cc
   DEPS collectives_bootstrap_fields collectives_bootstrap_job collectives_bootstrap_store
-    device_files device_printable
+    device_files device_printable device_threads_steady_time
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::time
   PRIVATE_LIBRARIES absl::str_format absl::strings
 )
@@ -25,7 +25,7 @@ brigade_library(
   SOURCES collectives/bootstrap/tcp_store.cc
   DEPS collectives_bootstrap_fields collectives_bootstrap_job collectives_bootstrap_launch_info
     collectives_bootstrap_store collectives_bootstrap_store_server collectives_internal_connections
-    device_printable device_threads_mutex
+    device_printable device_threads_mutex device_threads_steady_time
   PUBLIC_LIBRARIES absl::core_headers absl::span absl::status absl::statusor absl::time
   PRIVATE_LIBRARIES absl::str_format absl::strings
 )
@@ -59,6 +59,7 @@ brigade_library(
   DEPS collectives_engines_gloo_control_message collectives_engines_gloo_missing_headers
     collectives_bootstrap_job collectives_bootstrap_store collectives_internal_connections
     collectives_engines_transport device_printable device_threads_deadline device_threads_mutex
+    device_threads_steady_time
   PUBLIC_LIBRARIES Brigade::system_gloo absl::core_headers absl::span absl::status absl::statusor
     absl::strings absl::time
   PRIVATE_LIBRARIES absl::function_ref
@@ -70,7 +71,7 @@ brigade_library(
   SOURCES collectives/engines/gloo/gloo_engine.cc
   DEPS collectives_engines_gloo_transport collectives_bootstrap_job collectives_bootstrap_store
     collectives_engines_engine collectives_engines_transport_engine device_context
-    device_status_macros device_threads_mutex
+    device_status_macros device_threads_mutex device_threads_steady_time
   PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::core_headers absl::strings
 )
@@ -90,6 +91,7 @@ brigade_library(
     collectives_bootstrap_launch_info collectives_bootstrap_tcp_store
     collectives_engines_gloo_engine collectives_engines_nccl_api collectives_engines_nccl_engine
     collectives_engines_threads_thread_group device_context device_status_macros
+    device_threads_steady_time
   PUBLIC_LIBRARIES absl::statusor absl::strings absl::time
   PRIVATE_LIBRARIES absl::status
 )

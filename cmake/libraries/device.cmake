@@ -378,9 +378,23 @@ brigade_library(
 )
 
 brigade_library(
+  device_threads_steady_time
+  HEADERS device/threads/steady_time.h
+  PUBLIC_LIBRARIES absl::time
+)
+
+brigade_library(
   device_threads_periodic_thread
   HEADERS device/threads/periodic_thread.h
   SOURCES device/threads/periodic_thread.cc
   DEPS device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::time
+)
+
+brigade_library(
+  device_append_file
+  HEADERS device/append_file.h
+  SOURCES device/append_file.cc
+  DEPS device_files device_printable device_status_macros
+  PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor absl::strings
 )

@@ -18,11 +18,13 @@
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/device/files.h"
 #include "brigade/device/printable.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives {
 namespace {
 
 using ::brigade::device::Printable;
+using ::brigade::device::SteadyTime;
 
 constexpr absl::Duration kLookInterval = absl::Milliseconds(5);
 constexpr char kFailureKey[] = "failure";
@@ -175,7 +177,7 @@ absl::Status FileStore::Set(const std::string& key, const std::string& value, ab
 
 absl::StatusOr<std::string> FileStore::Get(const std::string& key, absl::Duration timeout) {
   const std::string path = PathOf(key);
-  const absl::Time deadline = absl::Now() + timeout;
+  const SteadyTime deadline = SteadyTime::Now() + timeout;
   while (true) {
     const auto failed = Read(PathOf(kFailureKey));
     if (!failed.ok()) return failed.status();
@@ -191,7 +193,7 @@ absl::StatusOr<std::string> FileStore::Get(const std::string& key, absl::Duratio
     auto value = Read(path);
     if (!value.ok()) return value.status();
     if (value->has_value()) return **std::move(value);
-    if (absl::Now() >= deadline) {
+    if (SteadyTime::Now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("nobody has set key '", key, "' in ", options_.folder));
     }

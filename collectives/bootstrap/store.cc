@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/threads/steady_time.h"
 #include "gloo/common/error.h"
 
 namespace brigade::collectives {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 void ThrowIfError(const absl::Status& status) {
   if (!status.ok()) throw ::gloo::IoException(status.ToString());
@@ -27,8 +30,8 @@ std::vector<char> Store::get(const std::string& key) {
 void Store::wait(const std::vector<std::string>& keys) { wait(keys, kDefaultTimeout); }
 
 void Store::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
-  const absl::Time deadline = absl::Now() + absl::FromChrono(timeout);
-  for (const std::string& key : keys) ThrowIfError(Get(key, deadline - absl::Now()).status());
+  const SteadyTime deadline = SteadyTime::Now() + absl::FromChrono(timeout);
+  for (const std::string& key : keys) ThrowIfError(Get(key, deadline - SteadyTime::Now()).status());
 }
 
 absl::Status CheckRank(int rank, int size) {
@@ -56,12 +59,12 @@ std::string RankNames(absl::Span<const int> ranks) {
 absl::StatusOr<std::vector<std::string>> GetOfAllRanks(Store& store, const std::string& prefix,
                                                        int size, absl::Duration timeout,
                                                        const std::string& where,
-                                                       absl::Time deadline) {
-  deadline = std::min(deadline, absl::Now() + timeout);
+                                                       SteadyTime deadline) {
+  deadline = std::min(deadline, SteadyTime::Now() + timeout);
   std::vector<std::string> values(size);
   std::vector<int> missing;
   for (int rank = 0; rank < size; ++rank) {
-    const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
+    const absl::Duration left = std::max(deadline - SteadyTime::Now(), absl::ZeroDuration());
     absl::StatusOr<std::string> value = store.Get(absl::StrCat(prefix, rank), left);
     if (value.ok()) {
       values[rank] = *std::move(value);

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
+#include "brigade/device/threads/steady_time.h"
 #include "gloo/rendezvous/store.h"
 
 namespace brigade::collectives {
@@ -67,7 +68,7 @@ std::string RankNames(absl::Span<const int> ranks);
 // DeadlineExceeded: "<ranks> did not join <where> within <timeout>".
 absl::StatusOr<std::vector<std::string>> GetOfAllRanks(
     Store& store, const std::string& prefix, int size, absl::Duration timeout,
-    const std::string& where, absl::Time deadline = absl::InfiniteFuture());
+    const std::string& where, device::SteadyTime deadline = device::SteadyTime::InfiniteFuture());
 
 }  // namespace brigade::collectives
 

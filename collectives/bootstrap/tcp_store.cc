@@ -12,6 +12,7 @@
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/internal/handshake.h"
 #include "brigade/device/printable.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives {
 namespace {
@@ -22,6 +23,7 @@ using ::brigade::collectives::internal::Socket;
 using ::brigade::collectives::internal::StoreServer;
 using ::brigade::collectives::internal::TorchStore;
 using ::brigade::device::Printable;
+using ::brigade::device::SteadyTime;
 
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(20);
 // How much longer than the server a client waits, before it takes the server for stuck.
@@ -36,7 +38,7 @@ std::string MasterName(const TcpStoreOptions& options) {
                       agent.has_value() ? " of torchrun's store" : "");
 }
 
-absl::StatusOr<TorchStore> ConnectToAgent(const AgentStore& agent, absl::Time deadline) {
+absl::StatusOr<TorchStore> ConnectToAgent(const AgentStore& agent, SteadyTime deadline) {
   absl::StatusOr<Socket> socket = Socket::Connect(agent.host, agent.port, deadline);
   if (!socket.ok()) return socket.status();
   return TorchStore::Create(*std::move(socket), deadline);
@@ -56,7 +58,7 @@ absl::StatusOr<std::shared_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions
   if (port < 1 || port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat("MASTER_PORT=", port, " is not in 1 to 65535"));
   }
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const SteadyTime deadline = SteadyTime::Now() + options.timeout;
   std::shared_ptr<TcpStore> store(new TcpStore(options));
   if (options.rank == 0) status = store->StartMaster(deadline);
   if (!status.ok()) return status;
@@ -123,16 +125,16 @@ absl::Status TcpStore::StartServer(Socket listener) {
   return absl::OkStatus();
 }
 
-absl::Status TcpStore::StartMaster(absl::Time deadline) {
+absl::Status TcpStore::StartMaster(SteadyTime deadline) {
   const int wanted = options_.agent_store.has_value() ? 0 : options_.master_port;
   absl::StatusOr<Socket> listener = Socket::Listen(options_.master_addr, wanted);
-  const absl::Time patience = std::min(deadline, absl::Now() + kPatienceWithOthers);
+  const SteadyTime patience = std::min(deadline, SteadyTime::Now() + kPatienceWithOthers);
   while (absl::IsAlreadyExists(listener.status())) {
     // The port belongs to another program, to another process that calls itself rank 0, whose
     // server says so to all, or still to the group before.
     const Entry joined = ConnectTo(0, options_.master_addr, options_.master_port,
-                                   std::min(deadline, absl::Now() + kPatience));
-    const bool ends = absl::Now() > patience;
+                                   std::min(deadline, SteadyTime::Now() + kPatience));
+    const bool ends = SteadyTime::Now() > patience;
     // Never OK: rank 0 is here.
     if (joined.answered && (ends || !joined.whole)) return joined.status;
     if (ends) {
@@ -163,7 +165,7 @@ absl::Status TcpStore::StartMaster(absl::Time deadline) {
   return started.ok() && options_.agent_store.has_value() ? TellPort(port, deadline) : started;
 }
 
-absl::Status TcpStore::TellPort(int port, absl::Time deadline) {
+absl::Status TcpStore::TellPort(int port, SteadyTime deadline) {
   const AgentStore& agent = *options_.agent_store;
   absl::Status last;
   while (true) {
@@ -172,8 +174,8 @@ absl::Status TcpStore::TellPort(int port, absl::Time deadline) {
         store.ok() ? store->Set(agent.key, absl::StrCat(port), deadline) : store.status();
     if (told.ok()) return told;
     // As in ConnectTo.
-    if (last.ok() || absl::Now() < deadline) last = told;
-    if (!absl::IsUnavailable(told) || absl::Now() + kRetryInterval > deadline) {
+    if (last.ok() || SteadyTime::Now() < deadline) last = told;
+    if (!absl::IsUnavailable(told) || SteadyTime::Now() + kRetryInterval > deadline) {
       return Annotated(last,
                        absl::StrCat("rank 0 cannot tell its port at ", MasterName(options_), ": "));
     }
@@ -181,7 +183,7 @@ absl::Status TcpStore::TellPort(int port, absl::Time deadline) {
   }
 }
 
-absl::StatusOr<int> TcpStore::LearnPort(absl::Time deadline) {
+absl::StatusOr<int> TcpStore::LearnPort(SteadyTime deadline) {
   const AgentStore& agent = *options_.agent_store;
   if (!agent_store_.has_value()) {
     absl::StatusOr<TorchStore> store = ConnectToAgent(agent, deadline);
@@ -201,10 +203,10 @@ absl::StatusOr<int> TcpStore::LearnPort(absl::Time deadline) {
 }
 
 TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
-                                    absl::Time deadline) {
+                                    SteadyTime deadline) {
   const std::string where =
       rank == 0 ? MasterName(options_) : absl::StrCat("standby ", HostPort(host, port));
-  const absl::Time began = absl::Now();
+  const SteadyTime began = SteadyTime::Now();
   // The deadline cuts the last attempt short, which then knows less than the one before, unless it
   // has reached somebody who tells what is missing.
   Entry last;
@@ -214,14 +216,15 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
     Entry entry = Enter(rank, where, host, port, deadline);
     if (entry.status.ok()) return entry;
     if (entry.reached) met = std::string(entry.status.message());
-    const bool in_time = absl::Now() + kRetryInterval < deadline;
+    const bool in_time = SteadyTime::Now() + kRetryInterval < deadline;
     // The server may come up after its clients; the group before one's own goes away. Another job
     // stays, as does one who has this rank.
     const bool may_change = absl::IsUnavailable(entry.status) ||
                             absl::IsPermissionDenied(entry.status) ||
                             (absl::IsNotFound(entry.status) && !entry.answered) ||
-                            (entry.whole && absl::Now() < began + kPatienceWithOthers);
-    if (last.status.ok() || absl::Now() < deadline || absl::IsDeadlineExceeded(entry.status)) {
+                            (entry.whole && SteadyTime::Now() < began + kPatienceWithOthers);
+    if (last.status.ok() || SteadyTime::Now() < deadline ||
+        absl::IsDeadlineExceeded(entry.status)) {
       last = std::move(entry);
     }
     if (!in_time || !may_change) break;
@@ -232,7 +235,7 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
     std::this_thread::sleep_for(absl::ToChronoMilliseconds(kRetryInterval));
   }
   if (last.answered) return last;
-  const absl::Duration tried = absl::Trunc(absl::Now() - began, absl::Milliseconds(1));
+  const absl::Duration tried = absl::Trunc(SteadyTime::Now() - began, absl::Milliseconds(1));
   absl::Status status =
       Annotated(last.status, absl::StrCat("cannot reach the store of rank ", rank, " at ", where,
                                           " (tried ", absl::FormatDuration(tried), "): "));
@@ -244,7 +247,7 @@ TcpStore::Entry TcpStore::ConnectTo(int rank, const std::string& host, int port,
 
 // One attempt.
 TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::string& host,
-                                int port, absl::Time deadline) {
+                                int port, SteadyTime deadline) {
   if (port == 0) {
     // That of the group before, until this one's rank 0 has told its own.
     const absl::StatusOr<int> told = LearnPort(deadline);
@@ -280,13 +283,13 @@ TcpStore::Entry TcpStore::Enter(int rank, const std::string& where, const std::s
   return {heard, /*answered=*/true, met_whole_group_, /*reached=*/true};
 }
 
-absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {
+absl::Status TcpStore::ExchangeStandbys(SteadyTime deadline) {
   const absl::Status set =
       Set(absl::StrCat("standby/", options_.rank),
-          PackFields({local_host(), absl::StrCat(server_->port())}), deadline - absl::Now());
+          PackFields({local_host(), absl::StrCat(server_->port())}), deadline - SteadyTime::Now());
   if (!set.ok()) return set;
-  absl::StatusOr<std::vector<std::string>> all =
-      GetOfAllRanks(*this, "standby/", options_.size, deadline - absl::Now(), MasterName(options_));
+  absl::StatusOr<std::vector<std::string>> all = GetOfAllRanks(
+      *this, "standby/", options_.size, deadline - SteadyTime::Now(), MasterName(options_));
   if (absl::IsDeadlineExceeded(all.status())) {
     // The whole time that they had, not what was left of it here.
     const std::string message(all.status().message());
@@ -305,19 +308,19 @@ absl::Status TcpStore::ExchangeStandbys(absl::Time deadline) {
 absl::Status TcpStore::Set(const std::string& key, const std::string& value,
                            absl::Duration timeout) {
   device::MutexLock lock(mutex_);
-  return Ask({"set", key, value}, absl::Now() + timeout).status();
+  return Ask({"set", key, value}, SteadyTime::Now() + timeout).status();
 }
 
 absl::StatusOr<std::string> TcpStore::Get(const std::string& key, absl::Duration timeout) {
   timeout = std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365));
   device::MutexLock lock(mutex_);
   const int64_t timeout_ms = absl::ToInt64Milliseconds(absl::Ceil(timeout, absl::Milliseconds(1)));
-  return Ask({"get", key, absl::StrCat(timeout_ms)}, absl::Now() + timeout + kPatience);
+  return Ask({"get", key, absl::StrCat(timeout_ms)}, SteadyTime::Now() + timeout + kPatience);
 }
 
 absl::Status TcpStore::Remove(const std::string& key, absl::Duration timeout) {
   device::MutexLock lock(mutex_);
-  return Ask({"remove", key}, absl::Now() + timeout).status();
+  return Ask({"remove", key}, SteadyTime::Now() + timeout).status();
 }
 
 absl::Status TcpStore::KeepSurvivors(absl::Span<const int> survivors, absl::Duration timeout) {
@@ -340,16 +343,16 @@ absl::Status TcpStore::KeepSurvivors(absl::Span<const int> survivors, absl::Dura
   if (!standby.ok() || standby->size() != 2 || !absl::SimpleAtoi((*standby)[1], &port)) {
     return absl::InternalError(absl::StrCat("rank ", lowest, " announced no standby address"));
   }
-  return ConnectTo(lowest, (*standby)[0], port, absl::Now() + timeout).status;
+  return ConnectTo(lowest, (*standby)[0], port, SteadyTime::Now() + timeout).status;
 }
 
 absl::StatusOr<std::string> TcpStore::Ask(const std::vector<std::string>& request,
-                                          absl::Time deadline) {
+                                          SteadyTime deadline) {
   if (!failure_.ok()) return failure_;
   // The last answer of the server may have arrived although nothing can be sent to it any more.
   const absl::Status sent = socket_.SendFrame(PackFields(request), deadline);
   const absl::StatusOr<std::string> frame =
-      socket_.ReceiveFrame(sent.ok() ? deadline : absl::Now() + absl::Milliseconds(1));
+      socket_.ReceiveFrame(sent.ok() ? deadline : SteadyTime::Now() + absl::Milliseconds(1));
   if (!frame.ok()) {
     const absl::Status& error = sent.ok() ? frame.status() : sent;
     failure_ = absl::UnavailableError(absl::StrCat(server_name_, " is gone: ", error.message()));

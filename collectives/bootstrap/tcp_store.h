@@ -19,6 +19,7 @@
 #include "brigade/collectives/bootstrap/store.h"
 #include "brigade/collectives/internal/socket.h"
 #include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives {
 
@@ -75,13 +76,13 @@ class TcpStore : public Store {
  private:
   explicit TcpStore(const TcpStoreOptions& options) : options_(options) {}
 
-  absl::Status StartMaster(absl::Time deadline);
+  absl::Status StartMaster(device::SteadyTime deadline);
   absl::Status StartServer(internal::Socket listener);
   // For a server at this port of its host.
   absl::StatusOr<JobSecret> FindSecret(int port) const;
   // By the agent's store.
-  absl::Status TellPort(int port, absl::Time deadline);
-  absl::StatusOr<int> LearnPort(absl::Time deadline);
+  absl::Status TellPort(int port, device::SteadyTime deadline);
+  absl::StatusOr<int> LearnPort(device::SteadyTime deadline);
   // What came of joining a server: whether it has answered, and that its group was complete.
   struct Entry {
     absl::Status status;
@@ -91,11 +92,12 @@ class TcpStore : public Store {
     bool reached = false;
   };
   // Port 0: the one that is told in the agent's store.
-  Entry ConnectTo(int rank, const std::string& host, int port, absl::Time deadline);
+  Entry ConnectTo(int rank, const std::string& host, int port, device::SteadyTime deadline);
   Entry Enter(int rank, const std::string& where, const std::string& host, int port,
-              absl::Time deadline);
-  absl::Status ExchangeStandbys(absl::Time deadline);
-  absl::StatusOr<std::string> Ask(const std::vector<std::string>& request, absl::Time deadline)
+              device::SteadyTime deadline);
+  absl::Status ExchangeStandbys(device::SteadyTime deadline);
+  absl::StatusOr<std::string> Ask(const std::vector<std::string>& request,
+                                  device::SteadyTime deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const TcpStoreOptions options_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/fields.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 namespace {
@@ -48,8 +49,9 @@ absl::StatusOr<std::string> ClientHandshake::Hear(absl::string_view frame) const
   return PackFields({secret_.Sign({"client", absl::StrCat(rank_), client_nonce_, (*fields)[0]})});
 }
 
-absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket, absl::Time deadline) {
-  deadline = std::min(deadline, absl::Now() + kHandshakeTimeout);
+absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket,
+                           device::SteadyTime deadline) {
+  deadline = std::min(deadline, device::SteadyTime::Now() + kHandshakeTimeout);
   const ClientHandshake handshake(secret, rank);
   const absl::Status sent = socket.SendFrame(handshake.Knock(), deadline);
   const absl::StatusOr<std::string> frame =

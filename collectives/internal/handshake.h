@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
 #include "brigade/collectives/internal/socket.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 
@@ -65,7 +66,8 @@ class ClientHandshake {
 // The client's end, at once, of a connection to the server of rank `rank`. Unavailable if the
 // connection ends or nothing comes before the deadline or kHandshakeTimeout, as where the server
 // knows another secret; PermissionDenied if the server cannot prove what it knows.
-absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket, absl::Time deadline);
+absl::Status ProveToServer(const JobSecret& secret, int rank, Socket& socket,
+                           device::SteadyTime deadline);
 
 }  // namespace brigade::collectives::internal
 

@@ -15,9 +15,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 std::string Reason() { return std::strerror(errno); }
 
@@ -124,15 +127,15 @@ absl::StatusOr<Socket> Socket::Listen(const std::string& host, int port) {
   return ListenOnAll(port);
 }
 
-absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, absl::Time deadline) {
+absl::StatusOr<Socket> Socket::Connect(const std::string& host, int port, SteadyTime deadline) {
   const absl::StatusOr<addrinfo*> found = Resolve(host, port);
   if (!found.ok()) return found.status();
   absl::Status last = absl::UnavailableError("no address");
   int left = 0;
   for (const addrinfo* at = *found; at != nullptr; at = at->ai_next) ++left;
   for (const addrinfo* at = *found; at != nullptr; at = at->ai_next) {
-    const absl::Time now = absl::Now();
-    const absl::Time until = now + (deadline - now) / left--;
+    const SteadyTime now = SteadyTime::Now();
+    const SteadyTime until = now + (deadline - now) / left--;
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (socket.fd() < 0) {
       last = absl::UnavailableError(Reason());
@@ -176,9 +179,9 @@ absl::StatusOr<Socket> Socket::Accept() {
   return socket;
 }
 
-absl::Status Socket::WaitFor(short events, absl::Time deadline) const {
+absl::Status Socket::WaitFor(short events, SteadyTime deadline) const {
   while (true) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyTime::Now();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no answer in time");
     const absl::Duration slice = std::min(left, absl::Minutes(1));
     pollfd poll_fd = {fd_, events, 0};
@@ -188,7 +191,7 @@ absl::Status Socket::WaitFor(short events, absl::Time deadline) const {
   }
 }
 
-absl::Status Socket::Send(absl::string_view bytes, absl::Time deadline) {
+absl::Status Socket::Send(absl::string_view bytes, SteadyTime deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent >= 0) {
@@ -203,7 +206,7 @@ absl::Status Socket::Send(absl::string_view bytes, absl::Time deadline) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Socket::Receive(size_t bytes, absl::Time deadline) {
+absl::StatusOr<std::string> Socket::Receive(size_t bytes, SteadyTime deadline) {
   std::string received(bytes, '\0');
   for (size_t at = 0; at < bytes;) {
     const ssize_t more = recv(fd_, received.data() + at, bytes - at, 0);
@@ -221,7 +224,7 @@ absl::StatusOr<std::string> Socket::Receive(size_t bytes, absl::Time deadline) {
   return received;
 }
 
-absl::Status Socket::SendFrame(absl::string_view payload, absl::Time deadline) {
+absl::Status Socket::SendFrame(absl::string_view payload, SteadyTime deadline) {
   if (payload.size() > kMostFrameBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of ", payload.size(), " bytes, of at most ", kMostFrameBytes));
@@ -250,7 +253,7 @@ absl::Status Socket::Receive(FrameBuffer& data, size_t most) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Socket::ReceiveFrame(absl::Time deadline, uint32_t most) {
+absl::StatusOr<std::string> Socket::ReceiveFrame(SteadyTime deadline, uint32_t most) {
   std::string payload;
   while (true) {
     // A last frame and the end of the connection may come together: look at the frame first.

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/internal/frame_buffer.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 
@@ -34,19 +35,21 @@ class Socket {
 
   // One attempt at each address of the host, which share the time. InvalidArgument if there is no
   // such host, Unavailable if it does not answer. How long a name is looked for is the system's.
-  static absl::StatusOr<Socket> Connect(const std::string& host, int port, absl::Time deadline);
+  static absl::StatusOr<Socket> Connect(const std::string& host, int port,
+                                        device::SteadyTime deadline);
 
   // ResourceExhausted if there are no descriptors left, or no memory for one; else Unavailable.
   absl::StatusOr<Socket> Accept();
 
   // Unavailable if the other side is gone; DeadlineExceeded.
-  absl::Status Send(absl::string_view bytes, absl::Time deadline);
+  absl::Status Send(absl::string_view bytes, device::SteadyTime deadline);
   // As many bytes, of a connection without frames.
-  absl::StatusOr<std::string> Receive(size_t bytes, absl::Time deadline);
+  absl::StatusOr<std::string> Receive(size_t bytes, device::SteadyTime deadline);
 
   // The same, and InvalidArgument for a frame of more than kMostFrameBytes, or `most`.
-  absl::Status SendFrame(absl::string_view payload, absl::Time deadline);
-  absl::StatusOr<std::string> ReceiveFrame(absl::Time deadline, uint32_t most = kMostFrameBytes);
+  absl::Status SendFrame(absl::string_view payload, device::SteadyTime deadline);
+  absl::StatusOr<std::string> ReceiveFrame(device::SteadyTime deadline,
+                                           uint32_t most = kMostFrameBytes);
 
   // Appends what has come, about `most` bytes of it, without waiting; an error at the end of the
   // connection.
@@ -64,7 +67,7 @@ class Socket {
 
  private:
   // Waits until the socket is ready for `events` of poll(2).
-  absl::Status WaitFor(short events, absl::Time deadline) const;
+  absl::Status WaitFor(short events, device::SteadyTime deadline) const;
 
   int fd_ = -1;
   // What ReceiveFrame has read beyond the frames that it has returned.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/emulator/nccl/communicator.h"
 
 namespace brigade::emulator {
@@ -45,8 +46,8 @@ void AbortKernels(RankState& rank) {
 // NCCL waits without a limit.
 bool AwaitKernels(const RankState& rank) {
   const std::atomic<bool>& ended = rank.kernels_ended;
-  const absl::Time deadline = absl::Now() + kPatience;
-  while (!ended && absl::Now() < deadline) absl::SleepFor(absl::Microseconds(100));
+  const device::SteadyTime deadline = device::SteadyTime::Now() + kPatience;
+  while (!ended && device::SteadyTime::Now() < deadline) absl::SleepFor(absl::Microseconds(100));
   return ended;
 }
 

@@ -215,6 +215,7 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     if (speaks && !history.steps().empty()) report_progress();
   }
   BRIGADE_RETURN_IF_ERROR(outcome.status());
+  BRIGADE_RETURN_IF_ERROR(outcome->incomplete);
   BRIGADE_RETURN_IF_ERROR(traced);
   if (std::ferror(stdout) != 0) return absl::UnavailableError("cannot write the report");
   return outcome->interrupted ? train::Interrupt::kExitCode : 0;

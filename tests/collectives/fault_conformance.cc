@@ -10,12 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/device/testing.h"
 #include "gmock/gmock.h"
 
 namespace brigade::collectives {
 namespace {
 
+using ::brigade::device::SteadyTime;
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -177,8 +179,8 @@ Matcher<const absl::Status&> ErrorOf(const Pair& pair, const EngineUnderTest& en
 // The error that ends the communicator, which some engines tell on the call, others on the stream
 // or beside both.
 absl::Status AwaitEnd(Rank& self) {
-  const absl::Time give_up = absl::Now() + kSilence;
-  while (self.communicator->status().ok() && absl::Now() < give_up) {
+  const SteadyTime give_up = SteadyTime::Now() + kSilence;
+  while (self.communicator->status().ok() && SteadyTime::Now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const absl::Status ended = self.communicator->status();

@@ -1,11 +1,14 @@
 #include "brigade/digests/digest_file.h"
 
+#include <sys/resource.h>
+
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "brigade/device/files.h"
 #include "brigade/tests/spec/digest.h"
+#include "brigade/tests/testing/full_disk.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -164,6 +167,30 @@ TEST(DigestFileTest, LeavesOutAStepOfWhichLinesAreMissing) {
   // A step that is whole stays, though the next one has begun.
   WriteFile(path, text + "{\"step\":3");
   EXPECT_EQ(ReadDigests(path)->steps.size(), 2u);
+}
+
+TEST(DigestFileTest, AFullDiskCostsStepsAndNoFile) {
+  const std::string path = PathOf("full");
+  auto file = DigestFile::Create(path, kHeader, 0);
+  ASSERT_OK((*file)->Write(Record(1, 1)));
+  const auto bytes = static_cast<rlim_t>(device::ReadFile(path).value().size());
+  {
+    // With room for the begin of a step.
+    const brigade::testing::FullDisk full(bytes + 50);
+    EXPECT_THAT((*file)->Write(Record(2, 2)).message(), HasSubstr("cannot write " + path));
+    EXPECT_EQ(device::ReadFile(path).value().size(), bytes);
+  }
+  ASSERT_OK((*file)->Write(Record(3, 3)));
+  const auto log = ReadDigests(path);
+  ASSERT_OK(log);
+  ASSERT_EQ(log->steps.size(), 2u);
+  EXPECT_EQ(log->steps[1].step, 3);
+  ExpectSame(log->steps[1].weights, Record(3, 3).weights);
+  {
+    const brigade::testing::FullDisk full(10);
+    EXPECT_THAT(DigestFile::Create(PathOf("none"), kHeader, 0).status().message(),
+                HasSubstr("cannot write " + PathOf("none")));
+  }
 }
 
 TEST(DigestFileTest, NamesTheLineThatIsNone) {

@@ -69,7 +69,17 @@ TEST(BackEndTest, SshStartsAnAgent) {
   options.launcher_args = {"-p", "2222"};
   options.remote_program = "/opt/it's";
   EXPECT_THAT(AgentCommand(options, "host", "job;1"),
-              ElementsAre("my_ssh", "-p", "2222", "host", "exec '/opt/it'\\''s' '--agent=job;1'"));
+              ElementsAre("my_ssh", "-p", "2222", "host",
+                          "exec '/opt/it'\\''s' '--agent=job;1' --agent_patience=30s"));
+  // ssh itself, which nobody could tell a password. What the user says goes before it.
+  for (const char* const ssh : {"ssh", "/usr/bin/ssh"}) {
+    options.ssh = ssh;
+    options.launcher_args = {"-o", "BatchMode=no"};
+    options.host_timeout = absl::Seconds(1.5);
+    EXPECT_THAT(AgentCommand(options, "host", "job"),
+                ElementsAre(ssh, "-o", "BatchMode=no", "-o", "BatchMode=yes", "host",
+                            "exec '/opt/it'\\''s' --agent=job --agent_patience=1.5s"));
+  }
 }
 
 TEST(BackEndTest, AnEnvironmentFileIsLinesOfVariables) {

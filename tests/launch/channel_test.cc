@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 
 #include "brigade/launch/agent.h"
+#include "brigade/launch/hosts.h"
+#include "brigade/launch/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -115,7 +118,6 @@ StartOrder Order() {
   order.log_directory = "/logs";
   order.bind_cores = true;
   order.grace = absl::Seconds(2.5);
-  order.patience = absl::Seconds(30);
   order.variables = {{"A", "1\n2"}};
   order.ranks = {{4, 0, {{"RANK", "4"}}}, {5, 1, {}}};
   return order;
@@ -132,6 +134,37 @@ TEST(ChannelTest, AnOrderToStartComesAsItWasGiven) {
   ASSERT_EQ(came->ranks.size(), 2u);
   EXPECT_EQ(came->ranks[0].variables, order.ranks[0].variables);
   EXPECT_EQ(came->ranks[1].local_rank, 1);
+}
+
+// Of the largest host, with as many arguments and variables as a process may have.
+TEST(ChannelTest, AnOrderToStartThousandsOfRanksIsAMessage) {
+  Gathering gathering;
+  gathering.hosts.resize(3);
+  for (Host& host : gathering.hosts) {
+    for (int slot = 0; slot < kMostSlots; ++slot) host.slots.push_back(slot);
+  }
+  gathering.secret = std::string(64, 's');
+  const auto ranks = RanksOf(gathering);
+  ASSERT_EQ(ranks[2].ranks.back().rank, 3 * kMostSlots - 1);
+  StartOrder order = Order();
+  order.variables = ranks[2].variables;
+  order.variables["A"] = std::string(size_t{6} << 20, 'a');
+  order.ranks = ranks[2].ranks;
+  const Message message = ToMessage(order);
+
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  Channel from(dup(0), ends[1]), to(ends[0], dup(0));
+  from.Send(message);
+  absl::StatusOr<std::optional<Message>> came = std::nullopt;
+  while (came.ok() && !came->has_value()) {
+    from.Flush();
+    ASSERT_TRUE(to.Read().ok());
+    came = to.Next();
+  }
+  ASSERT_TRUE(came.ok()) << came.status();
+  EXPECT_EQ(**came, message);
+  EXPECT_EQ(StartOrderFrom(**came)->ranks.size(), static_cast<size_t>(kMostSlots));
 }
 
 // No order, however it was changed, is more than an error.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """clock_test.py BRIGADE_LAUNCH: what becomes of a job on two hosts when somebody sets their clocks: nothing.
-BRIGADE_LAUNCH has the clock of jumping_clock.cc."""
+BRIGADE_LAUNCH has the clock of tests/testing/jumping_clock.h."""
 
 import os
 import pathlib

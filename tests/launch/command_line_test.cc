@@ -14,6 +14,7 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 TEST(CommandLineTest, FlagsAreDeepSpeedsAndTorchruns) {
   const auto options = ParseCommandLine(std::vector<std::string>{
@@ -47,6 +48,8 @@ TEST(CommandLineTest, AnErrorNamesTheWord) {
       {{}, "no program is given"},
       {{"--hostfile=h"}, "no program is given"},
       {{"--hostfle=h", "x"}, "there is no flag --hostfle; --hostfile is the nearest"},
+      {{"--num_gpus=1000000000", "x"},
+       "--num_gpus is \"1000000000\"; it must be a whole number from 1 to 4096"},
       {{"--zzz", "x"}, "there is no flag --zzz; --help lists all"},
       {{"--hostfile"}, "--hostfile needs a value: FILE"},
       {{"--hostfile=", "x"}, "--hostfile is \"\"; it is empty"},
@@ -111,6 +114,9 @@ TEST(CommandLineTest, WithoutAHostfileTheRanksAreThoseOfThisHost) {
   };
   fails({"--num_gpus=3", "x"}, 2, "--num_gpus is 3, and this host has 2");
   fails({"--include=a", "x"}, 2, "there is no host \"a\"; there are localhost");
+  fails({"--no_ssh", "--node_rank=0", "--nnodes=1000", "--nproc_per_node=4096", "--master_addr=h",
+         "--master_port=1", "x"},
+        0, "1000 hosts of 4096 slots are more than 1048576 ranks");
   fails({"--hosts=a", "--nnodes=4", "x"}, 0, "--nnodes needs 4 hosts, and there are 1");
   EXPECT_THAT(HostsOf(ParseCommandLine({"--nproc_per_node=gpu", "x"}).value(), 0).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("there is none")));
@@ -128,7 +134,7 @@ TEST(RanksTest, LocalRanksCountOnEachHost) {
   const auto ranks = RanksOf(gathering);
   std::string text;
   for (const auto& of_host : ranks) {
-    for (const Rank& rank : of_host) {
+    for (const Rank& rank : of_host.ranks) {
       text += std::to_string(rank.rank) + "/" + std::to_string(rank.local_rank) + " ";
     }
     text += "| ";
@@ -155,7 +161,11 @@ TEST(RanksTest, LocalRanksCountOnEachHost) {
                               {"TORCHELASTIC_RESTART_COUNT", "1"},
                               {"TORCHELASTIC_MAX_RESTARTS", "2"},
                               {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
-  EXPECT_EQ(ranks[1][1].variables, expected);
+  // The host's are told once.
+  Variables all = ranks[1].ranks[1].variables;
+  EXPECT_THAT(all, SizeIs(3));
+  all.insert(ranks[1].variables.begin(), ranks[1].variables.end());
+  EXPECT_EQ(all, expected);
 }
 
 }  // namespace

@@ -63,6 +63,16 @@ TEST(HostsTest, AnErrorNamesFileLineAndWord) {
   }
 }
 
+TEST(HostsTest, AHostfileMayHaveSoManyRanksAndNoMore) {
+  std::string text;
+  for (int host = 0; host < kMostRanks / kMostSlots; ++host) {
+    text += "h" + std::to_string(host) + " slots=" + std::to_string(kMostSlots) + "\n";
+  }
+  EXPECT_TRUE(HostsFromText(text, "hosts").ok());
+  EXPECT_EQ(HostsFromText(text + "more slots=1", "hosts").status().message(),
+            "hostfile hosts, line 257: there are more than 1048576 slots");
+}
+
 // What is right where DeepSpeed's filter and its whole command line differ.
 TEST(HostsTest, IncludeTakesWhatItNames) {
   const struct {

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -10,10 +11,11 @@ import sys
 import tempfile
 import time
 import unittest
+import uuid
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from launching import LAUNCH, Host, Job, run, stand_in_for_ssh
+from launching import FEW_DESCRIPTORS, LAUNCH, Host, Job, run, stand_in_for_ssh
 
 
 def shell(script):
@@ -257,6 +259,33 @@ class LaunchTest(unittest.TestCase):
         cores = sorted(int(line.split()[-1]) for line in printed.splitlines())
         self.assertEqual(cores, sorted(os.sched_getaffinity(0)))
 
+    def test_ranks_may_be_more_than_half_the_descriptors_of_a_process(self):
+        code, printed, said = run("--nproc_per_node=30", *shell("ulimit -Sn"), few_descriptors=True)
+        self.assertEqual((code, said), (0, ""))
+        # Theirs are as many as before.
+        self.assertEqual(sorted(printed.splitlines()), sorted(f"[{rank}] {FEW_DESCRIPTORS}" for rank in range(30)))
+
+    def test_an_agent_ends_whose_launcher_says_nothing(self):
+        # As where a host was cut off before ranks had begun, of which no end of messages tells.
+        with subprocess.Popen([LAUNCH, f"--agent=test.{uuid.uuid4()}", "--agent_patience=0.5"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as agent:
+            self.assertTrue(agent.stdout.readline().startswith(b"@brigade_launch "))
+            self.assertEqual(agent.wait(), 0)
+
+    def test_an_agent_that_waits_for_another_one_ends_with_its_launcher(self):
+        name = f"--agent=test.{uuid.uuid4()}"
+        with subprocess.Popen([LAUNCH, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+            self.assertTrue(first.stdout.readline())
+            with subprocess.Popen([LAUNCH, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as second:
+                # It says nothing.
+                self.assertEqual(select.select([second.stdout], [], [], 0.3)[0], [])
+                second.stdin.close()
+                self.assertEqual(second.wait(), 0)
+                self.assertEqual(second.stdout.read(), b"")
+            self.assertIsNone(first.poll())
+            first.stdin.close()
+            self.assertEqual(first.wait(), 0)
+
     def test_the_launchers_id_is_in_a_file(self):
         job = Job("--save_pid", *shell("echo ready; exec sleep 1000"))
         try:
@@ -351,6 +380,43 @@ class SeveralHostsTest(unittest.TestCase):
         self.assertIn("no route to b", said)
         self.assertIn("brigade_launch: 1 of 2 hosts are there, and 2 are needed; host b is lost: its agent ended with "
                       "code 255", said)
+
+    def test_a_host_that_wants_a_password_ends_the_job_at_once(self):
+        # Not after the hour in which other hosts may come.
+        ssh = stand_in_for_ssh(self.folder, name="ssh", body=(
+            '[ "$1 $2 $3 $4" = "-p 7 -o BatchMode=yes" ] || exit 9; '
+            '[ $5 = a ] || { printf "user@$5: Permission denied (publickey,password).\\r\\n" >&2; exit 255; }; '
+            'sh -c "$6"'))
+        start = time.monotonic()
+        _, said = self.ends(Job(f"--ssh={ssh}", "--launcher_args=-p 7", "--hosts=a@b", "--host_timeout=1h", "true"), 1)
+        self.assertLess(time.monotonic() - start, 600)
+        self.assertIn("[b] user@b: Permission denied (publickey,password).\n", said)
+        self.assertTrue(said.endswith("of 2 hosts are there, and 2 are needed; host b is lost: its agent ended with code 255: "
+                                      "user@b: Permission denied (publickey,password).\n"), said)
+
+    def test_without_a_host_that_wants_a_password_others_may_be_enough(self):
+        count = f"{self.folder}/count"
+        ssh = stand_in_for_ssh(self.folder, name="ssh", body=(
+            f'[ $3 = a ] || {{ echo >>{count}; echo "Host key verification failed." >&2; exit 255; }}; '
+            # Time for more tries.
+            'sleep 3; sh -c "$4"'))
+        printed, _ = self.ends(Job(f"--ssh={ssh}", "--hosts=a@b", "--nnodes=1:2", "--host_timeout=1h", "echo", "there"), 0)
+        self.assertEqual(printed, "there\n")
+        self.assertEqual(pathlib.Path(count).read_text(), "\n")
+
+    def test_an_error_of_each_try_is_told_once(self):
+        _, said = self.ends(self.job("--hosts=a", "--host_timeout=3", "true", body='echo "no route to $1" >&2; exit 255'), 1)
+        self.assertEqual(said.count("[a] no route to a\n"), 1)
+        self.assertTrue(said.endswith("its agent ended with code 255: no route to a\n"), said)
+
+    def test_a_host_that_has_no_ranks_is_kept(self):
+        # Longer than a host may be silent; its agent is asked once.
+        count = f"{self.folder}/count"
+        job = self.job("--hosts=a@b", "--nnodes=1:1", "--max_restarts=1", "--host_timeout=1", *shell(
+            "echo start; sleep 3; exit $((1 - TORCHELASTIC_RESTART_COUNT))"), body=f'echo $1 >>{count}; sh -c "$2"')
+        printed, said = self.ends(job, 0)
+        self.assertEqual(printed.count("start"), 2)
+        self.assertEqual(sorted(pathlib.Path(count).read_text().split()), ["a", "b"], said)
 
     def test_a_host_that_talks_nonsense_is_named(self):
         _, said = self.ends(self.job("--hosts=a", "--host_timeout=5", "true",
@@ -529,21 +595,29 @@ class MpirunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
             for name in ("srun", "pdsh"):
                 path = pathlib.Path(folder) / name
-                path.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done; echo "by $PDSH_RCMD_TYPE"; exit 9\n')
+                path.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done; echo "by $PDSH_RCMD_TYPE $PDSH_SSH_ARGS_APPEND"; exit 9\n')
                 path.chmod(0o755)
             paths = {"PATH": f"{folder}:{os.environ['PATH']}"}
             code, printed, _ = run("--launcher=slurm", "--num_nodes=2", "--num_gpus=4", "train", "a b", variables=paths)
             self.assertEqual(code, 9)
             self.assertEqual(printed.split("\n")[:4], ["<-n>", "<8>", "<--nodes=2>", "<--ntasks-per-node=4>"])
-            self.assertTrue(printed.endswith("<train>\n<a b>\nby \n"), printed)
+            self.assertTrue(printed.endswith("<train>\n<a b>\nby  \n"), printed)
             code, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train", variables=paths)
             self.assertEqual(code, 9)
             self.assertIn("--no_ssh --node_rank=%n --hosts=a:0@b:0 --master_addr=a --master_port=29500", printed)
-            # pdsh itself may ask by rsh.
-            self.assertTrue(printed.endswith("\nby ssh\n"), printed)
+            # pdsh itself may ask by rsh, and ssh for a password.
+            self.assertTrue(printed.endswith("\nby ssh -oBatchMode=yes\n"), printed)
+            for name in ("PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"):
+                _, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train",
+                                    variables={**paths, name: "-p 7 -oBatchMode=no"})
+                self.assertEqual(printed.splitlines()[-1].strip(),
+                                 "by ssh" if name == "PDSH_SSH_ARGS" else "by ssh -p 7 -oBatchMode=no")
+            _, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train",
+                                variables={**paths, "PDSH_SSH_ARGS_APPEND": "-p 7"})
+            self.assertTrue(printed.endswith("\nby ssh -p 7 -oBatchMode=yes\n"), printed)
             _, printed, _ = run("--launcher=pdsh", "--hosts=a:0@b:0", "train",
                                 variables={**paths, "PDSH_RCMD_TYPE": "exec"})
-            self.assertTrue(printed.endswith("\nby exec\n"), printed)
+            self.assertIn("\nby exec ", printed)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import subprocess
@@ -13,12 +14,17 @@ import uuid
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCH = pathlib.Path(sys.argv[1]).resolve()
+FEW_DESCRIPTORS = 40
+
+
+def leave_few_descriptors():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 class Job:
     """A launcher with these arguments. Its processes, wherever they went, are those with its mark."""
 
-    def __init__(self, *arguments, variables=None):
+    def __init__(self, *arguments, variables=None, few_descriptors=False):
         self.mark = f"BRIGADE_TEST_MARK={uuid.uuid4()}"
         name, value = self.mark.split("=")
         environment = {key: text for key, text in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
@@ -28,7 +34,8 @@ class Job:
         self.out, self.errors = self.folder / "out", self.folder / "errors"
         with open(self.out, "wb") as out, open(self.errors, "wb") as errors:
             self.process = subprocess.Popen([LAUNCH, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out,
-                                            stderr=errors, env=environment, cwd=self.folder)
+                                            stderr=errors, env=environment, cwd=self.folder,
+                                            preexec_fn=leave_few_descriptors if few_descriptors else None)
 
     def wait(self):
         """The launcher's code, as a shell has it."""
@@ -87,9 +94,9 @@ class Job:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run(*arguments, variables=None):
+def run(*arguments, variables=None, few_descriptors=False):
     """(code, what was printed, what was said on the error output) of a job that ends by itself."""
-    job = Job(*arguments, variables=variables)
+    job = Job(*arguments, variables=variables, few_descriptors=few_descriptors)
     try:
         code = job.wait()
         job.wait_until_none_is_left()
@@ -105,7 +112,8 @@ class Host:
         name = str(uuid.uuid4())
         self.process = subprocess.Popen([sys.executable, HERE / "host.py", name], stdout=subprocess.PIPE)
         self.process.stdout.readline()
-        self.ssh = pathlib.Path(folder) / "ssh"
+        # Not "ssh", which is given options.
+        self.ssh = pathlib.Path(folder) / "ask_host"
         self.ssh.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE}/host.py {name} "$@"\n')
         self.ssh.chmod(0o755)
 
@@ -115,9 +123,9 @@ class Host:
         self.process.stdout.close()
 
 
-def stand_in_for_ssh(folder, body='sh -c "$2"'):
+def stand_in_for_ssh(folder, body='sh -c "$2"', name="stand_in_for_ssh"):
     """A program that takes HOST COMMAND as ssh does, in a session of its own, and prints a greeting first."""
-    path = pathlib.Path(folder) / "stand_in_for_ssh"
+    path = pathlib.Path(folder) / name
     path.write_text(f'#!/bin/sh\necho "Welcome to $1"\n{body}\n')
     path.chmod(0o755)
     return path

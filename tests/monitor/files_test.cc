@@ -255,7 +255,7 @@ TEST(EventFileTest, WhatDidNotFitOfTheBeginComesWithTheNextRecord) {
   ASSERT_OK_AND_ASSIGN(const auto events, EventFile::Create(folder));
   {
     const brigade::testing::FullDisk full(30);
-    EXPECT_TRUE(absl::StrContains(events->Start({2, 16}).message(), "File too large"));
+    EXPECT_OK(events->Start({2, 16}));
     EXPECT_TRUE(absl::StrContains(events->Write(StepRecord(3, 5)).message(), "File too large"));
   }
   EXPECT_EQ(FramesOf(folder).size(), 0u);
@@ -269,6 +269,26 @@ TEST(EventFileTest, WhatDidNotFitOfTheBeginComesWithTheNextRecord) {
   // Behind the wall time.
   EXPECT_EQ(frames[1].substr(9), StartEvent(0, 17));
   EXPECT_EQ(frames[2], ScalarsEvent(2, 32, record.values));
+}
+
+// A back end that could not start would be off for good.
+TEST(EventFileTest, ADiskThatWasFullAtTheStartCostsRecordsUntilThereIsRoom) {
+  const std::string folder = Folder();
+  std::vector<std::unique_ptr<BackEnd>> back_ends;
+  ASSERT_OK_AND_ASSIGN(back_ends.emplace_back(), EventFile::Create(folder));
+  Monitor monitor(std::move(back_ends));
+  {
+    const brigade::testing::FullDisk full(30);
+    monitor.Start({2, 16});
+    monitor.Publish(StepRecord(3, 5));
+    ASSERT_TRUE(monitor.Drain(absl::InfiniteDuration()));
+  }
+  monitor.Publish(StepRecord(4, 5));
+  const BackEndReport report = monitor.Close(absl::InfiniteDuration()).at(0);
+  EXPECT_EQ(report.written, 1);
+  EXPECT_EQ(report.failed, 1);
+  EXPECT_TRUE(absl::StrContains(report.Trouble(), "File too large")) << report.Trouble();
+  EXPECT_EQ(FramesOf(folder).size(), 3u);
 }
 
 TEST(EventFileTest, ErrorsNameTheFolder) {

@@ -65,6 +65,12 @@ expect 0 ""
 mkdir -p tests && git mv device/threads/mutex.h tests/adam.cc
 expect 0 ""
 
+printf 'const auto deadline = absl::Now() + timeout;  // absl::Now\n' >tests/adam.cc
+expect 0 ""
+git mv tests/adam.cc kernels/adam.cc
+expect 1 'kernels/adam.cc:1: use device::SteadyTime'
+git mv kernels/adam.cc tests/adam.cc
+
 printf 'cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel
 expect 1 'device/BUILD.bazel:1: use the macros'
 printf 'brigade_cc_library(\n    name = "a",\n)\n' >device/BUILD.bazel

@@ -92,6 +92,9 @@ class Observer {
   virtual absl::Status OnStart(const Start& /*start*/) { return absl::OkStatus(); }
   virtual absl::Status OnProfile(const ProfileEvent& /*profile*/) { return absl::OkStatus(); }
   virtual absl::Status OnSave(const SaveEvent& /*save*/) { return absl::OkStatus(); }
+  // Something that is written beside the training, such as digests, could not be: the first error
+  // of each such thing. The training goes on.
+  virtual absl::Status OnTrouble(const absl::Status& /*trouble*/) { return absl::OkStatus(); }
 };
 
 }  // namespace brigade::train

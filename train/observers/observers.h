@@ -34,6 +34,10 @@ class Observers final : public Observer {
     for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnSave(save));
     return absl::OkStatus();
   }
+  absl::Status OnTrouble(const absl::Status& trouble) override {
+    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnTrouble(trouble));
+    return absl::OkStatus();
+  }
 
  private:
   std::vector<Observer*> all_;

@@ -36,6 +36,9 @@ class QueuedObserver final : public Observer {
   absl::Status OnSave(const SaveEvent& save) override {
     return Later([to = to_, save] { to->OnSave(save).IgnoreError(); });
   }
+  absl::Status OnTrouble(const absl::Status& trouble) override {
+    return Later([to = to_, trouble] { to->OnTrouble(trouble).IgnoreError(); });
+  }
 
   // Any other task of the observer.
   void Post(std::function<void()> task) { queue_.Post(std::move(task)); }

@@ -10,11 +10,13 @@
 #include "brigade/collectives/internal/stranger_log.h"
 #include "brigade/device/files.h"
 #include "brigade/device/printable.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 namespace {
 
 using ::brigade::device::Printable;
+using ::brigade::device::SteadyTime;
 
 // What ranks tell each other is small, and fits into the socket's memory; a client that cannot take
 // an answer within this is stuck.
@@ -104,7 +106,7 @@ void StoreProtocol::Handle(Client& client, const std::vector<std::string>& reque
       Answer(client, absl::OkStatus(), found->second);
     } else {
       client.awaiting = request[1];
-      client.deadline = absl::Now() + absl::Milliseconds(timeout_ms);
+      client.deadline = SteadyTime::Now() + absl::Milliseconds(timeout_ms);
     }
   } else if (request[0] == "remove" && request.size() == 2) {
     const auto found = values_.find(request[1]);
@@ -125,7 +127,7 @@ void StoreProtocol::Hello(Client& client, const std::vector<std::string>& reques
   const absl::StatusOr<JobValues> values = UnpackValues(is_hello ? request[5] : "");
   if (!values.ok()) return CloseStranger(client, "it speaks another protocol");
   ++hellos_;
-  client.deadline = absl::InfiniteFuture();
+  client.deadline = SteadyTime::InfiniteFuture();
   const std::string& address = client.address;
   const bool one_job = AreOfOneJob(options_.job, request[4]);
   const std::string job = Printable(request[4]);
@@ -211,7 +213,7 @@ void StoreProtocol::Set(Client& client, const std::string& key, const std::strin
 void StoreProtocol::Close(Client& client) {
   client.closed = true;
   client.received = FrameBuffer();
-  client.deadline = absl::InfiniteFuture();
+  client.deadline = SteadyTime::InfiniteFuture();
   client.awaiting.reset();
   if (client.rank >= 0) addresses_.erase(client.rank);
 }
@@ -221,15 +223,15 @@ void StoreProtocol::CloseStranger(Client& client, const std::string& why) {
   Close(client);
 }
 
-absl::Time StoreProtocol::NextDeadline() const {
-  absl::Time next = absl::InfiniteFuture();
+SteadyTime StoreProtocol::NextDeadline() const {
+  SteadyTime next = SteadyTime::InfiniteFuture();
   for (const Client& client : clients_) next = std::min(next, client.deadline);
   return next;
 }
 
 void StoreProtocol::Expire() {
   for (Client& client : clients_) {
-    if (client.deadline > absl::Now() || client.closed) continue;
+    if (client.deadline > SteadyTime::Now() || client.closed) continue;
     if (client.rank < 0) {
       CloseStranger(client, absl::StrCat("it said nothing that counts for ",
                                          absl::FormatDuration(kHandshakeTimeout)));
@@ -260,7 +262,7 @@ void StoreProtocol::AnswerLast(Client& client, const absl::Status& status, absl:
 
 void StoreProtocol::Send(Client& client, const std::string& frame) {
   client.awaiting.reset();
-  client.deadline = absl::InfiniteFuture();
+  client.deadline = SteadyTime::InfiniteFuture();
   if (client.closed) return;
   // What follows half a message would not be understood.
   if (!client.send(frame, kAnswerTimeout)) Close(client);

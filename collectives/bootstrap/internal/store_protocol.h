@@ -15,6 +15,7 @@
 #include "brigade/collectives/bootstrap/job.h"
 #include "brigade/collectives/internal/frame_buffer.h"
 #include "brigade/collectives/internal/handshake.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 
@@ -62,7 +63,7 @@ class StoreProtocol {
         : address(std::move(from)),
           send(std::move(sender)),
           handshake(secret, rank_of_server),
-          deadline(absl::Now() + kHandshakeTimeout) {}
+          deadline(device::SteadyTime::Now() + kHandshakeTimeout) {}
 
     const std::string address;
     const Sender send;
@@ -74,7 +75,7 @@ class StoreProtocol {
     // The key that it waits for.
     std::optional<std::string> awaiting;
     // Of the handshake and the hello, then of what it waits for.
-    absl::Time deadline;
+    device::SteadyTime deadline;
     // Whether it has had its last answer.
     bool done = false;
     // Its connection is to be closed; it stays until ForgetClosed.
@@ -98,7 +99,7 @@ class StoreProtocol {
   // Answers or closes those whose deadline is over.
   void Expire();
   // Of all clients.
-  absl::Time NextDeadline() const;
+  device::SteadyTime NextDeadline() const;
   void ForgetClosed() {
     clients_.remove_if([](const Client& client) { return client.closed; });
   }

@@ -11,11 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/device/printable.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 namespace {
 
 using ::brigade::device::Printable;
+using ::brigade::device::SteadyTime;
 
 // Of one client, before the others are heard.
 constexpr size_t kBytesAtOnce = 256 << 10;
@@ -50,7 +52,7 @@ void StoreServer::Stop(const absl::Status& reason, absl::Duration linger) {
   {
     device::MutexLock lock(stop_mutex_);
     stop_reason_ = reason;
-    stop_time_ = absl::Now() + linger;
+    stop_time_ = SteadyTime::Now() + linger;
   }
   stop_write_.Close();
   thread_.join();
@@ -78,7 +80,7 @@ bool StoreServer::StopsNow() {
   }
   const bool all_know = connections_.empty() &&
                         (protocol_.failure().ok() || gives_up_ || protocol_.hellos() >= size_);
-  if (!all_know && absl::Now() < stop_time_) return false;
+  if (!all_know && SteadyTime::Now() < stop_time_) return false;
   if (protocol_.failure().ok()) protocol_.FailAll(stop_reason_);
   return true;
 }
@@ -90,13 +92,13 @@ bool StoreServer::IsClosed() {
 }
 
 int StoreServer::PollTimeoutMs() {
-  absl::Time next = std::min(absl::Now() + absl::Minutes(1), protocol_.NextDeadline());
-  if (accepts_again_ > absl::Now()) next = std::min(next, accepts_again_);
+  SteadyTime next = std::min(SteadyTime::Now() + absl::Minutes(1), protocol_.NextDeadline());
+  if (accepts_again_ > SteadyTime::Now()) next = std::min(next, accepts_again_);
   {
     device::MutexLock lock(stop_mutex_);
     next = std::min(next, stop_time_);
   }
-  const absl::Duration left = std::max(next - absl::Now(), absl::ZeroDuration());
+  const absl::Duration left = std::max(next - SteadyTime::Now(), absl::ZeroDuration());
   return static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
 }
 
@@ -104,7 +106,7 @@ void StoreServer::Run() {
   std::vector<pollfd> fds;
   while (!StopsNow()) {
     // Those who wait where no descriptor is left are looked at later.
-    const bool accepts = absl::Now() >= accepts_again_ && !IsClosed();
+    const bool accepts = SteadyTime::Now() >= accepts_again_ && !IsClosed();
     fds.assign({{stop_read_.fd(), POLLIN, 0},
                 {listener_.fd(), static_cast<short>(accepts ? POLLIN : 0), 0}});
     for (const Connection& each : connections_) fds.push_back({each.socket.fd(), POLLIN, 0});
@@ -127,16 +129,16 @@ void StoreServer::AcceptClients() {
   CloseConnections();
   if (is_full && !made_room) {
     strangers_.AcceptsNobody(socket.status().message());
-    accepts_again_ = absl::Now() + kAcceptPause;
+    accepts_again_ = SteadyTime::Now() + kAcceptPause;
   }
   if (!socket.ok()) return;
   strangers_.Accepts();
   Connection& connection = connections_.emplace_back(*std::move(socket));
-  connection.client =
-      &protocol_.Accept(connection.socket.peer_address(),
-                        [&connection](absl::string_view frame, absl::Duration timeout) {
-                          return connection.socket.SendFrame(frame, absl::Now() + timeout).ok();
-                        });
+  connection.client = &protocol_.Accept(
+      connection.socket.peer_address(),
+      [&connection](absl::string_view frame, absl::Duration timeout) {
+        return connection.socket.SendFrame(frame, SteadyTime::Now() + timeout).ok();
+      });
 }
 
 void StoreServer::Hear(Connection& connection) {

@@ -16,6 +16,7 @@
 #include "brigade/collectives/internal/socket.h"
 #include "brigade/collectives/internal/stranger_log.h"
 #include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 
@@ -77,12 +78,12 @@ class StoreServer {
   device::Mutex stop_mutex_;
   absl::Status stop_reason_ ABSL_GUARDED_BY(stop_mutex_);
   bool gives_up_ ABSL_GUARDED_BY(stop_mutex_) = false;
-  absl::Time stop_time_ ABSL_GUARDED_BY(stop_mutex_) = absl::InfiniteFuture();
+  device::SteadyTime stop_time_ ABSL_GUARDED_BY(stop_mutex_) = device::SteadyTime::InfiniteFuture();
 
   // Of the thread.
   std::list<Connection> connections_;
   // Until then none is accepted: there are no descriptors.
-  absl::Time accepts_again_ = absl::InfinitePast();
+  device::SteadyTime accepts_again_ = device::SteadyTime::InfinitePast();
 
   std::thread thread_;
 };

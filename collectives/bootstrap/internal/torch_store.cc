@@ -3,9 +3,12 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 // The requests in use.
 enum class Request : char { kValidate = 0, kSet = 1, kGet = 3, kWait = 6 };
@@ -45,7 +48,7 @@ void AppendWait(std::string& bytes, absl::string_view key) {
 
 }  // namespace
 
-absl::StatusOr<TorchStore> TorchStore::Create(Socket socket, absl::Time deadline) {
+absl::StatusOr<TorchStore> TorchStore::Create(Socket socket, SteadyTime deadline) {
   std::string hello;
   AppendRequest(hello, Request::kValidate);
   AppendNumber(hello, kMagicNumber);
@@ -54,7 +57,7 @@ absl::StatusOr<TorchStore> TorchStore::Create(Socket socket, absl::Time deadline
   return TorchStore(std::move(socket));
 }
 
-absl::Status TorchStore::SendAndWait(const std::string& requests, absl::Time deadline) {
+absl::Status TorchStore::SendAndWait(const std::string& requests, SteadyTime deadline) {
   const absl::Status sent = socket_.Send(requests, deadline);
   if (!sent.ok()) return sent;
   const absl::StatusOr<std::string> answer = socket_.Receive(1, deadline);
@@ -63,7 +66,7 @@ absl::Status TorchStore::SendAndWait(const std::string& requests, absl::Time dea
   return absl::OkStatus();
 }
 
-absl::Status TorchStore::Set(absl::string_view key, absl::string_view value, absl::Time deadline) {
+absl::Status TorchStore::Set(absl::string_view key, absl::string_view value, SteadyTime deadline) {
   std::string requests;
   AppendRequest(requests, Request::kSet);
   AppendString(requests, key);
@@ -73,7 +76,7 @@ absl::Status TorchStore::Set(absl::string_view key, absl::string_view value, abs
   return SendAndWait(requests, deadline);
 }
 
-absl::StatusOr<std::string> TorchStore::Get(absl::string_view key, absl::Time deadline) {
+absl::StatusOr<std::string> TorchStore::Get(absl::string_view key, SteadyTime deadline) {
   std::string request;
   AppendWait(request, key);
   const absl::Status is_set = SendAndWait(request, deadline);

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/internal/socket.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 
@@ -23,19 +24,19 @@ namespace brigade::collectives::internal {
 class TorchStore {
  public:
   // Over a connection to it.
-  static absl::StatusOr<TorchStore> Create(Socket socket, absl::Time deadline);
+  static absl::StatusOr<TorchStore> Create(Socket socket, device::SteadyTime deadline);
 
   // Replaces what was there. Returns when the store has it.
-  absl::Status Set(absl::string_view key, absl::string_view value, absl::Time deadline);
+  absl::Status Set(absl::string_view key, absl::string_view value, device::SteadyTime deadline);
 
   // Waits until the key is set, to a value of at most 256 bytes.
-  absl::StatusOr<std::string> Get(absl::string_view key, absl::Time deadline);
+  absl::StatusOr<std::string> Get(absl::string_view key, device::SteadyTime deadline);
 
  private:
   explicit TorchStore(Socket socket) : socket_(std::move(socket)) {}
 
   // Of `requests`, of which the last one is to wait for a key.
-  absl::Status SendAndWait(const std::string& requests, absl::Time deadline);
+  absl::Status SendAndWait(const std::string& requests, device::SteadyTime deadline);
 
   Socket socket_;
 };

@@ -15,6 +15,7 @@
 #include "brigade/collectives/engines/transport/transport_engine.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives {
 namespace {
@@ -65,10 +66,10 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& opti
     // Of the members, of which there may be thousands, as much as tells groups apart.
     part.prefix = absl::StrCat(options.prefix, "/", label, ":", RankNames(members), " ",
                                DigestOf(absl::StrJoin(members, ",")));
-    part.connect_deadline = absl::Now() + options.connect_timeout;
+    part.connect_deadline = device::SteadyTime::Now() + options.connect_timeout;
     if (!lost.empty() && options.store != nullptr) {
-      BRIGADE_RETURN_IF_ERROR(options.store->KeepSurvivors(survivors->Without(lost),
-                                                           part.connect_deadline - absl::Now()));
+      BRIGADE_RETURN_IF_ERROR(options.store->KeepSurvivors(
+          survivors->Without(lost), part.connect_deadline - device::SteadyTime::Now()));
     }
     return CreateGlooTransport(part, waits);
   };

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/store.h"
 #include "brigade/collectives/engines/transport/transport.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives {
 
@@ -33,7 +34,7 @@ struct GlooOptions {
   // For all members to join and to connect. It began earlier if `connect_deadline` comes sooner, as
   // where the store's creation is a part of the same wait.
   absl::Duration connect_timeout = absl::Seconds(30);
-  absl::Time connect_deadline = absl::InfiniteFuture();
+  device::SteadyTime connect_deadline = device::SteadyTime::InfiniteFuture();
   // Of each Await and Flush.
   absl::Duration timeout = absl::Seconds(30);
 };

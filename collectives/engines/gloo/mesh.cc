@@ -15,9 +15,12 @@
 #include "brigade/collectives/engines/gloo/control_message.h"
 #include "brigade/collectives/engines/gloo/peer_sockets.h"
 #include "brigade/collectives/internal/socket.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 // Gloo's context has no timeout of its own to begin with, and hands it to the sockets, on which
 // nothing waits: waits are ours, and end by kForever.
@@ -87,8 +90,8 @@ absl::Status AgreedFailure(const GlooOptions& options, const absl::Status& own) 
 }  // namespace
 
 absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
-  const absl::Time deadline =
-      std::min(options.connect_deadline, absl::Now() + options.connect_timeout);
+  const SteadyTime deadline =
+      std::min(options.connect_deadline, SteadyTime::Now() + options.connect_timeout);
   IgnoreSigpipe();
   Mesh mesh;
   absl::StatusOr<Socket> listener = CreateContext(options, mesh);
@@ -97,7 +100,7 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   const std::string prefix = absl::StrCat(options.prefix, "/");
   const absl::Status set = options.store->Set(
       absl::StrCat(prefix, options.rank),
-      PackPublished(options.size, Nonce(), AddressOf(*listener)), deadline - absl::Now());
+      PackPublished(options.size, Nonce(), AddressOf(*listener)), deadline - SteadyTime::Now());
   if (!set.ok()) return set;
   const auto published =
       GetOfAllRanks(*options.store, prefix, options.size, options.connect_timeout,
@@ -127,7 +130,8 @@ absl::StatusOr<Mesh> ConnectMesh(const GlooOptions& options) {
   }
   // Who is connected has read it. A store that is gone is the next group's trouble.
   options.store
-      ->Remove(absl::StrCat(prefix, options.rank), std::max(deadline - absl::Now(), kFarewell))
+      ->Remove(absl::StrCat(prefix, options.rank),
+               std::max(deadline - SteadyTime::Now(), kFarewell))
       .IgnoreError();
   return mesh;
 }

@@ -8,8 +8,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
+
+using ::brigade::device::SteadyTime;
 
 PeerAcceptor::PeerAcceptor(const JobSecret& secret, int rank, Socket listener,
                            std::vector<Socket>& sockets)
@@ -24,7 +27,7 @@ PeerAcceptor::PeerAcceptor(const JobSecret& secret, int rank, Socket listener,
 
 void PeerAcceptor::Watch(std::vector<pollfd>& fds) const {
   // poll(2) passes over -1.
-  const bool accepts = absl::Now() >= accepts_again_;
+  const bool accepts = SteadyTime::Now() >= accepts_again_;
   fds.push_back({accepts ? listener_.fd() : -1, POLLIN, 0});
   for (const Client& client : clients_) fds.push_back({client.socket.fd(), POLLIN, 0});
 }
@@ -33,7 +36,7 @@ void PeerAcceptor::Hear(absl::Span<const pollfd> fds) {
   size_t at = 1;
   for (Client& client : clients_) {
     if (fds[at++].revents != 0) Hear(client);
-    if (client.socket.fd() >= 0 && client.deadline <= absl::Now()) {
+    if (client.socket.fd() >= 0 && client.deadline <= SteadyTime::Now()) {
       Refuse(client, absl::StrCat("it said nothing that counts for ",
                                   absl::FormatDuration(kHandshakeTimeout)));
     }
@@ -45,10 +48,10 @@ void PeerAcceptor::Hear(absl::Span<const pollfd> fds) {
   clients_.clear();
 }
 
-absl::Time PeerAcceptor::wakes_at() const {
-  absl::Time next = absl::InfiniteFuture();
+SteadyTime PeerAcceptor::wakes_at() const {
+  SteadyTime next = SteadyTime::InfiniteFuture();
   for (const Client& client : clients_) next = std::min(next, client.deadline);
-  return accepts_again_ > absl::Now() ? std::min(next, accepts_again_) : next;
+  return accepts_again_ > SteadyTime::Now() ? std::min(next, accepts_again_) : next;
 }
 
 bool PeerAcceptor::MakeRoom(absl::string_view why) {
@@ -67,7 +70,7 @@ void PeerAcceptor::Accept() {
     // Who has connected is accepted in the next turn.
     if (MakeRoom("no descriptors are left")) return;
     strangers_.AcceptsNobody(socket.status().message());
-    accepts_again_ = absl::Now() + kAcceptPause;
+    accepts_again_ = SteadyTime::Now() + kAcceptPause;
   }
   if (!socket.ok()) return;
   strangers_.Accepts();
@@ -92,7 +95,8 @@ void PeerAcceptor::Hear(Client& client) {
     if (answer->empty()) continue;
     client.has_knocked = true;
     // It fits into the memory of a new connection.
-    if (!client.socket.SendFrame(*answer, absl::Now()).ok()) return Refuse(client, "it has gone");
+    if (!client.socket.SendFrame(*answer, SteadyTime::Now()).ok())
+      return Refuse(client, "it has gone");
   }
   if (!received.ok()) Refuse(client, "it has gone");
 }

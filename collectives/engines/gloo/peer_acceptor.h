@@ -16,6 +16,7 @@
 #include "brigade/collectives/internal/handshake.h"
 #include "brigade/collectives/internal/socket.h"
 #include "brigade/collectives/internal/stranger_log.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 
@@ -35,7 +36,7 @@ class PeerAcceptor {
   void Watch(std::vector<pollfd>& fds) const;
   void Hear(absl::Span<const pollfd> fds);
   // When it is to be heard at the latest, whatever came.
-  absl::Time wakes_at() const;
+  device::SteadyTime wakes_at() const;
 
   // Closes a connection that has not proved itself: the oldest, but those whose first frame was
   // right come last. False if there is none.
@@ -48,7 +49,7 @@ class PeerAcceptor {
         : socket(std::move(its_socket)),
           address(socket.peer_address()),
           handshake(secret, rank),
-          deadline(absl::Now() + kHandshakeTimeout) {}
+          deadline(device::SteadyTime::Now() + kHandshakeTimeout) {}
 
     Socket socket;
     const std::string address;
@@ -56,7 +57,7 @@ class PeerAcceptor {
     // Whether its first frame was right.
     bool has_knocked = false;
     FrameBuffer received = {};
-    const absl::Time deadline;
+    const device::SteadyTime deadline;
   };
 
   void Accept();
@@ -72,7 +73,7 @@ class PeerAcceptor {
   StrangerLog strangers_;
   std::list<Client> clients_;
   // There are no descriptors until then.
-  absl::Time accepts_again_ = absl::InfinitePast();
+  device::SteadyTime accepts_again_ = device::SteadyTime::InfinitePast();
 };
 
 }  // namespace brigade::collectives::internal

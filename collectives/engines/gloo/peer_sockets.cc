@@ -16,9 +16,12 @@
 #include "brigade/collectives/engines/gloo/peer_acceptor.h"
 #include "brigade/collectives/internal/frame_buffer.h"
 #include "brigade/collectives/internal/handshake.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::internal {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 // Until one whose connection was closed connects again.
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(50);
@@ -58,7 +61,7 @@ std::string NameOf(const SocketAddress& address) {
 class PeerConnector {
  public:
   PeerConnector(const GlooOptions& options, const JobSecret& secret, Socket listener,
-                const std::vector<std::string>& addresses, absl::Time deadline)
+                const std::vector<std::string>& addresses, SteadyTime deadline)
       : options_(options),
         secret_(secret),
         deadline_(deadline),
@@ -86,7 +89,7 @@ class PeerConnector {
     // For errors.
     std::string name = {};
     Step step = kApart;
-    absl::Time connects_at = absl::InfinitePast();
+    SteadyTime connects_at = SteadyTime::InfinitePast();
     Socket socket = {};
     std::optional<ClientHandshake> handshake = {};
     FrameBuffer received = {};
@@ -109,7 +112,7 @@ class PeerConnector {
 
   const GlooOptions& options_;
   const JobSecret& secret_;
-  const absl::Time deadline_;
+  const SteadyTime deadline_;
 
   // Connections that are proved, by rank.
   std::vector<Socket> sockets_;
@@ -125,10 +128,10 @@ absl::Status PeerConnector::Run() {
   std::vector<pollfd> fds;
   while (missing_ > 0 || !acceptor_.is_complete()) {
     for (Server& server : servers_) {
-      if (server.step == Server::kApart && server.connects_at <= absl::Now()) Connect(server);
+      if (server.step == Server::kApart && server.connects_at <= SteadyTime::Now()) Connect(server);
     }
     if (!lost_.empty()) return Gone();
-    if (absl::Now() >= deadline_) {
+    if (SteadyTime::Now() >= deadline_) {
       std::vector<int> late;
       for (int rank = 0; rank < options_.size; ++rank) {
         if (rank != options_.rank && sockets_[static_cast<size_t>(rank)].fd() < 0) {
@@ -159,16 +162,16 @@ absl::Status PeerConnector::Confirm() {
     // It fits into the memory of a new connection; who is gone is seen below.
     if (socket.fd() >= 0) send(socket.fd(), &kConnected, 1, MSG_NOSIGNAL);
   }
-  const absl::Time until = deadline_ + kExplanationTimeout;
+  const SteadyTime until = deadline_ + kExplanationTimeout;
   for (size_t missing = fds.size() - 1; missing > 0;) {
-    if (absl::Now() >= until) {
+    if (SteadyTime::Now() >= until) {
       std::vector<int> late;
       for (size_t rank = 0; rank < fds.size(); ++rank) {
         if (fds[rank].fd >= 0) late.push_back(static_cast<int>(rank));
       }
       return Late("connect with all others", late);
     }
-    const absl::Duration left = std::min(until - absl::Now(), absl::Minutes(1));
+    const absl::Duration left = std::min(until - SteadyTime::Now(), absl::Minutes(1));
     if (poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) < 0) {
       continue;  // a signal
     }
@@ -194,11 +197,12 @@ absl::Status PeerConnector::Confirm() {
 }
 
 int PeerConnector::PollTimeoutMs() const {
-  absl::Time next = std::min({deadline_, acceptor_.wakes_at(), absl::Now() + absl::Minutes(1)});
+  SteadyTime next =
+      std::min({deadline_, acceptor_.wakes_at(), SteadyTime::Now() + absl::Minutes(1)});
   for (const Server& server : servers_) {
     if (server.step == Server::kApart) next = std::min(next, server.connects_at);
   }
-  const absl::Duration left = std::max(next - absl::Now(), absl::ZeroDuration());
+  const absl::Duration left = std::max(next - SteadyTime::Now(), absl::ZeroDuration());
   return static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
 }
 
@@ -233,7 +237,8 @@ void PeerConnector::Hear(Server& server) {
         return Lose(server, absl::StrCat("connect ", server.name, ": ", std::strerror(error)));
       }
       // What is sent here fits into the memory of a new connection.
-      const absl::Status sent = server.socket.SendFrame(server.handshake->Knock(), absl::Now());
+      const absl::Status sent =
+          server.socket.SendFrame(server.handshake->Knock(), SteadyTime::Now());
       if (!sent.ok()) return Retry(server, sent.message());
       server.step = Server::kProving;
       return;
@@ -263,8 +268,8 @@ void PeerConnector::Prove(Server& server) {
     return Lose(server, absl::StrCat("who answers at ", server.name,
                                      " is not that rank: ", proof.status().message()));
   }
-  absl::Status sent = server.socket.SendFrame(*proof, absl::Now());
-  if (sent.ok()) sent = server.socket.SendFrame(absl::StrCat(options_.rank), absl::Now());
+  absl::Status sent = server.socket.SendFrame(*proof, SteadyTime::Now());
+  if (sent.ok()) sent = server.socket.SendFrame(absl::StrCat(options_.rank), SteadyTime::Now());
   if (!sent.ok()) return Retry(server, sent.message());
   server.step = Server::kAwaitingTaken;
 }
@@ -284,7 +289,7 @@ void PeerConnector::Retry(Server& server, absl::string_view why) {
   server.trouble = std::string(why);
   server.socket.Close();
   server.step = Server::kApart;
-  server.connects_at = absl::Now() + kRetryInterval;
+  server.connects_at = SteadyTime::Now() + kRetryInterval;
 }
 
 void PeerConnector::Lose(Server& server, absl::string_view why) {
@@ -332,7 +337,7 @@ std::string AddressOf(const Socket& listener) {
 
 absl::StatusOr<PeerConnections> ConnectPeers(
     const GlooOptions& options, const JobSecret& secret, Socket listener,
-    const std::vector<std::string>& addresses, absl::Time deadline,
+    const std::vector<std::string>& addresses, SteadyTime deadline,
     const std::function<absl::Status(const absl::Status& own)>& explain) {
   PeerConnector connector(options, secret, std::move(listener), addresses, deadline);
   const absl::Status connected = connector.Run();

@@ -11,6 +11,7 @@
 #include "brigade/collectives/bootstrap/job_secret.h"
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
 #include "brigade/collectives/internal/socket.h"
+#include "brigade/device/threads/steady_time.h"
 #include "gloo/transport/tcp/attr.h"
 
 namespace brigade::collectives::internal {
@@ -45,7 +46,7 @@ struct PeerConnections {
 //              that cannot be reached, and why.
 absl::StatusOr<PeerConnections> ConnectPeers(
     const GlooOptions& options, const JobSecret& secret, Socket listener,
-    const std::vector<std::string>& addresses, absl::Time deadline,
+    const std::vector<std::string>& addresses, device::SteadyTime deadline,
     const std::function<absl::Status(const absl::Status& own)>& explain);
 
 }  // namespace brigade::collectives::internal

@@ -18,6 +18,7 @@
 #include "brigade/collectives/internal/socket.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/mutex.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -28,6 +29,7 @@ namespace {
 
 using ::brigade::collectives::internal::Socket;
 using ::brigade::collectives::internal::TorchStore;
+using ::brigade::device::SteadyTime;
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -82,7 +84,8 @@ class Agent {
   }
 
   static absl::StatusOr<uint64_t> Number(Socket& socket, int bytes) {
-    BRIGADE_ASSIGN_OR_RETURN(const std::string text, socket.Receive(bytes, absl::Now() + kNever));
+    BRIGADE_ASSIGN_OR_RETURN(const std::string text,
+                             socket.Receive(bytes, SteadyTime::Now() + kNever));
     uint64_t number = 0;
     for (int i = bytes; i-- > 0;) number = number << 8 | static_cast<unsigned char>(text[i]);
     return number;
@@ -90,13 +93,13 @@ class Agent {
 
   static absl::StatusOr<std::string> Text(Socket& socket) {
     BRIGADE_ASSIGN_OR_RETURN(const uint64_t bytes, Number(socket, 8));
-    return socket.Receive(bytes, absl::Now() + kNever);
+    return socket.Receive(bytes, SteadyTime::Now() + kNever);
   }
 
   static absl::Status Answer(Socket& socket, uint64_t number, int bytes, const std::string& text) {
     std::string answer;
     for (int i = 0; i < bytes; ++i) answer.push_back(static_cast<char>(number >> (8 * i)));
-    return socket.Send(answer + text, absl::Now() + kNever);
+    return socket.Send(answer + text, SteadyTime::Now() + kNever);
   }
 
   absl::Status Serve(Socket& socket) {
@@ -222,7 +225,7 @@ TEST(AgentStoreTest, APortOfAnotherJobDisturbsNeither) {
     }
     if (rank == 5) {
       // Comes when rank 0 has told its port; until then ranks 1 and 2 knock at the other job's.
-      const absl::Time deadline = absl::Now() + kNever;
+      const SteadyTime deadline = SteadyTime::Now() + kNever;
       absl::StatusOr<Socket> socket = absl::UnavailableError("");
       while (!socket.ok()) socket = Socket::Connect("127.0.0.1", port, deadline);
       BRIGADE_ASSIGN_OR_RETURN(auto agent, TorchStore::Create(*std::move(socket), deadline));

@@ -22,9 +22,12 @@
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/bootstrap/job.h"
 #include "brigade/collectives/internal/handshake.h"
+#include "brigade/device/threads/steady_time.h"
 
 namespace brigade::collectives::testing {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 using ConnectionsOf = std::function<std::vector<std::string>(const Target&)>;
 
@@ -186,14 +189,14 @@ absl::Status Strangers::Send(int port, std::shared_ptr<const std::string> bytes)
 }
 
 void Strangers::Work(absl::Duration quiet) {
-  absl::Time last = absl::Now();
+  SteadyTime last = SteadyTime::Now();
   while (true) {
     std::vector<pollfd> fds;
     for (const Stranger& stranger : open_) {
       const bool sends = stranger.sent < stranger.bytes->size();
       fds.push_back({stranger.fd, static_cast<short>(sends ? POLLIN | POLLOUT : POLLIN), 0});
     }
-    const absl::Duration left = last + quiet - absl::Now();
+    const absl::Duration left = last + quiet - SteadyTime::Now();
     if (left <= absl::ZeroDuration()) return;
     poll(fds.data(), fds.size(),
          static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)))));
@@ -205,7 +208,7 @@ void Strangers::Work(absl::Duration quiet) {
       }
     }
     open_.remove_if([](const Stranger& stranger) { return stranger.fd < 0; });
-    if (anything) last = absl::Now();
+    if (anything) last = SteadyTime::Now();
   }
 }
 

@@ -15,6 +15,7 @@
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
 #include "brigade/collectives/internal/socket.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gloo/common/error.h"
@@ -23,6 +24,7 @@
 namespace brigade::collectives::testing {
 namespace {
 
+using ::brigade::device::SteadyTime;
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -209,9 +211,9 @@ TEST(TcpStoreTest, ClientsOfAnotherProtocolAreIgnored) {
   const int port = FreePort();
   const std::vector<Report> reports = RunRanks(2, [&](int rank, Fault& fault) -> absl::Status {
     if (rank == 0) return CreateStore(StoreOptions(0, 2, port), fault);
-    const absl::Time deadline = absl::Now() + kNever;
+    const SteadyTime deadline = SteadyTime::Now() + kNever;
     auto client = internal::Socket::Connect("127.0.0.1", port, deadline);
-    while (!client.ok() && absl::Now() < deadline) {
+    while (!client.ok() && SteadyTime::Now() < deadline) {
       absl::SleepFor(absl::Milliseconds(5));
       client = internal::Socket::Connect("127.0.0.1", port, deadline);
     }

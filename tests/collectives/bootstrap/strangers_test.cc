@@ -17,6 +17,7 @@
 #include "brigade/collectives/internal/handshake.h"
 #include "brigade/collectives/internal/socket.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/bootstrap/attackers.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -27,13 +28,14 @@ namespace brigade::collectives::testing {
 namespace {
 
 using ::brigade::collectives::internal::Socket;
+using ::brigade::device::SteadyTime;
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 absl::StatusOr<Socket> ConnectTo(int port) {
-  const absl::Time deadline = absl::Now() + kNever;
+  const SteadyTime deadline = SteadyTime::Now() + kNever;
   auto client = Socket::Connect("127.0.0.1", port, deadline);
   while (absl::IsUnavailable(client.status())) {
     absl::SleepFor(absl::Milliseconds(5));
@@ -59,7 +61,7 @@ void Send(const Socket& socket, const std::string& bytes) {
 // when the stranger's time is over.
 absl::Status ExpectSilence(Socket& socket, bool at_once = true) {
   const absl::StatusOr<std::string> frame =
-      socket.ReceiveFrame(absl::Now() + (at_once ? 0.8 : 4.0) * internal::kHandshakeTimeout);
+      socket.ReceiveFrame(SteadyTime::Now() + (at_once ? 0.8 : 4.0) * internal::kHandshakeTimeout);
   if (frame.ok()) return absl::InternalError("a stranger was answered");
   if (absl::IsDeadlineExceeded(frame.status())) {
     return absl::InternalError("a stranger was not closed");
@@ -78,7 +80,7 @@ absl::Status Replay(int port, int rank_of_server) {
   std::string proof;
   for (int round = 0; round < 2; ++round) {
     BRIGADE_ASSIGN_OR_RETURN(Socket socket, ConnectTo(port));
-    const absl::Time deadline = absl::Now() + kNever;
+    const SteadyTime deadline = SteadyTime::Now() + kNever;
     BRIGADE_RETURN_IF_ERROR(socket.SendFrame(knock, deadline));
     BRIGADE_ASSIGN_OR_RETURN(const std::string challenge, socket.ReceiveFrame(deadline));
     BRIGADE_ASSIGN_OR_RETURN(const auto fields, UnpackFields(challenge));
@@ -204,10 +206,10 @@ TEST(InsiderTest, WhatOneSaysWhoKnowsTheSecretIsRefusedOrNamed) {
       if (rank == 1) {
         BRIGADE_ASSIGN_OR_RETURN(insider, ConnectTo(port));
         BRIGADE_RETURN_IF_ERROR(
-            internal::ProveToServer(*options.job.secret, 0, insider, absl::Now() + kNever));
+            internal::ProveToServer(*options.job.secret, 0, insider, SteadyTime::Now() + kNever));
         Send(insider, c.bytes);
         // He hears what comes of it, or that he is closed.
-        insider.ReceiveFrame(absl::Now() + kNever).IgnoreError();
+        insider.ReceiveFrame(SteadyTime::Now() + kNever).IgnoreError();
       }
       const auto store = TcpStore::Create(options);
       insider.Close();

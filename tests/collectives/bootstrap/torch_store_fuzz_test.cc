@@ -10,6 +10,7 @@
 
 #include "brigade/collectives/bootstrap/internal/torch_store.h"
 #include "brigade/collectives/internal/socket.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/fuzzing/checks.h"
 
 namespace brigade::collectives::internal {
@@ -21,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Socket agent(fds[1]);
   FUZZ_CHECK(send(agent.fd(), data + 1, size - 1, MSG_NOSIGNAL) == static_cast<ssize_t>(size - 1));
   FUZZ_CHECK(shutdown(agent.fd(), SHUT_WR) == 0);
-  const absl::Time never = absl::InfiniteFuture();
+  const device::SteadyTime never = device::SteadyTime::InfiniteFuture();
   auto store = TorchStore::Create(Socket(fds[0]), never);
   FUZZ_CHECK(store.ok());
   const bool stops_waiting = size > 1 && data[1] == 0;

@@ -13,6 +13,7 @@
 #include "brigade/collectives/internal/frame_buffer.h"
 #include "brigade/collectives/internal/handshake.h"
 #include "brigade/collectives/internal/socket.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/fuzzing/checks.h"
 
 namespace brigade::collectives::internal {
@@ -84,7 +85,8 @@ void ProveAsClient(const std::string& bytes) {
   FUZZ_CHECK(send(server.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
              static_cast<ssize_t>(bytes.size()));
   FUZZ_CHECK(shutdown(server.fd(), SHUT_WR) == 0);
-  testing::CheckError(ProveToServer(Secret(), kServer, client, absl::InfiniteFuture()));
+  testing::CheckError(
+      ProveToServer(Secret(), kServer, client, device::SteadyTime::InfiniteFuture()));
 }
 
 }  // namespace

@@ -65,6 +65,26 @@ refuses '--digest_dump_step is 2, but the training that is resumed goes on behin
   fail "$(cat "$files/out")"
 expect_line "$files/out" 'Every 2 steps ranks compare digests: 100 % of their weights have a copy on another rank.'
 
+# A disk that is full costs digests, and no step; what there is is whole.
+job_of_many=("${tiny[@]}" --precision=bf16 --ranks=2 --steps=40 --evaluate_every=0 --digest_every=1)
+on_full_disk 16 "$train" "${job_of_many[@]}" --digest="$files/disk/full" --save="$files/saved" \
+  >"$files/out" 2>"$files/error"
+code=$?
+if [ $code -eq 77 ]; then
+  echo 'no file system may be mounted'
+else
+  [ $code -eq 1 ] || fail "exit code $code of a training whose digests fill the disk"
+  why="cannot write $files/disk/full: No space left on device"
+  expect_line "$files/error" "train: $why; the training goes on"
+  expect_line "$files/error" "train: the digests of [0-9]+ steps are missing: $why"
+  [ "$(wc -l <"$files/error")" = 2 ] || fail "it says \"$(cat "$files/error")\""
+  expect_line "$files/out" 'Report: 40 of 40 steps .*'
+  [ -d "$files/saved/step-00000040" ] || fail 'there is no checkpoint of the end'
+  "$train" "${job_of_many[@]}" --digest="$files/whole" >"$files/out" || fail "exit code $?"
+  differs 0 "$files/of_disk/full" "$files/whole"
+  expect_line "$files/said" 'Alike in all [1-9][0-9]* steps that both have.'
+fi
+
 refuses '--digest_every is 0; it must be at least 1' "$train" "${job[@]}" --digest_every=0
 refuses '--verify_replicas is -1' "$train" "${job[@]}" --verify_replicas=-1
 refuses '--digest_dump and --digest_dump_step go together' "$train" "${job[@]}" --digest_dump_step=1

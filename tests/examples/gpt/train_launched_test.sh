@@ -57,13 +57,13 @@ echo 'five kills: the same losses'
 # Two hosts, of which one is away while the file is there. Its agent is killed: training goes on with
 # the ranks of the other one, and after the next failure with all.
 rm -r "$root" "$files/metrics"
-cat >"$files/ssh" <<END
+cat >"$files/ask_host" <<END
 #!/bin/sh
 [ \$1 = a ] || [ ! -e '$files/away' ] || exit 255
 exec sh -c "\$2"
 END
-chmod +x "$files/ssh"
-"$launch" --hosts=a:0@b:0 --nnodes=1:2 --ssh="$files/ssh" --max_restarts=2 --master_addr=127.0.0.1 \
+chmod +x "$files/ask_host"
+"$launch" --hosts=a:0@b:0 --nnodes=1:2 --ssh="$files/ask_host" --max_restarts=2 --master_addr=127.0.0.1 \
   "$train" "${job[@]}" "${saved[@]}" >"$files/out" 2>"$files/error" &
 process=$!
 wait_for 'step 60' has_step 60

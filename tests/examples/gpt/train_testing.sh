@@ -45,6 +45,20 @@ with_mpirun() {
   MASTER_PORT=$(free_port) mpirun --allow-run-as-root --oversubscribe -n "$@"
 }
 
+# on_full_disk KILOBYTES COMMAND...: with a file system of that size in folder disk, from which files
+# are copied to folder of_disk. Code 77: none may be mounted.
+on_full_disk() {
+  mkdir -p "$files/disk" "$files/of_disk"
+  # shellcheck disable=SC2016
+  unshare -rm sh -c 'cd "$1" && mount -t tmpfs -o size="$2"k disk disk || exit 77
+    shift 2; "$@"; code=$?
+    cp disk/* of_disk; exit $code' - "$files" "$@" || {
+    local code=$?
+    [ $code -ne 77 ] && unshare -rm true 2>/dev/null || code=77
+    return $code
+  }
+}
+
 # need_programs HOW PROGRAM...: ends the test if one of them is not installed, and says how to.
 need_programs() {
   local how=$1 program

@@ -12,6 +12,7 @@
 #include "brigade/collectives/bootstrap/fields.h"
 #include "brigade/collectives/internal/handshake.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 
 namespace brigade::collectives::testing {
@@ -22,7 +23,7 @@ using ::brigade::collectives::internal::Socket;
 // What a rank says when it is connected with all.
 constexpr char kConnected = 2;
 
-absl::Time Never() { return absl::Now() + kNever; }
+device::SteadyTime Never() { return device::SteadyTime::Now() + kNever; }
 
 bool AwaitInput(const Socket& socket, absl::Duration time) {
   pollfd fd = {socket.fd(), POLLIN, 0};

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/bootstrap/file_store.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/engines/gloo/forwarding_store.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -79,7 +80,7 @@ class VictimsStore final : public ForwardingStore {
 // All that a rank does: it joins, and says something to all.
 absl::Status JoinAndExchange(int rank, const Place& place, std::function<void()> before,
                              std::function<void()> after) {
-  const absl::Time deadline = absl::Now() + place.limit;
+  const device::SteadyTime deadline = device::SteadyTime::Now() + place.limit;
   BRIGADE_ASSIGN_OR_RETURN(std::shared_ptr<Store> store, JoinStore(rank, place));
   GlooOptions options;
   options.rank = rank;

@@ -22,6 +22,7 @@
 #include "brigade/collectives/internal/handshake.h"
 #include "brigade/collectives/internal/stranger_log.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/engines/gloo/hand_made_rank.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -34,6 +35,7 @@ namespace {
 using ::brigade::collectives::internal::kHandshakeTimeout;
 using ::brigade::collectives::internal::kMostUnproved;
 using ::brigade::collectives::internal::Socket;
+using ::brigade::device::SteadyTime;
 using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 
@@ -118,8 +120,8 @@ TEST(PeerSocketsTest, OneWhoKnowsTheNoncesButNotTheSecretHearsNothing) {
   RunAgainstRank0("refused 127.0.0.1:", [](HandMadeRank& rank_1, int port) -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(const JobSecret guess, rank_1.GroupSecret(JobSecret::Public()));
     BRIGADE_ASSIGN_OR_RETURN(Socket listener, ConnectTo(port));
-    BRIGADE_RETURN_IF_ERROR(
-        listener.SendFrame(internal::ClientHandshake(guess, 0).Knock(), absl::Now() + kNever));
+    BRIGADE_RETURN_IF_ERROR(listener.SendFrame(internal::ClientHandshake(guess, 0).Knock(),
+                                               SteadyTime::Now() + kNever));
     BRIGADE_RETURN_IF_ERROR(ErrorUnless(IsClosedWithin(listener, kNever), "it was answered"));
     BRIGADE_ASSIGN_OR_RETURN(Socket socket, rank_1.ProveTo(0));
     return rank_1.Stay(std::move(socket));
@@ -129,7 +131,7 @@ TEST(PeerSocketsTest, OneWhoKnowsTheNoncesButNotTheSecretHearsNothing) {
 // What a rank has sent, sent again by one who has listened: the challenge is a new one.
 TEST(PeerSocketsTest, OneWhoRepeatsTheProofOfARankIsRefused) {
   RunAgainstRank0("refused 127.0.0.1:", [](HandMadeRank& rank_1, int port) -> absl::Status {
-    const absl::Time never = absl::Now() + kNever;
+    const SteadyTime never = SteadyTime::Now() + kNever;
     BRIGADE_ASSIGN_OR_RETURN(const JobSecret secret, rank_1.GroupSecret());
     const internal::ClientHandshake handshake(secret, 0);
     std::string proof;
@@ -161,7 +163,7 @@ TEST(PeerSocketsTest, AFloodOfSilentConnectionsDoesNotCostASlowRankItsPlace) {
       }
       return absl::OkStatus();
     };
-    const absl::Time never = absl::Now() + kNever;
+    const SteadyTime never = SteadyTime::Now() + kNever;
     BRIGADE_ASSIGN_OR_RETURN(const JobSecret secret, rank_1.GroupSecret());
     const internal::ClientHandshake handshake(secret, 0);
     BRIGADE_RETURN_IF_ERROR(flood());
@@ -213,7 +215,7 @@ TEST(PeerSocketsTest, ARankWhoseConnectionIsClosedConnectsAgain) {
     for (int i = 0; i < 4; ++i) {
       BRIGADE_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listener));
       if (i == 0) continue;  // closed at once, as one that makes room
-      if (i == 1) BRIGADE_RETURN_IF_ERROR(socket.ReceiveFrame(absl::Now() + kNever).status());
+      if (i == 1) BRIGADE_RETURN_IF_ERROR(socket.ReceiveFrame(SteadyTime::Now() + kNever).status());
       if (i >= 2) BRIGADE_RETURN_IF_ERROR(rank_0.HearProof(socket));
       if (i == 3) rank_0.Take(std::move(socket));
     }
@@ -236,8 +238,8 @@ TEST(PeerSocketsTest, OneWhoAnswersInTheNameOfARankIsNotTakenForIt) {
                     BRIGADE_ASSIGN_OR_RETURN(Socket socket, AcceptOne(listener));
                     // What it has heard, said back.
                     BRIGADE_ASSIGN_OR_RETURN(const std::string knock,
-                                             socket.ReceiveFrame(absl::Now() + kNever));
-                    BRIGADE_RETURN_IF_ERROR(socket.SendFrame(knock, absl::Now() + kNever));
+                                             socket.ReceiveFrame(SteadyTime::Now() + kNever));
+                    BRIGADE_RETURN_IF_ERROR(socket.SendFrame(knock, SteadyTime::Now() + kNever));
                     char byte;
                     recv(socket.fd(), &byte, 1, 0);
                     return absl::OkStatus();
@@ -247,7 +249,7 @@ TEST(PeerSocketsTest, OneWhoAnswersInTheNameOfARankIsNotTakenForIt) {
 // The whole creation, of which the store's may be the first part, has one deadline.
 TEST(PeerSocketsTest, WaitsNoLongerThanTheDeadline) {
   GlooOptions options;
-  options.connect_deadline = absl::Now() + 2 * kDeadline;
+  options.connect_deadline = SteadyTime::Now() + 2 * kDeadline;
   RunAgainstRank1(
       absl::DeadlineExceededError("rank 0 joined 'world' but did not connect within 1h"), options,
       [](HandMadeRank& rank_0) -> absl::Status {
@@ -269,9 +271,9 @@ TEST(PeerSocketsTest, ASilentStrangerIsClosedAfterHisTime) {
   RunAgainstRank0(
       "it said nothing that counts for 5s", [](HandMadeRank& rank_1, int port) -> absl::Status {
         BRIGADE_ASSIGN_OR_RETURN(Socket stranger, ConnectTo(port));
-        const absl::Time began = absl::Now();
+        const SteadyTime began = SteadyTime::Now();
         BRIGADE_RETURN_IF_ERROR(ErrorUnless(IsClosedWithin(stranger, kNever), "it was answered"));
-        const absl::Duration held = absl::Now() - began;
+        const absl::Duration held = SteadyTime::Now() - began;
         BRIGADE_RETURN_IF_ERROR(
             ErrorUnless(held > 0.9 * kHandshakeTimeout && held < 2 * kHandshakeTimeout,
                         absl::StrCat("closed after ", absl::FormatDuration(held))));

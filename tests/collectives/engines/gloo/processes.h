@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,11 +46,11 @@ struct SharedState {
 class Fault {
  public:
   Fault(SharedState& shared, int size) : shared_(shared), size_(size) {}
-  void Begin() { shared_.fault_began_ns = absl::GetCurrentTimeNanos(); }
-  void End() { ended_ns_ = absl::GetCurrentTimeNanos(); }
+  void Begin() { shared_.fault_began_ns = NowNs(); }
+  void End() { ended_ns_ = NowNs(); }
   double Seconds() const {
     const int64_t began = shared_.fault_began_ns;
-    const int64_t ended = ended_ns_ != 0 ? ended_ns_ : absl::GetCurrentTimeNanos();
+    const int64_t ended = ended_ns_ != 0 ? ended_ns_ : NowNs();
     return began == 0 ? 0 : static_cast<double>(ended - began) * 1e-9;
   }
 
@@ -57,6 +58,11 @@ class Fault {
   void AwaitAll();
 
  private:
+  // Of the clock that all processes of a machine share, and nobody sets.
+  static int64_t NowNs() {
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
   SharedState& shared_;
   const int size_;
   int64_t awaited_ = 0;  // arrivals

@@ -24,6 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "brigade/collectives/bootstrap/file_store.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/engines/gloo/hand_made_rank.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -101,7 +102,7 @@ TEST(ProvedPairTest, ARankThatDiesBehindItsProofEndsNoProcess) {
       BRIGADE_ASSIGN_OR_RETURN(HandMadeRank rank_1, HandMadeRank::Join(1, 2, port));
       BRIGADE_RETURN_IF_ERROR(rank_1.Publish(0));
       BRIGADE_ASSIGN_OR_RETURN(Socket socket, rank_1.ProveTo(0));
-      BRIGADE_RETURN_IF_ERROR(socket.SendFrame("1", absl::Now()));
+      BRIGADE_RETURN_IF_ERROR(socket.SendFrame("1", device::SteadyTime::Now()));
       if (round % 2 == 0) Reset(socket);
       return absl::OkStatus();
     });
@@ -180,7 +181,7 @@ TEST(ProvedPairTest, WhoConnectsAndResetsWhileGroupsFormEndsNoProcess) {
         std::thread awaiting([&] { fault.AwaitAll(), is_over = true; });
         while (!is_over) {
           for (const int each : ListeningPorts(inet_addr(host.c_str()))) {
-            auto socket = Socket::Connect(host, each, absl::Now() + kNever);
+            auto socket = Socket::Connect(host, each, device::SteadyTime::Now() + kNever);
             if (socket.ok()) Reset(*socket);
           }
         }

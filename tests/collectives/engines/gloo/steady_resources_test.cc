@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/bootstrap/attackers.h"
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -18,6 +19,8 @@
 
 namespace brigade::collectives::testing {
 namespace {
+
+using ::brigade::device::SteadyTime;
 
 constexpr int kRanks = 3;
 // What allocators and threads keep for later differs from one time to the next.
@@ -86,9 +89,9 @@ absl::Status Besiege(const std::vector<OpenPort>& ports, int times) {
 
 // Those that have hung up are noticed at once.
 absl::Status AwaitTheirEnd(int descriptors) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  const SteadyTime deadline = SteadyTime::Now() + absl::Seconds(30);
   while (OpenDescriptors() > descriptors) {
-    if (absl::Now() > deadline) return Wrong(absl::StrCat(OpenDescriptors(), " descriptors"));
+    if (SteadyTime::Now() > deadline) return Wrong(absl::StrCat(OpenDescriptors(), " descriptors"));
     absl::SleepFor(absl::Milliseconds(1));
   }
   return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/gloo/gloo_transport.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/threads/steady_time.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -19,6 +20,7 @@
 namespace brigade::collectives::testing {
 namespace {
 
+using ::brigade::device::SteadyTime;
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::EndsWith;
@@ -140,10 +142,10 @@ TEST(GlooFaultTest, AStoppedRankIsNamedByAllAtTheDeadline) {
   const std::vector<Report> reports =
       RunGroup(4, kDeadline, [&](GlooTransport& transport, Fault& fault) -> absl::Status {
         if (transport.rank() == 3) Stop(fault);
-        const absl::Time began = absl::Now();
+        const SteadyTime began = SteadyTime::Now();
         const absl::Status status = AwaitByte(transport, (transport.rank() + 1) % 4);
         const bool heard = absl::StrContains(status.message(), "(reported by rank ");
-        if (heard || absl::Now() - began >= kDeadline) return status;
+        if (heard || SteadyTime::Now() - began >= kDeadline) return status;
         return absl::InternalError(absl::StrCat("cut short: ", status.message()));
       });
   for (int rank = 0; rank < 3; ++rank) {

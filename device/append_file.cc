@@ -1,4 +1,4 @@
-#include "brigade/monitor/append_file.h"
+#include "brigade/device/append_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 
-namespace brigade::monitor {
+namespace brigade::device {
 namespace {
 
 // More than any line of these files has.
@@ -22,8 +22,7 @@ constexpr size_t kMostLineBytes = 64 * 1024;
 }  // namespace
 
 absl::Status AppendFile::Failed(const char* what) const {
-  return absl::ErrnoToStatus(errno,
-                             absl::StrCat("cannot ", what, " ", device::Printable(path_, 800)));
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", Printable(path_, 800)));
 }
 
 absl::StatusOr<AppendFile> AppendFile::Own(const std::string& path, std::FILE* opened) {
@@ -41,7 +40,7 @@ absl::StatusOr<AppendFile> AppendFile::Own(const std::string& path, std::FILE* o
 }
 
 absl::StatusOr<AppendFile> AppendFile::Open(const std::string& path) {
-  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const opened, device::OpenForUpdate(path));
+  BRIGADE_ASSIGN_OR_RETURN(std::FILE* const opened, OpenForUpdate(path));
   return Own(path, opened);
 }
 
@@ -50,7 +49,7 @@ absl::StatusOr<AppendFile> AppendFile::Create(const std::string& path) {
   std::FILE* const opened = fd < 0 ? nullptr : fdopen(fd, "r+b");
   if (opened == nullptr) {
     const absl::Status status =
-        absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", device::Printable(path, 800)));
+        absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", Printable(path, 800)));
     if (fd >= 0) close(fd);
     return status;
   }
@@ -62,7 +61,7 @@ absl::Status AppendFile::CheckOthers() {
   if (fstat(fileno(file_.get()), &status) != 0) return Failed("write");
   const auto refused = [&](const char* why) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot write ", device::Printable(path_, 800), ": ", why));
+        absl::StrCat("cannot write ", Printable(path_, 800), ": ", why));
   };
   if (has_name_ && status.st_nlink == 0) return refused("it was removed");
   if (status.st_size == end_) return absl::OkStatus();
@@ -124,7 +123,7 @@ absl::Status MakeFolder(const std::string& path) {
   if (!error && std::filesystem::is_directory(path, error)) return absl::OkStatus();
   const std::string why = error ? error.message() : "it is no folder";
   return absl::FailedPreconditionError(
-      absl::StrCat("cannot make ", device::Printable(path, 800), ": ", why));
+      absl::StrCat("cannot make ", Printable(path, 800), ": ", why));
 }
 
-}  // namespace brigade::monitor
+}  // namespace brigade::device

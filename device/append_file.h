@@ -1,5 +1,5 @@
-#ifndef BRIGADE_MONITOR_APPEND_FILE_H_
-#define BRIGADE_MONITOR_APPEND_FILE_H_
+#ifndef BRIGADE_DEVICE_APPEND_FILE_H_
+#define BRIGADE_DEVICE_APPEND_FILE_H_
 
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace brigade::monitor {
+namespace brigade::device {
 
 // A file that grows by whole pieces: a piece that did not fit on the disk leaves nothing behind,
 // and the next one comes in its place.
@@ -65,6 +65,6 @@ class AppendFile {
 // Makes a folder and those above it. Errors as above; FailedPrecondition of what is no folder.
 absl::Status MakeFolder(const std::string& path);
 
-}  // namespace brigade::monitor
+}  // namespace brigade::device
 
-#endif  // BRIGADE_MONITOR_APPEND_FILE_H_
+#endif  // BRIGADE_DEVICE_APPEND_FILE_H_
