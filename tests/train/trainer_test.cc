@@ -3,6 +3,7 @@
 
 #include "brigade/train/trainer.h"
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -520,6 +521,32 @@ TEST(TrainerTest, ARankThatLeavesEarlyLeavesNoneWaiting) {
     EXPECT_THAT(go_on(), StatusIs(absl::StatusCode::kCancelled,
                                   HasSubstr("rank 1 left the training before its end")));
   });
+}
+
+// Before the ranks have met there is no communicator to tell the others by.
+TEST(TrainerTest, ARankThatFailsBeforeItMeetsTheOthersLeavesNoneWaiting) {
+  const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
+  const std::function<void(Job&, TrainingData&)> failures[] = {
+      [](Job& job, TrainingData&) { job.steps = -3; },
+      [](Job&, TrainingData& of_rank) { of_rank.training = nullptr; },
+      // There is no such device.
+      [](Job& job, TrainingData&) { job.device = device::Cuda(1 << 20); }};
+  const char* const texts[] = {"-3 steps", "a training needs a model and data", ""};
+  for (size_t i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    std::array<absl::Status, 3> statuses;
+    OnRanks(3, [&](const collectives::LaunchInfo& launch_info, const TrainerOptions& options) {
+      Job job = {.config = ParseConfig(Config(12, 4, 1), 3).value()};
+      TrainingData of_rank = data;
+      if (launch_info.rank == 1) failures[i](job, of_rank);
+      statuses[static_cast<size_t>(launch_info.rank)] =
+          Trainer::Create(job, TwoLayers(), of_rank, launch_info, options).status();
+    });
+    EXPECT_FALSE(statuses[1].ok());
+    EXPECT_THAT(std::string(statuses[1].message()), HasSubstr(texts[i]));
+    EXPECT_EQ(statuses[0], statuses[1]);
+    EXPECT_EQ(statuses[2], statuses[1]);
+  }
 }
 
 // The profile of a step, whose tables are of the model's units.
