@@ -165,7 +165,7 @@ class Trainer {
   absl::Status Told(const absl::Status& status);
   // Makes the call, unless the training has ended by an error.
   absl::Status Call(absl::FunctionRef<absl::Status()> call);
-  Observer* observer() { return rank() == 0 ? &observers_ : nullptr; }
+  Observer* observer() { return rank() == 0 ? &observers_ : &watch_->trace_observer(); }
   const std::atomic<bool>& stop() const {
     return options_.stop == nullptr ? kNeverStops : *options_.stop;
   }

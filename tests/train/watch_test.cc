@@ -205,6 +205,35 @@ TEST(WatchTest, ShowsProgressMetricsAndATrace) {
   ExpectMonitored(folder);
 }
 
+// Of any process, not of rank 0's alone; on a disk that is full from the beginning.
+TEST(WatchTest, ATraceThatCannotBeWrittenEndsAllRanks) {
+  const std::string folder = Folder("full");
+  for (const int full : {0, 1}) {
+    SCOPED_TRACE(full);
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    fs::create_symlink("/dev/full", folder + (full == 0 ? "/trace.json" : "/trace.rank1.json"));
+    Job job;
+    job.config =
+        ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"}})", kRanks).value();
+    // More than are made before the first operations are written.
+    job.steps = 500'000;
+    const TrainingData data = {.training = std::make_shared<Doubles>()};
+    for (const absl::Status& status :
+         OnRanks([&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+           const auto watch = Watch::Create(
+               job, {.rank = launch_info.rank, .trace = folder + "/trace.json"});
+           if (!watch.ok()) return watch.status();
+           options.watch = watch->get();
+           const auto trainer = Trainer::Create(job, Model(), data, launch_info, options);
+           return trainer.ok() ? (*trainer)->Fit().status() : trainer.status();
+         })) {
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("cannot write trace"), HasSubstr(folder)));
+    }
+  }
+}
+
 // The times of a context that another recorder follows would be missing, and nobody would know.
 TEST(WatchTest, ATrainerOverAContextNeedsTheWatchOfIt) {
   Job job;
