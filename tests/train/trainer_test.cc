@@ -312,6 +312,28 @@ TEST(TrainerTest, RatesGoByUpdates) {
   EXPECT_LT(rates[9], rates[5]);
 }
 
+// What is told is the rate that is used: Adafactor's own of the update's number, or the schedule's.
+TEST(TrainerTest, AdafactorTellsTheRateThatItUses) {
+  const auto rates = [](const std::string& more) {
+    const std::string config = absl::StrFormat(
+        R"({"train_batch_size": 8, "optimizer": {"type": "Adafactor", "params": {%s}},
+            "zero_optimization": {"stage": 1}})",
+        more);
+    const TrainingData data = {.training = std::make_shared<Points>(40), .epochs = 2};
+    std::vector<double> told;
+    for (const StepMetrics& step : TrainAll(Make(config, 2, TwoLayers(), data), 2).steps) {
+      told.push_back(step.learning_rate);
+    }
+    EXPECT_EQ(told.size(), 10u);
+    return told;
+  };
+  std::vector<double> warm;
+  for (int update = 1; update <= 10; ++update) warm.push_back(1e-6 * update);
+  EXPECT_EQ(rates(""), std::vector<double>(10, 0.01));
+  EXPECT_EQ(rates(R"("warmup_init": true)"), warm);
+  EXPECT_EQ(rates(R"("relative_step": false, "lr": 0.25)"), std::vector<double>(10, 0.25));
+}
+
 struct Case {
   int stage;
   std::string type;

@@ -207,12 +207,12 @@ for stage in 1 3; do
 done
 
 # Files that do not see the one before: each has the loss that it has alone.
-mkdir "$dir/files" && head -c 150 "$dir/text.txt" >"$dir/files/a.txt" &&
-  tail -c 60 "$dir/text.txt" >"$dir/files/b.txt" || fail "no files"
+mkdir "$dir/files" && head -c 40 "$dir/text.txt" >"$dir/files/a.txt" &&
+  tail -c 24 "$dir/text.txt" >"$dir/files/b.txt" || fail "no files"
 sum=0 losses=0
 for files in files/a.txt files/b.txt files; do
   processes 1 examples/language_model --model="$dir/trained" --data="$dir/text.txt" --steps=1 \
-    --held_out="$dir/$files" --context=256 --config="$dir/fp32.json" --separate_documents
+    --held_out="$dir/$files" --context=64 --config="$dir/fp32.json" --separate_documents
   loss=$(sed -n 's/^held out after 0 steps: \([0-9.]*\) nats per token$/\1/p' <<<"$output")
   [ -n "$loss" ] || fail "language_model says: $output"
   # Of n bytes n - 1 follow from one before.
