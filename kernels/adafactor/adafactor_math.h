@@ -145,6 +145,10 @@ struct AdafactorPolicy {
   }
 };
 
+struct AdafactorParamPolicy : AdafactorPolicy {
+  using Segment = AdafactorSegment;
+};
+
 // The natural logarithm of a number of steps, 1 or more, to some 2^-51 of itself.
 BRIGADE_INLINE double AdafactorLog(int64_t number) {
   using precision::Add;

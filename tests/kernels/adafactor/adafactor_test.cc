@@ -464,7 +464,7 @@ TEST(AdafactorErrorsTest, RefuseWhatTheyName) {
   list.tensors[1].rows = -1;
   EXPECT_THAT(factors(), refuses("rows of segment 1 is -1"));
   list.tensors[1].rows = int64_t{1} << 39;
-  EXPECT_THAT(factors(), refuses("segment 1 is of 549755813888 x 3, larger than"));
+  EXPECT_THAT(factors(), refuses("segment 1 is a matrix of 549755813888 x 3, larger than"));
   list.tensors[1].rows = 5;
   const float* const param = std::exchange(list.tensors[1].param, nullptr);
   EXPECT_THAT(factors(), refuses("param"));
