@@ -19,16 +19,16 @@ double Prediction::perplexity() const { return std::exp(loss()); }
 absl::StatusOr<Predictor> Predictor::Create(const DecoderConfig& config, const Options& options,
                                             device::Context& context) {
   Predictor predictor;
-  BRIGADE_ASSIGN_OR_RETURN(predictor.model_, Decoder::Create(config,
-                                                             {.dtype = options.dtype,
-                                                              .samples = options.samples,
-                                                              .positions = options.positions,
-                                                              .trains = false,
-                                                              .segments = options.segments,
-                                                              .restart_positions =
-                                                                  options.restart_positions,
-                                                              .lora = options.lora},
-                                                             context));
+  BRIGADE_ASSIGN_OR_RETURN(predictor.model_,
+                           Decoder::Create(config,
+                                           {.dtype = options.dtype,
+                                            .samples = options.samples,
+                                            .positions = options.positions,
+                                            .trains = false,
+                                            .segments = options.segments,
+                                            .restart_positions = options.restart_positions,
+                                            .lora = options.lora},
+                                           context));
   BRIGADE_ASSIGN_OR_RETURN(predictor.stream_, context.CreateStream("predict"));
   const int64_t rows = options.samples * options.positions;
   const int64_t labels_bytes = rows * static_cast<int64_t>(sizeof(int32_t));
@@ -38,7 +38,8 @@ absl::StatusOr<Predictor> Predictor::Create(const DecoderConfig& config, const O
   constexpr auto kActivations = device::Purpose::kActivations;
   constexpr auto kScratch = device::Purpose::kScratch;
   BRIGADE_ASSIGN_OR_RETURN(predictor.ids_, context.Allocate(ids_bytes, kActivations, "ids"));
-  BRIGADE_ASSIGN_OR_RETURN(predictor.labels_, context.Allocate(labels_bytes, kActivations, "labels"));
+  BRIGADE_ASSIGN_OR_RETURN(predictor.labels_,
+                           context.Allocate(labels_bytes, kActivations, "labels"));
   BRIGADE_ASSIGN_OR_RETURN(predictor.losses_,
                            context.Allocate(losses_bytes, kActivations, "losses"));
   BRIGADE_ASSIGN_OR_RETURN(predictor.host_ids_, context.AllocateHost(ids_bytes, kScratch, "ids"));

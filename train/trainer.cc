@@ -96,8 +96,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Job job, ModelFactory m
                                                          const collectives::LaunchInfo& launch_info,
                                                          const Options& options) {
   std::unique_ptr<Trainer> trainer(new Trainer(options));
-  BRIGADE_RETURN_IF_ERROR(
-      ToldGroup(trainer->Own(std::move(job), std::move(model), std::move(data), launch_info), options));
+  BRIGADE_RETURN_IF_ERROR(ToldGroup(
+      trainer->Own(std::move(job), std::move(model), std::move(data), launch_info), options));
   BRIGADE_RETURN_IF_ERROR(trainer->Connect(launch_info));
   BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(launch_info.local_rank)));
   return trainer;

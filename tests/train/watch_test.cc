@@ -220,9 +220,9 @@ TEST(WatchTest, ATraceThatCannotBeWrittenEndsAllRanks) {
     job.steps = 500'000;
     const TrainingData data = {.training = std::make_shared<Doubles>()};
     for (const absl::Status& status :
-         OnRanks([&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
-           const auto watch = Watch::Create(
-               job, {.rank = launch_info.rank, .trace = folder + "/trace.json"});
+         OnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
+           const auto watch =
+               Watch::Create(job, {.rank = launch_info.rank, .trace = folder + "/trace.json"});
            if (!watch.ok()) return watch.status();
            options.watch = watch->get();
            const auto trainer = Trainer::Create(job, Model(), data, launch_info, options);

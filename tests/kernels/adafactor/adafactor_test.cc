@@ -343,8 +343,8 @@ TEST(AdafactorPaperTest, WithOneRowOrColumnFactorsWouldGiveTheSame) {
   for (int step = 1; step <= 6; ++step) {
     for (float& g : grad) g = normal(random);
     options.one_step = OneStep{step, &lr, 1.0f};
-    const AdafactorTensor tensor = {nullptr,          grad.data(), factors.data(), scales.data(),
-                                    workspace.data(), kSize,       1,              0};
+    const AdafactorTensor tensor = {
+        nullptr, grad.data(), factors.data(), scales.data(), workspace.data(), kSize, 1, 0};
     const AdafactorSegment segment = {param.data(),  nullptr, grad.data(), nullptr, kSize,
                                       scales.data(), kSize,   1,           0,       0};
     ASSERT_OK(AdafactorFactors({&tensor, 1}, options, *cpu.stream));
