@@ -219,7 +219,7 @@ TEST(WatchTest, ATraceThatCannotBeWrittenEndsAllRanks) {
     SCOPED_TRACE(traced);
     const ::brigade::testing::FullDisk full_disk(1 << 14);
     for (const absl::Status& status :
-         OnRanks([&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+         OnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
            WatchOptions of_rank = {.rank = launch_info.rank};
            if (launch_info.rank == traced) of_rank.trace = folder + "/trace.json";
            const auto watch = Watch::Create(job, of_rank).value();
