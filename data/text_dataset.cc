@@ -78,7 +78,8 @@ absl::StatusOr<std::unique_ptr<TextDataset>> TextDataset::Create(const std::stri
           absl::InvalidArgumentError(absl::StrCat(ShownPath(file), ": ", added.message()))));
       continue;
     }
-    dataset->documents_.push_back(begin);
+    // One of which the tokenizer makes nothing is none.
+    if (tokens.size() > begin) dataset->documents_.push_back(begin);
   }
   dataset->skipped_ = bad.skipped();
   tokens.ShrinkToFit();

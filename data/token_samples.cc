@@ -9,6 +9,19 @@
 
 namespace brigade::data {
 
+void PlacesInSegments(absl::Span<const int32_t> segments, absl::Span<int32_t> positions,
+                      absl::Span<int32_t> ends) {
+  for (size_t begin = 0; begin < segments.size();) {
+    size_t end = begin + 1;
+    while (end < segments.size() && segments[end] == segments[begin]) ++end;
+    for (size_t t = begin; t < end; ++t) {
+      positions[t] = static_cast<int32_t>(t - begin);
+      ends[t] = static_cast<int32_t>(end);
+    }
+    begin = end;
+  }
+}
+
 absl::Status TokenSamples::Read(int64_t sample, void* input, void* target) const {
   const auto context = static_cast<size_t>(positions());
   // The ids with the one behind the last; positions and segments.
@@ -23,16 +36,8 @@ absl::Status TokenSamples::Read(int64_t sample, void* input, void* target) const
   auto* const to = static_cast<int32_t*>(input);
   std::memcpy(to, ids.data(), context * sizeof(int32_t));
   if (pieces_ == Pieces::kJoined) return absl::OkStatus();
-  const absl::Span<const int32_t> segments = all.subspan(2 * context + 1, context);
-  for (size_t begin = 0; begin < context;) {
-    size_t end = begin + 1;
-    while (end < context && segments[end] == segments[begin]) ++end;
-    for (size_t t = begin; t < end; ++t) {
-      to[context + t] = static_cast<int32_t>(t - begin);
-      to[2 * context + t] = static_cast<int32_t>(end);
-    }
-    begin = end;
-  }
+  PlacesInSegments(all.subspan(2 * context + 1, context), absl::MakeSpan(to + context, context),
+                   absl::MakeSpan(to + 2 * context, context));
   return absl::OkStatus();
 }
 

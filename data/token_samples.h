@@ -6,11 +6,17 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "brigade/data/dataset.h"
 #include "brigade/data/samples.h"
 #include "brigade/device/requirements.h"
 
 namespace brigade::data {
+
+// Row::segments as nn/segments.h has them: of each position its place in its segment, and where in
+// the sample that ends. Padding is one segment. All three have as many numbers.
+void PlacesInSegments(absl::Span<const int32_t> segments, absl::Span<int32_t> positions,
+                      absl::Span<int32_t> ends);
 
 // Whether samples say which pieces share them.
 enum class Pieces : bool { kJoined, kApart };

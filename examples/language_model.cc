@@ -133,6 +133,11 @@ absl::Status Run() {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat("--", name, "=", value));
   }
   train::Refusals refusals;
+  if (!absl::GetFlag(FLAGS_restart_positions) && !absl::GetFlag(FLAGS_pack) &&
+      !absl::GetFlag(FLAGS_separate_documents)) {
+    refusals.Add("restart_positions",
+                 " is false, which is of --pack and --separate_documents: give one of them");
+  }
   train::WatchOptions watch_options = train::WatchFlags(refusals);
   BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
@@ -198,8 +203,9 @@ absl::Status Run() {
   const absl::StatusOr<train::Outcome> outcome = trainer->Fit();
   interrupt.Disarm();
   watch->Close(train::Watch::kPatience);
-  BRIGADE_RETURN_IF_ERROR(outcome.status());
+  // Also of a training that has failed.
   const absl::Status traced = watch->recorder().Finish();
+  BRIGADE_RETURN_IF_ERROR(outcome.status());
   const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
   if (!adapter.empty()) {
     BRIGADE_RETURN_IF_ERROR(trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {

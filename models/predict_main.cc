@@ -18,6 +18,10 @@ ABSL_FLAG(std::string, data, "",
 ABSL_FLAG(int64_t, context, 256, "Positions of a sample.");
 ABSL_FLAG(int64_t, samples, 8, "Samples of one pass.");
 ABSL_FLAG(int64_t, max_samples, 0, "Lines, or windows of text, that are taken; 0: all.");
+ABSL_FLAG(bool, pack, false, "JSON lines share samples, and none sees another.");
+ABSL_FLAG(bool, separate_documents, false, "Of texts no file sees the one before it.");
+ABSL_FLAG(bool, restart_positions, true,
+          "With either, positions are counted from the begin of each line or file.");
 ABSL_FLAG(int64_t, cutoff_len, 0, "Tokens that are kept of a JSON line; 0: as many as fit.");
 ABSL_FLAG(std::string, chat_template, "plain",
           "Of JSON lines: plain, alpaca, chatml or llama3, or a JSON file: docs/data.md.");
@@ -32,6 +36,13 @@ absl::Status Run() {
   BRIGADE_ASSIGN_OR_RETURN(const auto on_error, data::ParseOnError(absl::GetFlag(FLAGS_on_error)));
   BRIGADE_RETURN_IF_ERROR(
       data::ChatTemplate::FromNameOrFile(absl::GetFlag(FLAGS_chat_template)).status());
+  const bool are_apart = absl::GetFlag(FLAGS_pack) || absl::GetFlag(FLAGS_separate_documents);
+  const bool restart_positions = absl::GetFlag(FLAGS_restart_positions);
+  if (!restart_positions && !are_apart) {
+    return absl::InvalidArgumentError(
+        "--restart_positions is false, which is of --pack and --separate_documents: give one of "
+        "them");
+  }
   BRIGADE_ASSIGN_OR_RETURN(const ChosenModel chosen, ModelFromFlags());
   if (absl::GetFlag(FLAGS_data).empty()) {
     return absl::InvalidArgumentError("--data names no file or folder");
@@ -44,15 +55,19 @@ absl::Status Run() {
                       .max_samples = absl::GetFlag(FLAGS_max_samples),
                       .on_error = on_error,
                       .cutoff_len = absl::GetFlag(FLAGS_cutoff_len),
+                      .pack = absl::GetFlag(FLAGS_pack),
                       .chat_template = absl::GetFlag(FLAGS_chat_template),
                       .keys = {.prompt = absl::GetFlag(FLAGS_prompt_key),
-                               .answer = absl::GetFlag(FLAGS_answer_key)}},
+                               .answer = absl::GetFlag(FLAGS_answer_key)},
+                      .separate_documents = absl::GetFlag(FLAGS_separate_documents)},
                      *tokenizer));
   BRIGADE_ASSIGN_OR_RETURN(auto predictor,
                            Predictor::Create(chosen.config,
                                              {.dtype = chosen.dtype,
                                               .samples = absl::GetFlag(FLAGS_samples),
                                               .positions = absl::GetFlag(FLAGS_context),
+                                              .segments = are_apart,
+                                              .restart_positions = restart_positions,
                                               .lora = chosen.lora},
                                              *chosen.context));
   BRIGADE_ASSIGN_OR_RETURN(auto weights, LoadChosen(chosen, predictor.model()));

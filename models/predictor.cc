@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/data/token_samples.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/functions.h"
 
@@ -18,27 +19,32 @@ double Prediction::perplexity() const { return std::exp(loss()); }
 absl::StatusOr<Predictor> Predictor::Create(const DecoderConfig& config, const Options& options,
                                             device::Context& context) {
   Predictor predictor;
-  BRIGADE_ASSIGN_OR_RETURN(predictor.model_, Decoder::Create(config,
-                                                             {.dtype = options.dtype,
-                                                              .samples = options.samples,
-                                                              .positions = options.positions,
-                                                              .trains = false,
-                                                              .lora = options.lora},
-                                                             context));
+  BRIGADE_ASSIGN_OR_RETURN(predictor.model_,
+                           Decoder::Create(config,
+                                           {.dtype = options.dtype,
+                                            .samples = options.samples,
+                                            .positions = options.positions,
+                                            .trains = false,
+                                            .segments = options.segments,
+                                            .restart_positions = options.restart_positions,
+                                            .lora = options.lora},
+                                           context));
   BRIGADE_ASSIGN_OR_RETURN(predictor.stream_, context.CreateStream("predict"));
   const int64_t rows = options.samples * options.positions;
-  const int64_t ids_bytes = rows * static_cast<int64_t>(sizeof(int32_t));
+  const int64_t labels_bytes = rows * static_cast<int64_t>(sizeof(int32_t));
+  const int64_t ids_bytes = (options.segments ? 3 : 1) * labels_bytes;
   const int64_t losses_bytes =
       rows * (options.dtype == precision::DType::kFloat64 ? sizeof(double) : sizeof(float));
   constexpr auto kActivations = device::Purpose::kActivations;
   constexpr auto kScratch = device::Purpose::kScratch;
   BRIGADE_ASSIGN_OR_RETURN(predictor.ids_, context.Allocate(ids_bytes, kActivations, "ids"));
-  BRIGADE_ASSIGN_OR_RETURN(predictor.labels_, context.Allocate(ids_bytes, kActivations, "labels"));
+  BRIGADE_ASSIGN_OR_RETURN(predictor.labels_,
+                           context.Allocate(labels_bytes, kActivations, "labels"));
   BRIGADE_ASSIGN_OR_RETURN(predictor.losses_,
                            context.Allocate(losses_bytes, kActivations, "losses"));
   BRIGADE_ASSIGN_OR_RETURN(predictor.host_ids_, context.AllocateHost(ids_bytes, kScratch, "ids"));
   BRIGADE_ASSIGN_OR_RETURN(predictor.host_labels_,
-                           context.AllocateHost(ids_bytes, kScratch, "labels"));
+                           context.AllocateHost(labels_bytes, kScratch, "labels"));
   BRIGADE_ASSIGN_OR_RETURN(predictor.host_losses_,
                            context.AllocateHost(losses_bytes, kScratch, "losses"));
   BRIGADE_ASSIGN_OR_RETURN(
@@ -52,24 +58,39 @@ absl::StatusOr<Predictor> Predictor::Create(const DecoderConfig& config, const O
   return predictor;
 }
 
+size_t Predictor::input_numbers() const {
+  return (model_->options().segments ? size_t{3} : size_t{1}) * positions_of_row_.size();
+}
+
 absl::Status Predictor::ReadRows(const data::Dataset& dataset, int64_t first, int64_t count) {
-  const absl::Span<int32_t> ids = host_ids_.as<int32_t>(), labels = host_labels_.as<int32_t>();
-  std::fill(ids.begin(), ids.end(), 0);
+  const absl::Span<int32_t> all = host_ids_.as<int32_t>(), labels = host_labels_.as<int32_t>();
+  std::fill(all.begin(), all.end(), 0);
   std::fill(labels.begin(), labels.end(), data::kIgnored);
+  const DecoderOptions& options = model_->options();
   const size_t positions = positions_of_row_.size();
-  for (int64_t s = 0; s < count; ++s) {
-    const size_t at = static_cast<size_t>(s) * positions;
-    BRIGADE_RETURN_IF_ERROR(
-        dataset.Read(first + s, {.ids = absl::MakeSpan(ids_of_row_),
-                                 .labels = labels.subspan(at, positions),
-                                 .positions = absl::MakeSpan(positions_of_row_),
-                                 .segments = absl::MakeSpan(segments_of_row_)}));
-    std::copy_n(ids_of_row_.begin(), positions, ids.begin() + static_cast<std::ptrdiff_t>(at));
-    for (const int32_t segment : segments_of_row_) {
-      if (segment <= 0) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "sample ", first + s, " has several segments, across which attention would see"));
+  for (int64_t s = 0; s < options.samples; ++s) {
+    const absl::Span<int32_t> input =
+        all.subspan(static_cast<size_t>(s) * input_numbers(), input_numbers());
+    if (s < count) {
+      BRIGADE_RETURN_IF_ERROR(dataset.Read(
+          first + s, {.ids = absl::MakeSpan(ids_of_row_),
+                      .labels = labels.subspan(static_cast<size_t>(s) * positions, positions),
+                      .positions = absl::MakeSpan(positions_of_row_),
+                      .segments = absl::MakeSpan(segments_of_row_)}));
+      std::copy_n(ids_of_row_.begin(), positions, input.begin());
+    } else {
+      std::fill(segments_of_row_.begin(), segments_of_row_.end(), data::kPadding);
     }
+    if (options.segments) {
+      data::PlacesInSegments(segments_of_row_, input.subspan(positions, positions),
+                             input.subspan(2 * positions, positions));
+      continue;
+    }
+    const bool has_several = std::any_of(segments_of_row_.begin(), segments_of_row_.end(),
+                                         [](int32_t segment) { return segment > 0; });
+    if (!has_several) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sample ", first + s, " has several segments, across which attention would see"));
   }
   return absl::OkStatus();
 }

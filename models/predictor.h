@@ -42,8 +42,9 @@ struct Prediction {
 //              sample on the host.
 // Precision    Losses in float are added up in double, in the order of the samples.
 // Errors       Those of Decoder::Create, of the data set and of the passes; InvalidArgument for a
-//              data set with a larger vocabulary or another context, and for one whose samples have
-//              several segments (data/dataset.h): attention would see across them.
+//              data set with a larger vocabulary or another context, and without
+//              Options::segments for one whose samples have several (data/dataset.h): attention
+//              would see across them.
 class Predictor {
  public:
   struct Options {
@@ -51,6 +52,9 @@ class Predictor {
     // Samples of one pass, and the positions of a sample: the data set's context.
     int64_t samples = 8;
     int64_t positions = 256;
+    // Samples may have several segments, of which each has what it has alone; see DecoderOptions.
+    bool segments = false;
+    bool restart_positions = true;
     std::optional<LoraOptions> lora = std::nullopt;
   };
 
@@ -65,6 +69,8 @@ class Predictor {
  private:
   Predictor() = default;
 
+  // Numbers that a sample has as input: ids, and with segments their positions and ends.
+  size_t input_numbers() const;
   // Of samples [first, first + count) of the data set, into host memory.
   absl::Status ReadRows(const data::Dataset& dataset, int64_t first, int64_t count);
   absl::Status Pass(zero::ParameterSource& source);

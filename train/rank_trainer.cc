@@ -14,6 +14,7 @@
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/adafactor/adafactor_math.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/optim/step_controller.h"
 #include "brigade/train/stage_setup.h"
@@ -265,6 +266,15 @@ absl::Status RankTrainer::EnqueueSums(StepBatch& batch, bool of_all, device::Str
   return batch.CopySumsToHost(stream);
 }
 
+double RankTrainer::LearningRateOf(int64_t update) const {
+  const optim::OptimizerOptions& optimizer = job_.config.zero.optimizer;
+  if (optimizer.kind == optim::OptimizerKind::kAdafactor && optimizer.adafactor.relative_step) {
+    return kernels::AdafactorRelativeRate(update, optimizer.adafactor.warmup_init);
+  }
+  const auto at = std::min(static_cast<size_t>(update), learning_rates_.size());
+  return static_cast<double>(learning_rates_[at - 1]);
+}
+
 absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   if (batch.step < 0) return absl::OkStatus();
   BRIGADE_RETURN_IF_ERROR(batch.done().Synchronize());
@@ -278,7 +288,6 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
   const int ranks = grid_.replica().size();
   const int summed = between_ == nullptr || IsRound(batch.step) ? ranks : inside_->size();
   const double tokens = static_cast<double>(batch.losses() * ranks);
-  const auto updates = static_cast<size_t>(std::max<int64_t>(state->step, 1));
   const StepMetrics metrics = {
       .step = batch.step + 1,
       .seconds = 1e-9 * static_cast<double>(books_->counted_ns() + now - books_->started_ns()),
@@ -286,8 +295,7 @@ absl::Status RankTrainer::Collect(StepBatch& batch, Observer* observer) {
       .tokens_per_second = tokens / (1e-9 * static_cast<double>(now - collected_ns_)),
       .loss_scale = static_cast<double>(state->loss_scale),
       .grad_norm = state->grad_norm,
-      .learning_rate =
-          static_cast<double>(learning_rates_[std::min(updates, learning_rates_.size()) - 1]),
+      .learning_rate = LearningRateOf(std::max<int64_t>(state->step, 1)),
       .skipped = state->skip != 0,
       .device_memory = MemoryOf(context_.memory_stats()),
       .host_memory = MemoryOf(context_.host_memory_stats()),

@@ -147,6 +147,8 @@ class RankTrainer {
   absl::Status Rest(Observer* observer);
   // Of the ranks of a replica, or of all.
   absl::Status EnqueueSums(StepBatch& batch, bool of_all, device::Stream& stream);
+  // Of the first group's update of this number, from 1.
+  double LearningRateOf(int64_t update) const;
   // Waits, and gives the error of a stream or of a group.
   absl::Status Synchronize();
   // Waits for the step, if there is one, and tells the observer.

@@ -17,6 +17,13 @@
 namespace brigade::train {
 namespace {
 
+// Ends the group of ranks that are threads, if it is an error: the others wait for this one, which
+// has no communicator yet to tell them by.
+absl::Status ToldGroup(const absl::Status& status, const TrainerOptions& options) {
+  if (!status.ok() && options.group != nullptr) options.group->Abort(status);
+  return status;
+}
+
 // What ranks of one job have in common: another value is another result, or a hang.
 collectives::JobValues ValuesOf(const Job& job, const Task& task) {
   const zero::ZeroOptions& zero = job.config.zero;
@@ -89,21 +96,8 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Job job, ModelFactory m
                                                          const collectives::LaunchInfo& launch_info,
                                                          const Options& options) {
   std::unique_ptr<Trainer> trainer(new Trainer(options));
-  if (job.steps < 0) return absl::InvalidArgumentError(absl::StrCat(job.steps, " steps"));
-  if (job.steps == 0 && data.training != nullptr) {
-    BRIGADE_ASSIGN_OR_RETURN(job.steps, data.Steps(job.config.batch.train_batch_size));
-    if (job.steps == 0) {
-      return absl::InvalidArgumentError("neither steps nor epochs: a training without end");
-    }
-  }
-  if (launch_info.launched && job.device.kind == device::DeviceKind::kCuda) {
-    job.device = device::Cuda(launch_info.local_rank);
-  }
-  BRIGADE_ASSIGN_OR_RETURN(trainer->own_task_,
-                           ModelTask::Create(std::move(model), std::move(data)));
-  trainer->own_job_ = std::make_unique<Job>(std::move(job));
-  trainer->job_ = trainer->own_job_.get();
-  trainer->task_ = trainer->own_task_.get();
+  BRIGADE_RETURN_IF_ERROR(ToldGroup(
+      trainer->Own(std::move(job), std::move(model), std::move(data), launch_info), options));
   BRIGADE_RETURN_IF_ERROR(trainer->Connect(launch_info));
   BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(launch_info.local_rank)));
   return trainer;
@@ -148,6 +142,25 @@ Trainer::~Trainer() {
   if (watch_ != nullptr && watch_->lanes() != nullptr) watch_->lanes()->Abort();
 }
 
+absl::Status Trainer::Own(Job job, ModelFactory model, TrainingData data,
+                          const collectives::LaunchInfo& launch_info) {
+  if (job.steps < 0) return absl::InvalidArgumentError(absl::StrCat(job.steps, " steps"));
+  if (job.steps == 0 && data.training != nullptr) {
+    BRIGADE_ASSIGN_OR_RETURN(job.steps, data.Steps(job.config.batch.train_batch_size));
+    if (job.steps == 0) {
+      return absl::InvalidArgumentError("neither steps nor epochs: a training without end");
+    }
+  }
+  if (launch_info.launched && job.device.kind == device::DeviceKind::kCuda) {
+    job.device = device::Cuda(launch_info.local_rank);
+  }
+  BRIGADE_ASSIGN_OR_RETURN(own_task_, ModelTask::Create(std::move(model), std::move(data)));
+  own_job_ = std::make_unique<Job>(std::move(job));
+  job_ = own_job_.get();
+  task_ = own_task_.get();
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
   absl::Status watched;
   if (options_.watch == nullptr) {
@@ -157,6 +170,12 @@ absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
     own_watch_ = own.ok() ? *std::move(own) : Watch::Silent();
   }
   UseWatch(own_watch_ != nullptr ? *own_watch_ : *options_.watch);
+  BRIGADE_RETURN_IF_ERROR(ToldGroup(Meet(launch_info), options_));
+  BRIGADE_RETURN_IF_ERROR(Told(watched));
+  return Told(RankLanes::Start(watch_->lanes(), *communicator_));
+}
+
+absl::Status Trainer::Meet(const collectives::LaunchInfo& launch_info) {
   BRIGADE_ASSIGN_OR_RETURN(own_context_, ContextOf(*job_, launch_info.rank, watch_->recorder()));
   collectives::InitOptions init = {.backend = options_.backend,
                                    .group = options_.group,
@@ -172,8 +191,7 @@ absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
   BRIGADE_ASSIGN_OR_RETURN(own_communicator_, collectives::Init(launch_info, init, *own_context_));
   context_ = own_context_.get();
   communicator_ = own_communicator_.get();
-  BRIGADE_RETURN_IF_ERROR(Told(watched));
-  return Told(RankLanes::Start(watch_->lanes(), *communicator_));
+  return absl::OkStatus();
 }
 
 void Trainer::UseWatch(Watch& watch) {

@@ -85,8 +85,10 @@ absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int r
 //              wait.
 // Errors       The first error of any rank ends the training on all, and is what every later call
 //              gives. Such an error is also a call out of turn, FailedPrecondition, and a trainer
-//              that goes before its end, Cancelled. For a rank that does not come to Create the
-//              others wait as long as TrainerOptions::timeout and the group say.
+//              that goes before its end, Cancelled. Ranks of a group hear also of one that fails
+//              in Create before it has met them. For a rank that does not come to Create the others
+//              wait as long as TrainerOptions::timeout and the group say; so do processes for one
+//              that fails before, unless their launcher ends them.
 // Threads      One at a time.
 class Trainer {
  public:
@@ -149,7 +151,12 @@ class Trainer {
  private:
   explicit Trainer(const Options& options) : options_(options) {}
 
+  // The job and the task of a model and its data.
+  absl::Status Own(Job job, ModelFactory model, TrainingData data,
+                   const collectives::LaunchInfo& launch_info);
   absl::Status Connect(const collectives::LaunchInfo& launch_info);
+  // This rank's context and communicator.
+  absl::Status Meet(const collectives::LaunchInfo& launch_info);
   void UseWatch(Watch& watch);
   absl::Status Prepare(int local_rank);
   // Behind the last step.
@@ -158,7 +165,7 @@ class Trainer {
   absl::Status Told(const absl::Status& status);
   // Makes the call, unless the training has ended by an error.
   absl::Status Call(absl::FunctionRef<absl::Status()> call);
-  Observer* observer() { return rank() == 0 ? &observers_ : nullptr; }
+  Observer* observer() { return rank() == 0 ? &observers_ : &watch_->trace_observer(); }
   const std::atomic<bool>& stop() const {
     return options_.stop == nullptr ? kNeverStops : *options_.stop;
   }

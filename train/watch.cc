@@ -178,6 +178,7 @@ Watch::Watch(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Watch::~Watch() { Close(kPatience); }
 
 Observer& Watch::observer() { return parts_->observers; }
+Observer& Watch::trace_observer() { return *parts_->trace_observer; }
 Recorder& Watch::recorder() { return *parts_->recorder; }
 RankLanes* Watch::lanes() { return parts_->lanes.has_value() ? &*parts_->lanes : nullptr; }
 const std::string& Watch::url() const { return parts_->url; }

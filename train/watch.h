@@ -67,6 +67,8 @@ class Watch {
 
   // Of rank 0.
   Observer& observer();
+  // Of the others, from any thread: an error where this process's trace cannot be written.
+  Observer& trace_observer();
   Recorder& recorder();
   // Null where ranks are threads, or there is no page.
   RankLanes* lanes();

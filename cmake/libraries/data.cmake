@@ -246,8 +246,7 @@ brigade_library(
   HEADERS data/token_samples.h
   SOURCES data/token_samples.cc
   DEPS data_dataset data_samples device_requirements device_status_macros
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::span
+  PUBLIC_LIBRARIES absl::span absl::status
 )
 
 brigade_library(

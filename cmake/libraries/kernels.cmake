@@ -207,6 +207,20 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_internal_enqueue_update
+  HEADERS kernels/internal/enqueue_update.h
+  DEPS kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
+    device_stream kernels_list_arguments
+  PUBLIC_LIBRARIES absl::span absl::status
+)
+
+brigade_library(
+  kernels_internal_matrix_shape
+  HEADERS kernels/internal/matrix_shape.h
+  PUBLIC_LIBRARIES absl::status absl::strings
+)
+
+brigade_library(
   kernels_internal_gpu_tile
   HEADERS kernels/internal/gpu_tile.h
   DEPS precision_host_device
@@ -241,7 +255,8 @@ brigade_library(
   DEPS kernels_adafactor_math kernels_adafactor_parameters kernels_adafactor_cpu device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
     kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
-    kernels_internal_update_cpu kernels_internal_update_dispatch kernels_step_control_step_state
+    kernels_internal_enqueue_update kernels_internal_matrix_shape kernels_internal_update_cpu
+    kernels_internal_update_dispatch kernels_step_control_step_state
   CUDA_DEPS kernels_adafactor_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
@@ -657,14 +672,6 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_internal_enqueue_update
-  HEADERS kernels/internal/enqueue_update.h
-  DEPS kernels_internal_enqueue_list kernels_internal_update_cpu kernels_internal_update_dispatch
-    device_stream kernels_list_arguments
-  PUBLIC_LIBRARIES absl::span absl::status
-)
-
-brigade_library(
   kernels_adam_cuda CUDA_ONLY
   HEADERS kernels/adam/adam_cuda.h
   CUDA_SOURCES kernels/adam/adam_cuda.cu
@@ -727,8 +734,8 @@ brigade_library(
   SOURCES kernels/adam8/adam8.cc
   DEPS kernels_adam8_math kernels_adam8_parameters kernels_adam8_cpu device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
-    kernels_list_arguments precision_dtype kernels_adam kernels_internal_enqueue_list
-    kernels_internal_update_cpu kernels_internal_update_dispatch
+    kernels_list_arguments precision_dtype kernels_adam kernels_internal_enqueue_update
+    kernels_internal_update_dispatch
   CUDA_DEPS kernels_adam8_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
 )
@@ -1051,7 +1058,8 @@ brigade_library(
   DEPS kernels_muon_math kernels_muon_parameters kernels_muon_cpu device_stream
     device_threads_thread_pool kernels_nontemporal_store kernels_internal_cpu_list
     kernels_list_arguments precision_dtype kernels_value_range kernels_internal_enqueue_list
-    kernels_internal_enqueue_update kernels_internal_update_dispatch kernels_step_control_step_state
+    kernels_internal_enqueue_update kernels_internal_matrix_shape kernels_internal_update_dispatch
+    kernels_step_control_step_state
   CUDA_DEPS kernels_muon_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings

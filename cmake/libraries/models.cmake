@@ -121,8 +121,8 @@ brigade_library(
   models_predictor
   HEADERS models/predictor.h
   SOURCES models/predictor.cc
-  DEPS models_decoder models_lora data_dataset device_buffer device_context device_status_macros
-    device_stream nn_functions precision_dtype zero_step
+  DEPS models_decoder models_lora data_dataset data_token_samples device_buffer device_context
+    device_status_macros device_stream nn_functions precision_dtype zero_step
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

@@ -1,11 +1,12 @@
 #include "brigade/kernels/adafactor/adafactor.h"
 
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/adafactor/adafactor_cpu.h"
 #include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/enqueue_update.h"
+#include "brigade/kernels/internal/matrix_shape.h"
 #include "brigade/kernels/internal/update_cpu.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
@@ -23,9 +24,6 @@ using precision::DType;
 constexpr char kFactors[] = "adafactor_factors";
 constexpr char kParams[] = "adafactor_params";
 
-// Of either extent, and of all elements.
-constexpr int64_t kMostElements = int64_t{1} << 40;
-
 absl::Status CheckOptions(const char* operation, const AdafactorOptions& options) {
   BRIGADE_RETURN_IF_ERROR(CheckUpdateTypes(operation, options.grad_dtype, options.copy_dtype));
   BRIGADE_RETURN_IF_ERROR(CheckGroupCount(operation, options.groups.size(), kMaxAdafactorGroups));
@@ -37,20 +35,6 @@ absl::Status CheckOptions(const char* operation, const AdafactorOptions& options
         CheckInRange(operation, "weight_decay", index, group.weight_decay, kNonNegative));
   }
   return Validate(options.settings, operation);
-}
-
-absl::Status CheckShape(const char* operation, int64_t index, int64_t rows, int64_t columns) {
-  for (const auto& [name, extent] : {std::pair("rows", rows), std::pair("columns", columns)}) {
-    if (extent >= 0 && extent <= kMostElements) continue;
-    return absl::InvalidArgumentError(absl::StrCat(operation, ": ", name, " of segment ", index,
-                                                   " is ", extent, ", must be 0 to ",
-                                                   kMostElements));
-  }
-  if (columns != 0 && rows > kMostElements / columns) {
-    return absl::InvalidArgumentError(absl::StrCat(operation, ": segment ", index, " is of ", rows,
-                                                   " x ", columns, ", larger than any memory"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status AddStepOf(const char* operation, const AdafactorOptions& options,
@@ -143,7 +127,7 @@ absl::Status AdafactorFactors(absl::Span<const AdafactorTensor> tensors,
   for (size_t i = 0; i < tensors.size(); ++i) {
     const AdafactorTensor& t = tensors[i];
     const auto index = static_cast<int64_t>(i);
-    BRIGADE_RETURN_IF_ERROR(CheckShape(kFactors, index, t.rows, t.columns));
+    BRIGADE_RETURN_IF_ERROR(CheckMatrixShape(kFactors, index, t.rows, t.columns));
     BRIGADE_RETURN_IF_ERROR(CheckGroupIndex(kFactors, index, t.group, own.groups.size()));
     const int64_t size = t.rows * t.columns;
     const int64_t factors = AdafactorFactorCount(t.rows, t.columns);
@@ -164,7 +148,7 @@ absl::Status AdafactorFactors(absl::Span<const AdafactorTensor> tensors,
   precision::VisitFloat(own.grad_dtype, [&](auto grad) {
     using Grad = decltype(grad);
     status = EnqueueList(
-        operation, WorkOf(tensors), kMostElements, stream,
+        operation, WorkOf(tensors), kMostMatrixElements, stream,
         [parameters](auto plan, device::ThreadPool& pool) -> absl::Status {
           if (SkipsStep(parameters)) return absl::OkStatus();
           BRIGADE_RETURN_IF_ERROR(CheckStep<AdafactorPolicy>(kFactors, plan, parameters));
@@ -196,7 +180,7 @@ absl::Status AdafactorParams(absl::Span<const AdafactorSegment> segments,
   for (size_t i = 0; i < segments.size(); ++i) {
     const AdafactorSegment& s = segments[i];
     const auto index = static_cast<int64_t>(i);
-    BRIGADE_RETURN_IF_ERROR(CheckShape(kParams, index, s.rows, s.columns));
+    BRIGADE_RETURN_IF_ERROR(CheckMatrixShape(kParams, index, s.rows, s.columns));
     BRIGADE_RETURN_IF_ERROR(CheckGroupIndex(kParams, index, s.group, options.groups.size()));
     const int64_t whole = s.rows * s.columns;
     if (s.size > 0 && (s.first < 0 || s.first > whole || s.size > whole - s.first)) {
@@ -219,32 +203,12 @@ absl::Status AdafactorParams(absl::Span<const AdafactorSegment> segments,
   }
   BRIGADE_RETURN_IF_ERROR(AddStepOf(kParams, options, arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
-
-  const AdafactorParameters parameters = MakeAdafactorParameters(options);
-  const device::Operation operation = {kParams, arguments.accesses()};
-  absl::Status status;
-  VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
-    using Grad = decltype(grad);
-    using Copy = decltype(copy);
-    status = EnqueueList(
-        operation, segments, kCpuTile, stream,
-        [parameters](absl::Span<const PlannedSegment<AdafactorSegment>> plan,
-                     device::ThreadPool& pool) -> absl::Status {
-          if (SkipsStep(parameters)) return absl::OkStatus();
-          BRIGADE_RETURN_IF_ERROR(CheckStep<AdafactorPolicy>(kParams, plan, parameters));
-          ForEachRange(
-              plan, kCpuTile, pool,
-              [&](const AdafactorSegment& s, int64_t begin, int64_t end, int64_t) {
-                static_cast<void>(AdafactorParamRange<Grad, Copy>(s, parameters, begin, end));
-              });
-          return absl::OkStatus();
-        },
-        [&](auto cuda_stream) {
-          return LaunchAdafactorParams<Grad, Copy>(segments.data(), segments.size(), parameters,
-                                                   cuda_stream);
-        });
-  });
-  return status;
+  return EnqueueUpdate<AdafactorParamPolicy>(
+      kParams, arguments, segments, options, MakeAdafactorParameters(options), stream,
+      [](auto grad, auto copy) { return AdafactorParamRange<decltype(grad), decltype(copy)>; },
+      [](auto grad, auto copy, auto... launch) {
+        return LaunchAdafactorParams<decltype(grad), decltype(copy)>(launch...);
+      });
 }
 
 }  // namespace brigade::kernels

@@ -54,7 +54,7 @@ struct AdafactorOptions {
 //              and the options may go when the call returns.
 // Determinism  Same bits on every device, for any number of threads and SIMD target, payloads of
 //              NaN aside; the order of sums is in adafactor_math.h.
-// Non-finite   NaN spreads over its tensor.
+// Non-finite   NaN, and infinity as NaN, spread over their tensor.
 // Errors       Those of Lion (kernels/lion/lion.h), and InvalidArgument naming tensor and extent
 //              for one that is negative or larger than any memory.
 absl::Status AdafactorFactors(absl::Span<const AdafactorTensor> tensors,

@@ -145,6 +145,10 @@ struct AdafactorPolicy {
   }
 };
 
+struct AdafactorParamPolicy : AdafactorPolicy {
+  using Segment = AdafactorSegment;
+};
+
 // The natural logarithm of a number of steps, 1 or more, to some 2^-51 of itself.
 BRIGADE_INLINE double AdafactorLog(int64_t number) {
   using precision::Add;
@@ -184,6 +188,14 @@ BRIGADE_INLINE double AdafactorNewShare(int64_t step, double rate) {
   return step == 1 ? 1.0 : AdafactorExp(precision::Mul(rate, AdafactorLog(step)));
 }
 
+// The rate of a step by its number alone, with relative_step: before the tensor's own scale.
+BRIGADE_INLINE double AdafactorRelativeRate(int64_t step, bool warmup_init) {
+  const auto steps = static_cast<double>(step);
+  const double most = warmup_init ? precision::Mul(1e-6, steps) : 1e-2;
+  const double falling = precision::Div(1.0, precision::Sqrt(steps));
+  return most < falling ? most : falling;
+}
+
 // The constants of one parameter group in one step. Reads device memory.
 struct AdafactorCoefficients {
   AdafactorGroupConstants group;
@@ -208,10 +220,7 @@ MakeAdafactorCoefficients(const AdafactorParameters& parameters, int32_t group) 
   c.eps1 = static_cast<float>(parameters.eps1);
   c.rate = StepOf<AdafactorPolicy>(parameters, group).lr;
   if (parameters.relative_step != 0) {
-    const auto steps = static_cast<double>(step);
-    const double most = parameters.warmup_init != 0 ? precision::Mul(1e-6, steps) : 1e-2;
-    const double falling = precision::Div(1.0, precision::Sqrt(steps));
-    c.rate = most < falling ? most : falling;
+    c.rate = AdafactorRelativeRate(step, parameters.warmup_init != 0);
   }
   return c;
 }

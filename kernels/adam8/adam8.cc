@@ -1,8 +1,7 @@
 #include "brigade/kernels/adam8/adam8.h"
 
 #include "brigade/kernels/adam8/adam8_cpu.h"
-#include "brigade/kernels/internal/enqueue_list.h"
-#include "brigade/kernels/internal/update_cpu.h"
+#include "brigade/kernels/internal/enqueue_update.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
 
@@ -48,23 +47,12 @@ absl::Status Adam8(absl::Span<const Adam8Segment> segments, const AdamOptions& o
   BRIGADE_RETURN_IF_ERROR(AddStep(kName, options.state, options.group_steps, options.one_step,
                                   options.groups.size(), arguments));
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
-
-  const AdamParameters parameters = MakeAdamParameters(options);
-  const device::Operation operation = {kName, arguments.accesses()};
-  absl::Status status;
-  VisitUpdateTypes(options.grad_dtype, options.copy_dtype, [&](auto grad, auto copy) {
-    using Grad = decltype(grad);
-    using Copy = decltype(copy);
-    status = EnqueueList(
-        operation, segments, kCpuTile, stream,
-        [parameters](auto plan, auto& pool) {
-          return UpdateCpu<Adam8Policy>(kName, plan, parameters, pool, Adam8Range<Grad, Copy>);
-        },
-        [&](auto cuda_stream) {
-          return LaunchAdam8<Grad, Copy>(segments.data(), segments.size(), parameters, cuda_stream);
-        });
-  });
-  return status;
+  return EnqueueUpdate<Adam8Policy>(
+      kName, arguments, segments, options, MakeAdamParameters(options), stream,
+      [](auto grad, auto copy) { return Adam8Range<decltype(grad), decltype(copy)>; },
+      [](auto grad, auto copy, auto... launch) {
+        return LaunchAdam8<decltype(grad), decltype(copy)>(launch...);
+      });
 }
 
 }  // namespace brigade::kernels

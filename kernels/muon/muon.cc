@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/kernels/internal/enqueue_list.h"
 #include "brigade/kernels/internal/enqueue_update.h"
+#include "brigade/kernels/internal/matrix_shape.h"
 #include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/list_arguments.h"
 #include "brigade/kernels/muon/muon_cpu.h"
@@ -22,9 +23,6 @@ using precision::DType;
 constexpr char kMomentum[] = "muon_momentum";
 constexpr char kOrthogonalize[] = "muon_orthogonalize";
 constexpr char kParams[] = "muon_params";
-
-// Of either extent, and of all elements.
-constexpr int64_t kMostElements = int64_t{1} << 40;
 
 absl::Status CheckOptions(const char* operation, const MuonOptions& options) {
   BRIGADE_RETURN_IF_ERROR(CheckUpdateTypes(operation, options.grad_dtype, options.copy_dtype));
@@ -49,21 +47,6 @@ absl::Status CheckSteps(const char* operation, absl::Span<const Segment> segment
   BRIGADE_RETURN_IF_ERROR(AddStep(operation, options.state, options.group_steps, options.one_step,
                                   options.groups.size(), arguments));
   return arguments.CheckOverlap();
-}
-
-absl::Status CheckShape(int64_t index, const MuonMatrix& m) {
-  for (const auto& [name, extent] : {std::pair("rows", m.rows), std::pair("columns", m.columns)}) {
-    if (extent >= 0 && extent <= kMostElements) continue;
-    return absl::InvalidArgumentError(absl::StrCat(kOrthogonalize, ": ", name, " of segment ",
-                                                   index, " is ", extent, ", must be 0 to ",
-                                                   kMostElements));
-  }
-  if (m.columns != 0 && m.rows > kMostElements / m.columns) {
-    return absl::InvalidArgumentError(absl::StrCat(kOrthogonalize, ": segment ", index,
-                                                   " is a matrix of ", m.rows, " x ", m.columns,
-                                                   ", larger than any memory"));
-  }
-  return absl::OkStatus();
 }
 
 // As a stream's queue holds a matrix; `size` says whether it has elements.
@@ -151,14 +134,14 @@ absl::Status MuonOrthogonalize(absl::Span<const MuonMatrix> matrices,
   for (size_t i = 0; i < matrices.size(); ++i) {
     const MuonMatrix& m = matrices[i];
     const auto index = static_cast<int64_t>(i);
-    BRIGADE_RETURN_IF_ERROR(CheckShape(index, m));
+    BRIGADE_RETURN_IF_ERROR(CheckMatrixShape(kOrthogonalize, index, m.rows, m.columns));
     BRIGADE_RETURN_IF_ERROR(arguments.AddArray(0, index, m.update, m.rows * m.columns));
     BRIGADE_RETURN_IF_ERROR(
         arguments.AddArray(1, index, m.workspace, MuonWorkspaceSize(m.rows, m.columns)));
   }
   BRIGADE_RETURN_IF_ERROR(arguments.CheckOverlap());
   return EnqueueList(
-      {kOrthogonalize, arguments.accesses()}, WorkOf(matrices), kMostElements, stream,
+      {kOrthogonalize, arguments.accesses()}, WorkOf(matrices), kMostMatrixElements, stream,
       [options](auto plan, device::ThreadPool& pool) {
         for (const auto& planned : plan) {
           OrthogonalizeOnCpu(planned.segment.matrix, options, pool);

@@ -79,6 +79,44 @@ TEST(TextDatasetTest, LengthsAroundAWindow) {
   }
 }
 
+// Letters are tokens, and nothing else is.
+class Letters final : public Tokenizer {
+ public:
+  int64_t vocabulary() const override { return 128; }
+  absl::Status Encode(absl::string_view text, SpecialText,
+                      std::vector<int32_t>& ids) const override {
+    for (const char c : text) {
+      if (c >= 'a' && c <= 'z') ids.push_back(c);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Decode(absl::Span<const int32_t>, std::string&) const override {
+    return absl::UnimplementedError("letters");
+  }
+  bool is_bytewise() const override { return true; }
+  std::optional<int32_t> IdOf(absl::string_view) const override { return std::nullopt; }
+  std::optional<int32_t> end_of_text() const override { return std::nullopt; }
+};
+
+TEST(TextDatasetTest, ATextWithoutTokensIsNoDocument) {
+  const std::string folder = Folder("without_tokens");
+  for (const auto& [name, text] : {std::pair("a", "?"), std::pair("b", "abc"), std::pair("c", "!"),
+                                   std::pair("d", "1 2"), std::pair("e", "de")}) {
+    Write(absl::StrCat(folder, "/", name), text);
+  }
+  ASSERT_OK_AND_ASSIGN(
+      const auto texts,
+      TextDataset::Create(folder, Letters(), {.context = 4, .separate_documents = true}));
+  EXPECT_EQ(texts->documents(), 2);
+  ASSERT_EQ(texts->size(), 1);
+  OwnRow own(4);
+  ASSERT_OK(texts->Read(0, own.row()));
+  EXPECT_THAT(own.ids, ElementsAre('a', 'b', 'c', 'd', 'e'));
+  EXPECT_THAT(own.labels, ElementsAre('b', 'c', kIgnored, 'e'));
+  EXPECT_THAT(own.segments, ElementsAre(0, 0, 0, 1));
+  EXPECT_EQ(texts->CountedLabels(0), 3);
+}
+
 TEST(TextDatasetTest, DocumentsMayBeApart) {
   const std::string folder = Folder("documents");
   Write(folder + "/b/2.txt", "xyz");

@@ -17,6 +17,7 @@ for i in {1..11}; do
   printf '{"prompt": "How many are %d and %d?", "answer": "There are %d of them."}\n' "$i" $((7 * i)) \
     $((8 * i))
 done >"$data"
+sums=()
 run() { "$predict" --model="$model" --threads=1 --data="$data" --context=48 "$@" 2>"$TEST_TMPDIR/error"; }
 value() { grep -o "\"$1\": [-0-9.e+naif]*" <<<"$2" | cut -d' ' -f2; }
 
@@ -42,6 +43,24 @@ near "$(value perplexity "$said")" \
 [[ $(value samples "$(run --max_samples=3)") == 3 ]] || fail 'max_samples'
 [[ $(value samples "$(run --dtype=bf16)") == 11 ]] || fail 'bf16'
 
+# Lines that share samples have the loss that they have alone, in fewer passes; so have files.
+packed=$(run --pack --context=128) || fail "$(cat "$TEST_TMPDIR/error")"
+[[ $(value samples "$packed") -lt 11 ]] || fail "nothing is packed: $packed"
+[[ $(value tokens "$packed") == "$tokens" ]] || fail "not $tokens tokens: $packed"
+near "$(value loss "$packed")" "$(value loss "$said")" 1e-5 || fail "another loss: $packed, $said"
+mkdir "$TEST_TMPDIR/texts"
+printf 'one and two' >"$TEST_TMPDIR/texts/a.txt"
+printf 'three' >"$TEST_TMPDIR/texts/b.txt"
+for file in a b; do
+  each=$("$predict" --model="$model" --threads=1 --data="$TEST_TMPDIR/texts/$file.txt" --context=32) ||
+    fail "$file.txt"
+  sums+=("$(value loss "$each")" "$(value tokens "$each")")
+done
+apart=$("$predict" --model="$model" --threads=1 --data="$TEST_TMPDIR/texts" --context=32 \
+  --separate_documents) || fail 'separate_documents'
+near "$(value loss "$apart")" "$(awk "BEGIN { print (${sums[0]} * ${sums[1]} + ${sums[2]} * ${sums[3]}) / \
+  (${sums[1]} + ${sums[3]}) }")" 1e-4 || fail "files apart have $apart, alone ${sums[*]}"
+
 refuses() {
   local says=$1 output
   shift
@@ -52,6 +71,8 @@ refuses '--model is missing' --data="$data"
 refuses '--data names no file' --model="$model"
 refuses 'nowhere' --model="$model" --data=nowhere
 refuses 'it must be 1 to 256' --model="$model" --data="$data" --context=300
+refuses 'give one of them' --model="$model" --data="$data" --norestart_positions
+refuses 'pack are of JSON lines' --model="$model" --data="$TEST_TMPDIR/texts" --pack
 refuses '0 samples' --model="$model" --data="$data" --samples=0
 printf '{"prompt": 3}\n' >"$TEST_TMPDIR/bad.jsonl"
 refuses 'bad.jsonl' --model="$model" --data="$TEST_TMPDIR/bad.jsonl"

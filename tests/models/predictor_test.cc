@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <vector>
 
 #include "brigade/data/dataset.h"
@@ -97,6 +98,72 @@ TEST_P(PredictorTest, IsWhatTheLogitsSay) {
     EXPECT_NEAR(prediction->perplexity(), std::exp(sum / static_cast<double>(tokens)), 1e-6);
     EXPECT_GT(prediction->seconds, 0);
   }
+}
+
+// Segments that share a row have the losses that they have as rows of their own.
+class Alone final : public data::Dataset {
+ public:
+  Alone(const data::Dataset& packed, int64_t segments) : packed_(packed), segments_(segments) {}
+
+  int64_t size() const override { return packed_.size() * segments_; }
+  int64_t context() const override { return packed_.context(); }
+  int64_t vocabulary() const override { return packed_.vocabulary(); }
+  int64_t CountedLabels(int64_t /*sample*/) const override { return 0; }
+  absl::Status Read(int64_t sample, const data::Row& row) const override {
+    const absl::Status read = packed_.Read(sample / segments_, row);
+    size_t size = 0;
+    for (size_t t = 0; t < row.labels.size(); ++t) {
+      if (row.segments[t] != sample % segments_) continue;
+      row.ids[size] = row.ids[t];
+      row.labels[size++] = row.labels[t];
+    }
+    std::fill(row.labels.begin() + static_cast<std::ptrdiff_t>(size), row.labels.end(),
+              data::kIgnored);
+    std::fill(row.segments.begin(), row.segments.end(), 0);
+    return read;
+  }
+
+ private:
+  const data::Dataset& packed_;
+  const int64_t segments_;
+};
+
+TEST_P(PredictorTest, SegmentsHaveWhatTheyHaveAlone) {
+  constexpr int32_t kSegments = 3;
+  const Numbers packed(7, GetParam().vocabulary, kSegments);
+  ModelLab lab(GetParam(), {.dtype = DType::kFloat64, .positions = kContext, .trains = false});
+  lab.Initialize(3, 30);
+  const auto predict = [&](const data::Dataset& dataset, int64_t samples, bool segments,
+                           bool restart) {
+    auto predictor = Predictor::Create(GetParam(),
+                                       {.dtype = DType::kFloat64,
+                                        .samples = samples,
+                                        .positions = kContext,
+                                        .segments = segments,
+                                        .restart_positions = restart},
+                                       lab.context());
+    EXPECT_OK(predictor);
+    const auto prediction = predictor->Predict(dataset, lab.arrays());
+    EXPECT_OK(prediction);
+    return prediction.value_or(Prediction());
+  };
+  const Prediction alone = predict(Alone(packed, kSegments), 4, false, true);
+  EXPECT_GT(alone.tokens, 0);
+  for (const int64_t samples : {1, 3, 7, 20}) {
+    const Prediction shared = predict(packed, samples, true, true);
+    EXPECT_EQ(shared.samples, 7);
+    EXPECT_EQ(shared.tokens, alone.tokens);
+    EXPECT_EQ(shared.correct, alone.correct);
+    EXPECT_NEAR(shared.sum_of_losses, alone.sum_of_losses, 1e-10 * alone.sum_of_losses);
+  }
+  // A Llama's attention sees distances alone; a table of positions gives others.
+  const Prediction counted_on = predict(packed, 3, true, false);
+  const bool has_table = GetParam().architecture == Architecture::kGpt2;
+  EXPECT_EQ(std::abs(counted_on.sum_of_losses - alone.sum_of_losses) > 1e-6, has_table);
+  // One segment a row: the bits of none.
+  const Numbers whole(7, GetParam().vocabulary);
+  EXPECT_EQ(predict(whole, 3, true, true).sum_of_losses,
+            predict(whole, 3, false, true).sum_of_losses);
 }
 
 TEST(PredictorErrorsTest, NameWhatDoesNotFit) {

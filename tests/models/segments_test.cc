@@ -170,16 +170,20 @@ TEST_P(ModelSegmentsTest, OneDocumentHasTheBitsOfASampleWithoutSegments) {
     std::vector<int64_t> lengths = {length};
     if (length < kPositions) lengths.push_back(kPositions - length);
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      Answer answers[2];
-      for (const bool segments : {false, true}) {
+      const auto compute = [&](bool segments, bool restart) {
         DecoderOptions options = OptionsOf(GetParam(), dtype, 2);
         options.segments = segments;
+        options.restart_positions = restart;
         ModelLab lab(GetParam().config, options);
         Fill(lab);
         const std::vector<int32_t> inputs = segments ? Inputs(ids, {lengths, lengths}) : ids;
-        answers[segments] =
-            Compute(lab, {lab.Filled(inputs).data(), lab.Filled(labels).data(), 2, kPositions});
-      }
+        return Compute(lab, {lab.Filled(inputs).data(), lab.Filled(labels).data(), 2, kPositions});
+      };
+      const Answer answers[] = {compute(false, true), compute(true, true)};
+      // Positions that go on are those of the sample, adapters of their table included.
+      const Answer goes_on = compute(true, false);
+      EXPECT_EQ(goes_on.losses, answers[0].losses);
+      EXPECT_EQ(goes_on.gradients, answers[0].gradients);
       if (GetParam().lora && GetParam().config.architecture == Architecture::kGpt2) {
         // An adapter of a table of positions is then applied to rows that were looked up.
         ExpectNear(answers[1].losses, answers[0].losses, dtype == DType::kFloat32 ? 1e-4 : 0.06,

@@ -3,6 +3,7 @@
 
 #include "brigade/train/trainer.h"
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -311,6 +312,28 @@ TEST(TrainerTest, RatesGoByUpdates) {
   EXPECT_LT(rates[9], rates[5]);
 }
 
+// What is told is the rate that is used: Adafactor's own of the update's number, or the schedule's.
+TEST(TrainerTest, AdafactorTellsTheRateThatItUses) {
+  const auto rates = [](const std::string& more) {
+    const std::string config = absl::StrFormat(
+        R"({"train_batch_size": 8, "optimizer": {"type": "Adafactor", "params": {%s}},
+            "zero_optimization": {"stage": 1}})",
+        more);
+    const TrainingData data = {.training = std::make_shared<Points>(40), .epochs = 2};
+    std::vector<double> told;
+    for (const StepMetrics& step : TrainAll(Make(config, 2, TwoLayers(), data), 2).steps) {
+      told.push_back(step.learning_rate);
+    }
+    EXPECT_EQ(told.size(), 10u);
+    return told;
+  };
+  std::vector<double> warm;
+  for (int update = 1; update <= 10; ++update) warm.push_back(1e-6 * update);
+  EXPECT_EQ(rates(""), std::vector<double>(10, 0.01));
+  EXPECT_EQ(rates(R"("warmup_init": true)"), warm);
+  EXPECT_EQ(rates(R"("relative_step": false, "lr": 0.25)"), std::vector<double>(10, 0.25));
+}
+
 struct Case {
   int stage;
   std::string type;
@@ -520,6 +543,32 @@ TEST(TrainerTest, ARankThatLeavesEarlyLeavesNoneWaiting) {
     EXPECT_THAT(go_on(), StatusIs(absl::StatusCode::kCancelled,
                                   HasSubstr("rank 1 left the training before its end")));
   });
+}
+
+// Before the ranks have met there is no communicator to tell the others by.
+TEST(TrainerTest, ARankThatFailsBeforeItMeetsTheOthersLeavesNoneWaiting) {
+  const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
+  const std::function<void(Job&, TrainingData&)> failures[] = {
+      [](Job& job, TrainingData&) { job.steps = -3; },
+      [](Job&, TrainingData& of_rank) { of_rank.training = nullptr; },
+      // There is no such device.
+      [](Job& job, TrainingData&) { job.device = device::Cuda(1 << 20); }};
+  const char* const texts[] = {"-3 steps", "a training needs a model and data", ""};
+  for (size_t i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    std::array<absl::Status, 3> statuses;
+    OnRanks(3, [&](const collectives::LaunchInfo& launch_info, const TrainerOptions& options) {
+      Job job = {.config = ParseConfig(Config(12, 4, 1), 3).value()};
+      TrainingData of_rank = data;
+      if (launch_info.rank == 1) failures[i](job, of_rank);
+      statuses[static_cast<size_t>(launch_info.rank)] =
+          Trainer::Create(job, TwoLayers(), of_rank, launch_info, options).status();
+    });
+    EXPECT_FALSE(statuses[1].ok());
+    EXPECT_THAT(std::string(statuses[1].message()), HasSubstr(texts[i]));
+    EXPECT_EQ(statuses[0], statuses[1]);
+    EXPECT_EQ(statuses[2], statuses[1]);
+  }
 }
 
 // The profile of a step, whose tables are of the model's units.

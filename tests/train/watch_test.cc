@@ -19,6 +19,7 @@
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/data/samples.h"
 #include "brigade/examples/mlp.h"
+#include "brigade/tests/testing/full_disk.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/train/model_task.h"
 #include "brigade/train/observers/history.h"
@@ -203,6 +204,33 @@ TEST(WatchTest, ShowsProgressMetricsAndATrace) {
   EXPECT_THAT(trace.back(), EndsWith("]"));
   EXPECT_EQ(times, kSteps);
   ExpectMonitored(folder);
+}
+
+// Of any process, not of rank 0's alone.
+TEST(WatchTest, ATraceThatCannotBeWrittenEndsAllRanks) {
+  const std::string folder = Folder("full");
+  Job job;
+  job.config =
+      ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"}})", kRanks).value();
+  // More than are made before the first operations are written.
+  job.steps = 500'000;
+  const TrainingData data = {.training = std::make_shared<Doubles>()};
+  for (const int traced : {0, 1}) {
+    SCOPED_TRACE(traced);
+    const ::brigade::testing::FullDisk full_disk(1 << 14);
+    for (const absl::Status& status :
+         OnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
+           WatchOptions of_rank = {.rank = launch_info.rank};
+           if (launch_info.rank == traced) of_rank.trace = folder + "/trace.json";
+           const auto watch = Watch::Create(job, of_rank).value();
+           options.watch = watch.get();
+           const auto trainer = Trainer::Create(job, Model(), data, launch_info, options);
+           return trainer.ok() ? (*trainer)->Fit().status() : trainer.status();
+         })) {
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("cannot write trace"), HasSubstr(folder)));
+    }
+  }
 }
 
 // The times of a context that another recorder follows would be missing, and nobody would know.

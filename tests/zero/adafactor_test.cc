@@ -10,6 +10,7 @@
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/golden.h"
+#include "brigade/tests/zero/layers.h"
 #include "brigade/zero/plan/factor_layout.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -38,22 +39,8 @@ TEST_P(AdafactorTest, HasTheSpecificationsBitsInEveryStage) {
 INSTANTIATE_TEST_SUITE_P(Cases, AdafactorTest, ::testing::ValuesIn(WholeTensorCases(kAdafactor)),
                          [](const auto& info) { return ToString(info.param); });
 
-// Four layers as a transformer's, of 64 columns.
-ModelSpec Layers() {
-  ModelSpec model = {{"embedding", {{"wte", 100 * 64, {}, 0, true, {100, 64}}}}};
-  model[0].parameters[0].low_rank = false;
-  for (const char* name : {"a", "b", "c", "d"}) {
-    const std::string of = name;
-    model.push_back({of,
-                     {{of + ".qkv", 192 * 64, {}, 0, true, {192, 64}},
-                      {of + ".up", 256 * 64, {}, 0, true, {256, 64}},
-                      {of + ".down", 64 * 256, {}, 0, true, {64, 256}},
-                      {of + ".gate", 64 * 3, {}, 0, true, {64, 3}},
-                      {of + ".frozen", 64, {}, 0, false, {8, 8}},
-                      {of + ".norm", 64}}});
-  }
-  return model;
-}
+// Of the gates factors are many.
+ModelSpec Layers() { return LayersWith("gate", 64, 3); }
 
 ZeroOptions AdafactorOptions(int stage) {
   ZeroOptions options;

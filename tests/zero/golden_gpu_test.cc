@@ -33,6 +33,8 @@ INSTANTIATE_TEST_SUITE_P(
         GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kLion},
         GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kAdamW8},
         GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kMuon},
+        GoldenCase{kRanks, DType::kFloat16, OptimizerKind::kAdafactor},
+        GoldenCase{kRanks, DType::kBFloat16, OptimizerKind::kAdafactor, 3},
         GoldenCase{.ranks = kRanks,
                    .dtype = DType::kBFloat16,
                    .optimizer = OptimizerKind::kLamb,

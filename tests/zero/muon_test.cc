@@ -9,6 +9,7 @@
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/golden.h"
+#include "brigade/tests/zero/layers.h"
 #include "brigade/zero/plan/layout.h"
 #include "brigade/zero/plan/matrix_layout.h"
 #include "brigade/zero/plan/memory_model.h"
@@ -37,22 +38,7 @@ TEST_P(MuonTest, HasTheSpecificationsBitsInEveryStage) {
 INSTANTIATE_TEST_SUITE_P(Cases, MuonTest, ::testing::ValuesIn(WholeTensorCases(kMuon)),
                          [](const auto& info) { return ToString(info.param); });
 
-// Four layers as a transformer's, of 64 columns.
-ModelSpec Layers() {
-  ModelSpec model = {{"embedding", {{"wte", 100 * 64, {}, 0, true, {100, 64}}}}};
-  model[0].parameters[0].low_rank = false;
-  for (const char* name : {"a", "b", "c", "d"}) {
-    const std::string of = name;
-    model.push_back({of,
-                     {{of + ".qkv", 192 * 64, {}, 0, true, {192, 64}},
-                      {of + ".out", 64 * 64, {}, 0, true, {64, 64}},
-                      {of + ".up", 256 * 64, {}, 0, true, {256, 64}},
-                      {of + ".down", 64 * 256, {}, 0, true, {64, 256}},
-                      {of + ".frozen", 64, {}, 0, false, {8, 8}},
-                      {of + ".norm", 64}}});
-  }
-  return model;
-}
+ModelSpec Layers() { return LayersWith("out", 64, 64); }
 
 ZeroOptions MuonOptions(int stage) {
   ZeroOptions options;

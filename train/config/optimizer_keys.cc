@@ -444,7 +444,8 @@ Key OptimizerKey(Settings& s) {
        MuonKeys(s)},
       {"Adafactor", Set(&s.optimizer, Kind::kAdafactor),
        "of matrices means of squares of rows and columns instead of second moments, a quarter of "
-       "a byte a weight instead of 8; as transformers has it",
+       "a byte a weight instead of 8; as transformers has it, which also factors the last two of "
+       "three extents and more",
        AdafactorKeys(s)},
       {"AdamW8bit", Set(&s.optimizer, Kind::kAdamW8),
        "AdamW whose moments are codes of 8 bits, 2.03 bytes a weight instead of 8; as bitsandbytes "

@@ -37,7 +37,8 @@ struct StepMetrics {
   double loss_scale = 1;
   // The norm before clipping; infinite after an overflow.
   double grad_norm = 0;
-  // The rate of the update; of a skipped step, that of the last update.
+  // The rate of the first group's update; of a skipped step, that of the last update. Of Adafactor
+  // before a tensor's own scale (scale_parameter).
   double learning_rate = 0;
   // The step was skipped because of an overflow.
   bool skipped = false;

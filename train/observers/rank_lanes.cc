@@ -36,9 +36,11 @@ Json OfSpans(const std::vector<StepTime::Span>& spans) {
   return all;
 }
 
-bool AreNumbers(const Json& json, size_t count) {
+bool AreNumbers(const Json& json, size_t count, bool are_whole) {
   return json.is_array() && json.size() == count &&
-         std::all_of(json.begin(), json.end(), [](const Json& each) { return each.is_number(); });
+         std::all_of(json.begin(), json.end(), [&](const Json& each) {
+           return are_whole ? each.is_number_integer() : each.is_number();
+         });
 }
 
 bool Read(const Json& json, std::vector<StepTime::Span>& spans) {
@@ -85,8 +87,9 @@ absl::StatusOr<StepTime> StepTimeFromText(absl::string_view text) {
     if (!json.contains(key)) return wrong;
   }
   StepTime step;
-  if (!AreNumbers(json["step"], 3) || !AreNumbers(json["split"], 5) ||
-      !Read(json["lists"], step.lists) || !Read(json["others"], step.others)) {
+  if (!AreNumbers(json["step"], 3, /*are_whole=*/true) ||
+      !AreNumbers(json["split"], 5, /*are_whole=*/false) || !Read(json["lists"], step.lists) ||
+      !Read(json["others"], step.others)) {
     return wrong;
   }
   step.step = json["step"][0];
@@ -114,7 +117,8 @@ void RankLanes::Keep(std::vector<StepTime> steps) {
 }
 
 absl::Status RankLanes::Start(RankLanes* lanes, collectives::Communicator& world) {
-  BRIGADE_ASSIGN_OR_RETURN(const auto all, world.AllGatherHost({lanes != nullptr ? 1 : 0}));
+  const bool has_lanes = lanes != nullptr && !lanes->thread_.joinable();
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, world.AllGatherHost({has_lanes ? 1 : 0}));
   if (std::find(all.begin(), all.end(), 0) != all.end() || world.size() == 1) {
     return absl::OkStatus();
   }
@@ -122,6 +126,13 @@ absl::Status RankLanes::Start(RankLanes* lanes, collectives::Communicator& world
 }
 
 absl::Status RankLanes::Begin(collectives::Communicator& world) {
+  // What a training before this one has left.
+  clock_ns_ = told_ = 0;
+  {
+    device::MutexLock lock(mutex_);
+    done_ = false;
+    steps_.clear();
+  }
   BRIGADE_ASSIGN_OR_RETURN(channel_, world.CreateHostChannel());
   const int64_t boot = BootOf();
   BRIGADE_ASSIGN_OR_RETURN(const auto boots, channel_->AllGatherHost({boot}));
@@ -208,9 +219,11 @@ void RankLanes::Finish() {
 }
 
 void RankLanes::Abort() {
-  if (!thread_.joinable()) return;
-  channel_->Abort(absl::CancelledError("this rank's training has ended"));
-  Finish();
+  if (thread_.joinable()) {
+    channel_->Abort(absl::CancelledError("this rank's training has ended"));
+    Finish();
+  }
+  channel_.reset();
 }
 
 }  // namespace brigade::train

@@ -45,13 +45,14 @@ class RankLanes {
   // and behind the end, it keeps nothing. Safe from any thread.
   void Keep(std::vector<StepTime> steps);
 
-  // A call of all ranks, of which some may have no lanes (null): then none has. Waits. Errors of
-  // the communicator.
+  // A call of all ranks, of which some may have no lanes (null, or those of another training that
+  // is not at its end): then none has. Waits. Errors of the communicator.
   static absl::Status Start(RankLanes* lanes, collectives::Communicator& world);
   // A call of all ranks, behind the last step: waits until all have come, or the exchange has
   // failed.
   void Finish();
-  // Ends it, on the other ranks too.
+  // Ends it, on the other ranks too, unless it has ended; and frees what it has of the
+  // communicator's context, which must be there until then.
   void Abort();
 
   // Steps are exchanged.

@@ -92,4 +92,8 @@ absl::StatusOr<std::unique_ptr<Engine>> ThreadGroup::Join(int rank, device::Cont
   return std::make_unique<ThreadEngine>(state_, rank);
 }
 
+void ThreadGroup::Abort(const absl::Status& reason) {
+  state_->Fail(reason.ok() ? absl::CancelledError("aborted") : reason);
+}
+
 }  // namespace brigade::collectives

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "brigade/collectives/engines/engine.h"
@@ -54,6 +55,11 @@ class ThreadGroup {
   // The engine of one rank; `context` must outlive it. InvalidArgument for a rank out of range, or
   // on another device than the ranks that have joined; AlreadyExists for a rank that is taken.
   absl::StatusOr<std::unique_ptr<Engine>> Join(int rank, device::Context& context);
+
+  // Ends the group with this error, which is not OK, as Engine::Abort does: for a rank that fails
+  // before it has joined, of which the others would not hear. Ranks that join later get it from
+  // Join. Any number of times, from any thread; the first error stays.
+  void Abort(const absl::Status& reason);
 
   ~ThreadGroup();
 

@@ -66,6 +66,13 @@ TEST(StepTimeTextTest, OtherTextIsNoStep) {
   for (const char* const text : {"[]", "{}", "3", "{\"step\": [1, 2, 3]}"}) {
     EXPECT_FALSE(train::StepTimeFromText(text).ok()) << text;
   }
+  // A number of a step that none is.
+  for (const char* const step : {"1e300", "0.5", "null"}) {
+    const std::string text = absl::StrCat("{\"step\": [", step,
+                                          ", 1, 2], \"split\": [0, 0, 0, 0, 0], "
+                                          "\"lists\": [], \"others\": []}");
+    EXPECT_FALSE(train::StepTimeFromText(text).ok()) << text;
+  }
 }
 
 // Ranks have seen different steps: the last one that all have is shown, once.
@@ -117,6 +124,36 @@ TEST(RankLanesTest, WithoutLanesOnARankThereAreNone) {
     EXPECT_FALSE(lanes.active());
     lanes.Keep({StepOf(1, 0)});
     lanes.Finish();
+  });
+}
+
+// One training after another, whose steps begin anew; and one inside another, which has none.
+TEST(RankLanesTest, BringThoseOfALaterTrainingToo) {
+  collectives::OnThreads({.size = 2}, [&](Rank& self) {
+    std::vector<int64_t> shown;
+    std::unique_ptr<std::latch> has_one;
+    train::RankLanes lanes(
+        [&](std::vector<train::StepTime> steps) {
+          shown.push_back(steps[0].step);
+          has_one->count_down();
+        },
+        kOften);
+    for (const int64_t step : {9, 3}) {
+      has_one = std::make_unique<std::latch>(1);
+      ASSERT_OK(train::RankLanes::Start(&lanes, *self.communicator));
+      EXPECT_TRUE(lanes.active());
+      lanes.Keep({StepOf(step, self.rank)});
+      if (self.rank == 0) has_one->wait();
+      ASSERT_OK(train::RankLanes::Start(&lanes, *self.communicator));
+      EXPECT_TRUE(lanes.active());
+      lanes.Finish();
+      lanes.Abort();
+      EXPECT_FALSE(lanes.active());
+    }
+    self.AwaitOthers();
+    if (self.rank == 0) {
+      EXPECT_EQ(shown, (std::vector<int64_t>{9, 3}));
+    }
   });
 }
 

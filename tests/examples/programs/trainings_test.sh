@@ -206,6 +206,26 @@ for stage in 1 3; do
   [ "$evaluations" = "${first:=$evaluations}" ] || fail "stage $stage is another: $evaluations"
 done
 
+# Files that do not see the one before: each has the loss that it has alone.
+mkdir "$dir/files" && head -c 40 "$dir/text.txt" >"$dir/files/a.txt" &&
+  tail -c 24 "$dir/text.txt" >"$dir/files/b.txt" || fail "no files"
+sum=0 losses=0
+for files in files/a.txt files/b.txt files; do
+  processes 1 examples/language_model --model="$dir/trained" --data="$dir/text.txt" --steps=1 \
+    --held_out="$dir/$files" --context=64 --config="$dir/fp32.json" --separate_documents
+  loss=$(sed -n 's/^held out after 0 steps: \([0-9.]*\) nats per token$/\1/p' <<<"$output")
+  [ -n "$loss" ] || fail "language_model says: $output"
+  # Of n bytes n - 1 follow from one before.
+  if [ -f "$dir/$files" ]; then
+    count=$(($(wc -c <"$dir/$files") - 1))
+    sum=$(awk -v s="$sum" -v l="$loss" -v n=$count 'BEGIN { printf "%.6f", s + l * n }')
+    losses=$((losses + count))
+  else
+    awk -v s="$sum" -v n=$losses -v l="$loss" 'BEGIN { d = s / n - l; exit !(d < 2e-4 && d > -2e-4) }' ||
+      fail "files apart have a loss of $loss, alone $sum of $losses"
+  fi
+done
+
 # The same by adapters alone, in two stages with the same bits, the base as int8 blocks; and on from
 # what was saved.
 tune() {
@@ -235,3 +255,6 @@ falls "$before" "$after" 0.3
 output=$(examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
   --config="$dir/ds.json" --adapter="$dir/adapter1" 2>&1) && fail "an adapter without a rank"
 [[ $output == *"give --lora_rank"* ]] || fail "language_model says: $output"
+output=$(examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
+  --config="$dir/ds.json" --norestart_positions 2>&1) && fail "positions of nothing"
+[[ $output == *"--restart_positions is false"* ]] || fail "language_model says: $output"

@@ -314,7 +314,81 @@ TEST(AdafactorPaperTest, ASharesPowerIsRight) {
   }
 }
 
-// With one row the factors of both kinds are the same but for rounding.
+TEST(AdafactorPaperTest, ARateOfTheStepAloneFallsFromTheTenThousandthOn) {
+  for (const int64_t step : {int64_t{1}, int64_t{9'999}, int64_t{10'000}}) {
+    EXPECT_EQ(AdafactorRelativeRate(step, false), 0.01) << step;
+  }
+  EXPECT_EQ(AdafactorRelativeRate(40'000, false), 0.005);
+  EXPECT_EQ(AdafactorRelativeRate(3, true), 3e-6);
+  EXPECT_EQ(AdafactorRelativeRate(10'000, true), 0.01);
+  EXPECT_EQ(AdafactorRelativeRate(1'000'000, true), 0.001);
+}
+
+// A tensor with one row or column is not factored. transformers does it: with one column the means
+// of rows are the squares, and the column's is their mean, and likewise with one row.
+TEST(AdafactorPaperTest, WithOneRowOrColumnFactorsWouldGiveTheSame) {
+  const CpuRun cpu = OnCpu(1);
+  std::mt19937 random(19);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kSize = 37;
+  AdafactorGroup group;
+  AdafactorOptions options;
+  options.groups = {&group, 1};
+  options.settings = {.scale_parameter = false, .relative_step = false};
+  const float lr = 0.1f;
+  std::vector<float> param(kSize), grad(kSize), factors(kSize), scales(kAdafactorNumbers + kSize);
+  std::vector<double> workspace(AdafactorWorkspaceSize(kSize, 1)), x(kSize), rows(kSize);
+  for (size_t i = 0; i < kSize; ++i) x[i] = param[i] = normal(random);
+  double column = 0;
+  for (int step = 1; step <= 6; ++step) {
+    for (float& g : grad) g = normal(random);
+    options.one_step = OneStep{step, &lr, 1.0f};
+    const AdafactorTensor tensor = {
+        nullptr, grad.data(), factors.data(), scales.data(), workspace.data(), kSize, 1, 0};
+    const AdafactorSegment segment = {param.data(),  nullptr, grad.data(), nullptr, kSize,
+                                      scales.data(), kSize,   1,           0,       0};
+    ASSERT_OK(AdafactorFactors({&tensor, 1}, options, *cpu.stream));
+    ASSERT_OK(AdafactorParams({&segment, 1}, options, *cpu.stream));
+    ASSERT_OK(cpu.stream->Synchronize());
+    const double share = std::pow(step, -0.8);
+    double mean_of_rows = 0, mean_of_column = 0, squares = 0;
+    std::vector<double> u(kSize);
+    for (size_t i = 0; i < kSize; ++i) {
+      const double square = static_cast<double>(grad[i]) * grad[i] + 1e-30;
+      rows[i] = (1 - share) * rows[i] + share * square;
+      mean_of_rows += rows[i] / kSize;
+      mean_of_column += square / kSize;
+    }
+    column = (1 - share) * column + share * mean_of_column;
+    for (size_t i = 0; i < kSize; ++i) {
+      u[i] = grad[i] / std::sqrt(rows[i] / mean_of_rows) / std::sqrt(column);
+      squares += u[i] * u[i];
+    }
+    const double clip = std::max(1.0, std::sqrt(squares / kSize));
+    for (size_t i = 0; i < kSize; ++i) {
+      x[i] -= 0.1 * u[i] / clip;
+      EXPECT_NEAR(param[i], x[i], 4e-7 * std::max(1.0, std::fabs(x[i]))) << step << ", " << i;
+    }
+  }
+}
+
+TEST(AdafactorPaperTest, InfinityMakesNaNOfItsTensorAlone) {
+  const CpuRun cpu = OnCpu(1);
+  Setting setting;
+  TensorList<float, NoCopy> list({{10, 20}, {10, 20}, {1, 40}, {1, 40}}, setting, 20);
+  const float infinity = std::numeric_limits<float>::infinity();
+  list.arrays[1].grad[17] = infinity;
+  list.arrays[3].grad[39] = -infinity;
+  ASSERT_OK(list.Step(setting, *cpu.stream));
+  ASSERT_OK(cpu.stream->Synchronize());
+  for (const size_t i : {0u, 1u, 2u, 3u}) {
+    for (const float x : Values(list.arrays[i].param)) {
+      EXPECT_EQ(std::isnan(x), i % 2 == 1) << i;
+      EXPECT_EQ(std::isfinite(x), i % 2 == 0) << i;
+    }
+  }
+}
+
 TEST(AdafactorPaperTest, ZerosStayAndNaNStaysInItsTensor) {
   const CpuRun cpu = OnCpu(1);
   Setting setting;
@@ -390,7 +464,7 @@ TEST(AdafactorErrorsTest, RefuseWhatTheyName) {
   list.tensors[1].rows = -1;
   EXPECT_THAT(factors(), refuses("rows of segment 1 is -1"));
   list.tensors[1].rows = int64_t{1} << 39;
-  EXPECT_THAT(factors(), refuses("segment 1 is of 549755813888 x 3, larger than"));
+  EXPECT_THAT(factors(), refuses("segment 1 is a matrix of 549755813888 x 3, larger than"));
   list.tensors[1].rows = 5;
   const float* const param = std::exchange(list.tensors[1].param, nullptr);
   EXPECT_THAT(factors(), refuses("param"));

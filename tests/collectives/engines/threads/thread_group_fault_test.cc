@@ -289,6 +289,28 @@ TEST(ThreadGroupTest, ASubgroupWaitsForItsLastRankAlsoIfAnotherOneHasLeft) {
   EXPECT_THAT(group.JoinSubgroup({0, 1}, 0)->status(), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+// The ranks that have joined wait for it, and those that come later must not wait at all.
+TEST(ThreadGroupFaultTest, ARankThatHasNotJoinedCanEndTheGroup) {
+  const auto group = ThreadGroup::Create({.size = 3}).value();
+  const absl::Status wanted = absl::DataLossError("rank 1 has no data");
+  absl::Status waited;
+  std::latch joined(1);
+  std::thread waits([&] {
+    const auto context = device::Context::Create({}).value();
+    const auto engine = group->Join(0, *context).value();
+    joined.count_down();
+    int64_t all[3] = {};
+    waited = engine->AllGatherHost(HostFingerprint(HostCollective::kAllGather, 1, 0), {7}, all);
+  });
+  joined.wait();
+  group->Abort(wanted);
+  group->Abort(absl::InternalError("again"));
+  waits.join();
+  EXPECT_EQ(waited, wanted);
+  const auto context = device::Context::Create({}).value();
+  EXPECT_EQ(group->Join(2, *context).status(), wanted);
+}
+
 TEST(ThreadGroupFaultTest, TwoRanksWithOneNumber) {
   const RanksOptions options = {.size = 2};
   auto group = ThreadGroup::Create({.size = 2}).value();
