@@ -1,7 +1,10 @@
 #include "brigade/models/model.h"
 
 #include <cstddef>
+#include <map>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::models {
@@ -32,6 +35,32 @@ Model::Model(zero::ModelSpec spec) : spec_(std::move(spec)) {
       trainable_.push_back(parameter.trainable);
     }
   }
+}
+
+absl::StatusOr<std::vector<int>> NumbersIn(const Model& model, const zero::Plan& plan,
+                                           bool is_shared) {
+  std::map<std::string, int> numbers;
+  for (const zero::UnitSpec& unit : model.spec()) {
+    for (const zero::ParameterSpec& parameter : unit.parameters) {
+      numbers.try_emplace(parameter.name, static_cast<int>(numbers.size()));
+    }
+  }
+  if (!is_shared && plan.parameters().size() != numbers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an optimizer of ", plan.parameters().size(), " parameters for a model of ",
+                     numbers.size()));
+  }
+  std::vector<int> of_plan;
+  for (const zero::Parameter& parameter : plan.parameters()) {
+    const auto number = numbers.find(parameter.spec.name);
+    if (number == numbers.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("an optimizer with the parameter \"",
+                                                     parameter.spec.name,
+                                                     "\", which the model does not have"));
+    }
+    of_plan.push_back(number->second);
+  }
+  return of_plan;
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/gradient.h"
@@ -208,6 +209,12 @@ class Model {
   const zero::ModelSpec spec_;
   std::vector<bool> trainable_;
 };
+
+// By its name, the model's number of each parameter that the plan of a training has: all of them, or,
+// where ranks share the model (ZeroOptions::model_ranks), some. InvalidArgument naming both numbers,
+// or the parameter that is none of the model's.
+absl::StatusOr<std::vector<int>> NumbersIn(const Model& model, const zero::Plan& plan,
+                                           bool is_shared);
 
 // Called before the stream gets a unit's pass.
 using PassMark = std::function<absl::Status(profile::Pass pass, int unit)>;
