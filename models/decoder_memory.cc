@@ -105,8 +105,8 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
   const double block = of(6 * config.width + 8 * config.projected_width() +
                           8 * config.attention_width() + 4 * config.inner);
   const double columns = of(config.layers + 2) * block + of(config.vocabulary);
-  const double bytes =
-      8 * slots * columns * of(options.samples) * of(std::max(options.positions, options.cached_positions));
+  const double bytes = 8 * slots * columns * of(options.samples) *
+                       of(std::max(options.positions, options.cached_positions));
   if (bytes < kMostBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a decoder with some ", bytes, " bytes of activations"));
@@ -156,9 +156,8 @@ class Placer {
           const auto u = static_cast<size_t>(unit);
           // The last unit's goes to another stage.
           if (unit + 1 == chunk.end) continue;
-          slot.streams[u] =
-              options_.trains || unit < chunk.first + 2 ? Matrix(config_.width)
-                                                        : slot.streams[u - 2];
+          slot.streams[u] = options_.trains || unit < chunk.first + 2 ? Matrix(config_.width)
+                                                                      : slot.streams[u - 2];
         }
         for (int unit = std::max(chunk.first, 1); keeps && unit < std::min(chunk.end, head());
              ++unit) {
@@ -202,8 +201,7 @@ class Placer {
           gradients.dout = Matrix(config_.width);
           gradients.dmiddle = Matrix(config_.width);
           // Llama's are where `expanded` was.
-          gradients.dactivated =
-              llama ? memory.gradients.dactivated : Matrix(config_.inner);
+          gradients.dactivated = llama ? memory.gradients.dactivated : Matrix(config_.inner);
           gradients.dprojected = Matrix(config_.projected_width());
         }
       });

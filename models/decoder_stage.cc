@@ -112,10 +112,9 @@ absl::Status Decoder::DeliverGradients(const Call& call) {
     if (made == nullptr) continue;
     const nn::Gradient to = call.parameters.gradient(parameter);
     BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-    BRIGADE_RETURN_IF_ERROR(
-        to.accumulate
-            ? nn::AddBias({dtype(), 1, specs[i].size}, to.data, made, nullptr, call.stream)
-            : call.stream.Copy(to.data, made, Bytes(specs[i].size)));
+    BRIGADE_RETURN_IF_ERROR(to.accumulate ? nn::AddBias({dtype(), 1, specs[i].size}, to.data, made,
+                                                        nullptr, call.stream)
+                                          : call.stream.Copy(to.data, made, Bytes(specs[i].size)));
   }
   return absl::OkStatus();
 }

@@ -129,10 +129,9 @@ absl::Status Gpt2::BackwardBlock(const Call& call, int first, const void* x,
   BRIGADE_RETURN_IF_ERROR(Keep(call, g.dmiddle));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, g.dmiddle, {m.dheads}));
   if (inputs) {
-    BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(AttentionOf(call), arrays.projected, arrays.heads,
-                                                  arrays.log_sum_exp, m.dheads,
-                                                  m.attention_workspace, g.dprojected,
-                                                  call.stream));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::AttentionBackward(AttentionOf(call), arrays.projected, arrays.heads, arrays.log_sum_exp,
+                              m.dheads, m.attention_workspace, g.dprojected, call.stream));
   }
   BRIGADE_RETURN_IF_ERROR(
       LinearBackward(call, layers.projection, arrays.norm1.y, g.dprojected, {m.y}));

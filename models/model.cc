@@ -46,9 +46,8 @@ absl::StatusOr<std::vector<int>> NumbersIn(const Model& model, const zero::Plan&
     }
   }
   if (!is_shared && plan.parameters().size() != numbers.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an optimizer of ", plan.parameters().size(), " parameters for a model of ",
-                     numbers.size()));
+    return absl::InvalidArgumentError(absl::StrCat("an optimizer of ", plan.parameters().size(),
+                                                   " parameters for a model of ", numbers.size()));
   }
   std::vector<int> of_plan;
   for (const zero::Parameter& parameter : plan.parameters()) {

@@ -46,8 +46,7 @@ models::Batch ModelPart::WholeBatch() const {
 
 parallel::BoundaryShape ModelPart::boundary() const {
   if (!is_cut()) return {};
-  const models::Boundary boundary =
-      model_->BoundaryOf(WholeBatch()).value_or(models::Boundary());
+  const models::Boundary boundary = model_->BoundaryOf(WholeBatch()).value_or(models::Boundary());
   return {boundary.elements, boundary.dtype};
 }
 

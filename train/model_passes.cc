@@ -44,11 +44,11 @@ models::SourceNumbers ModelPasses::Numbers() const {
 
 models::PassMark ModelPasses::MarkIn(ItemKind kind, device::Stream& compute) const {
   return [kind, &compute](profile::Pass pass, int unit) {
-    return MarkPart(pass == profile::Pass::kForward       ? PassPart::kForward
-                    : pass == profile::Pass::kRecompute   ? PassPart::kRecompute
-                    : kind == ItemKind::kBackwardInput    ? PassPart::kBackwardInput
-                    : kind == ItemKind::kBackwardWeight   ? PassPart::kBackwardWeight
-                                                          : PassPart::kBackward,
+    return MarkPart(pass == profile::Pass::kForward     ? PassPart::kForward
+                    : pass == profile::Pass::kRecompute ? PassPart::kRecompute
+                    : kind == ItemKind::kBackwardInput  ? PassPart::kBackwardInput
+                    : kind == ItemKind::kBackwardWeight ? PassPart::kBackwardWeight
+                                                        : PassPart::kBackward,
                     unit, compute);
   };
 }
@@ -60,8 +60,8 @@ absl::Status ModelPasses::PassOver(ItemKind kind, int chunk) {
   for (int i = 0; i < units; ++i) {
     const int unit = is_forward ? first + i : first + units - 1 - i;
     if (kind != ItemKind::kBackwardWeight) {
-      zero::UnitScope scope(zero(), unit, is_forward ? zero::Pass::kForward
-                                                     : zero::Pass::kBackward);
+      zero::UnitScope scope(zero(), unit,
+                            is_forward ? zero::Pass::kForward : zero::Pass::kBackward);
       BRIGADE_RETURN_IF_ERROR(scope.Release());
     }
     if (!is_forward && kind != ItemKind::kBackwardInput) {
@@ -76,8 +76,8 @@ absl::Status ModelPasses::Compute(ItemKind kind, const StagePass& pass, device::
   const bool is_forward = kind == ItemKind::kForward;
   float* const losses = batch().losses_of(pass.micro_batch);
   if (is_forward && micro_batch.samples < options_.samples) {
-    BRIGADE_RETURN_IF_ERROR(compute.FillBytes(
-        losses, 0, batch().shape().losses * static_cast<int64_t>(sizeof(float))));
+    BRIGADE_RETURN_IF_ERROR(
+        compute.FillBytes(losses, 0, batch().shape().losses * static_cast<int64_t>(sizeof(float))));
   }
   // Behind the decision on the step before, which writes the scale, and the number that the model's
   // dropout goes by.

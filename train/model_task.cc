@@ -61,11 +61,12 @@ class Unsupported {
 // Of any model.
 void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported) {
   unsupported.Add(config.grid.tensor > 1,
-              "tensor parallelism: a Model's matrices are not shared, as examples/gpt's are");
+                  "tensor parallelism: a Model's matrices are not shared, as examples/gpt's are");
   unsupported.Add(config.grid.context > 1, "context parallelism: a Model sees whole samples");
   unsupported.Add(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
-  unsupported.Add(config.replicas > 0 && !drop_last,
-              "replicas: a short last step would be of one replica alone; TrainingData::drop_last");
+  unsupported.Add(
+      config.replicas > 0 && !drop_last,
+      "replicas: a short last step would be of one replica alone; TrainingData::drop_last");
 }
 
 // Of this one, which may have no units yet.
@@ -74,24 +75,26 @@ void Refuse(const TrainConfig& config, const models::Model& model, const models:
   using By = parallel::PartitionChoice::By;
   const bool has_flops = model.FlopsOf(0, batch).has_value();
   unsupported.Add(config.profiler.enabled && !has_flops,
-              "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
+                  "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
   if (config.grid.pipeline == 1) return;
   if (!model.BoundaryOf(batch).has_value()) {
-    return unsupported.Add(true,
-                       "a pipeline: the model does not say what crosses from one unit to the next, "
-                       "by Model::BoundaryOf");
+    return unsupported.Add(
+        true,
+        "a pipeline: the model does not say what crosses from one unit to the next, "
+        "by Model::BoundaryOf");
   }
   const parallel::ScheduleChoice& schedule = config.schedule;
   unsupported.Add(parallel::SplitsBackward(schedule.kind) && !model.splits_backward(),
-              absl::StrCat("brigade.schedule \"", parallel::ToString(schedule),
-                           "\": the model's backward pass has no halves, by "
-                           "Model::splits_backward; gpipe, 1f1b and interleaved:V need none"));
-  unsupported.Add(config.partition.by == By::kTime,
-              "brigade.partition \"time\": no passes of a Model are measured before it is cut; it "
-              "may be parameters, flops or boundaries");
+                  absl::StrCat("brigade.schedule \"", parallel::ToString(schedule),
+                               "\": the model's backward pass has no halves, by "
+                               "Model::splits_backward; gpipe, 1f1b and interleaved:V need none"));
+  unsupported.Add(
+      config.partition.by == By::kTime,
+      "brigade.partition \"time\": no passes of a Model are measured before it is cut; it "
+      "may be parameters, flops or boundaries");
   unsupported.Add(config.partition.by == By::kFlops && !has_flops,
-              "brigade.partition \"flops\": the model does not tell its operations, by "
-              "Model::FlopsOf");
+                  "brigade.partition \"flops\": the model does not tell its operations, by "
+                  "Model::FlopsOf");
   unsupported.Add(CheckParts(static_cast<int>(model.spec().size()), "its units", config));
 }
 
@@ -177,7 +180,7 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
          unsupported);
   BRIGADE_RETURN_IF_ERROR(unsupported.status());
   return std::make_unique<ModelPart>(
-      place, data_, *std::move(made), 
+      place, data_, *std::move(made),
       [this, &job = place.job, &context = place.context](const models::StageUnits& stage) {
         ModelPlace of_stage = PlaceOf(job, context);
         of_stage.stage = stage;

@@ -213,10 +213,8 @@ void ExpectSame(const Ran& ran, const Ran& whole) {
 // recomputation.
 void ExpectBitsOfWhole(const Case& of, const ModelFactory& model, bool apart = false) {
   SCOPED_TRACE(Config(of));
-  const Case whole = {.data = of.data,
-                      .type = of.type,
-                      .more = of.more,
-                      .micro_batch = of.micro_batch};
+  const Case whole = {
+      .data = of.data, .type = of.type, .more = of.more, .micro_batch = of.micro_batch};
   ExpectSame(TrainAll(Make(of, model, DataOf(apart)), of.ranks()),
              TrainAll(Make(whole, model, DataOf(apart)), whole.ranks()));
 }
@@ -347,7 +345,8 @@ TEST(PipelineTest, GoesOnInsideAnEpochOnAnyGrid) {
        {DecoderModel(TinyLlama(/*tied=*/true)), DecoderModel(TinyGpt2(), Adapters())}) {
     const Ran whole = TrainAll(Make({}, model, DataOf()), 1);
     const std::string folder = Folder("resume");
-    Training begin = Make({.pipeline = 2, .schedule = "interleaved:2", .stage = 1}, model, DataOf());
+    Training begin =
+        Make({.pipeline = 2, .schedule = "interleaved:2", .stage = 1}, model, DataOf());
     begin.job.steps = 4;
     begin.job.checkpoints.save = folder;
     ASSERT_OK(TrainAll(begin, 2).status);
@@ -408,9 +407,9 @@ TEST(PipelineTest, AdaptersOfAllStagesAreSavedInOneFile) {
     const std::string folder = Folder(absl::StrCat("adapter", pipeline));
     OnRanks(pipeline, [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
       const Case of = {.pipeline = pipeline, .stage = 1};
-      auto made = Trainer::Create({.config = ParseConfig(Config(of), pipeline).value()},
-                                  DecoderModel(TinyGpt2(), Adapters()), DataOf(), launch_info,
-                                  options);
+      auto made =
+          Trainer::Create({.config = ParseConfig(Config(of), pipeline).value()},
+                          DecoderModel(TinyGpt2(), Adapters()), DataOf(), launch_info, options);
       ASSERT_OK(made);
       Trainer& trainer = **made;
       ASSERT_OK(trainer.Fit());
@@ -457,9 +456,8 @@ ModelFactory Classifier() {
 }
 
 TrainingData Images() {
-  return {.training = std::make_shared<Points>(),
-          .held_out = std::make_shared<Points>(),
-          .epochs = 2};
+  return {
+      .training = std::make_shared<Points>(), .held_out = std::make_shared<Points>(), .epochs = 2};
 }
 
 TEST(PipelineTest, AModelOfOnesOwnIsCutBetweenItsUnits) {
@@ -510,9 +508,9 @@ TEST(PipelineTest, RefusesWhatAModelDoesNotDoAllAtOnce) {
     return std::make_unique<WholeModel>(*std::move(model));
   };
   refused(Config({.pipeline = 2}), 2, whole, Images(), HasSubstr("by Model::BoundaryOf"));
-  refused(Config({.pipeline = 2, .schedule = "zb-h1", .partition = "time"}), 2, Classifier(),
-          Images(), AllOf(HasSubstr("zb-h1"), HasSubstr("no halves"),
-                          HasSubstr("brigade.partition \"time\"")));
+  refused(
+      Config({.pipeline = 2, .schedule = "zb-h1", .partition = "time"}), 2, Classifier(), Images(),
+      AllOf(HasSubstr("zb-h1"), HasSubstr("no halves"), HasSubstr("brigade.partition \"time\"")));
   refused(Config({.pipeline = 4, .schedule = "interleaved:2"}), 4, Classifier(), Images(),
           HasSubstr("into 8 parts, but its units are only 4"));
   refused(Config({.pipeline = 2, .partition = "0,3,6"}), 2, DecoderModel(TinyLlama()), DataOf(),
