@@ -27,8 +27,8 @@ namespace brigade::examples {
 enum class Loss : uint8_t { kSquaredError, kCrossEntropy };
 
 // Layer l has widths[l] inputs and is unit l, of parameters 2 l (weight) and 2 l + 1 (bias). Inputs
-// are float32 [widths[0]], and so is all else: InvalidArgument for weights of another type. Stages of
-// a pipeline may have any of the layers.
+// are float32 [widths[0]], and so is all else: InvalidArgument for weights of another type. Stages
+// of a pipeline may have any of the layers.
 class Mlp final : public models::Model {
  public:
   static absl::StatusOr<std::unique_ptr<models::Model>> Create(const train::ModelPlace& place,
@@ -50,8 +50,8 @@ class Mlp final : public models::Model {
 
   int layers() const { return static_cast<int>(widths_.size()) - 1; }
   // What layer l reads and computes, [samples, widths_[l]] and [samples, widths_[l + 1]], and their
-  // gradients; that of the last layer takes the place of its output. At a chunk's ends they are what
-  // crosses to other stages.
+  // gradients; that of the last layer takes the place of its output. At a chunk's ends they are
+  // what crosses to other stages.
   const float* input(int layer, const models::Batch& batch) const;
   float* output(int layer, const models::Batch& batch) const;
   float* gradient(int layer, const models::Batch& batch) const;

@@ -144,9 +144,9 @@ class Decoder : public Model {
   Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan);
 
   // A block: out = f(x), both [rows, width], keeping what its backward pass needs in `arrays`; with
-  // a null `out` only that. And the gradient: call.dx is that of `out` and becomes that of x. Of the
-  // halves of a backward pass the first keeps what products of weights read (Keep), and the second
-  // makes these alone.
+  // a null `out` only that. And the gradient: call.dx is that of `out` and becomes that of x. Of
+  // the halves of a backward pass the first keeps what products of weights read (Keep), and the
+  // second makes these alone.
   virtual absl::Status ForwardBlock(const Call& call, int first_parameter, const void* x,
                                     const BlockArrays& arrays, void* out) = 0;
   virtual absl::Status BackwardBlock(const Call& call, int first_parameter, const void* x,

@@ -210,9 +210,9 @@ class Model {
   std::vector<bool> trainable_;
 };
 
-// By its name, the model's number of each parameter that the plan of a training has: all of them, or,
-// where ranks share the model (ZeroOptions::model_ranks), some. InvalidArgument naming both numbers,
-// or the parameter that is none of the model's.
+// By its name, the model's number of each parameter that the plan of a training has: all of them,
+// or, where ranks share the model (ZeroOptions::model_ranks), some. InvalidArgument naming both
+// numbers, or the parameter that is none of the model's.
 absl::StatusOr<std::vector<int>> NumbersIn(const Model& model, const zero::Plan& plan,
                                            bool is_shared);
 

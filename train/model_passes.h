@@ -22,7 +22,7 @@ namespace brigade::train {
 class ModelPasses final : public StagePasses {
  public:
   struct Options {
-    // Samples of a micro-batch, their positions, and where in its memory targets come behind inputs.
+    // Samples of a micro-batch, their positions, and where in its memory targets begin.
     int64_t samples = 1;
     int64_t positions = 1;
     int64_t targets_begin = 0;

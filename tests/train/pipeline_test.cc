@@ -250,6 +250,16 @@ TEST(PipelineTest, AdaptersHaveTheBitsOfATrainingWithoutAPipeline) {
   ForSomeOfEach(DecoderModel(TinyGpt2(), Adapters()), 1, 3);
 }
 
+// The embedding alone, and the head alone, have nothing that is trained.
+TEST(PipelineTest, StagesMayHaveNothingThatIsTrained) {
+  DecoderModelOptions options;
+  options.lora = models::LoraOptions{.rank = 2, .targets = {"q_proj"}};
+  for (const int stage : {0, 1, 3}) {
+    ExpectBitsOfWhole({.pipeline = 3, .stage = stage, .partition = "0,1,7,8"},
+                      DecoderModel(TinyLlama(/*tied=*/true), options));
+  }
+}
+
 TEST(PipelineTest, DataRanksShareEachStage) {
   ExpectBitsOfWhole({.pipeline = 2, .data = 2, .schedule = "zb-v", .stage = 3},
                     DecoderModel(TinyLlama(/*tied=*/true)));
@@ -339,17 +349,38 @@ std::string Folder(const std::string& name) {
   return folder;
 }
 
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
 // 3 steps an epoch: step 4 is inside the second.
 TEST(PipelineTest, GoesOnInsideAnEpochOnAnyGrid) {
   for (const ModelFactory& model :
        {DecoderModel(TinyLlama(/*tied=*/true)), DecoderModel(TinyGpt2(), Adapters())}) {
     const Ran whole = TrainAll(Make({}, model, DataOf()), 1);
-    const std::string folder = Folder("resume");
+    const std::string folder = Folder("resume"), of_one = Folder("resume_of_one");
+    Training alone = Make({.stage = 1}, model, DataOf());
+    alone.job.steps = 4;
+    alone.job.checkpoints.save = of_one;
+    ASSERT_OK(TrainAll(alone, 1).status);
     Training begin =
         Make({.pipeline = 2, .schedule = "interleaved:2", .stage = 1}, model, DataOf());
     begin.job.steps = 4;
     begin.job.checkpoints.save = folder;
     ASSERT_OK(TrainAll(begin, 2).status);
+    // A checkpoint has the same bytes, whoever saves it.
+    int files = 0;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(of_one)) {
+      if (file.path().extension() != ".safetensors") continue;
+      ++files;
+      EXPECT_EQ(BytesOf(folder + file.path().string().substr(of_one.size())),
+                BytesOf(file.path().string()))
+          << file.path();
+    }
+    EXPECT_GT(files, 0);
     const std::vector<double> rest(whole.losses.begin() + 4, whole.losses.end());
     for (const Case& of : {Case{}, Case{.pipeline = 2, .stage = 3},
                            Case{.pipeline = 4, .schedule = "zb-h1", .stage = 2}}) {
@@ -390,13 +421,6 @@ void OnRanks(
     });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-std::string BytesOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
 }
 
 // The adapters that are saved, which are on several stages; and a pass alone, which a pipeline does
