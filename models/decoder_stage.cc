@@ -29,12 +29,12 @@ absl::Status Decoder::CheckChunk(int unit, const ChunkPass& chunk, bool trains) 
     return invalid("the units ", chunk.units.first, " to ", chunk.units.end,
                    " with it are no chunk of the stage");
   }
-  if (chunk.slot < 0 || chunk.slot >= stage.slots) {
-    return invalid("slot ", chunk.slot, " of ", stage.slots);
-  }
-  if (chunk.half != BackwardHalf::kBoth &&
-      (chunk.deferred < 0 || chunk.deferred >= stage.deferred)) {
-    return invalid("slot ", chunk.deferred, " of ", stage.deferred, " for a half of it");
+  const int slots = static_cast<int>(memory_.slots.size());
+  if (chunk.slot < 0 || chunk.slot >= slots) return invalid("slot ", chunk.slot, " of ", slots);
+  // Without backward passes there are none.
+  const int deferred = static_cast<int>(memory_.deferred.size());
+  if (chunk.half != BackwardHalf::kBoth && (chunk.deferred < 0 || chunk.deferred >= deferred)) {
+    return invalid("slot ", chunk.deferred, " of ", deferred, " for a half of it");
   }
   const bool begins = chunk.units.first == 0, ends = chunk.units.end == whole.end;
   if (chunk.half == BackwardHalf::kWeights) return absl::OkStatus();

@@ -32,10 +32,8 @@ class StageTest
     const auto& [name, dtype, recompute, trained] = GetParam();
     const bool is_llama = name == std::string("llama");
     config_ = is_llama ? TinyLlama() : TinyGpt2();
-    options_ = {.dtype = dtype,
-                .samples = kSamples,
-                .positions = kPositions,
-                .recompute = recompute};
+    options_ = {
+        .dtype = dtype, .samples = kSamples, .positions = kPositions, .recompute = recompute};
     if (trained == std::string("adapters")) {
       options_.lora = LoraOptions{
           .rank = 2,
@@ -57,8 +55,8 @@ class StageTest
         labels.push_back(row % 5 == 0 ? kIgnored
                                       : static_cast<int32_t>((3 * row + m) % config_.vocabulary));
       }
-      batches_.push_back({lab_->Filled(ids).data(), lab_->Filled(labels).data(), kSamples,
-                          kPositions});
+      batches_.push_back(
+          {lab_->Filled(ids).data(), lab_->Filled(labels).data(), kSamples, kPositions});
     }
     seed_ = lab_->Filled(std::vector<float>{0.25f}).data();
   }
@@ -99,11 +97,11 @@ class StageTest
   const float* seed_ = nullptr;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, StageTest,
-    ::testing::Combine(::testing::Values("llama", "gpt2"),
-                       ::testing::Values(DType::kFloat32, DType::kBFloat16), ::testing::Bool(),
-                       ::testing::Values("all", "some", "adapters")));
+INSTANTIATE_TEST_SUITE_P(Models, StageTest,
+                         ::testing::Combine(::testing::Values("llama", "gpt2"),
+                                            ::testing::Values(DType::kFloat32, DType::kBFloat16),
+                                            ::testing::Bool(),
+                                            ::testing::Values("all", "some", "adapters")));
 
 TEST_P(StageTest, ChunksAndHalvesHaveTheBitsOfTheWholeModel) {
   ModelLab& lab = *lab_;
@@ -120,8 +118,8 @@ TEST_P(StageTest, ChunksAndHalvesHaveTheBitsOfTheWholeModel) {
   ASSERT_FALSE(gradients[0].empty());
   EXPECT_NE(gradients[0], gradients[1]);
 
-  const int64_t bytes = lab.model().BoundaryOf(batches_[0])->elements *
-                        precision::SizeOf(options_.dtype);
+  const int64_t bytes =
+      lab.model().BoundaryOf(batches_[0])->elements * precision::SizeOf(options_.dtype);
   std::vector<device::Buffer> memory;
   const auto boundary = [&] {
     memory.push_back(lab.context().Allocate(bytes, device::Purpose::kActivations).value());
@@ -150,8 +148,8 @@ TEST_P(StageTest, ChunksAndHalvesHaveTheBitsOfTheWholeModel) {
       middle.chunk.output_gradient = last.chunk.input_gradient;
       middle.chunk.input_gradient = boundary();
       first.chunk.output_gradient = middle.chunk.input_gradient;
-      passes[static_cast<size_t>(m)] = {{ends.get(), first}, {blocks.get(), middle},
-                                        {ends.get(), last}};
+      passes[static_cast<size_t>(m)] = {
+          {ends.get(), first}, {blocks.get(), middle}, {ends.get(), last}};
     }
     for (size_t m = 0; m < passes.size(); ++m) {
       for (const auto& [model, batch] : passes[m]) {
@@ -202,8 +200,7 @@ TEST(StageErrorsTest, APassThatIsNoneOfTheStageIsToldBeforeItBegins) {
          "slot 1 of 1");
   expect(model, {.units = kBlocks, .output = array.data()}, "without its input");
   expect(model, {.units = kBlocks, .input = array.data()}, "without memory for its output");
-  expect(model,
-         {.units = kBlocks, .input = array.data(), .output_gradient = array.data()},
+  expect(model, {.units = kBlocks, .input = array.data(), .output_gradient = array.data()},
          "without memory for the gradient of its input");
   expect(model,
          {.units = kBlocks,
