@@ -93,12 +93,14 @@ absl::Status CheckTies(const zero::ModelSpec& model, const parallel::PipelineSha
     for (const std::string& name : model[unit].tied) {
       const auto owner = owners.find(name);
       if (owner == owners.end()) continue;
-      const auto [first, last] = std::minmax(stage_of(owner->second), stage_of(unit));
-      if (first == last || (first == 0 && last == pipeline.stages - 1)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a pipeline: units \"", model[owner->second].name, "\" of stage ",
-          stage_of(owner->second), " and \"", model[unit].name, "\" of stage ", stage_of(unit),
-          " share \"", name, "\", which only the first and the last stage can"));
+      const int of_owner = stage_of(owner->second), of_user = stage_of(unit);
+      const bool are_ends =
+          std::min(of_owner, of_user) == 0 && std::max(of_owner, of_user) == pipeline.stages - 1;
+      if (of_owner == of_user || are_ends) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("a pipeline: units \"", model[owner->second].name, "\" of stage ", of_owner,
+                       " and \"", model[unit].name, "\" of stage ", of_user, " share \"", name,
+                       "\", which only the first and the last stage can"));
     }
   }
   return absl::OkStatus();
