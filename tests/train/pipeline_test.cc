@@ -1,7 +1,9 @@
 // Trainings of a models::Model whose units are the stages of a pipeline: the bits of a training
 // without one.
 
+#include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,13 +22,18 @@
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/data/dataset.h"
 #include "brigade/data/samples.h"
+#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/examples/mlp.h"
 #include "brigade/models/adapter_files.h"
 #include "brigade/models/decoder.h"
 #include "brigade/nn/random.h"
+#include "brigade/parallel/grid.h"
+#include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/observers/history.h"
+#include "brigade/train/rank_trainer.h"
+#include "brigade/train/times/recorder.h"
 #include "brigade/train/trainer.h"
 #include "brigade/train/training.h"
 #include "gmock/gmock.h"
@@ -305,6 +312,43 @@ TEST(PipelineTest, AStepThatOverflowsIsSkippedByAllStages) {
     for (const char* const schedule : {"1f1b", "zb-v"}) {
       const Case of = {.pipeline = 2, .schedule = schedule, .stage = 2, .type = "fp16"};
       ExpectSame(TrainAll(Make(of, model, DataOf()), 2), whole);
+    }
+  }
+}
+
+TEST(PipelineTest, DelaysChangeNoBitAndNothingIsUnordered) {
+  const std::atomic<bool> stop = false;
+  int turn = 0;
+  for (const ModelFactory& model :
+       {DecoderModel(TinyLlama(/*tied=*/true)), DecoderModel(TinyGpt2(), Adapters())}) {
+    const Ran whole = TrainAll(Make({}, model, DataOf()), 1);
+    for (const char* const schedule : kSchedules) {
+      const Case of = {
+          .pipeline = 2, .schedule = schedule, .stage = turn % 4, .recompute = turn % 2 == 0};
+      SCOPED_TRACE(Config(of));
+      const Training training = Make(of, model, DataOf());
+      History history;
+      Recorder recorder(nullptr);
+      device::RaceChecker checker;
+      const collectives::RanksOptions options = {
+          .size = 2,
+          .random_delay = {.seed = 100 + static_cast<uint64_t>(++turn), .max_delay_us = 50},
+          .race_checker = &checker,
+          .tracer = &recorder.tracer()};
+      collectives::OnThreads(options, [&](collectives::Rank& self) {
+        const auto grid = parallel::Grid::Create(training.job.config.grid, *self.communicator);
+        ASSERT_OK(grid);
+        const auto ranks = RankTrainer::Create(training.job, *training.task, **grid, *self.context,
+                                               *self.stream, recorder);
+        ASSERT_OK(ranks);
+        ASSERT_OK((*ranks)->Train(self.rank == 0 ? &history : nullptr, stop));
+        self.AwaitOthers();
+      });
+      for (const device::Race& race : checker.reports()) ADD_FAILURE() << race.message;
+      ASSERT_EQ(history.steps().size(), whole.losses.size());
+      for (size_t step = 0; step < whole.losses.size(); ++step) {
+        EXPECT_EQ(history.steps()[step].loss, whole.losses[step]);
+      }
     }
   }
 }
