@@ -273,6 +273,15 @@ TEST(PipelineTest, StagesMayHaveNothingThatIsTrained) {
   }
 }
 
+TEST(PipelineTest, ABaseOfCodesLiesInStages) {
+  DecoderModelOptions options = Adapters();
+  options.lora->base = models::BaseFormat::kInt8Blocks;
+  for (const char* const schedule : {"1f1b", "zb-v"}) {
+    ExpectBitsOfWhole({.pipeline = 2, .schedule = schedule, .stage = 3, .type = "bf16"},
+                      DecoderModel(TinyGpt2(), options));
+  }
+}
+
 TEST(PipelineTest, DataRanksShareEachStage) {
   ExpectBitsOfWhole({.pipeline = 2, .data = 2, .schedule = "zb-v", .stage = 3},
                     DecoderModel(TinyLlama(/*tied=*/true)));
