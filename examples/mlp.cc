@@ -48,16 +48,20 @@ absl::StatusOr<std::unique_ptr<models::Model>> Mlp::Create(const train::ModelPla
   }
   std::unique_ptr<Mlp> mlp(new Mlp(std::move(widths), loss, place.samples));
   device::Context& context = place.context;
-  for (size_t l = 1; l < mlp->widths_.size(); ++l) {
-    for (auto* const arrays : {&mlp->outputs_, &mlp->gradients_}) {
-      if (arrays == &mlp->gradients_ && l + 1 == mlp->widths_.size()) continue;
-      const int64_t bytes = place.samples * mlp->widths_[l] * int64_t{sizeof(float)};
-      BRIGADE_ASSIGN_OR_RETURN(
-          arrays->emplace_back(),
-          context.Allocate(bytes, device::Purpose::kActivations, "activations"));
-      mlp->bytes_.activations += bytes;
-    }
+  const auto add = [&](size_t layer, std::vector<device::Buffer>& arrays) -> absl::Status {
+    const int64_t bytes = place.samples * mlp->widths_[layer + 1] * int64_t{sizeof(float)};
+    BRIGADE_ASSIGN_OR_RETURN(arrays.emplace_back(),
+                             context.Allocate(bytes, device::Purpose::kActivations, "activations"));
+    mlp->bytes_.activations += bytes;
+    return absl::OkStatus();
+  };
+  const auto layers = static_cast<size_t>(mlp->layers());
+  // All layers have memory, whichever a stage of a pipeline has, for each pass that is in flight.
+  mlp->outputs_.resize(place.stage.has_value() ? static_cast<size_t>(place.stage->slots) : 1);
+  for (std::vector<device::Buffer>& slot : mlp->outputs_) {
+    for (size_t l = 0; l < layers; ++l) BRIGADE_RETURN_IF_ERROR(add(l, slot));
   }
+  for (size_t l = 0; l + 1 < layers; ++l) BRIGADE_RETURN_IF_ERROR(add(l, mlp->gradients_));
   BRIGADE_ASSIGN_OR_RETURN(mlp->blas_, nn::Blas::Create(context, /*workspace_bytes=*/0));
   const nn::Workspace::Sizes sizes = {
       .rows = place.samples, .sums = *std::max_element(mlp->widths_.begin(), mlp->widths_.end())};
@@ -79,6 +83,39 @@ std::optional<models::UnitFlops> Mlp::FlopsOf(int unit, const models::Batch& bat
                             {}}};
 }
 
+std::optional<models::Boundary> Mlp::BoundaryOf(const models::Batch& batch) const {
+  // What is between two layers; narrower ones leave the rest.
+  int64_t most = 0;
+  for (size_t l = 1; l + 1 < widths_.size(); ++l) most = std::max(most, widths_[l]);
+  return models::Boundary{batch.samples * most, kType};
+}
+
+const float* Mlp::input(int layer, const models::Batch& batch) const {
+  if (layer == 0) return static_cast<const float*>(batch.inputs);
+  if (batch.chunk.is_first(layer)) return static_cast<const float*>(batch.chunk.input);
+  return output(layer - 1, batch);
+}
+
+float* Mlp::output(int layer, const models::Batch& batch) const {
+  if (layer + 1 < layers() && batch.chunk.is_last(layer)) {
+    return static_cast<float*>(batch.chunk.output);
+  }
+  return outputs_[static_cast<size_t>(batch.chunk.slot)][static_cast<size_t>(layer)]
+      .as<float>()
+      .data();
+}
+
+float* Mlp::gradient(int layer, const models::Batch& batch) const {
+  if (layer + 1 == layers()) return output(layer, batch);
+  const models::ChunkPass& chunk = batch.chunk;
+  if (chunk.is_last(layer)) return static_cast<float*>(chunk.output_gradient);
+  if (layer >= 0 && !chunk.is_first(layer + 1)) {
+    return gradients_[static_cast<size_t>(layer)].as<float>().data();
+  }
+  // Of what the first layer reads there is none.
+  return static_cast<float*>(chunk.input_gradient);
+}
+
 void Mlp::Initialize(int parameter, uint64_t seed, absl::Span<float> values) const {
   nn::Random random(seed, static_cast<uint64_t>(parameter));
   const double range = 1 / std::sqrt(widths_[static_cast<size_t>(parameter) / 2]);
@@ -88,7 +125,7 @@ void Mlp::Initialize(int parameter, uint64_t seed, absl::Span<float> values) con
 nn::LinearInput Mlp::InputOf(int layer, const models::Batch& batch, const void* weight) const {
   const auto l = static_cast<size_t>(layer);
   return {.dtype = kType,
-          .x = layer == 0 ? batch.inputs : output(layer - 1),
+          .x = input(layer, batch),
           .weight = weight,
           .rows = batch.samples,
           .inputs = widths_[l],
@@ -108,7 +145,7 @@ absl::Status Mlp::ForwardUnit(int unit, const models::Batch& batch, void* losses
   const void *weight = parameters.weights(2 * unit), *bias = parameters.weights(2 * unit + 1);
   BRIGADE_RETURN_IF_ERROR(parameters.status());
   const nn::LinearInput input = InputOf(unit, batch, weight);
-  float* const y = output(unit);
+  float* const y = output(unit, batch);
   BRIGADE_RETURN_IF_ERROR(nn::Linear(input, bias, y, *blas_, stream));
   const nn::MatrixShape shape = {kType, batch.samples, input.outputs};
   if (unit + 1 < layers()) return nn::Relu(shape, y, y, stream);
@@ -127,7 +164,7 @@ absl::Status Mlp::BackwardUnit(int unit, const models::Batch& batch, const float
   BRIGADE_RETURN_IF_ERROR(parameters.status());
   const nn::LinearInput input = InputOf(unit, batch, weight);
   const bool is_last = unit + 1 == layers();
-  float* const dy = is_last ? output(unit) : gradient(unit);
+  float* const dy = gradient(unit, batch);
   if (is_last) {
     BRIGADE_RETURN_IF_ERROR(
         loss_ == Loss::kSquaredError
@@ -135,11 +172,11 @@ absl::Status Mlp::BackwardUnit(int unit, const models::Batch& batch, const float
                                        seed, stream)
             : nn::CrossEntropyBackward(Classes(batch, input.outputs), kType, dy, seed, stream));
   }
-  float* const dx = unit == 0 ? nullptr : gradient(unit - 1);
+  float* const dx = gradient(unit - 1, batch);
   BRIGADE_RETURN_IF_ERROR(
       nn::LinearBackward(input, dy, {dx}, dweight, dbias, *blas_, *workspace_, stream));
   if (unit == 0) return absl::OkStatus();
-  return nn::ReluBackward({kType, batch.samples, input.inputs}, output(unit - 1), dx, stream);
+  return nn::ReluBackward({kType, batch.samples, input.inputs}, input.x, dx, stream);
 }
 
 }  // namespace brigade::examples

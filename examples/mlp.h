@@ -27,7 +27,8 @@ namespace brigade::examples {
 enum class Loss : uint8_t { kSquaredError, kCrossEntropy };
 
 // Layer l has widths[l] inputs and is unit l, of parameters 2 l (weight) and 2 l + 1 (bias). Inputs
-// are float32 [widths[0]], and so is all else: InvalidArgument for weights of another type.
+// are float32 [widths[0]], and so is all else: InvalidArgument for weights of another type. Stages
+// of a pipeline may have any of the layers.
 class Mlp final : public models::Model {
  public:
   static absl::StatusOr<std::unique_ptr<models::Model>> Create(const train::ModelPlace& place,
@@ -36,6 +37,7 @@ class Mlp final : public models::Model {
 
   models::ModelMemory bytes() const override { return bytes_; }
   int64_t LossesOf(const models::Batch& batch) const override { return batch.samples; }
+  std::optional<models::Boundary> BoundaryOf(const models::Batch& batch) const override;
   std::optional<models::UnitFlops> FlopsOf(int unit, const models::Batch& batch) const override;
   void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override;
   absl::Status ForwardUnit(int unit, const models::Batch& batch, void* losses,
@@ -46,13 +48,13 @@ class Mlp final : public models::Model {
  private:
   Mlp(std::vector<int64_t> widths, Loss loss, int64_t samples);
 
-  int layers() const { return static_cast<int>(outputs_.size()); }
-  // What layer l computes, [samples, widths_[l + 1]], and its gradient; that of the last layer
-  // takes the place of its output.
-  float* output(int layer) const { return outputs_[static_cast<size_t>(layer)].as<float>().data(); }
-  float* gradient(int layer) const {
-    return gradients_[static_cast<size_t>(layer)].as<float>().data();
-  }
+  int layers() const { return static_cast<int>(widths_.size()) - 1; }
+  // What layer l reads and computes, [samples, widths_[l]] and [samples, widths_[l + 1]], and their
+  // gradients; that of the last layer takes the place of its output. At a chunk's ends they are
+  // what crosses to other stages.
+  const float* input(int layer, const models::Batch& batch) const;
+  float* output(int layer, const models::Batch& batch) const;
+  float* gradient(int layer, const models::Batch& batch) const;
   nn::LinearInput InputOf(int layer, const models::Batch& batch, const void* weight) const;
   absl::Status Check(const models::Batch& batch) const;
 
@@ -60,7 +62,9 @@ class Mlp final : public models::Model {
   const Loss loss_;
   const int64_t samples_;
   models::ModelMemory bytes_;
-  std::vector<device::Buffer> outputs_, gradients_;
+  // [slot][layer], and [layer].
+  std::vector<std::vector<device::Buffer>> outputs_;
+  std::vector<device::Buffer> gradients_;
   std::unique_ptr<nn::Blas> blas_;
   std::optional<nn::Workspace> workspace_;
 };

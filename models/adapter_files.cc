@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -214,18 +216,53 @@ absl::Status SaveAdapter(const std::string& path, const Decoder& model, const Pa
   return WriteAdapter(path, model, values, base, system);
 }
 
+namespace {
+
+// Adds to the values of this rank those of all others: of each its number, its size, its numbers.
+absl::Status GatherValues(std::map<int, std::vector<float>>& values,
+                          collectives::Communicator& communicator) {
+  std::string mine;
+  for (const auto& [number, numbers] : values) {
+    const int64_t head[] = {number, static_cast<int64_t>(numbers.size())};
+    mine.append(reinterpret_cast<const char*>(head), sizeof(head));
+    mine.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
+  }
+  BRIGADE_ASSIGN_OR_RETURN(const auto all, collectives::AllGatherBytes(mine, communicator));
+  for (const std::string& of_rank : all) {
+    for (size_t at = 0; at < of_rank.size();) {
+      int64_t head[2];
+      std::memcpy(head, of_rank.data() + at, sizeof(head));
+      at += sizeof(head);
+      std::vector<float>& numbers = values[static_cast<int>(head[0])];
+      numbers.resize(static_cast<size_t>(head[1]));
+      std::memcpy(numbers.data(), of_rank.data() + at, numbers.size() * sizeof(float));
+      at += numbers.size() * sizeof(float);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status SaveAdapter(const std::string& path, const Decoder& model, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator, absl::string_view base,
                          device::SystemCalls& system) {
   BRIGADE_RETURN_IF_ERROR(CheckHasAdapters(model));
-  const bool writes = zero.rank() == 0 && zero.shard_group() == 0;
+  const bool is_shared = zero.options().model_ranks > 1;
+  const bool reads = zero.rank() == 0 && zero.shard_group() == 0;
+  auto numbers = NumbersIn(model, zero.plan(), is_shared);
+  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnStatus(numbers.status(), communicator));
   std::map<int, std::vector<float>> values;
   BRIGADE_RETURN_IF_ERROR(zero.ExportParameters([&](int parameter, absl::Span<const float> master) {
-    if (writes && model.roles()[static_cast<size_t>(parameter)].is_adapter()) {
-      values[parameter].assign(master.begin(), master.end());
+    const int number = (*numbers)[static_cast<size_t>(parameter)];
+    if (reads && model.roles()[static_cast<size_t>(number)].is_adapter()) {
+      values[number].assign(master.begin(), master.end());
     }
     return absl::OkStatus();
   }));
+  // Stages of a pipeline have some each.
+  if (is_shared) BRIGADE_RETURN_IF_ERROR(GatherValues(values, communicator));
+  const bool writes = is_shared ? communicator.rank() == 0 : reads;
   return collectives::AgreeOnStatus(
       writes ? WriteAdapter(path, model, values, base, system) : absl::OkStatus(), communicator);
 }

@@ -126,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
                                                                    "activations of the model"));
   decoder->memory_ =
       PlaceDecoder(config, options, plan, context.device(), decoder->activations_.data());
+  if (options.stage.has_value() && options.stage->chunks.empty()) return decoder;
   BRIGADE_ASSIGN_OR_RETURN(decoder->blas_, nn::Blas::Create(context, BlasBytes(config, options)));
   if (options.trains) {
     BRIGADE_ASSIGN_OR_RETURN(
@@ -148,6 +149,7 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
   BRIGADE_ASSIGN_OR_RETURN(const LoraPlan plan, PlanOf(config, options));
   ModelMemory memory;
   memory.activations = PlaceDecoder(config, options, plan, context.device(), nullptr).bytes;
+  if (options.stage.has_value() && options.stage->chunks.empty()) return memory;
   memory.scratch = nn::Blas::ScratchBytes(context.device(), BlasBytes(config, options));
   if (options.trains) {
     BRIGADE_ASSIGN_OR_RETURN(
@@ -159,7 +161,8 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
   return memory;
 }
 
-absl::Status Decoder::Check(const Batch& batch, bool trains) const {
+absl::Status Decoder::Check(int unit, const Batch& batch, bool trains) const {
+  BRIGADE_RETURN_IF_ERROR(CheckChunk(unit, batch.chunk, trains));
   if (batch.samples < 1 || batch.samples > options_.samples || batch.positions < 1 ||
       batch.positions > options_.positions) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -232,7 +235,7 @@ absl::Status Decoder::CachedAttention(const Call& call, const BlockArrays& array
 
 absl::Status Decoder::Continue(const Batch& batch, int64_t first, zero::ParameterSource& source,
                                device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(Check(batch, false));
+  BRIGADE_RETURN_IF_ERROR(Check(0, batch, false));
   if (first < 0 || first > kept_ || first > options_.cached_positions - batch.positions) {
     return absl::InvalidArgumentError(absl::StrCat(batch.positions, " positions behind ", first,
                                                    "; the model keeps ", kept_, " and can keep ",
@@ -253,10 +256,11 @@ absl::Status Decoder::Continue(const Batch& batch, int64_t first, zero::Paramete
 
 absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
                                   UnitParameters& parameters, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(Check(batch, false));
+  BRIGADE_RETURN_IF_ERROR(Check(unit, batch, false));
   const nn::TokenIds ids = IdsOf(batch);
   const nn::Segments segments = SegmentsOf(batch);
-  const Call call = {batch, ids, segments, parameters, stream, unit - 1, first_};
+  Call call = CallOf(unit, batch, ids, segments, parameters, stream);
+  call.first = first_;
   const int first = FirstParameter(unit);
   if (unit == 0) {
     const bool learned = config_.architecture == Architecture::kGpt2;
@@ -266,71 +270,87 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
     if (learned) {
       positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
     }
-    BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), config_.width, tokens, positions,
-                                          memory_.streams[0], stream, PositionsOf(call)));
-    return AddEmbeddingAdapters(call, memory_.streams[0]);
+    void* const x = OutputOf(call);
+    BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), config_.width, tokens, positions, x, stream,
+                                          PositionsOf(call)));
+    return AddEmbeddingAdapters(call, x);
   }
-  const void* const x = memory_.streams[static_cast<size_t>(unit) - 1];
-  if (unit < head_unit()) {
-    return ForwardBlock(call, first, x, memory_.blocks[static_cast<size_t>(unit) - 1],
-                        memory_.streams[static_cast<size_t>(unit)]);
-  }
+  const void* const x = InputOf(call);
+  if (unit < head_unit()) return ForwardBlock(call, first, x, ArraysOf(call), OutputOf(call));
   const int bias = config_.architecture == Architecture::kGpt2 ? first + 1 : -1;
-  BRIGADE_RETURN_IF_ERROR(Norm(call, first, bias, x, memory_.final_norm));
-  BRIGADE_RETURN_IF_ERROR(Linear(call, HeadLayer(), memory_.final_norm.y, memory_.logits));
+  const DecoderSlot& slot = *call.slot;
+  BRIGADE_RETURN_IF_ERROR(Norm(call, first, bias, x, slot.final_norm));
+  BRIGADE_RETURN_IF_ERROR(Linear(call, HeadLayer(), slot.final_norm.y, slot.logits));
   if (losses == nullptr) return absl::OkStatus();
-  return nn::CrossEntropy(ids, dtype(), memory_.logits, losses, stream);
+  return nn::CrossEntropy(ids, dtype(), slot.logits, losses, stream);
 }
 
 absl::Status Decoder::RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
                                     device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(Check(batch, true));
+  BRIGADE_RETURN_IF_ERROR(Check(unit, batch, true));
   if (!options_.recompute || unit == 0 || unit == head_unit()) return absl::OkStatus();
   const nn::TokenIds ids = IdsOf(batch);
   const nn::Segments segments = SegmentsOf(batch);
-  const auto block = static_cast<size_t>(unit) - 1;
-  return ForwardBlock({batch, ids, segments, parameters, stream, unit - 1}, FirstParameter(unit),
-                      memory_.streams[block], memory_.blocks[block], nullptr);
+  const Call call = CallOf(unit, batch, ids, segments, parameters, stream);
+  return ForwardBlock(call, FirstParameter(unit), InputOf(call), ArraysOf(call), nullptr);
+}
+
+absl::Status Decoder::BackwardEmbedding(const Call& call) {
+  if (options_.lora.has_value()) {
+    return call.computes_inputs() ? EmbeddingAdaptersBackward(call) : DeliverGradients(call);
+  }
+  if (!call.computes_weights()) return Keep(call, call.deferred->dembedding);
+  const void* const dx = call.computes_inputs() ? call.dx : call.deferred->dembedding;
+  const int first = FirstParameter(0);
+  const bool learned = config_.architecture == Architecture::kGpt2;
+  const nn::Gradient tokens = call.parameters.gradient(first);
+  const nn::Gradient positions = call.parameters.gradient(learned ? first + 1 : -1);
+  BRIGADE_RETURN_IF_ERROR(call.parameters.status());
+  if (tokens.data == nullptr && positions.data == nullptr) return absl::OkStatus();
+  if (learned && options_.restarts_positions()) {
+    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, dx, tokens, {},
+                                                  workspace(), call.stream));
+    return nn::EmbeddingBackward(PositionIdsOf(call), dtype(), config_.width, dx, positions, {},
+                                 workspace(), call.stream);
+  }
+  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, dx, tokens,
+                                                positions, workspace(), call.stream));
+  // Positions behind the batch's have no part in it.
+  const int64_t count = call.batch.positions, rest = config_.positions - count;
+  if (positions.data == nullptr || positions.accumulate || rest == 0) return absl::OkStatus();
+  return call.stream.FillBytes(static_cast<char*>(positions.data) + Bytes(count * config_.width), 0,
+                               Bytes(rest * config_.width));
 }
 
 absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* seed,
                                    UnitParameters& parameters, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(Check(batch, true));
+  BRIGADE_RETURN_IF_ERROR(Check(unit, batch, true));
   const nn::TokenIds ids = IdsOf(batch);
   const nn::Segments segments = SegmentsOf(batch);
-  const Call call = {batch, ids, segments, parameters, stream, unit - 1};
+  const Call call = CallOf(unit, batch, ids, segments, parameters, stream);
+  const ChunkPass& chunk = batch.chunk;
+  if (call.computes_inputs() && chunk.is_last(unit) && chunk.output_gradient != nullptr &&
+      chunk.output_gradient != call.dx) {
+    BRIGADE_RETURN_IF_ERROR(
+        stream.Copy(call.dx, chunk.output_gradient, Bytes(call.rows() * config_.width)));
+  }
+  if (unit == 0) return BackwardEmbedding(call);
   const int first = FirstParameter(unit);
-  const bool learned = config_.architecture == Architecture::kGpt2;
-  if (unit == 0) {
-    if (options_.lora.has_value()) return EmbeddingAdaptersBackward(call);
-    const nn::Gradient tokens = parameters.gradient(first);
-    const nn::Gradient positions = parameters.gradient(learned ? first + 1 : -1);
-    BRIGADE_RETURN_IF_ERROR(parameters.status());
-    if (tokens.data == nullptr && positions.data == nullptr) return absl::OkStatus();
-    if (learned && options_.restarts_positions()) {
-      BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, memory_.dx, tokens,
-                                                    {}, workspace(), stream));
-      return nn::EmbeddingBackward(PositionIdsOf(call), dtype(), config_.width, memory_.dx,
-                                   positions, {}, workspace(), stream);
-    }
-    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, memory_.dx, tokens,
-                                                  positions, workspace(), stream));
-    // Positions behind the batch's have no part in it.
-    const int64_t rest = config_.positions - batch.positions;
-    if (positions.data == nullptr || positions.accumulate || rest == 0) return absl::OkStatus();
-    return stream.FillBytes(
-        static_cast<char*>(positions.data) + Bytes(batch.positions * config_.width), 0,
-        Bytes(rest * config_.width));
-  }
-  const void* const x = memory_.streams[static_cast<size_t>(unit) - 1];
+  const void* const x = InputOf(call);
   if (unit < head_unit()) {
-    return BackwardBlock(call, first, x, memory_.blocks[static_cast<size_t>(unit) - 1]);
+    BRIGADE_RETURN_IF_ERROR(BackwardBlock(call, first, x, ArraysOf(call)));
+  } else {
+    const DecoderSlot& slot = *call.slot;
+    const bool learned = config_.architecture == Architecture::kGpt2;
+    if (call.computes_inputs()) {
+      BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(ids, dtype(), slot.logits, seed, stream));
+    }
+    BRIGADE_RETURN_IF_ERROR(
+        LinearBackward(call, HeadLayer(), slot.final_norm.y, slot.logits, {memory_.y}));
+    BRIGADE_RETURN_IF_ERROR(NormBackward(call, first, learned ? first + 1 : -1, x, slot.final_norm,
+                                         /*accumulate=*/false));
   }
-  BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(ids, dtype(), memory_.logits, seed, stream));
-  BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, HeadLayer(), memory_.final_norm.y, memory_.logits, {memory_.y}));
-  return NormBackward(call, first, learned ? first + 1 : -1, x, memory_.final_norm,
-                      /*accumulate=*/false);
+  return call.computes_inputs() ? absl::OkStatus() : DeliverGradients(call);
 }
 
 absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const void* x, void* y,
@@ -353,9 +373,17 @@ absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const v
 
 absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer, const void* x,
                                      const void* dy, nn::Gradient dx) {
-  BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer));
-  const nn::Gradient dweight = call.parameters.gradient(layer.weight);
-  const nn::Gradient dbias = call.parameters.gradient(layer.bias);
+  const void* weight = nullptr;
+  if (call.computes_inputs()) {
+    BRIGADE_ASSIGN_OR_RETURN(weight, WeightOf(call, layer));
+  } else {
+    dx = {};
+  }
+  nn::Gradient dweight, dbias;
+  if (call.computes_weights()) {
+    dweight = call.parameters.gradient(layer.weight);
+    dbias = call.parameters.gradient(layer.bias);
+  }
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   BRIGADE_RETURN_IF_ERROR(nn::LinearBackward({.dtype = dtype(),
                                               .x = x,
@@ -367,7 +395,7 @@ absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer,
                                               .y_leading = layer.leading},
                                              dy, dx, dweight, dbias, blas(), workspace(),
                                              call.stream));
-  return AdapterBackward(call, layer, x, dy, dx);
+  return call.computes_inputs() ? AdapterBackward(call, layer, x, dy, dx) : absl::OkStatus();
 }
 
 absl::Status Decoder::Norm(const Call& call, int weight, int bias, const void* x,
@@ -387,11 +415,12 @@ absl::Status Decoder::Norm(const Call& call, int weight, int bias, const void* x
 
 absl::Status Decoder::NormBackward(const Call& call, int weight, int bias, const void* x,
                                    const NormArrays& norm, bool accumulate) {
+  if (!call.computes_inputs()) return absl::OkStatus();
   const void* const weights = call.parameters.weights(weight);
-  const nn::Gradient dweight = call.parameters.gradient(weight);
-  const nn::Gradient dbias = call.parameters.gradient(bias);
+  const nn::Gradient dweight = GradientOfFirstHalf(call, weight);
+  const nn::Gradient dbias = GradientOfFirstHalf(call, bias);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-  const nn::Gradient dx = {memory_.dx, accumulate};
+  const nn::Gradient dx = {call.dx, accumulate};
   if (bias < 0) {
     return nn::RmsNormBackward(
         {dtype(), x, weights, norm.inverse, call.rows(), config_.width, config_.norm_epsilon},

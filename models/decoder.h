@@ -44,6 +44,9 @@ namespace brigade::models {
 // Precision    Weights, activations and their gradients are of one type: float, Half, BFloat16, or
 //              double for tests. Each layer's own (nn/); residuals are added before the product
 //              that makes them is rounded.
+// Pipelines    With DecoderOptions::stage, in chunks of any units; what crosses is the residual
+//              stream. Backward passes can be in halves: the first makes the gradients of norms and
+//              adapters too, and keeps them for the second. The bits are those of the whole model.
 // Memory       MemoryOf, at Create. On the host, for a moment, nn::RotaryTable's.
 // Determinism  That of the layers, with and without recomputation.
 // Errors       Create: those of Validate and DecoderOptions; of Blas (Unavailable). Ids outside of
@@ -64,8 +67,10 @@ class Decoder : public Model {
   ModelMemory bytes() const final { return bytes_; }
 
   // [rows, vocabulary] of the model's type, device memory: of the last forward pass, up to its
-  // backward pass.
-  const void* logits() const { return memory_.logits; }
+  // backward pass. Null of a stage without the head.
+  const void* logits() const {
+    return memory_.slots.empty() ? nullptr : memory_.slots.front().logits;
+  }
 
   // With adapters, and of every parameter what it is.
   const std::vector<LoraModule>& modules() const { return modules_; }
@@ -86,6 +91,10 @@ class Decoder : public Model {
                         device::Stream& stream);
 
   int64_t LossesOf(const Batch& batch) const final { return batch.rows(); }
+  std::optional<Boundary> BoundaryOf(const Batch& batch) const final {
+    return Boundary{batch.rows() * config_.width, dtype()};
+  }
+  bool splits_backward() const final { return true; }
   absl::Status ForwardUnit(int unit, const Batch& batch, void* losses, UnitParameters& parameters,
                            device::Stream& stream) final;
   absl::Status RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
@@ -122,13 +131,22 @@ class Decoder : public Model {
     int layer = -1;
     // With a cache: positions before the batch's; else none.
     std::optional<int64_t> first = std::nullopt;
+    const DecoderSlot* slot = nullptr;
+    // In a half of a backward pass; else null.
+    const DeferredSlot* deferred = nullptr;
+    // In a backward pass, the gradient of the residual stream.
+    void* dx = nullptr;
     int64_t rows() const { return ids.rows(); }
+    bool computes_inputs() const { return batch.chunk.half != BackwardHalf::kWeights; }
+    bool computes_weights() const { return batch.chunk.half != BackwardHalf::kInputs; }
   };
 
   Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan);
 
   // A block: out = f(x), both [rows, width], keeping what its backward pass needs in `arrays`; with
-  // a null `out` only that. And the gradient: memory().dx is that of `out` and becomes that of x.
+  // a null `out` only that. And the gradient: call.dx is that of `out` and becomes that of x. Of
+  // the halves of a backward pass the first keeps what products of weights read (Keep), and the
+  // second makes these alone.
   virtual absl::Status ForwardBlock(const Call& call, int first_parameter, const void* x,
                                     const BlockArrays& arrays, void* out) = 0;
   virtual absl::Status BackwardBlock(const Call& call, int first_parameter, const void* x,
@@ -141,11 +159,14 @@ class Decoder : public Model {
                               const void* dy, nn::Gradient dx);
   absl::Status Norm(const Call& call, int weight, int bias, const void* x, const NormArrays& norm);
   // dx of the residual stream, where the gradient of what follows is in memory().y; added to it, or
-  // written by the head.
+  // written by the head. In the second half nothing.
   absl::Status NormBackward(const Call& call, int weight, int bias, const void* x,
                             const NormArrays& norm, bool accumulate = true);
 
   const DecoderMemory& memory() const { return memory_; }
+  // Where a block's gradients are; and call.dx there, if it is not already.
+  BlockGradients GradientsOf(const Call& call) const;
+  absl::Status Keep(const Call& call, void* gradient);
   const nn::RotaryTable& rotary_table() const { return *table_; }
   precision::DType dtype() const { return options_.dtype; }
   nn::AttentionShape AttentionOf(const Call& call) const;
@@ -160,7 +181,18 @@ class Decoder : public Model {
   const nn::Workspace& workspace() const { return *workspace_; }
 
  private:
-  absl::Status Check(const Batch& batch, bool trains) const;
+  absl::Status Check(int unit, const Batch& batch, bool trains) const;
+  absl::Status CheckChunk(int unit, const ChunkPass& chunk, bool trains) const;
+  Call CallOf(int unit, const Batch& batch, const nn::TokenIds& ids, const nn::Segments& segments,
+              UnitParameters& parameters, device::Stream& stream) const;
+  // What a unit reads, and where it leaves what it makes.
+  const void* InputOf(const Call& call) const;
+  void* OutputOf(const Call& call) const;
+  const BlockArrays& ArraysOf(const Call& call) const;
+  absl::Status BackwardEmbedding(const Call& call);
+  // Of parameters whose gradients the first half makes; and what it has made, to where it belongs.
+  nn::Gradient GradientOfFirstHalf(const Call& call, int parameter) const;
+  absl::Status DeliverGradients(const Call& call);
   nn::TokenIds IdsOf(const Batch& batch) const;
   nn::Segments SegmentsOf(const Batch& batch) const;
   int head_unit() const { return static_cast<int>(config_.layers) + 1; }

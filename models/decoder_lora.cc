@@ -67,8 +67,8 @@ absl::Status Decoder::AdapterBackward(const Call& call, const LinearLayer& layer
   const LoraModule* const module = AdapterOf(layer);
   if (module == nullptr) return absl::OkStatus();
   const nn::LoraInput input = LoraOf(call, *module, x, layer.leading);
-  const nn::Gradient da = call.parameters.gradient(module->a);
-  const nn::Gradient db = call.parameters.gradient(module->b);
+  const nn::Gradient da = GradientOfFirstHalf(call, module->a);
+  const nn::Gradient db = GradientOfFirstHalf(call, module->b);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   return nn::LoraBackward(input, scratch(), dy, dx.data, da, db, blas(), call.stream);
 }
@@ -114,12 +114,12 @@ absl::Status Decoder::EmbeddingAdaptersBackward(const Call& call) {
     }
     const nn::TokenIds ids = of_positions ? PositionIdsOf(call) : call.ids;
     const nn::LoraInput input = LoraOf(call, module, nullptr);
-    const nn::Gradient da = call.parameters.gradient(module.a);
-    const nn::Gradient db = call.parameters.gradient(module.b);
+    const nn::Gradient da = GradientOfFirstHalf(call, module.a);
+    const nn::Gradient db = GradientOfFirstHalf(call, module.b);
     BRIGADE_RETURN_IF_ERROR(call.parameters.status());
     BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), input.rank, input.a, nullptr,
                                           memory_.lora_hidden, call.stream));
-    BRIGADE_RETURN_IF_ERROR(nn::LoraUpBackward(input, memory_.lora_hidden, memory_.dx,
+    BRIGADE_RETURN_IF_ERROR(nn::LoraUpBackward(input, memory_.lora_hidden, call.dx,
                                                memory_.lora_dhidden, db, blas(), call.stream));
     BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), input.rank, memory_.lora_dhidden,
                                                   da, {}, workspace(), call.stream));
@@ -130,11 +130,11 @@ absl::Status Decoder::EmbeddingAdaptersBackward(const Call& call) {
 absl::Status Decoder::PositionAdapterBackward(const Call& call, const LoraModule& module) {
   nn::LoraInput input = LoraOf(call, module, nullptr);
   input.rows = call.ids.context();
-  const nn::Gradient da = call.parameters.gradient(module.a);
-  const nn::Gradient db = call.parameters.gradient(module.b);
+  const nn::Gradient da = GradientOfFirstHalf(call, module.a);
+  const nn::Gradient db = GradientOfFirstHalf(call, module.b);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   // The gradient of the table's rows, summed over the samples, as if they were trained.
-  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, memory_.dx, {},
+  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, call.dx, {},
                                                 {memory_.lora_inputs}, workspace(), call.stream));
   BRIGADE_RETURN_IF_ERROR(nn::LoraUpBackward(input, input.a, memory_.lora_inputs,
                                              memory_.lora_dhidden, db, blas(), call.stream));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
@@ -23,11 +24,33 @@ class Arena {
     return at;
   }
   int64_t bytes() const { return bytes_; }
+  // Goes on there, once more or behind what has been taken.
+  void MoveTo(int64_t bytes) { bytes_ = bytes; }
 
  private:
   char* const base_;
   int64_t bytes_ = 0;
 };
+
+absl::Status CheckStage(const DecoderConfig& config, const StageUnits& stage) {
+  const int units = static_cast<int>(config.layers) + 2;
+  int end = 0;
+  for (const parallel::StageRange& chunk : stage.chunks) {
+    if (chunk.first < end || chunk.end <= chunk.first || chunk.end > units) {
+      return absl::InvalidArgumentError(absl::StrCat("a decoder for the units ", chunk.first,
+                                                     " to ", chunk.end, " of ", units, ", behind ",
+                                                     end));
+    }
+    end = chunk.end;
+  }
+  if (stage.slots >= (stage.chunks.empty() ? 0 : 1) && stage.slots <= 1 << 20 &&
+      stage.deferred >= 0 && stage.deferred <= 1 << 20) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("a decoder for a stage with ", stage.slots,
+                                                 " slots and ", stage.deferred,
+                                                 " for halves of backward passes"));
+}
 
 absl::Status CheckAtLeastOne(absl::string_view name, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return absl::OkStatus();
@@ -55,6 +78,14 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
     return absl::InvalidArgumentError(
         "a decoder that keeps positions of texts of several segments");
   }
+  double slots = 1;
+  if (options.stage.has_value()) {
+    BRIGADE_RETURN_IF_ERROR(CheckStage(config, *options.stage));
+    if (options.cached_positions > 0) {
+      return absl::InvalidArgumentError("a decoder that keeps positions in a stage of a pipeline");
+    }
+    slots += options.stage->slots + options.stage->deferred;
+  }
   if (options.lora.has_value()) {
     BRIGADE_RETURN_IF_ERROR(Validate(*options.lora));
     if (options.trainable) {
@@ -74,53 +105,168 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
   const double block = of(6 * config.width + 8 * config.projected_width() +
                           8 * config.attention_width() + 4 * config.inner);
   const double columns = of(config.layers + 2) * block + of(config.vocabulary);
-  const double bytes =
-      8 * columns * of(options.samples) * of(std::max(options.positions, options.cached_positions));
+  const double bytes = 8 * slots * columns * of(options.samples) *
+                       of(std::max(options.positions, options.cached_positions));
   if (bytes < kMostBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a decoder with some ", bytes, " bytes of activations"));
 }
 
+bool IsOfFirstHalf(const ParameterRole& role) {
+  return role.is_adapter() || absl::StrContains(role.name, ".ln_") ||
+         absl::StrContains(role.name, "norm.");
+}
+
+namespace {
+
+// The arrays of a decoder one after the other.
+class Placer {
+ public:
+  Placer(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+         void* base)
+      : config_(config),
+        options_(options),
+        plan_(plan),
+        arena_(base),
+        rows_(options.samples * options.positions),
+        size_(precision::SizeOf(options.dtype)),
+        size_of_statistic_(options.dtype == precision::DType::kFloat64 ? 8 : 4) {
+    if (options.stage.has_value()) {
+      stage_ = *options.stage;
+    } else {
+      stage_ = {.chunks = {{0, head() + 1}}, .slots = 1};
+    }
+  }
+
+  Arena& arena() { return arena_; }
+  const StageUnits& stage() const { return stage_; }
+  void* Matrix(int64_t columns) { return arena_.Take(rows_ * columns * size_); }
+
+  // Blocks that are not kept have one memory.
+  void PlaceSlots(DecoderMemory& memory) {
+    const auto layers = static_cast<size_t>(config_.layers);
+    const bool keeps = options_.trains && !options_.recompute;
+    const BlockArrays shared = keeps ? BlockArrays() : Block();
+    for (int s = 0; s < stage_.slots; ++s) {
+      DecoderSlot& slot = memory.slots.emplace_back();
+      slot.streams.resize(layers + 1);
+      slot.blocks.resize(layers, shared);
+      ForEachChunk([&](const parallel::StageRange& chunk) {
+        for (int unit = chunk.first; unit < std::min(chunk.end, head()); ++unit) {
+          const auto u = static_cast<size_t>(unit);
+          // The last unit's goes to another stage.
+          if (unit + 1 == chunk.end) continue;
+          slot.streams[u] = options_.trains || unit < chunk.first + 2 ? Matrix(config_.width)
+                                                                      : slot.streams[u - 2];
+        }
+        for (int unit = std::max(chunk.first, 1); keeps && unit < std::min(chunk.end, head());
+             ++unit) {
+          slot.blocks[static_cast<size_t>(unit) - 1] = Block();
+        }
+        if (chunk.end <= head()) return;
+        slot.final_norm = Norm();
+        slot.logits = Matrix(config_.vocabulary);
+      });
+    }
+  }
+
+  void PlaceDeferred(DecoderMemory& memory) {
+    const auto layers = static_cast<size_t>(config_.layers);
+    const bool llama = config_.architecture == Architecture::kLlama;
+    std::vector<int> first_parameter = {0};
+    for (const zero::UnitSpec& unit : plan_.spec) {
+      first_parameter.push_back(first_parameter.back() + static_cast<int>(unit.parameters.size()));
+    }
+    for (int d = 0; d < stage_.deferred; ++d) {
+      DeferredSlot& slot = memory.deferred.emplace_back();
+      slot.gradients.resize(layers);
+      slot.blocks.resize(layers);
+      slot.parameters.resize(plan_.roles.size());
+      ForEachChunk([&](const parallel::StageRange& chunk) {
+        for (int unit = chunk.first; unit < chunk.end; ++unit) {
+          const auto u = static_cast<size_t>(unit);
+          const std::vector<zero::ParameterSpec>& parameters = plan_.spec[u].parameters;
+          for (size_t i = 0; i < parameters.size(); ++i) {
+            const size_t p = static_cast<size_t>(first_parameter[u]) + i;
+            if (!parameters[i].trainable || !IsOfFirstHalf(plan_.roles[p])) continue;
+            slot.parameters[p] = arena_.Take(parameters[i].size * size_);
+          }
+          // Of a base that is frozen there are no gradients in the second half.
+          const bool has_base = !options_.lora.has_value();
+          if (unit == 0 && has_base) slot.dembedding = Matrix(config_.width);
+          if (unit == 0 || unit == head()) continue;
+          if (options_.recompute) slot.blocks[u - 1] = Block();
+          if (!has_base) continue;
+          BlockGradients& gradients = slot.gradients[u - 1];
+          gradients.dout = Matrix(config_.width);
+          gradients.dmiddle = Matrix(config_.width);
+          // Llama's are where `expanded` was.
+          gradients.dactivated = llama ? memory.gradients.dactivated : Matrix(config_.inner);
+          gradients.dprojected = Matrix(config_.projected_width());
+        }
+      });
+    }
+  }
+
+ private:
+  int head() const { return static_cast<int>(config_.layers) + 1; }
+
+  NormArrays Norm() {
+    NormArrays arrays;
+    arrays.y = Matrix(config_.width);
+    if (config_.architecture != Architecture::kLlama) {
+      arrays.mean = arena_.Take(rows_ * size_of_statistic_);
+    }
+    arrays.inverse = arena_.Take(rows_ * size_of_statistic_);
+    return arrays;
+  }
+
+  BlockArrays Block() {
+    const bool llama = config_.architecture == Architecture::kLlama;
+    BlockArrays arrays;
+    arrays.norm1 = Norm();
+    arrays.projected = Matrix(config_.projected_width());
+    arrays.heads = Matrix(config_.attention_width());
+    arrays.log_sum_exp = arena_.Take(rows_ * config_.heads * size_of_statistic_);
+    arrays.middle = Matrix(config_.width);
+    arrays.norm2 = Norm();
+    arrays.expanded = Matrix((llama ? 2 : 1) * config_.inner);
+    arrays.activated = Matrix(config_.inner);
+    return arrays;
+  }
+
+  // A slot has room for any of the chunks: they begin in one place.
+  template <typename Place>
+  void ForEachChunk(const Place& place) {
+    const int64_t begin = arena_.bytes();
+    int64_t most = begin;
+    for (const parallel::StageRange& chunk : stage_.chunks) {
+      arena_.MoveTo(begin);
+      place(chunk);
+      most = std::max(most, arena_.bytes());
+    }
+    arena_.MoveTo(most);
+  }
+
+  const DecoderConfig& config_;
+  const DecoderOptions& options_;
+  const LoraPlan& plan_;
+  Arena arena_;
+  const int64_t rows_, size_, size_of_statistic_;
+  StageUnits stage_;
+};
+
+}  // namespace
+
 DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& options,
                            const LoraPlan& plan, device::Device device, void* base) {
-  const bool llama = config.architecture == Architecture::kLlama;
-  const int64_t rows = options.samples * options.positions;
-  const int64_t size = precision::SizeOf(options.dtype);
-  const int64_t size_of_statistic = options.dtype == precision::DType::kFloat64 ? 8 : 4;
-  Arena arena(base);
-  const auto matrix = [&](int64_t columns) { return arena.Take(rows * columns * size); };
-  const auto norm = [&] {
-    NormArrays arrays;
-    arrays.y = matrix(config.width);
-    if (!llama) arrays.mean = arena.Take(rows * size_of_statistic);
-    arrays.inverse = arena.Take(rows * size_of_statistic);
-    return arrays;
-  };
-  const auto block = [&] {
-    BlockArrays arrays;
-    arrays.norm1 = norm();
-    arrays.projected = matrix(config.projected_width());
-    arrays.heads = matrix(config.attention_width());
-    arrays.log_sum_exp = arena.Take(rows * config.heads * size_of_statistic);
-    arrays.middle = matrix(config.width);
-    arrays.norm2 = norm();
-    arrays.expanded = matrix((llama ? 2 : 1) * config.inner);
-    arrays.activated = matrix(config.inner);
-    return arrays;
-  };
-
   DecoderMemory memory;
-  const bool keeps = options.trains && !options.recompute;
-  const size_t streams = static_cast<size_t>(config.layers) + 1;
-  for (size_t s = 0; s < streams; ++s) {
-    memory.streams.push_back(options.trains || s < 2 ? matrix(config.width)
-                                                     : memory.streams[s - 2]);
-  }
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    memory.blocks.push_back(keeps || layer == 0 ? block() : memory.blocks.front());
-  }
-  memory.final_norm = norm();
-  memory.logits = matrix(config.vocabulary);
+  Placer placer(config, options, plan, base);
+  if (placer.stage().chunks.empty()) return memory;
+  Arena& arena = placer.arena();
+  const int64_t size = precision::SizeOf(options.dtype);
+  const auto matrix = [&](int64_t columns) { return placer.Matrix(columns); };
+  placer.PlaceSlots(memory);
   const int64_t cached = options.samples * options.cached_positions * config.key_value_heads *
                          config.head_width * size;
   for (int64_t layer = 0; cached > 0 && layer < config.layers; ++layer) {
@@ -133,12 +279,13 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
     memory.dx = matrix(config.width);
     memory.y = matrix(config.width);
     memory.dheads = matrix(config.attention_width());
-    memory.dqkv = matrix(3 * config.attention_width());
-    memory.dprojected = repeats ? matrix(config.projected_width()) : memory.dqkv;
-    memory.dactivated = matrix(config.inner);
+    if (repeats) memory.drepeated = matrix(3 * config.attention_width());
+    memory.gradients.dprojected = matrix(config.projected_width());
+    memory.gradients.dactivated = matrix(config.inner);
     memory.attention_workspace = arena.Take(nn::AttentionWorkspaceBytes(
         {options.dtype, options.samples, options.positions, config.heads, config.attention_width()},
         device));
+    placer.PlaceDeferred(memory);
   }
   if (options.lora.has_value()) {
     const bool drops = options.lora->dropout > 0 && options.trains;

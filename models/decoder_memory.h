@@ -13,6 +13,7 @@
 #include "brigade/device/device.h"
 #include "brigade/models/config.h"
 #include "brigade/models/lora.h"
+#include "brigade/models/model.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::models {
@@ -38,6 +39,9 @@ struct DecoderOptions {
   std::function<bool(const std::string&)> trainable = nullptr;
   // Low-rank adapters, which alone are trained; not with `trainable`.
   std::optional<LoraOptions> lora = std::nullopt;
+  // Of a pipeline: the units that have passes here, which keep what they need `slots` times. Not
+  // with cached_positions.
+  std::optional<StageUnits> stage = std::nullopt;
 
   bool restarts_positions() const { return segments && restart_positions; }
 };
@@ -69,24 +73,52 @@ struct BlockArrays {
   void* activated = nullptr;
 };
 
-struct DecoderMemory {
-  // What each unit but the head makes, [rows, width]: the input of the next one. Without backward
-  // passes two take turns.
+// Gradients on a block's way back that products of weights read: of what it makes, of the residual
+// stream behind attention, of `activated` and of queries, keys and values as they were projected.
+struct BlockGradients {
+  void* dout = nullptr;
+  void* dmiddle = nullptr;
+  void* dactivated = nullptr;
+  void* dprojected = nullptr;
+};
+
+// What the passes over a chunk keep.
+struct DecoderSlot {
+  // By the unit: what it makes, [rows, width], the input of the next one. Not of the last unit of
+  // a chunk, nor of the head. Without backward passes two take turns.
   std::vector<void*> streams;
   // Of each block; all have the same memory where it is not kept.
   std::vector<BlockArrays> blocks;
   NormArrays final_norm;
   void* logits = nullptr;
+};
+
+// What the first half of a backward pass leaves to the second.
+struct DeferredSlot {
+  // The gradient of what the embedding makes.
+  void* dembedding = nullptr;
+  // Of each block; and what it makes again, where that is not kept.
+  std::vector<BlockGradients> gradients;
+  std::vector<BlockArrays> blocks;
+  // By the parameter's number: gradients that the first half makes, of norms and adapters; null for
+  // others.
+  std::vector<void*> parameters;
+};
+
+struct DecoderMemory {
+  // Without StageUnits there is one, of all units.
+  std::vector<DecoderSlot> slots;
+  std::vector<DeferredSlot> deferred;
   // Of each block, [samples, cached_positions, key_value_heads * head_width].
   std::vector<void*> cached_keys, cached_values;
   // [rows, 3 * attention_width] where keys and values are repeated.
   void* repeated = nullptr;
 
-  // Of the backward pass: gradients of the residual stream, of a norm's result, of `heads`, of
-  // queries, keys and values as attention has them and as they were projected (the same where
-  // nothing is repeated), of `activated`.
-  void *dx = nullptr, *y = nullptr, *dheads = nullptr, *dqkv = nullptr, *dprojected = nullptr;
-  void* dactivated = nullptr;
+  // Of the backward pass: gradients of the residual stream, of a norm's result, of `heads`, and of
+  // queries, keys and values as attention has them where they are repeated.
+  void *dx = nullptr, *y = nullptr, *dheads = nullptr, *drepeated = nullptr;
+  // Of passes that are not split; dout and dmiddle are the gradient of the residual stream.
+  BlockGradients gradients;
   void* attention_workspace = nullptr;
 
   // Of adapters: their inputs behind dropout, and the gradient of a table of positions; rows of
@@ -97,6 +129,10 @@ struct DecoderMemory {
 
   int64_t bytes = 0;
 };
+
+// Whether the first half of a backward pass makes the parameter's gradient: of a norm or an
+// adapter.
+bool IsOfFirstHalf(const ParameterRole& role);
 
 // Places in `base`, of as many bytes; with null the bytes alone count.
 DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& options,

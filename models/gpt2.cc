@@ -114,18 +114,27 @@ absl::Status Gpt2::BackwardBlock(const Call& call, int first, const void* x,
                                  const BlockArrays& arrays) {
   const Layers layers = LayersOf(first);
   const DecoderMemory& m = memory();
+  const BlockGradients g = GradientsOf(call);
+  const bool inputs = call.computes_inputs();
+  BRIGADE_RETURN_IF_ERROR(Keep(call, g.dout));
   BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.contract, arrays.activated, m.dx, {m.dactivated}));
-  BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({dtype(), call.rows(), config().inner}, arrays.expanded,
-                                           m.dactivated, call.stream));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.expand, arrays.norm2.y, m.dactivated, {m.y}));
+      LinearBackward(call, layers.contract, arrays.activated, g.dout, {g.dactivated}));
+  if (inputs) {
+    BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({dtype(), call.rows(), config().inner},
+                                             arrays.expanded, g.dactivated, call.stream));
+  }
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.expand, arrays.norm2.y, g.dactivated, {m.y}));
   BRIGADE_RETURN_IF_ERROR(
       NormBackward(call, first + kNorm2Weight, first + kNorm2Bias, arrays.middle, arrays.norm2));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, m.dx, {m.dheads}));
-  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(AttentionOf(call), arrays.projected, arrays.heads,
-                                                arrays.log_sum_exp, m.dheads, m.attention_workspace,
-                                                m.dqkv, call.stream));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.projection, arrays.norm1.y, m.dqkv, {m.y}));
+  BRIGADE_RETURN_IF_ERROR(Keep(call, g.dmiddle));
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, g.dmiddle, {m.dheads}));
+  if (inputs) {
+    BRIGADE_RETURN_IF_ERROR(
+        nn::AttentionBackward(AttentionOf(call), arrays.projected, arrays.heads, arrays.log_sum_exp,
+                              m.dheads, m.attention_workspace, g.dprojected, call.stream));
+  }
+  BRIGADE_RETURN_IF_ERROR(
+      LinearBackward(call, layers.projection, arrays.norm1.y, g.dprojected, {m.y}));
   return NormBackward(call, first + kNorm1Weight, first + kNorm1Bias, x, arrays.norm1);
 }
 

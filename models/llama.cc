@@ -141,34 +141,46 @@ absl::Status Llama::BackwardBlock(const Call& call, int first_parameter, const v
                                   const BlockArrays& arrays) {
   const Layers layers = LayersOf(first_parameter);
   const DecoderMemory& m = memory();
+  const BlockGradients g = GradientsOf(call);
+  const bool inputs = call.computes_inputs();
+  BRIGADE_RETURN_IF_ERROR(Keep(call, g.dout));
   BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.down, arrays.activated, m.dx, {m.dactivated}));
+      LinearBackward(call, layers.down, arrays.activated, g.dout, {g.dactivated}));
   void* const dexpanded = arrays.expanded;
-  BRIGADE_RETURN_IF_ERROR(nn::SwigluBackward({dtype(), call.rows(), config().inner},
-                                             arrays.expanded, m.dactivated, {dexpanded},
-                                             call.stream));
+  if (inputs) {
+    BRIGADE_RETURN_IF_ERROR(nn::SwigluBackward({dtype(), call.rows(), config().inner},
+                                               arrays.expanded, g.dactivated, {dexpanded},
+                                               call.stream));
+  }
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.gate, arrays.norm2.y, dexpanded, {m.y}));
   BRIGADE_RETURN_IF_ERROR(
       LinearBackward(call, layers.up, arrays.norm2.y, UpIn(dexpanded), {m.y, true}));
   BRIGADE_RETURN_IF_ERROR(NormBackward(call, layers.norm2, -1, arrays.middle, arrays.norm2));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, m.dx, {m.dheads}));
+  BRIGADE_RETURN_IF_ERROR(Keep(call, g.dmiddle));
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, g.dmiddle, {m.dheads}));
+  if (inputs) BRIGADE_RETURN_IF_ERROR(AttentionBackward(call, arrays, g.dprojected));
+  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.query, arrays.norm1.y, g.dprojected, {m.y}));
+  BRIGADE_RETURN_IF_ERROR(
+      LinearBackward(call, layers.key, arrays.norm1.y, KeysIn(g.dprojected), {m.y, true}));
+  BRIGADE_RETURN_IF_ERROR(
+      LinearBackward(call, layers.value, arrays.norm1.y, ValuesIn(g.dprojected), {m.y, true}));
+  return NormBackward(call, layers.norm1, -1, x, arrays.norm1);
+}
+
+absl::Status Llama::AttentionBackward(const Call& call, const BlockArrays& arrays,
+                                      void* dprojected) {
+  const DecoderMemory& m = memory();
   BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays));
+  void* const dqkv = m.drepeated != nullptr ? m.drepeated : dprojected;
   BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(AttentionOf(call), qkv, arrays.heads,
                                                 arrays.log_sum_exp, m.dheads, m.attention_workspace,
-                                                m.dqkv, call.stream));
-  if (m.repeated != nullptr) {
+                                                dqkv, call.stream));
+  if (m.drepeated != nullptr) {
     BRIGADE_RETURN_IF_ERROR(nn::RepeatHeadsBackward(
-        {dtype(), call.rows(), config().heads, config().key_value_heads, config().head_width},
-        m.dqkv, m.dprojected, call.stream));
+        {dtype(), call.rows(), config().heads, config().key_value_heads, config().head_width}, dqkv,
+        dprojected, call.stream));
   }
-  BRIGADE_RETURN_IF_ERROR(
-      nn::RotaryBackward(RotatedOf(call), rotary_table(), m.dprojected, call.stream));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.query, arrays.norm1.y, m.dprojected, {m.y}));
-  BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.key, arrays.norm1.y, KeysIn(m.dprojected), {m.y, true}));
-  BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.value, arrays.norm1.y, ValuesIn(m.dprojected), {m.y, true}));
-  return NormBackward(call, layers.norm1, -1, x, arrays.norm1);
+  return nn::RotaryBackward(RotatedOf(call), rotary_table(), dprojected, call.stream);
 }
 
 }  // namespace brigade::models

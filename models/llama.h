@@ -37,6 +37,8 @@ class Llama final : public Decoder {
   nn::RotaryShape RotatedOf(const Call& call) const;
   // Queries, keys and values as attention wants them.
   absl::StatusOr<const void*> Repeat(const Call& call, const BlockArrays& arrays);
+  // From memory().dheads, the gradient of `projected`.
+  absl::Status AttentionBackward(const Call& call, const BlockArrays& arrays, void* dprojected);
   // Where keys and values begin in `projected`, or its gradient.
   char* KeysIn(void* projected) const;
   char* ValuesIn(void* projected) const;

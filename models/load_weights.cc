@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "brigade/checkpoint/safetensors.h"
 #include "brigade/checkpoint/weights.h"
 #include "brigade/collectives/agree.h"
@@ -113,20 +112,20 @@ absl::Status LoadWeights(const std::string& path, const Decoder& model, zero::Ze
                          const AdapterStart& adapters) {
   const bool reads = zero.rank() == 0 && zero.shard_group() == 0;
   std::optional<Values> values;
+  // Of the model, whose stages may have some each.
+  std::vector<int> numbers;
   const auto open = [&]() -> absl::Status {
     BRIGADE_ASSIGN_OR_RETURN(auto opened, Values::Open(path, model, adapters, system));
-    if (zero.plan().parameters().size() != model.roles().size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("an optimizer of ", zero.plan().parameters().size(),
-                       " parameters for a model of ", model.roles().size()));
-    }
+    BRIGADE_ASSIGN_OR_RETURN(numbers,
+                             NumbersIn(model, zero.plan(), zero.options().model_ranks > 1));
     values.emplace(std::move(opened));
     return absl::OkStatus();
   };
   BRIGADE_RETURN_IF_ERROR(
       collectives::AgreeOnStatus(reads ? open() : absl::OkStatus(), communicator));
-  return zero.InitializeParameters(
-      [&](int parameter, absl::Span<float> to) { return values->Read(parameter, to); });
+  return zero.InitializeParameters([&](int parameter, absl::Span<float> to) {
+    return values->Read(numbers[static_cast<size_t>(parameter)], to);
+  });
 }
 
 }  // namespace brigade::models

@@ -1,15 +1,32 @@
 #include "brigade/models/model.h"
 
 #include <cstddef>
+#include <map>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::models {
 
+const void* UnitParameters::weights(int parameter) {
+  if (parameter < 0) return nullptr;
+  if (scope_ != nullptr) return scope_->weights(numbers_.parameter(parameter));
+  status_.Update(absl::InternalError("weights in the half of a backward pass that has none"));
+  return nullptr;
+}
+
 nn::Gradient UnitParameters::gradient(int parameter) {
   if (parameter < 0 || !trainable_[static_cast<size_t>(parameter)]) return {};
-  const zero::GradientTarget target = scope_.gradient(parameter);
-  return {target.data, target.accumulate};
+  const int number = numbers_.parameter(parameter);
+  if (scope_ != nullptr) {
+    const zero::GradientTarget target = scope_->gradient(number);
+    return {target.data, target.accumulate};
+  }
+  if (!status_.ok()) return {};
+  const absl::StatusOr<zero::GradientTarget> target = source_->Gradient(unit_, number);
+  status_ = target.status();
+  return target.ok() ? nn::Gradient{target->data, target->accumulate} : nn::Gradient();
 }
 
 Model::Model(zero::ModelSpec spec) : spec_(std::move(spec)) {
@@ -20,12 +37,47 @@ Model::Model(zero::ModelSpec spec) : spec_(std::move(spec)) {
   }
 }
 
+absl::StatusOr<std::vector<int>> NumbersIn(const Model& model, const zero::Plan& plan,
+                                           bool is_shared) {
+  std::map<std::string, int> numbers;
+  for (const zero::UnitSpec& unit : model.spec()) {
+    for (const zero::ParameterSpec& parameter : unit.parameters) {
+      numbers.try_emplace(parameter.name, static_cast<int>(numbers.size()));
+    }
+  }
+  if (!is_shared && plan.parameters().size() != numbers.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("an optimizer of ", plan.parameters().size(),
+                                                   " parameters for a model of ", numbers.size()));
+  }
+  std::vector<int> of_plan;
+  for (const zero::Parameter& parameter : plan.parameters()) {
+    const auto number = numbers.find(parameter.spec.name);
+    if (number == numbers.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("an optimizer with the parameter \"",
+                                                     parameter.spec.name,
+                                                     "\", which the model does not have"));
+    }
+    of_plan.push_back(number->second);
+  }
+  return of_plan;
+}
+
+namespace {
+
+parallel::StageRange UnitsOf(const Model& model, const Batch& batch) {
+  if (batch.chunk.units.size() > 0) return batch.chunk.units;
+  return {0, static_cast<int>(model.spec().size())};
+}
+
+}  // namespace
+
 absl::Status Forward(Model& model, const Batch& batch, void* losses, zero::ParameterSource& source,
-                     device::Stream& stream, const PassMark& mark) {
-  for (int unit = 0; unit < static_cast<int>(model.spec().size()); ++unit) {
-    zero::UnitScope scope(source, unit, zero::Pass::kForward);
+                     device::Stream& stream, const PassMark& mark, const SourceNumbers& numbers) {
+  const parallel::StageRange units = UnitsOf(model, batch);
+  for (int unit = units.first; unit < units.end; ++unit) {
+    zero::UnitScope scope(source, numbers.unit(unit), zero::Pass::kForward);
     BRIGADE_RETURN_IF_ERROR(scope.status());
-    UnitParameters parameters(model.trainable(), scope);
+    UnitParameters parameters(model.trainable(), scope, numbers);
     if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kForward, unit));
     BRIGADE_RETURN_IF_ERROR(model.ForwardUnit(unit, batch, losses, parameters, stream));
     BRIGADE_RETURN_IF_ERROR(scope.Release());
@@ -34,17 +86,29 @@ absl::Status Forward(Model& model, const Batch& batch, void* losses, zero::Param
 }
 
 absl::Status Backward(Model& model, const Batch& batch, const float* seed,
-                      zero::ParameterSource& source, device::Stream& stream, const PassMark& mark) {
-  for (int unit = static_cast<int>(model.spec().size()) - 1; unit >= 0; --unit) {
-    zero::UnitScope scope(source, unit, zero::Pass::kBackward);
-    BRIGADE_RETURN_IF_ERROR(scope.status());
-    UnitParameters parameters(model.trainable(), scope);
-    if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kRecompute, unit));
-    BRIGADE_RETURN_IF_ERROR(model.RecomputeUnit(unit, batch, parameters, stream));
-    if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kBackward, unit));
-    BRIGADE_RETURN_IF_ERROR(model.BackwardUnit(unit, batch, seed, parameters, stream));
-    BRIGADE_RETURN_IF_ERROR(scope.Release());
-    BRIGADE_RETURN_IF_ERROR(source.GradientsReady(unit));
+                      zero::ParameterSource& source, device::Stream& stream, const PassMark& mark,
+                      const SourceNumbers& numbers) {
+  const parallel::StageRange units = UnitsOf(model, batch);
+  const BackwardHalf half = batch.chunk.half;
+  for (int unit = units.end - 1; unit >= units.first; --unit) {
+    if (half == BackwardHalf::kWeights) {
+      UnitParameters parameters(model.trainable(), source, numbers.unit(unit), numbers);
+      if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kBackward, unit));
+      BRIGADE_RETURN_IF_ERROR(model.BackwardUnit(unit, batch, seed, parameters, stream));
+      BRIGADE_RETURN_IF_ERROR(parameters.status());
+    } else {
+      zero::UnitScope scope(source, numbers.unit(unit), zero::Pass::kBackward);
+      BRIGADE_RETURN_IF_ERROR(scope.status());
+      UnitParameters parameters(model.trainable(), scope, numbers);
+      if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kRecompute, unit));
+      BRIGADE_RETURN_IF_ERROR(model.RecomputeUnit(unit, batch, parameters, stream));
+      if (mark) BRIGADE_RETURN_IF_ERROR(mark(profile::Pass::kBackward, unit));
+      BRIGADE_RETURN_IF_ERROR(model.BackwardUnit(unit, batch, seed, parameters, stream));
+      BRIGADE_RETURN_IF_ERROR(scope.Release());
+    }
+    if (half != BackwardHalf::kInputs) {
+      BRIGADE_RETURN_IF_ERROR(source.GradientsReady(numbers.unit(unit)));
+    }
   }
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 // forward and backward pass of each.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,14 +13,59 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/gradient.h"
+#include "brigade/parallel/pipeline/stage_range.h"
+#include "brigade/precision/dtype.h"
 #include "brigade/profile/step_profile.h"
 #include "brigade/zero/plan/plan.h"
 #include "brigade/zero/step.h"
 
 namespace brigade::models {
+
+// What one stage of a pipeline has of a model, whose units and parameters keep their numbers.
+struct StageUnits {
+  // Ranges of units, in ascending order. None: the model has its spec and its formulas alone, and
+  // no memory of passes.
+  std::vector<parallel::StageRange> chunks = {};
+  // How many times there is what the passes over a chunk keep from the forward to the backward
+  // pass; and what the first half of a backward pass leaves to the second, 0 where no pass is
+  // split.
+  int slots = 0;
+  int deferred = 0;
+};
+
+// Backward passes in two halves, in which some schedules of pipelines make them: gradients of
+// inputs, and later those of weights.
+enum class BackwardHalf : uint8_t { kBoth, kInputs, kWeights };
+
+// Which of the units a pass is over, and where it has what crosses to those of other stages
+// (parallel/pipeline/stage_module.h). Without units it is over the whole model.
+struct ChunkPass {
+  parallel::StageRange units = {};
+  // Of StageUnits; `deferred` in a half of a backward pass.
+  int slot = 0;
+  int deferred = 0;
+  BackwardHalf half = BackwardHalf::kBoth;
+  // Arrays of Boundary: what the unit before has made, what the last unit makes, and their
+  // gradients; the backward pass may write over output_gradient. Null at the model's begin and end.
+  const void* input = nullptr;
+  void* output = nullptr;
+  void* output_gradient = nullptr;
+  void* input_gradient = nullptr;
+
+  bool is_first(int unit) const { return units.size() > 0 && unit == units.first; }
+  bool is_last(int unit) const { return units.size() > 0 && unit + 1 == units.end; }
+};
+
+// What crosses from a unit to the next: of a batch an array of one shape at each boundary, of which
+// a unit that makes less leaves the end.
+struct Boundary {
+  int64_t elements = 0;
+  precision::DType dtype = precision::DType::kFloat32;
+};
 
 // A micro-batch in device memory. What the arrays hold is the model's to say.
 struct Batch {
@@ -35,6 +81,8 @@ struct Batch {
   // The number of the first sample among all of the step, of all ranks and micro-batches: what is
   // dropped does then not depend on how many there are.
   int64_t first_sample = 0;
+  // Of models that are made for a stage of a pipeline.
+  ChunkPass chunk = {};
 
   int64_t rows() const { return samples * positions; }
 };
@@ -48,28 +96,58 @@ struct ModelMemory {
 // Operations of a unit's passes, [profile::Pass].
 using UnitFlops = std::array<profile::Flops, profile::kPasses>;
 
+// The numbers that a source has of a model's units and parameters, [number in the spec], -1 for
+// those of other stages of a pipeline. Empty: the spec's own.
+struct SourceNumbers {
+  absl::Span<const int> units = {};
+  absl::Span<const int> parameters = {};
+
+  int unit(int number) const { return At(units, number); }
+  int parameter(int number) const { return At(parameters, number); }
+
+ private:
+  static int At(absl::Span<const int> numbers, int number) {
+    return numbers.empty() ? number : numbers[static_cast<size_t>(number)];
+  }
+};
+
 // The weights of one acquired unit, and where its gradients go.
 class UnitParameters {
  public:
-  UnitParameters(const std::vector<bool>& trainable, zero::UnitScope& scope)
-      : trainable_(trainable), scope_(scope) {}
+  UnitParameters(const std::vector<bool>& trainable, zero::UnitScope& scope,
+                 const SourceNumbers& numbers = {})
+      : trainable_(trainable), numbers_(numbers), scope_(&scope) {}
+  // Of BackwardHalf::kWeights, which uses no weights: the unit is not acquired.
+  UnitParameters(const std::vector<bool>& trainable, zero::ParameterSource& source, int unit,
+                 const SourceNumbers& numbers)
+      : trainable_(trainable), numbers_(numbers), source_(&source), unit_(unit) {}
 
   // By the parameter's number in the spec. Null for one below 0, which the unit does not have, and
   // after an error.
-  const void* weights(int parameter) { return parameter < 0 ? nullptr : scope_.weights(parameter); }
+  const void* weights(int parameter);
   // Without data for a frozen one, and as above: layers leave such a gradient out.
   nn::Gradient gradient(int parameter);
 
   // The first error so far.
-  const absl::Status& status() const { return scope_.status(); }
+  const absl::Status& status() const { return scope_ == nullptr ? status_ : scope_->status(); }
 
  private:
   const std::vector<bool>& trainable_;
-  zero::UnitScope& scope_;
+  const SourceNumbers numbers_;
+  zero::UnitScope* const scope_ = nullptr;
+  zero::ParameterSource* const source_ = nullptr;
+  // In the source.
+  const int unit_ = -1;
+  absl::Status status_;
 };
 
 // A model with the memory of one micro-batch: a forward pass of all units in their order, and, if
 // it is to be trained, the backward pass of all in the reverse order, before the next forward pass.
+//
+// Pipelines    One that gives BoundaryOf can be made for a stage of a pipeline (StageUnits): passes
+//              are then over the units of one of its chunks (Batch::chunk), and each slot is free
+//              again behind its backward pass. Forward passes that no backward pass follows, of an
+//              evaluation, leave slots as they are.
 //
 // Stream       Passes are enqueued on the one stream of all calls; they allocate nothing and never
 //              wait.
@@ -89,6 +167,11 @@ class Model {
 
   // How many losses a batch has; each counts the same, but for those that the model leaves at 0.
   virtual int64_t LossesOf(const Batch& batch) const = 0;
+
+  // What crosses between two units for a batch; nothing of a model that is on one rank as a whole.
+  virtual std::optional<Boundary> BoundaryOf(const Batch& /*batch*/) const { return std::nullopt; }
+  // Whether BackwardUnit does halves of it.
+  virtual bool splits_backward() const { return false; }
 
   // For a profile, by formula (profile/flops.h): what the passes over a batch compute, the forward
   // pass, the backward pass, and RecomputeUnit. Nothing of a model that does not tell.
@@ -127,16 +210,23 @@ class Model {
   std::vector<bool> trainable_;
 };
 
+// By its name, the model's number of each parameter that the plan of a training has: all of them,
+// or, where ranks share the model (ZeroOptions::model_ranks), some. InvalidArgument naming both
+// numbers, or the parameter that is none of the model's.
+absl::StatusOr<std::vector<int>> NumbersIn(const Model& model, const zero::Plan& plan,
+                                           bool is_shared);
+
 // Called before the stream gets a unit's pass.
 using PassMark = std::function<absl::Status(profile::Pass pass, int unit)>;
 
-// All units, as a ParameterSource has to be called: each is acquired for its pass, and its
-// gradients are ready after its backward pass. `mark` may be null.
+// All units, or those of the batch's chunk, as a ParameterSource has to be called: each is acquired
+// for its pass, and its gradients are ready after its backward pass. `mark` may be null.
 absl::Status Forward(Model& model, const Batch& batch, void* losses, zero::ParameterSource& source,
-                     device::Stream& stream, const PassMark& mark = nullptr);
+                     device::Stream& stream, const PassMark& mark = nullptr,
+                     const SourceNumbers& numbers = {});
 absl::Status Backward(Model& model, const Batch& batch, const float* seed,
                       zero::ParameterSource& source, device::Stream& stream,
-                      const PassMark& mark = nullptr);
+                      const PassMark& mark = nullptr, const SourceNumbers& numbers = {});
 
 }  // namespace brigade::models
 

@@ -52,7 +52,8 @@ absl::Status LoadWeights(const std::string& path, const Decoder& model, Paramete
                          const AdapterStart& adapters = {});
 
 // The same for a training of any stage and number of ranks (checkpoint::LoadWeights): a call of all
-// ranks, of which the first reads; errors are those of all.
+// ranks, of which the first reads, or of a pipeline the first of each stage; errors are those of
+// all.
 absl::Status LoadWeights(const std::string& path, const Decoder& model, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator,
                          device::SystemCalls& system = device::SystemCalls::Real(),

@@ -36,7 +36,8 @@ ModelFactory DecoderModel(const models::DecoderConfig& config, const DecoderMode
                                         .segments = place.input_bytes == 3 * ids_bytes,
                                         .restart_positions = options.restart_positions,
                                         .recompute = policy.kind == Kind::kBlock,
-                                        .lora = options.lora},
+                                        .lora = options.lora,
+                                        .stage = place.stage},
                                        place.context);
       };
 }

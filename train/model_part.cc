@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "brigade/data/sampler.h"
 #include "brigade/device/round_up.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/optim/step_controller.h"
-#include "brigade/train/times/pass_times.h"
+#include "brigade/parallel/pipeline/partition.h"
+#include "brigade/train/stage_parts.h"
 
 namespace brigade::train {
 namespace {
@@ -23,11 +24,12 @@ constexpr int64_t kAlignment = 256;
 }  // namespace
 
 ModelPart::ModelPart(const RankPlace& place, const TrainingData& data,
-                     std::unique_ptr<models::Model> model)
+                     std::unique_ptr<models::Model> model, StageFactory stage_factory)
     : place_(place),
       data_(data),
+      stage_factory_(std::move(stage_factory)),
       model_(std::move(model)),
-      stages_{0, static_cast<int>(model_->spec().size())},
+      part_(model_->spec()),
       shape_{.samples = place.job.config.batch.train_micro_batch_size_per_gpu,
              .alignment = kAlignment} {
   shape_.bytes = targets_begin() + shape_.samples * data.training->target_bytes();
@@ -38,14 +40,68 @@ int64_t ModelPart::targets_begin() const {
   return device::RoundUp(shape_.samples * data_.training->input_bytes(), kAlignment);
 }
 
-absl::Status ModelPart::Plan(int /*stage*/, const parallel::StageBuffers& /*buffers*/) {
-  const models::Batch whole = {.samples = shape_.samples, .positions = data_.training->positions()};
-  if (const int64_t losses = model_->LossesOf(whole); losses != shape_.losses) {
+models::Batch ModelPart::WholeBatch() const {
+  return {.samples = shape_.samples, .positions = data_.training->positions()};
+}
+
+parallel::BoundaryShape ModelPart::boundary() const {
+  if (!is_cut()) return {};
+  const models::Boundary boundary = model_->BoundaryOf(WholeBatch()).value_or(models::Boundary());
+  return {boundary.elements, boundary.dtype};
+}
+
+std::vector<double> ModelPart::UnitWeights() const {
+  if (place_.job.config.partition.by != parallel::PartitionChoice::By::kFlops) {
+    return ParametersOfUnits(model_->spec());
+  }
+  std::vector<double> weights;
+  for (int unit = 0; unit < std::ssize(model_->spec()); ++unit) {
+    // Without what is made again.
+    const models::UnitFlops flops = FlopsOf(unit);
+    double& weight = weights.emplace_back(0);
+    for (const profile::Pass pass : {profile::Pass::kForward, profile::Pass::kBackward}) {
+      const profile::Flops& of = flops[static_cast<size_t>(pass)];
+      weight += of.products + of.attention;
+    }
+  }
+  return weights;
+}
+
+absl::Status ModelPart::Plan(int stage, const parallel::StageBuffers& buffers) {
+  if (const int64_t losses = model_->LossesOf(WholeBatch()); losses != shape_.losses) {
     return absl::InvalidArgumentError(absl::StrCat("the model has ", losses,
                                                    " losses for a micro-batch of ", shape_.samples,
                                                    " samples, whose data say ", shape_.losses));
   }
-  return absl::OkStatus();
+  if (!is_cut()) return absl::OkStatus();
+  const TrainConfig& config = place_.job.config;
+  const parallel::PipelineShape pipeline = config.pipeline_shape();
+  BRIGADE_ASSIGN_OR_RETURN(const std::vector<int> boundaries,
+                           PartsOf(UnitWeights(), pipeline, config.partition, /*limit=*/nullptr));
+  BRIGADE_RETURN_IF_ERROR(CheckTies(model_->spec(), pipeline, boundaries));
+  BRIGADE_RETURN_IF_ERROR(AgreeOnParts(boundaries, place_.grid.world()));
+  part_ = StageSpec(model_->spec(), ChunksOf(pipeline, boundaries, stage));
+  BRIGADE_ASSIGN_OR_RETURN(model_,
+                           stage_factory_({.chunks = part_.chunks(),
+                                           .slots = static_cast<int>(buffers.activations),
+                                           .deferred = static_cast<int>(buffers.deferred)}));
+  return model_ == nullptr ? absl::InvalidArgumentError("the factory has made no model")
+                           : absl::OkStatus();
+}
+
+bool ModelPart::is_tied_outside() const {
+  for (const zero::UnitSpec& unit : spec()) {
+    for (const zero::ParameterSpec& parameter : unit.parameters) {
+      // A frozen one has no gradients that are added up.
+      if (parameter.tied_outside && parameter.trainable) return true;
+    }
+  }
+  return false;
+}
+
+checkpoint::ModelPart ModelPart::checkpoint_part() const {
+  if (!is_cut()) return {};
+  return {.model = model_->spec()};
 }
 
 absl::StatusOr<std::vector<zero::MemoryTerm>> ModelPart::Memory() const {
@@ -61,17 +117,20 @@ ActivationSummary ModelPart::activations() const {
 }
 
 models::UnitFlops ModelPart::FlopsOf(int unit) const {
-  return model_
-      ->FlopsOf(unit, {.samples = shape_.samples, .positions = data_.training->positions()})
-      .value_or(models::UnitFlops());
+  return model_->FlopsOf(unit, WholeBatch()).value_or(models::UnitFlops());
 }
 
 std::vector<profile::UnitSize> ModelPart::UnitsOfStep() const {
   std::vector<profile::UnitSize> units;
-  for (const zero::UnitSpec& spec : model_->spec()) {
-    profile::UnitSize& unit = units.emplace_back(profile::UnitSize{.name = spec.name});
-    for (const zero::ParameterSpec& parameter : spec.parameters) unit.parameters += parameter.size;
-    const models::UnitFlops once = FlopsOf(static_cast<int>(units.size()) - 1);
+  for (const zero::UnitSpec& unit : model_->spec()) units.push_back({.name = unit.name});
+  const zero::ModelSpec part = spec();
+  for (int u = 0; u < part_.units(); ++u) {
+    const int stage = part_.StageOf(u);
+    profile::UnitSize& unit = units[static_cast<size_t>(stage)];
+    for (const zero::ParameterSpec& parameter : part[static_cast<size_t>(u)].parameters) {
+      unit.parameters += parameter.size;
+    }
+    const models::UnitFlops once = FlopsOf(stage);
     for (int64_t m = 0; m < place_.job.config.batch.gradient_accumulation_steps; ++m) {
       for (size_t pass = 0; pass < once.size(); ++pass) unit.flops[pass] += once[pass];
     }
@@ -85,9 +144,11 @@ profile::Training ModelPart::TrainingOfStep() const {
   profile::Training training = {
       .tokens_of_step = static_cast<double>(place_.job.config.batch.train_batch_size) * positions,
       .pairs_over_causal = 2 * positions / (positions + 1)};
-  for (const profile::UnitSize& unit : UnitsOfStep()) training.parameters += unit.parameters;
-  for (int unit = 0; unit < stages_.size(); ++unit) {
-    const models::UnitFlops flops = FlopsOf(unit);
+  for (size_t unit = 0; unit < model_->spec().size(); ++unit) {
+    for (const zero::ParameterSpec& parameter : model_->spec()[unit].parameters) {
+      training.parameters += parameter.size;
+    }
+    const models::UnitFlops flops = FlopsOf(static_cast<int>(unit));
     for (const profile::Pass pass : {profile::Pass::kForward, profile::Pass::kBackward}) {
       const profile::Flops& of = flops[static_cast<size_t>(pass)];
       training.causal_flops_per_token += (of.products + of.attention) / tokens;
@@ -98,23 +159,30 @@ profile::Training ModelPart::TrainingOfStep() const {
   return training;
 }
 
-models::PassMark ModelPart::MarkIn(device::Stream& compute) const {
-  return [&compute](profile::Pass pass, int unit) {
-    return MarkPart(pass == profile::Pass::kForward    ? PassPart::kForward
-                    : pass == profile::Pass::kBackward ? PassPart::kBackward
-                                                       : PassPart::kRecompute,
-                    unit, compute);
-  };
-}
-
 absl::Status ModelPart::Allocate(zero::ZeroOptimizer& zero) {
-  zero_ = &zero;
+  const ModelPasses::Options options = {.samples = shape_.samples,
+                                        .positions = data_.training->positions(),
+                                        .targets_begin = targets_begin(),
+                                        .is_whole = !is_cut(),
+                                        .at = place_.grid.coordinates(),
+                                        .data_ranks = place_.grid.shape().data};
+  passes_ = std::make_unique<ModelPasses>(options, part_, *model_, zero);
   return absl::OkStatus();
 }
 
 absl::Status ModelPart::Initialize(int parameter, absl::Span<float> values) const {
-  model_->Initialize(parameter, place_.job.seed, values);
+  model_->Initialize(part_.parameters()[static_cast<size_t>(parameter)], place_.job.seed, values);
   return absl::OkStatus();
+}
+
+parallel::StageModule& ModelPart::Train(StepBatch& batch) {
+  passes_->Train(batch);
+  return *passes_;
+}
+
+parallel::StageModule& ModelPart::Evaluate(StepBatch& batch) {
+  passes_->Evaluate(batch);
+  return *passes_;
 }
 
 absl::Status ModelPart::Open(int64_t step) {
@@ -182,73 +250,6 @@ absl::Status ModelPart::WriteHeldOut(int64_t first, int64_t micro_batch, StepBat
                                          host + targets_begin() + i * samples.target_bytes()));
   }
   return absl::OkStatus();
-}
-
-models::Batch ModelPart::BatchOf(int micro_batch) const {
-  const uint8_t* const inputs = batch_->samples_of(micro_batch);
-  const parallel::Coordinates& at = place_.grid.coordinates();
-  const int64_t before = int64_t{micro_batch} * place_.grid.shape().data + at.data;
-  return {.inputs = inputs,
-          .targets = inputs + targets_begin(),
-          .samples = batch_->filled[static_cast<size_t>(micro_batch)],
-          .positions = data_.training->positions(),
-          // Updates that were tried before, skipped ones too, which a checkpoint has.
-          .step = trains_ ? &zero_->controller().state()->iteration : nullptr,
-          .first_sample = before * shape_.samples};
-}
-
-absl::Status ModelPart::PassOver(zero::Pass pass) {
-  const int units = stages_.size();
-  for (int i = 0; i < units; ++i) {
-    const bool is_backward = pass == zero::Pass::kBackward;
-    const int unit = is_backward ? units - 1 - i : i;
-    zero::UnitScope scope(*zero_, unit, pass);
-    BRIGADE_RETURN_IF_ERROR(scope.Release());
-    if (is_backward) BRIGADE_RETURN_IF_ERROR(zero_->GradientsReady(unit));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ModelPart::Forward(const parallel::StagePass& pass, device::Stream& compute) {
-  const models::Batch batch = BatchOf(pass.micro_batch);
-  float* const losses = batch_->losses_of(pass.micro_batch);
-  if (batch.samples < shape_.samples) {
-    BRIGADE_RETURN_IF_ERROR(
-        compute.FillBytes(losses, 0, shape_.losses * static_cast<int64_t>(sizeof(float))));
-  }
-  // Behind the decision on the step before, which writes the scale, and the number that the model's
-  // dropout goes by.
-  if (trains_) {
-    BRIGADE_RETURN_IF_ERROR(
-        zero_->ScaleLoss(batch_->gradient_weight(), batch_->seed(), 1, precision::DType::kFloat32));
-  }
-  if (batch.samples == 0) return PassOver(zero::Pass::kForward);
-  BRIGADE_RETURN_IF_ERROR(
-      models::Forward(*model_, batch, losses, *zero_, compute, MarkIn(compute)));
-  return MarkEnd(compute);
-}
-
-absl::Status ModelPart::Backward(const parallel::StagePass& pass, device::Stream& compute) {
-  const models::Batch batch = BatchOf(pass.micro_batch);
-  BRIGADE_RETURN_IF_ERROR(batch.samples == 0 ? PassOver(zero::Pass::kBackward)
-                                             : models::Backward(*model_, batch, batch_->seed(),
-                                                                *zero_, compute, MarkIn(compute)));
-  BRIGADE_RETURN_IF_ERROR(MarkEnd(compute));
-  return zero_->FinishBackward(pass.chunk);
-}
-
-// No schedule of one stage splits the backward pass.
-absl::Status ModelPart::BackwardInput(const parallel::StagePass&, device::Stream&) {
-  return absl::InternalError("a model's backward pass in two parts");
-}
-absl::Status ModelPart::BackwardWeight(const parallel::StagePass&, device::Stream&) {
-  return absl::InternalError("a model's backward pass in two parts");
-}
-
-absl::Status ModelPart::Collective(int /*index*/, device::Stream& compute) {
-  BRIGADE_RETURN_IF_ERROR(batch_->MeanOfLosses(compute));
-  BRIGADE_RETURN_IF_ERROR(compute.Record(batch_->computed()));
-  return zero_->Step();
 }
 
 }  // namespace brigade::train

@@ -2,6 +2,7 @@
 #define BRIGADE_TRAIN_MODEL_PART_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -10,30 +11,36 @@
 #include "absl/types/span.h"
 #include "brigade/data/loader.h"
 #include "brigade/models/model.h"
+#include "brigade/train/model_passes.h"
 #include "brigade/train/model_task.h"
+#include "brigade/train/stage_spec.h"
 #include "brigade/train/task.h"
 
 namespace brigade::train {
 
-// A whole models::Model as a rank's part, and its passes.
-//
-// Short steps  Micro-batches that lack samples, or have none, are passes all the same, of as many
-//              samples as there are: all ranks gather the same weights in the same order.
-class ModelPart final : public RankPart, public parallel::StageModule {
+// A models::Model as a rank's part, whole or a stage of a pipeline.
+class ModelPart final : public RankPart {
  public:
-  // `data` has samples. All must outlive the part.
-  ModelPart(const RankPlace& place, const TrainingData& data, std::unique_ptr<models::Model> model);
+  // Makes the model of a stage, once Plan knows which that is; not called without a pipeline.
+  using StageFactory = std::function<absl::StatusOr<std::unique_ptr<models::Model>>(
+      const models::StageUnits& stage)>;
 
-  parallel::BoundaryShape boundary() const override { return {}; }
+  // `data` has samples. `model` is the whole one, or with a pipeline one without units, which tells
+  // what it would be. All must outlive the part.
+  ModelPart(const RankPlace& place, const TrainingData& data, std::unique_ptr<models::Model> model,
+            StageFactory stage_factory);
+
+  parallel::BoundaryShape boundary() const override;
   BatchShape batch_shape() const override { return shape_; }
   absl::Status Plan(int stage, const parallel::StageBuffers& buffers) override;
-  absl::Span<const parallel::StageRange> chunks() const override { return {&stages_, 1}; }
-  zero::ModelSpec spec() const override { return model_->spec(); }
-  std::vector<int> first_units() const override { return {0}; }
+  absl::Span<const parallel::StageRange> chunks() const override { return part_.chunks(); }
+  zero::ModelSpec spec() const override { return part_.Of(model_->spec()); }
+  std::vector<int> first_units() const override { return part_.first_units(); }
   std::vector<int> backward_units() const override { return {}; }
+  bool is_tied_outside() const override;
   models::Model* model() override { return model_.get(); }
-  checkpoint::ModelPart checkpoint_part() const override { return {}; }
-  bool counts_losses() const override { return true; }
+  checkpoint::ModelPart checkpoint_part() const override;
+  bool counts_losses() const override { return part_.has_end(); }
 
   absl::StatusOr<std::vector<zero::MemoryTerm>> Memory() const override;
   absl::StatusOr<collectives::Workspace> WorkspaceOf(
@@ -48,8 +55,8 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   absl::Status Allocate(zero::ZeroOptimizer& zero) override;
   absl::Status Initialize(int parameter, absl::Span<float> values) const override;
 
-  parallel::StageModule& Train(StepBatch& batch) override { return With(batch, true); }
-  parallel::StageModule& Evaluate(StepBatch& batch) override { return With(batch, false); }
+  parallel::StageModule& Train(StepBatch& batch) override;
+  parallel::StageModule& Evaluate(StepBatch& batch) override;
 
   std::vector<profile::UnitSize> UnitsOfStep() const override;
   profile::Training TrainingOfStep() const override;
@@ -57,39 +64,25 @@ class ModelPart final : public RankPart, public parallel::StageModule {
   absl::Status WriteStep(int64_t step, StepBatch& batch) override;
   absl::Status WriteHeldOut(int64_t first, int64_t micro_batch, StepBatch& batch) override;
 
-  absl::Status Forward(const parallel::StagePass& pass, device::Stream& compute) override;
-  absl::Status Backward(const parallel::StagePass& pass, device::Stream& compute) override;
-  absl::Status BackwardInput(const parallel::StagePass& pass, device::Stream& compute) override;
-  absl::Status BackwardWeight(const parallel::StagePass& pass, device::Stream& compute) override;
-  // The mean loss, and the optimizer's step.
-  absl::Status Collective(int index, device::Stream& compute) override;
-
  private:
-  ModelPart& With(StepBatch& batch, bool trains) {
-    batch_ = &batch;
-    trains_ = trains;
-    return *this;
-  }
+  bool is_cut() const { return place_.grid.shape().pipeline > 1; }
+  models::Batch WholeBatch() const;
   // Inputs of a micro-batch come first, targets behind them.
   int64_t targets_begin() const;
-  models::Batch BatchOf(int micro_batch) const;
+  // What each unit weighs, where parts are to weigh the same.
+  std::vector<double> UnitWeights() const;
   // Of a whole micro-batch.
   models::UnitFlops FlopsOf(int unit) const;
-  // Into `compute`, for the times of steps and for a profile.
-  models::PassMark MarkIn(device::Stream& compute) const;
-  // All units in the order of a pass, and no work: a pass over no samples.
-  absl::Status PassOver(zero::Pass pass);
   // The rank's data from a step on.
   absl::Status Open(int64_t step);
 
   const RankPlace place_;
   const TrainingData& data_;
-  const std::unique_ptr<models::Model> model_;
-  const parallel::StageRange stages_;
+  const StageFactory stage_factory_;
+  std::unique_ptr<models::Model> model_;
+  StageSpec part_;
   BatchShape shape_;
-  zero::ZeroOptimizer* zero_ = nullptr;
-  StepBatch* batch_ = nullptr;
-  bool trains_ = false;
+  std::unique_ptr<ModelPasses> passes_;
   std::unique_ptr<data::Loader> loader_;
   int64_t next_step_ = -1;
 };

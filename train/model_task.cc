@@ -7,11 +7,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "brigade/data/sampler.h"
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/parallel/pipeline/partition.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/replicas/options.h"
 #include "brigade/train/model_part.h"
+#include "brigade/train/stage_parts.h"
 
 namespace brigade::train {
 namespace {
@@ -39,20 +43,59 @@ absl::StatusOr<std::string> Describe(const data::Samples& samples) {
                          samples.target_bytes(), Counted(samples), device::Crc32c(bytes));
 }
 
-// InvalidArgument with all that the config asks of a model that this one does not do.
-absl::Status Check(const Job& job, bool drop_last) {
-  const TrainConfig& config = job.config;
-  std::string refused;
-  const auto refuse = [&](bool is_asked, const char* what) {
-    if (is_asked) absl::StrAppend(&refused, refused.empty() ? "" : "; ", what);
-  };
-  refuse(config.grid.tensor > 1, "tensor parallelism: the model is not cut");
-  refuse(config.grid.pipeline > 1, "a pipeline: the model has no stages that pass on activations");
-  refuse(config.grid.context > 1, "context parallelism: the model sees whole samples");
-  refuse(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
-  refuse(config.replicas > 0 && !drop_last,
-         "replicas: a short last step would be of one replica alone; TrainingData::drop_last");
-  return refused.empty() ? absl::OkStatus() : absl::InvalidArgumentError(refused);
+// What the config asks of a model that this one does not do.
+class Unsupported {
+ public:
+  void Add(bool is_asked, absl::string_view what) {
+    if (is_asked) absl::StrAppend(&text_, text_.empty() ? "" : "; ", what);
+  }
+  void Add(const absl::Status& status) { Add(!status.ok(), status.message()); }
+  absl::Status status() const {
+    return text_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(text_);
+  }
+
+ private:
+  std::string text_;
+};
+
+// Of any model.
+void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported) {
+  unsupported.Add(config.grid.tensor > 1,
+                  "tensor parallelism: a Model's matrices are not shared, as examples/gpt's are");
+  unsupported.Add(config.grid.context > 1, "context parallelism: a Model sees whole samples");
+  unsupported.Add(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
+  unsupported.Add(
+      config.replicas > 0 && !drop_last,
+      "replicas: a short last step would be of one replica alone; TrainingData::drop_last");
+}
+
+// Of this one, which may have no units yet.
+void Refuse(const TrainConfig& config, const models::Model& model, const models::Batch& batch,
+            Unsupported& unsupported) {
+  using By = parallel::PartitionChoice::By;
+  const bool has_flops = model.FlopsOf(0, batch).has_value();
+  unsupported.Add(config.profiler.enabled && !has_flops,
+                  "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
+  if (config.grid.pipeline == 1) return;
+  if (!model.BoundaryOf(batch).has_value()) {
+    return unsupported.Add(
+        true,
+        "a pipeline: the model does not say what crosses from one unit to the next, "
+        "by Model::BoundaryOf");
+  }
+  const parallel::ScheduleChoice& schedule = config.schedule;
+  unsupported.Add(parallel::SplitsBackward(schedule.kind) && !model.splits_backward(),
+                  absl::StrCat("brigade.schedule \"", parallel::ToString(schedule),
+                               "\": the model's backward pass has no halves, by "
+                               "Model::splits_backward; gpipe, 1f1b and interleaved:V need none"));
+  unsupported.Add(
+      config.partition.by == By::kTime,
+      "brigade.partition \"time\": no passes of a Model are measured before it is cut; it "
+      "may be parameters, flops or boundaries");
+  unsupported.Add(config.partition.by == By::kFlops && !has_flops,
+                  "brigade.partition \"flops\": the model does not tell its operations, by "
+                  "Model::FlopsOf");
+  unsupported.Add(CheckParts(static_cast<int>(model.spec().size()), "its units", config));
 }
 
 }  // namespace
@@ -113,26 +156,44 @@ ModelPlace ModelTask::PlaceOf(const Job& job, device::Context& context) const {
 }
 
 absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace& place) const {
-  BRIGADE_RETURN_IF_ERROR(Check(place.job, data_.drop_last));
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t steps,
-                           data_.Steps(place.job.config.batch.train_batch_size));
+  const TrainConfig& config = place.job.config;
+  Unsupported unsupported;
+  Refuse(config, data_.drop_last, unsupported);
+  const bool is_cut = config.grid.pipeline > 1;
+  // The whole model is not made in vain.
+  if (!is_cut) BRIGADE_RETURN_IF_ERROR(unsupported.status());
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t steps, data_.Steps(config.batch.train_batch_size));
   if (data_.epochs > 0 && place.job.steps > steps) {
     return absl::InvalidArgumentError(absl::StrCat(place.job.steps, " steps, but ", data_.epochs,
                                                    " epochs of the data have ", steps));
   }
-  BRIGADE_ASSIGN_OR_RETURN(auto model, model_(PlaceOf(place.job, place.context)));
-  if (model == nullptr) return absl::InvalidArgumentError("the factory has made no model");
-  if (place.job.config.profiler.enabled && !model->FlopsOf(0, {.samples = 1}).has_value()) {
-    return absl::InvalidArgumentError(
-        "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
+  ModelPlace model_place = PlaceOf(place.job, place.context);
+  if (is_cut) model_place.stage = models::StageUnits();
+  auto made = model_(model_place);
+  if (!made.ok()) {
+    if (unsupported.status().ok()) return made.status();
+    unsupported.Add(made.status());
+    return unsupported.status();
   }
-  return std::make_unique<ModelPart>(place, data_, std::move(model));
+  if (*made == nullptr) return absl::InvalidArgumentError("the factory has made no model");
+  Refuse(config, **made, {.samples = model_place.samples, .positions = model_place.positions},
+         unsupported);
+  BRIGADE_RETURN_IF_ERROR(unsupported.status());
+  return std::make_unique<ModelPart>(
+      place, data_, *std::move(made),
+      [this, &job = place.job, &context = place.context](const models::StageUnits& stage) {
+        ModelPlace of_stage = PlaceOf(job, context);
+        of_stage.stage = stage;
+        return model_(of_stage);
+      });
 }
 
 absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::Coordinates&,
                                                 device::Context& context) const {
   // Of one that is made for this and goes again.
-  BRIGADE_ASSIGN_OR_RETURN(const auto model, model_(PlaceOf(job, context)));
+  ModelPlace place = PlaceOf(job, context);
+  place.stage = models::StageUnits();
+  BRIGADE_ASSIGN_OR_RETURN(const auto model, model_(place));
   if (model == nullptr) return absl::InvalidArgumentError("the factory has made no model");
   return model->spec();
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,9 @@ struct ModelPlace {
   int64_t positions = 1;
   // Of a sample: a model whose data may have several forms sees which it is.
   int64_t input_bytes = 0;
+  // Of a pipeline: which of its units the model needs memory for, first none, so that it tells what
+  // it would be. A model that does not give models::Model::BoundaryOf need not look.
+  std::optional<models::StageUnits> stage = std::nullopt;
 };
 
 // Makes a model, the same on all ranks. Called by each rank on its own thread; the context outlives
@@ -53,8 +57,12 @@ struct TrainingData {
   absl::StatusOr<int64_t> Steps(int64_t batch) const;
 };
 
-// A model and its data, on the data ranks of a grid, in every ZeRO stage.
+// A model and its data, on the data and pipeline ranks of a grid, in every ZeRO stage.
 //
+// Pipelines    A model that says what crosses between its units (models::Model::BoundaryOf) is cut
+//              into ranges of these, as TrainConfig::partition says. Losses and weights are, bit by
+//              bit, those without a pipeline; passes go together in a step (Trainer::Fit, not
+//              Batch).
 // Weights      A step's gradient is that of the mean over all losses that count in it, on all ranks
 //              and in all micro-batches: a short step weighs what it is. The losses that are told
 //              are such means too.
@@ -62,9 +70,10 @@ struct TrainingData {
 //              a training goes on inside an epoch, on any number of ranks, as if it had not
 //              stopped. They are read ahead on a thread.
 // Checkpoints  Have the data's sizes and a checksum of some samples: another data set is refused.
-// Errors       CreatePart: InvalidArgument naming the key for what a Model does not do: it is on
-//              one rank as a whole (tensor, pipeline and context parallelism), without dropout of
-//              the config's, and without a profile if it does not tell its operations; with
+// Errors       CreatePart: InvalidArgument naming all keys for what a Model does not do: tensor and
+//              context parallelism, a pipeline if it does not say what crosses, a schedule that
+//              splits the backward pass if it does not, a partition by measured times, a partition
+//              or a profile by operations if it does not tell these, dropout of the config's; with
 //              replicas it needs drop_last. Those of the factory. Steps: those of data/loader.h,
 //              of the model and of the samples.
 class ModelTask final : public Task {

@@ -31,15 +31,17 @@ brigade_library(
   models_model
   HEADERS models/model.h
   SOURCES models/model.cc
-  DEPS device_status_macros device_stream nn_gradient profile_step_profile zero_step zero_plan
-  PUBLIC_LIBRARIES absl::span absl::status
+  DEPS device_status_macros device_stream nn_gradient parallel_pipeline_stage_range precision_dtype
+    profile_step_profile zero_step zero_plan
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
   models_decoder
   HEADERS models/decoder.h models/decoder_memory.h models/gpt2.h models/llama.h
   SOURCES models/decoder.cc models/decoder_flops.cc models/decoder_lora.cc models/decoder_memory.cc
-    models/gpt2.cc models/llama.cc
+    models/decoder_stage.cc models/gpt2.cc models/llama.cc
   DEPS models_config models_lora models_model device_buffer device_context device_status_macros
     device_stream kernels_block_quant nn_attention nn_blas nn_cached_attention nn_cross_entropy
     nn_embedding nn_gradient nn_grouped_heads nn_layer_norm nn_linear nn_lora nn_pointwise nn_random

@@ -10,6 +10,12 @@ brigade_library(
 )
 
 brigade_library(
+  parallel_pipeline_stage_range
+  HEADERS parallel/pipeline/stage_range.h
+  DEPS device_requirements
+)
+
+brigade_library(
   parallel_context_formulas
   HEADERS parallel/context/columns_math.h parallel/context/head_exchange_math.h
   DEPS nn_functions nn_rows
@@ -176,12 +182,6 @@ brigade_library(
   DEPS parallel_pipeline_item parallel_pipeline_schedule_kind parallel_pipeline_transfers
     device_status_macros
   PUBLIC_LIBRARIES absl::statusor
-)
-
-brigade_library(
-  parallel_pipeline_stage_range
-  HEADERS parallel/pipeline/stage_range.h
-  DEPS device_requirements
 )
 
 brigade_library(

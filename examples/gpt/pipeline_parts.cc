@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/counted.h"
-#include "brigade/device/status_macros.h"
 #include "brigade/recompute/policy.h"
 #include "brigade/zero/plan/memory_model.h"
 
@@ -114,42 +113,18 @@ absl::StatusOr<std::vector<int>> PartsOf(const PassShape& shape,
                                          const parallel::PartitionChoice& partition,
                                          const PassCosts& costs,
                                          const parallel::MemoryLimit* limit) {
-  if (partition.by == By::kBoundaries) {
-    BRIGADE_RETURN_IF_ERROR(
-        parallel::CheckPartition(partition.boundaries, StagesOf(shape.model), pipeline, limit));
-    return partition.boundaries;
-  }
-  return parallel::LeastMaximum(StageWeights(shape, partition.by, costs), pipeline, limit);
-}
-
-std::vector<StageRange> ChunksOf(const parallel::PipelineShape& pipeline,
-                                 absl::Span<const int> boundaries, int stage) {
-  std::vector<StageRange> chunks;
-  for (int chunk = 0; chunk < pipeline.schedule.chunks; ++chunk) {
-    const auto part = static_cast<size_t>(parallel::PartOf(pipeline, stage, chunk));
-    chunks.push_back({boundaries[part], boundaries[part + 1]});
-  }
-  return chunks;
+  // Of boundaries that are given the number of stages alone counts.
+  const std::vector<double> weights =
+      partition.by == By::kBoundaries
+          ? std::vector<double>(static_cast<size_t>(StagesOf(shape.model)))
+          : StageWeights(shape, partition.by, costs);
+  return train::PartsOf(weights, pipeline, partition, limit);
 }
 
 absl::Status CheckParts(const ModelOptions& model, const train::TrainConfig& config) {
-  const parallel::PipelineShape pipeline = config.pipeline_shape();
-  if (pipeline.stages == 1) return absl::OkStatus();
-  const int stages = StagesOf(model);
-  if (pipeline.parts() > stages) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pipeline.stages (--pipeline) ", pipeline.stages, " with ",
-                     device::Counted(pipeline.schedule.chunks, "chunk"),
-                     " each (brigade.schedule, --schedule) cut the model into ", pipeline.parts(),
-                     " parts, but embedding, ", device::Counted(model.layers, "block"),
-                     " and head are only ", stages));
-  }
-  if (config.partition.by != By::kBoundaries) return absl::OkStatus();
-  const absl::Status status =
-      parallel::CheckPartition(config.partition.boundaries, stages, pipeline, nullptr);
-  if (status.ok()) return status;
-  return absl::InvalidArgumentError(
-      absl::StrCat("brigade.partition (--partition): ", status.message()));
+  return train::CheckParts(
+      StagesOf(model),
+      absl::StrCat("embedding, ", device::Counted(model.layers, "block"), " and head"), config);
 }
 
 }  // namespace brigade::gpt

@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "brigade/examples/gpt/activations.h"
 #include "brigade/examples/gpt/model_part.h"
 #include "brigade/examples/gpt/pass_shape.h"
@@ -18,6 +17,7 @@
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/train/config/config.h"
 #include "brigade/train/job.h"
+#include "brigade/train/stage_parts.h"
 
 namespace brigade::gpt {
 
@@ -52,9 +52,7 @@ absl::StatusOr<std::vector<int>> PartsOf(const PassShape& shape,
                                          const PassCosts& costs,
                                          const parallel::MemoryLimit* limit);
 
-// The parts of a pipeline's stage, one for each chunk, in ascending order.
-std::vector<StageRange> ChunksOf(const parallel::PipelineShape& pipeline,
-                                 absl::Span<const int> boundaries, int stage);
+using train::ChunksOf;
 
 // What cannot be known of a config without the model: InvalidArgument naming the keys and both
 // numbers if the model has fewer stages than the pipeline has parts, or if boundaries that are

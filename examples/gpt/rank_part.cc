@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "brigade/collectives/agree.h"
 #include "brigade/device/file/file_store.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/job.h"
@@ -15,6 +12,7 @@
 #include "brigade/examples/gpt/unit_flops.h"
 #include "brigade/nn/blas.h"
 #include "brigade/recompute/stash.h"
+#include "brigade/train/stage_parts.h"
 
 namespace brigade::gpt {
 
@@ -76,11 +74,7 @@ absl::Status RankPart::Plan(int stage, const parallel::StageBuffers& buffers) {
   BRIGADE_ASSIGN_OR_RETURN(
       const std::vector<int> boundaries,
       PartsOf(shape_, pipeline, config.partition, costs, limit.has_value() ? &*limit : nullptr));
-  // Memory, and what recomputation leaves, may be another on each rank; parts that do not fit
-  // together would be another model.
-  BRIGADE_RETURN_IF_ERROR(collectives::AgreeOnLines(
-      {absl::StrCat("parts of the model from its stages ", absl::StrJoin(boundaries, ", "))},
-      of_.grid.world()));
+  BRIGADE_RETURN_IF_ERROR(train::AgreeOnParts(boundaries, of_.grid.world()));
   const ModelPart part(of_.model, ChunksOf(pipeline, boundaries, stage));
   const PassSlots slots = SlotsOf(buffers);
   BRIGADE_ASSIGN_OR_RETURN(PartPlan plan, PlanPart(shape_, costs, part, slots, config.recompute));

@@ -644,7 +644,9 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
                 StatusIs(kInvalid, HasSubstr(text)));
   };
   refused(Config(8, 4, 0, R"(, "brigade": {"dropout": 0.1})"), 1, "brigade.dropout");
-  refused(Config(8, 4, 0, R"(, "pipeline": {"stages": 2})"), 2, "a pipeline");
+  const Training uncut = Make(Config(8, 4, 0, R"(, "pipeline": {"stages": 2})"), 2, Silent(), data);
+  EXPECT_THAT(TrainOnThreads(uncut.job, *uncut.task, 2, {}),
+              StatusIs(kInvalid, HasSubstr("a pipeline: the model does not say what crosses")));
   const Training silent =
       Make(Config(8, 4, 0, R"(, "flops_profiler": {"enabled": true})"), 1, Silent(), data);
   EXPECT_THAT(TrainOnThreads(silent.job, *silent.task, 1, {}),

@@ -258,3 +258,24 @@ output=$(examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl
 output=$(examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
   --config="$dir/ds.json" --norestart_positions 2>&1) && fail "positions of nothing"
 [[ $output == *"--restart_positions is false"* ]] || fail "language_model says: $output"
+
+# Two stages of a pipeline have the losses of one rank, and save its adapters, which lie on both.
+first=
+for stages in 1 2; do
+  cat >"$dir/pipeline.json" <<JSON
+{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+ "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}, "zero_optimization": {"stage": 1},
+ "steps_per_print": 5, "pipeline": {"stages": $stages}}
+JSON
+  tune $stages pipeline --max_samples=80 --epochs=1 --save_adapter="$dir/pipeline$stages"
+  [ "$evaluations" = "${first:=$evaluations}" ] || fail "$stages stages: $evaluations, not $first"
+done
+cmp "$dir/pipeline1/adapter_model.safetensors" "$dir/pipeline2/adapter_model.safetensors" ||
+  fail "two stages save other adapters"
+for stages in 1 2; do
+  sed -i "s/\"stages\": ./\"stages\": $stages/" "$dir/pipeline.json"
+  sed 's/"bf16": {"enabled": true},//' "$dir/pipeline.json" >"$dir/fp32.json"
+  processes $stages examples/image_classifier --data="$dir/images" --epochs=1 \
+    --config="$dir/fp32.json"
+  [ "$output" = "${image:=$output}" ] || fail "$stages stages: $output, not $image"
+done

@@ -1,0 +1,107 @@
+// What of a model a stage of a pipeline has, and where a model may be cut.
+
+#include "brigade/train/stage_spec.h"
+
+#include <vector>
+
+#include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/stage_parts.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::train {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The first unit's table is used by the third and by the last one.
+zero::ModelSpec Model() {
+  return {{"first", {{"table", 100}, {"bias", 10}}, {}},
+          {"second", {{"a", 20}}, {}},
+          {"third", {{"b", 30}}, {"table"}},
+          {"last", {{"c", 40}}, {"table"}}};
+}
+
+TEST(StageSpecTest, TheWholeModelIsAsItWas) {
+  const StageSpec whole(Model());
+  EXPECT_TRUE(whole.is_whole());
+  EXPECT_THAT(whole.parameters(), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(whole.first_units(), ElementsAre(0));
+  const zero::ModelSpec spec = whole.Of(Model());
+  EXPECT_FALSE(spec[0].parameters[0].tied_outside);
+  EXPECT_THAT(spec[3].tied, ElementsAre("table"));
+}
+
+TEST(StageSpecTest, ASharedParameterIsTiedOutsideAndCountedOnce) {
+  const StageSpec begin(Model(), {{0, 2}}), end(Model(), {{2, 4}});
+  EXPECT_THAT(begin.parameters(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(begin.UnitOf(2), -1);
+  EXPECT_FALSE(begin.has_end());
+  zero::ModelSpec spec = begin.Of(Model());
+  EXPECT_TRUE(spec[0].parameters[0].tied_outside);
+  EXPECT_TRUE(spec[0].parameters[0].counted);
+  EXPECT_FALSE(spec[0].parameters[1].tied_outside);
+
+  // The unit that comes first has the copy, the other one is tied to it.
+  EXPECT_THAT(end.parameters(), ElementsAre(3, 0, 4));
+  EXPECT_THAT(end.parameter_numbers(), ElementsAre(1, -1, -1, 0, 2));
+  EXPECT_THAT(end.unit_numbers(), ElementsAre(-1, -1, 0, 1));
+  spec = end.Of(Model());
+  ASSERT_EQ(spec[0].parameters.size(), 2u);
+  EXPECT_EQ(spec[0].parameters[1].name, "table");
+  EXPECT_EQ(spec[0].parameters[1].size, 100);
+  EXPECT_TRUE(spec[0].parameters[1].tied_outside);
+  EXPECT_FALSE(spec[0].parameters[1].counted);
+  EXPECT_TRUE(spec[0].tied.empty());
+  EXPECT_THAT(spec[1].tied, ElementsAre("table"));
+  EXPECT_EQ(spec[1].parameters.size(), 1u);
+}
+
+TEST(StageSpecTest, ChunksOfOneStageShareAParameterInside) {
+  const StageSpec ends(Model(), {{0, 1}, {3, 4}}), middle(Model(), {{1, 3}});
+  EXPECT_THAT(ends.parameters(), ElementsAre(0, 1, 4));
+  EXPECT_THAT(ends.first_units(), ElementsAre(0, 1));
+  const zero::ModelSpec spec = ends.Of(Model());
+  EXPECT_THAT(spec[1].tied, ElementsAre("table"));
+  // The third unit's is elsewhere.
+  EXPECT_TRUE(spec[0].parameters[0].tied_outside);
+  EXPECT_THAT(middle.parameters(), ElementsAre(2, 3, 0));
+}
+
+TEST(StageSpecTest, ChunksThatAreNoneOfTheModelAreRefused) {
+  const auto refused = [](std::vector<parallel::StageRange> chunks, const char* text) {
+    EXPECT_THAT(StageSpec::Validate(4, chunks),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+  };
+  EXPECT_OK(StageSpec::Validate(4, {{0, 1}, {1, 4}}));
+  refused({}, "no chunk");
+  refused({{0, 5}}, "chunk 0 has the stages 0 to 5 of 4");
+  refused({{1, 2}, {0, 1}}, "behind 2");
+  refused({{1, 1}}, "1 to 1");
+}
+
+TEST(StagePartsTest, OnlyTheFirstAndTheLastStageShareParameters) {
+  const auto pipeline = [](int stages, const char* schedule) {
+    return parallel::PipelineShape{.schedule = parallel::ParseSchedule(schedule).value(),
+                                   .stages = stages,
+                                   .micro_batches = 4};
+  };
+  EXPECT_OK(CheckTies(Model(), pipeline(2, "1f1b"), {0, 2, 4}));
+  // Both ends are on the first stage, and the middle on the last one.
+  EXPECT_OK(CheckTies(Model(), pipeline(2, "zb-v"), {0, 1, 2, 3, 4}));
+  EXPECT_THAT(CheckTies(Model(), pipeline(3, "1f1b"), {0, 2, 3, 4}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("\"first\" of stage 0"), HasSubstr("\"third\" of stage 1"),
+                             HasSubstr("share \"table\""))));
+}
+
+TEST(StagePartsTest, SharedParametersCountForEachUnit) {
+  EXPECT_THAT(ParametersOfUnits(Model()), ElementsAre(110, 20, 130, 140));
+}
+
+}  // namespace
+}  // namespace brigade::train
