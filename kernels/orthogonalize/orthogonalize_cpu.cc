@@ -28,8 +28,16 @@ constexpr int kRowsAtOnce = 4;
 // next ones: their sums, or the factor's elements, stay in the first-level cache, where from the
 // second one they come too slowly for products with each.
 constexpr int64_t kColumnsAtOnce = 1024;
-// Rows of M that LowRankRows takes of these.
-constexpr int64_t kRowsOfBlock = 16;
+// Rows of M that LowRankRows takes of these, and at once: with AVX-512 one, in the order in which
+// they lie.
+constexpr int64_t kRowsOfBlock = 32;
+#ifdef __x86_64__
+template <typename Lanes>
+constexpr int kRowsAtOnceWith = std::is_same_v<Lanes, Avx512Lanes> ? 1 : 4;
+#else
+template <typename Lanes>
+constexpr int kRowsAtOnceWith = 4;
+#endif
 
 // Calls run(std::integral_constant(columns), first) for all columns of a factor, as many at a time
 // as one loop takes.
@@ -89,16 +97,36 @@ BRIGADE_INLINE void FinishRow(const float* row, const float* q, int64_t columns,
 template <int kColumns, typename Lanes>
 BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int64_t columns,
                                  int64_t count, float* p, int64_t rows) {
+#ifdef __x86_64__
+  if constexpr (std::is_same_v<Lanes, Avx512Lanes> && kColumns == 4) {
+    if (columns <= kColumnsAtOnce && columns % kRowLanes == 0) {
+      for (; count >= 4; count -= 4, matrix += 4 * columns, p += 4) {
+        columns == 64 ? MultiplyFourRows<4>(matrix, q, columns, kColumnsAtOnce, p, rows)
+                      : MultiplyFourRows<0>(matrix, q, columns, kColumnsAtOnce, p, rows);
+      }
+    }
+  }
+#endif
   alignas(64) float lanes[kRowsOfBlock][kColumns][kRowLanes];
+  constexpr int kAtOnce = kRowsAtOnceWith<Lanes>;
   const int64_t whole = columns / kRowLanes * kRowLanes;
-  const auto multiply = [&](auto at_once, auto first, int64_t r, int64_t j) BRIGADE_SIMD_BODY {
-    MultiplyBlocks<at_once, kColumns, first>(Lanes(), matrix + r * columns + j, q + j, columns,
-                                             std::min(kColumnsAtOnce, whole - j), lanes[r][0]);
-  };
   const auto multiply_all = [&](auto first, int64_t j) BRIGADE_SIMD_BODY {
+    const int64_t width = std::min(kColumnsAtOnce, whole - j);
+    // The elements `pieces` pieces after this one of row r, in the order of this loop.
+    const auto later = [&](int64_t r, int pieces) BRIGADE_SIMD_BODY {
+      if (columns <= kColumnsAtOnce) return matrix + r * columns + pieces * kColumnsAtOnce;
+      const int64_t behind = r + pieces - count;
+      if (behind < 0) return matrix + (r + pieces) * columns + j;
+      const int64_t next = j + kColumnsAtOnce;
+      return next < whole ? matrix + behind * columns + next : matrix + (r + pieces) * columns;
+    };
+    const auto multiply = [&](auto at_once, int64_t r) BRIGADE_SIMD_BODY {
+      MultiplyBlocks<at_once, kColumns, first>(Lanes(), matrix + r * columns + j, q + j, columns,
+                                               width, {later(r, 1), later(r, 2)}, lanes[r][0]);
+    };
     int64_t r = 0;
-    for (; r + 4 <= count; r += 4) multiply(std::integral_constant<int, 4>(), first, r, j);
-    for (; r < count; ++r) multiply(std::integral_constant<int, 1>(), first, r, j);
+    for (; r + kAtOnce <= count; r += kAtOnce) multiply(std::integral_constant<int, kAtOnce>(), r);
+    for (; r < count; ++r) multiply(std::integral_constant<int, 1>(), r);
   };
   multiply_all(std::true_type(), 0);
   for (int64_t j = kColumnsAtOnce; j < whole; j += kColumnsAtOnce) {

@@ -26,12 +26,20 @@ BRIGADE_INLINE void ForAll(const Run& run) {
   ForAll(std::make_integer_sequence<int, kCount>(), run);
 }
 
+// What a loop over a row asks the memory for, line by line: what it takes a while later, and what it
+// takes later still. One row after the other, in the order in which they lie, is what memory is
+// fastest at; a core drops what it is asked for while it waits for much, so it is asked twice.
+struct RowAhead {
+  const float* near;
+  const float* far;
+};
+
 // Adds whole blocks of kRowLanes elements to `lanes`, [kRows][kColumns][kRowLanes], which with
 // kFirst begin at 0: `size` elements, a multiple of that, of kRows rows and of kColumns columns of
 // Q, which are `stride` apart, both. For targets without lanes: the compiler's vectors.
 template <int kRows, int kColumns, bool kFirst>
 BRIGADE_INLINE void MultiplyBlocks(NoLanes, const float* matrix, const float* q, int64_t stride,
-                                   int64_t size, float* lanes) {
+                                   int64_t size, const RowAhead&, float* lanes) {
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) {
       const float* const row = matrix + r * stride;
@@ -68,66 +76,93 @@ BRIGADE_INLINE void AddRows(NoLanes, const float* matrix, int64_t stride,
 
 #ifdef __x86_64__
 
+// The lines ahead: see RowAhead.
 template <int kRows, int kColumns, bool kFirst>
 BRIGADE_TARGET_AVX512_LANES void MultiplyBlocks(Avx512Lanes, const float* matrix, const float* q,
-                                                int64_t stride, int64_t size, float* lanes) {
-  static_assert(kRowLanes == Avx512Lanes::kSize);
-  __m512 sums[kRows][kColumns];
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) {
-      sums[r][c] =
-          kFirst ? _mm512_setzero_ps() : _mm512_loadu_ps(lanes + (r * kColumns + c) * kRowLanes);
-    }
+                                                int64_t stride, int64_t size,
+                                                const RowAhead& ahead, float* lanes) {
+  static_assert(kRowLanes == Avx512Lanes::kSize && kRows == 1);
+  __m512 sums[kColumns];
+  for (int c = 0; c < kColumns; ++c) {
+    sums[c] = kFirst ? _mm512_setzero_ps() : _mm512_loadu_ps(lanes + c * kRowLanes);
   }
-  // The next rows: prefetchers of processors begin anew in each row of the matrix.
   for (int64_t i = 0; i < size; i += kRowLanes) {
-    __m512 x[kRows];
-    for (int r = 0; r < kRows; ++r) {
-      x[r] = _mm512_loadu_ps(matrix + r * stride + i);
-      if (kRows > 1) __builtin_prefetch(matrix + (kRows + r) * stride + i);
-    }
+    const __m512 x = _mm512_loadu_ps(matrix + i);
+    __builtin_prefetch(ahead.near + i);
+    __builtin_prefetch(ahead.far + i);
     for (int c = 0; c < kColumns; ++c) {
-      __m512 y = _mm512_loadu_ps(q + c * stride + i);
-      // Else g++ loads it again for each row, and loads are what this loop waits for.
-      asm("" : "+v"(y));
-      for (int r = 0; r < kRows; ++r) sums[r][c] = _mm512_fmadd_ps(x[r], y, sums[r][c]);
+      sums[c] = _mm512_fmadd_ps(x, _mm512_loadu_ps(q + c * stride + i), sums[c]);
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) {
-      _mm512_storeu_ps(lanes + (r * kColumns + c) * kRowLanes, sums[r][c]);
-    }
-  }
+  for (int c = 0; c < kColumns; ++c) _mm512_storeu_ps(lanes + c * kRowLanes, sums[c]);
 }
 
-// Four rows' sums of lanes with each of four columns, to p[c * rows + r], of 16 registers at once:
-// one by one they take longer than the products of 64 columns. Lane l takes lane l + n/2, of n
-// lanes, until there is one, as Halve.
-BRIGADE_TARGET_AVX512_LANES inline void HalveFourByFour(const float* lanes, float* p,
-                                                        int64_t rows) {
-  __m512 x[16];
-  for (int i = 0; i < 16; ++i) x[i] = _mm512_loadu_ps(lanes + i * kRowLanes);
-  // With masks, as in internal/lanes.h. Of two registers each half, of both the sums; then of
-  // quarters, and of eighths and pairs within quarters. Register i = 4 r + c ends up as element r
-  // of quarter c.
-  for (int i = 0; i < 8; ++i) {
-    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0x44),
-                         _mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0xee));
-  }
-  for (int i = 0; i < 4; ++i) {
-    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0x88),
-                         _mm512_maskz_shuffle_f32x4(0xffff, x[2 * i], x[2 * i + 1], 0xdd));
-  }
-  for (int i = 0; i < 2; ++i) {
-    x[i] = _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, x[2 * i], x[2 * i + 1], 0x44),
-                         _mm512_maskz_shuffle_ps(0xffff, x[2 * i], x[2 * i + 1], 0xee));
-  }
-  const __m512 sums = _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, x[0], x[1], 0x88),
-                                    _mm512_maskz_shuffle_ps(0xffff, x[0], x[1], 0xdd));
+// Of two registers of lanes the halves' sums side by side, by quarters of a register or by elements
+// of each quarter: lane l takes lane l + n/2, of n lanes, as Halve. With masks, as in
+// internal/lanes.h.
+#define BRIGADE_HALVE_QUARTERS(x, y, low, high)                     \
+  _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x, y, low), \
+                _mm512_maskz_shuffle_f32x4(0xffff, x, y, high))
+#define BRIGADE_HALVE_ELEMENTS(x, y, low, high)                  \
+  _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, x, y, low), \
+                _mm512_maskz_shuffle_ps(0xffff, x, y, high))
+
+// The sums of a row's lanes with four columns: those of a column are left in a quarter.
+BRIGADE_TARGET_AVX512_LANES BRIGADE_INLINE __m512 HalveToQuarters(const __m512 (&sums)[4]) {
+  const __m512 low = BRIGADE_HALVE_QUARTERS(sums[0], sums[1], 0x44, 0xee);
+  const __m512 high = BRIGADE_HALVE_QUARTERS(sums[2], sums[3], 0x44, 0xee);
+  return BRIGADE_HALVE_QUARTERS(low, high, 0x88, 0xdd);
+}
+
+// The sums of four rows' quarters, to p[c * rows + r]. One by one these take longer than the
+// products of 64 columns.
+BRIGADE_TARGET_AVX512_LANES BRIGADE_INLINE void HalveQuarters(const __m512 (&rows_of)[4], float* p,
+                                                              int64_t rows) {
+  const __m512 low = BRIGADE_HALVE_ELEMENTS(rows_of[0], rows_of[1], 0x44, 0xee);
+  const __m512 high = BRIGADE_HALVE_ELEMENTS(rows_of[2], rows_of[3], 0x44, 0xee);
+  const __m512 sums = BRIGADE_HALVE_ELEMENTS(low, high, 0x88, 0xdd);
   _mm_storeu_ps(p, _mm512_maskz_extractf32x4_ps(15, sums, 0));
   _mm_storeu_ps(p + rows, _mm512_maskz_extractf32x4_ps(15, sums, 1));
   _mm_storeu_ps(p + 2 * rows, _mm512_maskz_extractf32x4_ps(15, sums, 2));
   _mm_storeu_ps(p + 3 * rows, _mm512_maskz_extractf32x4_ps(15, sums, 3));
+}
+#undef BRIGADE_HALVE_QUARTERS
+#undef BRIGADE_HALVE_ELEMENTS
+
+// The same of lanes that MultiplyBlocks has left, [4][4][kRowLanes].
+BRIGADE_TARGET_AVX512_LANES inline void HalveFourByFour(const float* lanes, float* p,
+                                                        int64_t rows) {
+  __m512 quarters[4];
+  for (int r = 0; r < 4; ++r, lanes += 4 * kRowLanes) {
+    __m512 sums[4];
+    for (int c = 0; c < 4; ++c) sums[c] = _mm512_loadu_ps(lanes + c * kRowLanes);
+    quarters[r] = HalveToQuarters(sums);
+  }
+  HalveQuarters(quarters, p, rows);
+}
+
+// The products of four whole rows with four columns of Q: kBlocks blocks of lanes each, or with 0
+// `columns`, a multiple of kRowLanes. Sums stay in registers.
+template <int kBlocks>
+BRIGADE_TARGET_AVX512_LANES void MultiplyFourRows(const float* matrix, const float* q,
+                                                  int64_t columns, int64_t ahead, float* p,
+                                                  int64_t rows) {
+  if (kBlocks != 0) columns = kBlocks * kRowLanes;
+  __m512 quarters[4];
+  for (int r = 0; r < 4; ++r, matrix += columns) {
+    __m512 sums[4];
+    for (int c = 0; c < 4; ++c) sums[c] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < columns; i += kRowLanes) {
+      const __m512 x = _mm512_loadu_ps(matrix + i);
+      __builtin_prefetch(matrix + i + ahead);
+      __builtin_prefetch(matrix + i + 2 * ahead);
+      for (int c = 0; c < 4; ++c) {
+        sums[c] = _mm512_fmadd_ps(x, _mm512_loadu_ps(q + c * columns + i), sums[c]);
+      }
+    }
+    quarters[r] = HalveToQuarters(sums);
+  }
+  HalveQuarters(quarters, p, rows);
 }
 
 template <int kRows, int kColumns>
@@ -196,7 +231,8 @@ BRIGADE_TARGET_AVX512_LANES void RestoreLines(const float (&factors)[kColumns][k
 template <int kRows, int kColumns, bool kFirst>
 __attribute__((target("avx2,fma"))) void MultiplyBlocks(Avx2Lanes, const float* matrix,
                                                         const float* q, int64_t stride,
-                                                        int64_t size, float* lanes) {
+                                                        int64_t size, const RowAhead&,
+                                                        float* lanes) {
   static_assert(kRowLanes == 2 * Avx2Lanes::kSize);
   for (int c = 0; c < kColumns; ++c) {
     __m256 low[kRows], high[kRows];
