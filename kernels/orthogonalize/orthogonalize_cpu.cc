@@ -17,6 +17,11 @@
 namespace brigade::kernels {
 namespace {
 
+// Columns of M, whose sums with four of a factor are half of AVX-512's registers: compiled by
+// themselves.
+[[maybe_unused]] constexpr int kNarrow = 64;
+// Elements of a small matrix's factor.
+constexpr int64_t kSmallFactor = 2048;
 // Columns of a factor that one loop takes.
 constexpr int kMaxColumns = 4;
 // Blocks of lanes of which each lane is loaded and stored once, in dot products.
@@ -28,16 +33,39 @@ constexpr int kRowsAtOnce = 4;
 // next ones: their sums, or the factor's elements, stay in the first-level cache, where from the
 // second one they come too slowly for products with each.
 constexpr int64_t kColumnsAtOnce = 1024;
-// Rows of M that LowRankRows takes of these, and at once: with AVX-512 one, in the order in which
-// they lie.
+// Rows of M that LowRankRows takes of these.
 constexpr int64_t kRowsOfBlock = 32;
+
+// How many rows LowRankRows and LowRankColumns take at once with AVX-512: as few as arithmetic
+// allows, in the order in which they lie, so that the processor reads ahead of them.
 #ifdef __x86_64__
 template <typename Lanes>
-constexpr int kRowsAtOnceWith = std::is_same_v<Lanes, Avx512Lanes> ? 1 : 4;
+constexpr bool kIsAvx512 = std::is_same_v<Lanes, Avx512Lanes>;
 #else
 template <typename Lanes>
-constexpr int kRowsAtOnceWith = 4;
+constexpr bool kIsAvx512 = false;
 #endif
+template <typename Lanes>
+constexpr int kRowsMultipliedAtOnce = kIsAvx512<Lanes> ? 1 : 4;
+template <typename Lanes>
+constexpr int kRowsAddedAtOnce = kIsAvx512<Lanes> ? 2 : kRowsAtOnce;
+
+// Where a loop over pieces of kColumnsAtOnce columns, of `count` rows each, finds what comes one
+// and two steps of `at_once` rows after row r and column j.
+BRIGADE_INLINE RowAhead AheadOf(const float* matrix, int64_t columns, int64_t count, int64_t r,
+                                int64_t j, int64_t at_once) {
+  if (columns <= kColumnsAtOnce) {
+    const float* const from = matrix + r * columns;
+    const int64_t step = std::max(kColumnsAtOnce, at_once * columns);
+    return {from + step, from + 2 * step};
+  }
+  const auto piece = [&](int64_t row) BRIGADE_SIMD_BODY {
+    if (row < count) return matrix + row * columns + j;
+    const int64_t next = j + kColumnsAtOnce;
+    return next < columns ? matrix + (row - count) * columns + next : matrix + row * columns;
+  };
+  return {piece(r + at_once), piece(r + 2 * at_once)};
+}
 
 // Calls run(std::integral_constant(columns), first) for all columns of a factor, as many at a time
 // as one loop takes.
@@ -98,31 +126,23 @@ template <int kColumns, typename Lanes>
 BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int64_t columns,
                                  int64_t count, float* p, int64_t rows) {
 #ifdef __x86_64__
-  if constexpr (std::is_same_v<Lanes, Avx512Lanes> && kColumns == 4) {
+  if constexpr (kIsAvx512<Lanes> && kColumns == 4) {
     if (columns <= kColumnsAtOnce && columns % kRowLanes == 0) {
       for (; count >= 4; count -= 4, matrix += 4 * columns, p += 4) {
-        columns == 64 ? MultiplyFourRows<4>(matrix, q, columns, kColumnsAtOnce, p, rows)
-                      : MultiplyFourRows<0>(matrix, q, columns, kColumnsAtOnce, p, rows);
+        columns == kNarrow ? MultiplyFourRows<kNarrow>(matrix, q, columns, kColumnsAtOnce, p, rows)
+                           : MultiplyFourRows<0>(matrix, q, columns, kColumnsAtOnce, p, rows);
       }
     }
   }
 #endif
   alignas(64) float lanes[kRowsOfBlock][kColumns][kRowLanes];
-  constexpr int kAtOnce = kRowsAtOnceWith<Lanes>;
+  constexpr int kAtOnce = kRowsMultipliedAtOnce<Lanes>;
   const int64_t whole = columns / kRowLanes * kRowLanes;
   const auto multiply_all = [&](auto first, int64_t j) BRIGADE_SIMD_BODY {
-    const int64_t width = std::min(kColumnsAtOnce, whole - j);
-    // The elements `pieces` pieces after this one of row r, in the order of this loop.
-    const auto later = [&](int64_t r, int pieces) BRIGADE_SIMD_BODY {
-      if (columns <= kColumnsAtOnce) return matrix + r * columns + pieces * kColumnsAtOnce;
-      const int64_t behind = r + pieces - count;
-      if (behind < 0) return matrix + (r + pieces) * columns + j;
-      const int64_t next = j + kColumnsAtOnce;
-      return next < whole ? matrix + behind * columns + next : matrix + (r + pieces) * columns;
-    };
     const auto multiply = [&](auto at_once, int64_t r) BRIGADE_SIMD_BODY {
-      MultiplyBlocks<at_once, kColumns, first>(Lanes(), matrix + r * columns + j, q + j, columns,
-                                               width, {later(r, 1), later(r, 2)}, lanes[r][0]);
+      MultiplyBlocks<at_once, kColumns, first>(
+          Lanes(), matrix + r * columns + j, q + j, columns, std::min(kColumnsAtOnce, whole - j),
+          AheadOf(matrix, columns, count, r, j, at_once), lanes[r][0]);
     };
     int64_t r = 0;
     for (; r + kAtOnce <= count; r += kAtOnce) multiply(std::integral_constant<int, kAtOnce>(), r);
@@ -134,7 +154,7 @@ BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int
   }
   int64_t r = 0;
 #ifdef __x86_64__
-  if constexpr (std::is_same_v<Lanes, Avx512Lanes> && kColumns == 4) {
+  if constexpr (kIsAvx512<Lanes> && kColumns == 4) {
     for (; r + 4 <= count && whole == columns; r += 4) HalveFourByFour(lanes[r][0], p + r, rows);
   }
 #endif
@@ -146,13 +166,13 @@ BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int
 // Adds kRows rows of M, times their elements of P, to sums of columns.
 template <int kRows, int kColumns, typename Lanes>
 BRIGADE_INLINE void AddRowsTimes(Lanes, const float* matrix, int64_t columns, const float* p,
-                                 int64_t rows, float (&sums)[kColumns][kColumnsAtOnce],
-                                 int64_t width) {
+                                 int64_t rows, const RowAhead& ahead,
+                                 float (&sums)[kColumns][kColumnsAtOnce], int64_t width) {
   float factors[kColumns][kRows];
   for (int c = 0; c < kColumns; ++c) {
     for (int r = 0; r < kRows; ++r) factors[c][r] = p[c * rows + r];
   }
-  AddRows(Lanes(), matrix, columns, factors, sums[0], kColumnsAtOnce, width);
+  AddRows(Lanes(), matrix, columns, factors, ahead, sums[0], kColumnsAtOnce, width);
 }
 
 // Adds kColumns terms of the product for `width` columns of rows of M; after the last ones takes it
@@ -210,17 +230,27 @@ void OrthogonalizeMatrix(const OrthogonalizeSegment& segment, double epsilon) {
   });
 }
 
-void LowRankRowsRange(const LowRankSegment& s, int64_t begin, int64_t end) {
+void LowRankRowsRange(const LowRankSegment& s, bool past_caches, int64_t begin, int64_t end) {
   if (s.columns == 0) return;
+  // Of a small matrix P is written at once, and the next one's Q, which mostly lies behind this
+  // one's, comes meanwhile: the reading of a row is short beside either.
+  alignas(64) float buffer[kSmallFactor];
+  const int64_t size = s.rank * s.rows;
+  const bool at_once = past_caches && begin == 0 && end == s.rows && size <= kSmallFactor;
+  float* const to = at_once ? buffer : s.p;
+  for (int64_t i = 0; at_once && i < std::min(s.rank * s.columns, kSmallFactor); i += kRowLanes) {
+    __builtin_prefetch(s.q + s.rank * s.columns + i);
+  }
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Lanes = LanesOf<decltype(simd)::kValue>;
     for (int64_t i = begin; i < end; i += kRowsOfBlock) {
       ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
         MultiplyRows<count>(Lanes(), s.matrix + i * s.columns, s.q + k * s.columns, s.columns,
-                            std::min(kRowsOfBlock, end - i), s.p + k * s.rows + i, s.rows);
+                            std::min(kRowsOfBlock, end - i), to + k * s.rows + i, s.rows);
       });
     }
   });
+  if (at_once) NontemporalStore(s.p, buffer, size * static_cast<int64_t>(sizeof(float)));
 }
 
 void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
@@ -230,19 +260,33 @@ void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
     for (int64_t tile = begin; tile < end; tile += kRowTile) {
       const int64_t tile_end = std::min(end, tile + kRowTile);
       float* const to = is_whole ? s.q : s.workspace + tile / kRowTile * s.columns * s.rank;
+#ifdef __x86_64__
+      if constexpr (kIsAvx512<Lanes>) {
+        if (s.columns == kNarrow) {
+          ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
+            SumNarrowRows<kNarrow, count>(s.matrix + tile * kNarrow, s.p + k * s.rows + tile,
+                                          s.rows, tile_end - tile, kColumnsAtOnce,
+                                          to + k * kNarrow);
+          });
+          continue;
+        }
+      }
+#endif
       for (int64_t j = 0; j < s.columns; j += kColumnsAtOnce) {
         const int64_t width = std::min(kColumnsAtOnce, s.columns - j);
         ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
+          constexpr int kAtOnce = kRowsAddedAtOnce<Lanes>;
           alignas(64) float sums[count][kColumnsAtOnce] = {};
-          const float* const matrix = s.matrix + j;
           const float* const p = s.p + k * s.rows;
           const auto add = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {
-            AddRowsTimes<rows, count>(Lanes(), matrix + i * s.columns, s.columns, p + i, s.rows,
-                                      sums, width);
+            const RowAhead ahead = AheadOf(s.matrix + tile * s.columns, s.columns, tile_end - tile,
+                                           i - tile, j, kAtOnce);
+            AddRowsTimes<rows, count>(Lanes(), s.matrix + i * s.columns + j, s.columns, p + i,
+                                      s.rows, ahead, sums, width);
           };
           int64_t i = tile;
-          for (; i + kRowsAtOnce <= tile_end; i += kRowsAtOnce) {
-            add(std::integral_constant<int, kRowsAtOnce>(), i);
+          for (; i + kAtOnce <= tile_end; i += kAtOnce) {
+            add(std::integral_constant<int, kAtOnce>(), i);
           }
           for (; i < tile_end; ++i) add(std::integral_constant<int, 1>(), i);
           for (int c = 0; c < count; ++c) {

@@ -13,8 +13,10 @@ namespace brigade::kernels {
 // One matrix, whole.
 void OrthogonalizeMatrix(const OrthogonalizeSegment& segment, double epsilon);
 
-// The rows [begin, end) of P. Threads may take any ranges; those of 4 rows and more are fastest.
-void LowRankRowsRange(const LowRankSegment& segment, int64_t begin, int64_t end);
+// The rows [begin, end) of P. Threads may take any ranges; those of 4 rows and more are fastest. With
+// `past_caches` P of a small matrix whose rows are all taken is stored past them:
+// NontemporalStoreFence comes before saying that it is done.
+void LowRankRowsRange(const LowRankSegment& segment, bool past_caches, int64_t begin, int64_t end);
 
 // The sums of the tiles in the rows [begin, end), to the workspace; or Q itself, where
 // LowRankWorkspaceSize is 0. `begin` is a multiple of kRowTile, `end` is one or the matrix's rows.

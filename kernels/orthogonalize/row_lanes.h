@@ -60,8 +60,8 @@ BRIGADE_INLINE void MultiplyBlocks(NoLanes, const float* matrix, const float* q,
 // For targets without AVX-512: the compiler's vectors.
 template <int kRows, int kColumns>
 BRIGADE_INLINE void AddRows(NoLanes, const float* matrix, int64_t stride,
-                            const float (&factors)[kColumns][kRows], float* sums, int64_t distance,
-                            int64_t width) {
+                            const float (&factors)[kColumns][kRows], const RowAhead&, float* sums,
+                            int64_t distance, int64_t width) {
   BRIGADE_SIMD_LOOP
   for (int64_t j = 0; j < width; ++j) {
     ForAll<kColumns>([&](auto c) BRIGADE_SIMD_BODY {
@@ -141,13 +141,14 @@ BRIGADE_TARGET_AVX512_LANES inline void HalveFourByFour(const float* lanes, floa
   HalveQuarters(quarters, p, rows);
 }
 
-// The products of four whole rows with four columns of Q: kBlocks blocks of lanes each, or with 0
-// `columns`, a multiple of kRowLanes. Sums stay in registers.
-template <int kBlocks>
+// The products of four whole rows with four columns of Q: of kWidth columns, or of `columns`, a
+// multiple of kRowLanes, if that is 0. Sums stay in registers; lines are asked for `ahead` and twice
+// as many elements before.
+template <int kWidth>
 BRIGADE_TARGET_AVX512_LANES void MultiplyFourRows(const float* matrix, const float* q,
                                                   int64_t columns, int64_t ahead, float* p,
                                                   int64_t rows) {
-  if (kBlocks != 0) columns = kBlocks * kRowLanes;
+  if (kWidth != 0) columns = kWidth;
   __m512 quarters[4];
   for (int r = 0; r < 4; ++r, matrix += columns) {
     __m512 sums[4];
@@ -167,23 +168,21 @@ BRIGADE_TARGET_AVX512_LANES void MultiplyFourRows(const float* matrix, const flo
 
 template <int kRows, int kColumns>
 BRIGADE_TARGET_AVX512_LANES void AddRows(Avx512Lanes, const float* matrix, int64_t stride,
-                                         const float (&factors)[kColumns][kRows], float* sums,
-                                         int64_t distance, int64_t width) {
+                                         const float (&factors)[kColumns][kRows],
+                                         const RowAhead& ahead, float* sums, int64_t distance,
+                                         int64_t width) {
   __m512 factor[kColumns][kRows];
   for (int c = 0; c < kColumns; ++c) {
     for (int r = 0; r < kRows; ++r) factor[c][r] = _mm512_set1_ps(factors[c][r]);
   }
-  const float* ahead = matrix + kRows * stride;
-  int64_t fetched = 0;
   int64_t j = 0;
   for (; j + kRowLanes <= width; j += kRowLanes) {
     __m512 x[kRows];
     for (int r = 0; r < kRows; ++r) {
       x[r] = _mm512_loadu_ps(matrix + r * stride + j);
-      if (kRows > 1) __builtin_prefetch(ahead + fetched + r * kRowLanes);
+      __builtin_prefetch(ahead.near + r * stride + j);
+      __builtin_prefetch(ahead.far + r * stride + j);
     }
-    fetched += kRows * kRowLanes;
-    if (fetched >= width) fetched = 0, ahead += stride;
     for (int c = 0; c < kColumns; ++c) {
       float* const to = sums + c * distance + j;
       __m512 sum = _mm512_loadu_ps(to);
@@ -197,6 +196,33 @@ BRIGADE_TARGET_AVX512_LANES void AddRows(Avx512Lanes, const float* matrix, int64
       for (int r = 0; r < kRows; ++r) {
         sum = precision::Fma(matrix[r * stride + j], factors[c][r], sum);
       }
+    }
+  }
+}
+
+// The sums of `count` rows of kWidth columns, which stay in registers meanwhile, to `sums`. Lines
+// are asked for as above.
+template <int kWidth, int kColumns>
+BRIGADE_TARGET_AVX512_LANES void SumNarrowRows(const float* matrix, const float* p, int64_t rows,
+                                               int64_t count, int64_t ahead, float* sums) {
+  constexpr int kBlocks = kWidth / kRowLanes;
+  __m512 of[kColumns][kBlocks];
+  for (int c = 0; c < kColumns; ++c) {
+    for (int b = 0; b < kBlocks; ++b) of[c][b] = _mm512_setzero_ps();
+  }
+  for (int64_t r = 0; r < count; ++r, matrix += kWidth) {
+    __m512 factor[kColumns];
+    for (int c = 0; c < kColumns; ++c) factor[c] = _mm512_set1_ps(p[c * rows + r]);
+    for (int b = 0; b < kBlocks; ++b) {
+      const __m512 x = _mm512_loadu_ps(matrix + b * kRowLanes);
+      __builtin_prefetch(matrix + b * kRowLanes + ahead);
+      __builtin_prefetch(matrix + b * kRowLanes + 2 * ahead);
+      for (int c = 0; c < kColumns; ++c) of[c][b] = _mm512_fmadd_ps(x, factor[c], of[c][b]);
+    }
+  }
+  for (int c = 0; c < kColumns; ++c) {
+    for (int b = 0; b < kBlocks; ++b) {
+      _mm512_storeu_ps(sums + c * kWidth + b * kRowLanes, of[c][b]);
     }
   }
 }
@@ -217,6 +243,7 @@ BRIGADE_TARGET_AVX512_LANES void RestoreLines(const float (&factors)[kColumns][k
     for (int c = 0; c < kColumns; ++c) y[c] = _mm512_loadu_ps(q + c * stride + j);
     for (int r = 0; r < kRows; ++r) {
       float* const at = matrix + r * stride + j;
+      __builtin_prefetch(at + kRows * stride, /*rw=*/1);
       __m512 sum = factor[0][r] * y[0];
       for (int c = 1; c < kColumns; ++c) sum = _mm512_fmadd_ps(factor[c][r], y[c], sum);
       _mm512_storeu_ps(at, _mm512_loadu_ps(at) - sum);
@@ -260,9 +287,9 @@ __attribute__((target("avx2,fma"))) void MultiplyBlocks(Avx2Lanes, const float* 
 
 template <int kRows, int kColumns>
 BRIGADE_INLINE void AddRows(Avx2Lanes, const float* matrix, int64_t stride,
-                            const float (&factors)[kColumns][kRows], float* sums, int64_t distance,
-                            int64_t width) {
-  AddRows(NoLanes(), matrix, stride, factors, sums, distance, width);
+                            const float (&factors)[kColumns][kRows], const RowAhead& ahead,
+                            float* sums, int64_t distance, int64_t width) {
+  AddRows(NoLanes(), matrix, stride, factors, ahead, sums, distance, width);
 }
 
 #endif  // __x86_64__

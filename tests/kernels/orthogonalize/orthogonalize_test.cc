@@ -189,9 +189,9 @@ TEST(LowRankTest, AnyCutOfTheRowsGivesTheSameBits) {
       Factors whole({shape}, 55), cut({shape}, 55);
       const LowRankSegment& a = whole.segments[0];
       const LowRankSegment& b = cut.segments[0];
-      LowRankRowsRange(a, 0, 700);
+      LowRankRowsRange(a, false, 0, 700);
       for (const int64_t begin : {0, 1, 5, 600}) {
-        LowRankRowsRange(b, begin, begin == 0 ? 1 : begin == 1 ? 5 : begin == 5 ? 600 : 700);
+        LowRankRowsRange(b, past_caches, begin, begin == 0 ? 1 : begin == 1 ? 5 : begin == 5 ? 600 : 700);
       }
       LowRankTilesRange(a, 0, 700);
       LowRankTilesRange(b, 512, 700);

@@ -35,7 +35,7 @@ void RunOrthogonalize() {
   Check(kernels::LaunchLowRankColumns(&segment, 1, nullptr));
   Check(kernels::LaunchLowRankRestore(&segment, 1, nullptr));
 #else
-  kernels::LowRankRowsRange(segment, 0, kRows);
+  kernels::LowRankRowsRange(segment, /*past_caches=*/false, 0, kRows);
   kernels::OrthogonalizeMatrix(columns, 1e-8);
   kernels::LowRankTilesRange(segment, 0, kRows);
   kernels::LowRankColumnsFinish(segment);
