@@ -160,7 +160,43 @@ Work LineCeiling(const void* source, void* target, int64_t groups) {
   };
 }
 
+template <bool kNontemporal>
+Work RestoreCeiling(float* matrix, float* product, int64_t size) {
+  const auto range = [=](int64_t begin, int64_t end) {
+    kernels::RunSimd([&]() BRIGADE_SIMD_BODY {
+      constexpr int64_t kBlock = 1024;  // elements; stays in the first-level cache
+      alignas(64) float block[kBlock];
+      const float zero = opaque_zero;
+      for (int64_t first = begin; first < end; first += kBlock) {
+        const int64_t count = std::min(kBlock, end - first);
+        float* const m = matrix + first;
+        float* const to = kNontemporal ? block : product + first;
+        BRIGADE_SIMD_LOOP
+        for (int64_t i = 0; i < count; ++i) {
+          m[i] += zero;
+          to[i] = m[i];
+        }
+        if (kNontemporal) kernels::NontemporalStore(product + first, block, Bytes<float>(count));
+      }
+      if (kNontemporal) kernels::NontemporalStoreFence();
+    });
+  };
+  return [=](device::Stream& stream) {
+    return stream.Enqueue(
+        {"restore", {Writes(matrix, Bytes<float>(size)), Writes(product, Bytes<float>(size))}},
+        [=](ThreadPool& pool) {
+          ForEachRange(size, pool, range);
+          return absl::OkStatus();
+        });
+  };
+}
+
 }  // namespace
+
+std::vector<Work> RestoreCeilings(float* matrix, float* product, int64_t size) {
+  return {RestoreCeiling<false>(matrix, product, size),
+          RestoreCeiling<true>(matrix, product, size)};
+}
 
 template <int kReads, int kWrites>
 std::vector<Work> LineCeilings(const void* source, void* target, int64_t groups) {

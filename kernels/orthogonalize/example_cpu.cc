@@ -17,7 +17,7 @@ int main() {
   bk::LowRankRowsRange(segment, /*past_caches=*/false, 0, 2);
   // With several ranks: the sum of p over them.
   bk::OrthogonalizeMatrix({p, /*rows=*/2, /*columns=*/1}, /*epsilon=*/1e-8);
-  bk::LowRankTilesRange(segment, 0, 2);
+  bk::LowRankTilesRange(segment, /*past_caches=*/false, 0, 2);
   bk::LowRankColumnsFinish(segment);
   // With several ranks: the mean of q over them.
   bk::LowRankRestoreRange(segment, /*past_caches=*/false, 0, 2);

@@ -152,9 +152,9 @@ absl::Status LowRankRows(absl::Span<const LowRankSegment> segments, device::Stre
   return EnqueueLowRank(
       "low_rank_rows", {.writes_p = true}, segments, tile, stream,
       [tile](LowRankPlan plan, device::ThreadPool& pool) {
-        const bool past_caches =
-            BytesOf(plan, [](const LowRankSegment& s) { return s.rows * s.rank; }) >=
-            kMinNontemporalBytes;
+        const bool past_caches = BytesOf(plan, [](const LowRankSegment& s) {
+                                   return s.rows * s.rank;
+                                 }) >= kMinNontemporalBytes;
         ForEachRange(plan, tile, pool, [&](const auto& work, int64_t begin, int64_t end, int64_t) {
           LowRankRowsRange(work.matrix, past_caches, begin, end);
         });
@@ -168,9 +168,12 @@ absl::Status LowRankColumns(absl::Span<const LowRankSegment> segments, device::S
   return EnqueueLowRank(
       "low_rank_columns", {.writes_q = true, .has_workspace = true}, segments, kRowTile, stream,
       [](LowRankPlan plan, device::ThreadPool& pool) {
+        const bool past_caches = BytesOf(plan, [](const LowRankSegment& s) {
+                                   return s.columns * s.rank;
+                                 }) >= kMinNontemporalBytes;
         ForEachRange(plan, kRowTile, pool,
-                     [](const auto& work, int64_t begin, int64_t end, int64_t) {
-                       LowRankTilesRange(work.matrix, begin, end);
+                     [&](const auto& work, int64_t begin, int64_t end, int64_t) {
+                       LowRankTilesRange(work.matrix, past_caches, begin, end);
                      });
         pool.ParallelRanges(static_cast<int64_t>(plan.size()), 1, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) LowRankColumnsFinish(plan[i].segment.matrix);
@@ -186,9 +189,9 @@ absl::Status LowRankRestore(absl::Span<const LowRankSegment> segments, device::S
   return EnqueueLowRank(
       "low_rank_restore", {.writes_matrix = true, .has_product = true}, segments, tile, stream,
       [tile](LowRankPlan plan, device::ThreadPool& pool) {
-        const bool past_caches =
-            BytesOf(plan, [](const LowRankSegment& s) { return s.rows * s.columns; }) >=
-            kMinNontemporalBytes;
+        const bool past_caches = BytesOf(plan, [](const LowRankSegment& s) {
+                                   return s.rows * s.columns;
+                                 }) >= kMinNontemporalBytes;
         ForEachRange(plan, tile, pool, [&](const auto& work, int64_t begin, int64_t end, int64_t) {
           LowRankRestoreRange(work.matrix, past_caches, begin, end);
         });

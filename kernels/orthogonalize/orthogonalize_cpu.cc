@@ -20,7 +20,8 @@ namespace {
 // Columns of M, whose sums with four of a factor are half of AVX-512's registers: compiled by
 // themselves.
 [[maybe_unused]] constexpr int kNarrow = 64;
-// Elements of a small matrix's factor.
+// Elements of a small factor, which is written at once where it goes past the caches: stores of a few
+// bytes to lines that are not there took a tenth of the time that a list of small matrices takes.
 constexpr int64_t kSmallFactor = 2048;
 // Columns of a factor that one loop takes.
 constexpr int kMaxColumns = 4;
@@ -36,8 +37,10 @@ constexpr int64_t kColumnsAtOnce = 1024;
 // Rows of M that LowRankRows takes of these.
 constexpr int64_t kRowsOfBlock = 32;
 
-// How many rows LowRankRows and LowRankColumns take at once with AVX-512: as few as arithmetic
-// allows, in the order in which they lie, so that the processor reads ahead of them.
+// How many rows LowRankRows and LowRankColumns take at once with AVX-512 of matrices that come from
+// memory: as few as arithmetic allows, in the order in which they lie, so that the processor reads
+// ahead of them. Four share their loads from the first-level cache, which is faster where M is in a
+// cache as well: up to half of a second-level one.
 #ifdef __x86_64__
 template <typename Lanes>
 constexpr bool kIsAvx512 = std::is_same_v<Lanes, Avx512Lanes>;
@@ -49,6 +52,7 @@ template <typename Lanes>
 constexpr int kRowsMultipliedAtOnce = kIsAvx512<Lanes> ? 1 : 4;
 template <typename Lanes>
 constexpr int kRowsAddedAtOnce = kIsAvx512<Lanes> ? 2 : kRowsAtOnce;
+constexpr int64_t kCachedElements = int64_t{128} << 10;
 
 // Where a loop over pieces of kColumnsAtOnce columns, of `count` rows each, finds what comes one
 // and two steps of `at_once` rows after row r and column j.
@@ -121,22 +125,22 @@ BRIGADE_INLINE void FinishRow(const float* row, const float* q, int64_t columns,
 }
 
 // The products of `count` rows of M, at most kRowsOfBlock, with kColumns columns of Q, to
-// p[c * rows + r].
-template <int kColumns, typename Lanes>
+// p[c * rows + r]: kAtOnce rows at once.
+template <int kAtOnce, int kColumns, typename Lanes>
 BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int64_t columns,
                                  int64_t count, float* p, int64_t rows) {
 #ifdef __x86_64__
   if constexpr (kIsAvx512<Lanes> && kColumns == 4) {
-    if (columns <= kColumnsAtOnce && columns % kRowLanes == 0) {
+    const bool narrow = columns == kNarrow;
+    if (narrow || (kAtOnce == 1 && columns <= kColumnsAtOnce && columns % kRowLanes == 0)) {
       for (; count >= 4; count -= 4, matrix += 4 * columns, p += 4) {
-        columns == kNarrow ? MultiplyFourRows<kNarrow>(matrix, q, columns, kColumnsAtOnce, p, rows)
-                           : MultiplyFourRows<0>(matrix, q, columns, kColumnsAtOnce, p, rows);
+        narrow ? MultiplyFourRows<kNarrow>(matrix, q, columns, kColumnsAtOnce, p, rows)
+               : MultiplyFourRows<0>(matrix, q, columns, kColumnsAtOnce, p, rows);
       }
     }
   }
 #endif
   alignas(64) float lanes[kRowsOfBlock][kColumns][kRowLanes];
-  constexpr int kAtOnce = kRowsMultipliedAtOnce<Lanes>;
   const int64_t whole = columns / kRowLanes * kRowLanes;
   const auto multiply_all = [&](auto first, int64_t j) BRIGADE_SIMD_BODY {
     const auto multiply = [&](auto at_once, int64_t r) BRIGADE_SIMD_BODY {
@@ -161,6 +165,13 @@ BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int
   for (; r < count; ++r) {
     FinishRow<kColumns>(matrix + r * columns, q, columns, whole, lanes[r], p + r, rows);
   }
+}
+
+// Fetches as much as a small factor has behind it: in a list mostly the next matrix's, while the rows
+// of this one are read.
+BRIGADE_INLINE void FetchBehind(const float* factor, int64_t size) {
+  if (size > kSmallFactor) return;
+  for (int64_t i = size; i < 2 * size; i += kRowLanes) __builtin_prefetch(factor + i);
 }
 
 // Adds kRows rows of M, times their elements of P, to sums of columns.
@@ -232,34 +243,44 @@ void OrthogonalizeMatrix(const OrthogonalizeSegment& segment, double epsilon) {
 
 void LowRankRowsRange(const LowRankSegment& s, bool past_caches, int64_t begin, int64_t end) {
   if (s.columns == 0) return;
-  // Of a small matrix P is written at once, and the next one's Q, which mostly lies behind this
-  // one's, comes meanwhile: the reading of a row is short beside either.
   alignas(64) float buffer[kSmallFactor];
   const int64_t size = s.rank * s.rows;
   const bool at_once = past_caches && begin == 0 && end == s.rows && size <= kSmallFactor;
   float* const to = at_once ? buffer : s.p;
-  for (int64_t i = 0; at_once && i < std::min(s.rank * s.columns, kSmallFactor); i += kRowLanes) {
-    __builtin_prefetch(s.q + s.rank * s.columns + i);
-  }
+  if (at_once) FetchBehind(s.q, s.rank * s.columns);
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Lanes = LanesOf<decltype(simd)::kValue>;
-    for (int64_t i = begin; i < end; i += kRowsOfBlock) {
-      ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
-        MultiplyRows<count>(Lanes(), s.matrix + i * s.columns, s.q + k * s.columns, s.columns,
-                            std::min(kRowsOfBlock, end - i), to + k * s.rows + i, s.rows);
-      });
+    const auto multiply = [&](auto at_once) BRIGADE_SIMD_BODY {
+      for (int64_t i = begin; i < end; i += kRowsOfBlock) {
+        ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
+          MultiplyRows<at_once, count>(Lanes(), s.matrix + i * s.columns, s.q + k * s.columns,
+                                       s.columns, std::min(kRowsOfBlock, end - i),
+                                       to + k * s.rows + i, s.rows);
+        });
+      }
+    };
+    if (kIsAvx512<Lanes> && s.rows * s.columns <= kCachedElements) {
+      multiply(std::integral_constant<int, 4>());
+    } else {
+      multiply(std::integral_constant<int, kRowsMultipliedAtOnce<Lanes>>());
     }
   });
   if (at_once) NontemporalStore(s.p, buffer, size * static_cast<int64_t>(sizeof(float)));
 }
 
-void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
+void LowRankTilesRange(const LowRankSegment& s, bool past_caches, int64_t begin, int64_t end) {
   const bool is_whole = LowRankWorkspaceSize(s.rows, s.columns, s.rank) == 0;
+  alignas(64) float buffer[kSmallFactor];
+  const int64_t size = s.rank * s.columns;
+  const bool at_once = past_caches && is_whole && size <= kSmallFactor;
+  if (at_once) FetchBehind(s.p, s.rank * s.rows);
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Lanes = LanesOf<decltype(simd)::kValue>;
     for (int64_t tile = begin; tile < end; tile += kRowTile) {
       const int64_t tile_end = std::min(end, tile + kRowTile);
-      float* const to = is_whole ? s.q : s.workspace + tile / kRowTile * s.columns * s.rank;
+      float* const to = at_once    ? buffer
+                        : is_whole ? s.q
+                                   : s.workspace + tile / kRowTile * s.columns * s.rank;
 #ifdef __x86_64__
       if constexpr (kIsAvx512<Lanes>) {
         if (s.columns == kNarrow) {
@@ -275,20 +296,23 @@ void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
       for (int64_t j = 0; j < s.columns; j += kColumnsAtOnce) {
         const int64_t width = std::min(kColumnsAtOnce, s.columns - j);
         ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
-          constexpr int kAtOnce = kRowsAddedAtOnce<Lanes>;
           alignas(64) float sums[count][kColumnsAtOnce] = {};
           const float* const p = s.p + k * s.rows;
           const auto add = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {
-            const RowAhead ahead = AheadOf(s.matrix + tile * s.columns, s.columns, tile_end - tile,
-                                           i - tile, j, kAtOnce);
+            const RowAhead ahead =
+                AheadOf(s.matrix + tile * s.columns, s.columns, tile_end - tile, i - tile, j, rows);
             AddRowsTimes<rows, count>(Lanes(), s.matrix + i * s.columns + j, s.columns, p + i,
                                       s.rows, ahead, sums, width);
           };
           int64_t i = tile;
-          for (; i + kAtOnce <= tile_end; i += kAtOnce) {
-            add(std::integral_constant<int, kAtOnce>(), i);
+          const auto add_all = [&](auto rows) BRIGADE_SIMD_BODY {
+            for (; i + rows <= tile_end; i += rows) add(rows, i);
+          };
+          if (s.rows * s.columns <= kCachedElements) {
+            add_all(std::integral_constant<int, kRowsAtOnce>());
           }
-          for (; i < tile_end; ++i) add(std::integral_constant<int, 1>(), i);
+          add_all(std::integral_constant<int, kRowsAddedAtOnce<Lanes>>());
+          add_all(std::integral_constant<int, 1>());
           for (int c = 0; c < count; ++c) {
             std::copy(sums[c], sums[c] + width, to + (k + c) * s.columns + j);
           }
@@ -296,6 +320,7 @@ void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
       }
     }
   });
+  if (at_once) NontemporalStore(s.q, buffer, size * static_cast<int64_t>(sizeof(float)));
 }
 
 void LowRankColumnsFinish(const LowRankSegment& s) {

@@ -76,34 +76,48 @@ BRIGADE_INLINE void AddRows(NoLanes, const float* matrix, int64_t stride,
 
 #ifdef __x86_64__
 
-// The lines ahead: see RowAhead.
+// With one row, which comes from memory, the lines ahead are asked for; several share what is loaded
+// of Q.
 template <int kRows, int kColumns, bool kFirst>
 BRIGADE_TARGET_AVX512_LANES void MultiplyBlocks(Avx512Lanes, const float* matrix, const float* q,
-                                                int64_t stride, int64_t size,
-                                                const RowAhead& ahead, float* lanes) {
-  static_assert(kRowLanes == Avx512Lanes::kSize && kRows == 1);
-  __m512 sums[kColumns];
-  for (int c = 0; c < kColumns; ++c) {
-    sums[c] = kFirst ? _mm512_setzero_ps() : _mm512_loadu_ps(lanes + c * kRowLanes);
-  }
-  for (int64_t i = 0; i < size; i += kRowLanes) {
-    const __m512 x = _mm512_loadu_ps(matrix + i);
-    __builtin_prefetch(ahead.near + i);
-    __builtin_prefetch(ahead.far + i);
+                                                int64_t stride, int64_t size, const RowAhead& ahead,
+                                                float* lanes) {
+  static_assert(kRowLanes == Avx512Lanes::kSize);
+  __m512 sums[kRows][kColumns];
+  for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) {
-      sums[c] = _mm512_fmadd_ps(x, _mm512_loadu_ps(q + c * stride + i), sums[c]);
+      sums[r][c] =
+          kFirst ? _mm512_setzero_ps() : _mm512_loadu_ps(lanes + (r * kColumns + c) * kRowLanes);
     }
   }
-  for (int c = 0; c < kColumns; ++c) _mm512_storeu_ps(lanes + c * kRowLanes, sums[c]);
+  for (int64_t i = 0; i < size; i += kRowLanes) {
+    __m512 x[kRows];
+    for (int r = 0; r < kRows; ++r) x[r] = _mm512_loadu_ps(matrix + r * stride + i);
+    if (kRows == 1) {
+      __builtin_prefetch(ahead.near + i);
+      __builtin_prefetch(ahead.far + i);
+    }
+    for (int c = 0; c < kColumns; ++c) {
+      __m512 y = _mm512_loadu_ps(q + c * stride + i);
+      // Else g++ loads it again for each row, and loads are what several rows wait for.
+      if (kRows > 1) asm("" : "+v"(y));
+      for (int r = 0; r < kRows; ++r) sums[r][c] = _mm512_fmadd_ps(x[r], y, sums[r][c]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kColumns; ++c) {
+      _mm512_storeu_ps(lanes + (r * kColumns + c) * kRowLanes, sums[r][c]);
+    }
+  }
 }
 
 // Of two registers of lanes the halves' sums side by side, by quarters of a register or by elements
 // of each quarter: lane l takes lane l + n/2, of n lanes, as Halve. With masks, as in
 // internal/lanes.h.
-#define BRIGADE_HALVE_QUARTERS(x, y, low, high)                     \
+#define BRIGADE_HALVE_QUARTERS(x, y, low, high)                \
   _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, x, y, low), \
                 _mm512_maskz_shuffle_f32x4(0xffff, x, y, high))
-#define BRIGADE_HALVE_ELEMENTS(x, y, low, high)                  \
+#define BRIGADE_HALVE_ELEMENTS(x, y, low, high)             \
   _mm512_add_ps(_mm512_maskz_shuffle_ps(0xffff, x, y, low), \
                 _mm512_maskz_shuffle_ps(0xffff, x, y, high))
 
@@ -180,6 +194,8 @@ BRIGADE_TARGET_AVX512_LANES void AddRows(Avx512Lanes, const float* matrix, int64
     __m512 x[kRows];
     for (int r = 0; r < kRows; ++r) {
       x[r] = _mm512_loadu_ps(matrix + r * stride + j);
+      // Two rows and one come from memory.
+      if (kRows > 2) continue;
       __builtin_prefetch(ahead.near + r * stride + j);
       __builtin_prefetch(ahead.far + r * stride + j);
     }

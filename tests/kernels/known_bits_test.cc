@@ -545,7 +545,7 @@ void ExpectLowRank(const Known& known, int32_t rank) {
                                     workspace.data(), kRows,    kColumns, rank};
     LowRankRowsRange(segment, /*past_caches=*/false, 0, kRows);
     OrthogonalizeMatrix({p.data(), kRows, rank}, 1e-8);
-    LowRankTilesRange(segment, 0, kRows);
+    LowRankTilesRange(segment, /*past_caches=*/false, 0, kRows);
     LowRankColumnsFinish(segment);
     LowRankRestoreRange(segment, false, 0, kRows);
     for (const auto* array : {&p, &q, &product, &matrix}) digest.Add(*array);

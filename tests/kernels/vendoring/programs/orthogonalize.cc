@@ -37,7 +37,7 @@ void RunOrthogonalize() {
 #else
   kernels::LowRankRowsRange(segment, /*past_caches=*/false, 0, kRows);
   kernels::OrthogonalizeMatrix(columns, 1e-8);
-  kernels::LowRankTilesRange(segment, 0, kRows);
+  kernels::LowRankTilesRange(segment, /*past_caches=*/false, 0, kRows);
   kernels::LowRankColumnsFinish(segment);
   kernels::LowRankRestoreRange(segment, /*past_caches=*/false, 0, kRows);
 #endif
