@@ -174,16 +174,28 @@ BRIGADE_INLINE void FetchBehind(const float* factor, int64_t size) {
   for (int64_t i = size; i < 2 * size; i += kRowLanes) __builtin_prefetch(factor + i);
 }
 
+// Where in `space`, a multiple of 64, the sums of rows that begin at `matrix` lie best, in elements:
+// three lines further on in their page than the rows. So each line of sums is used just before lines
+// of M take others' places in its part of a first-level cache: 34 GB/s of 38 instead of 28 (Zen 5),
+// where chance had decided.
+constexpr int64_t kPage = 4096 / sizeof(float);
+inline int64_t PlaceOfSums(const float* space, const float* matrix) {
+  constexpr uintptr_t kAhead = 3 * kCacheLine;
+  const uintptr_t bytes =
+      reinterpret_cast<uintptr_t>(matrix) + kAhead - reinterpret_cast<uintptr_t>(space);
+  const auto elements = static_cast<int64_t>(bytes / sizeof(float)) % kPage;
+  return elements / kRowLanes * kRowLanes;
+}
+
 // Adds kRows rows of M, times their elements of P, to sums of columns.
 template <int kRows, int kColumns, typename Lanes>
 BRIGADE_INLINE void AddRowsTimes(Lanes, const float* matrix, int64_t columns, const float* p,
-                                 int64_t rows, const RowAhead& ahead,
-                                 float (&sums)[kColumns][kColumnsAtOnce], int64_t width) {
+                                 int64_t rows, const RowAhead& ahead, float* sums, int64_t width) {
   float factors[kColumns][kRows];
   for (int c = 0; c < kColumns; ++c) {
     for (int r = 0; r < kRows; ++r) factors[c][r] = p[c * rows + r];
   }
-  AddRows(Lanes(), matrix, columns, factors, ahead, sums[0], kColumnsAtOnce, width);
+  AddRows(Lanes(), matrix, columns, factors, ahead, sums, kColumnsAtOnce, width);
 }
 
 // Adds kColumns terms of the product for `width` columns of rows of M; after the last ones takes it
@@ -296,11 +308,13 @@ void LowRankTilesRange(const LowRankSegment& s, bool past_caches, int64_t begin,
       for (int64_t j = 0; j < s.columns; j += kColumnsAtOnce) {
         const int64_t width = std::min(kColumnsAtOnce, s.columns - j);
         ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
-          alignas(64) float sums[count][kColumnsAtOnce] = {};
+          const float* const matrix = s.matrix + tile * s.columns;
+          alignas(64) float space[count * kColumnsAtOnce + kPage];
+          float* const sums = space + PlaceOfSums(space, matrix + j);
+          std::fill(sums, sums + count * kColumnsAtOnce, 0.0f);
           const float* const p = s.p + k * s.rows;
           const auto add = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {
-            const RowAhead ahead =
-                AheadOf(s.matrix + tile * s.columns, s.columns, tile_end - tile, i - tile, j, rows);
+            const RowAhead ahead = AheadOf(matrix, s.columns, tile_end - tile, i - tile, j, rows);
             AddRowsTimes<rows, count>(Lanes(), s.matrix + i * s.columns + j, s.columns, p + i,
                                       s.rows, ahead, sums, width);
           };
@@ -314,7 +328,8 @@ void LowRankTilesRange(const LowRankSegment& s, bool past_caches, int64_t begin,
           add_all(std::integral_constant<int, kRowsAddedAtOnce<Lanes>>());
           add_all(std::integral_constant<int, 1>());
           for (int c = 0; c < count; ++c) {
-            std::copy(sums[c], sums[c] + width, to + (k + c) * s.columns + j);
+            const float* const of_column = sums + c * kColumnsAtOnce;
+            std::copy(of_column, of_column + width, to + (k + c) * s.columns + j);
           }
         });
       }
@@ -357,7 +372,9 @@ void LowRankRestoreRange(const LowRankSegment& s, bool past_caches, int64_t begi
             for (int c = 0; c < count; ++c) {
               for (int r = 0; r < rows; ++r) factors[c][r] = s.p[c * s.rows + i + r];
             }
-            RestoreLines(factors, s.q + j, s.columns, to, matrix, width);
+            const RowAhead ahead =
+                AheadOf(s.matrix + begin * s.columns, s.columns, end - begin, i - begin, j, rows);
+            RestoreLines(factors, s.q + j, s.columns, ahead.near, to, matrix, width);
           });
         }
       }

@@ -248,8 +248,8 @@ BRIGADE_TARGET_AVX512_LANES void SumNarrowRows(const float* matrix, const float*
 // `stride` apart. Through a buffer the product took as long again as the rest.
 template <int kRows, int kColumns>
 BRIGADE_TARGET_AVX512_LANES void RestoreLines(const float (&factors)[kColumns][kRows],
-                                              const float* q, int64_t stride, float* product,
-                                              float* matrix, int64_t width) {
+                                              const float* q, int64_t stride, const float* ahead,
+                                              float* product, float* matrix, int64_t width) {
   __m512 factor[kColumns][kRows];
   for (int c = 0; c < kColumns; ++c) {
     for (int r = 0; r < kRows; ++r) factor[c][r] = _mm512_set1_ps(factors[c][r]);
@@ -259,7 +259,7 @@ BRIGADE_TARGET_AVX512_LANES void RestoreLines(const float (&factors)[kColumns][k
     for (int c = 0; c < kColumns; ++c) y[c] = _mm512_loadu_ps(q + c * stride + j);
     for (int r = 0; r < kRows; ++r) {
       float* const at = matrix + r * stride + j;
-      __builtin_prefetch(at + kRows * stride, /*rw=*/1);
+      __builtin_prefetch(ahead + r * stride + j, /*rw=*/1);
       __m512 sum = factor[0][r] * y[0];
       for (int c = 1; c < kColumns; ++c) sum = _mm512_fmadd_ps(factor[c][r], y[c], sum);
       _mm512_storeu_ps(at, _mm512_loadu_ps(at) - sum);
