@@ -175,9 +175,9 @@ BRIGADE_INLINE void FetchBehind(const float* factor, int64_t size) {
 }
 
 // Where in `space`, a multiple of 64, the sums of rows that begin at `matrix` lie best, in elements:
-// three lines further on in their page than the rows. So each line of sums is used just before lines
-// of M take others' places in its part of a first-level cache: 34 GB/s of 38 instead of 28 (Zen 5),
-// where chance had decided.
+// three lines further on in their page than the rows, 34 GB/s of 38 instead of 28 (Zen 5). Two to
+// five lines are as good, all else is as bad, and was chance: it seems that each line of sums is then
+// used just before lines of M take others' places in its part of a first-level cache.
 constexpr int64_t kPage = 4096 / sizeof(float);
 inline int64_t PlaceOfSums(const float* space, const float* matrix) {
   constexpr uintptr_t kAhead = 3 * kCacheLine;
