@@ -165,8 +165,9 @@ Work LineCeiling(const void* source, void* target, int64_t groups) {
 }
 
 #ifdef __x86_64__
-// Updates `matrix` and writes it to `product` past the caches, straight from registers, as the kernel
-// writes it: through a block in the first-level cache it has less. `size` is a multiple of 16.
+// Updates `matrix` and writes it to `product` past the caches, straight from registers, as the
+// kernel writes it: through a block in the first-level cache it has less. `size` is a multiple of
+// 16.
 __attribute__((target("avx512f"))) void WritePastCaches(float* matrix, float* product,
                                                         int64_t size) {
   const __m512 zero = _mm512_set1_ps(opaque_zero);

@@ -20,8 +20,9 @@ namespace {
 // Columns of M, whose sums with four of a factor are half of AVX-512's registers: compiled by
 // themselves.
 [[maybe_unused]] constexpr int kNarrow = 64;
-// Elements of a small factor, which is written at once where it goes past the caches: stores of a few
-// bytes to lines that are not there took a tenth of the time that a list of small matrices takes.
+// Elements of a small factor, which is written at once where it goes past the caches: stores of a
+// few bytes to lines that are not there took a tenth of the time that a list of small matrices
+// takes.
 constexpr int64_t kSmallFactor = 2048;
 // Columns of a factor that one loop takes.
 constexpr int kMaxColumns = 4;
@@ -167,17 +168,17 @@ BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int
   }
 }
 
-// Fetches as much as a small factor has behind it: in a list mostly the next matrix's, while the rows
-// of this one are read.
+// Fetches as much as a small factor has behind it: in a list mostly the next matrix's, while the
+// rows of this one are read.
 BRIGADE_INLINE void FetchBehind(const float* factor, int64_t size) {
   if (size > kSmallFactor) return;
   for (int64_t i = size; i < 2 * size; i += kRowLanes) __builtin_prefetch(factor + i);
 }
 
-// Where in `space`, a multiple of 64, the sums of rows that begin at `matrix` lie best, in elements:
-// three lines further on in their page than the rows, 34 GB/s of 38 instead of 28 (Zen 5). Two to
-// five lines are as good, all else is as bad, and was chance: it seems that each line of sums is then
-// used just before lines of M take others' places in its part of a first-level cache.
+// Where in `space`, a multiple of 64, the sums of rows that begin at `matrix` lie best, in
+// elements: three lines further on in their page than the rows, 34 GB/s of 38 instead of 28 (Zen
+// 5). Two to five lines are as good, all else is as bad, and was chance: it seems that each line of
+// sums is then used just before lines of M take others' places in its part of a first-level cache.
 constexpr int64_t kPage = 4096 / sizeof(float);
 inline int64_t PlaceOfSums(const float* space, const float* matrix) {
   constexpr uintptr_t kAhead = 3 * kCacheLine;

@@ -26,8 +26,8 @@ BRIGADE_INLINE void ForAll(const Run& run) {
   ForAll(std::make_integer_sequence<int, kCount>(), run);
 }
 
-// What a loop over a row asks the memory for, line by line: what it takes a while later, and what it
-// takes later still. One row after the other, in the order in which they lie, is what memory is
+// What a loop over a row asks the memory for, line by line: what it takes a while later, and what
+// it takes later still. One row after the other, in the order in which they lie, is what memory is
 // fastest at; a core drops what it is asked for while it waits for much, so it is asked twice.
 struct RowAhead {
   const float* near;
@@ -76,8 +76,8 @@ BRIGADE_INLINE void AddRows(NoLanes, const float* matrix, int64_t stride,
 
 #ifdef __x86_64__
 
-// With one row, which comes from memory, the lines ahead are asked for; several share what is loaded
-// of Q.
+// With one row, which comes from memory, the lines ahead are asked for; several share what is
+// loaded of Q.
 template <int kRows, int kColumns, bool kFirst>
 BRIGADE_TARGET_AVX512_LANES void MultiplyBlocks(Avx512Lanes, const float* matrix, const float* q,
                                                 int64_t stride, int64_t size, const RowAhead& ahead,
@@ -156,8 +156,8 @@ BRIGADE_TARGET_AVX512_LANES inline void HalveFourByFour(const float* lanes, floa
 }
 
 // The products of four whole rows with four columns of Q: of kWidth columns, or of `columns`, a
-// multiple of kRowLanes, if that is 0. Sums stay in registers; lines are asked for `ahead` and twice
-// as many elements before.
+// multiple of kRowLanes, if that is 0. Sums stay in registers; lines are asked for `ahead` and
+// twice as many elements before.
 template <int kWidth>
 BRIGADE_TARGET_AVX512_LANES void MultiplyFourRows(const float* matrix, const float* q,
                                                   int64_t columns, int64_t ahead, float* p,

@@ -28,8 +28,8 @@ struct Shape {
   int32_t rank;
 };
 
-// Tiles of rows, blocks of lanes and columns, and each of these but for one; the last ones are larger
-// than what the CPU takes to be in a cache.
+// Tiles of rows, blocks of lanes and columns, and each of these but for one; the last ones are
+// larger than what the CPU takes to be in a cache.
 const std::vector<Shape> kShapes = {
     {0, 5, 2},   {1, 1, 1},     {3, 127, 2},    {4, 128, 3},   {5, 129, 4},    {0, 0, 0},
     {7, 513, 5}, {8, 640, 8},   {255, 2, 1},    {256, 33, 4},  {257, 31, 6},   {511, 17, 3},
