@@ -12,6 +12,10 @@
 #include "brigade/kernels/update_types.h"
 #include "brigade/precision/float16.h"
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 namespace brigade::benchmarks {
 namespace {
 
@@ -160,7 +164,67 @@ Work LineCeiling(const void* source, void* target, int64_t groups) {
   };
 }
 
+#ifdef __x86_64__
+// Updates `matrix` and writes it to `product` past the caches, straight from registers, as the
+// kernel writes it: through a block in the first-level cache it has less. `size` is a multiple of
+// 16.
+__attribute__((target("avx512f"))) void WritePastCaches(float* matrix, float* product,
+                                                        int64_t size) {
+  const __m512 zero = _mm512_set1_ps(opaque_zero);
+  for (int64_t i = 0; i + 16 <= size; i += 16) {
+    const __m512 line = _mm512_loadu_ps(matrix + i) + zero;
+    _mm512_storeu_ps(matrix + i, line);
+    __m512i bits = _mm512_castps_si512(line);
+    // clang makes an ordinary store of what it knows to be floats.
+    __asm__("" : "+v"(bits));
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(product + i), bits);
+  }
+}
+#endif
+
+template <bool kNontemporal>
+Work RestoreCeiling(float* matrix, float* product, int64_t size) {
+  const auto range = [=](int64_t begin, int64_t end) {
+    kernels::RunSimdWithTag([&]([[maybe_unused]] auto simd) BRIGADE_SIMD_BODY {
+#ifdef __x86_64__
+      if constexpr (kNontemporal && decltype(simd)::kValue == kernels::SimdTarget::kAvx512) {
+        WritePastCaches(matrix + begin, product + begin, end - begin);
+        return kernels::NontemporalStoreFence();
+      }
+#endif
+      constexpr int64_t kBlock = 1024;  // elements; stays in the first-level cache
+      alignas(64) float block[kBlock];
+      const float zero = opaque_zero;
+      for (int64_t first = begin; first < end; first += kBlock) {
+        const int64_t count = std::min(kBlock, end - first);
+        float* const m = matrix + first;
+        float* const to = kNontemporal ? block : product + first;
+        BRIGADE_SIMD_LOOP
+        for (int64_t i = 0; i < count; ++i) {
+          m[i] += zero;
+          to[i] = m[i];
+        }
+        if (kNontemporal) kernels::NontemporalStore(product + first, block, Bytes<float>(count));
+      }
+      if (kNontemporal) kernels::NontemporalStoreFence();
+    });
+  };
+  return [=](device::Stream& stream) {
+    return stream.Enqueue(
+        {"restore", {Writes(matrix, Bytes<float>(size)), Writes(product, Bytes<float>(size))}},
+        [=](ThreadPool& pool) {
+          ForEachRange(size, pool, range);
+          return absl::OkStatus();
+        });
+  };
+}
+
 }  // namespace
+
+std::vector<Work> RestoreCeilings(float* matrix, float* product, int64_t size) {
+  return {RestoreCeiling<false>(matrix, product, size),
+          RestoreCeiling<true>(matrix, product, size)};
+}
 
 template <int kReads, int kWrites>
 std::vector<Work> LineCeilings(const void* source, void* target, int64_t groups) {

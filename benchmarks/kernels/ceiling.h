@@ -42,6 +42,10 @@ std::vector<Work> LineCeilings(const void* source, void* target, int64_t groups)
 template <typename Source>
 Work AccumulateCeiling(const Source* source, float* target, int64_t size);
 
+// Updates `matrix` in place and writes as much to `product`, with ordinary stores and past the
+// caches.
+std::vector<Work> RestoreCeilings(float* matrix, float* product, int64_t size);
+
 // One after the other: the ceiling of what no single loop here touches.
 Work InTurn(std::vector<Work> works);
 

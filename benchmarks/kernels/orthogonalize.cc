@@ -75,7 +75,7 @@ absl::Status Measure(Step step, const Case& what, Bench& bench, benchmark::State
   Contest contest = {.bytes = what.elements * kFloat + factors, .kernel = work[0], .ceilings = {}};
   if (step == Step::kRestore) {
     contest.bytes = 3 * what.elements * kFloat + factors;
-    contest.ceilings = {AccumulateCeiling<float>(product, matrix, what.elements)};
+    contest.ceilings = RestoreCeilings(matrix, product, what.elements);
   } else {
     contest.ceilings = ReadCeilings(matrix, what.elements * kFloat);
   }

@@ -17,12 +17,24 @@
 namespace brigade::kernels {
 namespace {
 
-// Fetches the lines 4 KiB further on than what is read: by themselves processors waited for memory,
-// half of the time as g++ 16 arranges the loads.
+// Fetches the lines 4 and 8 KiB further on than what is read: by themselves processors waited for
+// memory, half of the time as g++ 16 arranges the loads. They drop a part of what they are asked
+// for while they wait for much; asked twice, blocks of fp32 take a tenth less time.
 BRIGADE_INLINE void FetchAhead(const void* from, int64_t bytes) {
   constexpr int64_t kAhead = 4096;
   const char* const at = static_cast<const char*>(from) + kAhead;
-  for (int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(at + i);
+  for (int64_t i = 0; i < bytes; i += kCacheLine) {
+    __builtin_prefetch(at + i);
+    __builtin_prefetch(at + i + kAhead);
+  }
+}
+
+// Fetches lines to write, 1 KiB further on than what is written: stores to the first-level cache
+// wait in turn behind one that has no line yet.
+BRIGADE_INLINE void FetchToWrite(const void* to, int64_t bytes) {
+  constexpr int64_t kAhead = 1024;
+  const char* const at = static_cast<const char*>(to) + kAhead;
+  for (int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(at + i, /*rw=*/1);
 }
 
 // AddErrors(lanes, x, maximum, codes, errors, sums): of a block and of the message of its errors.
@@ -183,6 +195,7 @@ BRIGADE_INLINE void QuantizeBlocks(Codes lanes, const LocoParameters& parameters
   for (int64_t b = 0; b < count; ++b) {
     const int64_t block = first + b;
     uint8_t* const codes = message.codes + block * QuantBlockBytes(kFormat);
+    FetchToWrite(codes, QuantBlockBytes(kFormat));
     message.maxima[block] = coders[b].maximum;
     if (coders[b].maximum != coders[b].maximum) {
       std::memset(codes, 0, QuantBlockBytes(kFormat));

@@ -14,10 +14,10 @@ int main() {
                                       /*rows=*/2,
                                       /*columns=*/2, /*rank=*/1};
   // Any threads may take any rows.
-  bk::LowRankRowsRange(segment, 0, 2);
+  bk::LowRankRowsRange(segment, /*past_caches=*/false, 0, 2);
   // With several ranks: the sum of p over them.
   bk::OrthogonalizeMatrix({p, /*rows=*/2, /*columns=*/1}, /*epsilon=*/1e-8);
-  bk::LowRankTilesRange(segment, 0, 2);
+  bk::LowRankTilesRange(segment, /*past_caches=*/false, 0, 2);
   bk::LowRankColumnsFinish(segment);
   // With several ranks: the mean of q over them.
   bk::LowRankRestoreRange(segment, /*past_caches=*/false, 0, 2);

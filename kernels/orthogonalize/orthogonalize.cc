@@ -1,5 +1,6 @@
 #include "brigade/kernels/orthogonalize/orthogonalize.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -99,6 +100,23 @@ absl::Status EnqueueLowRank(const char* operation, const Roles& roles,
 
 using LowRankPlan = absl::Span<const PlannedSegment<Work<LowRankSegment>>>;
 
+// Rows of a thread's smallest piece of work: 16 KiB of the widest matrix and more, so that those of
+// narrow ones, up to 64 at a time, are not over before the next one's segment is found.
+int64_t RowsOfTile(absl::Span<const LowRankSegment> segments) {
+  constexpr int64_t kFewest = 8;
+  int64_t widest = 1;
+  for (const LowRankSegment& s : segments) widest = std::max(widest, s.columns);
+  return std::max(kFewest, kCpuTile / widest);
+}
+
+// Of all segments' arrays of floats, of size_of(segment) elements.
+template <typename SizeOf>
+int64_t BytesOf(LowRankPlan plan, const SizeOf& size_of) {
+  int64_t elements = 0;
+  for (const auto& planned : plan) elements += size_of(planned.segment.matrix);
+  return elements * static_cast<int64_t>(sizeof(float));
+}
+
 }  // namespace
 
 absl::Status Orthogonalize(absl::Span<const OrthogonalizeSegment> segments,
@@ -130,12 +148,15 @@ absl::Status Orthogonalize(absl::Span<const OrthogonalizeSegment> segments,
 }
 
 absl::Status LowRankRows(absl::Span<const LowRankSegment> segments, device::Stream& stream) {
-  constexpr int64_t kTile = 8;
+  const int64_t tile = RowsOfTile(segments);
   return EnqueueLowRank(
-      "low_rank_rows", {.writes_p = true}, segments, kTile, stream,
-      [](LowRankPlan plan, device::ThreadPool& pool) {
-        ForEachRange(plan, kTile, pool, [](const auto& work, int64_t begin, int64_t end, int64_t) {
-          LowRankRowsRange(work.matrix, begin, end);
+      "low_rank_rows", {.writes_p = true}, segments, tile, stream,
+      [tile](LowRankPlan plan, device::ThreadPool& pool) {
+        const bool past_caches = BytesOf(plan, [](const LowRankSegment& s) {
+                                   return s.rows * s.rank;
+                                 }) >= kMinNontemporalBytes;
+        ForEachRange(plan, tile, pool, [&](const auto& work, int64_t begin, int64_t end, int64_t) {
+          LowRankRowsRange(work.matrix, past_caches, begin, end);
         });
       },
       [&](auto cuda_stream) {
@@ -147,9 +168,12 @@ absl::Status LowRankColumns(absl::Span<const LowRankSegment> segments, device::S
   return EnqueueLowRank(
       "low_rank_columns", {.writes_q = true, .has_workspace = true}, segments, kRowTile, stream,
       [](LowRankPlan plan, device::ThreadPool& pool) {
+        const bool past_caches = BytesOf(plan, [](const LowRankSegment& s) {
+                                   return s.columns * s.rank;
+                                 }) >= kMinNontemporalBytes;
         ForEachRange(plan, kRowTile, pool,
-                     [](const auto& work, int64_t begin, int64_t end, int64_t) {
-                       LowRankTilesRange(work.matrix, begin, end);
+                     [&](const auto& work, int64_t begin, int64_t end, int64_t) {
+                       LowRankTilesRange(work.matrix, past_caches, begin, end);
                      });
         pool.ParallelRanges(static_cast<int64_t>(plan.size()), 1, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) LowRankColumnsFinish(plan[i].segment.matrix);
@@ -161,17 +185,15 @@ absl::Status LowRankColumns(absl::Span<const LowRankSegment> segments, device::S
 }
 
 absl::Status LowRankRestore(absl::Span<const LowRankSegment> segments, device::Stream& stream) {
-  constexpr int64_t kTile = 8;
+  const int64_t tile = RowsOfTile(segments);
   return EnqueueLowRank(
-      "low_rank_restore", {.writes_matrix = true, .has_product = true}, segments, kTile, stream,
-      [](LowRankPlan plan, device::ThreadPool& pool) {
-        int64_t bytes = 0;
-        for (const auto& planned : plan) {
-          const LowRankSegment& s = planned.segment.matrix;
-          bytes += s.rows * s.columns * static_cast<int64_t>(sizeof(float));
-        }
-        ForEachRange(plan, kTile, pool, [&](const auto& work, int64_t begin, int64_t end, int64_t) {
-          LowRankRestoreRange(work.matrix, bytes >= kMinNontemporalBytes, begin, end);
+      "low_rank_restore", {.writes_matrix = true, .has_product = true}, segments, tile, stream,
+      [tile](LowRankPlan plan, device::ThreadPool& pool) {
+        const bool past_caches = BytesOf(plan, [](const LowRankSegment& s) {
+                                   return s.rows * s.columns;
+                                 }) >= kMinNontemporalBytes;
+        ForEachRange(plan, tile, pool, [&](const auto& work, int64_t begin, int64_t end, int64_t) {
+          LowRankRestoreRange(work.matrix, past_caches, begin, end);
         });
       },
       [&](auto cuda_stream) {

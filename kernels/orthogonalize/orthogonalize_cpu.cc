@@ -17,6 +17,13 @@
 namespace brigade::kernels {
 namespace {
 
+// Columns of M, whose sums with four of a factor are half of AVX-512's registers: compiled by
+// themselves.
+[[maybe_unused]] constexpr int kNarrow = 64;
+// Elements of a small factor, which is written at once where it goes past the caches: stores of a
+// few bytes to lines that are not there took a tenth of the time that a list of small matrices
+// takes.
+constexpr int64_t kSmallFactor = 2048;
 // Columns of a factor that one loop takes.
 constexpr int kMaxColumns = 4;
 // Blocks of lanes of which each lane is loaded and stored once, in dot products.
@@ -29,7 +36,41 @@ constexpr int kRowsAtOnce = 4;
 // second one they come too slowly for products with each.
 constexpr int64_t kColumnsAtOnce = 1024;
 // Rows of M that LowRankRows takes of these.
-constexpr int64_t kRowsOfBlock = 16;
+constexpr int64_t kRowsOfBlock = 32;
+
+// How many rows LowRankRows and LowRankColumns take at once with AVX-512 of matrices that come from
+// memory: as few as arithmetic allows, in the order in which they lie, so that the processor reads
+// ahead of them. Four share their loads from the first-level cache, which is faster where M is in a
+// cache as well: up to half of a second-level one.
+#ifdef __x86_64__
+template <typename Lanes>
+constexpr bool kIsAvx512 = std::is_same_v<Lanes, Avx512Lanes>;
+#else
+template <typename Lanes>
+constexpr bool kIsAvx512 = false;
+#endif
+template <typename Lanes>
+constexpr int kRowsMultipliedAtOnce = kIsAvx512<Lanes> ? 1 : 4;
+template <typename Lanes>
+constexpr int kRowsAddedAtOnce = kIsAvx512<Lanes> ? 2 : kRowsAtOnce;
+constexpr int64_t kCachedElements = int64_t{128} << 10;
+
+// Where a loop over pieces of kColumnsAtOnce columns, of `count` rows each, finds what comes one
+// and two steps of `at_once` rows after row r and column j.
+BRIGADE_INLINE RowAhead AheadOf(const float* matrix, int64_t columns, int64_t count, int64_t r,
+                                int64_t j, int64_t at_once) {
+  if (columns <= kColumnsAtOnce) {
+    const float* const from = matrix + r * columns;
+    const int64_t step = std::max(kColumnsAtOnce, at_once * columns);
+    return {from + step, from + 2 * step};
+  }
+  const auto piece = [&](int64_t row) BRIGADE_SIMD_BODY {
+    if (row < count) return matrix + row * columns + j;
+    const int64_t next = j + kColumnsAtOnce;
+    return next < columns ? matrix + (row - count) * columns + next : matrix + row * columns;
+  };
+  return {piece(r + at_once), piece(r + 2 * at_once)};
+}
 
 // Calls run(std::integral_constant(columns), first) for all columns of a factor, as many at a time
 // as one loop takes.
@@ -85,20 +126,32 @@ BRIGADE_INLINE void FinishRow(const float* row, const float* q, int64_t columns,
 }
 
 // The products of `count` rows of M, at most kRowsOfBlock, with kColumns columns of Q, to
-// p[c * rows + r].
-template <int kColumns, typename Lanes>
+// p[c * rows + r]: kAtOnce rows at once.
+template <int kAtOnce, int kColumns, typename Lanes>
 BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int64_t columns,
                                  int64_t count, float* p, int64_t rows) {
+#ifdef __x86_64__
+  if constexpr (kIsAvx512<Lanes> && kColumns == 4) {
+    const bool narrow = columns == kNarrow;
+    if (narrow || (kAtOnce == 1 && columns <= kColumnsAtOnce && columns % kRowLanes == 0)) {
+      for (; count >= 4; count -= 4, matrix += 4 * columns, p += 4) {
+        narrow ? MultiplyFourRows<kNarrow>(matrix, q, columns, kColumnsAtOnce, p, rows)
+               : MultiplyFourRows<0>(matrix, q, columns, kColumnsAtOnce, p, rows);
+      }
+    }
+  }
+#endif
   alignas(64) float lanes[kRowsOfBlock][kColumns][kRowLanes];
   const int64_t whole = columns / kRowLanes * kRowLanes;
-  const auto multiply = [&](auto at_once, auto first, int64_t r, int64_t j) BRIGADE_SIMD_BODY {
-    MultiplyBlocks<at_once, kColumns, first>(Lanes(), matrix + r * columns + j, q + j, columns,
-                                             std::min(kColumnsAtOnce, whole - j), lanes[r][0]);
-  };
   const auto multiply_all = [&](auto first, int64_t j) BRIGADE_SIMD_BODY {
+    const auto multiply = [&](auto at_once, int64_t r) BRIGADE_SIMD_BODY {
+      MultiplyBlocks<at_once, kColumns, first>(
+          Lanes(), matrix + r * columns + j, q + j, columns, std::min(kColumnsAtOnce, whole - j),
+          AheadOf(matrix, columns, count, r, j, at_once), lanes[r][0]);
+    };
     int64_t r = 0;
-    for (; r + 4 <= count; r += 4) multiply(std::integral_constant<int, 4>(), first, r, j);
-    for (; r < count; ++r) multiply(std::integral_constant<int, 1>(), first, r, j);
+    for (; r + kAtOnce <= count; r += kAtOnce) multiply(std::integral_constant<int, kAtOnce>(), r);
+    for (; r < count; ++r) multiply(std::integral_constant<int, 1>(), r);
   };
   multiply_all(std::true_type(), 0);
   for (int64_t j = kColumnsAtOnce; j < whole; j += kColumnsAtOnce) {
@@ -106,7 +159,7 @@ BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int
   }
   int64_t r = 0;
 #ifdef __x86_64__
-  if constexpr (std::is_same_v<Lanes, Avx512Lanes> && kColumns == 4) {
+  if constexpr (kIsAvx512<Lanes> && kColumns == 4) {
     for (; r + 4 <= count && whole == columns; r += 4) HalveFourByFour(lanes[r][0], p + r, rows);
   }
 #endif
@@ -115,16 +168,35 @@ BRIGADE_INLINE void MultiplyRows(Lanes, const float* matrix, const float* q, int
   }
 }
 
+// Fetches as much as a small factor has behind it: in a list mostly the next matrix's, while the
+// rows of this one are read.
+BRIGADE_INLINE void FetchBehind(const float* factor, int64_t size) {
+  if (size > kSmallFactor) return;
+  for (int64_t i = size; i < 2 * size; i += kRowLanes) __builtin_prefetch(factor + i);
+}
+
+// Where in `space`, a multiple of 64, the sums of rows that begin at `matrix` lie best, in
+// elements: three lines further on in their page than the rows, 34 GB/s of 38 instead of 28 (Zen
+// 5). Two to five lines are as good, all else is as bad, and was chance: it seems that each line of
+// sums is then used just before lines of M take others' places in its part of a first-level cache.
+constexpr int64_t kPage = 4096 / sizeof(float);
+inline int64_t PlaceOfSums(const float* space, const float* matrix) {
+  constexpr uintptr_t kAhead = 3 * kCacheLine;
+  const uintptr_t bytes =
+      reinterpret_cast<uintptr_t>(matrix) + kAhead - reinterpret_cast<uintptr_t>(space);
+  const auto elements = static_cast<int64_t>(bytes / sizeof(float)) % kPage;
+  return elements / kRowLanes * kRowLanes;
+}
+
 // Adds kRows rows of M, times their elements of P, to sums of columns.
 template <int kRows, int kColumns, typename Lanes>
 BRIGADE_INLINE void AddRowsTimes(Lanes, const float* matrix, int64_t columns, const float* p,
-                                 int64_t rows, float (&sums)[kColumns][kColumnsAtOnce],
-                                 int64_t width) {
+                                 int64_t rows, const RowAhead& ahead, float* sums, int64_t width) {
   float factors[kColumns][kRows];
   for (int c = 0; c < kColumns; ++c) {
     for (int r = 0; r < kRows; ++r) factors[c][r] = p[c * rows + r];
   }
-  AddRows(Lanes(), matrix, columns, factors, sums[0], kColumnsAtOnce, width);
+  AddRows(Lanes(), matrix, columns, factors, ahead, sums, kColumnsAtOnce, width);
 }
 
 // Adds kColumns terms of the product for `width` columns of rows of M; after the last ones takes it
@@ -182,48 +254,89 @@ void OrthogonalizeMatrix(const OrthogonalizeSegment& segment, double epsilon) {
   });
 }
 
-void LowRankRowsRange(const LowRankSegment& s, int64_t begin, int64_t end) {
+void LowRankRowsRange(const LowRankSegment& s, bool past_caches, int64_t begin, int64_t end) {
   if (s.columns == 0) return;
+  alignas(64) float buffer[kSmallFactor];
+  const int64_t size = s.rank * s.rows;
+  const bool at_once = past_caches && begin == 0 && end == s.rows && size <= kSmallFactor;
+  float* const to = at_once ? buffer : s.p;
+  if (at_once) FetchBehind(s.q, s.rank * s.columns);
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Lanes = LanesOf<decltype(simd)::kValue>;
-    for (int64_t i = begin; i < end; i += kRowsOfBlock) {
-      ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
-        MultiplyRows<count>(Lanes(), s.matrix + i * s.columns, s.q + k * s.columns, s.columns,
-                            std::min(kRowsOfBlock, end - i), s.p + k * s.rows + i, s.rows);
-      });
+    const auto multiply = [&](auto at_once) BRIGADE_SIMD_BODY {
+      for (int64_t i = begin; i < end; i += kRowsOfBlock) {
+        ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
+          MultiplyRows<at_once, count>(Lanes(), s.matrix + i * s.columns, s.q + k * s.columns,
+                                       s.columns, std::min(kRowsOfBlock, end - i),
+                                       to + k * s.rows + i, s.rows);
+        });
+      }
+    };
+    if (kIsAvx512<Lanes> && s.rows * s.columns <= kCachedElements) {
+      multiply(std::integral_constant<int, 4>());
+    } else {
+      multiply(std::integral_constant<int, kRowsMultipliedAtOnce<Lanes>>());
     }
   });
+  if (at_once) NontemporalStore(s.p, buffer, size * static_cast<int64_t>(sizeof(float)));
 }
 
-void LowRankTilesRange(const LowRankSegment& s, int64_t begin, int64_t end) {
+void LowRankTilesRange(const LowRankSegment& s, bool past_caches, int64_t begin, int64_t end) {
   const bool is_whole = LowRankWorkspaceSize(s.rows, s.columns, s.rank) == 0;
+  alignas(64) float buffer[kSmallFactor];
+  const int64_t size = s.rank * s.columns;
+  const bool at_once = past_caches && is_whole && size <= kSmallFactor;
+  if (at_once) FetchBehind(s.p, s.rank * s.rows);
   RunSimdWithTag([&](auto simd) BRIGADE_SIMD_BODY {
     using Lanes = LanesOf<decltype(simd)::kValue>;
     for (int64_t tile = begin; tile < end; tile += kRowTile) {
       const int64_t tile_end = std::min(end, tile + kRowTile);
-      float* const to = is_whole ? s.q : s.workspace + tile / kRowTile * s.columns * s.rank;
+      float* const to = at_once    ? buffer
+                        : is_whole ? s.q
+                                   : s.workspace + tile / kRowTile * s.columns * s.rank;
+#ifdef __x86_64__
+      if constexpr (kIsAvx512<Lanes>) {
+        if (s.columns == kNarrow) {
+          ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
+            SumNarrowRows<kNarrow, count>(s.matrix + tile * kNarrow, s.p + k * s.rows + tile,
+                                          s.rows, tile_end - tile, kColumnsAtOnce,
+                                          to + k * kNarrow);
+          });
+          continue;
+        }
+      }
+#endif
       for (int64_t j = 0; j < s.columns; j += kColumnsAtOnce) {
         const int64_t width = std::min(kColumnsAtOnce, s.columns - j);
         ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
-          alignas(64) float sums[count][kColumnsAtOnce] = {};
-          const float* const matrix = s.matrix + j;
+          const float* const matrix = s.matrix + tile * s.columns;
+          alignas(64) float space[count * kColumnsAtOnce + kPage];
+          float* const sums = space + PlaceOfSums(space, matrix + j);
+          std::fill(sums, sums + count * kColumnsAtOnce, 0.0f);
           const float* const p = s.p + k * s.rows;
           const auto add = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {
-            AddRowsTimes<rows, count>(Lanes(), matrix + i * s.columns, s.columns, p + i, s.rows,
-                                      sums, width);
+            const RowAhead ahead = AheadOf(matrix, s.columns, tile_end - tile, i - tile, j, rows);
+            AddRowsTimes<rows, count>(Lanes(), s.matrix + i * s.columns + j, s.columns, p + i,
+                                      s.rows, ahead, sums, width);
           };
           int64_t i = tile;
-          for (; i + kRowsAtOnce <= tile_end; i += kRowsAtOnce) {
-            add(std::integral_constant<int, kRowsAtOnce>(), i);
+          const auto add_all = [&](auto rows) BRIGADE_SIMD_BODY {
+            for (; i + rows <= tile_end; i += rows) add(rows, i);
+          };
+          if (s.rows * s.columns <= kCachedElements) {
+            add_all(std::integral_constant<int, kRowsAtOnce>());
           }
-          for (; i < tile_end; ++i) add(std::integral_constant<int, 1>(), i);
+          add_all(std::integral_constant<int, kRowsAddedAtOnce<Lanes>>());
+          add_all(std::integral_constant<int, 1>());
           for (int c = 0; c < count; ++c) {
-            std::copy(sums[c], sums[c] + width, to + (k + c) * s.columns + j);
+            const float* const of_column = sums + c * kColumnsAtOnce;
+            std::copy(of_column, of_column + width, to + (k + c) * s.columns + j);
           }
         });
       }
     }
   });
+  if (at_once) NontemporalStore(s.q, buffer, size * static_cast<int64_t>(sizeof(float)));
 }
 
 void LowRankColumnsFinish(const LowRankSegment& s) {
@@ -260,7 +373,9 @@ void LowRankRestoreRange(const LowRankSegment& s, bool past_caches, int64_t begi
             for (int c = 0; c < count; ++c) {
               for (int r = 0; r < rows; ++r) factors[c][r] = s.p[c * s.rows + i + r];
             }
-            RestoreLines(factors, s.q + j, s.columns, to, matrix, width);
+            const RowAhead ahead =
+                AheadOf(s.matrix + begin * s.columns, s.columns, end - begin, i - begin, j, rows);
+            RestoreLines(factors, s.q + j, s.columns, ahead.near, to, matrix, width);
           });
         }
       }

@@ -13,17 +13,19 @@ namespace brigade::kernels {
 // One matrix, whole.
 void OrthogonalizeMatrix(const OrthogonalizeSegment& segment, double epsilon);
 
+// With `past_caches` results are stored past the caches: all of a product, and a factor if it is
+// small and one call writes it whole. NontemporalStoreFence comes before saying that they are done.
+
 // The rows [begin, end) of P. Threads may take any ranges; those of 4 rows and more are fastest.
-void LowRankRowsRange(const LowRankSegment& segment, int64_t begin, int64_t end);
+void LowRankRowsRange(const LowRankSegment& segment, bool past_caches, int64_t begin, int64_t end);
 
 // The sums of the tiles in the rows [begin, end), to the workspace; or Q itself, where
 // LowRankWorkspaceSize is 0. `begin` is a multiple of kRowTile, `end` is one or the matrix's rows.
-void LowRankTilesRange(const LowRankSegment& segment, int64_t begin, int64_t end);
+void LowRankTilesRange(const LowRankSegment& segment, bool past_caches, int64_t begin, int64_t end);
 // Q from the sums of all tiles; nothing where LowRankTilesRange has written it.
 void LowRankColumnsFinish(const LowRankSegment& segment);
 
-// The rows [begin, end) of product and M. Threads may take any ranges. With `past_caches` the
-// product is stored past them: NontemporalStoreFence comes before saying that it is done.
+// The rows [begin, end) of product and M. Threads may take any ranges.
 void LowRankRestoreRange(const LowRankSegment& segment, bool past_caches, int64_t begin,
                          int64_t end);
 

@@ -543,9 +543,9 @@ void ExpectLowRank(const Known& known, int32_t rank) {
     std::vector<float> workspace(LowRankWorkspaceSize(kRows, kColumns, rank));
     const LowRankSegment segment = {matrix.data(),    p.data(), q.data(), product.data(),
                                     workspace.data(), kRows,    kColumns, rank};
-    LowRankRowsRange(segment, 0, kRows);
+    LowRankRowsRange(segment, /*past_caches=*/false, 0, kRows);
     OrthogonalizeMatrix({p.data(), kRows, rank}, 1e-8);
-    LowRankTilesRange(segment, 0, kRows);
+    LowRankTilesRange(segment, /*past_caches=*/false, 0, kRows);
     LowRankColumnsFinish(segment);
     LowRankRestoreRange(segment, false, 0, kRows);
     for (const auto* array : {&p, &q, &product, &matrix}) digest.Add(*array);

@@ -28,12 +28,13 @@ struct Shape {
   int32_t rank;
 };
 
-// Tiles of rows, blocks of lanes and columns, and each of these but for one.
-const std::vector<Shape> kShapes = {{0, 5, 2},      {1, 1, 1},      {3, 127, 2},   {4, 128, 3},
-                                    {5, 129, 4},    {0, 0, 0},      {7, 513, 5},   {8, 640, 8},
-                                    {255, 2, 1},    {256, 33, 4},   {257, 31, 6},  {511, 17, 3},
-                                    {9, 0, 3},      {513, 200, 7},  {1030, 64, 4}, {64, 64, 0},
-                                    {20, 2100, 10}, {30, 1600, 17}, {2, 3, 0}};
+// Tiles of rows, blocks of lanes and columns, and each of these but for one; the last ones are
+// larger than what the CPU takes to be in a cache.
+const std::vector<Shape> kShapes = {
+    {0, 5, 2},   {1, 1, 1},     {3, 127, 2},    {4, 128, 3},   {5, 129, 4},    {0, 0, 0},
+    {7, 513, 5}, {8, 640, 8},   {255, 2, 1},    {256, 33, 4},  {257, 31, 6},   {511, 17, 3},
+    {9, 0, 3},   {513, 200, 7}, {1030, 64, 4},  {64, 64, 0},   {20, 2100, 10}, {30, 1600, 17},
+    {2, 3, 0},   {259, 64, 7},  {1001, 144, 5}, {263, 500, 4}, {67, 2100, 6},  {35, 4096, 3}};
 
 spec::Columns ColumnsOf(const GuardedArray<float>& array, int64_t rows, int32_t rank) {
   spec::Columns columns;
@@ -189,14 +190,15 @@ TEST(LowRankTest, AnyCutOfTheRowsGivesTheSameBits) {
       Factors whole({shape}, 55), cut({shape}, 55);
       const LowRankSegment& a = whole.segments[0];
       const LowRankSegment& b = cut.segments[0];
-      LowRankRowsRange(a, 0, 700);
+      LowRankRowsRange(a, false, 0, 700);
       for (const int64_t begin : {0, 1, 5, 600}) {
-        LowRankRowsRange(b, begin, begin == 0 ? 1 : begin == 1 ? 5 : begin == 5 ? 600 : 700);
+        const int64_t end = begin == 0 ? 1 : begin == 1 ? 5 : begin == 5 ? 600 : 700;
+        LowRankRowsRange(b, past_caches, begin, end);
       }
-      LowRankTilesRange(a, 0, 700);
-      LowRankTilesRange(b, 512, 700);
-      LowRankTilesRange(b, 0, 256);
-      LowRankTilesRange(b, 256, 512);
+      LowRankTilesRange(a, false, 0, 700);
+      LowRankTilesRange(b, past_caches, 512, 700);
+      LowRankTilesRange(b, past_caches, 0, 256);
+      LowRankTilesRange(b, past_caches, 256, 512);
       LowRankColumnsFinish(a);
       LowRankColumnsFinish(b);
       LowRankRestoreRange(a, false, 0, 700);
@@ -206,6 +208,23 @@ TEST(LowRankTest, AnyCutOfTheRowsGivesTheSameBits) {
       EXPECT_TRUE(Matches(cut.p[0], Values(whole.p[0])));
       EXPECT_TRUE(Matches(cut.q[0], Values(whole.q[0])));
       EXPECT_TRUE(Matches(cut.product[0], Values(whole.product[0])));
+    }
+  }
+}
+
+TEST(LowRankTest, SmallFactorsPastTheCachesHaveTheSameBits) {
+  SimdTargets restore;
+  for (const SimdTarget target : SimdTargets::All()) {
+    SetSimdTarget(target);
+    for (const Shape& shape :
+         std::vector<Shape>{{104, 64, 4}, {7, 64, 3}, {33, 65, 5}, {1, 1, 1}}) {
+      Factors ordinary({shape}, 56), past({shape}, 56);
+      LowRankRowsRange(ordinary.segments[0], false, 0, shape.rows);
+      LowRankRowsRange(past.segments[0], true, 0, shape.rows);
+      EXPECT_TRUE(Matches(past.p[0], Values(ordinary.p[0])));
+      LowRankTilesRange(ordinary.segments[0], false, 0, shape.rows);
+      LowRankTilesRange(past.segments[0], true, 0, shape.rows);
+      EXPECT_TRUE(Matches(past.q[0], Values(ordinary.q[0])));
     }
   }
 }

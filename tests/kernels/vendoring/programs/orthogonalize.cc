@@ -35,9 +35,9 @@ void RunOrthogonalize() {
   Check(kernels::LaunchLowRankColumns(&segment, 1, nullptr));
   Check(kernels::LaunchLowRankRestore(&segment, 1, nullptr));
 #else
-  kernels::LowRankRowsRange(segment, 0, kRows);
+  kernels::LowRankRowsRange(segment, /*past_caches=*/false, 0, kRows);
   kernels::OrthogonalizeMatrix(columns, 1e-8);
-  kernels::LowRankTilesRange(segment, 0, kRows);
+  kernels::LowRankTilesRange(segment, /*past_caches=*/false, 0, kRows);
   kernels::LowRankColumnsFinish(segment);
   kernels::LowRankRestoreRange(segment, /*past_caches=*/false, 0, kRows);
 #endif
