@@ -358,6 +358,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   if (!setup.ok()) {
     return absl::Status(setup.status().code(), absl::StrCat(path, ": ", setup.status().message()));
   }
+  // Whether the result can be written, before it is looked for.
+  BRIGADE_RETURN_IF_ERROR(device::FileReplacement::Begin(OutputOf(path)).status());
   const std::string data = device::FromUsersFolder(TrainersFlag<std::string>("data"));
   BRIGADE_ASSIGN_OR_RETURN(const gpt::Corpus corpus,
                            data.empty() ? gpt::ReadLicences() : gpt::ReadCorpus(data));

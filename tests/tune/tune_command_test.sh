@@ -56,6 +56,11 @@ expect_line out 'The best by prediction: tensor .*'
 "$train" --config=ds.tuned.json "${small[@]}" --ranks=2 --steps=1 --evaluate_every=0 \
   --device_limit=400KiB >report || fail "what was to fit does not: $(cat ds.tuned.json)"
 
+# A result that could not be written is none to look for.
+"$tune" --config=ds.json "${model[@]}" --output=nowhere/o.json >out 2>error && fail 'it writes to nowhere'
+grep -q '^tune: .*nowhere/o.json.*No such file or directory' error || fail "$(cat error)"
+[ ! -s out ] || fail "it has searched: $(cat out)"
+
 # Nothing fits.
 rm -f none.json
 "$tune" --config=ds.json "${model[@]}" --fixed=grid,offload --device_limit=50KiB --output=none.json \
