@@ -49,6 +49,8 @@ std::atomic<SimdTarget>& Current() {
   return current;
 }
 
+std::atomic<bool> may_look_up_bytes = true;
+
 }  // namespace
 
 SimdTarget BestSimdTarget() {
@@ -72,6 +74,20 @@ bool SimdMultipliesBFloat16() {
 #else
   return false;
 #endif
+}
+
+bool SimdLooksUpBytes() {
+#ifdef __x86_64__
+  static const bool supported = __builtin_cpu_supports("avx512vbmi");
+  return supported && CurrentSimdTarget() == SimdTarget::kAvx512 &&
+         may_look_up_bytes.load(std::memory_order_relaxed);
+#else
+  return false;
+#endif
+}
+
+void SetSimdLooksUpBytes(bool allowed) {
+  may_look_up_bytes.store(allowed, std::memory_order_relaxed);
 }
 
 }  // namespace brigade::kernels

@@ -49,6 +49,13 @@ void SetSimdTarget(SimdTarget target);
 // bfloat16.
 bool SimdMultipliesBFloat16();
 
+// Whether kAvx512 is in use and the processor has AVX512_VBMI as well, which looks up bytes in
+// tables of registers.
+bool SimdLooksUpBytes();
+
+// For tests: whether SimdLooksUpBytes may be true.
+void SetSimdLooksUpBytes(bool allowed);
+
 namespace simd_internal {
 
 template <typename Body>

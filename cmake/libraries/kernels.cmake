@@ -157,15 +157,21 @@ brigade_library(
 )
 
 brigade_library(
-  kernels_cast_math
-  HEADERS kernels/cast/cast_math.h
-  DEPS precision_host_device precision_rounding precision_float16
-)
-
-brigade_library(
   kernels_internal_lanes
   HEADERS kernels/internal/lanes.h
   DEPS kernels_simd precision_float16
+)
+
+brigade_library(
+  kernels_adafactor_lanes
+  HEADERS kernels/adafactor/adafactor_lanes.h
+  DEPS kernels_adafactor_math kernels_internal_lanes
+)
+
+brigade_library(
+  kernels_cast_math
+  HEADERS kernels/cast/cast_math.h
+  DEPS precision_host_device precision_rounding precision_float16
 )
 
 brigade_library(
@@ -184,8 +190,8 @@ brigade_library(
   kernels_adafactor_cpu
   HEADERS kernels/adafactor/adafactor_cpu.h
   SOURCES kernels/adafactor/adafactor_cpu.cc
-  DEPS kernels_adafactor_math kernels_nontemporal_store kernels_simd kernels_update_types
-    kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes
+  DEPS kernels_adafactor_math kernels_nontemporal_store kernels_simd kernels_adafactor_lanes
+    kernels_update_types kernels_cast_elements kernels_internal_halve_lanes kernels_internal_lanes
     kernels_step_control_step_state precision_float16
 )
 
@@ -704,11 +710,17 @@ brigade_library(
 )
 
 brigade_library(
+  kernels_adam8_bytes
+  HEADERS kernels/adam8/adam8_bytes.h
+  DEPS kernels_adam8_lanes kernels_adam8_math kernels_internal_lanes
+)
+
+brigade_library(
   kernels_adam8_cpu
   HEADERS kernels/adam8/adam8_cpu.h
   SOURCES kernels/adam8/adam8_cpu.cc
-  DEPS kernels_adam8_math kernels_nontemporal_store kernels_simd kernels_adam8_lanes
-    kernels_update_types kernels_cast_elements kernels_internal_lanes
+  DEPS kernels_adam8_math kernels_nontemporal_store kernels_simd kernels_adam8_bytes
+    kernels_adam8_lanes kernels_update_types kernels_cast_elements kernels_internal_lanes
     kernels_step_control_step_state precision_float16
 )
 

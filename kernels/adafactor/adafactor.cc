@@ -1,5 +1,6 @@
 #include "brigade/kernels/adafactor/adafactor.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -64,7 +65,9 @@ void FactorsOnPool(const AdafactorTensor& t, const AdafactorParameters& paramete
   // Rows or columns that a thread takes at a time.
   constexpr int64_t kAtOnce = 4 * kAdafactorColumns;
   const AdafactorGrid g = AdafactorGridOf(t.rows, t.columns);
-  pool.ParallelRanges(g.down, 1, [&](int64_t begin, int64_t end) {
+  // Strips that follow each other, as long as a thread that is held up costs little.
+  const int64_t strips = std::clamp<int64_t>(g.down / (8 * pool.threads()), 1, 16);
+  pool.ParallelRanges(g.down, strips, [&](int64_t begin, int64_t end) {
     AdafactorSumTiles<Grad>(t, parameters, begin, end);
   });
   if (g.is_matrix) {
@@ -75,7 +78,7 @@ void FactorsOnPool(const AdafactorTensor& t, const AdafactorParameters& paramete
       AdafactorColumns(t, parameters, begin, end);
     });
     AdafactorMeans(t);
-    pool.ParallelRanges(g.down, 1, [&](int64_t begin, int64_t end) {
+    pool.ParallelRanges(g.down, strips, [&](int64_t begin, int64_t end) {
       AdafactorUpdateTiles<Grad>(t, parameters, begin, end);
     });
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "brigade/kernels/adafactor/adafactor_lanes.h"
 #include "brigade/kernels/cast/cast_elements.h"
 #include "brigade/kernels/internal/halve_lanes.h"
 #include "brigade/kernels/internal/lanes.h"
@@ -54,7 +55,7 @@ BRIGADE_INLINE void AddSquares(const float* values, int64_t size, double* lanes)
 
 // Each tile's halved lanes.
 BRIGADE_INLINE void SumLanes(const AdafactorGrid& g, int64_t strip, int64_t panel,
-                             double (&lanes)[kPanel][kColumns], double* sums) {
+                             double (*lanes)[kColumns], double* sums) {
   for (int64_t tile = panel; tile < std::min(panel + kPanel, g.across); ++tile) {
     sums[strip * g.across + tile] = Halve(lanes[tile - panel]);
   }
@@ -65,46 +66,49 @@ template <bool kHasParam, typename Grad, typename Lanes>
 BRIGADE_INLINE void SumPanel(Lanes simd, const AdafactorTensor& t, const AdafactorGrid& g,
                              float multiplier, int64_t strip, int64_t panel) {
   const Grad* const grad = static_cast<const Grad*>(t.grad);
-  double* const of_columns = t.workspace + g.of_columns + strip * t.columns;
-  alignas(64) double of_params[kPanel][kColumns] = {};
-  std::fill(of_columns + panel * kColumns,
-            of_columns + std::min((panel + kPanel) * kColumns, t.columns), 0.0);
+  // On the stack until the strip's end: what threads add to side by side in memory each fetches
+  // ahead from the other's cache, and two took as long as one. A tile lies between both, so that
+  // they are no multiple of 4096 bytes apart (LoadsFollowStores, cast_elements.h).
+  alignas(64) double lanes[2 * kPanel + 1][kColumns];
+  double(*const of_columns)[kColumns] = lanes;
+  double(*const of_params)[kColumns] = lanes + kPanel + 1;
+  const int64_t first = panel * kColumns;
+  const int64_t tiles = std::min<int64_t>(kPanel, g.across - panel);
+  std::fill_n(of_columns[0], tiles * kColumns, 0.0);
+  std::fill_n(of_params[0], tiles * kColumns, 0.0);
   ForRows(g, strip, panel,
           [&](int64_t row, int64_t tile, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
+            double* const columns = of_columns[tile - panel];
+            double& of_row = t.workspace[g.of_rows + row * g.across + tile];
+#ifdef __x86_64__
+            if constexpr (std::is_same_v<Lanes, Avx512Lanes>) {
+              if (size == kColumns) {
+                of_row = adafactor_internal::SumRow<kHasParam, Grad>(
+                    {grad + at, kHasParam ? t.param + at : nullptr, multiplier, columns,
+                     of_params[tile - panel]});
+                return;
+              }
+            }
+#endif
             alignas(64) float buffer[kColumns];
+            alignas(64) double squares[kColumns];
             const float* const wide = Floats(simd, grad + at, size, buffer);
             // Of the loop's own, not of what the caller has.
             const float by = multiplier;
-            double* const columns = of_columns + tile * kColumns;
-            double& of_row = t.workspace[g.of_rows + row * g.across + tile];
-            // A square of a float is exact: added, it is what an fma gives. What is converted lies
-            // in the first-level cache, where the first halving goes with the squares; what comes
-            // from memory is read as one stream.
-            if (!std::is_same_v<Grad, float> && size == kColumns) {
-              constexpr int64_t kHalf = kColumns / 2;
-              alignas(64) double halves[kHalf];
-              BRIGADE_SIMD_LOOP_TO_DOUBLES
-              for (int64_t l = 0; l < kHalf; ++l) {
-                const double low = AddAdafactorSquare(0.0, precision::Mul(wide[l], by));
-                const double high = AddAdafactorSquare(0.0, precision::Mul(wide[l + kHalf], by));
-                columns[l] = precision::Add(columns[l], low);
-                columns[l + kHalf] = precision::Add(columns[l + kHalf], high);
-                halves[l] = precision::Add(low, high);
-              }
-              of_row = Halve(halves);
-            } else {
-              alignas(64) double squares[kColumns];
-              if (size < kColumns) std::fill_n(squares, kColumns, 0.0);
-              BRIGADE_SIMD_LOOP_TO_DOUBLES
-              for (int64_t l = 0; l < size; ++l) {
-                const double square = AddAdafactorSquare(0.0, precision::Mul(wide[l], by));
-                squares[l] = square;
-                columns[l] = precision::Add(columns[l], square);
-              }
-              of_row = Halve(squares);
+            // What a short tile does not have.
+            if (size < kColumns) std::fill_n(squares, kColumns, 0.0);
+            BRIGADE_SIMD_LOOP_TO_DOUBLES
+            for (int64_t l = 0; l < size; ++l) {
+              // A square of a float is exact: added, it is what an fma gives.
+              const double square = AddAdafactorSquare(0.0, precision::Mul(wide[l], by));
+              squares[l] = square;
+              columns[l] = precision::Add(columns[l], square);
             }
+            of_row = Halve(squares);
             if constexpr (kHasParam) AddSquares(t.param + at, size, of_params[tile - panel]);
           });
+  std::copy_n(of_columns[0], std::min(tiles * kColumns, t.columns - first),
+              t.workspace + g.of_columns + strip * t.columns + first);
   SumLanes(g, strip, panel, of_params, t.workspace);
 }
 
@@ -231,11 +235,19 @@ void AdafactorUpdateTiles(const AdafactorTensor& t, const AdafactorParameters& p
         alignas(64) double of_updates[kPanel][kColumns] = {};
         ForRows(g, strip, panel,
                 [&](int64_t row, int64_t tile, int64_t at, int64_t size) BRIGADE_SIMD_BODY {
+                  const float* const columns = rows + t.rows + tile * kColumns;
+#ifdef __x86_64__
+                  if constexpr (std::is_same_v<Lanes, Avx512Lanes>) {
+                    if (size == kColumns) {
+                      return adafactor_internal::AddUpdates(grad + at, by, rows[row], columns,
+                                                            of_updates[tile - panel]);
+                    }
+                  }
+#endif
                   alignas(64) float buffer[kColumns], update[kColumns];
                   const float* const wide = Floats(Lanes(), grad + at, size, buffer);
                   // Of the loop's own, not of what the caller has.
                   const float of_row = rows[row], own_by = by;
-                  const float* const columns = rows + t.rows + tile * kColumns;
                   BRIGADE_SIMD_LOOP
                   for (int64_t l = 0; l < size; ++l) {
                     update[l] =
@@ -291,41 +303,58 @@ StepError AdafactorParamRange(const AdafactorSegment& s, const AdafactorParamete
     const AdafactorParamCoefficients c = coefficients;
     const Grad* const grad = static_cast<const Grad*>(s.grad);
     const float* const scales = s.scales + kAdafactorNumbers;
+    constexpr bool kHalfGrad = std::is_same_v<Grad, precision::Half>;
+    constexpr bool kHalfCopy = std::is_same_v<Copy, precision::Half>;
+    // Elements of fp16 are converted by themselves (cast_elements.h), others with the update.
     constexpr int64_t kBlock = 1024;
-    float buffer[kBlock];
+    [[maybe_unused]] float buffer[kHalfGrad ? kBlock : 1];
+    [[maybe_unused]] Copy* const copies = static_cast<Copy*>(s.param_copy);
     const int64_t first = s.first + begin;
     int64_t row = has_rows ? first / s.columns : 0;
     int64_t column = has_rows ? first % s.columns : 0;
     for (int64_t from = begin; from < end;) {
       // A block, or what is left of a row.
-      int64_t size = std::min(kBlock, end - from);
+      int64_t size = kHalfGrad || kHalfCopy ? std::min(kBlock, end - from) : end - from;
       if (has_rows) size = std::min(size, s.columns - column);
-      const float* const wide = Floats(Lanes(), grad + from, size, buffer);
+      if constexpr (kHalfGrad) {
+        CastElements<Write::kReplace>(Lanes(), grad + from, buffer, size, 1.0f);
+      }
+      const Grad* const own = grad + from;
+      const auto gradient = [&](int64_t i) BRIGADE_SIMD_BODY {
+        if constexpr (kHalfGrad) {
+          return precision::Mul(buffer[i], c.multiplier);
+        } else {
+          return precision::Mul(static_cast<float>(own[i]), c.multiplier);
+        }
+      };
+      const auto copy = [&](int64_t i, float p) BRIGADE_SIMD_BODY {
+        if constexpr (!kHalfCopy && !std::is_same_v<Copy, NoCopy>) copies[from + i] = Copy(p);
+      };
       float* const param = s.param + from;
       const float* const columns = has_rows ? scales + s.rows + column : scales + s.first + from;
       const float of_row = has_rows ? scales[row] : 1.0f;
       if (s.m == nullptr) {
         BRIGADE_SIMD_LOOP
         for (int64_t i = 0; i < size; ++i) {
+          float p = param[i];
           // A product by 1 changes nothing.
-          AdafactorParam(c,
-                         AdafactorUpdate(precision::Mul(wide[i], c.multiplier), of_row, columns[i]),
-                         param[i], nullptr);
+          AdafactorParam(c, AdafactorUpdate(gradient(i), of_row, columns[i]), p, nullptr);
+          param[i] = p;
+          copy(i, p);
         }
       } else {
         float* const moment = s.m + from;
         BRIGADE_SIMD_LOOP
         for (int64_t i = 0; i < size; ++i) {
-          float m = moment[i];
-          AdafactorParam(c,
-                         AdafactorUpdate(precision::Mul(wide[i], c.multiplier), of_row, columns[i]),
-                         param[i], &m);
+          float p = param[i], m = moment[i];
+          AdafactorParam(c, AdafactorUpdate(gradient(i), of_row, columns[i]), p, &m);
+          param[i] = p;
           moment[i] = m;
+          copy(i, p);
         }
       }
-      if constexpr (!std::is_same_v<Copy, NoCopy>) {
-        CastElements<Write::kReplace>(Lanes(), param, static_cast<Copy*>(s.param_copy) + from, size,
-                                      1.0f);
+      if constexpr (kHalfCopy) {
+        CastElements<Write::kReplace>(Lanes(), param, copies + from, size, 1.0f);
       }
       from += size;
       column += size;

@@ -7,7 +7,8 @@
 //
 // Of a code the exponent of its count is that of its decade. Of a moment the exponent of its share
 // of the scale, halved, names a region, from x to 4 x, that has at most one of the ends of decades:
-// the region says which, and of what is above it the next region says the decade.
+// a number that the region says carries what is above that end into the next region, and that says
+// the decade.
 
 #include <array>
 #include <cstdint>
@@ -40,14 +41,15 @@ namespace adam8_internal {
 inline constexpr int kTableSize = 16;
 using MomentTable = std::array<float, kTableSize>;
 
-// The lowest region that is told apart: [2^-23, 2^-21), and all below.
+// The region of kLeast, below which a moment is not looked at.
 inline constexpr int32_t kFirstRegion = 52;
 constexpr int32_t RegionOf(float x) { return __builtin_bit_cast(int32_t, x) >> 24; }
+static_assert(RegionOf(kLeast) == kFirstRegion);
 
 // What is above ends[i] counts from level i + 1 on: 0, then the seven decades, then 1.
 template <MomentKind kKind>
 constexpr std::array<float, 8> LevelEnds() {
-  // Above the float before kZeroEnd is what is not below that.
+  // Above the float before kZeroEnd is what is not below that; second moments are told from 0.
   constexpr float kZero = kKind == MomentKind::kFirst
                               ? __builtin_bit_cast(float, __builtin_bit_cast(int32_t, kZeroEnd) - 1)
                               : 0.0f;
@@ -60,29 +62,30 @@ constexpr std::array<float, 8> LevelEnds() {
           kDecadeEnd<kKind, 5>,
           kOneBegin<kKind>};
 }
-inline constexpr float kToLevel[] = {kToDecade<0>, kToDecade<0>, kToDecade<1>, kToDecade<2>,
-                                     kToDecade<3>, kToDecade<4>, kToDecade<5>, kToDecade<6>,
-                                     // Of 1: what is above 0.1 is not above it by a number.
-                                     0.1f};
+// The last one, of 1, makes its only part of what is above kOneBegin.
+inline constexpr float kLevelToParts[] = {kToParts<0>, kToParts<0>, kToParts<1>,
+                                          kToParts<2>, kToParts<3>, kToParts<4>,
+                                          kToParts<5>, kToParts<6>, 0.1125f};
 
-// By the last bits of regions 52 to 64: the end within it, what takes its level to [0.1, 1], and
-// how many numbers that has. Half a number, which is cut off, is none.
+// By the last bits of regions 52 to 64: what carries the bits above the region's end into the next
+// one, what makes parts of its level, and how many numbers that has. Half a number, which is cut
+// off, is none.
 template <MomentKind kKind>
 struct RegionTables {
-  alignas(64) MomentTable end = {}, scale = {}, numbers = {};
+  alignas(64) std::array<int32_t, kTableSize> carry = {};
+  alignas(64) MomentTable to_parts = {}, numbers = {};
 
   constexpr RegionTables() {
     constexpr std::array<float, 8> kEnds = LevelEnds<kKind>();
     for (int32_t region = kFirstRegion; region <= 64; ++region) {
       const int32_t at = region % kTableSize;
       int32_t level = 0;
-      end[at] = 2.0f;
       for (const float each : kEnds) {
-        const int32_t own = RegionOf(each) < kFirstRegion ? kFirstRegion : RegionOf(each);
-        level += own < region;
-        if (own == region) end[at] = each;
+        level += RegionOf(each) < region;
+        if (RegionOf(each) != region) continue;
+        carry[at] = ((region + 1) << 24) - (__builtin_bit_cast(int32_t, each) + 1);
       }
-      scale[at] = kToLevel[level];
+      to_parts[at] = kLevelToParts[level];
       numbers[at] = level == 0 ? 0.5f : static_cast<float>(kLowest<kKind>) * (1 << (level - 1));
     }
   }
@@ -114,8 +117,8 @@ constexpr bool HasRegionsOfTheirOwn() {
   constexpr std::array<float, 8> kEnds = LevelEnds<kKind>();
   int32_t before = -1;
   for (const float each : kEnds) {
-    const int32_t own = RegionOf(each) < kFirstRegion ? kFirstRegion : RegionOf(each);
-    if (own == before) return false;
+    const int32_t own = RegionOf(each);
+    if (own == before || (own < kFirstRegion && each != 0.0f)) return false;
     before = own;
   }
   return before == 63;
@@ -141,8 +144,9 @@ struct Avx512Moments {
     __m512 values;
   };
 
-  BRIGADE_MOMENTS_FUNCTION Table Load(const MomentTable& from) {
-    return {_mm512_load_ps(from.data())};
+  template <typename T>
+  BRIGADE_MOMENTS_FUNCTION Table Load(const std::array<T, kTableSize>& from) {
+    return {_mm512_castsi512_ps(_mm512_load_si512(from.data()))};
   }
   // By the last four bits.
   BRIGADE_MOMENTS_FUNCTION Floats LookUp(const Table& table, Ints index) {
@@ -170,7 +174,6 @@ struct Avx512Moments {
   BRIGADE_MOMENTS_FUNCTION Ints And(Ints a, Ints b) { return _mm512_and_si512(a, b); }
   BRIGADE_MOMENTS_FUNCTION Ints Or(Ints a, Ints b) { return _mm512_or_si512(a, b); }
   BRIGADE_MOMENTS_FUNCTION Ints Abs(Ints x) { return _mm512_maskz_abs_epi32(kAll, x); }
-  BRIGADE_MOMENTS_FUNCTION Ints Max(Ints a, Ints b) { return _mm512_maskz_max_epi32(kAll, a, b); }
   template <int kBits>
   BRIGADE_MOMENTS_FUNCTION Ints ShiftRight(Ints x) {
     return _mm512_maskz_srli_epi32(kAll, x, kBits);
@@ -178,19 +181,16 @@ struct Avx512Moments {
   BRIGADE_MOMENTS_FUNCTION Floats Min(Floats a, Floats b) {
     return _mm512_maskz_min_ps(kAll, a, b);
   }
+  BRIGADE_MOMENTS_FUNCTION Floats Max(Floats a, Floats b) {
+    return _mm512_maskz_max_ps(kAll, a, b);
+  }
   BRIGADE_MOMENTS_FUNCTION Floats Fma(Floats a, Floats b, Floats c) {
     return _mm512_fmadd_ps(a, b, c);
-  }
-  BRIGADE_MOMENTS_FUNCTION Mask IsAbove(Floats a, Floats b) {
-    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
   }
   BRIGADE_MOMENTS_FUNCTION Mask IsNegative(Ints x) {
     return _mm512_cmplt_epi32_mask(x, _mm512_setzero_si512());
   }
   BRIGADE_MOMENTS_FUNCTION Mask IsEqual(Ints a, Ints b) { return _mm512_cmpeq_epi32_mask(a, b); }
-  BRIGADE_MOMENTS_FUNCTION Ints AddOneWhere(Mask mask, Ints x) {
-    return _mm512_mask_add_epi32(x, mask, x, _mm512_set1_epi32(1));
-  }
   BRIGADE_MOMENTS_FUNCTION Ints Select(Mask mask, Ints where_set, Ints other) {
     return _mm512_mask_mov_epi32(other, mask, where_set);
   }
@@ -214,8 +214,11 @@ struct Avx2Moments {
     __m256 low, high;
   };
 
-  BRIGADE_MOMENTS_FUNCTION Table Load(const MomentTable& from) {
-    return {_mm256_load_ps(from.data()), _mm256_load_ps(from.data() + kSize)};
+  template <typename T>
+  BRIGADE_MOMENTS_FUNCTION Table Load(const std::array<T, kTableSize>& from) {
+    const auto* const bits = reinterpret_cast<const __m256i*>(from.data());
+    return {_mm256_castsi256_ps(_mm256_load_si256(bits)),
+            _mm256_castsi256_ps(_mm256_load_si256(bits + 1))};
   }
   BRIGADE_MOMENTS_FUNCTION Floats LookUp(const Table& table, Ints index) {
     return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, index),
@@ -243,21 +246,17 @@ struct Avx2Moments {
   BRIGADE_MOMENTS_FUNCTION Ints And(Ints a, Ints b) { return _mm256_and_si256(a, b); }
   BRIGADE_MOMENTS_FUNCTION Ints Or(Ints a, Ints b) { return _mm256_or_si256(a, b); }
   BRIGADE_MOMENTS_FUNCTION Ints Abs(Ints x) { return _mm256_abs_epi32(x); }
-  BRIGADE_MOMENTS_FUNCTION Ints Max(Ints a, Ints b) { return _mm256_max_epi32(a, b); }
   template <int kBits>
   BRIGADE_MOMENTS_FUNCTION Ints ShiftRight(Ints x) {
     return _mm256_srli_epi32(x, kBits);
   }
   BRIGADE_MOMENTS_FUNCTION Floats Min(Floats a, Floats b) { return _mm256_min_ps(a, b); }
+  BRIGADE_MOMENTS_FUNCTION Floats Max(Floats a, Floats b) { return _mm256_max_ps(a, b); }
   BRIGADE_MOMENTS_FUNCTION Floats Fma(Floats a, Floats b, Floats c) {
     return _mm256_fmadd_ps(a, b, c);
   }
-  BRIGADE_MOMENTS_FUNCTION Mask IsAbove(Floats a, Floats b) {
-    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
-  }
   BRIGADE_MOMENTS_FUNCTION Mask IsNegative(Ints x) { return _mm256_srai_epi32(x, 31); }
   BRIGADE_MOMENTS_FUNCTION Mask IsEqual(Ints a, Ints b) { return _mm256_cmpeq_epi32(a, b); }
-  BRIGADE_MOMENTS_FUNCTION Ints AddOneWhere(Mask mask, Ints x) { return _mm256_sub_epi32(x, mask); }
   BRIGADE_MOMENTS_FUNCTION Ints Select(Mask mask, Ints where_set, Ints other) {
     return _mm256_blendv_epi8(other, where_set, mask);
   }
@@ -268,76 +267,76 @@ struct Avx2Moments {
 
 // A macro, since a template cannot say for which instructions it is compiled. What does not fill a
 // register is the compiler's.
-#define BRIGADE_MOMENTS_LOOPS(Lanes, Simd, TARGET)                                              \
-  template <MomentKind kKind>                                                                   \
-  TARGET void DecodeMoments(Lanes, const uint8_t* codes, float scale, int64_t size,             \
-                            float* moments) {                                                   \
-    using S = adam8_internal::Simd;                                                             \
-    constexpr bool kFirst = kKind == MomentKind::kFirst;                                        \
-    constexpr int32_t kOne = adam8_internal::kOne<kKind>;                                       \
-    const auto sizes = S::Load(adam8_internal::kCountTables<kKind>.size);                       \
-    const auto halves = S::Load(adam8_internal::kCountTables<kKind>.half);                      \
-    const auto one = S::Fill(1.0f), scales = S::Fill(scale);                                    \
-    int64_t i = 0;                                                                              \
-    for (; i + S::kSize <= size; i += S::kSize) {                                               \
-      const auto place = S::Add(S::LoadCodes(codes + i), S::Fill(kFirst ? -127 : 1));           \
-      const auto count = kFirst ? S::Abs(place) : place;                                        \
-      const auto bits = S::AsInts(S::ToFloats(count));                                          \
-      const auto exponent = S::template ShiftRight<23>(bits);                                   \
-      const auto mantissa =                                                                     \
-          S::Or(S::And(bits, S::Fill(0x007fffff)), S::Fill(int32_t{0x3f800000}));               \
-      const auto part = S::AsFloats(mantissa) - one;                                            \
-      const auto in_decade =                                                                    \
-          S::Fma(S::Fill(0.9f), part + S::LookUp(halves, exponent), S::Fill(0.1f));             \
-      auto number = S::AsInts(in_decade * S::LookUp(sizes, exponent));                          \
-      number = S::Select(S::IsEqual(count, S::Fill(kFirst ? 0 : 1)), S::Fill(0), number);       \
-      number = S::Select(S::IsEqual(count, S::Fill(kOne)), S::AsInts(one), number);             \
-      if (kFirst) number = S::Or(number, S::And(place, S::Fill(INT32_MIN)));                    \
-      S::StoreFloats(S::AsFloats(number) * scales, moments + i);                                \
-    }                                                                                           \
-    DecodeMoments<kKind>(NoLanes(), codes + i, scale, size - i, moments + i);                   \
-  }                                                                                             \
-                                                                                                \
-  template <MomentKind kKind, bool kIsTiny>                                                     \
-  TARGET __attribute__((always_inline)) inline void EncodeMomentsOf(                            \
-      Lanes, const MomentCoder& coder, const float* moments, int64_t size, uint8_t* codes) {    \
-    using S = adam8_internal::Simd;                                                             \
-    constexpr auto& kTables = adam8_internal::kRegionTables<kKind>;                             \
-    constexpr float kParts = static_cast<float>(1.0 / 0.9);                                     \
-    const auto ends = S::Load(kTables.end), scales = S::Load(kTables.scale);                    \
-    const auto all_numbers = S::Load(kTables.numbers);                                          \
-    const auto mask = S::Fill(coder.mask);                                                      \
-    const auto up = S::Fill(coder.up), inverse = S::Fill(coder.inverse), one = S::Fill(1.0f);   \
-    int64_t i = 0;                                                                              \
-    for (; i + S::kSize <= size; i += S::kSize) {                                               \
-      const auto bits = S::AsInts(S::LoadFloats(moments + i));                                  \
-      auto x = S::AsFloats(S::And(bits, mask));                                                 \
-      if (kIsTiny) x = x * up;                                                                  \
-      x = x * inverse;                                                                          \
-      auto region = S::Max(S::AsInts(x), S::Fill(adam8_internal::kFirstRegion << 24));          \
-      region = S::template ShiftRight<24>(region);                                              \
-      region = S::AddOneWhere(S::IsAbove(x, S::LookUp(ends, region)), region);                  \
-      const auto numbers = S::LookUp(all_numbers, region);                                      \
-      auto above = x * S::LookUp(scales, region) - S::Fill(0.1f);                               \
-      const auto part = above * S::Fill(kParts);                                                \
-      const auto place = S::Min(part * numbers, numbers - one);                                 \
-      const auto count = S::Add(S::Truncate(numbers), S::Truncate(place));                      \
-      if (kKind == MomentKind::kSecond) {                                                       \
-        S::StoreCodes(S::Sub(count, S::Fill(1)), codes + i);                                    \
-      } else {                                                                                  \
-        /* There is no -1: what would be below the codes is their first. */                     \
-        const auto zero = S::Fill(127);                                                         \
-        S::StoreCodes(S::Select(S::IsNegative(bits), S::Sub(zero, count), S::Add(zero, count)), \
-                      codes + i);                                                               \
-      }                                                                                         \
-    }                                                                                           \
-    EncodeMoments<kKind>(NoLanes(), coder, moments + i, size - i, codes + i);                   \
-  }                                                                                             \
-  template <MomentKind kKind>                                                                   \
-  TARGET void EncodeMoments(Lanes lanes, const MomentCoder& coder, const float* moments,        \
-                            int64_t size, uint8_t* codes) {                                     \
-    coder.up == 1.0f ? EncodeMomentsOf<kKind, false>(lanes, coder, moments, size, codes)        \
-                     : EncodeMomentsOf<kKind, true>(lanes, coder, moments, size, codes);        \
+#define BRIGADE_MOMENTS_LOOPS(Lanes, Simd, TARGET)                                                 \
+  template <MomentKind kKind>                                                                      \
+  TARGET void DecodeMoments(Lanes, const uint8_t* codes, float scale, int64_t size,                \
+                            float* moments) {                                                      \
+    using S = adam8_internal::Simd;                                                                \
+    constexpr bool kFirst = kKind == MomentKind::kFirst;                                           \
+    constexpr int32_t kOne = adam8_internal::kOne<kKind>;                                          \
+    const auto sizes = S::Load(adam8_internal::kCountTables<kKind>.size);                          \
+    const auto halves = S::Load(adam8_internal::kCountTables<kKind>.half);                         \
+    const auto one = S::Fill(1.0f), scales = S::Fill(scale);                                       \
+    int64_t i = 0;                                                                                 \
+    for (; i + S::kSize <= size; i += S::kSize) {                                                  \
+      const auto place = S::Add(S::LoadCodes(codes + i), S::Fill(kFirst ? -127 : 1));              \
+      const auto count = kFirst ? S::Abs(place) : place;                                           \
+      const auto bits = S::AsInts(S::ToFloats(count));                                             \
+      const auto exponent = S::template ShiftRight<23>(bits);                                      \
+      const auto mantissa =                                                                        \
+          S::Or(S::And(bits, S::Fill(0x007fffff)), S::Fill(int32_t{0x3f800000}));                  \
+      const auto part = S::AsFloats(mantissa) - one;                                               \
+      const auto in_decade =                                                                       \
+          S::Fma(S::Fill(0.9f), part + S::LookUp(halves, exponent), S::Fill(0.1f));                \
+      auto number = S::AsInts(in_decade * S::LookUp(sizes, exponent));                             \
+      number = S::Select(S::IsEqual(count, S::Fill(kFirst ? 0 : 1)), S::Fill(0), number);          \
+      number = S::Select(S::IsEqual(count, S::Fill(kOne)), S::AsInts(one), number);                \
+      if (kFirst) number = S::Or(number, S::And(place, S::Fill(INT32_MIN)));                       \
+      S::StoreFloats(S::AsFloats(number) * scales, moments + i);                                   \
+    }                                                                                              \
+    if (i < size) DecodeMoments<kKind>(NoLanes(), codes + i, scale, size - i, moments + i);        \
+  }                                                                                                \
+                                                                                                   \
+  template <MomentKind kKind, bool kIsTiny>                                                        \
+  TARGET __attribute__((always_inline)) inline void EncodeMomentsOf(                               \
+      Lanes, const MomentCoder& coder, const float* moments, int64_t size, uint8_t* codes) {       \
+    using S = adam8_internal::Simd;                                                                \
+    constexpr auto& kTables = adam8_internal::kRegionTables<kKind>;                                \
+    const auto carry = S::Load(kTables.carry), to_parts = S::Load(kTables.to_parts);               \
+    const auto all_numbers = S::Load(kTables.numbers);                                             \
+    const auto mask = S::Fill(coder.mask);                                                         \
+    const auto up = S::Fill(coder.up), inverse = S::Fill(coder.inverse);                           \
+    int64_t i = 0;                                                                                 \
+    for (; i + S::kSize <= size; i += S::kSize) {                                                  \
+      const auto bits = S::AsInts(S::LoadFloats(moments + i));                                     \
+      auto x = S::AsFloats(S::And(bits, mask));                                                    \
+      if (kIsTiny) x = x * up;                                                                     \
+      x = x * inverse;                                                                             \
+      const auto share = S::Max(x, S::Fill(adam8_internal::kLeast));                               \
+      auto region = S::template ShiftRight<24>(S::AsInts(share));                                  \
+      region = S::Add(S::AsInts(share), S::AsInts(S::LookUp(carry, region)));                      \
+      region = S::template ShiftRight<24>(region);                                                 \
+      const auto parts =                                                                           \
+          S::Min(S::Fma(share, S::LookUp(to_parts, region), S::Fill(adam8_internal::kPartsBegin)), \
+                 S::Fill(adam8_internal::kPartsEnd));                                              \
+      auto count = S::Truncate(parts * S::LookUp(all_numbers, region));                            \
+      if (kKind == MomentKind::kSecond) {                                                          \
+        count = S::Select(S::IsEqual(S::AsInts(x), S::Fill(0)), S::Fill(0), count);                \
+        S::StoreCodes(S::Sub(count, S::Fill(1)), codes + i);                                       \
+      } else {                                                                                     \
+        /* There is no -1: what would be below the codes is their first. */                        \
+        const auto zero = S::Fill(127);                                                            \
+        S::StoreCodes(S::Select(S::IsNegative(bits), S::Sub(zero, count), S::Add(zero, count)),    \
+                      codes + i);                                                                  \
+      }                                                                                            \
+    }                                                                                              \
+    if (i < size) EncodeMoments<kKind>(NoLanes(), coder, moments + i, size - i, codes + i);        \
+  }                                                                                                \
+  template <MomentKind kKind>                                                                      \
+  TARGET void EncodeMoments(Lanes lanes, const MomentCoder& coder, const float* moments,           \
+                            int64_t size, uint8_t* codes) {                                        \
+    coder.up == 1.0f ? EncodeMomentsOf<kKind, false>(lanes, coder, moments, size, codes)           \
+                     : EncodeMomentsOf<kKind, true>(lanes, coder, moments, size, codes);           \
   }
 
 BRIGADE_MOMENTS_LOOPS(Avx512Lanes, Avx512Moments, BRIGADE_TARGET_AVX512_LANES)

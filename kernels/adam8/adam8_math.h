@@ -82,8 +82,14 @@ inline constexpr float kDecadeEnd = static_cast<float>(PowerOfTen(kDecade - 6) *
                                                        (1.0 + 0.9 / (kLowest<kKind> << kDecade)));
 template <int kDecade>
 inline constexpr float kDecadeSize = static_cast<float>(PowerOfTen(kDecade - 6));
+// What takes [0.1, 1] * kDecadeSize to [1, 2], with kPartsBegin added.
 template <int kDecade>
-inline constexpr float kToDecade = static_cast<float>(PowerOfTen(6 - kDecade));
+inline constexpr float kToParts = static_cast<float>(PowerOfTen(6 - kDecade) / 0.9);
+inline constexpr float kPartsBegin = static_cast<float>(8.0 / 9.0);
+// Below 2: the last of a decade's parts.
+inline constexpr float kPartsEnd = 0x1.fffffep0f;
+// Below the end of every lowest part, and not below the lowest decade.
+inline constexpr float kLeast = 0x1p-23f;
 // What is nearer to 0 than to the lowest number of a first moment, and the middle of the highest
 // number and 1.
 inline constexpr float kZeroEnd = static_cast<float>(1e-6 * 0.55 / 2);
@@ -104,8 +110,8 @@ BRIGADE_INLINE int32_t SizeStep() {
   return BitsOf(kDecadeSize<kDecade>) ^ BitsOf(kDecadeSize<kDecade - 1>);
 }
 template <int kDecade>
-BRIGADE_INLINE int32_t ToDecadeStep() {
-  return BitsOf(kToDecade<kDecade>) ^ BitsOf(kToDecade<kDecade - 1>);
+BRIGADE_INLINE int32_t ToPartsStep() {
+  return BitsOf(kToParts<kDecade>) ^ BitsOf(kToParts<kDecade - 1>);
 }
 
 // The place of the number nearest to x among those of a moment that are not below 0, counted so
@@ -113,28 +119,24 @@ BRIGADE_INLINE int32_t ToDecadeStep() {
 // 1 counts as the highest number below.
 template <MomentKind kKind>
 BRIGADE_INLINE int32_t CountOf(float x, bool has_one) {
-  using precision::Mul;
-  int32_t scale = BitsOf(kToDecade<0>);
+  int32_t scale = BitsOf(kToParts<0>);
   int32_t decade = 0;
   const auto raise = [&](float end, int32_t step) {
     const int32_t is_above = MaskOf(x > end);
     scale ^= step & is_above;
     decade -= is_above;
   };
-  raise(kDecadeEnd<kKind, 0>, ToDecadeStep<1>());
-  raise(kDecadeEnd<kKind, 1>, ToDecadeStep<2>());
-  raise(kDecadeEnd<kKind, 2>, ToDecadeStep<3>());
-  raise(kDecadeEnd<kKind, 3>, ToDecadeStep<4>());
-  raise(kDecadeEnd<kKind, 4>, ToDecadeStep<5>());
-  raise(kDecadeEnd<kKind, 5>, ToDecadeStep<6>());
+  raise(kDecadeEnd<kKind, 0>, ToPartsStep<1>());
+  raise(kDecadeEnd<kKind, 1>, ToPartsStep<2>());
+  raise(kDecadeEnd<kKind, 2>, ToPartsStep<3>());
+  raise(kDecadeEnd<kKind, 3>, ToPartsStep<4>());
+  raise(kDecadeEnd<kKind, 4>, ToPartsStep<5>());
+  raise(kDecadeEnd<kKind, 5>, ToPartsStep<6>());
   // kLowest * 2^decade.
   const float numbers = FloatOf(BitsOf(static_cast<float>(kLowest<kKind>)) + (decade << 23));
-  constexpr float kParts = static_cast<float>(1.0 / 0.9);
-  // More than -1 at the low end.
-  float place = Mul(Mul(precision::Sub(Mul(x, FloatOf(scale)), 0.1f), kParts), numbers);
-  const float most = precision::Sub(numbers, 1.0f);
-  place = place < most ? place : most;
-  const int32_t count = static_cast<int32_t>(numbers) + static_cast<int32_t>(place);
+  float parts = precision::Fma(x > kLeast ? x : kLeast, FloatOf(scale), kPartsBegin);
+  parts = parts < kPartsEnd ? parts : kPartsEnd;
+  const auto count = static_cast<int32_t>(precision::Mul(parts, numbers));
   const int32_t is_zero = MaskOf(kKind == MomentKind::kFirst ? x < kZeroEnd : x == 0.0f);
   const int32_t is_one = MaskOf(x > kOneBegin<kKind>) & MaskOf(has_one);
   return (count & ~is_zero & ~is_one) | (kOne<kKind> & is_one);

@@ -61,11 +61,12 @@ inline int Adam8Code(bool has_sign, float magnitude, bool is_negative) {
     ++decade;
   }
   const int numbers = Adam8Numbers(has_sign, decade);
-  const float in_decade = magnitude * static_cast<float>(1.0 / kAdam8Decades[decade]);
-  const float above = in_decade - 0.1f;
-  const float part = above * static_cast<float>(1.0 / 0.9);
+  // The decade's part of [0.1, 1], from 1 to 2, in one rounding; the product is exact.
+  const float part =
+      std::fma(std::max(magnitude, 0x1p-23f), static_cast<float>(1.0 / kAdam8Decades[decade] / 0.9),
+               static_cast<float>(8.0 / 9.0));
   const float place = part * static_cast<float>(numbers);
-  const int whole = static_cast<int>(std::min(place, static_cast<float>(numbers - 1)));
+  const int whole = std::min(static_cast<int>(place) - numbers, numbers - 1);
   int count = Adam8CountedBefore(has_sign, decade) + whole + 1;
   // A second moment above 0 stays above 0.
   const double zero_end = 1e-6 * (0.1 + 0.45 / Adam8Numbers(true, 0)) / 2;

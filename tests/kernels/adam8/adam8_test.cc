@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "brigade/kernels/adam8/adam8_cpu.h"
+#include "brigade/kernels/simd.h"
 #include "brigade/tests/kernels/bad_arrays.h"
 #include "brigade/tests/kernels/testing.h"
 #include "brigade/tests/kernels/update_testing.h"
@@ -170,9 +171,19 @@ class Adam8TypedTest : public ::testing::Test {
 
 TYPED_TEST_SUITE(Adam8TypedTest, UpdateTypePairs);
 
+// OnEveryCpu, also as on one that does not look up bytes.
+template <typename Run>
+void OnEveryCpuAndWithoutBytes(const Run& run) {
+  OnEveryCpu(run);
+  SetSimdLooksUpBytes(false);
+  OnEveryCpu(
+      [&](device::Stream& stream, const std::string& how) { run(stream, how + " without bytes"); });
+  SetSimdLooksUpBytes(true);
+}
+
 TYPED_TEST(Adam8TypedTest, GivesTheSpecificationsBitsOnEveryCpu) {
   Adam8Setting& setting = this->setting;
-  OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+  OnEveryCpuAndWithoutBytes([&](device::Stream& stream, const std::string& how) {
     for (const bool decoupled : {true, false}) {
       setting.SetDecoupled(decoupled);
       typename TestFixture::List list(BlockSizes(), 61, 1);
@@ -213,7 +224,7 @@ class Adam8Test : public ::testing::Test {
 // Of each kind, alone in a block: that block is NaN, and no other.
 TEST_F(Adam8Test, MarksEveryBlockThatIsNotFinite) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+  OnEveryCpuAndWithoutBytes([&](device::Stream& stream, const std::string& how) {
     for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
       for (const int64_t at : {0, 15, 255, 256, 700, 1279}) {
         Adam8List<float, NoCopy> list({1280}, 65, 0);
@@ -233,7 +244,7 @@ TEST_F(Adam8Test, MarksEveryBlockThatIsNotFinite) {
 
 // Moments of every magnitude of which floats have any.
 TEST_F(Adam8Test, HasScalesOfEveryMagnitude) {
-  OnEveryCpu([&](device::Stream& stream, const std::string& how) {
+  OnEveryCpuAndWithoutBytes([&](device::Stream& stream, const std::string& how) {
     Adam8List<float, NoCopy> list({276 * 256}, 66, 0);
     auto& a = list.arrays[0];
     for (int64_t b = 0; b < 276; ++b) {
@@ -250,6 +261,37 @@ TEST_F(Adam8Test, HasScalesOfEveryMagnitude) {
     list.Specify(setting_.rules, setting_.steps, setting_.state);
     list.ExpectMatch(how);
   });
+}
+
+// Both sides of every edge between two codes, and of every end of a decade.
+TEST_F(Adam8Test, HasTheSpecificationsCodesOnBothSidesOfEveryEdge) {
+  for (const bool has_sign : {true, false}) {
+    std::vector<float> shares = {0.0f, 1.0f};
+    for (int code = 0; code < 255; ++code) {
+      const float middle = (std::fabs(spec::Adam8Number(has_sign, code)) +
+                            std::fabs(spec::Adam8Number(has_sign, code + 1))) /
+                           2;
+      float x = middle;
+      for (int i = 0; i < 6; ++i) x = std::nextafter(x, 0.0f);
+      for (int i = 0; i < 13; ++i, x = std::nextafter(x, 2.0f)) shares.push_back(x);
+    }
+    // With beta1 = beta2 = 0 moments are the gradient and its square; a block's first is 1.
+    setting_.rules[0] = {.beta1 = 0.0, .beta2 = 0.0};
+    setting_.groups[0] = {0.0, 0.0};
+    setting_.state.grad_multiplier = 1.0f;
+    const auto size = static_cast<int64_t>(shares.size());
+    OnEveryCpuAndWithoutBytes([&](device::Stream& stream, const std::string& how) {
+      Adam8List<float, NoCopy> list({size}, 68, 0);
+      for (int64_t i = 0; i < size; ++i) {
+        const float share = i % 256 == 0 ? 1.0f : shares[static_cast<size_t>(i)];
+        list.arrays[0].grad[i] = has_sign ? (i % 2 != 0 ? -share : share) : std::sqrt(share);
+      }
+      ASSERT_OK(Adam8(list.segments, setting_.options, stream));
+      ASSERT_OK(stream.Synchronize());
+      list.Specify(setting_.rules, setting_.steps, setting_.state);
+      list.ExpectMatch(how);
+    });
+  }
 }
 
 TEST_F(Adam8Test, AnyWholeBlocksGiveTheSameBits) {
