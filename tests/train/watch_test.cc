@@ -218,7 +218,6 @@ TEST(WatchTest, ATraceThatCannotBeWrittenEndsNoRank) {
   for (const int traced : {0, 1}) {
     SCOPED_TRACE(traced);
     std::array<absl::Status, kRanks> finished;
-    ::testing::internal::CaptureStderr();
     {
       const ::brigade::testing::FullDisk full_disk(1 << 14);
       for (const absl::Status& status :
@@ -236,8 +235,6 @@ TEST(WatchTest, ATraceThatCannotBeWrittenEndsNoRank) {
         EXPECT_OK(status);
       }
     }
-    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-                AllOf(HasSubstr("cannot write trace"), EndsWith("; the training goes on\n")));
     for (int rank = 0; rank < kRanks; ++rank) {
       const absl::Status& status = finished[static_cast<size_t>(rank)];
       if (rank != traced) {
