@@ -67,7 +67,7 @@ class Decoder : public Model {
   ModelMemory bytes() const final { return bytes_; }
 
   // [rows, vocabulary] of the model's type, device memory: of the last forward pass, up to its
-  // backward pass. Null of a stage without the head.
+  // backward pass; of a stage, of the last one in slot 0. Null of a stage without the head.
   const void* logits() const {
     return memory_.slots.empty() ? nullptr : memory_.slots.front().logits;
   }
@@ -95,6 +95,8 @@ class Decoder : public Model {
     return Boundary{batch.rows() * config_.width, dtype()};
   }
   bool splits_backward() const final { return true; }
+  int slots() const final { return static_cast<int>(memory_.slots.size()); }
+  int deferred() const final { return static_cast<int>(memory_.deferred.size()); }
   absl::Status ForwardUnit(int unit, const Batch& batch, void* losses, UnitParameters& parameters,
                            device::Stream& stream) final;
   absl::Status RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,

@@ -147,7 +147,7 @@ class UnitParameters {
 // Pipelines    One that gives BoundaryOf can be made for a stage of a pipeline (StageUnits): passes
 //              are then over the units of one of its chunks (Batch::chunk), and each slot is free
 //              again behind its backward pass. Forward passes that no backward pass follows, of an
-//              evaluation, leave slots as they are.
+//              evaluation, come when no step is in flight, and leave their slots free.
 //
 // Stream       Passes are enqueued on the one stream of all calls; they allocate nothing and never
 //              wait.
@@ -170,8 +170,16 @@ class Model {
 
   // What crosses between two units for a batch; nothing of a model that is on one rank as a whole.
   virtual std::optional<Boundary> BoundaryOf(const Batch& /*batch*/) const { return std::nullopt; }
-  // Whether BackwardUnit does halves of it.
+  // Whether BackwardUnit does halves of it. The half kInputs makes input_gradient and no gradients
+  // of parameters: what these need stays in the slot and in `deferred`. The half kWeights comes
+  // later, perhaps behind passes of other micro-batches, and writes all of them; it has the same
+  // input and output_gradient, as the first half has left it, but no weights, no RecomputeUnit
+  // and no memory for input_gradient.
   virtual bool splits_backward() const { return false; }
+  // For how many passes there is memory, as StageUnits says: a training refuses a model that has
+  // less than its schedule needs.
+  virtual int slots() const { return 1; }
+  virtual int deferred() const { return 0; }
 
   // For a profile, by formula (profile/flops.h): what the passes over a batch compute, the forward
   // pass, the backward pass, and RecomputeUnit. Nothing of a model that does not tell.
