@@ -97,8 +97,8 @@ absl::Status ModelPart::Plan(int stage, const parallel::StageBuffers& buffers) {
   return absl::InvalidArgumentError(absl::StrCat(
       "the model for stage ", stage, " keeps ", model_->slots(), " passes over a chunk (",
       "Model::slots) and ", model_->deferred(), " halves of backward passes (Model::deferred); ",
-      "brigade.schedule \"", parallel::ToString(config.schedule), "\" needs ",
-      buffers.activations, " and ", buffers.deferred, ", as ModelPlace::stage has said"));
+      "brigade.schedule \"", parallel::ToString(config.schedule), "\" needs ", buffers.activations,
+      " and ", buffers.deferred, ", as ModelPlace::stage has said"));
 }
 
 bool ModelPart::is_tied_outside() const {

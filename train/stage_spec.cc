@@ -71,8 +71,11 @@ StageSpec::StageSpec(const zero::ModelSpec& model, std::vector<parallel::StageRa
 
 absl::Status CheckSpec(const zero::ModelSpec& model) {
   if (model.empty()) return absl::InvalidArgumentError("the model has no units");
-  std::set<std::string> names;
+  std::set<std::string> units, names;
   for (const zero::UnitSpec& unit : model) {
+    if (!units.insert(unit.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two units are called \"", unit.name, "\""));
+    }
     for (const zero::ParameterSpec& parameter : unit.parameters) {
       if (names.insert(parameter.name).second) continue;
       return absl::InvalidArgumentError(

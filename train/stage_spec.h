@@ -14,8 +14,8 @@
 
 namespace brigade::train {
 
-// InvalidArgument for a model without units, or naming a parameter's name that another one has: of
-// a whole model, as two stages would not see that they have the same.
+// InvalidArgument for a model without units, or naming what two units or two parameters are called:
+// of a whole model, as two stages would not see that they have the same.
 absl::Status CheckSpec(const zero::ModelSpec& model);
 
 // InvalidArgument naming the first difference, unless the model that is made for a stage is the

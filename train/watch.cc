@@ -121,7 +121,9 @@ struct Watch::Parts {
     }
     recorder.emplace(trace.get(), std::move(step_sink));
     observers.Add(teller);
-    if (trace != nullptr) observers.Add(trace_observer.emplace(*recorder, teller));
+    // The other ranks' observer is there without a trace, too.
+    trace_observer.emplace(*recorder, teller);
+    if (trace != nullptr) observers.Add(*trace_observer);
   }
 
   const std::string program;
