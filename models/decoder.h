@@ -90,6 +90,10 @@ class Decoder : public Model {
   absl::Status Continue(const Batch& batch, int64_t first, zero::ParameterSource& source,
                         device::Stream& stream);
 
+  int64_t CountOf(int parameter) const final {
+    const ParameterRole& role = roles_[static_cast<size_t>(parameter)];
+    return role.kind == ParameterRole::Kind::kInt8Base ? role.size() : Model::CountOf(parameter);
+  }
   int64_t LossesOf(const Batch& batch) const final { return batch.rows(); }
   std::optional<Boundary> BoundaryOf(const Batch& batch) const final {
     return Boundary{batch.rows() * config_.width, dtype()};

@@ -161,6 +161,9 @@ class Model {
   const zero::ModelSpec& spec() const { return spec_; }
   // By the parameter's number in the spec.
   const std::vector<bool>& trainable() const { return trainable_; }
+  // How many numbers a parameter is, which a partition by parameters weighs: its elements, unless
+  // these are words of codes.
+  virtual int64_t CountOf(int parameter) const { return sizes_[static_cast<size_t>(parameter)]; }
 
   // By formula: what the model has allocated of its device.
   virtual ModelMemory bytes() const { return {}; }
@@ -216,6 +219,7 @@ class Model {
  private:
   const zero::ModelSpec spec_;
   std::vector<bool> trainable_;
+  std::vector<int64_t> sizes_;
 };
 
 // By its name, the model's number of each parameter that the plan of a training has: all of them,

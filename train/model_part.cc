@@ -53,7 +53,14 @@ parallel::BoundaryShape ModelPart::boundary() const {
 
 std::vector<double> ModelPart::UnitWeights() const {
   if (place_.job.config.partition.by != parallel::PartitionChoice::By::kFlops) {
-    return ParametersOfUnits(model_->spec());
+    zero::ModelSpec counted = model_->spec();
+    int number = 0;
+    for (zero::UnitSpec& unit : counted) {
+      for (zero::ParameterSpec& parameter : unit.parameters) {
+        parameter.size = model_->CountOf(number++);
+      }
+    }
+    return ParametersOfUnits(counted);
   }
   std::vector<double> weights;
   for (int unit = 0; unit < std::ssize(model_->spec()); ++unit) {

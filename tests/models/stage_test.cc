@@ -257,6 +257,30 @@ TEST(StageMemoryTest, RecomputationKeepsNoBlockInVain) {
   EXPECT_LT(bytes(kBlocks, 0, true, false), bytes(kBlocks, 0, false, false));
 }
 
+// By which a pipeline is cut: words of codes are as many numbers as the matrix that they are.
+TEST(StageCountTest, ABaseOfCodesCountsItsNumbers) {
+  const auto context = device::Context::Create({}).value();
+  std::unique_ptr<Decoder> models[2];
+  for (const bool codes : {false, true}) {
+    DecoderOptions options = {
+        .dtype = DType::kBFloat16, .samples = 1, .positions = 4, .stage = StageUnits()};
+    options.lora = LoraOptions{.rank = 2,
+                               .targets = {"q_proj"},
+                               .base = codes ? BaseFormat::kInt8Blocks : BaseFormat::kAsModel};
+    models[codes] = Decoder::Create(TinyLlama(), options, *context).value();
+  }
+  int number = 0, words = 0;
+  for (size_t unit = 0; unit < models[0]->spec().size(); ++unit) {
+    const auto& parameters = models[0]->spec()[unit].parameters;
+    for (size_t i = 0; i < parameters.size(); ++i, ++number) {
+      EXPECT_EQ(models[0]->CountOf(number), parameters[i].size);
+      EXPECT_EQ(models[1]->CountOf(number), parameters[i].size) << parameters[i].name;
+      if (models[1]->spec()[unit].parameters[i].size != parameters[i].size) ++words;
+    }
+  }
+  EXPECT_GT(words, 0);
+}
+
 // It tells what it would be, and has no memory.
 TEST(StageErrorsTest, AStageWithoutUnitsTellsItsSpecAndBoundary) {
   DecoderOptions options = {

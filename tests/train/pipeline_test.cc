@@ -284,6 +284,26 @@ TEST(PipelineTest, ABaseOfCodesLiesInStages) {
   }
 }
 
+TEST(PipelineTest, ABaseOfCodesIsCutAsThatOfNumbers) {
+  // Embedding and head, which have no codes, are larger than the words of some blocks.
+  models::DecoderConfig config = TinyLlama();
+  config.vocabulary = 96;
+  const auto boundary = [&](models::BaseFormat base, const std::string& partition) {
+    DecoderModelOptions options;
+    options.lora = models::LoraOptions{.rank = 2, .targets = {"q_proj"}, .base = base};
+    const Case of = {.pipeline = 4, .type = "bf16", .partition = partition};
+    const Ran ran = TrainAll(Make(of, DecoderModel(config, options), DataOf()), 4);
+    EXPECT_OK(ran.status);
+    std::vector<int64_t> parameters;
+    for (const RankSummary& rank : ran.outcome.ranks) parameters.push_back(rank.parameters);
+    return parameters;
+  };
+  const auto as_model = boundary(models::BaseFormat::kAsModel, "parameters");
+  EXPECT_EQ(as_model, boundary(models::BaseFormat::kAsModel, "0,2,4,6,8"));
+  EXPECT_EQ(boundary(models::BaseFormat::kInt8Blocks, "parameters"),
+            boundary(models::BaseFormat::kInt8Blocks, "0,2,4,6,8"));
+}
+
 TEST(PipelineTest, DataRanksShareEachStage) {
   ExpectBitsOfWhole({.pipeline = 2, .data = 2, .schedule = "zb-v", .stage = 3},
                     DecoderModel(TinyLlama(/*tied=*/true)));
