@@ -36,6 +36,7 @@ class Mlp final : public models::Model {
                                                                Loss loss);
 
   models::ModelMemory bytes() const override { return bytes_; }
+  int slots() const override { return static_cast<int>(outputs_.size()); }
   int64_t LossesOf(const models::Batch& batch) const override { return batch.samples; }
   std::optional<models::Boundary> BoundaryOf(const models::Batch& batch) const override;
   std::optional<models::UnitFlops> FlopsOf(int unit, const models::Batch& batch) const override;

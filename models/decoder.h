@@ -67,7 +67,7 @@ class Decoder : public Model {
   ModelMemory bytes() const final { return bytes_; }
 
   // [rows, vocabulary] of the model's type, device memory: of the last forward pass, up to its
-  // backward pass. Null of a stage without the head.
+  // backward pass; of a stage, of the last one in slot 0. Null of a stage without the head.
   const void* logits() const {
     return memory_.slots.empty() ? nullptr : memory_.slots.front().logits;
   }
@@ -90,11 +90,17 @@ class Decoder : public Model {
   absl::Status Continue(const Batch& batch, int64_t first, zero::ParameterSource& source,
                         device::Stream& stream);
 
+  int64_t CountOf(int parameter) const final {
+    const ParameterRole& role = roles_[static_cast<size_t>(parameter)];
+    return role.kind == ParameterRole::Kind::kInt8Base ? role.size() : Model::CountOf(parameter);
+  }
   int64_t LossesOf(const Batch& batch) const final { return batch.rows(); }
   std::optional<Boundary> BoundaryOf(const Batch& batch) const final {
     return Boundary{batch.rows() * config_.width, dtype()};
   }
   bool splits_backward() const final { return true; }
+  int slots() const final { return static_cast<int>(memory_.slots.size()); }
+  int deferred() const final { return static_cast<int>(memory_.deferred.size()); }
   absl::Status ForwardUnit(int unit, const Batch& batch, void* losses, UnitParameters& parameters,
                            device::Stream& stream) final;
   absl::Status RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,

@@ -146,7 +146,10 @@ class Placer {
   void PlaceSlots(DecoderMemory& memory) {
     const auto layers = static_cast<size_t>(config_.layers);
     const bool keeps = options_.trains && !options_.recompute;
-    const BlockArrays shared = keeps ? BlockArrays() : Block();
+    const bool has_block = std::any_of(
+        stage_.chunks.begin(), stage_.chunks.end(),
+        [&](const auto& chunk) { return std::max(chunk.first, 1) < std::min(chunk.end, head()); });
+    const BlockArrays shared = keeps || !has_block ? BlockArrays() : Block();
     for (int s = 0; s < stage_.slots; ++s) {
       DecoderSlot& slot = memory.slots.emplace_back();
       slot.streams.resize(layers + 1);
@@ -195,8 +198,8 @@ class Placer {
           const bool has_base = !options_.lora.has_value();
           if (unit == 0 && has_base) slot.dembedding = Matrix(config_.width);
           if (unit == 0 || unit == head()) continue;
-          if (options_.recompute) slot.blocks[u - 1] = Block();
           if (!has_base) continue;
+          if (options_.recompute) slot.blocks[u - 1] = Block();
           BlockGradients& gradients = slot.gradients[u - 1];
           gradients.dout = Matrix(config_.width);
           gradients.dmiddle = Matrix(config_.width);

@@ -97,7 +97,8 @@ struct DecoderSlot {
 struct DeferredSlot {
   // The gradient of what the embedding makes.
   void* dembedding = nullptr;
-  // Of each block; and what it makes again, where that is not kept.
+  // Of each block; and what it makes again, where that is not kept. None with adapters, of which
+  // the first half makes all.
   std::vector<BlockGradients> gradients;
   std::vector<BlockArrays> blocks;
   // By the parameter's number: gradients that the first half makes, of norms and adapters; null for

@@ -77,7 +77,9 @@ void* Decoder::OutputOf(const Call& call) const {
 }
 
 const BlockArrays& Decoder::ArraysOf(const Call& call) const {
-  const bool are_deferred = call.deferred != nullptr && options_.recompute;
+  // With adapters the second half computes nothing of a block.
+  const bool are_deferred =
+      call.deferred != nullptr && options_.recompute && !options_.lora.has_value();
   return (are_deferred ? call.deferred->blocks
                        : call.slot->blocks)[static_cast<size_t>(call.layer)];
 }

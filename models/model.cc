@@ -33,6 +33,7 @@ Model::Model(zero::ModelSpec spec) : spec_(std::move(spec)) {
   for (const zero::UnitSpec& unit : spec_) {
     for (const zero::ParameterSpec& parameter : unit.parameters) {
       trainable_.push_back(parameter.trainable);
+      sizes_.push_back(parameter.size);
     }
   }
 }

@@ -147,7 +147,7 @@ class UnitParameters {
 // Pipelines    One that gives BoundaryOf can be made for a stage of a pipeline (StageUnits): passes
 //              are then over the units of one of its chunks (Batch::chunk), and each slot is free
 //              again behind its backward pass. Forward passes that no backward pass follows, of an
-//              evaluation, leave slots as they are.
+//              evaluation, come when no step is in flight, and leave their slots free.
 //
 // Stream       Passes are enqueued on the one stream of all calls; they allocate nothing and never
 //              wait.
@@ -161,6 +161,9 @@ class Model {
   const zero::ModelSpec& spec() const { return spec_; }
   // By the parameter's number in the spec.
   const std::vector<bool>& trainable() const { return trainable_; }
+  // How many numbers a parameter is, which a partition by parameters weighs: its elements, unless
+  // these are words of codes.
+  virtual int64_t CountOf(int parameter) const { return sizes_[static_cast<size_t>(parameter)]; }
 
   // By formula: what the model has allocated of its device.
   virtual ModelMemory bytes() const { return {}; }
@@ -170,8 +173,16 @@ class Model {
 
   // What crosses between two units for a batch; nothing of a model that is on one rank as a whole.
   virtual std::optional<Boundary> BoundaryOf(const Batch& /*batch*/) const { return std::nullopt; }
-  // Whether BackwardUnit does halves of it.
+  // Whether BackwardUnit does halves of it. The half kInputs makes input_gradient and no gradients
+  // of parameters: what these need stays in the slot and in `deferred`. The half kWeights comes
+  // later, perhaps behind passes of other micro-batches, and writes all of them; it has the same
+  // input and output_gradient, as the first half has left it, but no weights, no RecomputeUnit
+  // and no memory for input_gradient.
   virtual bool splits_backward() const { return false; }
+  // For how many passes there is memory, as StageUnits says: a training refuses a model that has
+  // less than its schedule needs.
+  virtual int slots() const { return 1; }
+  virtual int deferred() const { return 0; }
 
   // For a profile, by formula (profile/flops.h): what the passes over a batch compute, the forward
   // pass, the backward pass, and RecomputeUnit. Nothing of a model that does not tell.
@@ -208,6 +219,7 @@ class Model {
  private:
   const zero::ModelSpec spec_;
   std::vector<bool> trainable_;
+  std::vector<int64_t> sizes_;
 };
 
 // By its name, the model's number of each parameter that the plan of a training has: all of them,

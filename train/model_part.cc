@@ -11,6 +11,7 @@
 #include "brigade/device/round_up.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/pipeline/partition.h"
+#include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/train/stage_parts.h"
 
 namespace brigade::train {
@@ -52,7 +53,14 @@ parallel::BoundaryShape ModelPart::boundary() const {
 
 std::vector<double> ModelPart::UnitWeights() const {
   if (place_.job.config.partition.by != parallel::PartitionChoice::By::kFlops) {
-    return ParametersOfUnits(model_->spec());
+    zero::ModelSpec counted = model_->spec();
+    int number = 0;
+    for (zero::UnitSpec& unit : counted) {
+      for (zero::ParameterSpec& parameter : unit.parameters) {
+        parameter.size = model_->CountOf(number++);
+      }
+    }
+    return ParametersOfUnits(counted);
   }
   std::vector<double> weights;
   for (int unit = 0; unit < std::ssize(model_->spec()); ++unit) {
@@ -80,13 +88,24 @@ absl::Status ModelPart::Plan(int stage, const parallel::StageBuffers& buffers) {
                            PartsOf(UnitWeights(), pipeline, config.partition, /*limit=*/nullptr));
   BRIGADE_RETURN_IF_ERROR(CheckTies(model_->spec(), pipeline, boundaries));
   BRIGADE_RETURN_IF_ERROR(AgreeOnParts(boundaries, place_.grid.world()));
-  part_ = StageSpec(model_->spec(), ChunksOf(pipeline, boundaries, stage));
+  const zero::ModelSpec whole = model_->spec();
+  part_ = StageSpec(whole, ChunksOf(pipeline, boundaries, stage));
+  // A factory that takes no notice of the place makes a model with all its memory, twice.
+  model_.reset();
   BRIGADE_ASSIGN_OR_RETURN(model_,
                            stage_factory_({.chunks = part_.chunks(),
                                            .slots = static_cast<int>(buffers.activations),
                                            .deferred = static_cast<int>(buffers.deferred)}));
-  return model_ == nullptr ? absl::InvalidArgumentError("the factory has made no model")
-                           : absl::OkStatus();
+  if (model_ == nullptr) return absl::InvalidArgumentError("the factory has made no model");
+  BRIGADE_RETURN_IF_ERROR(CheckSame(whole, model_->spec()));
+  if (model_->slots() >= buffers.activations && model_->deferred() >= buffers.deferred) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model for stage ", stage, " keeps ", model_->slots(), " passes over a chunk (",
+      "Model::slots) and ", model_->deferred(), " halves of backward passes (Model::deferred); ",
+      "brigade.schedule \"", parallel::ToString(config.schedule), "\" needs ", buffers.activations,
+      " and ", buffers.deferred, ", as ModelPlace::stage has said"));
 }
 
 bool ModelPart::is_tied_outside() const {

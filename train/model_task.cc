@@ -16,6 +16,7 @@
 #include "brigade/replicas/options.h"
 #include "brigade/train/model_part.h"
 #include "brigade/train/stage_parts.h"
+#include "brigade/train/stage_spec.h"
 
 namespace brigade::train {
 namespace {
@@ -73,7 +74,10 @@ void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported)
 void Refuse(const TrainConfig& config, const models::Model& model, const models::Batch& batch,
             Unsupported& unsupported) {
   using By = parallel::PartitionChoice::By;
-  const bool has_flops = model.FlopsOf(0, batch).has_value();
+  // Asked where it is needed: a model's formula need not hold for all that it can be trained with.
+  const bool is_flops = config.partition.by == By::kFlops && config.grid.pipeline > 1;
+  const bool has_flops =
+      (config.profiler.enabled || is_flops) && model.FlopsOf(0, batch).has_value();
   unsupported.Add(config.profiler.enabled && !has_flops,
                   "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
   if (config.grid.pipeline == 1) return;
@@ -92,7 +96,7 @@ void Refuse(const TrainConfig& config, const models::Model& model, const models:
       config.partition.by == By::kTime,
       "brigade.partition \"time\": no passes of a Model are measured before it is cut; it "
       "may be parameters, flops or boundaries");
-  unsupported.Add(config.partition.by == By::kFlops && !has_flops,
+  unsupported.Add(is_flops && !has_flops,
                   "brigade.partition \"flops\": the model does not tell its operations, by "
                   "Model::FlopsOf");
   unsupported.Add(CheckParts(static_cast<int>(model.spec().size()), "its units", config));
@@ -176,6 +180,10 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
     return unsupported.status();
   }
   if (*made == nullptr) return absl::InvalidArgumentError("the factory has made no model");
+  if (const absl::Status status = CheckSpec((*made)->spec()); !status.ok()) {
+    unsupported.Add(status);
+    return unsupported.status();
+  }
   Refuse(config, **made, {.samples = model_place.samples, .positions = model_place.positions},
          unsupported);
   BRIGADE_RETURN_IF_ERROR(unsupported.status());

@@ -209,11 +209,14 @@ absl::Status RankTrainer::RunStep() {
   return absl::OkStatus();
 }
 
+absl::Status RankTrainer::CheckOneByOne() const {
+  if (job_.config.grid.pipeline == 1) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "a pass alone, with a pipeline, whose passes go together in a step");
+}
+
 absl::Status RankTrainer::Forward() {
-  if (job_.config.grid.pipeline > 1) {
-    return absl::FailedPreconditionError(
-        "a pass alone, with a pipeline, whose passes go together in a step");
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckOneByOne());
   BRIGADE_RETURN_IF_ERROR(CheckPass(/*is_backward=*/false));
   BRIGADE_RETURN_IF_ERROR(part_->Train(BatchOf(step_))
                               .Forward({.micro_batch = static_cast<int>(micro_batch_)}, compute_));

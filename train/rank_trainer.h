@@ -73,6 +73,8 @@ class RankTrainer {
   // all are made or the ranks have stopped.
   absl::StatusOr<bool> BeginStep(Observer* observer, bool stop);
   bool in_step() const { return in_step_; }
+  // FailedPrecondition where Forward and Backward are not for this job.
+  absl::Status CheckOneByOne() const;
   absl::Status RunStep();
   absl::Status Forward();
   absl::Status Backward();

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace brigade::train {
 namespace {
@@ -17,15 +19,23 @@ struct Place {
   int number = 0;
 };
 
+// Of two with one name, which CheckSpec refuses, that of the first.
 std::map<std::string, Place> PlacesOf(const zero::ModelSpec& model) {
   std::map<std::string, Place> places;
   int number = 0;
   for (size_t unit = 0; unit < model.size(); ++unit) {
     for (size_t i = 0; i < model[unit].parameters.size(); ++i) {
-      places[model[unit].parameters[i].name] = {static_cast<int>(unit), i, number++};
+      places.try_emplace(model[unit].parameters[i].name, Place{static_cast<int>(unit), i, number});
+      ++number;
     }
   }
   return places;
+}
+
+size_t ParametersIn(const zero::ModelSpec& model) {
+  size_t parameters = 0;
+  for (const zero::UnitSpec& unit : model) parameters += unit.parameters.size();
+  return parameters;
 }
 
 }  // namespace
@@ -36,7 +46,7 @@ StageSpec::StageSpec(const zero::ModelSpec& model)
 StageSpec::StageSpec(const zero::ModelSpec& model, std::vector<parallel::StageRange> chunks)
     : chunks_(std::move(chunks)), unit_of_stage_(model.size(), -1) {
   const std::map<std::string, Place> places = PlacesOf(model);
-  local_.resize(places.size(), -1);
+  local_.resize(ParametersIn(model), -1);
   for (const parallel::StageRange& chunk : chunks_) {
     for (int stage = chunk.first; stage < chunk.end; ++stage) {
       unit_of_stage_[static_cast<size_t>(stage)] = units();
@@ -57,6 +67,64 @@ StageSpec::StageSpec(const zero::ModelSpec& model, std::vector<parallel::StageRa
       if (place != places.end() && UnitOf(place->second.unit) < 0) add(name);
     }
   }
+}
+
+absl::Status CheckSpec(const zero::ModelSpec& model) {
+  if (model.empty()) return absl::InvalidArgumentError("the model has no units");
+  std::set<std::string> units, names;
+  for (const zero::UnitSpec& unit : model) {
+    if (!units.insert(unit.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two units are called \"", unit.name, "\""));
+    }
+    for (const zero::ParameterSpec& parameter : unit.parameters) {
+      if (names.insert(parameter.name).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("two parameters are called \"", parameter.name, "\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSame(const zero::ModelSpec& whole, const zero::ModelSpec& of_stage) {
+  const auto other = [](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the model that the factory has made for a stage of a pipeline is another than the whole "
+        "one, whose units and parameters it must have all: it has ",
+        what...));
+  };
+  if (of_stage.size() != whole.size()) {
+    return other(of_stage.size(), " units, not ", whole.size());
+  }
+  for (size_t u = 0; u < whole.size(); ++u) {
+    const zero::UnitSpec &unit = whole[u], &mine = of_stage[u];
+    if (mine.name != unit.name) {
+      return other("the unit \"", mine.name, "\", not \"", unit.name, "\", as number ", u);
+    }
+    if (mine.parameters.size() != unit.parameters.size()) {
+      return other(mine.parameters.size(), " parameters, not ", unit.parameters.size(),
+                   ", in the unit \"", unit.name, "\"");
+    }
+    for (size_t p = 0; p < unit.parameters.size(); ++p) {
+      const zero::ParameterSpec &parameter = unit.parameters[p], &its = mine.parameters[p];
+      if (its.name != parameter.name) {
+        return other("the parameter \"", its.name, "\", not \"", parameter.name,
+                     "\", in the unit \"", unit.name, "\"");
+      }
+      if (its.size != parameter.size) {
+        return other(its.size, " elements, not ", parameter.size, ", in the parameter \"",
+                     parameter.name, "\"");
+      }
+      if (its.trainable != parameter.trainable) {
+        return other(its.trainable ? "a" : "no", " gradient of the parameter \"", parameter.name,
+                     "\"");
+      }
+    }
+    if (mine.tied != unit.tied) {
+      return other("the unit \"", unit.name, "\" tied to \"", absl::StrJoin(mine.tied, ", "),
+                   "\", not to \"", absl::StrJoin(unit.tied, ", "), "\"");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StageSpec::Validate(int units, absl::Span<const parallel::StageRange> chunks) {

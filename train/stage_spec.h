@@ -14,13 +14,21 @@
 
 namespace brigade::train {
 
+// InvalidArgument for a model without units, or naming what two units or two parameters are called:
+// of a whole model, as two stages would not see that they have the same.
+absl::Status CheckSpec(const zero::ModelSpec& model);
+
+// InvalidArgument naming the first difference, unless the model that is made for a stage is the
+// whole one in its units, their parameters and ties.
+absl::Status CheckSame(const zero::ModelSpec& whole, const zero::ModelSpec& of_stage);
+
 // The chunks that one rank has: without a pipeline the whole model as one chunk. Its units are the
 // chunks' in their order, and its parameters the units'. A unit that uses a parameter of another
 // one (UnitSpec::tied) uses that of the part, if it is there; else it has it as one of its own,
 // behind the others.
 class StageSpec {
  public:
-  // The whole model.
+  // The whole model, for which CheckSpec is OK.
   explicit StageSpec(const zero::ModelSpec& model);
   // Ranges in ascending order, for which Validate is OK.
   StageSpec(const zero::ModelSpec& model, std::vector<parallel::StageRange> chunks);
@@ -44,8 +52,8 @@ class StageSpec {
   // Of each chunk.
   std::vector<int> first_units() const;
 
-  bool has_begin() const { return unit_of_stage_.front() >= 0; }
-  bool has_end() const { return unit_of_stage_.back() >= 0; }
+  bool has_begin() const { return !unit_of_stage_.empty() && unit_of_stage_.front() >= 0; }
+  bool has_end() const { return !unit_of_stage_.empty() && unit_of_stage_.back() >= 0; }
   // It is one chunk of all units.
   bool is_whole() const { return chunks_[0].size() == static_cast<int>(unit_of_stage_.size()); }
 

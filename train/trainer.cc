@@ -244,6 +244,8 @@ absl::StatusOr<Outcome> Trainer::Fit() {
 absl::StatusOr<bool> Trainer::Batch() {
   bool has_batch = true;
   BRIGADE_RETURN_IF_ERROR(Call([&]() -> absl::Status {
+    // Before anything that is due is evaluated, saved or read.
+    BRIGADE_RETURN_IF_ERROR(ranks_->CheckOneByOne());
     if (!ranks_->in_step()) {
       BRIGADE_ASSIGN_OR_RETURN(
           has_batch, ranks_->BeginStep(observer(), stop().load(std::memory_order_relaxed)));

@@ -120,7 +120,8 @@ class Trainer {
   absl::StatusOr<Outcome> Fit();
 
   // The forward pass of the next micro-batch; false: all steps are made, or the ranks stop. What is
-  // due between two steps comes first.
+  // due between two steps comes first. With a pipeline, FailedPrecondition before anything begins:
+  // its passes go together in a step, by Fit.
   absl::StatusOr<bool> Batch();
   // Its backward pass.
   absl::Status Backward();
@@ -140,6 +141,10 @@ class Trainer {
   // model of Create's, such as reading weights of others into it or writing them
   // (models/weights.h, models/adapter_files.h). All ranks' `use` makes the same calls; waits for
   // the steps before it. FailedPrecondition for another task, and before the end with replicas.
+  //
+  // With a pipeline `model` tells of the whole model, but has passes for this rank's stage alone,
+  // and `zero` has that stage's parameters, numbered anew: their numbers in the model are
+  // models::NumbersIn(model, zero.plan(), /*is_shared=*/true). `ranks` are those of all stages.
   using UseModel = absl::FunctionRef<absl::Status(models::Model& model, zero::ZeroOptimizer& zero,
                                                   collectives::Communicator& ranks)>;
   absl::Status WithModel(UseModel use);

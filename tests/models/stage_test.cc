@@ -66,11 +66,18 @@ class StageTest
     options.stage = StageUnits{.chunks = std::move(chunks),
                                .slots = kMicroBatches * 2,
                                .deferred = splits ? kMicroBatches * 2 : 0};
+    const auto allocated = [&] {
+      return lab_->context().memory_stats().current_bytes(device::Purpose::kActivations);
+    };
+    const int64_t before = allocated();
     auto stage = Decoder::Create(config_, options, lab_->context());
     EXPECT_OK(stage);
     const auto bytes = Decoder::MemoryOf(config_, options, lab_->context());
     EXPECT_OK(bytes);
-    EXPECT_EQ(bytes->activations, (*stage)->bytes().activations);
+    EXPECT_EQ(bytes->activations, allocated() - before);
+    EXPECT_EQ((*stage)->bytes().activations, allocated() - before);
+    EXPECT_EQ((*stage)->slots(), options.stage->slots);
+    EXPECT_EQ((*stage)->deferred(), options.stage->deferred);
     return *std::move(stage);
   }
 
@@ -223,6 +230,55 @@ TEST(StageErrorsTest, APassThatIsNoneOfTheStageIsToldBeforeItBegins) {
   refused({.chunks = {kBlocks}, .slots = 0}, "0 slots");
   options.cached_positions = 4;
   refused({.chunks = {kBlocks}, .slots = 1}, "keeps positions in a stage");
+}
+
+// What nothing reads is not kept: what a block makes again for a second half that computes nothing
+// of it, and a block's memory where there is none.
+TEST(StageMemoryTest, RecomputationKeepsNoBlockInVain) {
+  const auto context = device::Context::Create({}).value();
+  const auto bytes = [&](const parallel::StageRange& chunk, int deferred, bool recompute,
+                         bool adapters) {
+    DecoderOptions options = {.dtype = DType::kFloat32,
+                              .samples = kSamples,
+                              .positions = kPositions,
+                              .recompute = recompute,
+                              .stage = StageUnits{{chunk}, /*slots=*/1, deferred}};
+    if (adapters) options.lora = LoraOptions{.rank = 2, .targets = {"q_proj"}};
+    const auto memory = Decoder::MemoryOf(TinyLlama(), options, *context);
+    EXPECT_OK(memory);
+    return memory->activations;
+  };
+  const auto of_half = [&](bool recompute, bool adapters) {
+    return bytes(kBlocks, 1, recompute, adapters) - bytes(kBlocks, 0, recompute, adapters);
+  };
+  EXPECT_EQ(of_half(true, true), of_half(false, true));
+  EXPECT_GT(of_half(true, false), of_half(false, false));
+  EXPECT_EQ(bytes(kHead, 0, true, false), bytes(kHead, 0, false, false));
+  EXPECT_LT(bytes(kBlocks, 0, true, false), bytes(kBlocks, 0, false, false));
+}
+
+// By which a pipeline is cut: words of codes are as many numbers as the matrix that they are.
+TEST(StageCountTest, ABaseOfCodesCountsItsNumbers) {
+  const auto context = device::Context::Create({}).value();
+  std::unique_ptr<Decoder> models[2];
+  for (const bool codes : {false, true}) {
+    DecoderOptions options = {
+        .dtype = DType::kBFloat16, .samples = 1, .positions = 4, .stage = StageUnits()};
+    options.lora = LoraOptions{.rank = 2,
+                               .targets = {"q_proj"},
+                               .base = codes ? BaseFormat::kInt8Blocks : BaseFormat::kAsModel};
+    models[codes] = Decoder::Create(TinyLlama(), options, *context).value();
+  }
+  int number = 0, words = 0;
+  for (size_t unit = 0; unit < models[0]->spec().size(); ++unit) {
+    const auto& parameters = models[0]->spec()[unit].parameters;
+    for (size_t i = 0; i < parameters.size(); ++i, ++number) {
+      EXPECT_EQ(models[0]->CountOf(number), parameters[i].size);
+      EXPECT_EQ(models[1]->CountOf(number), parameters[i].size) << parameters[i].name;
+      if (models[1]->spec()[unit].parameters[i].size != parameters[i].size) ++words;
+    }
+  }
+  EXPECT_GT(words, 0);
 }
 
 // It tells what it would be, and has no memory.

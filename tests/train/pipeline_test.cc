@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -23,6 +24,7 @@
 #include "brigade/data/dataset.h"
 #include "brigade/data/samples.h"
 #include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/threads/mutex.h"
 #include "brigade/examples/mlp.h"
 #include "brigade/models/adapter_files.h"
 #include "brigade/models/decoder.h"
@@ -282,6 +284,26 @@ TEST(PipelineTest, ABaseOfCodesLiesInStages) {
   }
 }
 
+TEST(PipelineTest, ABaseOfCodesIsCutAsThatOfNumbers) {
+  // Embedding and head, which have no codes, have more numbers than a block has words.
+  models::DecoderConfig config = TinyLlama();
+  config.vocabulary = 160;
+  const auto boundary = [&](models::BaseFormat base, const std::string& partition) {
+    DecoderModelOptions options;
+    options.lora = models::LoraOptions{.rank = 2, .targets = {"q_proj"}, .base = base};
+    const Case of = {.pipeline = 4, .type = "bf16", .partition = partition};
+    const Ran ran = TrainAll(Make(of, DecoderModel(config, options), DataOf()), 4);
+    EXPECT_OK(ran.status);
+    std::vector<int64_t> parameters;
+    for (const RankSummary& rank : ran.outcome.ranks) parameters.push_back(rank.parameters);
+    return parameters;
+  };
+  const auto as_model = boundary(models::BaseFormat::kAsModel, "parameters");
+  EXPECT_EQ(as_model, boundary(models::BaseFormat::kAsModel, "0,2,4,6,8"));
+  EXPECT_EQ(boundary(models::BaseFormat::kInt8Blocks, "parameters"),
+            boundary(models::BaseFormat::kInt8Blocks, "0,2,4,6,8"));
+}
+
 TEST(PipelineTest, DataRanksShareEachStage) {
   ExpectBitsOfWhole({.pipeline = 2, .data = 2, .schedule = "zb-v", .stage = 3},
                     DecoderModel(TinyLlama(/*tied=*/true)));
@@ -370,6 +392,9 @@ TEST(PipelineTest, ClippingAndOffloadAreAsWithoutAPipeline) {
   EXPECT_THAT(clipped.norms, ::testing::Each(::testing::Gt(0.2)));
   const Ran of_stages =
       TrainAll(Make({.pipeline = 2, .stage = 1, .more = clipping}, tied, DataOf()), 2);
+  ASSERT_OK(clipped.status);
+  ASSERT_OK(of_stages.status);
+  ASSERT_FALSE(clipped.losses.empty());
   ASSERT_EQ(of_stages.losses.size(), clipped.losses.size());
   for (size_t step = 0; step < clipped.losses.size(); ++step) {
     EXPECT_NEAR(of_stages.losses[step], clipped.losses[step], 1e-6 * clipped.losses[step]);
@@ -516,13 +541,17 @@ TEST(PipelineTest, AdaptersOfAllStagesAreSavedInOneFile) {
   EXPECT_FALSE(files[0].empty());
   EXPECT_EQ(files[0], files[1]);
 
-  OnRanks(2, [&](const collectives::LaunchInfo& launch_info, const TrainerOptions& options) {
+  History history;
+  OnRanks(2, [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+    options.observer = &history;
     auto made = Trainer::Create({.config = ParseConfig(Config({.pipeline = 2}), 2).value()},
                                 DecoderModel(TinyLlama()), DataOf(), launch_info, options);
     ASSERT_OK(made);
     EXPECT_THAT((*made)->Batch(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                            HasSubstr("a pass alone, with a pipeline")));
   });
+  // Nothing has begun: not the evaluation before the first step.
+  EXPECT_TRUE(history.evaluations().empty());
 }
 
 // Images of 4 numbers in 3 classes.
@@ -565,12 +594,66 @@ TEST(PipelineTest, AModelOfOnesOwnIsCutBetweenItsUnits) {
   }
 }
 
-// An Mlp that is on one rank as a whole.
+// What only tells what it would be has no memory.
+TEST(PipelineTest, AModelOfOnesOwnWithoutUnitsAllocatesNothing) {
+  const auto context = device::Context::Create({}).value();
+  const TrainConfig config = ParseConfig(Config({.pipeline = 2}), 2).value();
+  const int64_t before = context->memory_stats().current_bytes();
+  const auto model = Classifier()({.config = config,
+                                   .context = *context,
+                                   .samples = 4,
+                                   .input_bytes = 4 * sizeof(float),
+                                   .stage = models::StageUnits()});
+  ASSERT_OK(model);
+  EXPECT_EQ(context->memory_stats().current_bytes(), before);
+  EXPECT_EQ((*model)->bytes().activations + (*model)->bytes().scratch, 0);
+  EXPECT_EQ((*model)->spec().size(), 4u);
+}
+
+TEST(PipelineTest, RefusesAModelThatIsNotWhatTheStageNeeds) {
+  const auto refused = [](const Case& of, const ModelFactory& model, const TrainingData& data,
+                          const auto& text) {
+    SCOPED_TRACE(Config(of));
+    EXPECT_THAT(TrainAll(Make(of, model, data), of.ranks()).status, StatusIs(kInvalid, text));
+  };
+  // Of micro-batches in flight one is kept; and nothing between halves.
+  const auto with = [](const ModelFactory& model, int slots, int deferred) -> ModelFactory {
+    return [=](const ModelPlace& place) {
+      ModelPlace few = place;
+      if (few.stage.has_value() && few.stage->slots > 0) few.stage->slots = slots;
+      if (few.stage.has_value()) few.stage->deferred = deferred;
+      return model(few);
+    };
+  };
+  refused({.pipeline = 2, .schedule = "gpipe"}, with(Classifier(), 1, 0), Images(),
+          AllOf(HasSubstr("keeps 1 passes"), HasSubstr("\"gpipe\" needs 8 and 0"),
+                HasSubstr("Model::slots")));
+  refused({.pipeline = 2, .schedule = "zb-h1"}, with(DecoderModel(TinyLlama()), 8, 0), DataOf(),
+          AllOf(HasSubstr("0 halves"), HasSubstr("\"zb-h1\" needs"), HasSubstr("Model::deferred")));
+  // The units of the stage alone, as if they were a model; and another model.
+  const auto of_stage = [](std::vector<int64_t> widths) -> ModelFactory {
+    return [=](const ModelPlace& place) {
+      const bool has_units = place.stage.has_value() && !place.stage->chunks.empty();
+      return has_units ? examples::Mlp::Create(place, widths, examples::Loss::kCrossEntropy)
+                       : Classifier()(place);
+    };
+  };
+  refused({.pipeline = 2}, of_stage({4, 9, 5}), Images(), HasSubstr("it has 2 units, not 4"));
+  refused({.pipeline = 2}, of_stage({4, 9, 6, 7, 3}), Images(),
+          HasSubstr("54 elements, not 45, in the parameter \"layers.1.weight\""));
+}
+
+// An Mlp that is on one rank as a whole, or has `alive` as long as it is there.
 class WholeModel final : public models::Model {
  public:
-  explicit WholeModel(std::unique_ptr<models::Model> model)
-      : Model(model->spec()), model_(std::move(model)) {}
+  explicit WholeModel(std::unique_ptr<models::Model> model,
+                      std::shared_ptr<const int> alive = nullptr)
+      : Model(model->spec()), model_(std::move(model)), alive_(std::move(alive)) {}
 
+  std::optional<models::Boundary> BoundaryOf(const models::Batch& batch) const override {
+    return alive_ == nullptr ? std::nullopt : model_->BoundaryOf(batch);
+  }
+  int slots() const override { return model_->slots(); }
   int64_t LossesOf(const models::Batch& batch) const override { return model_->LossesOf(batch); }
   void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override {
     model_->Initialize(parameter, seed, values);
@@ -586,7 +669,32 @@ class WholeModel final : public models::Model {
 
  private:
   const std::unique_ptr<models::Model> model_;
+  const std::shared_ptr<const int> alive_;
 };
+
+// A model that has all its memory, whatever its place is, would not be there twice.
+TEST(PipelineTest, ARankHasOneModelAtATime) {
+  device::Mutex mutex;
+  std::map<const device::Context*, std::weak_ptr<const int>> of_rank;
+  int second = 0;
+  const ModelFactory model =
+      [&](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
+    auto alive = std::make_shared<const int>(0);
+    {
+      device::MutexLock lock(mutex);
+      const auto [one, is_first] = of_rank.try_emplace(&place.context, alive);
+      if (!is_first) {
+        ++second;
+        EXPECT_TRUE(one->second.expired());
+      }
+    }
+    auto made = Classifier()(place);
+    if (!made.ok()) return made.status();
+    return std::make_unique<WholeModel>(*std::move(made), std::move(alive));
+  };
+  ASSERT_OK(TrainAll(Make({.pipeline = 2}, model, Images()), 2).status);
+  EXPECT_EQ(second, 2);
+}
 
 TEST(PipelineTest, RefusesWhatAModelDoesNotDoAllAtOnce) {
   const auto refused = [&](const std::string& config, int ranks, const ModelFactory& model,

@@ -72,6 +72,47 @@ TEST(StageSpecTest, ChunksOfOneStageShareAParameterInside) {
   EXPECT_THAT(middle.parameters(), ElementsAre(2, 3, 0));
 }
 
+// It is refused by its name; until then nothing is out of bounds.
+TEST(StageSpecTest, AModelWhoseNamesAreNotItsOwnIsRefused) {
+  const zero::ModelSpec twice = {{"first", {{"a", 1}, {"a", 2}}, {}}, {"second", {{"b", 3}}, {}}};
+  const StageSpec whole(twice);
+  EXPECT_THAT(whole.parameter_numbers(), ElementsAre(0, -1, 1));
+  EXPECT_THAT(whole.parameters(), ElementsAre(0, 2));
+  const auto refused = [](const zero::ModelSpec& model, const char* text) {
+    EXPECT_THAT(CheckSpec(model), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+  };
+  EXPECT_OK(CheckSpec(Model()));
+  refused(twice, "two parameters are called \"a\"");
+  refused({{"first", {{"a", 1}}, {}}, {"second", {{"a", 1}}, {}}},
+          "two parameters are called \"a\"");
+  refused({{"first", {{"a", 1}}, {}}, {"first", {{"b", 1}}, {}}}, "two units are called \"first\"");
+  refused({}, "no units");
+  const StageSpec nothing{zero::ModelSpec()};
+  EXPECT_FALSE(nothing.has_begin());
+  EXPECT_FALSE(nothing.has_end());
+}
+
+TEST(StageSpecTest, TheModelOfAStageIsTheWholeOne) {
+  const auto refused = [](const auto& change, const char* text) {
+    zero::ModelSpec other = Model();
+    change(other);
+    EXPECT_THAT(CheckSame(Model(), other),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+  };
+  EXPECT_OK(CheckSame(Model(), Model()));
+  refused([](auto& model) { model.resize(2); }, "it has 2 units, not 4");
+  refused([](auto& model) { model[1].name = "other"; }, "the unit \"other\", not \"second\"");
+  refused([](auto& model) { model[0].parameters.pop_back(); },
+          "1 parameters, not 2, in the unit \"first\"");
+  refused([](auto& model) { model[2].parameters[0].name = "d"; },
+          "the parameter \"d\", not \"b\", in the unit \"third\"");
+  refused([](auto& model) { model[3].parameters[0].size = 41; },
+          "41 elements, not 40, in the parameter \"c\"");
+  refused([](auto& model) { model[3].parameters[0].trainable = false; },
+          "no gradient of the parameter \"c\"");
+  refused([](auto& model) { model[3].tied.clear(); }, "the unit \"last\" tied to \"\"");
+}
+
 TEST(StageSpecTest, ChunksThatAreNoneOfTheModelAreRefused) {
   const auto refused = [](std::vector<parallel::StageRange> chunks, const char* text) {
     EXPECT_THAT(StageSpec::Validate(4, chunks),

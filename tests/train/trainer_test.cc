@@ -119,12 +119,18 @@ ModelFactory TinyDecoder() {
   };
 }
 
-// An Mlp that does not tell its operations.
+// An Mlp that does not tell its operations, perhaps with units and parameters of other names.
 class SilentModel final : public models::Model {
  public:
   explicit SilentModel(std::unique_ptr<models::Model> model)
       : Model(model->spec()), model_(std::move(model)) {}
+  SilentModel(std::unique_ptr<models::Model> model, zero::ModelSpec spec)
+      : Model(std::move(spec)), model_(std::move(model)), is_asked_(false) {}
 
+  std::optional<models::UnitFlops> FlopsOf(int /*unit*/, const models::Batch&) const override {
+    EXPECT_TRUE(is_asked_);
+    return std::nullopt;
+  }
   int64_t LossesOf(const models::Batch& batch) const override { return model_->LossesOf(batch); }
   void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override {
     model_->Initialize(parameter, seed, values);
@@ -140,6 +146,8 @@ class SilentModel final : public models::Model {
 
  private:
   const std::unique_ptr<models::Model> model_;
+  // For its operations.
+  const bool is_asked_ = true;
 };
 ModelFactory Silent() {
   return [](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
@@ -652,6 +660,20 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   EXPECT_THAT(TrainOnThreads(silent.job, *silent.task, 1, {}),
               StatusIs(kInvalid, HasSubstr("flops_profiler: the model does not tell")));
   refused(Config(8, 4, 0, R"(, "bf16": {"enabled": true})"), 1, "float32");
+  const auto refused_spec = [&](const zero::ModelSpec& spec, const std::string& text) {
+    const ModelFactory model =
+        [&](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
+      BRIGADE_ASSIGN_OR_RETURN(auto mlp, TwoLayers()(place));
+      return std::make_unique<SilentModel>(std::move(mlp), spec);
+    };
+    const Training training = Make(Config(8, 4, 0), 1, model, data);
+    EXPECT_THAT(TrainOnThreads(training.job, *training.task, 1, {}),
+                StatusIs(kInvalid, HasSubstr(text)));
+  };
+  refused_spec({}, "the model has no units");
+  refused_spec({{"layers.0", {{"weight", 18}, {"bias", 9}}, {}},
+                {"layers.1", {{"weight", 9}, {"bias", 1}}, {}}},
+               "two parameters are called \"weight\"");
 
   refused(Config(8, 2, 0, R"(, "brigade": {"replicas": 2})"), 2, "drop_last");
 
