@@ -130,7 +130,7 @@ absl::Status RankDigests::WriteRecord(int64_t step, bool skipped,
 }
 
 absl::Status RankDigests::incomplete() const {
-  if (missing_steps_ == 0) return absl::OkStatus();
+  if (missing_steps_ == 0) return file_ == nullptr ? absl::OkStatus() : file_->Sync();
   return absl::Status(file_error_.code(),
                       absl::StrCat("the digests of ", device::Counted(missing_steps_, "step"),
                                    " are missing: ", file_error_.message()));
