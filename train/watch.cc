@@ -1,5 +1,6 @@
 #include "brigade/train/watch.h"
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -38,7 +39,7 @@ class TroubleTeller final : public Observer {
   const std::string program_;
 };
 
-// Hands on that the trace cannot be written.
+// Hands on, once, that the trace cannot be written; from any thread.
 class TraceObserver final : public Observer {
  public:
   // Both must outlive it.
@@ -50,13 +51,13 @@ class TraceObserver final : public Observer {
  private:
   absl::Status Look() {
     const absl::Status status = recorder_.status();
-    if (status.ok() || std::exchange(has_told_, true)) return absl::OkStatus();
+    if (status.ok() || has_told_.exchange(true)) return absl::OkStatus();
     return teller_.OnTrouble(status);
   }
 
   const Recorder& recorder_;
   Observer& teller_;
-  bool has_told_ = false;
+  std::atomic<bool> has_told_ = false;
 };
 
 std::string TracePath(const std::string& path, int rank) {
@@ -121,7 +122,7 @@ struct Watch::Parts {
     }
     recorder.emplace(trace.get(), std::move(step_sink));
     observers.Add(teller);
-    if (trace != nullptr) observers.Add(trace_observer.emplace(*recorder, teller));
+    observers.Add(trace_observer.emplace(*recorder, teller));
   }
 
   const std::string program;
