@@ -19,6 +19,7 @@ LIBRARIES = {
         "//device/threads:thread_pool",
         "//device/tracing:tracer",
         "//device:address_registry",
+        "//device:all_errors",
         "//device:append_file",
         "//device:buffer",
         "//device:byte_count",

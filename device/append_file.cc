@@ -96,6 +96,16 @@ absl::Status AppendFile::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status AppendFile::Sync() {
+  int failed = 0;
+  do {
+    failed = fsync(fileno(file_.get()));
+  } while (failed != 0 && errno == EINTR);
+  // Some file systems have no disk.
+  if (failed == 0 || errno == EINVAL || errno == ENOSYS) return absl::OkStatus();
+  return Failed("write");
+}
+
 absl::Status AppendFile::KeepLines(absl::FunctionRef<Fate(absl::string_view line)> fate) {
   int64_t kept = 0, read = 0;
   std::string line;

@@ -57,6 +57,8 @@ class DigestFile {
                                                             int64_t done);
 
   absl::Status Write(const StepRecord& record);
+  // Behind the last step: waits until the disk has all.
+  absl::Status Sync() { return file_.Sync(); }
 
  private:
   DigestFile(const DigestHeader& header, device::AppendFile file)

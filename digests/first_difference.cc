@@ -120,14 +120,18 @@ std::vector<int64_t> IndicesOf(int64_t element, const std::vector<int64_t>& shap
 absl::StatusOr<Compared> FirstDifference(const DigestLog& a, const DigestLog& b) {
   BRIGADE_RETURN_IF_ERROR(CheckSameTensors(a.header, b.header));
   Compared compared;
-  int64_t alike = 0;
+  int64_t alike = 0, alone = 0;
   for (size_t i = 0, j = 0; i < a.steps.size() && j < b.steps.size();) {
     const StepRecord &first = a.steps[i], &second = b.steps[j];
     if (first.step != second.step) {
       ++(first.step < second.step ? i : j);
+      // One training may have begun later.
+      if (compared.steps > 0) ++alone;
       continue;
     }
     ++compared.steps;
+    // Or have ended earlier: what comes behind the last step of both is not counted.
+    compared.alone = alone;
     compared.difference = DifferenceOf(a.header.tensors, first, second);
     if (compared.difference.has_value()) {
       compared.difference->alike = alike;

@@ -34,6 +34,9 @@ struct Difference {
 // of other tensors, naming the first, or have no step in common.
 struct Compared {
   int64_t steps = 0;
+  // Steps between the first and the last one of these that one file alone has: of them nothing is
+  // known.
+  int64_t alone = 0;
   std::optional<Difference> difference;
 };
 absl::StatusOr<Compared> FirstDifference(const DigestLog& a, const DigestLog& b);

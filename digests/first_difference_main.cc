@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "brigade/device/command_line.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/digests/digest_file.h"
 #include "brigade/digests/first_difference.h"
@@ -26,10 +27,11 @@ ABSL_FLAG(int, most, 8, "elements that are shown, of those that differ");
 namespace brigade::digests {
 namespace {
 
-constexpr int kAlike = 0, kWrong = 1, kDiffers = 2;
+constexpr int kAlike = 0, kWrong = 1, kDiffers = 2, kUnknown = 3;
 constexpr char kAbout[] =
     "Names the first step, unit, tensor and element at which two trainings differ, from what "
-    "--digest has written: first_difference A B. Ends with 0 if they are alike, 2 if they differ.";
+    "--digest has written: first_difference A B. Ends with 0 if they are alike, 2 if they differ, "
+    "3 if all steps are alike that both have, but others between them are in one file alone.";
 
 absl::Status ShowElements(const Difference& difference, const DigestLog (&logs)[2],
                           const std::string (&folders)[2]) {
@@ -78,7 +80,11 @@ absl::StatusOr<int> Run(const std::vector<std::string>& paths) {
   if (!compared.difference.has_value()) {
     std::printf("Alike in all %lld steps that both have.\n",
                 static_cast<long long>(compared.steps));
-    return kAlike;
+    if (compared.alone == 0) return kAlike;
+    std::printf(
+        "%s between them in one file alone: a disk was full, or --digest_every another.\n",
+        (device::Counted(compared.alone, "step") + (compared.alone == 1 ? " is" : " are")).c_str());
+    return kUnknown;
   }
   const Difference& difference = *compared.difference;
   const auto step = static_cast<long long>(difference.step);

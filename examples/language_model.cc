@@ -24,6 +24,7 @@
 #include "brigade/data/chat_template.h"
 #include "brigade/data/open.h"
 #include "brigade/data/token_samples.h"
+#include "brigade/device/all_errors.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/file/system_calls.h"
 #include "brigade/device/status_macros.h"
@@ -207,14 +208,14 @@ absl::Status Run() {
   const absl::Status traced = watch->recorder().Finish();
   BRIGADE_RETURN_IF_ERROR(outcome.status());
   const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
+  absl::Status saved;
   if (!adapter.empty()) {
-    BRIGADE_RETURN_IF_ERROR(trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {
+    saved = trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {
       return models::SaveAdapter(adapter, static_cast<models::Decoder&>(model), zero, ranks,
                                  folder);
-    }));
+    });
   }
-  BRIGADE_RETURN_IF_ERROR(outcome->incomplete);
-  return traced;
+  return device::AllErrors({saved, outcome->incomplete, traced});
 }
 
 }  // namespace

@@ -147,7 +147,8 @@ bool HoldName(const std::string& name) {
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
   while (held >= 0 && bind(held, reinterpret_cast<sockaddr*>(&address), length) != 0 &&
          errno == EADDRINUSE) {
-    pollfd launcher = {0, 0, 0};
+    // Of a pipe its end is always told, of a socket where it is asked for.
+    pollfd launcher = {0, POLLRDHUP, 0};
     constexpr int kBetweenTries = 20;
     if (poll(&launcher, 1, kBetweenTries) > 0) return false;
   }
@@ -242,7 +243,7 @@ class Agent {
     while (true) {
       const auto message = channel_.Next();
       if (!message.ok()) {
-        End(SIGTERM);
+        Refuse(message.status());
         return;
       }
       if (!message->has_value()) break;
@@ -251,13 +252,22 @@ class Agent {
     if (!more.ok() || !*more) End(SIGTERM);
   }
 
+  // What the launcher says cannot be read: nothing that follows can.
+  void Refuse(const absl::Status& why) {
+    if (!ends_) {
+      std::fprintf(stderr, "brigade_launch: %s; is the launcher of another version?\n",
+                   std::string(why.message()).c_str());
+    }
+    End(SIGTERM);
+  }
+
   void Obey(const Message& message) {
     if (message[0] == "start") {
       const absl::StatusOr<StartOrder> order = StartOrderFrom(message);
       if (order.ok() && !is_running_ && !ends_) {
         Begin(*order);
       } else if (!order.ok()) {
-        End(SIGTERM);
+        Refuse(order.status());
       }
     } else if (message[0] == "stop") {
       const absl::StatusOr<int> number = NumberIn(message, 1);

@@ -170,7 +170,7 @@ class Job {
 
   // Until the agents of enough hosts are there; all of them if they come in time.
   bool Gather() {
-    const SteadyTime until = SteadyTime::Now() + options_.host_timeout;
+    SteadyTime until = SteadyTime::Now() + options_.host_timeout;
     for (const auto& node : nodes_) {
       node->retry_at = SteadyTime::InfinitePast();
       node->refuses = false;
@@ -199,7 +199,11 @@ class Job {
                            kNoHosts, false};
         return false;
       }
+      const SteadyTime before = SteadyTime::Now();
+      const bool listened = listens();
       Turn();
+      // While what they say is not read no host can be late.
+      if (!listened) until = until + (SteadyTime::Now() - before);
     }
     return false;
   }
@@ -296,15 +300,13 @@ class Job {
   void Turn() {
     std::vector<pollfd> polled = {
         {signals_, POLLIN, 0}, {printed_.end(), POLLOUT, 0}, {errors_.end(), POLLOUT, 0}};
-    // Once all is to end, nobody's output keeps the end waiting.
-    const bool listens =
-        ended_by_ != 0 || std::max(printed_.size(), errors_.size()) < kMostUnprinted;
+    const bool listened = listens();
     for (const auto& node : nodes_) {
       Channel* const channel = node->channel.get();
-      const bool has_more = channel != nullptr && listens && !node->said_all;
+      const bool has_more = channel != nullptr && listened && !node->said_all;
       polled.push_back({has_more ? channel->input() : -1, POLLIN, 0});
       polled.push_back({channel != nullptr ? channel->output() : -1, POLLOUT, 0});
-      polled.push_back({listens ? node->errors : -1, POLLIN, 0});
+      polled.push_back({listened ? node->errors : -1, POLLIN, 0});
     }
     const bool is_timed = is_remote_ || !all_greeted() || drop_at_ < SteadyTime::InfiniteFuture();
     const absl::Duration wait = is_timed ? absl::Milliseconds(20) : absl::Minutes(1);
@@ -316,7 +318,7 @@ class Job {
     } else if (polled[2].revents != 0) {
       errors_.Write();
     }
-    if (!listens) {
+    if (!listened) {
       for (const auto& node : nodes_) node->heard_at = SteadyTime::Now();
     }
     if (polled[0].revents != 0) TakeSignals();
@@ -334,6 +336,11 @@ class Job {
         Drop(*node, absl::StrCat("host ", node->host.name, " is lost: its ranks do not end"));
       }
     }
+  }
+
+  // Once all is to end, nobody's output keeps the end waiting.
+  bool listens() const {
+    return ended_by_ != 0 || std::max(printed_.size(), errors_.size()) < kMostUnprinted;
   }
 
   bool all_greeted() const {
@@ -396,7 +403,9 @@ class Job {
 
   void TellError(Node& node, const std::string& line) {
     if (line.empty()) return;
-    node.last_error = line;
+    // What ssh says behind the reason for which it was sent away.
+    const bool is_farewell = absl::StartsWith(line, "Disconnected from ");
+    if (!is_farewell || node.last_error.empty()) node.last_error = line;
     constexpr size_t kMostTold = 1000;
     if (node.told.size() >= kMostTold) node.told.clear();
     if (node.told.insert(line).second) {

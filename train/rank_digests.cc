@@ -129,8 +129,10 @@ absl::Status RankDigests::WriteRecord(int64_t step, bool skipped,
   return file_->Write(record);
 }
 
-absl::Status RankDigests::incomplete() const {
-  if (missing_steps_ == 0) return absl::OkStatus();
+absl::Status RankDigests::Incomplete(bool waits) {
+  if (missing_steps_ == 0) {
+    return waits && file_ != nullptr ? file_->Sync() : absl::OkStatus();
+  }
   return absl::Status(file_error_.code(),
                       absl::StrCat("the digests of ", device::Counted(missing_steps_, "step"),
                                    " are missing: ", file_error_.message()));

@@ -504,8 +504,8 @@ absl::StatusOr<double> RankTrainer::Evaluate() {
   return static_cast<double>(batch.host_sums().loss) / static_cast<double>(task_.held_out_losses());
 }
 
-absl::Status RankTrainer::incomplete() const {
-  return digests_ == nullptr ? absl::OkStatus() : digests_->incomplete();
+absl::Status RankTrainer::Incomplete(bool waits) {
+  return digests_ == nullptr ? absl::OkStatus() : digests_->Incomplete(waits);
 }
 
 absl::StatusOr<RankSummary> RankTrainer::Summary() const {

@@ -105,8 +105,8 @@ class RankTrainer {
 
   // Of this rank, so far.
   absl::StatusOr<RankSummary> Summary() const;
-  // Of Outcome.
-  absl::Status incomplete() const;
+  // Of Outcome. `waits`: for the disk.
+  absl::Status Incomplete(bool waits);
   // Of all ranks. A call of all ranks; waits.
   absl::StatusOr<std::vector<RankSummary>> Gather(const RankSummary& mine);
 

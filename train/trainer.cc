@@ -307,7 +307,8 @@ absl::StatusOr<Outcome> Trainer::Leave(bool interrupted) {
     if (watch_->lanes() != nullptr) watch_->lanes()->Finish();
     outcome.ranks = std::move(summaries);
     outcome.interrupted = interrupted;
-    outcome.incomplete = ranks_->incomplete();
+    // Who has interrupted it waits for no disk.
+    outcome.incomplete = ranks_->Incomplete(/*waits=*/!interrupted);
     if (chosen_.has_value()) outcome.zero = chosen_->config.zero;
     return absl::OkStatus();
   }));

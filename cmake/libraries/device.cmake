@@ -392,6 +392,12 @@ brigade_library(
 )
 
 brigade_library(
+  device_all_errors
+  HEADERS device/all_errors.h
+  PUBLIC_LIBRARIES absl::status absl::strings
+)
+
+brigade_library(
   device_append_file
   HEADERS device/append_file.h
   SOURCES device/append_file.cc

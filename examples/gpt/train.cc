@@ -19,6 +19,7 @@
 #include "brigade/collectives/bootstrap/error_file.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/init.h"
+#include "brigade/device/all_errors.h"
 #include "brigade/device/command_line.h"
 #include "brigade/device/context.h"
 #include "brigade/device/counted.h"
@@ -215,10 +216,19 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     if (speaks && !history.steps().empty()) report_progress();
   }
   BRIGADE_RETURN_IF_ERROR(outcome.status());
-  BRIGADE_RETURN_IF_ERROR(outcome->incomplete);
-  BRIGADE_RETURN_IF_ERROR(traced);
-  if (std::ferror(stdout) != 0) return absl::UnavailableError("cannot write the report");
-  return outcome->interrupted ? train::Interrupt::kExitCode : 0;
+  const absl::Status reported = std::ferror(stdout) == 0
+                                    ? absl::OkStatus()
+                                    : absl::UnavailableError("cannot write the report");
+  const absl::Status missing = device::AllErrors({outcome->incomplete, traced, reported});
+  if (!outcome->interrupted) {
+    BRIGADE_RETURN_IF_ERROR(missing);
+    return 0;
+  }
+  // Whoever has interrupted it sees so by the code, whatever else there is.
+  if (!missing.ok()) {
+    std::fprintf(stderr, "train: %s\n", std::string(missing.message()).c_str());
+  }
+  return train::Interrupt::kExitCode;
 }
 
 }  // namespace

@@ -46,6 +46,39 @@ TEST(FirstDifferenceTest, RefusesOtherModelsAndOtherSteps) {
               StatusIs(kInvalid, HasSubstr("no step in common")));
 }
 
+TEST(FirstDifferenceTest, StepsBetweenOthersThatOneFileAloneHasAreCounted) {
+  const auto of_steps = [](const std::vector<int64_t>& steps) {
+    DigestLog log = LogOf("h.0", {1, 2});
+    const StepRecord record = log.steps[0];
+    log.steps.clear();
+    for (const int64_t step : steps) {
+      log.steps.push_back(record);
+      log.steps.back().step = step;
+    }
+    return log;
+  };
+  struct Case {
+    std::vector<int64_t> first, second;
+    int64_t steps, alone;
+  };
+  for (const Case& each : {
+           Case{{1, 2, 3}, {1, 2, 3}, 3, 0},
+           // One begins later or ends earlier.
+           Case{{1, 2, 3, 4, 5}, {3, 4}, 2, 0},
+           Case{{1, 2}, {2, 3, 4}, 1, 0},
+           Case{{1, 2, 5, 6}, {1, 2, 3, 4, 5, 6}, 4, 2},
+           Case{{1, 3, 4, 6}, {1, 2, 4, 5, 6, 7}, 3, 3},
+       }) {
+    const DigestLog first = of_steps(each.first), second = of_steps(each.second);
+    for (const auto& compared : {FirstDifference(first, second), FirstDifference(second, first)}) {
+      ASSERT_OK(compared);
+      EXPECT_FALSE(compared->difference.has_value());
+      EXPECT_EQ(compared->steps, each.steps);
+      EXPECT_EQ(compared->alone, each.alone);
+    }
+  }
+}
+
 // Gradients of h.1 are made first, and h.0's follow from them.
 TEST(FirstDifferenceTest, AStepThatOneSkipsIsNamedByItsGradients) {
   DigestLog log = LogOf("h.0", {1, 2});

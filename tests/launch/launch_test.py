@@ -6,6 +6,7 @@ import pathlib
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -282,9 +283,34 @@ class LaunchTest(unittest.TestCase):
                 second.stdin.close()
                 self.assertEqual(second.wait(), 0)
                 self.assertEqual(second.stdout.read(), b"")
+            # A socket, as some servers of ssh have, of which only what the launcher writes has ended.
+            ours, theirs = socket.socketpair()
+            with ours, subprocess.Popen([LAUNCH, name], stdin=theirs, stdout=subprocess.PIPE) as third:
+                theirs.close()
+                self.assertEqual(select.select([third.stdout], [], [], 0.3)[0], [])
+                ours.shutdown(socket.SHUT_WR)
+                self.assertEqual(third.wait(), 0)
             self.assertIsNone(first.poll())
             first.stdin.close()
             self.assertEqual(first.wait(), 0)
+
+    def test_an_agent_says_what_it_cannot_read(self):
+        # Each the begin or all of what it is told: a message that is none, and an order without what it needs.
+        for told, reason in ((b"@brigade_launch x\n", '"x" is no length of a message'),
+                             (b"@brigade_launch 2\nab", "not a message of this protocol"),
+                             (b"@brigade_launch 7\n5:start", "not an order to start"),
+                             (b"@brigade_launch 7\n4:stop@other\n", "not a message of this protocol"),
+                             (b"@brigade_launch 6\n4:kill@other\n", '"@other" instead of a message')):
+            agent = subprocess.Popen([LAUNCH, f"--agent=test.{uuid.uuid4()}"], stdin=subprocess.PIPE,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            # What it reads does not end before it does.
+            agent.stdin.write(told)
+            agent.stdin.flush()
+            self.assertEqual(agent.stderr.read().decode(),
+                             f"brigade_launch: {reason}; is the launcher of another version?\n")
+            self.assertEqual(agent.wait(), 0)
+            agent.stdin.close()
+            agent.stderr.close()
 
     def test_the_launchers_id_is_in_a_file(self):
         job = Job("--save_pid", *shell("echo ready; exec sleep 1000"))
@@ -404,6 +430,16 @@ class SeveralHostsTest(unittest.TestCase):
         self.assertEqual(printed, "there\n")
         self.assertEqual(pathlib.Path(count).read_text(), "\n")
 
+    def test_a_refusal_is_seen_behind_which_ssh_says_that_it_was_disconnected(self):
+        count = f"{self.folder}/count"
+        refusal = "Received disconnect from 10.0.0.7 port 22:2: Too many authentication failures"
+        ssh = stand_in_for_ssh(self.folder, name="ssh", body=(
+            f'echo >>{count}; printf "%s\\r\\n" "{refusal}" "Disconnected from 10.0.0.7 port 22" >&2; exit 255'))
+        _, said = self.ends(Job(f"--ssh={ssh}", "--hosts=a:0,1", "--host_timeout=1h", "true"), 1)
+        self.assertEqual(pathlib.Path(count).read_text(), "\n")
+        self.assertTrue(said.endswith(f"host a is lost: its agent ended with code 255: {refusal}\n"), said)
+        self.assertIn("[a] Disconnected from 10.0.0.7 port 22\n", said)
+
     def test_an_error_of_each_try_is_told_once(self):
         _, said = self.ends(self.job("--hosts=a", "--host_timeout=3", "true", body='echo "no route to $1" >&2; exit 255'), 1)
         self.assertEqual(said.count("[a] no route to a\n"), 1)
@@ -430,6 +466,30 @@ class SeveralHostsTest(unittest.TestCase):
         try:
             self.assertEqual(job.wait(), 137, job.said())
             self.assertIn("host b is lost: it has said nothing for 5s", job.said())
+        finally:
+            job.close()
+
+    def test_a_silent_host_without_ranks_is_lost_and_asked_again(self):
+        count, lost = (pathlib.Path(self.folder) / name for name in ("count", "lost"))
+        job = self.job("--hosts=a@b", "--nnodes=1:1", "--max_restarts=1", "--host_timeout=2", *shell(
+            f"echo start; until [ -e {lost} ]; do sleep 0.05; done; exit $((1 - TORCHELASTIC_RESTART_COUNT))"),
+            body=f'echo $1 >>{count}; sh -c "$2"')
+        try:
+            job.wait_for("start")
+            # The stand-in for ssh, its shell's command, and below them the agent, which says nothing any more.
+            stand_in = process = job.children(job.process.pid)[1]
+            while job.children(process):
+                process = job.children(process)[0]
+            os.kill(process, signal.SIGSTOP)
+            while stand_in in job.children(job.process.pid):
+                self.assertIsNone(job.process.poll(), job.said())
+                time.sleep(0.01)
+            # It costs no rank.
+            self.assertEqual(job.printed().count("start"), 1)
+            lost.touch()
+            self.assertEqual(job.wait(), 0, job.said())
+            self.assertEqual(job.printed().count("start"), 2)
+            self.assertEqual(sorted(count.read_text().split()), ["a", "b", "b"], job.said())
         finally:
             job.close()
 

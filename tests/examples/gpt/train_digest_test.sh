@@ -27,6 +27,13 @@ expect_line "$files/said" 'Alike in all 3 steps that both have.'
 expect_json "$files/a" '.[0].brigade_digests == 1 and ([.[1:][].step] | unique) == [2, 4, 6]'
 expect_json "$files/a" '[.[1:][] | select(.step == 2) | .unit] | length > 2'
 
+# Of a step that one file lacks between others nothing is known.
+grep -v '"step":4,' "$files/a" >"$files/gap"
+cmp -s "$files/a" "$files/gap" && fail 'no gap'
+differs 3 "$files/gap" "$files/b"
+expect_line "$files/said" 'Alike in all 2 steps that both have.'
+expect_line "$files/said" '1 step is between them in one file alone: .*'
+
 # As processes, over Gloo.
 if command -v mpirun >/dev/null; then
   with_mpirun 2 "$train" "${job[@]}" --stage=1 --digest="$files/processes" >"$files/out" 2>&1 ||

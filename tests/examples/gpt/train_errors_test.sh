@@ -228,10 +228,10 @@ fills_up() {
   (
     trap '' XFSZ
     ulimit -f 8
-    timeout 60 "$train" "${tiny[@]}" --steps=200 "$2" 2>error | cat >out
+    timeout 60 "$train" "${tiny[@]}" --steps=200 "${@:2}" 2>error | cat >out
     exit "${PIPESTATUS[0]}"
   ) || status=$?
-  [ $status -eq "$1" ] || fail "exit code $status of a training with $2 on a full disk"
+  [ $status -eq "$1" ] || fail "exit code $status of a training with ${*:2} on a full disk"
   expect_line out 'Report: 200 of 200 steps .*'
 }
 fills_up 0 --metrics=grows
@@ -243,6 +243,10 @@ fills_up 1 --trace=grows
 expect_line error 'train: cannot write trace grows: File too large; the training goes on'
 expect_line error 'train: cannot write trace grows: File too large'
 [ "$(wc -l <error)" = 2 ] || fail "it says \"$(cat error)\""
+# The end names all that is missing.
+fills_up 1 --trace=grows --digest=digests --digest_every=1
+expect_line error 'train: the digests of [0-9]+ steps are missing: cannot write digests: File too large; cannot write trace grows: File too large'
+[ "$(wc -l <error)" = 3 ] || fail "it says \"$(cat error)\""
 
 refuses 'the backend is "mpi"; it must be auto, threads, gloo or nccl' --backend=mpi
 refuses '--backend is gloo, which needs a launcher: mpirun, torchrun or srun' --backend=gloo

@@ -31,6 +31,29 @@ threads_stop_after_the_same_step() {
   expect_json "$files/metrics" "[.[] | select(.loss) | .step] == [range(1; $((steps + 1)))]"
 }
 
+# Also where something is missing, which is said all the same.
+an_interrupt_is_the_code_on_a_full_disk_too() {
+  mkfifo "$files/fifo"
+  # Not under the limit.
+  cat "$files/fifo" >"$files/out" &
+  local reader=$!
+  (
+    trap '' XFSZ
+    ulimit -f 8
+    exec "$train" "${endless[@]}" --digest="$files/digests" --digest_every=1 >"$files/fifo" \
+      2>"$files/error"
+  ) &
+  wait_for_line "$files/error" 'File too large; the training goes on$' $!
+  interrupt $! INT
+  [ $status -eq 130 ] || fail "exit code $status"
+  wait $reader
+  expect_report
+  expect_line "$files/error" 'Interrupted'
+  expect_line "$files/error" 'train: the digests of [0-9]+ steps are missing: .*: File too large'
+  [ "$(wc -l <"$files/error")" = 3 ] || fail "it says \"$(cat "$files/error")\""
+  rm "$files/fifo" "$files/digests"
+}
+
 # One of them is enough: ranks hear of it from each other.
 processes_stop_after_the_same_step() {
   local of_rank_1
@@ -75,7 +98,7 @@ a_long_step_is_not_waited_for() {
 
 # Each begins without the lines of the one before, which are not what `interrupt` waits for.
 for test in 'threads_stop_after_the_same_step INT' 'threads_stop_after_the_same_step TERM' \
-  processes_stop_after_the_same_step mpirun_stops_with_a_report a_long_step_is_not_waited_for; do
+  an_interrupt_is_the_code_on_a_full_disk_too processes_stop_after_the_same_step mpirun_stops_with_a_report a_long_step_is_not_waited_for; do
   rm -f "$files/out"
   $test
 done

@@ -133,6 +133,30 @@ on_a_full_disk_it_is_printed() {
   [ ! -e of_disk/p.txt ] || fail 'a half profile is left'
 }
 
+# Also where no file system may be mounted: by a limit of a KiB a file, of which the report's reader
+# has none.
+of_a_profile_that_does_not_fit_nothing_is_left() {
+  mkdir limited
+  mkfifo fifo
+  cat fifo >report &
+  local reader=$! code=0
+  (
+    trap '' XFSZ
+    ulimit -f 1
+    exec "$train" "${tiny[@]}" --steps=6 --profile_step=1 --ceilings="$PWD/memory.json" \
+      --profile="$PWD/limited/p.txt" >fifo 2>error
+  ) || code=$?
+  wait $reader
+  [ $code -eq 0 ] || fail "exit code $code: $(cat error)"
+  expect_line error "train: .*limited/p.txt.*: File too large; the training goes on"
+  [ "$(wc -l <error)" = 1 ] || fail "it says \"$(cat error)\""
+  expect_line report 'Profile of step 1: .*'
+  expect_line report "compute +forward +gemm .* (compute|memory)"
+  expect_line report 'Report: 6 of 6 steps .*'
+  [ -z "$(ls limited)" ] || fail "$(ls limited) is left"
+  rm -r limited fifo
+}
+
 a_file_has_the_profile_and_the_report_the_utilization
 ceilings_are_read_from_the_file_and_a_peak_may_be_given
 a_peak_that_is_not_known_has_no_share
@@ -141,4 +165,5 @@ a_training_that_goes_on_behind_the_step_has_none
 keys_say_the_same
 without_the_step_there_is_no_profile
 what_is_wrong_is_refused
+of_a_profile_that_does_not_fit_nothing_is_left
 on_a_full_disk_it_is_printed
