@@ -118,7 +118,8 @@ class Images final : public data::Samples {
 
 absl::Status Run() {
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
-  const std::string config = absl::GetFlag(FLAGS_config), folder = absl::GetFlag(FLAGS_data);
+  const std::string config = device::FromUsersFolder(absl::GetFlag(FLAGS_config));
+  const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
   if (folder.empty()) return absl::InvalidArgumentError("--data is not given: a folder of images");
   if (absl::GetFlag(FLAGS_epochs) < 1) return absl::InvalidArgumentError("--epochs is below 1");
   train::Job job;
@@ -127,7 +128,7 @@ absl::Status Run() {
                                    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})",
                                                                 launch_info.size)
                                            : train::ReadConfig(config, launch_info.size));
-  job.checkpoints.save = absl::GetFlag(FLAGS_save);
+  job.checkpoints.save = device::FromUsersFolder(absl::GetFlag(FLAGS_save));
   BRIGADE_ASSIGN_OR_RETURN(const auto training, Images::Read(folder, "train"));
   BRIGADE_ASSIGN_OR_RETURN(const auto held_out, Images::Read(folder, "t10k"));
   const auto model = [&](const train::ModelPlace& place) {

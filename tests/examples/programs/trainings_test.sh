@@ -77,6 +77,10 @@ JSON
     [ "$output" = "${first:=$output}" ] || fail "stage $stage is another: $output, not $first"
   done
 done
+# Paths are those of the folder where the user is, also under `bazel run`, which starts it elsewhere.
+output=$(BUILD_WORKING_DIRECTORY=$dir examples/image_classifier --data=images --config=ds.json \
+  --epochs=1 --save=images_run 2>&1) || fail "image_classifier says: $output"
+[ -e "$dir"/images_run/step-* ] || fail "no checkpoint beside the images: $output"
 # What is no image file is told by name.
 refused() {
   local text=$1
