@@ -150,6 +150,25 @@ TEST(WatchTest, SoDoThreads) {
   ExpectMonitored(folder);
 }
 
+TEST(WatchTest, TellsOnceWhatIsWithoutEffect) {
+  Job job = Monitored(Folder("without_effect"));
+  job.config.without_effect = {"a.key is 1: because"};
+  constexpr char kTold[] = "Without effect: a.key is 1: because\n";
+  ::testing::internal::CaptureStderr();
+  for (const absl::Status& status :
+       OnRanks([&](const collectives::LaunchInfo&launch_info, const TrainerOptions&options) {
+         return Trainer::Create(job, Model(), Data(), launch_info, options).status();
+       })) {
+    EXPECT_OK(status);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), kTold);
+
+  ::testing::internal::CaptureStderr();
+  const auto task = ModelTask::Create(Model(), Data()).value();
+  EXPECT_OK(TrainOnThreads(job, *task, kRanks, {}));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), kTold);
+}
+
 // Rank 1 makes no monitors: it must not wait for rank 0.
 TEST(WatchTest, AMonitorThatCannotBeMadeEndsAllRanks) {
   const std::string folder = Folder("refused");
