@@ -121,7 +121,8 @@ struct Watch::Parts {
     }
     recorder.emplace(trace.get(), std::move(step_sink));
     observers.Add(teller);
-    if (trace != nullptr) observers.Add(trace_observer.emplace(*recorder, teller));
+    // Also without a trace: ranks that are not 0 have no other observer.
+    observers.Add(trace_observer.emplace(*recorder, teller));
   }
 
   const std::string program;
