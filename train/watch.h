@@ -68,7 +68,7 @@ class Watch {
 
   // Of rank 0.
   Observer& observer();
-  // Of the others, from any thread: an error where this process's trace cannot be written.
+  // Of the others, from any thread: tells once if this process's trace cannot be written.
   Observer& trace_observer();
   Recorder& recorder();
   // Null where ranks are threads, or there is no page.
