@@ -344,9 +344,9 @@ class UnfilledStepTest : public ::testing::Test {
   }
   StepError LionOfRange(int32_t group) {
     const LionGroup groups[2];
-    return LionRange<float, NoCopy>({arrays_.param.data(), arrays_.first.data(), arrays_.grad.data(),
-                                     nullptr, kSize, group},
-                                    MakeLionParameters(groups, 2, &state_, group_steps_), 0, 100);
+    return LionRange<float, NoCopy>(
+        {arrays_.param.data(), arrays_.first.data(), arrays_.grad.data(), nullptr, kSize, group},
+        MakeLionParameters(groups, 2, &state_, group_steps_), 0, 100);
   }
   StepError AdafactorOfRange(int32_t group) {
     const AdafactorGroup groups[2];
@@ -371,11 +371,11 @@ class UnfilledStepTest : public ::testing::Test {
     const StepError sent = OneBitLambSendRange<float>(
         {arrays_.first.data(), arrays_.grad.data(), arrays_.second.data(), kSize, group, 0},
         parameters, 3.0f, 0, 100);
-    EXPECT_EQ(OneBitLambMomentsRange({arrays_.param.data(), arrays_.first.data(),
-                                      arrays_.grad.data(), arrays_.second.data(),
-                                      arrays_.grad.data(), kSize, group, 0, 0},
-                                     parameters, 0, 100, sums),
-              sent);
+    EXPECT_EQ(
+        OneBitLambMomentsRange({arrays_.param.data(), arrays_.first.data(), arrays_.grad.data(),
+                                arrays_.second.data(), arrays_.grad.data(), kSize, group, 0, 0},
+                               parameters, 0, 100, sums),
+        sent);
     return sent;
   }
   absl::Status Finish() {

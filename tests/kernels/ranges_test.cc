@@ -287,13 +287,26 @@ TEST(RangesTest, AdafactorGivesTheSameBitsForAnyCut) {
       options.state = &kState;
       options.group_steps = &kGroupStep;
       const auto tensor = [&, rows = rows, columns = columns](State& x) -> AdafactorTensor {
-        return {x.u.param.data(),  x.u.grad.data(),    x.factors.data(),
-                x.scales.data(),   x.workspace.data(), rows,
-                columns,           0};
+        return {x.u.param.data(),
+                x.u.grad.data(),
+                x.factors.data(),
+                x.scales.data(),
+                x.workspace.data(),
+                rows,
+                columns,
+                0};
       };
       const auto segment = [&, rows = rows, columns = columns](State& x) -> AdafactorSegment {
-        return {x.u.param.data(), x.u.first.data(), x.u.grad.data(), x.u.copy.data(), size,
-                x.scales.data(),  rows,             columns,         0,               0};
+        return {x.u.param.data(),
+                x.u.first.data(),
+                x.u.grad.data(),
+                x.u.copy.data(),
+                size,
+                x.scales.data(),
+                rows,
+                columns,
+                0,
+                0};
       };
       const AdafactorTensor all = tensor(whole), t = tensor(cut);
       const AdafactorSegment all_params = segment(whole);
@@ -351,8 +364,14 @@ TEST(RangesTest, OneBitLambGivesTheSameBitsForAnyCut) {
     options.state = &kState;
     options.group_steps = &kGroupStep;
     const auto segment = [](State& x) -> OneBitLambSegment {
-      return {x.u.param.data(),  x.u.first.data(), x.u.second.data(), x.fresh.data(),
-              x.message.data(), kSize,            0,                 0,
+      return {x.u.param.data(),
+              x.u.first.data(),
+              x.u.second.data(),
+              x.fresh.data(),
+              x.message.data(),
+              kSize,
+              0,
+              0,
               0};
     };
     const auto message = [](State& x) -> OneBitLambMessage {
