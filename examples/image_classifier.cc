@@ -154,8 +154,10 @@ absl::Status Run() {
   const auto model = [&](const train::ModelPlace& place) {
     return Mlp::Create(place, {training->pixels(), kHidden, kClasses}, Loss::kCrossEntropy);
   };
-  const train::TrainingData data = {
-      .training = training, .held_out = held_out, .epochs = absl::GetFlag(FLAGS_epochs)};
+  const train::TrainingData data = {.training = training,
+                                    .held_out = held_out,
+                                    .drop_last = job.config.drop_last,
+                                    .epochs = absl::GetFlag(FLAGS_epochs)};
   const int64_t batch = job.config.batch.train_batch_size;
   job.steps = step_flags.steps;
   if (job.steps == 0) {

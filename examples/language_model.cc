@@ -149,9 +149,9 @@ absl::Status Run() {
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   // Before the data, which may take long to read.
   train::Job job;
-  BRIGADE_ASSIGN_OR_RETURN(
-      job.config, train::ReadConfig(device::FromUsersFolder(absl::GetFlag(FLAGS_config)),
-                                    launch_info.size, {}, step_flags));
+  BRIGADE_ASSIGN_OR_RETURN(job.config,
+                           train::ReadConfig(device::FromUsersFolder(absl::GetFlag(FLAGS_config)),
+                                             launch_info.size, {}, step_flags));
   BRIGADE_ASSIGN_OR_RETURN(const std::optional<models::LoraOptions> lora, Lora());
   const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
   BRIGADE_ASSIGN_OR_RETURN(const models::DecoderConfig config, models::ReadConfig(folder));
@@ -167,6 +167,7 @@ absl::Status Run() {
                                                    " tokens, the model ", config.vocabulary));
   }
   train::TrainingData training;
+  training.drop_last = job.config.drop_last;
   training.epochs = absl::GetFlag(FLAGS_epochs);
   const bool speaks = launch_info.rank == 0;
   BRIGADE_ASSIGN_OR_RETURN(training.training, Open(absl::GetFlag(FLAGS_data), *tokenizer, speaks));
