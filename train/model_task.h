@@ -47,8 +47,8 @@ struct TrainingData {
   std::shared_ptr<const data::Samples> held_out = nullptr;
   // Each epoch in another order, of Job::seed; else always from the first sample to the last.
   bool shuffle = true;
-  // The samples behind an epoch's last whole batch are left out; else they are a short step. So they
-  // are where the config has drop_last (dataloader_drop_last).
+  // The samples behind an epoch's last whole batch are left out, as where the config says so
+  // (dataloader_drop_last); else they are a short step.
   bool drop_last = false;
   // 0: without end.
   int64_t epochs = 0;

@@ -58,8 +58,8 @@ class Watch {
   // What a monitor or a terminal gets, at the end, for what it has not taken yet.
   static constexpr absl::Duration kPatience = absl::Seconds(10);
 
-  // Errors of files and ports, before anything is trained. Rank 0 tells what keys of the config are
-  // without effect, a line each where the lines of progress go, and on stderr where these go nowhere.
+  // Errors of files and ports, before anything is trained. Rank 0 tells which keys of the config
+  // are without effect, a line each where lines of progress go, or on stderr where these go nowhere.
   static absl::StatusOr<std::unique_ptr<Watch>> Create(const Job& job, const WatchOptions& options);
   // Shows nothing, and has a recorder.
   static std::unique_ptr<Watch> Silent();
