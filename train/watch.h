@@ -59,7 +59,7 @@ class Watch {
   static constexpr absl::Duration kPatience = absl::Seconds(10);
 
   // Errors of files and ports, before anything is trained. Rank 0 tells which keys of the config
-  // are without effect, a line each where lines of progress go, or on stderr where these go nowhere.
+  // are without effect, a line each where lines of progress go, or on stderr where they go nowhere.
   static absl::StatusOr<std::unique_ptr<Watch>> Create(const Job& job, const WatchOptions& options);
   // Shows nothing, and has a recorder.
   static std::unique_ptr<Watch> Silent();
