@@ -25,12 +25,19 @@
 #include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/mlp.h"
+#include "brigade/precision/dtype.h"
+#include "brigade/train/config/flag_refusals.h"
 #include "brigade/train/observers/history.h"
+#include "brigade/train/step_flags.h"
 #include "brigade/train/trainer.h"
+#include "brigade/train/watch.h"
+#include "brigade/train/watch_flags.h"
 
 ABSL_FLAG(std::string, data, "", "a folder with {train,t10k}-{images-idx3,labels-idx1}-ubyte");
-ABSL_FLAG(std::string, config, "", "a JSON file with DeepSpeed's keys; empty: AdamW, 128 images");
+ABSL_FLAG(std::string, config, "",
+          "a JSON file with DeepSpeed's keys; empty: AdamW at 0.001, 128 images, fp32");
 ABSL_FLAG(int64_t, epochs, 3, "how often each image is seen");
+ABSL_FLAG(int64_t, steps, 0, "updates; 0: all epochs");
 ABSL_FLAG(std::string, save, "", "a folder for the checkpoint at the end; empty: none");
 
 namespace brigade::examples {
@@ -116,31 +123,63 @@ class Images final : public data::Samples {
   const Idx images_, labels_;
 };
 
+// Of --config, or without it one of its own; of either the flags go before what it says.
+absl::StatusOr<train::TrainConfig> Config(int ranks, train::StepFlags flags) {
+  const std::string path = device::FromUsersFolder(absl::GetFlag(FLAGS_config));
+  if (!path.empty()) return train::ReadConfig(path, ranks, {}, flags);
+  if (flags.batch == 0) flags.batch = 128;
+  if (!flags.lr.has_value()) flags.lr = 1e-3;
+  if (!flags.dtype.has_value()) flags.dtype = precision::DType::kFloat32;
+  return train::ParseConfig(R"({"optimizer": {"type": "AdamW"}, "fp16": {"enabled": "auto"},
+                                "bf16": {"enabled": "auto"}})",
+                            ranks, ".", {}, flags);
+}
+
 absl::Status Run() {
+  train::Refusals refusals;
+  train::WatchOptions watch_options = train::WatchFlags(refusals);
+  train::StepFlags step_flags = train::StepOfFlags(refusals);
+  step_flags.steps = absl::GetFlag(FLAGS_steps);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
-  const std::string config = absl::GetFlag(FLAGS_config), folder = absl::GetFlag(FLAGS_data);
+  const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
   if (folder.empty()) return absl::InvalidArgumentError("--data is not given: a folder of images");
   if (absl::GetFlag(FLAGS_epochs) < 1) return absl::InvalidArgumentError("--epochs is below 1");
+  if (absl::GetFlag(FLAGS_steps) < 0) return absl::InvalidArgumentError("--steps is below 0");
   train::Job job;
-  BRIGADE_ASSIGN_OR_RETURN(job.config, config.empty()
-                                           ? train::ParseConfig(R"({"train_batch_size": 128,
-                                   "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})",
-                                                                launch_info.size)
-                                           : train::ReadConfig(config, launch_info.size));
-  job.checkpoints.save = absl::GetFlag(FLAGS_save);
+  BRIGADE_ASSIGN_OR_RETURN(job.config, Config(launch_info.size, step_flags));
+  job.checkpoints.save = device::FromUsersFolder(absl::GetFlag(FLAGS_save));
   BRIGADE_ASSIGN_OR_RETURN(const auto training, Images::Read(folder, "train"));
   BRIGADE_ASSIGN_OR_RETURN(const auto held_out, Images::Read(folder, "t10k"));
   const auto model = [&](const train::ModelPlace& place) {
     return Mlp::Create(place, {training->pixels(), kHidden, kClasses}, Loss::kCrossEntropy);
   };
+  const train::TrainingData data = {.training = training,
+                                    .held_out = held_out,
+                                    .drop_last = job.config.drop_last,
+                                    .epochs = absl::GetFlag(FLAGS_epochs)};
+  const int64_t batch = job.config.batch.train_batch_size;
+  job.steps = step_flags.steps;
+  if (job.steps == 0) {
+    BRIGADE_ASSIGN_OR_RETURN(job.steps, data.Steps(batch));
+  }
+  watch_options.rank = launch_info.rank;
+  watch_options.progress = stdout;
+  watch_options.units_of_step = static_cast<double>(batch);
+  watch_options.unit = "image";
+  watch_options.title = folder;
+  BRIGADE_ASSIGN_OR_RETURN(const auto watch, train::Watch::Create(job, watch_options));
+  if (!watch->url().empty()) std::printf("Dashboard: %s\n", watch->url().c_str());
   train::History history;
-  BRIGADE_ASSIGN_OR_RETURN(
-      const auto trainer,
-      train::Trainer::Create(
-          job, model,
-          {.training = training, .held_out = held_out, .epochs = absl::GetFlag(FLAGS_epochs)},
-          launch_info, {.observer = &history}));
-  BRIGADE_RETURN_IF_ERROR(trainer->Fit().status());
+  BRIGADE_ASSIGN_OR_RETURN(const auto trainer,
+                           train::Trainer::Create(job, model, data, launch_info,
+                                                  {.observer = &history, .watch = watch.get()}));
+  const absl::Status trained = trainer->Fit().status();
+  watch->Close(train::Watch::kPatience);
+  // Also of a training that has failed.
+  const absl::Status traced = watch->recorder().Finish();
+  BRIGADE_RETURN_IF_ERROR(trained);
+  BRIGADE_RETURN_IF_ERROR(traced);
   if (launch_info.rank != 0) return absl::OkStatus();
   std::printf("%d images, %d steps: held-out cross entropy %.4f before, %.4f after\n",
               static_cast<int>(training->size()), static_cast<int>(history.steps().size()),

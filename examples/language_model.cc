@@ -35,6 +35,7 @@
 #include "brigade/models/weights.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/interrupt.h"
+#include "brigade/train/step_flags.h"
 #include "brigade/train/trainer.h"
 #include "brigade/train/watch.h"
 #include "brigade/train/watch_flags.h"
@@ -78,8 +79,10 @@ ABSL_FLAG(std::string, resume, "", "a checkpoint, or a folder of them, to go on 
 namespace brigade {
 namespace {
 
+// `speaks`: tells what it has opened.
 absl::StatusOr<std::shared_ptr<const data::Samples>> Open(const std::string& path,
-                                                          const data::Tokenizer& tokenizer) {
+                                                          const data::Tokenizer& tokenizer,
+                                                          bool speaks) {
   data::DataOptions options = {.path = device::FromUsersFolder(path),
                                .context = absl::GetFlag(FLAGS_context),
                                .max_samples = absl::GetFlag(FLAGS_max_samples),
@@ -89,7 +92,7 @@ absl::StatusOr<std::shared_ptr<const data::Samples>> Open(const std::string& pat
                                .separate_documents = absl::GetFlag(FLAGS_separate_documents)};
   BRIGADE_ASSIGN_OR_RETURN(options.on_error, data::ParseOnError(absl::GetFlag(FLAGS_on_error)));
   BRIGADE_ASSIGN_OR_RETURN(data::OpenedData opened, data::OpenData(options, tokenizer));
-  std::printf("%s\n", opened.description.c_str());
+  if (speaks) std::printf("%s\n", opened.description.c_str());
   const bool are_apart = options.pack || options.separate_documents;
   return std::make_shared<data::TokenSamples>(
       std::move(opened.dataset), are_apart ? data::Pieces::kApart : data::Pieces::kJoined);
@@ -121,6 +124,10 @@ absl::Status Run() {
   BRIGADE_RETURN_IF_ERROR(data::ParseOnError(absl::GetFlag(FLAGS_on_error)).status());
   BRIGADE_RETURN_IF_ERROR(
       data::ChatTemplate::FromNameOrFile(absl::GetFlag(FLAGS_chat_template)).status());
+  train::Refusals refusals;
+  train::StepFlags step_flags = train::StepOfFlags(refusals);
+  step_flags.steps = absl::GetFlag(FLAGS_steps);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
   for (const auto& [name, value] : {std::pair("model", absl::GetFlag(FLAGS_model)),
                                     {"data", absl::GetFlag(FLAGS_data)},
                                     {"config", absl::GetFlag(FLAGS_config)}}) {
@@ -133,7 +140,6 @@ absl::Status Run() {
                                     {"keep", int64_t{absl::GetFlag(FLAGS_keep)}}}) {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat("--", name, "=", value));
   }
-  train::Refusals refusals;
   if (!absl::GetFlag(FLAGS_restart_positions) && !absl::GetFlag(FLAGS_pack) &&
       !absl::GetFlag(FLAGS_separate_documents)) {
     refusals.Add("restart_positions",
@@ -142,6 +148,12 @@ absl::Status Run() {
   train::WatchOptions watch_options = train::WatchFlags(refusals);
   BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
+  // Before the data, which may take long to read.
+  train::Job job;
+  BRIGADE_ASSIGN_OR_RETURN(job.config,
+                           train::ReadConfig(device::FromUsersFolder(absl::GetFlag(FLAGS_config)),
+                                             launch_info.size, {}, step_flags));
+  BRIGADE_ASSIGN_OR_RETURN(const std::optional<models::LoraOptions> lora, Lora());
   const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
   BRIGADE_ASSIGN_OR_RETURN(const models::DecoderConfig config, models::ReadConfig(folder));
 
@@ -156,16 +168,14 @@ absl::Status Run() {
                                                    " tokens, the model ", config.vocabulary));
   }
   train::TrainingData training;
+  training.drop_last = job.config.drop_last;
   training.epochs = absl::GetFlag(FLAGS_epochs);
-  BRIGADE_ASSIGN_OR_RETURN(training.training, Open(absl::GetFlag(FLAGS_data), *tokenizer));
+  const bool speaks = launch_info.rank == 0;
+  BRIGADE_ASSIGN_OR_RETURN(training.training, Open(absl::GetFlag(FLAGS_data), *tokenizer, speaks));
   if (const std::string held_out = absl::GetFlag(FLAGS_held_out); !held_out.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(training.held_out, Open(held_out, *tokenizer));
+    BRIGADE_ASSIGN_OR_RETURN(training.held_out, Open(held_out, *tokenizer, speaks));
   }
 
-  train::Job job;
-  BRIGADE_ASSIGN_OR_RETURN(
-      job.config,
-      train::ReadConfig(device::FromUsersFolder(absl::GetFlag(FLAGS_config)), launch_info.size));
   const int64_t batch = job.config.batch.train_batch_size;
   job.steps = absl::GetFlag(FLAGS_steps);
   if (job.steps == 0) {
@@ -173,7 +183,6 @@ absl::Status Run() {
   }
   job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
   job.seed = absl::GetFlag(FLAGS_seed);
-  BRIGADE_ASSIGN_OR_RETURN(const std::optional<models::LoraOptions> lora, Lora());
   job.checkpoints = {.save = device::FromUsersFolder(absl::GetFlag(FLAGS_save)),
                      .save_every = absl::GetFlag(FLAGS_save_every),
                      .keep = absl::GetFlag(FLAGS_keep),

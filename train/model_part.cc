@@ -212,7 +212,7 @@ absl::Status ModelPart::Open(int64_t step) {
                .micro_batch = shape_.samples},
       .seed = place_.job.seed,
       .shuffle = data_.shuffle,
-      .drop_last = data_.drop_last,
+      .drop_last = data_.drop_last || place_.job.config.drop_last,
       .epochs = data_.epochs,
   };
   BRIGADE_ASSIGN_OR_RETURN(const data::Sampler sampler,

@@ -67,7 +67,8 @@ void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported)
   unsupported.Add(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
   unsupported.Add(
       config.replicas > 0 && !drop_last,
-      "replicas: a short last step would be of one replica alone; TrainingData::drop_last");
+      "replicas: a short last step would be of one replica alone; TrainingData::drop_last or "
+      "dataloader_drop_last");
 }
 
 // Of this one, which may have no units yet.
@@ -162,11 +163,12 @@ ModelPlace ModelTask::PlaceOf(const Job& job, device::Context& context) const {
 absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace& place) const {
   const TrainConfig& config = place.job.config;
   Unsupported unsupported;
-  Refuse(config, data_.drop_last, unsupported);
+  Refuse(config, DataOf(config).drop_last, unsupported);
   const bool is_cut = config.grid.pipeline > 1;
   // The whole model is not made in vain.
   if (!is_cut) BRIGADE_RETURN_IF_ERROR(unsupported.status());
-  BRIGADE_ASSIGN_OR_RETURN(const int64_t steps, data_.Steps(config.batch.train_batch_size));
+  BRIGADE_ASSIGN_OR_RETURN(const int64_t steps,
+                           DataOf(config).Steps(config.batch.train_batch_size));
   if (data_.epochs > 0 && place.job.steps > steps) {
     return absl::InvalidArgumentError(absl::StrCat(place.job.steps, " steps, but ", data_.epochs,
                                                    " epochs of the data have ", steps));
@@ -206,13 +208,19 @@ absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::
   return model->spec();
 }
 
-std::string ModelTask::Order() const {
-  return absl::StrCat(data_.shuffle ? "shuffled" : "in order",
-                      data_.drop_last ? ", whole batches" : "");
+TrainingData ModelTask::DataOf(const TrainConfig& config) const {
+  TrainingData data = data_;
+  data.drop_last = data.drop_last || config.drop_last;
+  return data;
 }
 
-collectives::JobValues ModelTask::Values(const Job&) const {
-  return {{"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order())},
+std::string ModelTask::Order(const TrainConfig& config) const {
+  return absl::StrCat(data_.shuffle ? "shuffled" : "in order",
+                      DataOf(config).drop_last ? ", whole batches" : "");
+}
+
+collectives::JobValues ModelTask::Values(const Job& job) const {
+  return {{"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order(job.config))},
           {"held-out data", held_out_.empty() ? "none" : held_out_}};
 }
 
@@ -221,7 +229,7 @@ checkpoint::Fields ModelTask::Fields(const Job& job) const {
       {"seed", absl::StrCat(job.seed)},
       {"train_batch_size", absl::StrCat(job.config.batch.train_batch_size)},
       {"data", training_},
-      {"data.order", Order()}};
+      {"data.order", Order(job.config)}};
   if (job.config.replicas > 0) fields["replicas"] = replicas::Describe(job.config.outer);
   return fields;
 }

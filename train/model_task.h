@@ -47,7 +47,8 @@ struct TrainingData {
   std::shared_ptr<const data::Samples> held_out = nullptr;
   // Each epoch in another order, of Job::seed; else always from the first sample to the last.
   bool shuffle = true;
-  // The samples behind an epoch's last whole batch are left out; else they are a short step.
+  // The samples behind an epoch's last whole batch are left out, as where the config says so
+  // (dataloader_drop_last); else they are a short step.
   bool drop_last = false;
   // 0: without end.
   int64_t epochs = 0;
@@ -93,8 +94,10 @@ class ModelTask final : public Task {
   ModelTask(ModelFactory model, TrainingData data)
       : model_(std::move(model)), data_(std::move(data)) {}
 
+  // The data of a training by this config.
+  TrainingData DataOf(const TrainConfig& config) const;
   // Of the data, in words.
-  std::string Order() const;
+  std::string Order(const TrainConfig& config) const;
   ModelPlace PlaceOf(const Job& job, device::Context& context) const;
 
   const ModelFactory model_;

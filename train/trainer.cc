@@ -145,6 +145,7 @@ Trainer::~Trainer() {
 absl::Status Trainer::Own(Job job, ModelFactory model, TrainingData data,
                           const collectives::LaunchInfo& launch_info) {
   if (job.steps < 0) return absl::InvalidArgumentError(absl::StrCat(job.steps, " steps"));
+  data.drop_last = data.drop_last || job.config.drop_last;
   if (job.steps == 0 && data.training != nullptr) {
     BRIGADE_ASSIGN_OR_RETURN(job.steps, data.Steps(job.config.batch.train_batch_size));
     if (job.steps == 0) {

@@ -122,6 +122,7 @@ struct Watch::Parts {
     }
     recorder.emplace(trace.get(), std::move(step_sink));
     observers.Add(teller);
+    // Also without a trace: ranks that are not 0 have no other observer.
     observers.Add(trace_observer.emplace(*recorder, teller));
   }
 
@@ -165,6 +166,11 @@ absl::StatusOr<std::unique_ptr<Watch>> Watch::Create(const Job& job, const Watch
     if (const std::string& profile = job.config.profiler.output_file; !profile.empty()) {
       BRIGADE_RETURN_IF_ERROR(device::FileReplacement::Begin(profile).status());
     }
+    std::FILE* const to = options.progress != nullptr ? options.progress : stderr;
+    for (const std::string& key : job.config.without_effect) {
+      absl::FPrintF(to, "Without effect: %s\n", key);
+    }
+    std::fflush(to);
   }
   return std::unique_ptr<Watch>(
       new Watch(std::make_unique<Parts>(job, options, std::move(monitors), std::move(trace))));

@@ -58,7 +58,8 @@ class Watch {
   // What a monitor or a terminal gets, at the end, for what it has not taken yet.
   static constexpr absl::Duration kPatience = absl::Seconds(10);
 
-  // Errors of files and ports, before anything is trained.
+  // Errors of files and ports, before anything is trained. Rank 0 tells which keys of the config
+  // are without effect, a line each where lines of progress go, or on stderr where they go nowhere.
   static absl::StatusOr<std::unique_ptr<Watch>> Create(const Job& job, const WatchOptions& options);
   // Shows nothing, and has a recorder.
   static std::unique_ptr<Watch> Silent();
@@ -67,7 +68,7 @@ class Watch {
 
   // Of rank 0.
   Observer& observer();
-  // Of the others, from any thread: tells, once, that this process's trace cannot be written.
+  // Of the others, from any thread: tells once if this process's trace cannot be written.
   Observer& trace_observer();
   Recorder& recorder();
   // Null where ranks are threads, or there is no page.

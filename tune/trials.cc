@@ -90,6 +90,8 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   // They would measure the machine, and write over the training's own files.
   trial.config.profiler = {};
   trial.config.monitor = {};
+  // Else each trial would tell it.
+  trial.config.without_effect = {};
   trial.corpus.held_out.resize(
       std::min(trial.corpus.held_out.size(), static_cast<size_t>(job.model.context) + 1));
   optim::LossScaler& scaler = trial.config.zero.loss_scaler;

@@ -30,6 +30,7 @@
 #include "brigade/precision/dtype_names.h"
 #include "brigade/train/config/config.h"
 #include "brigade/train/config/flag_refusals.h"
+#include "brigade/train/step_flags.h"
 #include "brigade/zero/options.h"
 
 ABSL_FLAG(std::string, device, "cpu",
@@ -39,20 +40,10 @@ ABSL_FLAG(std::string, data, "",
           "licences in "
           "/usr/share/common-licenses");
 ABSL_FLAG(std::string, config, "",
-          "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage");
-ABSL_FLAG(
-    std::optional<int64_t>, batch, std::nullopt,
-    "texts of a step, of all ranks: train_batch_size. Before the config's, whose micro-batch "
-    "and accumulation stay and must divide it; default 16, rounded up to what the ranks share");
-ABSL_FLAG(std::optional<double>, lr, std::nullopt,
-          "the learning rate, to which schedules rise: optimizer.params.lr. Before the config's, "
-          "and of AdamW where it has no optimizer; default 0.003");
+          "DeepSpeed-style JSON: batch, optimizer, scheduler, precision, ZeRO stage. Without it "
+          "--batch is 16, rounded up to what the ranks share, --lr 0.003, and --precision fp16");
 ABSL_FLAG(std::optional<int>, stage, std::nullopt,
           "without --config: ZeRO stage, 0 to 3; default 2");
-ABSL_FLAG(
-    std::string, precision, "",
-    "fp32, fp16 or bf16; without --config fp16 by default. With it for \"auto\" in fp16.enabled "
-    "and bf16.enabled, and else as these have it");
 ABSL_FLAG(
     bool, quantized_weights, false,
     "weights of 16 bits are gathered as int8 codes, in stages 1 to 3: zero_quantized_weights. "
@@ -239,23 +230,12 @@ train::ModelParallelism ParallelismOfFlags(train::Refusals& refusals) {
 }
 
 // Of what is refused one that is right, as if it were given.
-train::StepFlags StepOfFlags(int64_t steps, train::Refusals& refusals) {
-  train::StepFlags step = {.batch = absl::GetFlag(FLAGS_batch).value_or(0),
-                           .lr = absl::GetFlag(FLAGS_lr),
-                           .steps = steps,
-                           .quantized_weights = absl::GetFlag(FLAGS_quantized_weights),
-                           .quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients),
-                           .loco = absl::GetFlag(FLAGS_loco)};
-  constexpr int64_t kMostTexts = int64_t{1} << 53;
-  if (absl::GetFlag(FLAGS_batch).has_value() && (step.batch < 1 || step.batch > kMostTexts)) {
-    refusals.Add("batch", " is ", step.batch, "; it must be 1 to 2^53");
-    step.batch = 1;
-  }
-  constexpr double kLargestRate = 3.0e38;
-  if (step.lr.has_value() && !(*step.lr >= 0 && *step.lr <= kLargestRate)) {
-    refusals.Add("lr", " is ", *step.lr, "; it must be a number, 0 or more, and finite as a float");
-    step.lr = kDefaultRate;
-  }
+train::StepFlags StepOf(int64_t steps, train::Refusals& refusals) {
+  train::StepFlags step = train::StepOfFlags(refusals);
+  step.steps = steps;
+  step.quantized_weights = absl::GetFlag(FLAGS_quantized_weights);
+  step.quantized_gradients = absl::GetFlag(FLAGS_quantized_gradients);
+  step.loco = absl::GetFlag(FLAGS_loco);
   if (const std::string name = absl::GetFlag(FLAGS_gradient_compression); !name.empty()) {
     for (const zero::GradientCompression method : zero::kGradientCompressions) {
       if (name == zero::Name(method)) step.gradient_compression = method;
@@ -264,13 +244,6 @@ train::StepFlags StepOfFlags(int64_t steps, train::Refusals& refusals) {
     if (!step.gradient_compression.has_value() && !step.chooses_gradient_compression) {
       refusals.Add("gradient_compression", " is \"", name,
                    "\"; it must be one_bit, power_sgd, top_k or auto");
-    }
-  }
-  if (const std::string precision = absl::GetFlag(FLAGS_precision); !precision.empty()) {
-    step.dtype = precision::ParseTrainingFormat(precision);
-    if (!step.dtype.has_value()) {
-      refusals.Add("precision", " is \"", precision, "\"; it must be fp32, fp16 or bf16");
-      step.dtype = precision::DType::kFloat32;
     }
   }
   return step;
@@ -466,7 +439,7 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks,
   size_t refused = refusals.size();
   const train::ModelParallelism parallelism = ParallelismOfFlags(refusals);
   const bool can_be_shared = refusals.size() == refused;
-  const train::StepFlags step = StepOfFlags(std::max<int64_t>(job.steps, 1), refusals);
+  const train::StepFlags step = StepOf(std::max<int64_t>(job.steps, 1), refusals);
   const std::optional<double> dropout = absl::GetFlag(FLAGS_dropout);
   if (dropout.has_value() && !(*dropout >= 0 && *dropout < 1)) {
     refusals.Add("dropout", " is ", *dropout, "; it must be at least 0 and below 1");

@@ -42,10 +42,10 @@ ABSL_FLAG(int, shard_ranks, 0, "ranks that share a state, in groups that have on
 ABSL_FLAG(int, replicas, 0,
           "copies that update locally, in rounds with an outer momentum; 0: there are none");
 ABSL_FLAG(int, replica_fragments, 1, "with --replicas: parts of the weights, each with its round");
-ABSL_FLAG(
-    std::string, optimizer, "adam",
-    "adam, adam8 (moments of 8 bits), lamb, lion, sgd with momentum, one_bit_adam, one_bit_lamb or "
-    "zero_one_adam");
+ABSL_FLAG(std::string, optimizer, "adam",
+          "adafactor, adam, adam8 (moments of 8 bits), lamb, lion, muon, sgd with momentum, "
+          "one_bit_adam, "
+          "one_bit_lamb or zero_one_adam");
 ABSL_FLAG(std::string, gradient_compression, "none",
           "how the ranks of a replica, or groups of --shard_ranks, exchange gradients: none, "
           "one_bit, power_sgd (of rank 4) or top_k (a hundredth)");

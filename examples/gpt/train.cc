@@ -163,9 +163,6 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   if (speaks) {
     absl::PrintF("%s\n", description);
     if (!watch->url().empty()) absl::PrintF("Dashboard: %s\n", watch->url());
-    for (const std::string& key : job.config.without_effect) {
-      absl::PrintF("Without effect: %s\n", key);
-    }
     std::fflush(stdout);
   }
   const NgramLosses ngrams =

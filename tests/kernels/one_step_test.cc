@@ -4,13 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "brigade/kernels/adafactor/adafactor_cpu.h"
+#include "brigade/kernels/adafactor/adafactor_parameters.h"
 #include "brigade/kernels/adam/adam.h"
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/internal/update_tile.h"
 #include "brigade/kernels/lamb/lamb_parameters.h"
+#include "brigade/kernels/lion/lion_cpu.h"
 #include "brigade/kernels/lion/lion_parameters.h"
 #include "brigade/kernels/muon/muon_cpu.h"
 #include "brigade/kernels/muon/muon_parameters.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_cpu.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/step_control/step_control.h"
@@ -338,6 +342,42 @@ class UnfilledStepTest : public ::testing::Test {
         MakeSgdParameters(kSgdGroups.data(), 2, WeightDecayMode::kDecoupled, &state_, group_steps_);
     return SgdRange<float, NoCopy>(arrays_.ForSgd()[segment], parameters, 0, 100);
   }
+  StepError LionOfRange(int32_t group) {
+    const LionGroup groups[2];
+    return LionRange<float, NoCopy>(
+        {arrays_.param.data(), arrays_.first.data(), arrays_.grad.data(), nullptr, kSize, group},
+        MakeLionParameters(groups, 2, &state_, group_steps_), 0, 100);
+  }
+  StepError AdafactorOfRange(int32_t group) {
+    const AdafactorGroup groups[2];
+    const AdafactorSegment segment = {.param = arrays_.param.data(),
+                                      .m = nullptr,
+                                      .grad = arrays_.grad.data(),
+                                      .param_copy = nullptr,
+                                      .size = kSize,
+                                      .scales = arrays_.second.data(),
+                                      .rows = 1,
+                                      .columns = kSize,
+                                      .first = 0,
+                                      .group = group};
+    return AdafactorParamRange<float, NoCopy>(
+        segment, MakeAdafactorParameters(groups, 2, {}, &state_, group_steps_), 0, 100);
+  }
+  // Of both passes that read the step's values.
+  StepError OneBitLambOfRange(int32_t group) {
+    const LambGroup groups[2];
+    const LambParameters parameters = MakeLambParameters(groups, 2, &state_, group_steps_);
+    OneBitLambSums sums[1] = {};
+    const StepError sent = OneBitLambSendRange<float>(
+        {arrays_.first.data(), arrays_.grad.data(), arrays_.second.data(), kSize, group, 0},
+        parameters, 3.0f, 0, 100);
+    EXPECT_EQ(
+        OneBitLambMomentsRange({arrays_.param.data(), arrays_.first.data(), arrays_.grad.data(),
+                                arrays_.second.data(), arrays_.grad.data(), kSize, group, 0, 0},
+                               parameters, 0, 100, sums),
+        sent);
+    return sent;
+  }
   absl::Status Finish() {
     const absl::Status status = cpu_.stream->Synchronize();
     if (!status.ok()) {
@@ -363,6 +403,9 @@ TEST_F(UnfilledStepTest, IsAnErrorForAState) {
                               HasSubstr(std::string("sgd: ") + text)));
   EXPECT_EQ(AdamOfRange(0), StepError::kStateNotFilled);
   EXPECT_EQ(SgdOfRange(0), StepError::kStateNotFilled);
+  EXPECT_EQ(LionOfRange(0), StepError::kStateNotFilled);
+  EXPECT_EQ(AdafactorOfRange(0), StepError::kStateNotFilled);
+  EXPECT_EQ(OneBitLambOfRange(0), StepError::kStateNotFilled);
   arrays_.ExpectSame(Arrays(), "after an error");
 }
 
@@ -396,6 +439,9 @@ TEST_F(UnfilledStepTest, IsAnErrorForAGroup) {
                               HasSubstr(std::string("sgd: ") + text)));
   EXPECT_EQ(AdamOfRange(1), StepError::kGroupStepNotFilled);
   EXPECT_EQ(SgdOfRange(1), StepError::kGroupStepNotFilled);
+  EXPECT_EQ(LionOfRange(1), StepError::kGroupStepNotFilled);
+  EXPECT_EQ(AdafactorOfRange(1), StepError::kGroupStepNotFilled);
+  EXPECT_EQ(OneBitLambOfRange(1), StepError::kGroupStepNotFilled);
   arrays_.ExpectSame(Arrays(), "after an error");
   EXPECT_EQ(AdamOfRange(0), StepError::kNone);
 }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/kernels/adafactor/adafactor.h"
+#include "brigade/kernels/adafactor/adafactor_cpu.h"
 #include "brigade/kernels/adam/adam.h"
 #include "brigade/kernels/adam/adam_cpu.h"
 #include "brigade/kernels/amax/amax.h"
@@ -30,12 +32,16 @@
 #include "brigade/kernels/muon/muon.h"
 #include "brigade/kernels/muon/muon_cpu.h"
 #include "brigade/kernels/nontemporal_store.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb.h"
+#include "brigade/kernels/one_bit_lamb/one_bit_lamb_cpu.h"
 #include "brigade/kernels/reduce/reduce.h"
 #include "brigade/kernels/reduce/reduce_cpu.h"
 #include "brigade/kernels/sgd/sgd.h"
 #include "brigade/kernels/sgd/sgd_cpu.h"
 #include "brigade/kernels/sign_pack/sign_pack.h"
 #include "brigade/kernels/sign_pack/sign_pack_cpu.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam.h"
+#include "brigade/kernels/zero_one_adam/zero_one_adam_cpu.h"
 #include "brigade/tests/kernels/testing.h"
 #include "gtest/gtest.h"
 
@@ -248,6 +254,189 @@ TEST(RangesTest, MuonsMatricesAreTheSameBitsForAnyCut) {
       }
       EXPECT_TRUE(Matches(cut, Values(whole))) << how << ", " << rows << " x " << columns;
     }
+  });
+}
+
+// The parts of AdafactorFactors, each cut and in a random order, and the parameters; of a matrix, and
+// of what is none.
+TEST(RangesTest, AdafactorGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{341, 76}, {1, 25'913}}) {
+      const int64_t size = rows * columns, factors = AdafactorFactorCount(rows, columns);
+      ASSERT_LE(size, kSize);
+      const int64_t workspace_size = AdafactorWorkspaceSize(rows, columns);
+      struct State {
+        Update u;
+        GuardedArray<float> factors, scales;
+        GuardedArray<double> workspace;
+      };
+      State whole = {Update(random), GuardedArray<float>(factors, 1),
+                     GuardedArray<float>(kAdafactorNumbers + factors, 1),
+                     GuardedArray<double>(workspace_size, 0)};
+      for (int64_t i = 0; i < factors; ++i) {
+        whole.factors[i] = 0.01f * static_cast<float>(i % 7 + 1);
+      }
+      for (int64_t i = 0; i < kAdafactorNumbers + factors; ++i) whole.scales[i] = 0.0f;
+      for (int64_t i = 0; i < workspace_size; ++i) whole.workspace[i] = 0.0;
+      State cut = whole;
+      const AdafactorGroup group = {.beta1 = 0.9, .weight_decay = 0.1};
+      AdafactorOptions options;
+      options.grad_dtype = precision::DType::kBFloat16;
+      options.copy_dtype = precision::DType::kFloat16;
+      options.groups = {&group, 1};
+      options.state = &kState;
+      options.group_steps = &kGroupStep;
+      const auto tensor = [&, rows = rows, columns = columns](State& x) -> AdafactorTensor {
+        return {x.u.param.data(),
+                x.u.grad.data(),
+                x.factors.data(),
+                x.scales.data(),
+                x.workspace.data(),
+                rows,
+                columns,
+                0};
+      };
+      const auto segment = [&, rows = rows, columns = columns](State& x) -> AdafactorSegment {
+        return {x.u.param.data(),
+                x.u.first.data(),
+                x.u.grad.data(),
+                x.u.copy.data(),
+                size,
+                x.scales.data(),
+                rows,
+                columns,
+                0,
+                0};
+      };
+      const AdafactorTensor all = tensor(whole), t = tensor(cut);
+      const AdafactorSegment all_params = segment(whole);
+      ASSERT_OK(AdafactorFactors({&all, 1}, options, stream));
+      ASSERT_OK(AdafactorParams({&all_params, 1}, options, stream));
+      ASSERT_OK(stream.Synchronize());
+
+      const AdafactorParameters parameters = MakeAdafactorParameters(options);
+      const AdafactorGrid g = AdafactorGridOf(rows, columns);
+      ASSERT_GE(g.down, 2);
+      for (const auto& [begin, end] : RandomRanges(g.down, 1, random)) {
+        AdafactorSumTiles<BFloat16>(t, parameters, begin, end);
+      }
+      if (g.is_matrix) {
+        for (const auto& [begin, end] : RandomRanges(rows, 1, random)) {
+          AdafactorRows(t, parameters, begin, end);
+        }
+        for (const auto& [begin, end] : RandomRanges(columns, 1, random)) {
+          AdafactorColumns(t, parameters, begin, end);
+        }
+        AdafactorMeans(t);
+        for (const auto& [begin, end] : RandomRanges(g.down, 1, random)) {
+          AdafactorUpdateTiles<BFloat16>(t, parameters, begin, end);
+        }
+      }
+      AdafactorNumbers(t, parameters);
+      for (const auto& [begin, end] : RandomRanges(size, 1, random)) {
+        EXPECT_EQ((AdafactorParamRange<BFloat16, Half>(segment(cut), parameters, begin, end)),
+                  StepError::kNone);
+      }
+      EXPECT_TRUE(Matches(cut.factors, Values(whole.factors))) << how << ", factors";
+      EXPECT_TRUE(Matches(cut.scales, Values(whole.scales))) << how << ", scales";
+      ExpectSame(whole.u, cut.u, how);
+    }
+  });
+}
+
+// Freeze and Moments are cut between tiles, as their sums are; what goes to the wire anywhere.
+TEST(RangesTest, OneBitLambGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    struct State {
+      Update u;
+      GuardedArray<float> fresh{kSize, 1}, message{kSize, 2};
+      std::vector<OneBitLambSums> frozen, sums;
+    };
+    constexpr int64_t kTiles = (kSize + kLambTile - 1) / kLambTile;
+    State whole = {.u = Update(random),
+                   .frozen = std::vector<OneBitLambSums>(kTiles),
+                   .sums = std::vector<OneBitLambSums>(kTiles)};
+    State cut = whole;
+    const LambGroup group = {.weight_decay = 0.1};
+    LambOptions options;
+    options.grad_dtype = precision::DType::kBFloat16;
+    options.groups = {&group, 1};
+    options.state = &kState;
+    options.group_steps = &kGroupStep;
+    const auto segment = [](State& x) -> OneBitLambSegment {
+      return {x.u.param.data(),
+              x.u.first.data(),
+              x.u.second.data(),
+              x.fresh.data(),
+              x.message.data(),
+              kSize,
+              0,
+              0,
+              0};
+    };
+    const auto message = [](State& x) -> OneBitLambMessage {
+      return {x.u.first.data(), x.u.grad.data(), x.message.data(), kSize, 0, 0};
+    };
+    const OneBitLambSegment all = segment(whole), part = segment(cut);
+    const OneBitLambMessage all_sent = message(whole), sent = message(cut);
+    const OneBitLambNumbers unfrozen = {}, numbers = {.ratio = 0.5f, .scale = 3.0f, .factor = 1.0f};
+    ASSERT_OK(OneBitLambFreeze({&all, 1}, {&unfrozen, 1}, absl::MakeSpan(whole.frozen), stream));
+    ASSERT_OK(OneBitLambSend({&all_sent, 1}, options, {&numbers, 1}, stream));
+    ASSERT_OK(OneBitLambReceive({&all_sent, 1}, {&numbers, 1}, stream));
+    ASSERT_OK(OneBitLambMoments({&all, 1}, options, absl::MakeSpan(whole.sums), stream));
+    ASSERT_OK(stream.Synchronize());
+
+    const LambParameters parameters = MakeLambParameters(options);
+    for (const auto& [begin, end] : RandomRanges(kSize, kLambTile, random)) {
+      OneBitLambFreezeRange(part, begin, end, cut.frozen.data());
+    }
+    for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+      EXPECT_EQ(OneBitLambSendRange<BFloat16>(sent, parameters, numbers.scale, begin, end),
+                StepError::kNone);
+    }
+    for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+      OneBitLambReceiveRange(sent, numbers.scale, begin, end);
+    }
+    for (const auto& [begin, end] : RandomRanges(kSize, kLambTile, random)) {
+      EXPECT_EQ(OneBitLambMomentsRange(part, parameters, begin, end, cut.sums.data()),
+                StepError::kNone);
+    }
+    EXPECT_TRUE(Matches(cut.message, Values(whole.message))) << how << ", message";
+    EXPECT_TRUE(Matches(cut.fresh, Values(whole.fresh))) << how << ", fresh";
+    ExpectSame(whole.u, cut.u, how);
+    for (size_t tile = 0; tile < kTiles; ++tile) {
+      EXPECT_EQ(cut.frozen[tile].update, whole.frozen[tile].update) << how << tile;
+      EXPECT_EQ(cut.sums[tile].direction, whole.sums[tile].direction) << how << tile;
+      EXPECT_EQ(cut.sums[tile].update, whole.sums[tile].update) << how << tile;
+      EXPECT_EQ(cut.sums[tile].quotient, whole.sums[tile].quotient) << how << tile;
+    }
+  });
+}
+
+TEST(RangesTest, ZeroOneAdamGivesTheSameBitsForAnyCut) {
+  OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
+    Update whole(random);
+    for (int64_t i = 0; i < kSize; i += 3) whole.second[i] = 0.0f;
+    Update cut = whole;
+    ZeroOneNumbers numbers = {};
+    numbers.inverse = 0.37f;
+    // What is masked in place is divided, and taken.
+    const ZeroOneMask mask = {whole.second.data(), whole.first.data(), kSize};
+    const ZeroOneMessage message = {whole.first.data(), kSize, 0};
+    const ZeroOneCopy copy = {whole.first.data(), whole.param.data(), kSize};
+    ASSERT_OK(ZeroOneAdamMask({&mask, 1}, stream));
+    ASSERT_OK(ZeroOneAdamReceive({&message, 1}, {&numbers, 1}, stream));
+    ASSERT_OK(ZeroOneAdamTake({&copy, 1}, &kState, stream));
+    ASSERT_OK(stream.Synchronize());
+    const auto run = [&](const auto& operation, const auto& segment) {
+      for (const auto& [begin, end] : RandomRanges(kSize, 1, random)) {
+        ZeroOneElementsRange(operation, segment, begin, end);
+      }
+    };
+    run(ZeroOneMaskOperation(), ZeroOneMask{cut.second.data(), cut.first.data(), kSize});
+    run(ZeroOneReceiveOperation{&numbers}, ZeroOneMessage{cut.first.data(), kSize, 0});
+    run(ZeroOneTakeOperation{&kState}, ZeroOneCopy{cut.first.data(), cut.param.data(), kSize});
+    ExpectSame(whole, cut, how);
   });
 }
 

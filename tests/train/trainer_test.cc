@@ -301,6 +301,34 @@ TEST(TrainerTest, MeansAreOverTokensOnAnyRanks) {
   }
 }
 
+// 20 samples in batches of 8: two whole ones, and a short one. By either way to start a training.
+TEST(TrainerTest, TheConfigLeavesAShortStepOut) {
+  const TrainingData data = {.training = std::make_shared<Points>(20), .epochs = 1};
+  const auto created = [&](const std::string& more) -> int64_t {
+    Job job = {.config = ParseConfig(Config(8, 4, 0, more), 1).value()};
+    const auto trainer = Trainer::Create(job, TwoLayers(), data, {});
+    EXPECT_OK(trainer);
+    EXPECT_OK((*trainer)->Fit());
+    return (*trainer)->step();
+  };
+  EXPECT_EQ(created(""), 3);
+  EXPECT_EQ(created(R"(, "dataloader_drop_last": false)"), 3);
+  constexpr char kDrops[] = R"(, "dataloader_drop_last": true)";
+  EXPECT_EQ(created(kDrops), 2);
+  // A task is made without the job: it hears of it in a training.
+  const Training three = Make(Config(8, 4, 0, kDrops), 1, TwoLayers(), data, 3);
+  EXPECT_THAT(TrainOnThreads(three.job, *three.task, 1, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("3 steps, but 1 epochs of the data have 2")));
+  const TrainingData twice = {.training = data.training, .shuffle = false, .epochs = 2};
+  const Training whole = Make(Config(8, 4, 0, kDrops), 1, TwoLayers(), twice, 4);
+  const Ran dropped = TrainAll(whole, 1);
+  TrainingData said = twice;
+  said.drop_last = true;
+  EXPECT_EQ(dropped.losses, TrainAll(Make(Config(8, 4, 0), 1, TwoLayers(), said, 4), 1).losses);
+  EXPECT_NE(dropped.losses, TrainAll(Make(Config(8, 4, 0), 1, TwoLayers(), twice, 4), 1).losses);
+}
+
 TEST(TrainerTest, RatesGoByUpdates) {
   const TrainingData data = {.training = std::make_shared<Points>(40), .epochs = 2};
   const std::string schedule = R"(, "scheduler": {"type": "WarmupDecayLR", "params": {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -150,6 +151,26 @@ TEST(WatchTest, SoDoThreads) {
   ExpectMonitored(folder);
 }
 
+TEST(WatchTest, TellsOnceWhatIsWithoutEffect) {
+  Job job = Monitored(Folder("without_effect"));
+  job.config.without_effect = {"a.key is 1: because"};
+  constexpr char kTold[] = "Without effect: a.key is 1: because\n";
+  ::testing::internal::CaptureStderr();
+  for (const absl::Status& status :
+       OnRanks([&](const collectives::LaunchInfo&launch_info, const TrainerOptions&options) {
+         const auto trainer = Trainer::Create(job, Model(), Data(), launch_info, options);
+         return trainer.ok() ? (*trainer)->Fit().status() : trainer.status();
+       })) {
+    EXPECT_OK(status);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), kTold);
+
+  ::testing::internal::CaptureStderr();
+  const auto task = ModelTask::Create(Model(), Data()).value();
+  EXPECT_OK(TrainOnThreads(job, *task, kRanks, {}));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), kTold);
+}
+
 // Rank 1 makes no monitors: it must not wait for rank 0.
 TEST(WatchTest, AMonitorThatCannotBeMadeEndsAllRanks) {
   const std::string folder = Folder("refused");
@@ -206,44 +227,67 @@ TEST(WatchTest, ShowsProgressMetricsAndATrace) {
   ExpectMonitored(folder);
 }
 
+// Of rank 0: ends a training some steps after a trace has failed, wherever that is.
+class StopBehindFailure final : public Observer {
+ public:
+  absl::Status OnStep(const StepMetrics&) override {
+    const Recorder* const of = recorder;
+    // The other rank is at most a few steps away, and tells in its next one.
+    if (of != nullptr && !of->status().ok() && ++steps_behind_ == 16) stop = true;
+    return absl::OkStatus();
+  }
+  absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+
+  std::atomic<const Recorder*> recorder = nullptr;
+  std::atomic<bool> stop = false;
+
+ private:
+  int steps_behind_ = 0;
+};
+
 // Of any process, not of rank 0's alone.
-TEST(WatchTest, ATraceThatCannotBeWrittenEndsNoRank) {
+TEST(WatchTest, ATraceThatCannotBeWrittenIsToldAndEndsNoTraining) {
   const std::string folder = Folder("full");
   Job job;
   job.config =
       ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"}})", kRanks).value();
-  // More operations than the full disk has room for.
-  job.steps = 300;
+  // More than are made before the first operations are written.
+  job.steps = 500'000;
   const TrainingData data = {.training = std::make_shared<Doubles>()};
   for (const int traced : {0, 1}) {
     SCOPED_TRACE(traced);
-    std::array<absl::Status, kRanks> finished;
-    {
-      const ::brigade::testing::FullDisk full_disk(1 << 14);
-      for (const absl::Status& status :
-           OnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
-             WatchOptions of_rank = {.rank = launch_info.rank};
-             if (launch_info.rank == traced) of_rank.trace = folder + "/trace.json";
-             const auto watch = Watch::Create(job, of_rank).value();
-             options.watch = watch.get();
-             const auto trainer = Trainer::Create(job, Model(), data, launch_info, options);
-             if (!trainer.ok()) return trainer.status();
-             const absl::Status fitted = (*trainer)->Fit().status();
-             finished[static_cast<size_t>(launch_info.rank)] = watch->recorder().Finish();
-             return fitted;
-           })) {
-        EXPECT_OK(status);
-      }
+    const ::brigade::testing::FullDisk full_disk(1 << 14);
+    const auto cannot_write = AllOf(HasSubstr("cannot write trace"), HasSubstr(folder));
+    StopBehindFailure observer;
+    std::array<std::unique_ptr<Watch>, kRanks> watches;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      WatchOptions of_rank = {.rank = rank};
+      if (rank == traced) of_rank.trace = folder + "/trace.json";
+      watches[static_cast<size_t>(rank)] = Watch::Create(job, of_rank).value();
+    }
+    observer.recorder = &watches[static_cast<size_t>(traced)]->recorder();
+    ::testing::internal::CaptureStderr();
+    for (const absl::Status& status :
+         OnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
+           options.watch = watches[static_cast<size_t>(launch_info.rank)].get();
+           options.observer = &observer;
+           options.stop = &observer.stop;
+           const auto trainer = Trainer::Create(job, Model(), data, launch_info, options);
+           return trainer.ok() ? (*trainer)->Fit().status() : trainer.status();
+         })) {
+      EXPECT_OK(status);
     }
     for (int rank = 0; rank < kRanks; ++rank) {
-      const absl::Status& status = finished[static_cast<size_t>(rank)];
-      if (rank != traced) {
-        EXPECT_OK(status);
-      } else {
-        EXPECT_THAT(std::string(status.message()),
-                    AllOf(HasSubstr("cannot write trace"), HasSubstr(folder)));
+      Watch& watch = *watches[static_cast<size_t>(rank)];
+      const absl::Status written = watch.recorder().Finish();
+      EXPECT_EQ(written.ok(), rank != traced);
+      if (rank == traced) {
+        EXPECT_THAT(std::string(written.message()), cannot_write);
       }
+      watch.Close(Watch::kPatience);
     }
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(cannot_write, HasSubstr("the training goes on")));
   }
 }
 

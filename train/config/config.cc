@@ -289,6 +289,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   all.context_exchange = sharing.context_exchange.value_or(ContextExchange::kUlysses);
   all.autotuning = s.autotuning;
   all.steps_per_print = s.steps_per_print.value_or(0);
+  all.drop_last = s.drop_last;
   all.monitor = {.tensorboard = FolderOf(s.tensorboard),
                  .csv = FolderOf(s.csv_monitor),
                  .wall_clock_breakdown = s.wall_clock_breakdown};

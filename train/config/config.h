@@ -166,6 +166,9 @@ struct TrainConfig {
   AutotuningOptions autotuning = {};
   // Steps between two lines of progress; 0: not given.
   int64_t steps_per_print = 0;
+  // Of data in epochs: what is behind the last whole batch of one is left out (TrainingData). Other
+  // data have whole batches alone.
+  bool drop_last = false;
   MonitorConfig monitor = {};
   // Of a step that is profiled.
   profile::Options profiler = {};

@@ -205,7 +205,6 @@ Keys OtherKeys() {
   constexpr char kAfterTheSum[] = "gradients are divided after the sum";
   constexpr char kReport[] = "the report at the end has it, always";
   return {
-      {"dataloader_drop_last", Tuning(false, "all batches are whole")},
       {"disable_allgather", Only(false, "parameters are always all-gathered")},
       {"data_parallel_size", NotSupported("the ranks that share neither model nor texts share the "
                                           "batch")},
@@ -224,7 +223,7 @@ Keys OtherKeys() {
       {"sparse_gradients", Only(false, "all gradients are dense")},
       {"timers", Tuning(nullptr, "lines of progress have tokens per second, always")},
       {"use_data_before_expert_parallelism", Only(false, "there are no experts")},
-      {"vocabulary_size", Tuning(nullptr, "the vocabulary is the 256 bytes")},
+      {"vocabulary_size", Tuning(nullptr, "the model or its tokenizer says it")},
       {"zero_allow_untested_optimizer", Either(false, "ZeRO works with every optimizer there is")},
       {"zero_force_ds_cpu_optimizer", Either(true, "there is one optimizer on the host")},
   };
@@ -254,6 +253,10 @@ Keys ConfigKeys(Settings& s) {
            .value = Whole(&s.steps_per_print, kCount),
            .meaning = "a line of progress every so many steps; by default every 5 s",
            .automatic = OurDefault()},
+          {.name = "dataloader_drop_last",
+           .value = Flag(&s.drop_last),
+           .meaning = "true: samples behind the last whole batch of an epoch are left out; false: "
+                      "they are a short step. `examples/gpt` has whole batches alone"},
           {.name = "wall_clock_breakdown",
            .value = Flag(&s.wall_clock_breakdown),
            .meaning = "true: a line of progress has the parts of a step behind it, in "

@@ -95,6 +95,7 @@ struct Settings {
   zero::CompressionOptions compression;
 
   std::optional<int64_t> steps_per_print;
+  bool drop_last = false;
   bool wall_clock_breakdown = false;
   // A folder JOB in a folder PATH, which is where the training is started if it is empty.
   struct MonitorFolder {

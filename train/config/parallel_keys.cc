@@ -77,7 +77,8 @@ Keys PipelineKeys(Settings& s) {
       "true: tensor ranks send parts of what goes from stage to stage, which is as "
       "brigade.sequence_parallel says; without effect with one stage";
   return {{"stages", Stages(&s.stages),
-           "ranks that share the model's layers; \"auto\": as `--pipeline` says"},
+           "ranks that share the model's layers; \"auto\": as `--pipeline` of `examples/gpt` says, "
+           "else 1"},
           {"partition", DeepSpeedPartition(s),
            "by what layers are dealt out: with several stages \"parameters\", and what "
            "`brigade.partition` says instead of the others"},

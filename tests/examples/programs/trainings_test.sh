@@ -29,6 +29,9 @@ processes() {
   fail "no port is free: $output"
 }
 
+# Of $output, without the lines of progress, which have times.
+last_line() { output=$(tail -n 1 <<<"$output"); }
+
 # falls FIRST LAST SHARE: the last number is below that share of the first.
 falls() {
   awk -v a="$1" -v b="$2" -v s="$3" 'BEGIN { exit !(b < s * a) }' || fail "not learned: $output"
@@ -71,12 +74,41 @@ for ranks in 1 2; do
  "zero_optimization": {"stage": $stage}}
 JSON
     processes $ranks examples/image_classifier --data="$dir/images" --config="$dir/ds.json" --epochs=6
+    last_line
     [[ $output =~ ^'300 images, 60 steps: held-out cross entropy '([0-9.]+)' before, '([0-9.]+)' after'$ ]] ||
       fail "image_classifier says: $output"
     falls "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" 0.5
     [ "$output" = "${first:=$output}" ] || fail "stage $stage is another: $output, not $first"
   done
 done
+# Paths are those of the folder where the user is, also under `bazel run`, which starts it elsewhere.
+output=$(BUILD_WORKING_DIRECTORY=$dir examples/image_classifier --data=images --config=ds.json \
+  --epochs=1 --save=images_run 2>&1) || fail "image_classifier says: $output"
+[ -e "$dir"/images_run/step-* ] || fail "no checkpoint beside the images: $output"
+# Flags say what "auto" means; what has no effect is told once; steps_per_print and --metrics count.
+cat >"$dir/auto.json" <<'JSON'
+{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "steps_per_print": 2,
+ "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "dump_state": true,
+ "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_num_steps": 2,
+                                                   "warmup_max_lr": "auto"}}}
+JSON
+# by_flags PRECISION PROGRAM...: without the flags they are named, with them it trains six steps.
+by_flags() {
+  local flag precision=$1
+  shift
+  output=$("$@" 2>&1) && fail "auto is taken without flags: $*"
+  for flag in batch lr precision steps; do
+    [[ $output == *"--$flag"* ]] || fail "--$flag is not asked for: $output"
+  done
+  processes 2 "$@" --batch=12 --lr=1e-3 --precision=$precision --steps=6 --metrics="$dir/metrics"
+  [ "$(grep -c '^Without effect: dump_state is true' "$dir/rank0")" = 1 ] || fail "not told: $output"
+  ! grep -q 'Without effect' "$dir/rank1" || fail "rank 1 tells it too"
+  [ "$(grep -o '^step [0-9]*/6' <<<"$output" | tr '\n' ' ')" = 'step 2/6 step 4/6 step 6/6 ' ] ||
+    fail "other steps than 2, 4 and 6: $output"
+  [ "$(grep -c '"loss"' "$dir/metrics")" = 6 ] || fail "other metrics: $(cat "$dir/metrics")"
+  rm "$dir/metrics"
+}
+by_flags fp32 examples/image_classifier --data="$dir/images" --config="$dir/auto.json"
 # What is no image file is told by name.
 refused() {
   local text=$1
@@ -119,6 +151,18 @@ with open(f"{folder}/text.txt", "w") as f:
 PY
 # losses: of all evaluations in $output.
 losses() { grep -Eo 'loss [0-9.]+' <<<"$output"; }
+by_flags bf16 examples/language_model --model="$dir/llama" --new --data="$dir/text.txt" --context=48 \
+  --config="$dir/auto.json"
+grep -q 'text.txt' "$dir/rank0" || fail "what is read is not told: $output"
+! grep -q 'text.txt' "$dir/rank1" || fail "rank 1 tells it too"
+# What is wrong with the config, or with the adapters, is found before the data are read.
+echo '{"train_batch_size": 0}' >"$dir/wrong.json"
+output=$(examples/language_model --model="$dir/llama" --new --data="$dir/none" \
+  --config="$dir/wrong.json" 2>&1) && fail "a config of nothing"
+[[ $output == *"train_batch_size is 0"* ]] || fail "language_model says: $output"
+output=$(examples/language_model --model="$dir/llama" --new --data="$dir/none" \
+  --config="$dir/ds.json" --adapter="$dir" 2>&1) && fail "adapters without a rank"
+[[ $output == *"give --lora_rank"* ]] || fail "language_model says: $output"
 first=
 for stage in 0 1 2 3; do
   cat >"$dir/ds.json" <<JSON
@@ -277,5 +321,6 @@ for stages in 1 2; do
   sed 's/"bf16": {"enabled": true},//' "$dir/pipeline.json" >"$dir/fp32.json"
   processes $stages examples/image_classifier --data="$dir/images" --epochs=1 \
     --config="$dir/fp32.json"
+  last_line
   [ "$output" = "${image:=$output}" ] || fail "$stages stages: $output, not $image"
 done

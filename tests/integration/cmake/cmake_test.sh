@@ -102,6 +102,16 @@ consumer() {
     -DCOMPONENT="$component" "$@" >"$work/log" 2>&1
 }
 
+# Of all components, also those that are not built here: the daily test sees a new one.
+components_have_users() {
+  local component
+  for component in $(graph ALL_COMPONENTS); do
+    [ -f "$here/consumer/$component.cc" ] || fail "no user of component '$component': consumer/$component.cc"
+    grep -q "^set($component Brigade::" "$here/consumer/CMakeLists.txt" ||
+      fail "consumer/CMakeLists.txt has no set($component ...)"
+  done
+}
+
 users_find_components() { # ARGUMENT...
   local component
   for component in $(closure); do
@@ -308,6 +318,7 @@ if [ "$runtime" ]; then
   users_run_on_an_emulated_device
   exit $((failures > 0))
 fi
+components_have_users
 build_and_install
 installed_files_are_complete
 users_find_components
