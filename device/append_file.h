@@ -32,7 +32,8 @@ class AppendFile {
 
   // Hands all of it to the system, or nothing.
   absl::Status Append(absl::string_view bytes);
-  // Waits until the disk has all of it. Some file systems, as NFS, say only then that they are full.
+  // Waits until the disk has all of it. Some file systems, as NFS, say only then that they are
+  // full.
   absl::Status Sync();
 
   // What becomes of a line. One that is damaged stays where a line that is kept comes behind it.

@@ -55,7 +55,8 @@ class RankDigests {
   // step that cannot be written to the file is missing there: of the first one `observer`, which
   // may be null, is told.
   absl::Status Collect(int64_t step, bool skipped, Observer* observer);
-  // How many steps are missing in the file, and why; Ok if none is. `waits`: until the disk has them.
+  // How many steps are missing in the file, and why; Ok if none is. `waits`: until the disk has
+  // them.
   absl::Status Incomplete(bool waits);
 
   // What this rank sends in a step with digests, and of all steps so far.
