@@ -257,8 +257,8 @@ TEST(RangesTest, MuonsMatricesAreTheSameBitsForAnyCut) {
   });
 }
 
-// The parts of AdafactorFactors, each cut and in a random order, and the parameters; of a matrix, and
-// of what is none.
+// The parts of AdafactorFactors, each cut and in a random order, and the parameters; of a matrix,
+// and of what is none.
 TEST(RangesTest, AdafactorGivesTheSameBitsForAnyCut) {
   OnEveryTarget([&](device::Stream& stream, std::mt19937& random, const std::string& how) {
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{341, 76}, {1, 25'913}}) {
