@@ -54,6 +54,8 @@ std::vector<Outcome> Train(const CompressedCase& c, const RanksOptions& ranks,
     auto before = Capture(*zero, self);
     ASSERT_OK(before);
     outcome.before = *std::move(before);
+    // Of the steps before, others may still receive what this rank has sent.
+    self.AwaitOthers();
     if (self.rank == kDead) {
       outcome.calls = -dying.calls();
       if (call >= 0) dying.DieBehind(call);
