@@ -282,6 +282,28 @@ brigade_library(
 )
 
 brigade_library(
+  device_all_errors
+  HEADERS device/all_errors.h
+  PUBLIC_LIBRARIES absl::status absl::strings
+)
+
+brigade_library(
+  device_files
+  HEADERS device/files.h
+  SOURCES device/files.cc
+  DEPS device_printable
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+)
+
+brigade_library(
+  device_append_file
+  HEADERS device/append_file.h
+  SOURCES device/append_file.cc
+  DEPS device_files device_printable device_status_macros
+  PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor absl::strings
+)
+
+brigade_library(
   device_byte_count
   HEADERS device/byte_count.h
   SOURCES device/byte_count.cc
@@ -306,19 +328,11 @@ brigade_library(
 )
 
 brigade_library(
-  device_files
-  HEADERS device/files.h
-  SOURCES device/files.cc
-  DEPS device_printable
-  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
-)
-
-brigade_library(
   device
-  DEPS device_address_registry device_buffer device_byte_count device_context device_counted
-    device_id device_memory device_event device_files device_memory_stats device_operation
-    device_printable device_requirements device_status_macros device_stream device_race_checker
-    device_threads_thread_pool device_tracing_tracer
+  DEPS device_address_registry device_all_errors device_append_file device_buffer device_byte_count
+    device_context device_counted device_id device_memory device_event device_files
+    device_memory_stats device_operation device_printable device_requirements device_status_macros
+    device_stream device_race_checker device_threads_thread_pool device_tracing_tracer
 )
 
 brigade_library(
@@ -389,18 +403,4 @@ brigade_library(
   SOURCES device/threads/periodic_thread.cc
   DEPS device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::time
-)
-
-brigade_library(
-  device_all_errors
-  HEADERS device/all_errors.h
-  PUBLIC_LIBRARIES absl::status absl::strings
-)
-
-brigade_library(
-  device_append_file
-  HEADERS device/append_file.h
-  SOURCES device/append_file.cc
-  DEPS device_files device_printable device_status_macros
-  PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor absl::strings
 )

@@ -175,15 +175,15 @@ BRIGADE_INLINE void FetchBehind(const float* factor, int64_t size) {
   for (int64_t i = size; i < 2 * size; i += kRowLanes) __builtin_prefetch(factor + i);
 }
 
-// Where in `space`, a multiple of 64, the sums of rows that begin at `matrix` lie best, in
-// elements: three lines further on in their page than the rows, 34 GB/s of 38 instead of 28 (Zen
-// 5). Two to five lines are as good, all else is as bad, and was chance: it seems that each line of
-// sums is then used just before lines of M take others' places in its part of a first-level cache.
+// Where behind the address `space`, a multiple of 64, the sums of rows that begin at `matrix` lie
+// best, in elements: three lines further on in their page than the rows, 34 GB/s of 38 instead of
+// 28 (Zen 5). Two to five lines are as good, all else is as bad, and was chance: it seems that each
+// line of sums is then used just before lines of M take others' places in its part of a first-level
+// cache.
 constexpr int64_t kPage = 4096 / sizeof(float);
-inline int64_t PlaceOfSums(const float* space, const float* matrix) {
+inline int64_t PlaceOfSums(uintptr_t space, const float* matrix) {
   constexpr uintptr_t kAhead = 3 * kCacheLine;
-  const uintptr_t bytes =
-      reinterpret_cast<uintptr_t>(matrix) + kAhead - reinterpret_cast<uintptr_t>(space);
+  const uintptr_t bytes = reinterpret_cast<uintptr_t>(matrix) + kAhead - space;
   const auto elements = static_cast<int64_t>(bytes / sizeof(float)) % kPage;
   return elements / kRowLanes * kRowLanes;
 }
@@ -311,7 +311,7 @@ void LowRankTilesRange(const LowRankSegment& s, bool past_caches, int64_t begin,
         ForColumns(s.rank, [&](auto count, int k) BRIGADE_SIMD_BODY {
           const float* const matrix = s.matrix + tile * s.columns;
           alignas(64) float space[count * kColumnsAtOnce + kPage];
-          float* const sums = space + PlaceOfSums(space, matrix + j);
+          float* const sums = space + PlaceOfSums(reinterpret_cast<uintptr_t>(space), matrix + j);
           std::fill(sums, sums + count * kColumnsAtOnce, 0.0f);
           const float* const p = s.p + k * s.rows;
           const auto add = [&](auto rows, int64_t i) BRIGADE_SIMD_BODY {

@@ -19,9 +19,9 @@ WORD = "qqqq"
 
 # Texts of the user's, beside those of our_programs.FREE.
 TEXTS = {
-    "adapter", "answer_key", "cases", "ceilings", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events",
-    "folder", "held_out", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume",
-    "save_adapter", "special_tokens", "text", "tokenizer", "topology", "weights",
+    "adapter", "answer_key", "cases", "ceilings", "chat_template", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events",
+    "folder", "held_out", "ids", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume",
+    "save_adapter", "special_tokens", "stop", "text", "tokenizer", "topology", "weights",
 }
 
 # Programs that take words, and what others need before they look at their flags.
