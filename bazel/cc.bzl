@@ -170,7 +170,14 @@ def brigade_cc_test_library(
         copts = copts + _INCLUDE_PRECOMPILED
     _library(name, hdrs, srcs, deps, cuda_deps, copts, kwargs)
 
-def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], help = True, **kwargs):
+def brigade_cc_binary(
+        name,
+        srcs = [],
+        deps = [],
+        cuda_deps = [],
+        help = True,
+        help_tags = [],
+        **kwargs):
     """cc_binary, and the test <name>_help_test that --help prints help and does nothing else.
 
     Args:
@@ -180,6 +187,7 @@ def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], help = True, *
       cuda_deps: as in brigade_cc_library.
       help: False for a program of a few lines without flags, and for what nobody starts by hand: a
         library with another name, a part of a test.
+      help_tags: that test's tags: "gpu" of a program that is only built with the emulator.
       **kwargs: as in cc_binary.
     """
     deps = _with_cuda_deps(deps, cuda_deps)
@@ -194,6 +202,7 @@ def brigade_cc_binary(name, srcs = [], deps = [], cuda_deps = [], help = True, *
             srcs = [str(Label("//bazel:help_test.sh"))],
             args = ["$(rootpath :%s)" % name],
             data = [":" + name],
+            tags = help_tags,
             target_compatible_with = kwargs.get("target_compatible_with", []),
         )
 
