@@ -9,7 +9,7 @@ set(BRIGADE_CUDA_FLAGS --extended-lambda --expt-relaxed-constexpr)
 
 # Components, each behind those that it needs: all of them, in their order.
 set(BRIGADE_ALL_COMPONENTS device precision kernels collectives optim nn zero replicas parallel
-  checkpoint collectives_nccl collectives_gloo data digests profile models recompute)
+  checkpoint collectives_nccl collectives_gloo data digests profile models monitor recompute train)
 
 # Of each component: the components that it needs, directly or not; the libraries of others that its
 # users need, and that building it takes besides, and takes if they are there; pkg-config's names of
@@ -93,11 +93,22 @@ set(BRIGADE_NEEDS_models device precision kernels collectives optim nn zero repl
 set(BRIGADE_PACKAGES_models absl)
 set(BRIGADE_BUILD_PACKAGES_models json)
 set(BRIGADE_PKG_CONFIG_models absl_span absl_status absl_statusor absl_str_format absl_strings)
+set(BRIGADE_NEEDS_monitor device)
+set(BRIGADE_PACKAGES_monitor absl)
+set(BRIGADE_BUILD_PACKAGES_monitor json)
+set(BRIGADE_PKG_CONFIG_monitor absl_core_headers absl_status absl_statusor absl_str_format
+  absl_strings absl_time)
 set(BRIGADE_NEEDS_recompute device)
 set(BRIGADE_PACKAGES_recompute absl)
 set(BRIGADE_BUILD_PACKAGES_recompute)
 set(BRIGADE_PKG_CONFIG_recompute absl_algorithm_container absl_function_ref absl_span absl_status
   absl_statusor absl_strings)
+set(BRIGADE_NEEDS_train device precision kernels collectives optim nn zero replicas parallel
+  checkpoint collectives_nccl collectives_gloo data digests profile models monitor recompute)
+set(BRIGADE_PACKAGES_train absl json)
+set(BRIGADE_BUILD_PACKAGES_train)
+set(BRIGADE_PKG_CONFIG_train nlohmann_json absl_core_headers absl_function_ref absl_span absl_status
+  absl_statusor absl_str_format absl_strings absl_time)
 
 # Those libraries: what people call it, Debian's package, the target, and how it is found: by a
 # package of CMake's, by a header and a library, or by a header, with the macro that says so.

@@ -1,5 +1,5 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
-"""The public libraries of each component; the second only with CUDA."""
+"""The public libraries of each component; the second only with CUDA, the third of programs alone."""
 
 LIBRARIES = {
     "device": [
@@ -36,6 +36,7 @@ LIBRARIES = {
         "//device:requirements",
         "//device:status_macros",
         "//device:stream",
+        "//device:user_paths",
     ],
     "precision": [
         "//precision:dtype",
@@ -321,6 +322,7 @@ LIBRARIES = {
         "//data/tokenizers:utf8",
         "//data:bad_data",
         "//data:chat_template",
+        "//data:data",
         "//data:dataset",
         "//data:line_dataset",
         "//data:line_reader",
@@ -375,6 +377,18 @@ LIBRARIES = {
         "//models:sampling",
         "//models:weights",
     ],
+    "monitor": [
+        "//monitor/dashboard:dashboard",
+        "//monitor:back_end",
+        "//monitor:csv_files",
+        "//monitor:event_file",
+        "//monitor:event_record",
+        "//monitor:json_lines",
+        "//monitor:monitor",
+        "//monitor:monitor_lib",
+        "//monitor:record",
+        "//monitor:task_queue",
+    ],
     "recompute": [
         "//recompute:chain",
         "//recompute:curve",
@@ -385,6 +399,41 @@ LIBRARIES = {
         "//recompute:revolve",
         "//recompute:schedule",
         "//recompute:stash",
+    ],
+    "train": [
+        "//train/config:autotuning",
+        "//train/config:config",
+        "//train/config:context_exchange",
+        "//train/config:flag_refusals",
+        "//train/config:json_reader",
+        "//train/config:key_page",
+        "//train/observers:console",
+        "//train/observers:monitors",
+        "//train/observers:observer",
+        "//train/observers:rank_lanes",
+        "//train/times:chrome_trace",
+        "//train/times:clock",
+        "//train/times:pass_times",
+        "//train/times:recorder",
+        "//train/times:step_times",
+        "//train/times:time_split",
+        "//train:codec_choice",
+        "//train:decoder_model",
+        "//train:interrupt",
+        "//train:job",
+        "//train:model_task",
+        "//train:rank_digests",
+        "//train:rank_memory",
+        "//train:stage_parts",
+        "//train:stage_passes",
+        "//train:stage_setup",
+        "//train:stage_spec",
+        "//train:step_batch",
+        "//train:summary",
+        "//train:task",
+        "//train:train",
+        "//train:training",
+        "//train:watch",
     ],
 }
 
@@ -434,3 +483,9 @@ CUDA_LIBRARIES = {
         "//nn:rows_cuda",
     ],
 }
+
+PROGRAM_LIBRARIES = [
+    "//device:command_line",
+    "//train:step_flags",
+    "//train:watch_flags",
+]

@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "brigade/device/user_paths.h"
 
 namespace brigade::device {
 
@@ -30,14 +31,6 @@ absl::Status ParseFlags(int argc, char** argv, absl::string_view about);
 
 // The names of flags that are given without a value, as in --config=$FILE where FILE is not set.
 std::vector<std::string> EmptyFlags(int argc, char** argv);
-
-// A path of the user's, from where the user stands, although `bazel run` moves the process.
-std::string FromUsersFolder(const std::string& path);
-
-// A file of the repository that the program's target names as `data`, from wherever the program was
-// started: the path itself if it leads there from the working directory, as under `bazel run`, else
-// what lies in the runfiles beside the program; if it is not there either, the path itself.
-std::string DataFile(const std::string& path);
 
 // A flag that counts things by powers of 1000: 7000000000, 7e9, 7B, 1.3B, 350M, 16K, 1T.
 struct Count {

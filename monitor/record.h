@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "brigade/device/requirements.h"
+
 namespace brigade::monitor {
 
 // One number of a training at one moment.

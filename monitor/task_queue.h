@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/time/time.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::monitor {
 

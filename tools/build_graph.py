@@ -116,16 +116,14 @@ class Graph:
             visit(canonical(label))
         return done
 
-    def public(self, folders):
-        """The labels of the public libraries in and below the folders (//kernels), sorted."""
-        folders = [folder.strip("/") for folder in folders]
-        return sorted(
-            label
-            for label, library in self._libraries.items()
-            if library.public
-            and not library.testonly
-            and any((library.package + "/").startswith(folder + "/") for folder in folders)
-        )
+    def public(self, folders=None):
+        """The labels of the public libraries in and below the folders (//kernels), sorted; of all
+        folders by default."""
+        labels = [label for label, each in self._libraries.items() if each.public and not each.testonly]
+        if folders is not None:
+            below = tuple("//" + folder.strip("/") + end for folder in folders for end in ":/")
+            labels = [label for label in labels if label.startswith(below)]
+        return sorted(labels)
 
 
 def canonical(label):

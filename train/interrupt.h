@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "absl/time/time.h"
+#include "brigade/device/requirements.h"
 #include "brigade/device/threads/periodic_thread.h"
 
 namespace brigade::train {

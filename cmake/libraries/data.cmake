@@ -257,3 +257,11 @@ brigade_library(
     device_files device_status_macros
   PUBLIC_LIBRARIES absl::function_ref absl::status absl::strings
 )
+
+brigade_library(
+  data
+  DEPS data_bad_data data_chat_template data_dataset data_line_dataset data_line_reader
+    data_line_sample data_loader data_open data_packing data_permutation data_prefetcher
+    data_row_writer data_sampler data_samples data_source_files data_text_dataset data_token_samples
+    data_token_store data_tokenizer_text data_utf8_lines
+)

@@ -125,19 +125,5 @@ TEST(CommandLineTest, CountsArePowersOf1000) {
   EXPECT_EQ(AbslUnparseFlag({7'500'000'000}), "7.5B");
 }
 
-TEST(CommandLineTest, PathsAreFromTheUsersFolder) {
-  unsetenv("BUILD_WORKING_DIRECTORY");
-  EXPECT_EQ(FromUsersFolder("a/b"), "a/b");
-  setenv("BUILD_WORKING_DIRECTORY", "/home/me", 1);
-  EXPECT_EQ(FromUsersFolder("a/b"), "/home/me/a/b");
-  EXPECT_EQ(FromUsersFolder("/a"), "/a");
-  EXPECT_EQ(FromUsersFolder(""), "");
-  unsetenv("BUILD_WORKING_DIRECTORY");
-}
-
-TEST(CommandLineTest, AFileThatIsNowhereKeepsItsName) {
-  EXPECT_EQ(DataFile("no/such/file"), "no/such/file");
-}
-
 }  // namespace
 }  // namespace brigade::device

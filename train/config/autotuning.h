@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "brigade/device/requirements.h"
+
 namespace brigade::train {
 
 // By what configurations are compared. The batch of a step stays as it is, so that all three order

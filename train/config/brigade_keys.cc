@@ -209,7 +209,7 @@ Keys CheckKeys(Settings& s) {
 
 }  // namespace
 
-Keys BrigadeKeys(Settings& s) {
+Keys OwnKeys(Settings& s) {
   Keys keys;
   for (const Keys& part : {ExchangeKeys(s), ActivationKeys(s), SharingKeys(s), ReplicaKeys(s),
                            FileKeys(s), CheckKeys(s)}) {

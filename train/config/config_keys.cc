@@ -309,7 +309,7 @@ Keys ConfigKeys(Settings& s) {
            .keys = MonitorKeys(s.csv_monitor, "true: values of each step, as CSV"),
            .has_switch = true},
           ProfilerKey(s),
-          {.name = "brigade", .meaning = "What DeepSpeed has no key for.", .keys = BrigadeKeys(s)},
+          {.name = "brigade", .meaning = "What DeepSpeed has no key for.", .keys = OwnKeys(s)},
       });
   for (const Keys& part : {OtherKeys(), OtherSections()}) {
     keys.insert(keys.end(), part.begin(), part.end());

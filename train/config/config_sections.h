@@ -46,7 +46,7 @@ Keys AutotuningKeys(Settings& settings);
 Key ProfilerKey(Settings& settings);
 
 // "brigade".
-Keys BrigadeKeys(Settings& settings);
+Keys OwnKeys(Settings& settings);
 
 }  // namespace brigade::train
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
+#include "brigade/device/requirements.h"
 
 namespace brigade::train {
 

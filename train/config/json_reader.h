@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "brigade/device/requirements.h"
 #include "nlohmann/json.hpp"
 
 // JSON objects with known keys, read into variables. A table says of each key its name, what it may

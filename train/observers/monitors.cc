@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/command_line.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/device/user_paths.h"
 #include "brigade/monitor/csv_files.h"
 #include "brigade/monitor/dashboard/dashboard.h"
 #include "brigade/monitor/event_file.h"

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/device/requirements.h"
 #include "brigade/device/tracing/tracer.h"
 
 namespace brigade::train {

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "brigade/device/requirements.h"
+
 namespace brigade::train {
 
 // Of the steady clock, in which the tracer counts as well.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "brigade/device/requirements.h"
 #include "brigade/device/tracing/tracer.h"
 
 namespace brigade::train {

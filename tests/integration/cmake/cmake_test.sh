@@ -1,11 +1,12 @@
 #!/bin/bash
-# cmake_test.sh COMPONENT... [shared] [cuda] [emulated=LIBRARY]
+# cmake_test.sh COMPONENT... [shared] [cuda] [emulated=LIBRARY] [cuda_sources]
 #
 # Builds the components (or all) with CMake and installs them; then users, who see the installed files
 # alone, build and run a program for each component by find_package and by pkg-config. With `shared`
 # once more with shared libraries; with `cuda` nvcc compiles a kernel as CMake tells it to. With
 # `emulated` all this is left out: the components are built and installed with CUDA, and users run on an
-# emulated device, by its runtime, the LIBRARY, in place of CUDA's.
+# emulated device, by its runtime, the LIBRARY, in place of CUDA's. With `cuda_sources` it is left out
+# too: all else of the components that has code for CUDA is compiled.
 set -u -o pipefail
 export LC_ALL=C
 unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
@@ -13,10 +14,10 @@ unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
 work=$TEST_TMPDIR/cmake
 checkout=$work/checkout # another name than brigade: the headers are found all the same
 prefix=$work/prefix
-components=() shared= cuda= runtime=
+components=() shared= cuda= runtime= cuda_sources=
 for argument in "$@"; do
   case $argument in
-    shared | cuda) declare "$argument=yes" ;;
+    shared | cuda | cuda_sources) declare "$argument=yes" ;;
     emulated=*) runtime=$(dirname "$PWD/${argument#*=}") ;;
     *) components+=("$argument") ;;
   esac
@@ -67,9 +68,25 @@ configure() { # FOLDER ARGUMENT...
     -DBRIGADE_COMPONENTS="$(IFS=';' && echo "${components[*]}")" "$@"
 }
 
+# Objects of static libraries are those of shared ones, the same command on the same file in the same
+# folder: each is compiled once.
+compile_once=$work/compile_once
+mkdir "$work/objects"
+cat >"$compile_once" <<'END'
+#!/bin/bash
+kept=$(dirname "$0")/objects/$(printf '%s\n' "$@" | sha256sum | cut -d ' ' -f 1)
+for argument in "$@"; do
+  [ "${before-}" != -o ] || object=$argument
+  before=$argument
+done
+if [ -f "$kept" ]; then ln -f "$kept" "$object"; else "$@" && ln "$object" "$kept"; fi
+END
+chmod +x "$compile_once"
+
 # -O0: the test looks at what is built, not at how fast it is.
 build_and_install() { # ARGUMENT...
-  configure "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "$@"
+  configure "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
+    -DCMAKE_CXX_COMPILER_LAUNCHER="$compile_once" "$@"
   must cmake --build "$work/build"
   must cmake --install "$work/build" --prefix "$work/first_prefix"
   # Users take what was installed to wherever they like, and the build is gone.
@@ -141,15 +158,22 @@ users_do_as_the_guide_says() {
 # In lib, lib64 or one named after the machine, as CMake has it here.
 pkg_config_path() { find "$prefix" -type d -name pkgconfig -print -quit; }
 
+# others_of COMPONENT: the files that consumer/CMakeLists.txt names beside COMPONENT.cc.
+others_of() {
+  sed -n "s/^set($1_sources \(.*\))$/\1/p" "$here/consumer/CMakeLists.txt" |
+    xargs -rn 1 printf '%s/%s\n' "$here/consumer"
+}
+
 users_find_pkg_config() { # ARGUMENT...
-  local component flags
+  local component flags others
   for component in $(closure); do
+    mapfile -t others < <(others_of "$component")
     flags=$(PKG_CONFIG_PATH=$(pkg_config_path) pkg-config "$@" --cflags --libs "brigade-$component") || {
       fail "pkg-config does not find brigade-$component"
       continue
     }
     # shellcheck disable=SC2086 # flags are words
-    must g++ -std=c++20 "$here/consumer/$component.cc" -o "$work/program" $flags
+    must g++ -std=c++20 "$here/consumer/$component.cc" "${others[@]}" -o "$work/program" $flags
     LD_LIBRARY_PATH=$prefix/lib:$runtime must "$work/program"
     printf '%s by pkg-config: %s\n' "$component" "$(<"$work/log")"
   done
@@ -298,6 +322,25 @@ nvcc_compiles_a_kernel() {
   must cmake --build "$work/release" --target brigade_kernels_adam_cuda
 }
 
+# Each of the targets by itself: of what it needs the headers do.
+code_for_cuda_compiles() {
+  local targets sources file
+  configure "$work/cuda" -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DCMAKE_BUILD_TYPE=Debug \
+    -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_CUDA_FLAGS_DEBUG="-Xcicc -O0" \
+    -DBRIGADE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-virtual
+  # cuda_soak_test builds the others.
+  mapfile -t targets < <(find "$checkout/cmake/libraries" -name '*.cmake' |
+    grep -vE '/(device|kernels|nn|optim)\.cmake$' |
+    xargs awk '/^  [a-z0-9_]+( CUDA_ONLY)?$/ { name = $1 }
+               /^  CUDA_(SOURCES|DEPS) / { print "brigade_" name }' | sort -u)
+  [ ${#targets[@]} -ge 12 ] || fail "only ${#targets[@]} targets have code for CUDA: ${targets[*]}"
+  must cmake --build "$work/cuda" --target "${targets[@]}"
+  built=$work/cuda
+  mapfile -t sources < <(grep -rohE '[a-z0-9_/]+\.cu\b' "$checkout/cmake/libraries")
+  for file in "${sources[@]}"; do has "$file" --fmad=false -std=c++20 -DBRIGADE_CUDA=1; done
+  printf '%s targets, of %s files for nvcc\n' ${#targets[@]} ${#sources[@]}
+}
+
 # The emulator's runtime, under the name of the toolkit's static one.
 users_run_on_an_emulated_device() {
   local toolkit=$work/toolkit
@@ -314,6 +357,13 @@ users_run_on_an_emulated_device() {
 }
 
 mv "$checkout/examples/one_kernel.cc" "$here/consumer/kernels.cc"
+for file in mlp.cc mlp.h; do
+  sed 's|"brigade/examples/mlp.h"|"mlp.h"|' "$checkout/examples/$file" >"$here/consumer/$file"
+done
+if [ "$cuda_sources" ]; then
+  code_for_cuda_compiles
+  exit $((failures > 0))
+fi
 if [ "$runtime" ]; then
   users_run_on_an_emulated_device
   exit $((failures > 0))
