@@ -28,8 +28,9 @@ bk::AdafactorParameters ParametersOf(int64_t step) {
                                      bk::OneStep{step, &lr, /*grad_multiplier=*/1.0f});
 }
 
-// One step of a matrix in device memory, with factors of AdafactorFactorCount(rows, columns) floats,
-// scales of kAdafactorNumbers more and a workspace of AdafactorWorkspaceSize(rows, columns) doubles.
+// One step of a matrix in device memory, with factors of AdafactorFactorCount(rows, columns)
+// floats, scales of kAdafactorNumbers more, and a workspace of AdafactorWorkspaceSize(rows,
+// columns) doubles.
 cudaError_t Step(float* param, const float* grad, float* factors, float* scales, double* workspace,
                  int64_t rows, int64_t columns, int64_t step, cudaStream_t stream) {
   const bk::AdafactorParameters parameters = ParametersOf(step);

@@ -12,8 +12,8 @@ namespace {
 
 namespace bk = brigade::kernels;
 
-// One step, counted from 1, of a tensor of `size` elements, with room for the sums of its tiles, one
-// for each kLambTile elements, and its trust ratio.
+// One step, counted from 1, of a tensor of `size` elements, with room for the sums of its tiles,
+// one for each kLambTile elements, and its trust ratio.
 bk::StepError Step(float* param, float* m, float* v, const float* grad, bk::LambSums* tiles,
                    int64_t size, int64_t step, float* trust) {
   const bk::LambGroup group;

@@ -16,8 +16,8 @@ namespace {
 namespace bk = brigade::kernels;
 
 // The signs of an array as a message of SignBytes(size), what they leave out in `error`, which is
-// zeros at first, and what a receiver makes of them in `back`; with a workspace of a double for each
-// tile and kSignStatsDoubles more. All in device memory.
+// zeros at first, and what a receiver makes of them in `back`; with a workspace of a double for
+// each tile and kSignStatsDoubles more. All in device memory.
 cudaError_t ThereAndBack(const float* array, float* error, void* message, float* scale,
                          double* workspace, float* back, int64_t size, cudaStream_t stream) {
   const bk::SignPackSegment there = {array, error, message, size};
