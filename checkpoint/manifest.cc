@@ -6,20 +6,20 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "brigade/checkpoint/manifest_format.h"
+#include "brigade/checkpoint/strict_json.h"
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
-#include "nlohmann/json.hpp"
 
 namespace brigade::checkpoint {
 namespace {
 
 using internal::SumText;
 using internal::WrongExtent;
-using Json = nlohmann::json;
 
 // Of a name, in an error.
 std::string Show(absl::string_view name) { return device::Printable(name, 300); }
@@ -38,12 +38,9 @@ class Writer {
     return *this;
   }
   Writer& AddQuoted(absl::string_view text) {
-    try {
-      return Add(Json(std::string(text)).dump());
-    } catch (const Json::exception&) {
-      status_.Update(Wrong(device::Quoted(text), " is no UTF-8"));
-      return *this;
-    }
+    const absl::StatusOr<std::string> quoted = JsonString(text);
+    status_.Update(quoted.status());
+    return Add(quoted.value_or(""));
   }
   void AddFields(absl::string_view name, const Fields& fields) {
     Add(",\n\"", name, "\": {");

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "brigade/checkpoint/strict_json.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
-#include "nlohmann/json.hpp"
 
 namespace brigade::checkpoint {
 namespace {
@@ -244,8 +244,6 @@ class HeaderReader : public JsonHandler {
   int offsets_ = 0;
 };
 
-std::string JsonString(absl::string_view text) { return nlohmann::json(std::string(text)).dump(); }
-
 }  // namespace
 
 absl::string_view TypeName(DType dtype) {
@@ -343,26 +341,31 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<TensorInfo>& tensors,
   if (!names.ok()) return names;
   std::string json = "{";
   uint64_t at = 0;
-  try {
-    if (!metadata.empty()) {
-      absl::StrAppend(&json, "\"", kMetadataKey, "\":", nlohmann::json(metadata).dump());
+  const char* separator = "";
+  if (!metadata.empty()) {
+    absl::StrAppend(&json, "\"", kMetadataKey, "\":{");
+    for (const auto& [name, value] : metadata) {
+      BRIGADE_ASSIGN_OR_RETURN(const std::string key, JsonString(name));
+      BRIGADE_ASSIGN_OR_RETURN(const std::string text, JsonString(value));
+      absl::StrAppend(&json, std::exchange(separator, ","), key, ":", text);
     }
-    for (const TensorInfo& tensor : tensors) {
-      const absl::Status name = CheckName(tensor.name);
-      if (!name.ok()) return name;
-      const absl::StatusOr<uint64_t> bytes = BytesOf(tensor);
-      if (!bytes.ok()) return bytes.status();
-      uint64_t end = 0;
-      if (__builtin_add_overflow(at, *bytes, &end)) {
-        return Wrong(tensor.name, "more bytes than 64 bits count");
-      }
-      absl::StrAppend(&json, json.size() == 1 ? "" : ",", JsonString(tensor.name), ":{\"dtype\":\"",
-                      tensor.type, "\",\"shape\":", nlohmann::json(tensor.shape).dump(),
-                      ",\"data_offsets\":[", at, ",", end, "]}");
-      at = end;
+    json += '}';
+    separator = ",";
+  }
+  for (const TensorInfo& tensor : tensors) {
+    const absl::Status name = CheckName(tensor.name);
+    if (!name.ok()) return name;
+    const absl::StatusOr<uint64_t> bytes = BytesOf(tensor);
+    if (!bytes.ok()) return bytes.status();
+    uint64_t end = 0;
+    if (__builtin_add_overflow(at, *bytes, &end)) {
+      return Wrong(tensor.name, "more bytes than 64 bits count");
     }
-  } catch (const nlohmann::json::exception&) {
-    return absl::InvalidArgumentError("a name that is no UTF-8");
+    BRIGADE_ASSIGN_OR_RETURN(const std::string key, JsonString(tensor.name));
+    absl::StrAppend(&json, std::exchange(separator, ","), key, ":{\"dtype\":\"", tensor.type,
+                    "\",\"shape\":[", absl::StrJoin(tensor.shape, ","), "],\"data_offsets\":[", at,
+                    ",", end, "]}");
+    at = end;
   }
   json += '}';
   const uint64_t blanks = (0 - json.size() - kLengthBytes) & (alignment - 1);

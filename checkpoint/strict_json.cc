@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/device/printable.h"
@@ -198,6 +199,17 @@ absl::Status ReadJson(absl::string_view text, JsonHandler& handler) {
   nlohmann::json::sax_parse(Cursor(text.data(), &handler.read_),
                             Cursor(text.data() + text.size(), &handler.read_), &handler);
   return handler.status();
+}
+
+absl::StatusOr<std::string> JsonString(absl::string_view text) {
+  // Without an exception: what is no UTF-8 becomes U+FFFD, which a text may hold by itself.
+  constexpr absl::string_view kReplacement = "\xef\xbf\xbd";
+  const Json value = std::string(text);
+  std::string quoted = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (absl::StrContains(quoted, kReplacement) && Json::parse(quoted, nullptr, false) != value) {
+    return Invalid(device::Quoted(text), " is no UTF-8");
+  }
+  return quoted;
 }
 
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, const JsonLimits& limits) {

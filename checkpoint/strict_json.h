@@ -27,6 +27,9 @@ struct JsonLimits {
 //              bytes the place is that of the last.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, const JsonLimits& limits = {});
 
+// The text as a string of JSON, between quotes. InvalidArgument if it is no UTF-8.
+absl::StatusOr<std::string> JsonString(absl::string_view text);
+
 // Takes JSON as it is read, and refuses the first thing that is wrong, so that nothing of it takes
 // memory: for text of others that may be long.
 class JsonHandler : public nlohmann::json_sax<nlohmann::json> {

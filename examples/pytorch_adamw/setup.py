@@ -23,7 +23,10 @@ def provenance(folder):
     except FileNotFoundError:
         sys.exit(f"{HERE / folder} is missing: run {HERE / 'vendor'} first")
     said = dict(line.partition(": ")[::2] for line in lines)
-    return {name: said[name].split() for name in ("flags", "cuda flags")}
+    # A dash is nothing.
+    return {
+        name: [word for word in said[name].split() if word != "-"] for name in ("flags", "cuda flags")
+    }
 
 
 def sources(folder, ends):
@@ -31,20 +34,23 @@ def sources(folder, ends):
     return sorted(str(path.relative_to(HERE)) for end in ends for path in (HERE / folder).rglob(end))
 
 
-def with_cuda():
-    """Whether the CUDA half is built."""
+def with_cuda(said):
+    """Whether the CUDA half is built, of kernels whose folders say this."""
     wanted = os.environ.get("BRIGADE_ADAMW_CUDA")
     if wanted == "1" and (torch.version.cuda is None or CUDA_HOME is None):
         sys.exit("BRIGADE_ADAMW_CUDA=1 needs a PyTorch with CUDA and a CUDA toolkit (CUDA_HOME)")
+    vendored = all(one["cuda flags"] for one in said)
+    if wanted == "1" and not vendored:
+        sys.exit(f"BRIGADE_ADAMW_CUDA=1 needs the kernels' CUDA half: run {HERE / 'vendor'} without --cpu")
     if wanted is not None:
         return wanted == "1"
-    return torch.cuda.is_available() and CUDA_HOME is not None
+    return vendored and torch.cuda.is_available() and CUDA_HOME is not None
 
 
 def extension():
     """The shared library with all ops."""
-    cuda = with_cuda()
     said = [provenance(folder) for folder in KERNELS]
+    cuda = with_cuda(said)
     # What bits and speed need is what the folders were vendored with.
     flags = list(dict.fromkeys(flag for one in said for flag in one["flags"]))
     cuda_flags = list(dict.fromkeys(flag for one in said for flag in one["cuda flags"]))

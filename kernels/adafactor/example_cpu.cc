@@ -9,41 +9,45 @@
 #include "brigade/kernels/adafactor/adafactor_cpu.h"
 #include "brigade/kernels/adafactor/adafactor_parameters.h"
 
-int main() {
-  namespace bk = brigade::kernels;
-  float param[4] = {1, 1, 1, 1};
-  const float grad[4] = {4, 8, 2, 4};
+namespace {
 
+namespace bk = brigade::kernels;
+
+// The parameters of a step, counted from 1.
+bk::AdafactorParameters ParametersOf(int64_t step) {
   const bk::AdafactorGroup group;
   bk::AdafactorSettings settings;
   settings.scale_parameter = false;
   settings.relative_step = false;
   const float lr = 0.1f;
-  const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
-  const bk::AdafactorParameters parameters = bk::MakeAdafactorParameters(&group, 1, settings, step);
+  return bk::MakeAdafactorParameters(&group, 1, settings,
+                                     bk::OneStep{step, &lr, /*grad_multiplier=*/1.0f});
+}
 
-  float factors[bk::AdafactorFactorCount(2, 2)] = {};
+// One step of a matrix, with factors of AdafactorFactorCount(rows, columns) floats, scales of
+// kAdafactorNumbers more and a workspace of AdafactorWorkspaceSize(rows, columns) doubles.
+bk::StepError Step(float* param, const float* grad, float* factors, float* scales,
+                   double* workspace, int64_t rows, int64_t columns, int64_t step) {
+  const bk::AdafactorParameters parameters = ParametersOf(step);
+  const bk::AdafactorTensor tensor = {/*param=*/nullptr, grad, factors, scales,
+                                      workspace,         rows, columns, /*group=*/0};
+  const bk::AdafactorSegment whole = {param,          /*m=*/nullptr, grad, /*param_copy=*/nullptr,
+                                      rows * columns, scales,        rows, columns,
+                                      /*first=*/0,    /*group=*/0};
+  const bk::StepError error = bk::AdafactorFactorsOf<float>(tensor, parameters);
+  if (error != bk::StepError::kNone) return error;
+  // Any threads may take any parts of [0, size).
+  return bk::AdafactorParamRange<float, bk::NoCopy>(whole, parameters, 0, whole.size);
+}
+
+}  // namespace
+
+int main() {
+  float param[4] = {1, 1, 1, 1}, factors[bk::AdafactorFactorCount(2, 2)] = {};
+  const float grad[4] = {4, 8, 2, 4};
   float scales[bk::kAdafactorNumbers + bk::AdafactorFactorCount(2, 2)];
   double workspace[bk::AdafactorWorkspaceSize(2, 2)];
-  const bk::AdafactorTensor tensor = {
-      /*param=*/nullptr, grad,       factors,       scales,
-      workspace,         /*rows=*/2, /*columns=*/2, /*group=*/0};
-  bk::StepError error = bk::AdafactorFactorsOf<float>(tensor, parameters);
-
-  const bk::AdafactorSegment segment = {param,
-                                        /*m=*/nullptr,
-                                        grad,
-                                        /*param_copy=*/nullptr,
-                                        /*size=*/4,
-                                        scales,
-                                        /*rows=*/2,
-                                        /*columns=*/2,
-                                        /*first=*/0,
-                                        /*group=*/0};
-  // Any threads may take any parts of [0, size).
-  if (error == bk::StepError::kNone) {
-    error = bk::AdafactorParamRange<float, bk::NoCopy>(segment, parameters, 0, 4);
-  }
+  const bk::StepError error = Step(param, grad, factors, scales, workspace, 2, 2, /*step=*/1);
   if (error != bk::StepError::kNone) {
     std::printf("the step %s\n", bk::Describe(error));
     return 1;

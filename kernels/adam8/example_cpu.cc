@@ -9,24 +9,32 @@
 #include "brigade/kernels/adam8/adam8_cpu.h"
 #include "brigade/kernels/adam8/adam8_parameters.h"
 
-int main() {
-  namespace bk = brigade::kernels;
-  float param[4] = {1, 2, 3, 4};
-  const float grad[4] = {8, 8, 8, 8};
-  // Zeros are a new state; one scale of each moment for up to 256 elements.
-  uint8_t m[4] = {}, v[4] = {};
-  float m_scale[1] = {}, v_scale[1] = {};
+namespace {
 
+namespace bk = brigade::kernels;
+
+// One step, counted from 1, of `size` elements. Moments, zeros at first, are a
+// byte for each element and a scale for each MomentBlocks(size).
+bk::StepError Step(float* param, uint8_t* m, uint8_t* v, float* m_scale, float* v_scale,
+                   const float* grad, int64_t size, int64_t step) {
   const bk::AdamGroup group = {/*beta1=*/0.9, /*beta2=*/0.999, /*eps=*/1e-8,
                                /*weight_decay=*/0.01};
   const float lr = 1e-3f;
-  const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
-  const bk::AdamParameters parameters =
-      bk::MakeAdamParameters(&group, 1, bk::WeightDecayMode::kDecoupled, step);
+  const bk::AdamParameters parameters = bk::MakeAdamParameters(
+      &group, 1, bk::WeightDecayMode::kDecoupled, bk::OneStep{step, &lr, /*grad_multiplier=*/1.0f});
   const bk::Adam8Segment segment = {
-      param, m, v, m_scale, v_scale, grad, /*param_copy=*/nullptr, /*size=*/4, /*group=*/0};
+      param, m, v, m_scale, v_scale, grad, /*param_copy=*/nullptr, size, /*group=*/0};
   // Any threads may take any whole blocks of [0, size).
-  const bk::StepError error = bk::Adam8Range<float, bk::NoCopy>(segment, parameters, 0, 4);
+  return bk::Adam8Range<float, bk::NoCopy>(segment, parameters, 0, size);
+}
+
+}  // namespace
+
+int main() {
+  float param[4] = {1, 2, 3, 4}, m_scale[1] = {}, v_scale[1] = {};
+  uint8_t m[4] = {}, v[4] = {};
+  const float grad[4] = {8, 8, 8, 8};
+  const bk::StepError error = Step(param, m, v, m_scale, v_scale, grad, 4, /*step=*/1);
   if (error != bk::StepError::kNone) {
     std::printf("the step %s\n", bk::Describe(error));
     return 1;

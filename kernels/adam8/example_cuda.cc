@@ -14,6 +14,22 @@
 
 namespace {
 
+namespace bk = brigade::kernels;
+
+// One step, counted from 1, of `size` elements in device memory. Moments, zeros at first, are a
+// byte for each element and a scale for each MomentBlocks(size).
+cudaError_t Step(float* param, uint8_t* m, uint8_t* v, float* m_scale, float* v_scale,
+                 const float* grad, int64_t size, int64_t step, cudaStream_t stream) {
+  const bk::AdamGroup group = {/*beta1=*/0.9, /*beta2=*/0.999, /*eps=*/1e-8,
+                               /*weight_decay=*/0.01};
+  const float lr = 1e-3f;
+  const bk::AdamParameters parameters = bk::MakeAdamParameters(
+      &group, 1, bk::WeightDecayMode::kDecoupled, bk::OneStep{step, &lr, /*grad_multiplier=*/1.0f});
+  const bk::Adam8Segment segment = {
+      param, m, v, m_scale, v_scale, grad, /*param_copy=*/nullptr, size, /*group=*/0};
+  return bk::LaunchAdam8<float, bk::NoCopy>(&segment, 1, parameters, stream);
+}
+
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
   std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
@@ -23,28 +39,18 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
-  float param[4] = {1, 2, 3, 4};
-  const float grad[4] = {8, 8, 8, 8};
-  // param, the gradient, a scale of each moment, and 4 codes of each in a float's bytes.
-  float* device = nullptr;
-  Check(cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)));
-  Check(cudaMemcpy(device, param, sizeof(param), cudaMemcpyHostToDevice));
-  Check(cudaMemcpy(device + 4, grad, sizeof(grad), cudaMemcpyHostToDevice));
-  Check(cudaMemset(device + 8, 0, 4 * sizeof(float)));
-
-  const bk::AdamGroup group = {/*beta1=*/0.9, /*beta2=*/0.999, /*eps=*/1e-8,
-                               /*weight_decay=*/0.01};
-  const float lr = 1e-3f;
-  const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
-  const bk::AdamParameters parameters =
-      bk::MakeAdamParameters(&group, 1, bk::WeightDecayMode::kDecoupled, step);
-  auto* const codes = reinterpret_cast<uint8_t*>(device + 10);
-  const bk::Adam8Segment segment = {
-      device,     codes,      codes + 4, device + 8, device + 9, device + 4, /*param_copy=*/nullptr,
-      /*size=*/4, /*group=*/0};
-  Check(bk::LaunchAdam8<float, bk::NoCopy>(&segment, 1, parameters, /*stream=*/nullptr));
-  Check(cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost));
-  std::printf("param %.5f %.5f %.5f %.5f\n", param[0], param[1], param[2], param[3]);
+  struct Memory {
+    float param[4], grad[4], m_scale[1], v_scale[1];
+    uint8_t m[4], v[4];
+  };
+  Memory host = {{1, 2, 3, 4}, {8, 8, 8, 8}, {}, {}, {}, {}};
+  Memory* device = nullptr;
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(Step(device->param, device->m, device->v, device->m_scale, device->v_scale, device->grad, 4,
+             /*step=*/1, nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  std::printf("param %.5f %.5f %.5f %.5f\n", host.param[0], host.param[1], host.param[2],
+              host.param[3]);
   Check(cudaFree(device));
 }

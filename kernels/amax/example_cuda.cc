@@ -5,12 +5,21 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/amax/amax_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// Of `size` elements; all pointers are device memory.
+cudaError_t Largest(const float* array, int64_t size, bk::AmaxWorkspace* workspace,
+                    bk::AmaxResult* result, cudaStream_t stream) {
+  return bk::LaunchAmax<float>(array, size, /*scale=*/nullptr, workspace, result, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,7 +30,6 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
   struct Memory {
     float array[4];
     bk::AmaxResult result;
@@ -31,8 +39,7 @@ int main() {
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device->array, array, sizeof(array), cudaMemcpyHostToDevice));
-  Check(bk::LaunchAmax<float>(device->array, 4, /*scale=*/nullptr, &device->workspace,
-                              &device->result, /*stream=*/nullptr));
+  Check(Largest(device->array, 4, &device->workspace, &device->result, nullptr));
   bk::AmaxResult result = {};
   Check(cudaMemcpy(&result, &device->result, sizeof(result), cudaMemcpyDeviceToHost));
   std::printf("amax %.1f, %s\n", result.value,

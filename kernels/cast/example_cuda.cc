@@ -5,12 +5,24 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/cast/cast_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+using brigade::precision::BFloat16;
+
+// target = *scale * source, of `size` elements; all pointers are device memory.
+cudaError_t Scaled(const BFloat16* source, const float* scale, float* target, int64_t size,
+                   cudaStream_t stream) {
+  const bk::CastSegment segment = {source, target, size};
+  return bk::LaunchCast<BFloat16, float>(&segment, 1, scale, /*accumulate=*/false, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,21 +33,17 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
-  using brigade::precision::BFloat16;
-  const BFloat16 source[4] = {BFloat16(1), BFloat16(2), BFloat16(3), BFloat16(4)};
-  float target[4] = {};
-  const float scale = 2.5f;
-  // The target, the scale, and the source.
-  float* device = nullptr;
-  Check(cudaMalloc(reinterpret_cast<void**>(&device), 8 * sizeof(float)));
-  Check(cudaMemcpy(device + 4, &scale, sizeof(scale), cudaMemcpyHostToDevice));
-  Check(cudaMemcpy(device + 5, source, sizeof(source), cudaMemcpyHostToDevice));
-
-  const bk::CastSegment segment = {device + 5, device, /*size=*/4};
-  Check(bk::LaunchCast<BFloat16, float>(&segment, 1, device + 4,
-                                        /*accumulate=*/false, /*stream=*/nullptr));
-  Check(cudaMemcpy(target, device, sizeof(target), cudaMemcpyDeviceToHost));
-  std::printf("target %.1f %.1f %.1f %.1f\n", target[0], target[1], target[2], target[3]);
+  struct Memory {
+    float target[4], scale;
+    BFloat16 source[4];
+  };
+  Memory host = {{}, 2.5f, {BFloat16(1), BFloat16(2), BFloat16(3), BFloat16(4)}};
+  Memory* device = nullptr;
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(Scaled(device->source, &device->scale, device->target, 4, nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  std::printf("target %.1f %.1f %.1f %.1f\n", host.target[0], host.target[1], host.target[2],
+              host.target[3]);
   Check(cudaFree(device));
 }

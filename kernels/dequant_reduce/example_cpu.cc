@@ -8,9 +8,26 @@
 #include "brigade/kernels/block_quant/block_quant_cpu.h"
 #include "brigade/kernels/dequant_reduce/dequant_reduce_cpu.h"
 
+namespace {
+
+namespace bk = brigade::kernels;
+
+constexpr auto kFormat = bk::QuantFormat::kInt4;
+
+// The mean of so many ranks' messages, which lie `stride` bytes apart.
+void Mean(const void* messages, int ranks, int64_t stride, float* mean, int64_t size) {
+  bk::DequantReduceParameters parameters;
+  parameters.ranks = ranks;
+  parameters.stride = stride;
+  parameters.factor = 1.0f / static_cast<float>(ranks);
+  // Any threads may take any parts of [0, size) that begin at multiples of 256.
+  bk::DequantReduceRange<float>({messages, mean, size}, kFormat, parameters,
+                                /*past_caches=*/false, 0, size);
+}
+
+}  // namespace
+
 int main() {
-  namespace bk = brigade::kernels;
-  constexpr auto kFormat = bk::QuantFormat::kInt4;
   constexpr int64_t kStride = bk::QuantBytes(4, kFormat);
   const float arrays[2][4] = {{7, 3, 7, -7}, {-7, 7, 7, -7}};
   float mean[4];
@@ -19,13 +36,6 @@ int main() {
     bk::BlockQuantizeRange<float>({arrays[rank], messages + rank * kStride, /*size=*/4}, kFormat,
                                   /*past_caches=*/false, 0, 4);
   }
-
-  bk::DequantReduceParameters parameters;
-  parameters.ranks = 2;
-  parameters.stride = kStride;
-  parameters.factor = 0.5f;
-  // Any threads may take any parts of [0, size) that begin at multiples of 256.
-  bk::DequantReduceRange<float>({messages, mean, /*size=*/4}, kFormat, parameters,
-                                /*past_caches=*/false, 0, 4);
+  Mean(messages, 2, kStride, mean, 4);
   std::printf("mean %.1f %.1f %.1f %.1f\n", mean[0], mean[1], mean[2], mean[3]);
 }

@@ -5,12 +5,35 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/dequant_reduce/dequant_reduce_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+constexpr auto kFormat = bk::QuantFormat::kInt4;
+
+// The mean of so many ranks' messages, which lie `stride` bytes apart; all in device memory.
+cudaError_t Mean(const void* messages, int ranks, int64_t stride, float* mean, int64_t size,
+                 cudaStream_t stream) {
+  bk::DequantReduceParameters parameters;
+  parameters.ranks = ranks;
+  parameters.stride = stride;
+  parameters.factor = 1.0f / static_cast<float>(ranks);
+  const bk::DequantReduceSegment segment = {messages, mean, size};
+  return bk::LaunchDequantReduce<float>(&segment, 1, kFormat, parameters, stream);
+}
+
+// Of one block: its maximum, and codes in the low halves of bytes.
+struct Message {
+  alignas(bk::kQuantAlignment) float maximum;
+  alignas(bk::kQuantAlignment) unsigned char codes[bk::QuantBlockBytes(kFormat)];
+};
+static_assert(sizeof(Message) == bk::QuantBytes(4, kFormat), "a message");
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,31 +44,17 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
-  constexpr auto kFormat = bk::QuantFormat::kInt4;
-  // Of one block: its maximum, and codes 7 3 7 -7 and -7 7 7 -7 in the low halves of bytes.
-  struct Message {
-    alignas(bk::kQuantAlignment) float maximum;
-    alignas(bk::kQuantAlignment) unsigned char codes[bk::QuantBlockBytes(kFormat)];
-  };
-  static_assert(sizeof(Message) == bk::QuantBytes(4, kFormat), "a message");
-  const Message messages[2] = {{7, {7, 3, 7, 9}}, {7, {9, 7, 7, 9}}};
   struct Memory {
     Message messages[2];
     float mean[4];
   };
-  float mean[4] = {};
+  // 7 3 7 -7 and -7 7 7 -7.
+  Memory host = {{{7, {7, 3, 7, 9}}, {7, {9, 7, 7, 9}}}, {}};
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
-  Check(cudaMemcpy(device->messages, messages, sizeof(messages), cudaMemcpyHostToDevice));
-
-  bk::DequantReduceParameters parameters;
-  parameters.ranks = 2;
-  parameters.stride = sizeof(Message);
-  parameters.factor = 0.5f;
-  const bk::DequantReduceSegment segment = {device->messages, device->mean, /*size=*/4};
-  Check(bk::LaunchDequantReduce<float>(&segment, 1, kFormat, parameters, /*stream=*/nullptr));
-  Check(cudaMemcpy(mean, device->mean, sizeof(mean), cudaMemcpyDeviceToHost));
-  std::printf("mean %.1f %.1f %.1f %.1f\n", mean[0], mean[1], mean[2], mean[3]);
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(Mean(device->messages, 2, sizeof(Message), device->mean, 4, nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  std::printf("mean %.1f %.1f %.1f %.1f\n", host.mean[0], host.mean[1], host.mean[2], host.mean[3]);
   Check(cudaFree(device));
 }

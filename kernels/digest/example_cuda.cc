@@ -5,12 +5,23 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/digest/digest_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// Adds the digest of a whole tensor of `bytes` to `digest`; both in device memory.
+cudaError_t AddDigest(const void* tensor, int64_t bytes, bk::TensorDigest* digest,
+                      cudaStream_t stream) {
+  const bk::DigestSegment whole = {tensor,       bytes,       /*first=*/0, /*run=*/0,
+                                   /*stride=*/0, /*digest=*/0};
+  return bk::LaunchDigest(&whole, 1, digest, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,22 +32,16 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
   struct Memory {
     float tensor[4];
     bk::TensorDigest digest;
   };
-  const float tensor[4] = {1, -7, 3, 4};
+  Memory host = {{1, -7, 3, 4}, {}};
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
-  Check(cudaMemcpy(device->tensor, tensor, sizeof(tensor), cudaMemcpyHostToDevice));
-  // Digests are added to.
-  Check(cudaMemset(&device->digest, 0, sizeof(device->digest)));
-  const bk::DigestSegment whole = {device->tensor, sizeof(tensor), /*first=*/0, /*run=*/0,
-                                   /*stride=*/0,   /*digest=*/0};
-  Check(bk::LaunchDigest(&whole, 1, &device->digest, /*stream=*/nullptr));
-  bk::TensorDigest digest = {};
-  Check(cudaMemcpy(&digest, &device->digest, sizeof(digest), cudaMemcpyDeviceToHost));
-  std::printf("digest %016llx\n", static_cast<unsigned long long>(digest.words[0]));
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(AddDigest(device->tensor, sizeof(device->tensor), &device->digest, nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  std::printf("digest %016llx\n", static_cast<unsigned long long>(host.digest.words[0]));
   Check(cudaFree(device));
 }

@@ -5,12 +5,21 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/fill/fill_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// `value` in `size` elements of device memory.
+cudaError_t Fill(float* data, int64_t size, float value, cudaStream_t stream) {
+  const bk::FillSegment segment = {data, size};
+  return bk::LaunchFill(&segment, 1, bk::MakeFillPattern(value), sizeof(float), stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,13 +30,10 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
   float data[4] = {};
-  void* device = nullptr;
-  Check(cudaMalloc(&device, sizeof(data)));
-  const bk::FillSegment segment = {device, /*size=*/4};
-  Check(bk::LaunchFill(&segment, 1, bk::MakeFillPattern(1.25f), sizeof(float),
-                       /*stream=*/nullptr));
+  float* device = nullptr;
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(data)));
+  Check(Fill(device, 4, 1.25f, nullptr));
   Check(cudaMemcpy(data, device, sizeof(data), cudaMemcpyDeviceToHost));
   std::printf("data %.2f %.2f %.2f %.2f\n", data[0], data[1], data[2], data[3]);
   Check(cudaFree(device));

@@ -5,12 +5,22 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/grad_check/grad_check_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// Of `size` elements, with a double of workspace for every kGradTile of them; all in device memory.
+cudaError_t CheckGradient(const float* grad, int64_t size, double* workspace, bk::GradStats* stats,
+                          cudaStream_t stream) {
+  const bk::GradSegment segment = {grad, size};
+  return bk::LaunchGradCheck<float>(&segment, 1, workspace, stats, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,23 +31,18 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
   struct Memory {
     float grad[4];
     bk::GradStats stats;
-    // One for every kGradTile elements of each segment.
     double workspace[1];
   };
-  const float grad[4] = {1, 2, 3, 4};
+  Memory host = {{1, 2, 3, 4}, {}, {}};
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
-  Check(cudaMemcpy(device->grad, grad, sizeof(grad), cudaMemcpyHostToDevice));
-  const bk::GradSegment segment = {device->grad, /*size=*/4};
-  Check(bk::LaunchGradCheck<float>(&segment, 1, device->workspace, &device->stats,
-                                   /*stream=*/nullptr));
-  bk::GradStats stats = {};
-  Check(cudaMemcpy(&stats, &device->stats, sizeof(stats), cudaMemcpyDeviceToHost));
-  std::printf("sum of squares %.1f, %s\n", stats.sum_of_squares,
-              stats.all_finite != 0 ? "all finite" : "not finite");
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(CheckGradient(device->grad, 4, device->workspace, &device->stats, nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  std::printf("sum of squares %.1f, %s\n", host.stats.sum_of_squares,
+              host.stats.all_finite != 0 ? "all finite" : "not finite");
   Check(cudaFree(device));
 }

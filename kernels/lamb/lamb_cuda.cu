@@ -159,6 +159,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const auto& batch = arguments.batch;
   const int64_t index = batch.Find(blockIdx.x);
   const LambSegment& s = batch.segments[index];
+  // As above: LaunchLambParams comes without the moments' kernel.
+  if (FindStepError<LambPolicy>(arguments.parameters, s.group) != StepError::kNone) Trap();
   const LambCoefficients c = LambPolicy::MakeCoefficients(arguments.parameters, s.group);
   const float trust = s.trust != nullptr
                           ? *s.trust

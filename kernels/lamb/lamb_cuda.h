@@ -24,7 +24,8 @@ cudaError_t LaunchLamb(const LambSegment* segments, int64_t count, const LambPar
                        LambSums* tiles, cudaStream_t stream);
 
 // Its passes apart: LambMoments, LambTrusts and LambParams (lamb.h). One launch for each 410
-// non-empty segments, or 560 tensors.
+// non-empty segments, or 560 tensors. The same errors; Trusts reads of the step's values only
+// whether it is skipped.
 template <typename Grad>
 cudaError_t LaunchLambMoments(const LambSegment* segments, int64_t count,
                               const LambParameters& parameters, LambSums* tiles,

@@ -15,6 +15,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/device/stream.h"
 #include "brigade/kernels/internal/enqueue_list.h"
+#include "brigade/kernels/internal/update_dispatch.h"
 #include "brigade/kernels/lamb/lamb_math.h"
 #include "brigade/kernels/value_range.h"
 

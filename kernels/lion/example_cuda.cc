@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -12,6 +13,19 @@
 #include "brigade/kernels/lion/lion_parameters.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// One step, counted from 1, of `size` elements in device memory.
+cudaError_t Step(float* param, float* m, const float* grad, int64_t size, int64_t step,
+                 cudaStream_t stream) {
+  const bk::LionGroup group = {/*beta1=*/0.9, /*beta2=*/0.99, /*weight_decay=*/0.0};
+  const float lr = 0.1f;
+  const bk::LionParameters parameters =
+      bk::MakeLionParameters(&group, 1, bk::OneStep{step, &lr, /*grad_multiplier=*/1.0f});
+  const bk::LionSegment segment = {param, m, grad, /*param_copy=*/nullptr, size, /*group=*/0};
+  return bk::LaunchLion<float, bk::NoCopy>(&segment, 1, parameters, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -22,24 +36,16 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
-  float param[4] = {1, 2, 3, 4};
-  const float grad[4] = {8, 8, -8, 0};
-  // param, m and the gradient.
-  float* device = nullptr;
-  Check(cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)));
-  Check(cudaMemcpy(device, param, sizeof(param), cudaMemcpyHostToDevice));
-  Check(cudaMemset(device + 4, 0, 4 * sizeof(float)));
-  Check(cudaMemcpy(device + 8, grad, sizeof(grad), cudaMemcpyHostToDevice));
-
-  const bk::LionGroup group = {/*beta1=*/0.9, /*beta2=*/0.99, /*weight_decay=*/0.0};
-  const float lr = 0.1f;
-  const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
-  const bk::LionParameters parameters = bk::MakeLionParameters(&group, 1, step);
-  const bk::LionSegment segment = {device,     device + 4, device + 8, /*param_copy=*/nullptr,
-                                   /*size=*/4, /*group=*/0};
-  Check(bk::LaunchLion<float, bk::NoCopy>(&segment, 1, parameters, /*stream=*/nullptr));
-  Check(cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost));
-  std::printf("param %.2f %.2f %.2f %.2f\n", param[0], param[1], param[2], param[3]);
+  struct Memory {
+    float param[4], m[4], grad[4];
+  };
+  Memory host = {{1, 2, 3, 4}, {}, {8, 8, -8, 0}};
+  Memory* device = nullptr;
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(Step(device->param, device->m, device->grad, 4, /*step=*/1, nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  std::printf("param %.2f %.2f %.2f %.2f\n", host.param[0], host.param[1], host.param[2],
+              host.param[3]);
   Check(cudaFree(device));
 }

@@ -9,25 +9,42 @@
 
 #include "brigade/kernels/loco_quant/loco_quant_cpu.h"
 
+namespace {
+
+namespace bk = brigade::kernels;
+
+constexpr auto kFormat = bk::QuantFormat::kInt4;
+
+// `size` elements as a message of QuantBytes(size, kFormat), and the error that it leaves, which is
+// zeros at first, of QuantBytes(size, kLocoErrors).
+void Send(const float* array, void* error, void* message, int64_t size) {
+  bk::LocoParameters parameters;
+  parameters.beta = 0.25f;
+  // Any threads may take any parts of [0, size) that begin at multiples of 256.
+  bk::LocoQuantizeRange<float>({array, error, message, size}, kFormat, parameters, 0, size);
+}
+
+// What the first four codes of a message stand for.
+void Decode(const unsigned char* message, float* values) {
+  float maximum;
+  std::memcpy(&maximum, message, sizeof(maximum));
+  for (int i = 0; i < 4; ++i) {
+    const int code = bk::LowCode(message[bk::QuantCodesBegin(4) + i]);
+    values[i] = bk::ValueOf<kFormat>(maximum, code);
+  }
+}
+
+}  // namespace
+
 int main() {
-  namespace bk = brigade::kernels;
-  constexpr auto kFormat = bk::QuantFormat::kInt4;
   const float array[4] = {7, -3.5f, 1, 0.4f};
   alignas(bk::kQuantAlignment) unsigned char error[bk::QuantBytes(4, bk::kLocoErrors)] = {};
   alignas(bk::kQuantAlignment) unsigned char message[bk::QuantBytes(4, kFormat)];
-  float sent[2][4];
-  bk::LocoParameters parameters;
-  parameters.beta = 0.25f;
   for (int step = 0; step < 2; ++step) {
-    // Any threads may take any parts of [0, size) that begin at multiples of 256.
-    bk::LocoQuantizeRange<float>({array, error, message, /*size=*/4}, kFormat, parameters, 0, 4);
-    float maximum;
-    std::memcpy(&maximum, message, sizeof(maximum));
-    for (int i = 0; i < 4; ++i) {
-      const int code = bk::LowCode(message[bk::QuantCodesBegin(4) + i]);
-      sent[step][i] = bk::ValueOf<kFormat>(maximum, code);
-    }
+    Send(array, error, message, 4);
+    float v[4];
+    Decode(message, v);
+    std::printf("%s%.1f %.1f %.1f %.1f", step == 0 ? "" : ", then ", v[0], v[1], v[2], v[3]);
   }
-  std::printf("%.1f %.1f %.1f %.1f, then %.1f %.1f %.1f %.1f\n", sent[0][0], sent[0][1], sent[0][2],
-              sent[0][3], sent[1][0], sent[1][1], sent[1][2], sent[1][3]);
+  std::printf("\n");
 }

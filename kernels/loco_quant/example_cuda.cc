@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,30 @@
 #include "brigade/kernels/loco_quant/loco_quant_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+constexpr auto kFormat = bk::QuantFormat::kInt4;
+
+// `size` elements as a message of QuantBytes(size, kFormat), and the error that it leaves, which is
+// zeros at first, of QuantBytes(size, kLocoErrors); all in device memory.
+cudaError_t Send(const float* array, void* error, void* message, int64_t size,
+                 cudaStream_t stream) {
+  bk::LocoParameters parameters;
+  parameters.beta = 0.25f;
+  const bk::LocoSegment segment = {array, error, message, size};
+  return bk::LaunchLocoQuantize<float>(&segment, 1, kFormat, parameters, stream);
+}
+
+// What the first four codes of a message stand for.
+void Decode(const unsigned char* message, float* values) {
+  float maximum;
+  std::memcpy(&maximum, message, sizeof(maximum));
+  for (int i = 0; i < 4; ++i) {
+    const int code = bk::LowCode(message[bk::QuantCodesBegin(4) + i]);
+    values[i] = bk::ValueOf<kFormat>(maximum, code);
+  }
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -23,35 +48,22 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
-  constexpr auto kFormat = bk::QuantFormat::kInt4;
   struct Memory {
     alignas(bk::kQuantAlignment) unsigned char error[bk::QuantBytes(4, bk::kLocoErrors)];
     alignas(bk::kQuantAlignment) unsigned char message[bk::QuantBytes(4, kFormat)];
     float array[4];
   };
-  const float array[4] = {7, -3.5f, 1, 0.4f};
-  unsigned char message[sizeof(Memory::message)];
-  float sent[2][4];
+  Memory host = {{}, {}, {7, -3.5f, 1, 0.4f}};
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
-  Check(cudaMemset(device->error, 0, sizeof(device->error)));
-  Check(cudaMemcpy(device->array, array, sizeof(array), cudaMemcpyHostToDevice));
-
-  bk::LocoParameters parameters;
-  parameters.beta = 0.25f;
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
   for (int step = 0; step < 2; ++step) {
-    const bk::LocoSegment there = {device->array, device->error, device->message, /*size=*/4};
-    Check(bk::LaunchLocoQuantize<float>(&there, 1, kFormat, parameters, /*stream=*/nullptr));
-    Check(cudaMemcpy(message, device->message, sizeof(message), cudaMemcpyDeviceToHost));
-    float maximum;
-    std::memcpy(&maximum, message, sizeof(maximum));
-    for (int i = 0; i < 4; ++i) {
-      const int code = bk::LowCode(message[bk::QuantCodesBegin(4) + i]);
-      sent[step][i] = bk::ValueOf<kFormat>(maximum, code);
-    }
+    Check(Send(device->array, device->error, device->message, 4, nullptr));
+    Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+    float v[4];
+    Decode(host.message, v);
+    std::printf("%s%.1f %.1f %.1f %.1f", step == 0 ? "" : ", then ", v[0], v[1], v[2], v[3]);
   }
-  std::printf("%.1f %.1f %.1f %.1f, then %.1f %.1f %.1f %.1f\n", sent[0][0], sent[0][1], sent[0][2],
-              sent[0][3], sent[1][0], sent[1][1], sent[1][2], sent[1][3]);
+  std::printf("\n");
   Check(cudaFree(device));
 }

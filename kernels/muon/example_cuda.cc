@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -12,6 +13,33 @@
 #include "brigade/kernels/muon/muon_parameters.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// The parameters of a step, counted from 1.
+bk::MuonParameters ParametersOf(int64_t step) {
+  const bk::MuonGroup group = {/*momentum=*/0.95, /*nesterov=*/true, /*weight_decay=*/0.0};
+  const float lr = 0.1f;
+  return bk::MakeMuonParameters(&group, 1, bk::OneStep{step, &lr, /*grad_multiplier=*/1.0f});
+}
+
+// One step of a matrix in device memory, as is a workspace of MuonWorkspaceSize(rows, columns).
+cudaError_t Step(float* param, float* momentum, float* update, const float* grad, float* workspace,
+                 int64_t rows, int64_t columns, int64_t step, cudaStream_t stream) {
+  const int64_t size = rows * columns;
+  const bk::MuonParameters parameters = ParametersOf(step);
+  const bk::MuonMomentumSegment moments = {momentum, update, grad, nullptr, size, /*group=*/0};
+  const bk::MuonMatrix matrix = {update, workspace, rows, columns};
+  const float scale = bk::MuonScaleOf(bk::MuonScale::kOriginal, rows, columns);
+  const bk::MuonParamSegment params = {
+      param, update, /*param_copy=*/nullptr, size, /*group=*/0, /*rate=*/1.0f, scale};
+  cudaError_t error = bk::LaunchMuonMomentum<float>(&moments, 1, parameters, stream);
+  if (error != cudaSuccess) return error;
+  error = bk::LaunchMuonOrthogonalize(&matrix, 1, /*steps=*/5, bk::MuonCoefficients(),
+                                      /*eps=*/1e-7, stream);
+  if (error != cudaSuccess) return error;
+  return bk::LaunchMuonParams<bk::NoCopy>(&params, 1, parameters, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -22,36 +50,19 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
-  float param[4] = {1, 0, 0, 1}, update[4];
-  const float grad[4] = {30, 0, 0, 4};
-  // param, momentum, update, the gradient and the workspace.
-  constexpr int64_t kFloats = 16 + bk::MuonWorkspaceSize(2, 2);
-  float* device = nullptr;
-  Check(cudaMalloc(reinterpret_cast<void**>(&device), kFloats * sizeof(float)));
-  Check(cudaMemset(device, 0, kFloats * sizeof(float)));
-  Check(cudaMemcpy(device, param, sizeof(param), cudaMemcpyHostToDevice));
-  Check(cudaMemcpy(device + 12, grad, sizeof(grad), cudaMemcpyHostToDevice));
-
-  const bk::MuonGroup group = {/*momentum=*/0.95, /*nesterov=*/true, /*weight_decay=*/0.0};
-  const float lr = 0.1f;
-  const bk::OneStep step = {/*step=*/1, &lr, /*grad_multiplier=*/1.0f};
-  const bk::MuonParameters parameters = bk::MakeMuonParameters(&group, 1, step);
-  const bk::MuonMomentumSegment moments = {device + 4, device + 8, device + 12, nullptr, 4,
-                                           /*group=*/0};
-  const bk::MuonMatrix matrix = {device + 8, device + 16, /*rows=*/2, /*columns=*/2};
-  const bk::MuonParamSegment params = {
-      device,      device + 8,    nullptr,
-      4,
-      /*group=*/0, /*rate=*/1.0f, bk::MuonScaleOf(bk::MuonScale::kOriginal, 2, 2)};
-  const cudaStream_t stream = nullptr;
-  Check(bk::LaunchMuonMomentum<float>(&moments, 1, parameters, stream));
-  Check(bk::LaunchMuonOrthogonalize(&matrix, 1, /*steps=*/5, bk::MuonCoefficients(), /*eps=*/1e-7,
-                                    stream));
-  Check(bk::LaunchMuonParams<bk::NoCopy>(&params, 1, parameters, stream));
-  Check(cudaMemcpy(param, device, sizeof(param), cudaMemcpyDeviceToHost));
-  Check(cudaMemcpy(update, device + 8, sizeof(update), cudaMemcpyDeviceToHost));
-  std::printf("update %.2f %.2f %.2f %.2f, param %.2f %.2f %.2f %.2f\n", update[0], update[1],
-              update[2], update[3], param[0], param[1], param[2], param[3]);
+  struct Memory {
+    alignas(8) float workspace[bk::MuonWorkspaceSize(2, 2)];
+    float param[4], momentum[4], update[4], grad[4];
+  };
+  Memory host = {{}, {1, 0, 0, 1}, {}, {}, {30, 0, 0, 4}};
+  Memory* device = nullptr;
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(Step(device->param, device->momentum, device->update, device->grad, device->workspace, 2, 2,
+             /*step=*/1, nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  std::printf("update %.2f %.2f %.2f %.2f, param %.2f %.2f %.2f %.2f\n", host.update[0],
+              host.update[1], host.update[2], host.update[3], host.param[0], host.param[1],
+              host.param[2], host.param[3]);
   Check(cudaFree(device));
 }

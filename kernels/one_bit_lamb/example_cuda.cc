@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -13,6 +14,67 @@
 #include "brigade/kernels/one_bit_lamb/one_bit_lamb_parameters.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// What there is of a tensor, in device memory.
+struct Memory {
+  bk::OneBitLambSums sums[1];
+  double total;
+  bk::OneBitLambNumbers numbers;
+  float trust, param[4], m[4], v[4], fresh[4], message[4], grad[4];
+};
+
+// The parameters of a step, counted from 1: in a late one no bias is left to correct.
+bk::LambParameters ParametersOf(int64_t step) {
+  bk::LambGroup group;
+  group.beta1 = 0.5;
+  group.beta2 = 0.75;
+  group.eps = 1e-12;
+  const float lr = 0.1f;
+  return bk::MakeLambParameters(&group, 1, bk::OneStep{step, &lr, /*grad_multiplier=*/1.0f});
+}
+
+// A tensor of one tile, of one rank.
+const bk::LambTensor kTile = {/*first=*/0, /*count=*/1,  /*offset=*/0,
+                              /*part=*/1,  /*stride=*/1,
+                              /*group=*/0};
+
+bk::OneBitLambSegment SegmentOf(Memory* d) {
+  return {d->param,        d->m, d->v, d->fresh, d->message, /*size=*/4, /*group=*/0, /*tensor=*/0,
+          /*first_tile=*/0};
+}
+bk::OneBitLambMessage MessageOf(Memory* d) {
+  return {d->m, d->grad, d->message, /*size=*/4, /*group=*/0, /*tensor=*/0};
+}
+
+// Once: second moments stay as they are from now on.
+cudaError_t Freeze(Memory* d, cudaStream_t stream) {
+  const bk::OneBitLambSegment tensor = SegmentOf(d);
+  const int64_t size = tensor.size;
+  const cudaError_t error = bk::LaunchOneBitLambFreeze(&tensor, 1, &d->numbers, d->sums, stream);
+  if (error != cudaSuccess) return error;
+  return bk::LaunchOneBitLambScales(&kTile, &size, 1, d->sums, &d->total, &d->numbers, stream);
+}
+
+// In each step: what this rank sends; then ranks exchange messages, and each gets the mean.
+cudaError_t Send(Memory* d, int64_t step, cudaStream_t stream) {
+  const bk::OneBitLambMessage own = MessageOf(d);
+  return bk::LaunchOneBitLambSend<float>(&own, 1, ParametersOf(step), &d->numbers, stream);
+}
+
+// From the mean: the new first moment, and the trust ratio for LaunchLambParams.
+cudaError_t Receive(Memory* d, int64_t step, cudaStream_t stream) {
+  const bk::OneBitLambMessage mean = MessageOf(d);
+  const bk::OneBitLambSegment tensor = SegmentOf(d);
+  const bk::LambParameters parameters = ParametersOf(step);
+  cudaError_t error = bk::LaunchOneBitLambReceive(&mean, 1, &d->numbers, stream);
+  if (error != cudaSuccess) return error;
+  error = bk::LaunchOneBitLambMoments(&tensor, 1, parameters, d->sums, stream);
+  if (error != cudaSuccess) return error;
+  return bk::LaunchOneBitLambTrusts(&kTile, 1, parameters, bk::MakeOneBitLambConstants({}), d->sums,
+                                    &d->numbers, &d->trust, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -23,13 +85,6 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
-  struct Memory {
-    bk::OneBitLambSums sums[1];
-    double total;
-    bk::OneBitLambNumbers numbers;
-    float trust, param[4], m[4], v[4], fresh[4], message[4], grad[4];
-  };
   Memory host = {};
   host.numbers.ratio = 0.05f;
   for (int i = 0; i < 4; ++i) {
@@ -38,34 +93,9 @@ int main() {
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
-
-  bk::LambGroup group;
-  group.beta1 = 0.5;
-  group.beta2 = 0.75;
-  group.eps = 1e-12;
-  const float lr = 0.1f;
-  const bk::OneStep step = {/*step=*/1000, &lr, /*grad_multiplier=*/1.0f};
-  const bk::LambParameters parameters = bk::MakeLambParameters(&group, 1, step);
-  const bk::OneBitLambConstants constants = bk::MakeOneBitLambConstants({});
-  // One tile of one rank.
-  const bk::LambTensor tiles = {/*first=*/0, /*count=*/1,  /*offset=*/0,
-                                /*part=*/1,  /*stride=*/1,
-                                /*group=*/0};
-  const bk::OneBitLambSegment tensor = {device->param,   device->m,  device->v,   device->fresh,
-                                        device->message, /*size=*/4, /*group=*/0, /*tensor=*/0,
-                                        /*first_tile=*/0};
-  const bk::OneBitLambMessage own = {device->m,   device->grad, device->message, /*size=*/4,
-                                     /*group=*/0, /*tensor=*/0};
-  const int64_t size = 4;
-  Check(bk::LaunchOneBitLambFreeze(&tensor, 1, &device->numbers, device->sums, nullptr));
-  Check(bk::LaunchOneBitLambScales(&tiles, &size, 1, device->sums, &device->total, &device->numbers,
-                                   nullptr));
-  Check(bk::LaunchOneBitLambSend<float>(&own, 1, parameters, &device->numbers, nullptr));
-  // Here ranks exchange messages, and each gets the mean.
-  Check(bk::LaunchOneBitLambReceive(&own, 1, &device->numbers, nullptr));
-  Check(bk::LaunchOneBitLambMoments(&tensor, 1, parameters, device->sums, nullptr));
-  Check(bk::LaunchOneBitLambTrusts(&tiles, 1, parameters, constants, device->sums, &device->numbers,
-                                   &device->trust, nullptr));
+  Check(Freeze(device, nullptr));
+  Check(Send(device, /*step=*/1000, nullptr));
+  Check(Receive(device, /*step=*/1000, nullptr));
   Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
   std::printf("scale %.2f, m %.2f %.2f %.2f %.2f, factor %.2f\n", host.numbers.scale, host.m[0],
               host.m[1], host.m[2], host.m[3], host.numbers.factor);

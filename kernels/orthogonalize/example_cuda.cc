@@ -5,12 +5,34 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/orthogonalize/orthogonalize_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// A matrix becomes what the product of two factors leaves of it; both in device memory, `q` the
+// last step's factor, one rank's.
+cudaError_t Compress(float* matrix, float* p, float* q, float* product, int64_t rows,
+                     int64_t columns, cudaStream_t stream) {
+  const bk::LowRankSegment segment = {matrix,    p,       q, product, /*workspace=*/nullptr,
+                                      rows,      columns,
+                                      /*rank=*/1};
+  const bk::OrthogonalizeSegment factor = {p, rows, /*columns=*/1};
+  cudaError_t error = bk::LaunchLowRankRows(&segment, 1, stream);
+  if (error != cudaSuccess) return error;
+  // With several ranks: the sum of p over them.
+  error = bk::LaunchOrthogonalize(&factor, 1, /*epsilon=*/1e-8, stream);
+  if (error != cudaSuccess) return error;
+  error = bk::LaunchLowRankColumns(&segment, 1, stream);
+  if (error != cudaSuccess) return error;
+  // With several ranks: the mean of q over them.
+  return bk::LaunchLowRankRestore(&segment, 1, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,7 +43,6 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
   struct Memory {
     float matrix[4], p[2], q[2], product[4];
   };
@@ -29,26 +50,10 @@ int main() {
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
-
-  const bk::LowRankSegment segment = {device->matrix,
-                                      device->p,
-                                      device->q,
-                                      device->product,
-                                      /*workspace=*/nullptr,
-                                      /*rows=*/2,
-                                      /*columns=*/2,
-                                      /*rank=*/1};
-  const bk::OrthogonalizeSegment columns = {device->p, /*rows=*/2, /*columns=*/1};
-  const cudaStream_t stream = nullptr;
-  Check(bk::LaunchLowRankRows(&segment, 1, stream));
-  // With several ranks: the sum of p over them.
-  Check(bk::LaunchOrthogonalize(&columns, 1, /*epsilon=*/1e-8, stream));
-  Check(bk::LaunchLowRankColumns(&segment, 1, stream));
-  // With several ranks: the mean of q over them.
-  Check(bk::LaunchLowRankRestore(&segment, 1, stream));
+  Check(Compress(device->matrix, device->p, device->q, device->product, 2, 2, nullptr));
   Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
-  std::printf("product %.1f %.1f %.1f %.1f, error %.1f %.1f %.1f %.1f\n", host.product[0],
-              host.product[1], host.product[2], host.product[3], host.matrix[0], host.matrix[1],
-              host.matrix[2], host.matrix[3]);
+  const float *a = host.product, *b = host.matrix;
+  std::printf("product %.1f %.1f %.1f %.1f, error %.1f %.1f %.1f %.1f\n", a[0], a[1], a[2], a[3],
+              b[0], b[1], b[2], b[3]);
   Check(cudaFree(device));
 }

@@ -5,12 +5,27 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/reduce/reduce_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// sum = a + b, of `size` elements in device memory.
+cudaError_t Sum(const float* a, const float* b, float* sum, int64_t size, cudaStream_t stream) {
+  bk::ReduceArrays arrays = {};
+  arrays.sources[0] = a;
+  arrays.sources[1] = b;
+  arrays.source_count = 2;
+  arrays.targets[0] = sum;
+  arrays.target_count = 1;
+  arrays.size = size;
+  return bk::LaunchReduce<float>(arrays, bk::ReduceOp::kSum, stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,23 +36,15 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
-  const float sources[2][4] = {{1, 2, 3, 4}, {10, 20, 30, 40}};
-  float sum[4] = {};
-  // The two sources, then the target.
-  float* device = nullptr;
-  Check(cudaMalloc(reinterpret_cast<void**>(&device), 12 * sizeof(float)));
-  Check(cudaMemcpy(device, sources, sizeof(sources), cudaMemcpyHostToDevice));
-
-  bk::ReduceArrays arrays = {};
-  arrays.sources[0] = device;
-  arrays.sources[1] = device + 4;
-  arrays.source_count = 2;
-  arrays.targets[0] = device + 8;
-  arrays.target_count = 1;
-  arrays.size = 4;
-  Check(bk::LaunchReduce<float>(arrays, bk::ReduceOp::kSum, /*stream=*/nullptr));
-  Check(cudaMemcpy(sum, device + 8, sizeof(sum), cudaMemcpyDeviceToHost));
-  std::printf("sum %.1f %.1f %.1f %.1f\n", sum[0], sum[1], sum[2], sum[3]);
+  struct Memory {
+    float a[4], b[4], sum[4];
+  };
+  Memory host = {{1, 2, 3, 4}, {10, 20, 30, 40}, {}};
+  Memory* device = nullptr;
+  Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
+  Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(Sum(device->a, device->b, device->sum, 4, nullptr));
+  Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  std::printf("sum %.1f %.1f %.1f %.1f\n", host.sum[0], host.sum[1], host.sum[2], host.sum[3]);
   Check(cudaFree(device));
 }

@@ -5,12 +5,27 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "brigade/kernels/sign_pack/sign_pack_cuda.h"
 
 namespace {
+
+namespace bk = brigade::kernels;
+
+// The signs of an array as a message of SignBytes(size), what they leave out in `error`, which is
+// zeros at first, and what a receiver makes of them in `back`; with a workspace of a double for
+// each tile and kSignStatsDoubles more. All in device memory.
+cudaError_t ThereAndBack(const float* array, float* error, void* message, float* scale,
+                         double* workspace, float* back, int64_t size, cudaStream_t stream) {
+  const bk::SignPackSegment there = {array, error, message, size};
+  const cudaError_t status = bk::LaunchSignPack<float>(&there, 1, workspace, scale, stream);
+  if (status != cudaSuccess) return status;
+  const bk::SignUnpackSegment again = {message, back, size};
+  return bk::LaunchSignUnpack<float>(&again, 1, bk::SignUnpackParameters(), stream);
+}
 
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -21,27 +36,20 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
   struct Memory {
     alignas(bk::kSignAlignment) unsigned char message[bk::SignBytes(4)];
     double workspace[1 + bk::kSignStatsDoubles];
-    float array[4], error[4], scale;
+    float array[4], error[4], scale, back[4];
   };
-  Memory host = {};
-  const float array[4] = {4, 28, -4, 28};
-  for (int i = 0; i < 4; ++i) host.array[i] = array[i];
+  Memory host = {{}, {}, {4, 28, -4, 28}, {}, 0, {}};
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
-
-  const bk::SignPackSegment segment = {device->array, device->error, device->message, /*size=*/4};
-  Check(bk::LaunchSignPack<float>(&segment, 1, device->workspace, &device->scale,
-                                  /*stream=*/nullptr));
-  const bk::SignUnpackSegment back = {device->message, device->array, /*size=*/4};
-  Check(bk::LaunchSignUnpack<float>(&back, 1, bk::SignUnpackParameters(), /*stream=*/nullptr));
+  Check(ThereAndBack(device->array, device->error, device->message, &device->scale,
+                     device->workspace, device->back, 4, nullptr));
   Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
-  std::printf("scale %.1f, error %.1f %.1f %.1f %.1f, back %.1f %.1f %.1f %.1f\n", host.scale,
-              host.error[0], host.error[1], host.error[2], host.error[3], host.array[0],
-              host.array[1], host.array[2], host.array[3]);
+  const float *e = host.error, *b = host.back;
+  std::printf("scale %.1f, error %.1f %.1f %.1f %.1f, back %.1f %.1f %.1f %.1f\n", host.scale, e[0],
+              e[1], e[2], e[3], b[0], b[1], b[2], b[3]);
   Check(cudaFree(device));
 }

@@ -13,6 +13,16 @@
 
 namespace {
 
+namespace bk = brigade::kernels;
+
+// The `k` of `size` elements, which become 0; with a workspace of TopKWorkspaceSize(size). All in
+// device memory.
+cudaError_t Take(float* array, int64_t size, float* values, int32_t* indices, int64_t k,
+                 uint32_t* workspace, cudaStream_t stream) {
+  const bk::TopKSegment segment = {array, values, indices, workspace, size, k};
+  return bk::LaunchTopK<float>(&segment, 1, /*clear=*/true, stream);
+}
+
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
   std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
@@ -22,7 +32,6 @@ void Check(cudaError_t error) {
 }  // namespace
 
 int main() {
-  namespace bk = brigade::kernels;
   struct Memory {
     float array[4], values[2];
     int32_t indices[2];
@@ -33,13 +42,10 @@ int main() {
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
-
-  const bk::TopKSegment segment = {device->array,     device->values, device->indices,
-                                   device->workspace, /*size=*/4,     /*k=*/2};
-  Check(bk::LaunchTopK<float>(&segment, 1, /*clear=*/true, /*stream=*/nullptr));
+  Check(Take(device->array, 4, device->values, device->indices, 2, device->workspace, nullptr));
   Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
+  const float* const left = host.array;
   std::printf("%.1f at %d, %.1f at %d; left %.1f %.1f %.1f %.1f\n", host.values[0], host.indices[0],
-              host.values[1], host.indices[1], host.array[0], host.array[1], host.array[2],
-              host.array[3]);
+              host.values[1], host.indices[1], left[0], left[1], left[2], left[3]);
   Check(cudaFree(device));
 }

@@ -120,5 +120,29 @@ TEST(ParseJsonTest, ReadsAnArrayOfManyObjects) {
   EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
 }
 
+// Against the library's own way, which throws.
+TEST(JsonStringTest, IsTheTextBetweenQuotesOrSaysThatItIsNoUtf8) {
+  int refused = 0;
+  const auto expect_as_the_library = [&](const std::string& text) {
+    const absl::StatusOr<std::string> quoted = JsonString(text);
+    try {
+      EXPECT_EQ(quoted.value_or("none"), nlohmann::json(text).dump());
+    } catch (const nlohmann::json::exception&) {
+      ++refused;
+      EXPECT_THAT(quoted, StatusIs(kInvalid, HasSubstr(" is no UTF-8")));
+    }
+  };
+  for (int first = 0; first < 256; ++first) {
+    for (int second = 0; second < 256; ++second) {
+      expect_as_the_library({static_cast<char>(first), static_cast<char>(second)});
+    }
+  }
+  EXPECT_GT(refused, 256 * 64);
+  for (const char* text : {"", "\"\\\n", "\xef\xbf\xbd", "a\xef\xbf\xbd\xff", "\xff\xef\xbf\xbd",
+                           "\xed\xa0\x80", "\xf0\x9f\x98\x80", "\xf0\x9f\x98", "\\ufffd"}) {
+    expect_as_the_library(text);
+  }
+}
+
 }  // namespace
 }  // namespace brigade::checkpoint

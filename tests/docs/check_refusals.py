@@ -1,8 +1,8 @@
 """check_refusals.py: what our programs refuse, they refuse with what is allowed.
 
 Each program is run with each flag of its --help set to a word that no flag knows, and once with a word that is no flag.
-A number's flag says what it takes and means; one whose help lists words lists them in its refusal; files, folders and
-other texts of the user's are left out. Nothing runs.
+A number's flag says what it takes and means; one whose help lists words lists them in its refusal, and the other way
+round; files, folders and other texts of the user's are left out. Nothing runs.
 """
 
 import os
@@ -30,6 +30,8 @@ NEEDED = {"tune": ["--config=tests/docs/refusals.json", "--fixed=stage,micro_bat
 
 # Choices that the help has elsewhere than at its begin.
 TOLD = re.compile(rf'"{WORD}"(?:; it must be \w.*(?:,| or | of )| is none of \w.*,| is neither \w.* nor )')
+# The choices of a refusal, as far as each is one word.
+LISTED = re.compile(rf'"{WORD}"(?:; it must be (?:one of )?| is none of | is neither )(.*?)(?:\. --|\.?\s*$)', re.MULTILINE)
 NUMBER = re.compile(r"it must be (a whole number|a number|a time like|true or false|a number like)")
 
 
@@ -42,6 +44,18 @@ def choices(text):
     return words if len(words) > 1 else []
 
 
+def listed(said):
+    """The words that a refusal offers."""
+    found = LISTED.search(said)
+    pieces = re.split(r", (?:or |and )?| or | and | nor ", re.sub(r" ?\([^()]*\)", "", found[1])) if found else []
+    return [piece for piece in pieces if re.fullmatch(r"[a-z][\w:-]*\w", piece)]
+
+
+def without(words, text):
+    """Those that are not in the text."""
+    return [word for word in words if not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
+
+
 def run(path, words, folder):
     done = subprocess.run([os.path.abspath(path), *words], capture_output=True, text=True, check=False, cwd=folder,
                           stdin=subprocess.DEVNULL, timeout=60)
@@ -49,7 +63,7 @@ def run(path, words, folder):
 
 
 def main():
-    errors, counts = [], {"numbers": 0, "choices": 0, "programs": 0}
+    errors, counts = [], {"numbers": 0, "choices": 0, "offered": 0, "programs": 0}
     with tempfile.TemporaryDirectory() as folder:
         for path in sorted(our_programs.binaries()):
             code, said = run(path, ["--help"], folder)
@@ -77,15 +91,20 @@ def main():
                         errors.append(f"{path} --{name}={WORD} does not say what it is: {said[-300:]}")
                 elif TOLD.search(said) or words:
                     counts["choices"] += 1
-                    missing = [word for word in words if not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", said)]
+                    missing = without(words, said)
                     if missing:
                         errors.append(f"{path} --{name}={WORD} does not list {', '.join(missing)}: {said[-300:]}")
+                    offered = listed(said)
+                    counts["offered"] += len(offered)
+                    missing = without(offered, text)
+                    if missing:
+                        errors.append(f"{path} --help does not list {', '.join(missing)} for --{name}, which a refusal does")
                 else:
                     errors.append(f"{path} --{name}={WORD}: neither a number nor words that its help begins with: {said[-300:]}")
             if os.listdir(folder):
                 errors.append(f"{path} wrote {os.listdir(folder)}")
     print(counts)
-    if counts["programs"] < 15 or counts["numbers"] < 60 or counts["choices"] < 15:
+    if counts["programs"] < 15 or counts["numbers"] < 60 or counts["choices"] < 15 or counts["offered"] < 60:
         errors.append("most programs or flags are missing")
     for error in errors:
         print(error)

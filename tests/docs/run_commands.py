@@ -1,12 +1,13 @@
 """run_commands.py PAGE...: runs the commands of the pages, as tools/docs_commands.py finds them, in blocks and in prose.
 
 Commands of a page run one after the other, in a folder of their own with the files that they read, and what is slow
-is made short: SHORTER. Each flag that a command gives is one of the program's --help. A command that cannot be run here
+is made short: SHORTER. Those of mpirun run on two cores, and where the caller is root as another user too. Each flag that a command gives is one of the program's --help. A command that cannot be run here
 is an error: the page must say what it needs.
 """
 
 import os
 import pathlib
+import pwd
 import re
 import shutil
 import subprocess
@@ -124,14 +125,39 @@ class Runner:
             if not shutil.which("mpirun"):
                 self.errors.append(f"{command}: there is no mpirun; tools/setup installs it")
                 return
+            # On two cores, as this user and, where that is root, as another one.
             words, folder = [self.here(word) for word in command.words] + shorter, self.folder
+            cores = {"preexec_fn": lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])}
+            self.start(command, words, folder, environment, **cores)
+            if os.geteuid() == 0:
+                self.start_as_nobody(command, path, words, environment, **cores)
+            return
         else:
             words, folder = [str(RUNFILES / path)] + arguments, self.folder
+        self.start(command, words, folder, environment)
+
+    def start(self, command, words, folder, environment, **options):
         done = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True, errors="replace",
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        print(f"{command}: {done.returncode}", flush=True)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)
+        who = f" as user {options['user']}" if "user" in options else ""
+        print(f"{command}{who}: {done.returncode}", flush=True)
         if done.returncode != 0:
-            self.errors.append(f"{command}, run as {words}, ended with {done.returncode}:\n{done.stdout[-3000:]}")
+            self.errors.append(f"{command}, run{who} as {words}, ended with {done.returncode}:\n{done.stdout[-3000:]}")
+
+    def start_as_nobody(self, command, path, words, environment, **options):
+        """From copies in a folder of that user's, who sees nothing of the caller's files."""
+        user = pwd.getpwnam("nobody")
+        with tempfile.TemporaryDirectory(dir="/tmp") as name:
+            folder = pathlib.Path(name)
+            os.makedirs(folder / "bazel-bin" / os.path.dirname(path))
+            shutil.copy(RUNFILES / path, folder / "bazel-bin" / path)
+            for file in self.folder.iterdir():
+                if file.is_file():
+                    shutil.copy(file, folder)
+            for place in [folder, *folder.rglob("*")]:
+                os.chown(place, user.pw_uid, user.pw_gid)
+            environment = dict(environment, HOME=name, TMPDIR=name, USER="nobody", LOGNAME="nobody")
+            self.start(command, words, folder, environment, user=user.pw_uid, group=user.pw_gid, extra_groups=[], **options)
 
     def here(self, word):
         # Where the pages have a disk, and the steps that a short training ends after.

@@ -8,7 +8,9 @@
 #include "brigade/kernels/adafactor/adafactor_parameters.h"
 #include "brigade/kernels/adam/adam.h"
 #include "brigade/kernels/adam/adam_cpu.h"
+#include "brigade/kernels/adam8/adam8_cpu.h"
 #include "brigade/kernels/internal/update_tile.h"
+#include "brigade/kernels/lamb/lamb_cpu.h"
 #include "brigade/kernels/lamb/lamb_parameters.h"
 #include "brigade/kernels/lion/lion_cpu.h"
 #include "brigade/kernels/lion/lion_parameters.h"
@@ -363,6 +365,38 @@ class UnfilledStepTest : public ::testing::Test {
     return AdafactorParamRange<float, NoCopy>(
         segment, MakeAdafactorParameters(groups, 2, {}, &state_, group_steps_), 0, 100);
   }
+  StepError Adam8OfRange(int32_t group) {
+    const AdamGroup groups[2];
+    auto* const codes = reinterpret_cast<uint8_t*>(arrays_.first.data());
+    const Adam8Segment segment = {arrays_.param.data(),
+                                  codes,
+                                  codes + kSize,
+                                  arrays_.second.data(),
+                                  arrays_.second.data(),
+                                  arrays_.grad.data(),
+                                  nullptr,
+                                  kSize,
+                                  group};
+    return Adam8Range<float, NoCopy>(
+        segment, MakeAdamParameters(groups, 2, WeightDecayMode::kDecoupled, &state_, group_steps_),
+        0, 256);
+  }
+  // Of both passes that read the step's values.
+  StepError LambOfRange(int32_t group) {
+    const LambGroup groups[2];
+    const LambParameters parameters = MakeLambParameters(groups, 2, &state_, group_steps_);
+    const LambSegment segment = {arrays_.param.data(),
+                                 arrays_.first.data(),
+                                 arrays_.second.data(),
+                                 arrays_.grad.data(),
+                                 nullptr,
+                                 kSize,
+                                 group};
+    LambSums tiles[1] = {};
+    const StepError error = LambMomentsRange<float>(segment, parameters, 0, kSize, tiles);
+    EXPECT_EQ(LambParamRange<NoCopy>(segment, parameters, 1.0f, 0, kSize), error);
+    return error;
+  }
   // Of both passes that read the step's values.
   StepError OneBitLambOfRange(int32_t group) {
     const LambGroup groups[2];
@@ -405,6 +439,8 @@ TEST_F(UnfilledStepTest, IsAnErrorForAState) {
   EXPECT_EQ(SgdOfRange(0), StepError::kStateNotFilled);
   EXPECT_EQ(LionOfRange(0), StepError::kStateNotFilled);
   EXPECT_EQ(AdafactorOfRange(0), StepError::kStateNotFilled);
+  EXPECT_EQ(Adam8OfRange(0), StepError::kStateNotFilled);
+  EXPECT_EQ(LambOfRange(0), StepError::kStateNotFilled);
   EXPECT_EQ(OneBitLambOfRange(0), StepError::kStateNotFilled);
   arrays_.ExpectSame(Arrays(), "after an error");
 }
@@ -441,6 +477,8 @@ TEST_F(UnfilledStepTest, IsAnErrorForAGroup) {
   EXPECT_EQ(SgdOfRange(1), StepError::kGroupStepNotFilled);
   EXPECT_EQ(LionOfRange(1), StepError::kGroupStepNotFilled);
   EXPECT_EQ(AdafactorOfRange(1), StepError::kGroupStepNotFilled);
+  EXPECT_EQ(Adam8OfRange(1), StepError::kGroupStepNotFilled);
+  EXPECT_EQ(LambOfRange(1), StepError::kGroupStepNotFilled);
   EXPECT_EQ(OneBitLambOfRange(1), StepError::kGroupStepNotFilled);
   arrays_.ExpectSame(Arrays(), "after an error");
   EXPECT_EQ(AdamOfRange(0), StepError::kNone);

@@ -6,16 +6,18 @@ mkdir -p "$repo"/{tools,device,kernels} && cp -L tools/lint tools/externals.py "
 cd "$repo" && git init -q . || exit 1
 
 status=0
-# expect STATUS TEXT: what tools/lint exits with and prints somewhere ("" for nothing at all).
+# expect STATUS TEXT...: what tools/lint exits with and prints somewhere ("" for nothing at all).
 expect() {
-  local output code
+  local output code text
   git add -A . || exit 1
   output=$(tools/lint 2>&1)
   code=$?
-  if [ $code -ne "$1" ] || { [ -z "$2" ] && [ -n "$output" ]; } || [[ $output != *"$2"* ]]; then
-    printf 'expected %s and "%s", got %d and:\n%s\n\n' "$1" "$2" $code "$output"
-    status=1
-  fi
+  for text in "${@:2}"; do
+    if [ $code -ne "$1" ] || { [ -z "$text" ] && [ -n "$output" ]; } || [[ $output != *"$text"* ]]; then
+      printf 'expected %s and "%s", got %d and:\n%s\n\n' "$1" "$text" $code "$output"
+      status=1
+    fi
+  done
 }
 
 # abseil HEADER: the only one that the table of libraries has.
@@ -105,6 +107,39 @@ printf 'load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")\nf([CcInfo])\ncc_comm
 expect 1 "$bzl:3: cc_common without a load"
 printf 'load(\n    "@rules_cc//cc/common:cc_common.bzl",\n    "cc_common",\n)\ncc_common.f()\n' >$bzl
 expect 0 ""
+names=(CcToolchainInfo CcToolchainConfigInfo CcSharedLibraryInfo DebugPackageInfo ObjcInfo
+  JavaPluginInfo JavaToolchainInfo PyRuntimeInfo PyCcLinkParamsProvider AndroidIdeInfo java_common
+  proto_common proto_common_do_not_use apple_common)
+printf 'x = dep[%s]\n' "${names[@]}" >$bzl
+texts=()
+for i in "${!names[@]}"; do texts+=("$bzl:$((i + 1)): ${names[i]} without a load"); done
+expect 1 "${texts[@]}"
+printf 'load("//a:b.bzl", "%s")\n' "${names[@]}" >bazel/a.bzl
+cat bazel/a.bzl $bzl >bazel/b.bzl && rm bazel/a.bzl $bzl
+printf 'x = dep[MyCcToolchainInfo], coverage_common.f, cc_common_of_ours\n' >>bazel/b.bzl
+printf 'p = Label("@system//:absl") + "@local_cuda//:headers"\n' >>bazel/b.bzl
+expect 0 ""
+rm bazel/b.bzl
+rules=(cc_toolchain objc_library android_binary aar_import fdo_profile fdo_prefetch_hints
+  memprof_profile propeller_optimize cc_shared_library)
+printf '%s(name = "a")\n' "${rules[@]}" >$bzl
+printf 'native.%s(name = "a")\n' "${rules[@]}" new_local_repository >>$bzl
+texts=()
+for i in "${!rules[@]}"; do
+  texts+=("$bzl:$((i + 1)): ${rules[i]} without a load")
+  texts+=("$bzl:$((i + 1 + ${#rules[@]})): Bazel 9 has no native rules of this kind")
+done
+expect 1 "${texts[@]}" "$bzl:$((1 + 2 * ${#rules[@]})): Bazel 9 has no native rules of this kind"
+cat >$bzl <<'END'
+load("//a:b.bzl", "cc_toolchain_suite")
+cc_toolchain_suite(name = "a")
+attr.label(cfg = "host")
+p = "bazel-out/k8-opt/bin/a"
+p = Label("@@brigade~~configure~system//:absl")
+END
+expect 1 "$bzl:2: Bazel 9 has no cc_toolchain_suite" "$bzl:3: write cfg = \"exec\"" \
+  "$bzl:4: Bazel 9 names output folders otherwise" \
+  "$bzl:5: names of repositories differ between Bazel 7 and 8"
 # The text of a BUILD file needs a load of its own, and one in the text is none for the file.
 printf '%s\n_BUILD = """\ncc_library(name = "a")\n"""\n' "$load_library" >$bzl
 expect 1 "$bzl:3: cc_library without a load"

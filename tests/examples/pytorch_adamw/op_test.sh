@@ -1,16 +1,19 @@
 #!/bin/bash
-# op_test.sh GRAPH GOLDEN NVCC FOLDER [SCRIPT...]: vendors the kernels of examples/pytorch_adamw, and
-# compiles what its CUDA half has beside them; with scripts of FOLDER also builds the package for the
-# CPU as its README says, unoptimised (the bits need none of it), runs them with it, and compiles the
-# ops of the CUDA half.
+# op_test.sh cpu|cuda GRAPH GOLDEN NVCC FOLDER [SCRIPT...]: examples/pytorch_adamw without CUDA, and
+# what is of CUDA in it.
 #
-# For that PyTorch 2.4 or newer has to be in the virtual environment of benchmarks/peers (BRIGADE_PEERS_VENV),
-# or in python3's own library.
+# cpu: vendors the kernels' loops for the CPU; with scripts of FOLDER also builds the package as its
+# README says, unoptimised (the bits need none of it), and runs them with it. Needs no CUDA toolkit.
+# cuda: vendors both halves, and compiles what the CUDA half has beside the kernels; with any more
+# argument also its ops, where PyTorch has headers for them.
+#
+# With these PyTorch 2.4 or newer has to be in the virtual environment of benchmarks/peers
+# (BRIGADE_PEERS_VENV), or in python3's own library.
 set -u -o pipefail
-graph=$PWD/$1 nvcc=$3 folder=$PWD/$4
-export GOLDEN=$PWD/$2 PYTHONDONTWRITEBYTECODE=1
+half=$1 graph=$PWD/$2 nvcc=$4 folder=$PWD/$5
+export GOLDEN=$PWD/$3 PYTHONDONTWRITEBYTECODE=1
 work=$TEST_TMPDIR/tree
-shift 4
+shift 5
 
 fail() {
   printf 'FAILED: %s\n' "$*" >&2
@@ -24,17 +27,24 @@ cp -rL examples/pytorch_adamw "$work/examples/"
 cd "$work/examples/pytorch_adamw" || exit 1
 chmod -R u+w .
 
-./vendor --graph "$graph" || fail 'tools/vendor takes no copy of the kernels'
+only=()
+[ "$half" = cuda ] || only=(--cpu)
+./vendor "${only[@]}" --graph "$graph" || fail 'tools/vendor takes no copy of the kernels'
 ./vendor --check --graph "$graph" || fail 'tools/vendor finds that its own copy differs'
+cuda_files=$(find third_party -name '*cuda*' | wc -l)
+[ "$half" = cuda ] || [ "$cuda_files" = 0 ] || fail "vendor --cpu took $cuda_files files of CUDA"
 
 # What PROVENANCE says of both folders, which is the same.
 said() { sed -n "s/^$1: //p" third_party/adam/PROVENANCE; }
 read -ra flags <<<"$(said flags)"
-read -ra cuda_flags <<<"$(said 'cuda flags')"
 include=(-I. -Ithird_party/adam -Ithird_party/grad_check)
-printf -v host '%s,' "${flags[@]}"
-"$nvcc" "${cuda_flags[@]}" -Xcompiler="${host%,}" -arch=sm_90 "${include[@]}" -cubin csrc/step_cuda.cu \
-  -o "$work/step_cuda.cubin" >"$work/log" 2>&1 || fail "csrc/step_cuda.cu: $(cat "$work/log")"
+if [ "$half" = cuda ]; then
+  read -ra cuda_flags <<<"$(said 'cuda flags')"
+  printf -v host '%s,' "${flags[@]}"
+  "$nvcc" "${cuda_flags[@]}" -Xcompiler="${host%,}" -arch=sm_90 "${include[@]}" -cubin \
+    csrc/step_cuda.cu -o "$work/step_cuda.cubin" >"$work/log" 2>&1 ||
+    fail "csrc/step_cuda.cu: $(cat "$work/log")"
+fi
 [ $# -gt 0 ] || exit 0
 
 home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
@@ -49,29 +59,41 @@ if ! "$python" -c "$has_torch" 2>/dev/null; then
   exit 0
 fi
 
-mv third_party vendored
-if "$python" setup.py build_ext --inplace >"$work/log" 2>&1; then fail 'it builds without the kernels'; fi
-grep -q 'third_party/adam is missing: run .*/vendor first' "$work/log" || fail "$(cat "$work/log")"
-mv vendored third_party
-
-# The last of several -O counts.
-for file in third_party/*/PROVENANCE; do sed -i 's/^flags: .*/& -O0/' "$file"; done
-BRIGADE_ADAMW_CUDA=0 MAX_JOBS=${MAX_JOBS:-2} "$python" setup.py -q build_ext --inplace >"$work/log" 2>&1 ||
-  fail "the package does not build: $(cat "$work/log")"
-
-# PyTorch's own headers for CUDA are in every package of it but those for the CPU alone.
-paths=$("$python" -c '
+if [ "$half" = cuda ]; then
+  # PyTorch's own headers for CUDA are in every package of it but those for the CPU alone.
+  paths=$("$python" -c '
 from torch.utils import cpp_extension
 print(*(f"-isystem{path}" for path in cpp_extension.include_paths()))
 ') || fail "PyTorch does not say where its headers are"
-read -ra of_torch <<<"$paths"
-if echo '#include <c10/cuda/CUDAStream.h>' |
-  g++ -std=c++20 -E "${of_torch[@]}" -isystem"${nvcc%/*}/../include" -x c++ - >/dev/null 2>&1; then
-  g++ "${flags[@]}" -std=c++20 -fsyntax-only "${include[@]}" "${of_torch[@]}" -isystem"${nvcc%/*}/../include" \
-    csrc/ops_cuda.cc >"$work/log" 2>&1 || fail "csrc/ops_cuda.cc: $(cat "$work/log")"
-else
-  echo "csrc/ops_cuda.cc is not compiled: this PyTorch has no headers for CUDA"
+  read -ra of_torch <<<"$paths"
+  of_torch+=(-isystem"${nvcc%/*}/../include")
+  if echo '#include <c10/cuda/CUDAStream.h>' |
+    g++ -std=c++20 -E "${of_torch[@]}" -x c++ - >/dev/null 2>&1; then
+    g++ "${flags[@]}" -std=c++20 -fsyntax-only "${include[@]}" "${of_torch[@]}" csrc/ops_cuda.cc \
+      >"$work/log" 2>&1 || fail "csrc/ops_cuda.cc: $(cat "$work/log")"
+  else
+    echo "csrc/ops_cuda.cc is not compiled: this PyTorch has no headers for CUDA"
+  fi
+  exit 0
 fi
+
+# refused REASON VARIABLE...: that the package does not build so, and says why.
+refused() {
+  if env "${@:2}" "$python" setup.py build_ext --inplace >"$work/log" 2>&1; then
+    fail "it builds although $1"
+  fi
+  grep -q "$1" "$work/log" || fail "it does not say '$1', but: $(cat "$work/log")"
+}
+mv third_party vendored
+refused 'third_party/adam is missing: run .*/vendor first' BRIGADE_ADAMW_CUDA=0
+mv vendored third_party
+# Without a toolkit it says so before it looks at the kernels.
+refused 'BRIGADE_ADAMW_CUDA=1 needs' BRIGADE_ADAMW_CUDA=1
+
+# The last of several -O counts. Nothing says that there is no CUDA: setup.py has to see it.
+for file in third_party/*/PROVENANCE; do sed -i 's/^flags: .*/& -O0/' "$file"; done
+env -u BRIGADE_ADAMW_CUDA MAX_JOBS="${MAX_JOBS:-2}" "$python" setup.py -q build_ext --inplace \
+  >"$work/log" 2>&1 || fail "the package does not build: $(cat "$work/log")"
 
 # What the README shows under "Use".
 {

@@ -2,41 +2,28 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 #include <vector>
 
-#include "brigade/kernels/adam/adam_cpu.h"
-#include "brigade/kernels/adam/adam_cuda.h"
-#include "brigade/kernels/adam/adam_parameters.h"
-#include "brigade/kernels/lamb/lamb_cuda.h"
-#include "brigade/kernels/lamb/lamb_parameters.h"
-#include "brigade/kernels/one_bit_lamb/one_bit_lamb_cuda.h"
-#include "brigade/kernels/sgd/sgd_cpu.h"
-#include "brigade/kernels/sgd/sgd_cuda.h"
-#include "brigade/kernels/sgd/sgd_parameters.h"
-#include "brigade/kernels/zero_one_adam/zero_one_adam_cuda.h"
+#include "brigade/kernels/step_control/step_control_cuda.h"
+#include "brigade/kernels/step_control/step_control_parameters.h"
+#include "brigade/tests/kernels/gpu/step_launches.h"
 #include "gtest/gtest.h"
 
 namespace brigade::kernels {
 namespace {
 
-constexpr int64_t kSize = 1000;
-const AdamGroup kAdamGroup = {0.9, 0.999, 1e-8, 0.1};
-const SgdGroup kSgdGroup = {0.9, 0.3, 0.1, false};
-const LambGroup kLambGroup = {.weight_decay = 0.1};
+using Launches =
+    ::testing::Types<AdamLaunch, Adam8Launch, SgdLaunch, LionLaunch, MuonMomentumLaunch,
+                     MuonParamsLaunch, AdafactorFactorsLaunch, AdafactorParamsLaunch,
+                     LambMomentsLaunch, LambParamsLaunch, LambLaunch, OneBitLambSendLaunch,
+                     OneBitLambMomentsLaunch, ZeroOneLaunch<ZeroOneCall::kSend>,
+                     ZeroOneLaunch<ZeroOneCall::kMeet>, ZeroOneLaunch<ZeroOneCall::kLocal>>;
+
 const float kRate = 1e-2f;
-
-// param, two states and a gradient.
-std::vector<float> Arrays() {
-  std::vector<float> arrays(4 * kSize);
-  for (int64_t i = 0; i < 4 * kSize; ++i) arrays[i] = 0.001f * static_cast<float>(i % 977 + 1);
-  return arrays;
-}
-
-AdamSegment ForAdam(float* a) {
-  return {a, a + kSize, a + 2 * kSize, a + 3 * kSize, nullptr, kSize, 0};
-}
-SgdSegment ForSgd(float* a) { return {a, a + kSize, a + 3 * kSize, nullptr, kSize, 0}; }
 
 // The launches wait for the end: whoever calls this reads the kernel's error too.
 template <typename Launch>
@@ -52,167 +39,132 @@ cudaError_t RunOnDevice(std::vector<float>& arrays, const Launch& launch) {
   return cudaFree(device);
 }
 
-TEST(OneStepGpuTest, AdamGivesTheBitsOfTheCpu) {
-  std::vector<float> on_cpu = Arrays(), on_gpu = Arrays();
-  for (int64_t step = 1; step <= 3; ++step) {
-    const auto parameters = MakeAdamParameters(&kAdamGroup, 1, WeightDecayMode::kDecoupled,
-                                               OneStep{step, &kRate, 0.25f});
-    ASSERT_EQ((AdamRange<float, NoCopy>(ForAdam(on_cpu.data()), parameters, 0, kSize)),
-              StepError::kNone);
-    ASSERT_EQ(RunOnDevice(on_gpu,
-                          [&](float* a) {
-                            const AdamSegment segment = ForAdam(a);
-                            return LaunchAdam<float, NoCopy>(&segment, 1, parameters, nullptr);
-                          }),
-              cudaSuccess);
+// The first element of the four parts whose bits differ, or none.
+int64_t FirstDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  for (int64_t i = 0; i < kStepWork; ++i) {
+    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) return i;
   }
-  EXPECT_EQ(on_gpu, on_cpu);
-  EXPECT_NE(on_gpu, Arrays());
+  return -1;
 }
 
-TEST(OneStepGpuTest, SgdGivesTheBitsOfTheCpu) {
-  std::vector<float> on_cpu = Arrays(), on_gpu = Arrays();
+template <typename Launch>
+class OneStepGpuTest : public ::testing::Test {};
+TYPED_TEST_SUITE(OneStepGpuTest, Launches);
+
+TYPED_TEST(OneStepGpuTest, GivesTheBitsOfTheCpu) {
+  std::vector<float> on_cpu = StepArrays(), on_gpu = StepArrays();
   for (int64_t step = 1; step <= 3; ++step) {
-    const auto parameters =
-        MakeSgdParameters(&kSgdGroup, 1, WeightDecayMode::kCoupled, OneStep{step, &kRate, 0.25f});
-    ASSERT_EQ((SgdRange<float, NoCopy>(ForSgd(on_cpu.data()), parameters, 0, kSize)),
-              StepError::kNone);
-    ASSERT_EQ(RunOnDevice(on_gpu,
-                          [&](float* a) {
-                            const SgdSegment segment = ForSgd(a);
-                            return LaunchSgd<float, NoCopy>(&segment, 1, parameters, nullptr);
-                          }),
+    const auto parameters = TypeParam::Make(OneStep{step, &kRate, 0.25f});
+    ASSERT_EQ(TypeParam::OnCpu(on_cpu.data(), parameters), StepError::kNone);
+    ASSERT_EQ(RunOnDevice(on_gpu, [&](float* a) { return TypeParam::OnGpu(a, parameters); }),
               cudaSuccess);
   }
-  EXPECT_EQ(on_gpu, on_cpu);
-  EXPECT_NE(on_gpu, Arrays());
+  EXPECT_EQ(FirstDifference(on_gpu, on_cpu), -1);
+  EXPECT_NE(FirstDifference(on_gpu, StepArrays()), -1);
 }
 
-TEST(OneStepGpuTest, LaunchersRefuseParametersThatNameNoStep) {
-  std::vector<float> arrays = Arrays();
-  const auto adam = [&](const AdamParameters& parameters) {
-    const AdamSegment segment = ForAdam(arrays.data());
-    return LaunchAdam<float, NoCopy>(&segment, 1, parameters, nullptr);
-  };
-  const auto sgd = [&](const SgdParameters& parameters) {
-    const SgdSegment segment = ForSgd(arrays.data());
-    return LaunchSgd<float, NoCopy>(&segment, 1, parameters, nullptr);
-  };
+TYPED_TEST(OneStepGpuTest, RefusesParametersThatNameNoStep) {
+  std::vector<float> arrays = StepArrays();
+  const StepState* const no_state = nullptr;
+  const GroupStep* const no_group_steps = nullptr;
   const StepState state = {};
   const GroupStep group_step = {};
-  const auto mode = WeightDecayMode::kDecoupled;
-  EXPECT_EQ(adam(AdamParameters()), cudaErrorInvalidValue);
-  EXPECT_EQ(sgd(SgdParameters()), cudaErrorInvalidValue);
-  EXPECT_EQ(adam(MakeAdamParameters(&kAdamGroup, 1, mode, nullptr, nullptr)),
-            cudaErrorInvalidValue);
-  EXPECT_EQ(adam(MakeAdamParameters(&kAdamGroup, 1, mode, &state, nullptr)), cudaErrorInvalidValue);
-  EXPECT_EQ(adam(MakeAdamParameters(&kAdamGroup, 1, mode, nullptr, &group_step)),
-            cudaErrorInvalidValue);
-  EXPECT_EQ(adam(MakeAdamParameters(&kAdamGroup, 1, mode, OneStep{0, &kRate, 1.0f})),
-            cudaErrorInvalidValue);
-  EXPECT_EQ(sgd(MakeSgdParameters(&kSgdGroup, 1, mode, &state, nullptr)), cudaErrorInvalidValue);
-  EXPECT_EQ(sgd(MakeSgdParameters(&kSgdGroup, 1, mode, OneStep{0, &kRate, 1.0f})),
-            cudaErrorInvalidValue);
+  for (const auto& parameters :
+       {typename TypeParam::Parameters(), TypeParam::Make(no_state, no_group_steps),
+        TypeParam::Make(&state, no_group_steps), TypeParam::Make(no_state, &group_step),
+        TypeParam::Make(OneStep{0, &kRate, 1.0f}), TypeParam::Make(OneStep{1, nullptr, 1.0f})}) {
+    EXPECT_EQ(TypeParam::OnGpu(arrays.data(), parameters), cudaErrorInvalidValue);
+    EXPECT_EQ(TypeParam::OnCpu(arrays.data(), parameters), StepError::kNoStep);
+  }
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(FirstDifference(arrays, StepArrays()), -1);
 }
 
+// What a step reads of device memory, and what StepControl makes it from.
+struct StepMemory {
+  StepState state;
+  GroupStep group_step;
+  GradStats stats = {1.0, 1};
+  float lr = 1e-2f;
+};
+
 // A kernel that traps leaves its process without a device: each of these has one of its own, which
-// exits with 0 if the launch was accepted and its end is an error. It exits at once: the emulator
-// reports the trap, and would make it the failure of the process.
+// exits with kTrapped if launch(arrays, memory) was accepted and its end is an error, with kStepped
+// if values have changed, and with kNothing if none has. It exits at once: the emulator reports the
+// trap, and would make it the failure of the process.
+constexpr int kTrapped = 10, kStepped = 11, kNothing = 12;
 template <typename Launch>
-[[noreturn]] void ExitWithTheEnd(const StepState& state, const GroupStep& group_step,
-                                 const Launch& launch) {
-  std::vector<float> arrays = Arrays();
-  struct Values {
-    StepState state;
-    GroupStep group_step;
-  };
-  const Values values = {state, group_step};
-  Values* device = nullptr;
-  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(values)) != cudaSuccess) std::_Exit(1);
-  if (cudaMemcpy(device, &values, sizeof(values), cudaMemcpyHostToDevice) != cudaSuccess) {
+[[noreturn]] void ExitWithTheEnd(const StepMemory& memory, const Launch& launch) {
+  std::vector<float> arrays = StepArrays();
+  StepMemory* device = nullptr;
+  if (cudaMalloc(reinterpret_cast<void**>(&device), sizeof(memory)) != cudaSuccess) std::_Exit(1);
+  if (cudaMemcpy(device, &memory, sizeof(memory), cudaMemcpyHostToDevice) != cudaSuccess) {
     std::_Exit(2);
   }
   cudaError_t launched = cudaErrorUnknown;
   const cudaError_t end = RunOnDevice(arrays, [&](float* a) {
-    launched = launch(a, &device->state, &device->group_step);
+    launched = launch(a, device);
     return launched;
   });
   if (launched != cudaSuccess) std::_Exit(3);
-  std::_Exit(end == cudaErrorLaunchFailure ? 0 : 4);
+  if (end == cudaErrorLaunchFailure) std::_Exit(kTrapped);
+  if (end != cudaSuccess) std::_Exit(4);
+  std::_Exit(FirstDifference(arrays, StepArrays()) != -1 ? kStepped : kNothing);
 }
 
-class UnfilledStepGpuTest : public ::testing::Test {
- protected:
-  UnfilledStepGpuTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
-  [[noreturn]] static void Adam(const StepState& state, const GroupStep& group_step) {
-    ExitWithTheEnd(state, group_step, [](float* a, const StepState* s, const GroupStep* g) {
-      const AdamSegment segment = ForAdam(a);
-      return LaunchAdam<float, NoCopy>(
-          &segment, 1, MakeAdamParameters(&kAdamGroup, 1, WeightDecayMode::kDecoupled, s, g),
-          nullptr);
-    });
-  }
-  [[noreturn]] static void Sgd(const StepState& state, const GroupStep& group_step) {
-    ExitWithTheEnd(state, group_step, [](float* a, const StepState* s, const GroupStep* g) {
-      const SgdSegment segment = ForSgd(a);
-      return LaunchSgd<float, NoCopy>(
-          &segment, 1, MakeSgdParameters(&kSgdGroup, 1, WeightDecayMode::kDecoupled, s, g),
-          nullptr);
-    });
-  }
-  // Kernels that end before they read what these point to, or write it.
-  [[noreturn]] static void Lamb(const StepState& state, const GroupStep& group_step) {
-    ExitWithTheEnd(state, group_step, [](float* a, const StepState* s, const GroupStep* g) {
-      const LambSegment segment = {a, a + kSize, a + 2 * kSize, a + 3 * kSize, nullptr, kSize, 0};
-      return LaunchLambMoments<float>(&segment, 1, MakeLambParameters(&kLambGroup, 1, s, g),
-                                      nullptr, nullptr);
-    });
-  }
-  [[noreturn]] static void OneBitLambSend(const StepState& state, const GroupStep& group_step) {
-    ExitWithTheEnd(state, group_step, [](float* a, const StepState* s, const GroupStep* g) {
-      const OneBitLambMessage message = {a, a + kSize, a + 2 * kSize, kSize, 0, 0};
-      return LaunchOneBitLambSend<float>(&message, 1, MakeLambParameters(&kLambGroup, 1, s, g),
-                                         nullptr, nullptr);
-    });
-  }
-  [[noreturn]] static void OneBitLambMoments(const StepState& state, const GroupStep& group_step) {
-    ExitWithTheEnd(state, group_step, [](float* a, const StepState* s, const GroupStep* g) {
-      const OneBitLambSegment segment = {a, a + kSize, a + 2 * kSize, a + 3 * kSize, a, kSize, 0,
-                                         0, 0};
-      return LaunchOneBitLambMoments(&segment, 1, MakeLambParameters(&kLambGroup, 1, s, g), nullptr,
-                                     nullptr);
-    });
-  }
-  [[noreturn]] static void ZeroOneAdam(const StepState& state, const GroupStep& group_step) {
-    ExitWithTheEnd(state, group_step, [](float*, const StepState* s, const GroupStep* g) {
-      return LaunchZeroOneRates(
-          {ZeroOneCall::kLocal, 1, const_cast<StepState*>(s), g, nullptr, nullptr, nullptr},
-          nullptr);
-    });
-  }
-};
-
-TEST_F(UnfilledStepGpuTest, IsAnErrorForAState) {
-  const GroupStep group_step = {1e-3f, 1e-3f, 1.0f};
-  EXPECT_EXIT(Adam({}, group_step), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(Sgd({}, group_step), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(Lamb({}, group_step), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(OneBitLambSend({}, group_step), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(OneBitLambMoments({}, group_step), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(ZeroOneAdam({}, group_step), ::testing::ExitedWithCode(0), "");
-}
-
-TEST_F(UnfilledStepGpuTest, IsAnErrorForAGroup) {
+constexpr GroupStep kFilledGroup = {1e-3f, 1e-3f, 1.0f};
+StepState FilledState() {
   StepState state = {};
   state.step = 1;
   state.grad_multiplier = 1.0f;
-  EXPECT_EXIT(Adam(state, {}), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(Sgd(state, {}), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(Lamb(state, {}), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(OneBitLambSend(state, {}), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(OneBitLambMoments(state, {}), ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(ZeroOneAdam(state, {}), ::testing::ExitedWithCode(0), "");
+  return state;
+}
+
+template <typename Launch>
+class UnfilledStepGpuTest : public ::testing::Test {
+ protected:
+  UnfilledStepGpuTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+  [[noreturn]] static void Run(const StepState& state, const GroupStep& group_step) {
+    ExitWithTheEnd({state, group_step}, [](float* a, const StepMemory* memory) {
+      return Launch::OnGpu(a, Launch::Make(&memory->state, &memory->group_step));
+    });
+  }
+};
+TYPED_TEST_SUITE(UnfilledStepGpuTest, Launches);
+
+TYPED_TEST(UnfilledStepGpuTest, IsAnErrorForAState) {
+  EXPECT_EXIT(TestFixture::Run({}, kFilledGroup), ::testing::ExitedWithCode(kTrapped), "");
+}
+
+TYPED_TEST(UnfilledStepGpuTest, IsAnErrorForAGroup) {
+  EXPECT_EXIT(TestFixture::Run(FilledState(), {}), ::testing::ExitedWithCode(kTrapped), "");
+}
+
+// Launches that always fail would pass the two above.
+TYPED_TEST(UnfilledStepGpuTest, IsARealStepOnceBothAreFilled) {
+  EXPECT_EXIT(TestFixture::Run(FilledState(), kFilledGroup), ::testing::ExitedWithCode(kStepped),
+              "");
+}
+
+TEST(UnfilledStepGpuDeathTest, IsAnErrorForAStateThatStepControlGotAsZeros) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto run = [](const StepState& first) {
+    ExitWithTheEnd({first, {}}, [](float* a, StepMemory* memory) {
+      const StepBetas betas = {0.9, 0.999};
+      StepParameters parameters = MakeStepParameters({}, &betas, 1);
+      parameters.stats = &memory->stats;
+      parameters.ranks = 1;
+      parameters.state = &memory->state;
+      parameters.group_steps = &memory->group_step;
+      parameters.lr_table = &memory->lr;
+      parameters.lr_table_size = 1;
+      const cudaError_t error = LaunchStepControl(parameters, nullptr);
+      if (error != cudaSuccess) return error;
+      return AdamLaunch::OnGpu(a, AdamLaunch::Make(&memory->state, &memory->group_step));
+    });
+  };
+  EXPECT_EXIT(run({}), ::testing::ExitedWithCode(kTrapped), "");
+  EXPECT_EXIT(run(InitialStepState({})), ::testing::ExitedWithCode(kStepped), "");
 }
 
 }  // namespace
