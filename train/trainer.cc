@@ -188,6 +188,7 @@ absl::Status Trainer::Meet(const collectives::LaunchInfo& launch_info) {
   if (init.group == nullptr) {
     init.job_values = ValuesOf(*job_, *task_);
     init.timeout = options_.timeout;
+    init.connect_timeout = options_.connect_timeout;
   }
   BRIGADE_ASSIGN_OR_RETURN(own_communicator_, collectives::Init(launch_info, init, *own_context_));
   context_ = own_context_.get();
