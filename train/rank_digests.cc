@@ -89,8 +89,8 @@ absl::Status RankDigests::Begin(int64_t step) {
   if (!IsWritten(step) && !IsCompared(step) && !IsDumped(step)) return absl::OkStatus();
   if (IsDumped(step)) {
     dump_ = std::make_unique<digests::TensorDump>(
-        wanted_.dump, digests_->map(),
-        parts_.is_first_replica && parts_.zero.shard_group() == 0, parts_.context);
+        wanted_.dump, digests_->map(), parts_.is_first_replica && parts_.zero.shard_group() == 0,
+        parts_.context);
   }
   return digests_->Begin(IsCompared(step), IsWritten(step), IsDumped(step) ? dump_.get() : nullptr);
 }

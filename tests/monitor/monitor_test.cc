@@ -226,11 +226,11 @@ TEST(MonitorTest, OneThatCannotStartGetsNothing) {
 TEST(MonitorTest, TheEndComesLastAndWhatItFindsIsTold) {
   const auto late = std::make_shared<Seen>(), absent = std::make_shared<Seen>();
   std::vector<std::string> told;
-  Monitor monitor(Of(std::make_unique<Late>("disk", late),
-                     std::make_unique<LateAndAbsent>("old", absent)),
-                  {.capacity = 2, .on_trouble = [&](const std::string& trouble) {
-                     if (absl::StrContains(trouble, "full")) told.push_back(trouble);
-                   }});
+  Monitor monitor(
+      Of(std::make_unique<Late>("disk", late), std::make_unique<LateAndAbsent>("old", absent)),
+      {.capacity = 2, .on_trouble = [&](const std::string& trouble) {
+         if (absl::StrContains(trouble, "full")) told.push_back(trouble);
+       }});
   monitor.Start({});
   monitor.Publish(Record{.at = {1, 1}});
   auto reports = monitor.Close(kLong);

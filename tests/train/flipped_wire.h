@@ -175,12 +175,12 @@ class WireEngines {
   absl::StatusOr<std::unique_ptr<collectives::Engine>> CreateBelow(int rank, CallFault* fault,
                                                                    device::Context& context) {
     if (kind_ == WireEngine::kThreads) return group_->Join(rank, context);
-    BRIGADE_ASSIGN_OR_RETURN(const Transports transports, kind_ == WireEngine::kGloo
-                                                              ? GlooOf(rank)
-                                                              : InMemory(rank));
-    const auto flipping = [transports, fault](absl::Span<const int> members,
-                                              const std::string& label)
-        -> absl::StatusOr<std::unique_ptr<collectives::Transport>> {
+    BRIGADE_ASSIGN_OR_RETURN(const Transports transports,
+                             kind_ == WireEngine::kGloo ? GlooOf(rank) : InMemory(rank));
+    const auto flipping =
+        [transports, fault](
+            absl::Span<const int> members,
+            const std::string& label) -> absl::StatusOr<std::unique_ptr<collectives::Transport>> {
       BRIGADE_ASSIGN_OR_RETURN(auto transport, transports(members, label));
       return std::make_unique<digests::FlippingTransport>(
           std::move(transport), fault == nullptr ? nullptr : &fault->wire);
@@ -221,9 +221,9 @@ class WireEngines {
   absl::StatusOr<Transports> GlooOf(int rank) {
     collectives::GlooOptions options;
     options.connect_timeout = options.timeout = collectives::testing::kNever;
-    BRIGADE_ASSIGN_OR_RETURN(options.store,
-                             collectives::TcpStore::Create(
-                                 collectives::testing::StoreOptions(rank, kWireRanks, port_)));
+    BRIGADE_ASSIGN_OR_RETURN(
+        options.store,
+        collectives::TcpStore::Create(collectives::testing::StoreOptions(rank, kWireRanks, port_)));
     return [options, rank](absl::Span<const int> members, const std::string& label)
                -> absl::StatusOr<std::unique_ptr<collectives::Transport>> {
       collectives::GlooOptions part = options;
@@ -262,9 +262,8 @@ inline WireTraining TrainOnWires(const Job& job, const Task& task, WireEngine ki
     BRIGADE_ASSIGN_OR_RETURN(auto engine, engines.Create(rank, *context));
     BRIGADE_ASSIGN_OR_RETURN(const auto communicator,
                              collectives::Communicator::Create(std::move(engine), *context));
-    BRIGADE_ASSIGN_OR_RETURN(const auto trainer,
-                             Trainer::Create(job, task, *communicator, rank, *context,
-                                             {.watch = watch.get()}));
+    BRIGADE_ASSIGN_OR_RETURN(const auto trainer, Trainer::Create(job, task, *communicator, rank,
+                                                                 *context, {.watch = watch.get()}));
     while (true) {
       if (trainer->step() == kStepsBefore) {
         // Waits for what was enqueued before.
@@ -346,11 +345,11 @@ inline void ExpectWireFlipsAreNamed(const WireJobOf& job_of, const Task& task,
           ASSERT_EQ(fault.wire.damaged, 1);
           if (verifies) {
             for (const absl::Status& end : seen.ends) {
-              EXPECT_THAT(
-                  end, StatusIs(absl::StatusCode::kDataLoss,
-                                AllOf(AnyOf(HasSubstr("what rank 0 sent to rank 1 has arrived"),
-                                            HasSubstr("what rank 2 sent to rank 1 has arrived")),
-                                      HasSubstr("as its call "))));
+              EXPECT_THAT(end,
+                          StatusIs(absl::StatusCode::kDataLoss,
+                                   AllOf(AnyOf(HasSubstr("what rank 0 sent to rank 1 has arrived"),
+                                               HasSubstr("what rank 2 sent to rank 1 has arrived")),
+                                         HasSubstr("as its call "))));
             }
             // Nothing was made of it.
             EXPECT_LE(seen.log.steps.size(), static_cast<size_t>(kStepsBefore));

@@ -38,8 +38,7 @@ class Tokens final : public data::Samples {
 };
 
 std::unique_ptr<ModelTask> TaskOf() {
-  const auto model =
-      [](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
+  const auto model = [](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
     const models::DecoderConfig config = {.vocabulary = kVocabulary,
                                           .layers = 2,
                                           .width = 32,
@@ -59,14 +58,13 @@ std::unique_ptr<ModelTask> TaskOf() {
 
 Job JobOf(int stage) {
   Job job;
-  job.config =
-      ParseConfig(absl::StrCat(R"({"train_batch_size": 3, "bf16": {"enabled": true},
+  job.config = ParseConfig(absl::StrCat(R"({"train_batch_size": 3, "bf16": {"enabled": true},
           "communication_data_type": "fp32",
           "optimizer": {"type": "SGD", "params": {"lr": 0.5}},
           "zero_optimization": {"stage": )",
-                               stage, "}}"),
-                  kWireRanks)
-          .value();
+                                        stage, "}}"),
+                           kWireRanks)
+                   .value();
   return job;
 }
 

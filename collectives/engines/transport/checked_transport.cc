@@ -183,8 +183,7 @@ absl::Status CheckedTransport::CompareFrames() {
 }
 
 uint32_t CheckedTransport::ChecksumOf(const Frame& frame) {
-  const uint32_t head =
-      ChecksumOfBytes(&frame, static_cast<int64_t>(offsetof(Frame, checksum)));
+  const uint32_t head = ChecksumOfBytes(&frame, static_cast<int64_t>(offsetof(Frame, checksum)));
   return device::Crc32c(
       {frame.payload, static_cast<size_t>(std::max<int64_t>(frame.inline_bytes, 0))}, head);
 }
@@ -192,9 +191,9 @@ uint32_t CheckedTransport::ChecksumOf(const Frame& frame) {
 absl::Status CheckedTransport::VerifyFrame(int from) {
   const Frame& frame = peers_[static_cast<size_t>(from)].in;
   if ((frame.checksum != kNoChecksum) != verifies_) {
-    transport_.Abort(absl::InvalidArgumentError(absl::StrCat(
-        "rank ", verifies_ ? rank() : from, " verifies what messages carry, but rank ",
-        verifies_ ? from : rank(), " does not: it must be the same on all")));
+    transport_.Abort(absl::InvalidArgumentError(
+        absl::StrCat("rank ", verifies_ ? rank() : from, " verifies what messages carry, but rank ",
+                     verifies_ ? from : rank(), " does not: it must be the same on all")));
     return transport_.status();
   }
   if (!verifies_) return absl::OkStatus();

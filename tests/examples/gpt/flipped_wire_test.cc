@@ -19,8 +19,7 @@ Job OfStage(int stage) {
 
 TEST(FlippedWireTest, OfAGptIsNamedOnThreadsAndInMessages) {
   const Job job = OfStage(0);
-  train::ExpectWireFlipsAreNamed(OfStage, Task(job),
-                                 {WireEngine::kThreads, WireEngine::kMessages});
+  train::ExpectWireFlipsAreNamed(OfStage, Task(job), {WireEngine::kThreads, WireEngine::kMessages});
 }
 
 TEST(FlippedWireTest, OfAGptIsNamedOverGloo) {

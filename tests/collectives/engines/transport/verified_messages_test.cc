@@ -142,8 +142,8 @@ TEST(VerifiedMessagesTest, AnyByteOfAnyMessageThatArrivesOtherwiseIsFound) {
           // Each byte of what stands in front of a frame's payload, and some of the others.
           for (int64_t byte = 0; byte < bytes; byte += byte < 160 ? 5 : bytes / 4) {
             SCOPED_TRACE(absl::StrCat(size, " ranks, ", count, " elements, algorithm ",
-                                      static_cast<int>(algorithm), ", message ", message,
-                                      " of ", bytes, " bytes, byte ", byte));
+                                      static_cast<int>(algorithm), ", message ", message, " of ",
+                                      bytes, " bytes, byte ", byte));
             damage.byte = byte;
             const Sum sum = AllReduce(count, algorithm, verifies, &damage);
             // Of a frame, behind what it has.
