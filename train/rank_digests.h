@@ -22,7 +22,7 @@
 
 namespace brigade::train {
 
-// Digests of one rank's steps, as Job::digests says, and brigade.verify_replicas of its config where
+// Digests of one rank's steps, as Job::digests says, and its config's brigade.verify_replicas where
 // verify_every is 0: into a file, and compared between ranks. They travel with the steps' metrics,
 // so that nothing waits but the step that is dumped.
 class RankDigests {

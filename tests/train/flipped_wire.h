@@ -311,8 +311,8 @@ inline void ExpectFirstDifference(const WireTraining& seen, const WireTraining& 
 }
 
 // A bit that flips on a wire is named: with checksums of messages both ends of the wire, before
-// anybody has used it; without them the rank, where others have copies, and else step and tensor, by
-// comparison with another run.
+// anybody has used it; without them the rank, where others have copies, and else step and tensor,
+// by comparison with another run.
 inline void ExpectWireFlipsAreNamed(const WireJobOf& job_of, const Task& task,
                                     absl::Span<const WireEngine> engines) {
   using ::brigade::testing::StatusIs;
