@@ -1,13 +1,16 @@
 #include "brigade/collectives/init.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "brigade/collectives/bootstrap/file_store.h"
 #include "brigade/collectives/bootstrap/tcp_store.h"
 #include "brigade/collectives/engines/gloo/gloo_engine.h"
 #include "brigade/collectives/engines/nccl/nccl_engine.h"
+#include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/device/threads/steady_time.h"
 
@@ -82,6 +85,16 @@ absl::StatusOr<std::shared_ptr<Store>> CreateStore(const LaunchInfo& launch_info
            .secret = launch_info.secret, .name = launch_info.job, .values = options.job_values}});
 }
 
+absl::StatusOr<bool> VerifiesMessages() {
+  constexpr char kVariable[] = "BRIGADE_VERIFY_MESSAGES";
+  const char* const value = std::getenv(kVariable);
+  const absl::string_view text = value == nullptr ? "" : value;
+  if (text == "1") return true;
+  if (text.empty() || text == "0") return false;
+  return absl::InvalidArgumentError(
+      absl::StrCat(kVariable, " is \"", device::Printable(text), "\"; it must be 0 or 1"));
+}
+
 absl::StatusOr<GlooOptions> ToGlooOptions(const LaunchInfo& launch_info,
                                           const InitOptions& options) {
   GlooOptions gloo;
@@ -91,6 +104,7 @@ absl::StatusOr<GlooOptions> ToGlooOptions(const LaunchInfo& launch_info,
   gloo.connect_timeout = options.connect_timeout;
   gloo.connect_deadline = device::SteadyTime::Now() + options.connect_timeout;
   gloo.timeout = options.timeout;
+  BRIGADE_ASSIGN_OR_RETURN(gloo.verify_messages, VerifiesMessages());
   if (launch_info.size > 1) {
     BRIGADE_ASSIGN_OR_RETURN(gloo.store, CreateStore(launch_info, options));
   }

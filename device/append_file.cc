@@ -57,6 +57,10 @@ absl::StatusOr<AppendFile> AppendFile::Create(const std::string& path) {
 }
 
 absl::Status AppendFile::CheckOthers() {
+  if (file_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write ", Printable(path_, 800), ": it was closed"));
+  }
   struct stat status = {};
   if (fstat(fileno(file_.get()), &status) != 0) return Failed("write");
   const auto refused = [&](const char* why) {
@@ -96,7 +100,16 @@ absl::Status AppendFile::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status AppendFile::Close() {
+  // Where the system was interrupted the file is closed all the same.
+  if (file_ == nullptr || std::fclose(file_.release()) == 0 || errno == EINTR) {
+    return absl::OkStatus();
+  }
+  return Failed("write");
+}
+
 absl::Status AppendFile::Sync() {
+  if (file_ == nullptr) return CheckOthers();
   int failed = 0;
   do {
     failed = fsync(fileno(file_.get()));
@@ -107,6 +120,7 @@ absl::Status AppendFile::Sync() {
 }
 
 absl::Status AppendFile::KeepLines(absl::FunctionRef<Fate(absl::string_view line)> fate) {
+  if (file_ == nullptr) return CheckOthers();
   int64_t kept = 0, read = 0;
   std::string line;
   std::rewind(file_.get());

@@ -35,6 +35,10 @@ class AppendFile {
   // Waits until the disk has all of it. Some file systems, as NFS, say only then that they are
   // full.
   absl::Status Sync();
+  // Comes last. Waits for no disk of this machine; file systems of others, as NFS, hand over now
+  // what they still have, and may say that there is no room for it. Again: nothing. Whoever goes
+  // without it hears nothing of that.
+  absl::Status Close();
 
   // What becomes of a line. One that is damaged stays where a line that is kept comes behind it.
   enum class Fate : uint8_t { kKept, kDamaged, kCutOff };

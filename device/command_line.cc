@@ -148,6 +148,10 @@ int RunProgram(int argc, char** argv, absl::string_view about,
                absl::FunctionRef<absl::Status()> run) {
   absl::Status status = ParseFlags(argc, argv, about);
   if (status.ok()) status = run();
+  // Also of a disk that has had no room before.
+  if (status.ok() && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+    status = absl::UnavailableError("cannot write all that was printed");
+  }
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }

@@ -15,7 +15,7 @@
 namespace brigade::device {
 
 // The main() of a program that takes flags and nothing else: parses them, runs it, and prints an
-// error on stderr. Returns 0, or 1 after an error.
+// error on stderr. Returns 0, or 1 after an error, and where stdout has not taken all.
 //   --help (-h, -help) prints `about`, a sentence, and all flags, and ends the process with 0.
 //   A word that is no flag is InvalidArgument, naming it.
 int RunProgram(int argc, char** argv, absl::string_view about,

@@ -25,6 +25,9 @@ class BackEnd {
   virtual absl::Status Write(const Record& record) = 0;
   // For those that show it.
   virtual absl::Status Show(const Timeline& /*timeline*/) { return absl::OkStatus(); }
+  // Comes last: what only now turns out not to be written, as where a disk of another machine is
+  // full. Not behind an error of Start.
+  virtual absl::Status Finish() { return absl::OkStatus(); }
 };
 
 }  // namespace brigade::monitor

@@ -92,4 +92,10 @@ absl::Status CsvFiles::Write(const Record& record) {
   return status;
 }
 
+absl::Status CsvFiles::Finish() {
+  absl::Status status;
+  for (auto& [name, file] : files_) status.Update(file.Close());
+  return status;
+}
+
 }  // namespace brigade::monitor

@@ -92,4 +92,6 @@ absl::Status EventFile::Write(const Record& record) {
   return absl::OkStatus();
 }
 
+absl::Status EventFile::Finish() { return file_.Close(); }
+
 }  // namespace brigade::monitor

@@ -29,6 +29,7 @@ class EventFile final : public BackEnd {
   std::string name() const override;
   absl::Status Start(const Position& from) override;
   absl::Status Write(const Record& record) override;
+  absl::Status Finish() override;
 
  private:
   EventFile(std::string folder, device::AppendFile file)

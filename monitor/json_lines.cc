@@ -50,4 +50,6 @@ absl::Status JsonLines::Write(const Record& record) {
   return file_.Append(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+absl::Status JsonLines::Finish() { return file_.Close(); }
+
 }  // namespace brigade::monitor

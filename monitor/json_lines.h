@@ -33,6 +33,7 @@ class JsonLines final : public BackEnd {
   std::string name() const override;
   absl::Status Start(const Position& from) override;
   absl::Status Write(const Record& record) override;
+  absl::Status Finish() override;
 
  private:
   explicit JsonLines(device::AppendFile file) : file_(std::move(file)) {}

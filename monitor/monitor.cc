@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -40,6 +39,9 @@ class Desk {
   }
   void Show(const Timeline& timeline) {
     if (!is_off_) Note(back_end_->Show(timeline), 0);
+  }
+  void Finish() {
+    if (!is_off_) Note(back_end_->Finish(), 0);
   }
   void TellTrouble(absl::string_view text) const {
     if (tell_ != nullptr) tell_(absl::StrCat(name_, ": ", text));
@@ -108,8 +110,6 @@ struct Monitor::Worker {
   std::atomic<int64_t> published = 0;
   // That there was no room; or it is closed, and nothing is told any more.
   std::atomic<bool> has_told = false;
-  // Once it is closed.
-  std::optional<BackEndReport> report;
 };
 
 Monitor::Monitor(std::vector<std::unique_ptr<BackEnd>> back_ends, Options options) {
@@ -163,18 +163,19 @@ bool Monitor::Drain(absl::Duration patience) {
 std::vector<BackEndReport> Monitor::Close(absl::Duration patience) {
   const auto deadline = device::DeadlineAfter(patience);
   std::vector<BackEndReport> reports;
+  // All at once: none waits for another one's disk.
   for (const auto& worker : workers_) {
-    if (!worker->report.has_value()) {
-      worker->has_told = true;
-      const auto left = deadline - std::chrono::steady_clock::now();
-      const bool ended = worker->queue.Close(absl::FromChrono(left));
-      BackEndReport report = worker->desk->report();
-      report.name = worker->desk->name();
-      report.dropped = worker->published - report.written - report.failed;
-      report.is_stuck = !ended;
-      worker->report = std::move(report);
-    }
-    reports.push_back(*worker->report);
+    worker->has_told = true;
+    worker->queue.BeginClose([desk = worker->desk] { desk->Finish(); });
+  }
+  for (const auto& worker : workers_) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    const bool ended = worker->queue.Close(absl::FromChrono(left));
+    BackEndReport report = worker->desk->report();
+    report.name = worker->desk->name();
+    report.dropped = worker->published - report.written - report.failed;
+    report.is_stuck = !ended;
+    reports.push_back(std::move(report));
   }
   if (teller_ != nullptr) {
     teller_->Close(absl::FromChrono(deadline - std::chrono::steady_clock::now()));

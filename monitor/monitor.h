@@ -25,7 +25,7 @@ struct BackEndReport {
   int64_t dropped = 0;
   // Refused by the back end.
   int64_t failed = 0;
-  // The first error; Start's too.
+  // The first error; Start's and Finish's too.
   absl::Status error;
   // It was still busy when patience ended.
   bool is_stuck = false;
@@ -68,7 +68,8 @@ class Monitor {
 
   // Waits until all that was published is written; false if `patience` ends before.
   bool Drain(absl::Duration patience);
-  // Ends. In the order of the back ends; again: the same.
+  // Ends. In the order of the back ends. Again: with what has been published since, which is
+  // dropped, and what was still being written.
   std::vector<BackEndReport> Close(absl::Duration patience);
 
  private:

@@ -26,6 +26,8 @@ struct TaskQueue::State {
   int64_t ended ABSL_GUARDED_BY(mutex) = 0;
   int64_t dropped ABSL_GUARDED_BY(mutex) = 0;
   bool closing ABSL_GUARDED_BY(mutex) = false;
+  // BeginClose's task is the last one.
+  bool has_last ABSL_GUARDED_BY(mutex) = false;
   // The thread runs no more tasks.
   bool has_ended ABSL_GUARDED_BY(mutex) = false;
 };
@@ -85,6 +87,15 @@ bool TaskQueue::Drain(absl::Duration patience) {
   return state_->ended >= all;
 }
 
+void TaskQueue::BeginClose(std::function<void()> last) {
+  device::MutexLock lock(state_->mutex);
+  if (state_->closing) return;
+  state_->closing = state_->has_last = true;
+  state_->tasks.push_back(std::move(last));
+  ++state_->posted;
+  state_->changed.SignalAll();
+}
+
 bool TaskQueue::Close(absl::Duration patience) {
   const auto deadline = device::DeadlineAfter(patience);
   std::deque<std::function<void()>> left;
@@ -100,9 +111,12 @@ bool TaskQueue::Close(absl::Duration patience) {
   while (!has_run() && !is_late) {
     is_late = state_->changed.WaitWithDeadline(state_->mutex, deadline);
   }
-  state_->dropped += static_cast<int64_t>(state_->tasks.size());
+  const auto unrun = static_cast<int64_t>(state_->tasks.size());
+  state_->dropped += unrun;
   left.swap(state_->tasks);
-  const bool ended = has_run();
+  const bool is_last_unrun =
+      unrun == 1 && state_->has_last && state_->ended + unrun == state_->posted;
+  const bool ended = has_run() || is_last_unrun;
   // They may own what takes time to be destroyed.
   lock.Unlock();
   return ended;

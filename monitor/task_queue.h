@@ -33,8 +33,13 @@ class TaskQueue {
   // Waits until all tasks that were posted before have run; false if `patience` ends before.
   bool Drain(absl::Duration patience);
 
+  // Takes no more tasks but this one, which has room and comes last. Again, or behind Close:
+  // nothing.
+  void BeginClose(std::function<void()> last);
+
   // Takes no more tasks, and waits until all have run; false if `patience` ends before: what waits
-  // is destroyed unrun and counted, the one that runs goes on by itself.
+  // is destroyed unrun and counted, the one that runs goes on by itself. For the last one of
+  // BeginClose alone it is true.
   bool Close(absl::Duration patience);
 
   // Tasks that were not taken, or not run.

@@ -20,9 +20,16 @@ std::string DescribeRun(const Job& job) {
                       ", ", parallel::ToString(job.config.grid), ", seed ", job.seed);
 }
 
+// The config's key counts where the job itself says nothing.
+Digests WantedOf(const Job& job) {
+  Digests wanted = job.digests;
+  if (wanted.verify_every == 0) wanted.verify_every = job.config.verify_replicas;
+  return wanted;
+}
+
 // With local steps ranks differ between two meetings as they should.
 absl::Status CheckRanksAreAlike(const Job& job) {
-  if (job.digests.verify_every == 0 || !job.config.zero.has_local_steps()) return absl::OkStatus();
+  if (!job.config.zero.has_local_steps()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--verify_replicas: with local steps (0/1 Adam) each rank has weights of its own");
 }
@@ -32,20 +39,21 @@ absl::Status CheckRanksAreAlike(const Job& job) {
 absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
                                                                  const checkpoint::ModelPart& part,
                                                                  const Parts& parts) {
-  if (!job.digests.any()) return nullptr;
-  BRIGADE_RETURN_IF_ERROR(CheckRanksAreAlike(job));
-  std::unique_ptr<RankDigests> self(new RankDigests(job, parts));
+  const Digests wanted = WantedOf(job);
+  if (!wanted.any()) return nullptr;
+  if (wanted.verify_every > 0) BRIGADE_RETURN_IF_ERROR(CheckRanksAreAlike(job));
+  std::unique_ptr<RankDigests> self(new RankDigests(job, wanted, parts));
   BRIGADE_ASSIGN_OR_RETURN(
       self->digests_,
       digests::StepDigests::Create(part, parts.in_flight, parts.zero, parts.ranks, parts.context));
   BRIGADE_ASSIGN_OR_RETURN(const auto gather, parts.ranks.Resolve(self->signature()));
   self->of_step_ = collectives::WireBytes(gather, parts.ranks.rank(), parts.ranks.size());
-  if (job.digests.verify_every == 0) return self;
+  if (wanted.verify_every == 0) return self;
   self->comparisons_ =
       digests::ComparisonsOf(self->digests_->map().tensors(), self->digests_->shares());
   if (!self->comparisons_.empty()) return self;
   return absl::InvalidArgumentError(absl::StrCat(
-      "--verify_replicas is ", job.digests.verify_every, ", but no rank has what another one has: ",
+      "--verify_replicas is ", wanted.verify_every, ", but no rank has what another one has: ",
       parts.ranks.size() == 1
           ? "there is one rank"
           : "stage 3 keeps one copy of everything, unless groups have a whole state each "
@@ -53,36 +61,36 @@ absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
 }
 
 absl::StatusOr<std::string> RankDigests::Start(int64_t steps) {
-  if (job_.digests.dump_step > 0 && job_.digests.dump_step <= steps) {
+  if (wanted_.dump_step > 0 && wanted_.dump_step <= steps) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--digest_dump_step is ", job_.digests.dump_step,
+        absl::StrCat("--digest_dump_step is ", wanted_.dump_step,
                      ", but the training that is resumed goes on behind step ", steps));
   }
   const std::vector<digests::TensorName>& tensors = digests_->map().tensors();
-  if (parts_.is_first_rank && !job_.digests.file.empty()) {
+  if (parts_.is_first_rank && !wanted_.file.empty()) {
     BRIGADE_ASSIGN_OR_RETURN(
-        file_, digests::DigestFile::Create(job_.digests.file, {tensors, DescribeRun(job_)}, steps));
+        file_, digests::DigestFile::Create(wanted_.file, {tensors, DescribeRun(job_)}, steps));
   }
   if (comparisons_.empty()) return std::string();
   return absl::StrFormat(
       "Every %d steps ranks compare digests: %.4g %% of their weights have a copy on another rank.",
-      job_.digests.verify_every, 100 * digests::Covered(tensors, digests_->shares(), comparisons_));
+      wanted_.verify_every, 100 * digests::Covered(tensors, digests_->shares(), comparisons_));
 }
 
 bool RankDigests::IsWritten(int64_t step) const {
-  return !job_.digests.file.empty() && (step + 1) % job_.digests.every == 0;
+  return !wanted_.file.empty() && (step + 1) % wanted_.every == 0;
 }
 
 bool RankDigests::IsCompared(int64_t step) const {
-  return job_.digests.verify_every > 0 && (step + 1) % job_.digests.verify_every == 0;
+  return wanted_.verify_every > 0 && (step + 1) % wanted_.verify_every == 0;
 }
 
 absl::Status RankDigests::Begin(int64_t step) {
   if (!IsWritten(step) && !IsCompared(step) && !IsDumped(step)) return absl::OkStatus();
   if (IsDumped(step)) {
     dump_ = std::make_unique<digests::TensorDump>(
-        job_.digests.dump, digests_->map(),
-        parts_.is_first_replica && parts_.zero.shard_group() == 0, parts_.context);
+        wanted_.dump, digests_->map(), parts_.is_first_replica && parts_.zero.shard_group() == 0,
+        parts_.context);
   }
   return digests_->Begin(IsCompared(step), IsWritten(step), IsDumped(step) ? dump_.get() : nullptr);
 }

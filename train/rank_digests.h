@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,8 +22,9 @@
 
 namespace brigade::train {
 
-// Digests of one rank's steps, as Job::digests says: into a file, and compared between ranks. They
-// travel with the steps' metrics, so that nothing waits but the step that is dumped.
+// Digests of one rank's steps, as Job::digests says, and its config's brigade.verify_replicas where
+// verify_every is 0: into a file, and compared between ranks. They travel with the steps' metrics,
+// so that nothing waits but the step that is dumped.
 class RankDigests {
  public:
   // What of the job it needs more; all must outlive it.
@@ -66,14 +68,16 @@ class RankDigests {
   collectives::CollectiveSignature signature() const { return digests_->signature(); }
 
  private:
-  RankDigests(const Job& job, const Parts& parts) : job_(job), parts_(parts) {}
+  RankDigests(const Job& job, Digests wanted, const Parts& parts)
+      : job_(job), wanted_(std::move(wanted)), parts_(parts) {}
 
   bool IsWritten(int64_t step) const;
   bool IsCompared(int64_t step) const;
-  bool IsDumped(int64_t step) const { return step + 1 == job_.digests.dump_step; }
+  bool IsDumped(int64_t step) const { return step + 1 == wanted_.dump_step; }
   absl::Status WriteRecord(int64_t step, bool skipped, const digests::DigestTable& table);
 
   const Job& job_;
+  const Digests wanted_;
   const Parts parts_;
   std::unique_ptr<digests::StepDigests> digests_;
   std::vector<digests::Comparison> comparisons_;

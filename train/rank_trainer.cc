@@ -447,7 +447,8 @@ absl::Status RankTrainer::Load(const std::string& folder, Observer* observer) {
     start_.is_resumed = true;
     start_.resumed = start.resumed;
     stopped_ = false;
-    return absl::OkStatus();
+    // Before the first step OnStart tells of it.
+    return has_begun_ && observer != nullptr ? observer->OnLoad(start_) : absl::OkStatus();
   });
 }
 

@@ -63,10 +63,11 @@ collectives::JobValues ValuesOf(const Job& job, const Task& task) {
                     ", resumed from ", job.checkpoints.resume, ", keep ", job.checkpoints.keep,
                     ", fall_back ", job.checkpoints.fall_back, ", may differ ",
                     absl::StrJoin(job.checkpoints.may_differ, ","))},
-      {"digests",
-       absl::StrCat("to ", job.digests.file.empty() ? "nowhere" : "a file", " every ",
-                    job.digests.every, " steps, ranks compared every ", job.digests.verify_every,
-                    ", step ", job.digests.dump_step, " dumped to ", job.digests.dump)},
+      {"digests", absl::StrCat("to ", job.digests.file.empty() ? "nowhere" : "a file", " every ",
+                               job.digests.every, " steps, ranks compared every ",
+                               job.digests.verify_every > 0 ? job.digests.verify_every
+                                                            : job.config.verify_replicas,
+                               ", step ", job.digests.dump_step, " dumped to ", job.digests.dump)},
       {"optimizer", absl::StrCat(static_cast<int>(zero.optimizer.kind), " (rates and the like ",
                                  collectives::DigestOf(rates), ")")},
   };
@@ -188,6 +189,7 @@ absl::Status Trainer::Meet(const collectives::LaunchInfo& launch_info) {
   if (init.group == nullptr) {
     init.job_values = ValuesOf(*job_, *task_);
     init.timeout = options_.timeout;
+    init.connect_timeout = options_.connect_timeout;
   }
   BRIGADE_ASSIGN_OR_RETURN(own_communicator_, collectives::Init(launch_info, init, *own_context_));
   context_ = own_context_.get();

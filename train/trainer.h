@@ -35,6 +35,8 @@ namespace brigade::train {
 
 // How long a rank may be silent in a collective before the others give up.
 inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
+// And how long ranks that are processes wait in Create for one that does not come.
+inline constexpr absl::Duration kDefaultConnectTimeout = absl::Seconds(30);
 
 // Beside the job, what a rank's training has of its process.
 struct TrainerOptions {
@@ -54,6 +56,7 @@ struct TrainerOptions {
   // Of ranks that are threads of this process.
   std::shared_ptr<collectives::ThreadGroup> group = nullptr;
   absl::Duration timeout = kDefaultTimeout;
+  absl::Duration connect_timeout = kDefaultConnectTimeout;
 };
 
 // The context of a rank of the job, which the recorder follows.
@@ -86,9 +89,10 @@ absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int r
 // Errors       The first error of any rank ends the training on all, and is what every later call
 //              gives. Such an error is also a call out of turn, FailedPrecondition, and a trainer
 //              that goes before its end, Cancelled. Ranks of a group hear also of one that fails
-//              in Create before it has met them. For a rank that does not come to Create the others
-//              wait as long as TrainerOptions::timeout and the group say; so do processes for one
-//              that fails before, unless their launcher ends them.
+//              in Create before it has met them. Processes cannot hear of one that fails before:
+//              where no launcher ends them, Create gives DeadlineExceeded that names the ranks that
+//              did not come, behind TrainerOptions::connect_timeout. For a thread that does not
+//              come the others wait as long as the group's timeout says.
 // Threads      One at a time.
 class Trainer {
  public:

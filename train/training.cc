@@ -47,7 +47,14 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ran
     BRIGADE_ASSIGN_OR_RETURN(own_watch, Watch::Create(job, {.threads = ranks}));
   }
   TrainerOptions of_rank = options;
-  of_rank.watch = own_watch != nullptr ? own_watch.get() : options.watch;
+  if (own_watch != nullptr) {
+    of_rank.watch = own_watch.get();
+    // All is written when it is reported, as by a trainer alone.
+    of_rank.report = [&](const Outcome& outcome) {
+      own_watch->Close(Watch::kPatience);
+      if (options.report != nullptr) options.report(outcome);
+    };
+  }
   // What may be refused comes before the first rank begins to wait for the others.
   struct Rank {
     std::unique_ptr<device::Context> context;

@@ -90,6 +90,7 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   // They would measure the machine, and write over the training's own files.
   trial.config.profiler = {};
   trial.config.monitor = {};
+  trial.config.verify_replicas = 0;
   // Else each trial would tell it.
   trial.config.without_effect = {};
   trial.corpus.held_out.resize(

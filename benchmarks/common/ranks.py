@@ -17,19 +17,23 @@ def _free_port():
 
 class Ended:
     """What a rank has printed, and the largest memory that it had at a time by the system's
-    account of a process that has ended, in bytes."""
+    account of a process that has ended, in bytes; and what it has had of the processors."""
 
-    def __init__(self, out, peak_bytes):
+    def __init__(self, out, usage):
         self.out = out
-        self.peak_bytes = peak_bytes
+        self.peak_bytes = usage.ru_maxrss * 1024
+        self.processor_seconds = usage.ru_utime + usage.ru_stime
 
 
-def run_ranks(command, ranks):
-    """Runs the command as so many processes until all have ended, in order of ranks; ends the script if one fails."""
+def run_ranks(command, ranks, launched=True):
+    """Runs the command as so many processes until all have ended, in order of ranks; ends the script if one fails. One that
+    is not launched has ranks of its own."""
     port, started = _free_port(), []
     for rank in range(ranks):
-        variables = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks),
-                         LOCAL_WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        variables = dict(os.environ)
+        if launched:
+            variables.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
+                             MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         out, err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         process = subprocess.Popen([str(word) for word in command], env=variables, stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=err)
@@ -44,7 +48,7 @@ def run_ranks(command, ranks):
                 continue
             process.returncode = os.waitstatus_to_exitcode(status)
             out.seek(0)
-            ended[rank] = Ended(out.read(), usage.ru_maxrss * 1024)
+            ended[rank] = Ended(out.read(), usage)
             if process.returncode != 0:
                 failed = rank
         time.sleep(0.01)

@@ -1,6 +1,7 @@
 #include "brigade/device/command_line.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -93,6 +94,20 @@ TEST(CommandLineDeathTest, AnErrorOfTheProgramIsPrinted) {
   EXPECT_EXIT(std::exit(RunMain({"--things=7B"})), ExitedWithCode(0), "");
   EXPECT_EXIT(std::exit(RunMain({}, absl::NotFoundError("no things"))), ExitedWithCode(1),
               "^NOT_FOUND: no things\n");
+}
+
+TEST(CommandLineDeathTest, WhatCouldNotBePrintedIsAnError) {
+  const auto end = [](const char* to) {
+    char name[] = "program";
+    char* words[] = {name, nullptr};
+    if (std::freopen(to, "w", stdout) == nullptr) std::exit(2);
+    std::exit(RunProgram(1, words, "Prints.", [] {
+      std::printf("figures\n");
+      return absl::OkStatus();
+    }));
+  };
+  EXPECT_EXIT(end("/dev/full"), ::testing::ExitedWithCode(1), "cannot write all that was printed");
+  EXPECT_EXIT(end("/dev/null"), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(CommandLineTest, CountsArePowersOf1000) {

@@ -9,6 +9,7 @@
 #include "brigade/device/files.h"
 #include "brigade/tests/spec/digest.h"
 #include "brigade/tests/testing/full_disk.h"
+#include "brigade/tests/testing/late_disk.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -191,6 +192,18 @@ TEST(DigestFileTest, AFullDiskCostsStepsAndNoFile) {
     EXPECT_THAT(DigestFile::Create(PathOf("none"), kHeader, 0).status().message(),
                 HasSubstr("cannot write " + PathOf("none")));
   }
+}
+
+// As one of another machine may.
+TEST(DigestFileTest, ADiskThatSaysOnlyAtTheEndThatItIsFullIsNamed) {
+  const std::string path = PathOf("late");
+  auto file = DigestFile::Create(path, kHeader, 0);
+  ASSERT_OK((*file)->Write(Record(1, 1)));
+  ASSERT_OK((*file)->Sync());
+  const brigade::testing::LateDisk late(path);
+  EXPECT_THAT((*file)->Sync().message(),
+              HasSubstr("cannot write " + path + ": No space left on device"));
+  EXPECT_EQ(late.syncs(), 1);
 }
 
 TEST(DigestFileTest, NamesTheLineThatIsNone) {

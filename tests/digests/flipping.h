@@ -74,9 +74,15 @@ class FlippingObserver final : public zero::StepObserver {
 
 // Which message of a rank is damaged on its way: the first of `bytes` that comes once `armed`.
 struct WireFault {
+  // 0: of any that are larger than kLargeBytes, and so carry an array's part and nothing else.
+  static constexpr int64_t kLargeBytes = 2048;
   int64_t bytes = 0;
   std::atomic<bool> armed = false;
   std::atomic<int> damaged = 0;
+
+  bool IsOf(int64_t message_bytes) const {
+    return bytes == 0 ? message_bytes > kLargeBytes : message_bytes == bytes;
+  }
 };
 
 // Another transport, one of whose messages arrives with another bit.
@@ -100,7 +106,7 @@ class FlippingTransport final : public collectives::Transport {
     if (!status.ok() || expected.empty()) return status;
     const Message message = expected.front();
     expected.pop_front();
-    if (fault_ != nullptr && message.bytes == fault_->bytes && fault_->armed.exchange(false)) {
+    if (fault_ != nullptr && fault_->IsOf(message.bytes) && fault_->armed.exchange(false)) {
       static_cast<char*>(message.data)[message.bytes / 2] ^= 0x10;
       ++fault_->damaged;
     }

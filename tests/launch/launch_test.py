@@ -102,6 +102,41 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(process.wait(), 0)
             process.stdout.close()
 
+    def test_ctrl_z_stops_nothing(self):
+        # The launcher goes on passing on; a rank stops itself if it likes.
+        with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
+            fifo = pathlib.Path(folder) / "fifo"
+            os.mkfifo(fifo)
+            job = Job(*shell(f"trap 'echo rank has it' TSTP; kill -TSTP $$; echo ready; read line <{fifo}; echo $line"))
+            try:
+                job.wait_for("ready")
+                for process in (job.process.pid, *job.children(job.process.pid)):
+                    os.kill(process, signal.SIGTSTP)
+                fifo.write_text("went on\n")
+                self.assertEqual(job.wait(), 0)
+                self.assertEqual(job.printed(), "rank has it\nready\nwent on\n")
+            finally:
+                job.close()
+
+    def test_programs_of_python_are_run_by_it_and_keep_nothing_back(self):
+        with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
+            fifo = pathlib.Path(folder) / "fifo"
+            os.mkfifo(fifo)
+            # Without a line's end it would stay in Python's buffer until the end.
+            program = pathlib.Path(folder) / "program.py"
+            program.write_text(f"import sys\nprint('ready')\nopen({str(fifo)!r}).read()\nprint(*sys.argv[1:])\n")
+            for arguments in ([program], ["--module", "program"]):
+                job = Job(*arguments, "--flag", "word", variables={"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"})
+                try:
+                    job.wait_for("ready")
+                    fifo.write_text("go on")
+                    self.assertEqual(job.wait(), 0)
+                    self.assertEqual(job.printed(), "ready\n--flag word\n")
+                finally:
+                    job.close()
+            # As it is: not executable.
+            self.assertNotEqual(run("--no_python", program)[0], 0)
+
     def test_a_line_without_an_end_is_passed_on(self):
         code, printed, _ = run("--nproc_per_node=2", *shell("head -c 1000000 /dev/zero | tr '\\0' x"))
         self.assertEqual(code, 0)

@@ -21,6 +21,7 @@
 #include "brigade/monitor/json_lines.h"
 #include "brigade/monitor/monitor.h"
 #include "brigade/tests/testing/full_disk.h"
+#include "brigade/tests/testing/late_disk.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
 
@@ -269,6 +270,45 @@ TEST(EventFileTest, WhatDidNotFitOfTheBeginComesWithTheNextRecord) {
   // Behind the wall time.
   EXPECT_EQ(frames[1].substr(9), StartEvent(0, 17));
   EXPECT_EQ(frames[2], ScalarsEvent(2, 32, record.values));
+}
+
+// As one of another machine may.
+TEST(MonitoredFilesTest, ADiskThatSaysOnlyAtTheEndThatItIsFullIsTold) {
+  const std::string folder = Folder();
+  ASSERT_TRUE(std::filesystem::create_directories(folder));
+  std::vector<std::unique_ptr<BackEnd>> back_ends;
+  ASSERT_OK_AND_ASSIGN(back_ends.emplace_back(), EventFile::Create(folder));
+  ASSERT_OK_AND_ASSIGN(back_ends.emplace_back(), CsvFiles::Create(folder));
+  ASSERT_OK_AND_ASSIGN(back_ends.emplace_back(), JsonLines::Create(folder + "/lines"));
+  std::vector<std::string> told;
+  Monitor monitor(std::move(back_ends),
+                  {.on_trouble = [&](const std::string& text) { told.push_back(text); }});
+  monitor.Start({});
+  monitor.Publish(StepRecord(1, 5));
+  const brigade::testing::LateDisk late(folder);
+  const auto reports = monitor.Close(absl::Minutes(5));
+  ASSERT_EQ(reports.size(), 3u);
+  for (const BackEndReport& report : reports) {
+    EXPECT_EQ(report.written, 1);
+    EXPECT_EQ(report.dropped, 0);
+    EXPECT_EQ(report.failed, 0);
+    EXPECT_TRUE(absl::StrContains(report.Trouble(), absl::StrCat("cannot write ", folder)));
+    EXPECT_TRUE(absl::StrContains(report.Trouble(), "No space left on device"));
+  }
+  // An event file, two of CSV, one of lines.
+  EXPECT_EQ(late.closes(), 4);
+  EXPECT_EQ(told.size(), 3u);
+}
+
+TEST(JsonLinesTest, BehindTheEndNothingIsWritten) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/ended.jsonl");
+  ASSERT_OK_AND_ASSIGN(const auto lines, JsonLines::Create(path));
+  ASSERT_OK(lines->Start({}));
+  ASSERT_OK(lines->Finish());
+  ASSERT_OK(lines->Finish());
+  EXPECT_EQ(lines->Write(StepRecord(1, 5)).message(),
+            absl::StrCat("cannot write ", path, ": it was closed"));
+  EXPECT_FALSE(lines->Start({}).ok());
 }
 
 // A back end that could not start would be off for good.

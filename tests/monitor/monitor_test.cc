@@ -94,6 +94,23 @@ class Absent final : public Scribe {
   absl::Status Start(const Position&) override { return absl::DataLossError("not our file"); }
 };
 
+// Finds out at its end that nothing has stayed.
+class Late final : public Scribe {
+ public:
+  using Scribe::Scribe;
+  absl::Status Finish() override {
+    Note("end").IgnoreError();
+    return absl::ResourceExhaustedError("disk full at the end");
+  }
+};
+
+class LateAndAbsent final : public Scribe {
+ public:
+  using Scribe::Scribe;
+  absl::Status Start(const Position&) override { return absl::DataLossError("not our file"); }
+  absl::Status Finish() override { return Note("end"); }
+};
+
 std::vector<std::unique_ptr<BackEnd>> Of(std::unique_ptr<BackEnd> one,
                                          std::unique_ptr<BackEnd> other = nullptr) {
   std::vector<std::unique_ptr<BackEnd>> all;
@@ -204,6 +221,74 @@ TEST(MonitorTest, OneThatCannotStartGetsNothing) {
   const auto reports = monitor.Close(kLong);
   EXPECT_EQ(seen->Steps(), "");
   EXPECT_EQ(reports[0].Trouble(), "old: 1 of 1 records are missing: not our file");
+}
+
+TEST(MonitorTest, TheEndComesLastAndWhatItFindsIsTold) {
+  const auto late = std::make_shared<Seen>(), absent = std::make_shared<Seen>();
+  std::vector<std::string> told;
+  Monitor monitor(
+      Of(std::make_unique<Late>("disk", late), std::make_unique<LateAndAbsent>("old", absent)),
+      {.capacity = 2, .on_trouble = [&](const std::string& trouble) {
+         if (absl::StrContains(trouble, "full")) told.push_back(trouble);
+       }});
+  monitor.Start({});
+  monitor.Publish(Record{.at = {1, 1}});
+  auto reports = monitor.Close(kLong);
+  EXPECT_EQ(late->Steps(), "from 0, 1, end");
+  // Of what could not start there is no end.
+  EXPECT_EQ(absent->Steps(), "");
+  EXPECT_EQ(told, std::vector<std::string>{"disk: disk full at the end"});
+  EXPECT_EQ(reports[0].written, 1);
+  EXPECT_EQ(reports[0].Trouble(), "disk: disk full at the end");
+  // What comes behind the end is counted.
+  monitor.Publish(Record{.at = {2, 2}});
+  reports = monitor.Close(kLong);
+  EXPECT_EQ(late->Steps(), "from 0, 1, end");
+  EXPECT_EQ(reports[0].dropped, 1);
+  EXPECT_TRUE(absl::StrContains(reports[0].Trouble(), "1 of 2 records are missing"));
+}
+
+// Its end has room, however full the queue is, and is asked for although another one is stuck.
+TEST(MonitorTest, TheEndHasRoomAndWaitsForNoOther) {
+  const auto stuck = std::make_shared<Seen>(), late = std::make_shared<Seen>();
+  const auto door = std::make_shared<Stuck::Door>();
+  Monitor monitor(Of(std::make_unique<Stuck>(stuck, door), std::make_unique<Late>("disk", late)),
+                  {.capacity = 1});
+  monitor.Start({});
+  monitor.Publish(Record{.at = {1, 1}});
+  door->entered.wait();
+  auto reports = monitor.Close(absl::Seconds(1));
+  EXPECT_TRUE(reports[0].is_stuck);
+  EXPECT_EQ(late->Steps(), "from 0, 1, end");
+  EXPECT_FALSE(reports[1].is_stuck);
+  door->opened.count_down();
+  door->left.wait();
+}
+
+TEST(TaskQueueTest, TheLastOneHasRoomAndIsMissedByNobody) {
+  const auto door = std::make_shared<Stuck::Door>();
+  TaskQueue queue(1);
+  ASSERT_TRUE(queue.Post([door] {
+    door->entered.count_down();
+    door->opened.wait();
+    door->left.count_down();
+  }));
+  door->entered.wait();
+  ASSERT_TRUE(queue.Post([] {}));
+  std::atomic<int> last = 0;
+  queue.BeginClose([&] { ++last; });
+  queue.BeginClose([&] { last += 10; });
+  EXPECT_FALSE(queue.Post([] {}));
+  // One runs, and one that is not the last one waits.
+  EXPECT_FALSE(queue.Close(absl::ZeroDuration()));
+  EXPECT_EQ(queue.dropped(), 3);
+  door->opened.count_down();
+  door->left.wait();
+
+  TaskQueue other(1);
+  other.BeginClose([&] { ++last; });
+  EXPECT_TRUE(other.Close(kLong));
+  EXPECT_EQ(last, 1);
 }
 
 TEST(TaskQueueTest, ClosedWithoutPatienceItCountsWhatDidNotRun) {

@@ -497,6 +497,24 @@ TEST(TrainerTest, GoesOnInsideAnEpochWithTheSameData) {
   }
 }
 
+// The steps of the states that a training goes on from.
+class Loads final : public Observer {
+ public:
+  absl::Status OnStep(const StepMetrics&) override { return absl::OkStatus(); }
+  absl::Status OnEvaluation(const Evaluation&) override { return absl::OkStatus(); }
+  absl::Status OnStart(const Start& start) override {
+    steps.push_back(start.step);
+    return absl::OkStatus();
+  }
+  absl::Status OnLoad(const Start& start) override {
+    EXPECT_THAT(start.resumed, HasSubstr("step-"));
+    steps.push_back(start.step);
+    return absl::OkStatus();
+  }
+
+  std::vector<int64_t> steps;
+};
+
 TEST(TrainerTest, SavesAndLoadsOneByOne) {
   const TrainingData data = {.training = std::make_shared<Points>(19),
                              .held_out = std::make_shared<Points>(5),
@@ -505,7 +523,10 @@ TEST(TrainerTest, SavesAndLoadsOneByOne) {
   OnRanks(2, [&](const collectives::LaunchInfo& launch_info, const TrainerOptions& options) {
     const Job job = {.config = ParseConfig(Config(4, 2, 2), 2).value(),
                      .checkpoints = {.save = folder}};
-    auto made = Trainer::Create(job, TwoLayers(), data, launch_info, options);
+    Loads loads;
+    TrainerOptions observed = options;
+    observed.observer = &loads;
+    auto made = Trainer::Create(job, TwoLayers(), data, launch_info, observed);
     ASSERT_OK(made);
     Trainer& trainer = **made;
     const auto step = [&] {
@@ -528,6 +549,9 @@ TEST(TrainerTest, SavesAndLoadsOneByOne) {
     for (int i = 0; i < 2; ++i) step();
     ASSERT_OK(trainer.Save());
     ASSERT_OK(trainer.Finish());
+    if (launch_info.rank == 0) {
+      EXPECT_EQ(loads.steps, std::vector<int64_t>({0, 3, 3}));
+    }
     EXPECT_THAT(trainer.Batch(),
                 StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has had its end")));
   });

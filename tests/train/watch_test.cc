@@ -138,7 +138,14 @@ TEST(WatchTest, SoDoThreads) {
   const std::string folder = Folder("threads");
   const Job job = Monitored(folder);
   const auto task = ModelTask::Create(Model(), Data()).value();
-  ASSERT_OK(TrainOnThreads(job, *task, kRanks, {}));
+  int reports = 0;
+  const auto report = [&](const Outcome&) {
+    ++reports;
+    // All is written when it is reported.
+    ExpectMonitored(folder);
+  };
+  ASSERT_OK(TrainOnThreads(job, *task, kRanks, {.report = report}));
+  EXPECT_EQ(reports, 1);
   ExpectMonitored(folder);
 }
 

@@ -51,6 +51,13 @@ absl::Status Console::OnStart(const Start& start) {
   return absl::OkStatus();
 }
 
+absl::Status Console::OnLoad(const Start& start) {
+  first_step_ = start.step;
+  first_seconds_ = seconds_;
+  if (!start.resumed.empty()) Print(start.resumed, true);
+  return absl::OkStatus();
+}
+
 absl::Status Console::OnSave(const SaveEvent& save) {
   if (!save.report.ok()) {
     Print(absl::StrCat("step ", save.step,
@@ -88,11 +95,12 @@ absl::Status Console::OnStep(const StepMetrics& metrics) {
   if (!stays && !IsDue(metrics.step, now)) return absl::OkStatus();
   printed_ = now;
   const auto made = static_cast<double>(metrics.step - first_step_);
-  const double left = seconds_ / made * static_cast<double>(steps_ - metrics.step);
+  const double took = seconds_ - first_seconds_;
+  const double left = took / made * static_cast<double>(steps_ - metrics.step);
   Print(absl::StrFormat(
             "step %*d/%d loss %.4f %.0f tokens/s scale %g norm %.2f lr %.1e %.0fs left%s",
             static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_, metrics.loss,
-            tokens_of_step_ * made / seconds_, metrics.loss_scale, metrics.grad_norm,
+            tokens_of_step_ * made / took, metrics.loss_scale, metrics.grad_norm,
             metrics.learning_rate, left, metrics.skipped ? " skipped: overflow" : ""),
         stays);
   if (stays || columns_ == 0) PrintBreakdown();

@@ -22,6 +22,7 @@ class Console final : public Observer {
           int64_t steps_per_print = 0, std::string unit = "byte");
 
   absl::Status OnStart(const Start& start) override;
+  absl::Status OnLoad(const Start& start) override;
   absl::Status OnStep(const StepMetrics& metrics) override;
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
   // Its tables, or a line where they are in a file.
@@ -49,8 +50,10 @@ class Console final : public Observer {
   const int64_t steps_per_print_;
   const std::string unit_;
   double seconds_ = 0;
-  // Made by the training before.
+  // From where on the rate counts: the step of the training before, or of the state that was loaded
+  // meanwhile, and the time then.
   int64_t first_step_ = 0;
+  double first_seconds_ = 0;
   Clock::time_point printed_;
   // Sums over steps, and how many.
   StepBreakdown parts_;

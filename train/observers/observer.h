@@ -91,6 +91,9 @@ class Observer {
   virtual absl::Status OnEvaluation(const Evaluation& evaluation) = 0;
   // Comes first.
   virtual absl::Status OnStart(const Start& /*start*/) { return absl::OkStatus(); }
+  // The training goes on from another state, earlier or later (Trainer::Load): its next step is the
+  // one behind start.step.
+  virtual absl::Status OnLoad(const Start& /*start*/) { return absl::OkStatus(); }
   virtual absl::Status OnProfile(const ProfileEvent& /*profile*/) { return absl::OkStatus(); }
   virtual absl::Status OnSave(const SaveEvent& /*save*/) { return absl::OkStatus(); }
   // Something that is written beside the training, such as digests, could not be: the first error

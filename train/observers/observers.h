@@ -26,6 +26,10 @@ class Observers final : public Observer {
     for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnStart(start));
     return absl::OkStatus();
   }
+  absl::Status OnLoad(const Start& start) override {
+    for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnLoad(start));
+    return absl::OkStatus();
+  }
   absl::Status OnProfile(const ProfileEvent& profile) override {
     for (Observer* each : all_) BRIGADE_RETURN_IF_ERROR(each->OnProfile(profile));
     return absl::OkStatus();

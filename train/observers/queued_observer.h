@@ -30,6 +30,9 @@ class QueuedObserver final : public Observer {
   absl::Status OnStart(const Start& start) override {
     return Later([to = to_, start] { to->OnStart(start).IgnoreError(); });
   }
+  absl::Status OnLoad(const Start& start) override {
+    return Later([to = to_, start] { to->OnLoad(start).IgnoreError(); });
+  }
   absl::Status OnProfile(const ProfileEvent& profile) override {
     return Later([to = to_, profile] { to->OnProfile(profile).IgnoreError(); });
   }

@@ -73,7 +73,8 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGlooEngine(const GlooOptions& opti
     }
     return CreateGlooTransport(part, waits);
   };
-  return CreateTransportEngine(std::move(transport), std::move(regroup), std::move(context));
+  return CreateTransportEngine(std::move(transport), std::move(regroup), std::move(context),
+                               {.verify_messages = options.verify_messages});
 }
 
 }  // namespace brigade::collectives

@@ -37,6 +37,8 @@ struct GlooOptions {
   device::SteadyTime connect_deadline = device::SteadyTime::InfiniteFuture();
   // Of each Await and Flush.
   absl::Duration timeout = absl::Seconds(30);
+  // Of CreateGlooEngine: TransportEngineOptions::verify_messages.
+  bool verify_messages = false;
 };
 
 // Processes that are connected pairwise by Gloo over TCP.

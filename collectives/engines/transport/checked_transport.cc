@@ -5,12 +5,21 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::collectives {
+namespace {
 
-CheckedTransport::CheckedTransport(Transport& transport)
-    : transport_(transport), peers_(static_cast<size_t>(transport.size())) {
+uint32_t ChecksumOfBytes(const void* data, int64_t bytes) {
+  return device::Crc32c({static_cast<const char*>(data), static_cast<size_t>(bytes)});
+}
+
+}  // namespace
+
+CheckedTransport::CheckedTransport(Transport& transport, bool verifies)
+    : transport_(transport), verifies_(verifies), peers_(static_cast<size_t>(transport.size())) {
   transport_.SetActivity([this] { return Activity(); });
 }
 
@@ -41,7 +50,7 @@ absl::Status CheckedTransport::SendUpTo(int to, const void* data, int64_t bytes,
     if (bytes <= kInlineBytes) return SendFrame(to, data, bytes);
     BRIGADE_RETURN_IF_ERROR(SendFrame(to, nullptr, -1));
   }
-  if (peer.state != FrameState::kExpected) return transport_.Send(to, data, bytes);
+  if (peer.state != FrameState::kExpected) return SendPayload(to, data, bytes);
   deferred_.push_back({to, data, bytes});
   return absl::OkStatus();
 }
@@ -57,14 +66,24 @@ absl::Status CheckedTransport::Expect(int from, void* data, int64_t bytes) {
 absl::Status CheckedTransport::Await(int from) {
   BRIGADE_RETURN_IF_ERROR(CheckFrames());
   Peer& peer = peers_[static_cast<size_t>(from)];
-  if (!peer.has_arrived) return transport_.Await(from);
-  peer.has_arrived = false;
+  if (peer.has_arrived) {
+    peer.has_arrived = false;
+    return absl::OkStatus();
+  }
+  BRIGADE_RETURN_IF_ERROR(transport_.Await(from));
+  if (peer.expected.empty()) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(transport_.Await(from));
+  const Verified& payload = peer.expected.front();
+  const uint32_t arrived = ChecksumOfBytes(payload.data, payload.bytes);
+  if (arrived != payload.checksum) return Damaged(from);
+  peer.expected.pop_front();
   return absl::OkStatus();
 }
 
 absl::Status CheckedTransport::Flush() {
   BRIGADE_RETURN_IF_ERROR(CheckFrames());
   BRIGADE_RETURN_IF_ERROR(transport_.Flush());
+  for (Peer& peer : peers_) peer.sent.clear();
   device::MutexLock lock(mutex_);
   activity_.reset();
   return absl::OkStatus();
@@ -76,8 +95,17 @@ absl::Status CheckedTransport::SendFrame(int to, const void* payload, int64_t by
   peer.out.fingerprint = mine_;
   peer.out.inline_bytes = bytes;
   if (bytes > 0) std::memcpy(peer.out.payload, payload, static_cast<size_t>(bytes));
+  peer.out.checksum = verifies_ ? ChecksumOf(peer.out) : kNoChecksum;
   const auto filled = static_cast<int64_t>(offsetof(Frame, payload)) + std::max<int64_t>(bytes, 0);
   return transport_.SendUpTo(to, &peer.out, filled, sizeof(peer.out));
+}
+
+absl::Status CheckedTransport::SendPayload(int to, const void* data, int64_t bytes) {
+  BRIGADE_RETURN_IF_ERROR(transport_.Send(to, data, bytes));
+  if (!verifies_) return absl::OkStatus();
+  std::deque<uint32_t>& sent = peers_[static_cast<size_t>(to)].sent;
+  sent.push_back(ChecksumOfBytes(data, bytes));
+  return transport_.Send(to, &sent.back(), sizeof(sent.back()));
 }
 
 absl::Status CheckedTransport::ExpectFrame(int from) {
@@ -89,7 +117,13 @@ absl::Status CheckedTransport::ExpectFrame(int from) {
 
 absl::Status CheckedTransport::ExpectPayload(int from, const Incoming& payload) {
   Peer& peer = peers_[static_cast<size_t>(from)];
-  if (!peer.has_payload) return transport_.Expect(from, payload.data, payload.bytes);
+  if (!peer.has_payload) {
+    BRIGADE_RETURN_IF_ERROR(transport_.Expect(from, payload.data, payload.bytes));
+    if (!verifies_) return absl::OkStatus();
+    peer.expected.push_back({payload.data, payload.bytes, 0});
+    uint32_t& checksum = peer.expected.back().checksum;
+    return transport_.Expect(from, &checksum, sizeof(checksum));
+  }
   peer.has_payload = false;
   if (peer.in.inline_bytes != payload.bytes || payload.bytes > kInlineBytes) {
     transport_.Abort(absl::InternalError(
@@ -120,7 +154,7 @@ absl::Status CheckedTransport::CheckFrames() {
   }
   unchecked_.clear();
   for (const Outgoing& payload : deferred_) {
-    BRIGADE_RETURN_IF_ERROR(transport_.Send(payload.to, payload.data, payload.bytes));
+    BRIGADE_RETURN_IF_ERROR(SendPayload(payload.to, payload.data, payload.bytes));
   }
   deferred_.clear();
   return absl::OkStatus();
@@ -136,13 +170,45 @@ absl::Status CheckedTransport::CompareFrames() {
   };
   const int first = unchecked_.front();
   for (const int each : unchecked_) {
-    if (each != rank()) BRIGADE_RETURN_IF_ERROR(transport_.Await(each));
+    if (each != rank()) {
+      BRIGADE_RETURN_IF_ERROR(transport_.Await(each));
+      BRIGADE_RETURN_IF_ERROR(VerifyFrame(each));
+    }
     if (of(each) == of(first)) continue;
     transport_.Abort(MismatchError(first, of(first), each, of(each)));
     return transport_.status();
   }
   unchecked_.erase(std::find(unchecked_.begin(), unchecked_.end(), rank()));
   return absl::OkStatus();
+}
+
+uint32_t CheckedTransport::ChecksumOf(const Frame& frame) {
+  const uint32_t head = ChecksumOfBytes(&frame, static_cast<int64_t>(offsetof(Frame, checksum)));
+  return device::Crc32c(
+      {frame.payload, static_cast<size_t>(std::max<int64_t>(frame.inline_bytes, 0))}, head);
+}
+
+absl::Status CheckedTransport::VerifyFrame(int from) {
+  const Frame& frame = peers_[static_cast<size_t>(from)].in;
+  if ((frame.checksum != kNoChecksum) != verifies_) {
+    transport_.Abort(absl::InvalidArgumentError(
+        absl::StrCat("rank ", verifies_ ? rank() : from, " verifies what messages carry, but rank ",
+                     verifies_ ? from : rank(), " does not: it must be the same on all")));
+    return transport_.status();
+  }
+  if (!verifies_) return absl::OkStatus();
+  // As many bytes as it says may be what is damaged.
+  const bool has_room = frame.inline_bytes <= kInlineBytes;
+  return has_room && ChecksumOf(frame) == frame.checksum ? absl::OkStatus() : Damaged(from);
+}
+
+absl::Status CheckedTransport::Damaged(int from) {
+  transport_.Abort(absl::DataLossError(
+      absl::StrCat("what rank ", from, " sent to rank ", rank(),
+                   " has arrived with other bits: a fault of the network between them, or of "
+                   "memory on the way; ",
+                   Describe(rank(), mine_))));
+  return transport_.status();
 }
 
 std::string CheckedTransport::Activity() const {

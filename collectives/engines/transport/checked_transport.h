@@ -2,6 +2,7 @@
 #define BRIGADE_COLLECTIVES_ENGINES_TRANSPORT_CHECKED_TRANSPORT_H_
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,17 +42,22 @@ namespace brigade::collectives {
 //      other in a circle: DeadlineExceeded at the deadline, with the calls of all of them.
 //   A rank that makes no call at all is named at the deadline of a rank that expects its frame.
 //
+// Checksums    With `verifies` each frame has the CRC-32C of what it carries, and each payload of
+//              its own is followed by a message of its CRC-32C. Where what has arrived has another
+//              one, the rank that has received it ends the group, before anybody uses it, with an
+//              error that names both ends and the call. All ranks verify, or none.
 // Order        The caller has sent whatever others need to send their frames before it waits: an
 //              executor sends for a stage before it waits in it.
-// Errors       InvalidArgument naming both calls if they differ. Others as of the transport below.
-// Allocation   None, but for the first time that many messages wait for a frame.
+// Errors       InvalidArgument naming both calls if they differ, or both ranks if one verifies.
+//              DataLoss for what has arrived damaged. Others as of the transport below.
+// Allocation   None, but for the first time that many messages wait for a frame, and for checksums.
 // Lifetime     Outlives `transport`, which may use frames until its destruction.
 class CheckedTransport final : public Transport {
  public:
   // The largest payload that goes with a fingerprint. Untuned.
   static constexpr int64_t kInlineBytes = 1024;
 
-  explicit CheckedTransport(Transport& transport);
+  explicit CheckedTransport(Transport& transport, bool verifies = false);
 
   // The calls until Flush belong to the call of this fingerprint. `to` and `from` may be this rank
   // for none.
@@ -71,10 +77,14 @@ class CheckedTransport final : public Transport {
   int64_t sent_bytes(int to) const override { return transport_.sent_bytes(to); }
 
  private:
+  static constexpr int64_t kNoChecksum = -1;
+
   struct Frame {
     Fingerprint fingerprint;
     // Of the payload; -1 for none.
     int64_t inline_bytes = -1;
+    // Of what stands before it and of the payload; kNoChecksum: the sender does not verify.
+    int64_t checksum = kNoChecksum;
     char payload[kInlineBytes];
   };
   struct Outgoing {
@@ -85,6 +95,12 @@ class CheckedTransport final : public Transport {
   struct Incoming {
     void* data;
     int64_t bytes;
+  };
+  // Payload that has a message of its own, and the checksum that follows it.
+  struct Verified {
+    const void* data;
+    int64_t bytes;
+    uint32_t checksum;
   };
   enum class FrameState { kNotExpected, kExpected, kChecked };
   // What the call has exchanged with another rank.
@@ -100,16 +116,25 @@ class CheckedTransport final : public Transport {
     bool has_arrived = false;
     // Payload to expect when the frame is checked.
     std::vector<Incoming> deferred;
+    // What is expected and not awaited yet, and what the call has sent; where they stay until then.
+    std::deque<Verified> expected;
+    std::deque<uint32_t> sent;
   };
 
+  static uint32_t ChecksumOf(const Frame& frame);
   absl::Status SendFrame(int to, const void* payload, int64_t bytes);
+  absl::Status SendPayload(int to, const void* data, int64_t bytes);
   absl::Status ExpectFrame(int from);
   absl::Status ExpectPayload(int from, const Incoming& payload);
   absl::Status CheckFrames();
   absl::Status CompareFrames();
+  absl::Status VerifyFrame(int from);
+  // Ends the group: a message of that rank has arrived damaged.
+  absl::Status Damaged(int from);
   std::string Activity() const;
 
   Transport& transport_;
+  const bool verifies_;
   std::vector<Peer> peers_;
   Fingerprint mine_;
   int to_ = 0;

@@ -30,12 +30,14 @@ std::vector<int> Others(const Transport& transport) {
 class TransportEngineState {
  public:
   TransportEngineState(std::unique_ptr<Transport> transport, Regroup regroup,
-                       std::shared_ptr<device::Context> context)
+                       std::shared_ptr<device::Context> context,
+                       const TransportEngineOptions& options)
       : context(std::move(context)),
         transport(std::move(transport)),
         regroup(std::move(regroup)),
+        options(options),
         others_(Others(*this->transport)),
-        checked_(*this->transport),
+        checked_(*this->transport, options.verify_messages),
         executor_(checked_, *this->context) {}
 
   // After an error the transport may still read and write what it was given: it goes first.
@@ -44,6 +46,7 @@ class TransportEngineState {
   const std::shared_ptr<device::Context> context;
   std::unique_ptr<Transport> transport;
   const Regroup regroup;
+  const TransportEngineOptions options;
 
   absl::Status Reserve(const CollectiveSignature& signature);
   absl::Status Run(const Collective& collective, device::ThreadPool& pool);
@@ -249,7 +252,8 @@ class TransportEngine final : public Engine {
       for (const int rank : inner_lost) outer_lost.push_back(names[static_cast<size_t>(rank)]);
       return parent(outer, outer_lost, absl::StrCat(label, ".", inner_label));
     };
-    return CreateTransportEngine(std::move(transport), std::move(regroup), state_->context);
+    return CreateTransportEngine(std::move(transport), std::move(regroup), state_->context,
+                                 state_->options);
   }
 
   void Abort(const absl::Status& reason) override { state_->transport->Abort(reason); }
@@ -263,14 +267,14 @@ class TransportEngine final : public Engine {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateTransportEngine(
-    std::unique_ptr<Transport> transport, Regroup regroup,
-    std::shared_ptr<device::Context> context) {
+    std::unique_ptr<Transport> transport, Regroup regroup, std::shared_ptr<device::Context> context,
+    const TransportEngineOptions& options) {
   if (context->device().kind != device::DeviceKind::kCpu) {
     return absl::InvalidArgumentError(
         absl::StrCat("messages need a CPU context, not ", context->device().ToString()));
   }
   return std::make_unique<TransportEngine>(std::make_shared<TransportEngineState>(
-      std::move(transport), std::move(regroup), std::move(context)));
+      std::move(transport), std::move(regroup), std::move(context), options));
 }
 
 }  // namespace brigade::collectives

@@ -102,5 +102,27 @@ TEST(ConsoleTest, ATerminalsLineIsWrittenOverAndShortEnoughForIt) {
             "\rstep 100/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03\033[K\n");
 }
 
+// The rate and what is left are those of the steps that were made since, and of their time.
+TEST(ConsoleTest, TheRateCountsFromTheStateThatWasLoaded) {
+  Printed printed(0, 40);
+  Console& console = printed.console();
+  for (int64_t step = 1; step <= 40; ++step) ASSERT_OK(console.OnStep(Step(step)));
+  // Back by 20 steps, then on to a later state.
+  ASSERT_OK(console.OnLoad({.step = 20, .is_resumed = true, .resumed = "Step 20 of x"}));
+  StepMetrics again = Step(40);
+  again.seconds = 20 + 5;
+  ASSERT_OK(console.OnStep(again));
+  ASSERT_OK(console.OnLoad({.step = 70, .is_resumed = true, .resumed = "Step 70 of x"}));
+  StepMetrics later = Step(80);
+  later.seconds = 25 + 20;
+  ASSERT_OK(console.OnStep(later));
+  EXPECT_EQ(printed.text(),
+            "step  40/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 30s left\n"
+            "Step 20 of x\n"
+            "step  40/100 loss 3.2199 4000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 15s left\n"
+            "Step 70 of x\n"
+            "step  80/100 loss 3.2199 500 tokens/s scale 32768 norm 1.23 lr 2.8e-03 40s left\n");
+}
+
 }  // namespace
 }  // namespace brigade::train
