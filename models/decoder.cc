@@ -25,12 +25,13 @@ namespace {
 // Of a product of the passes, the most that the CPU needs.
 int64_t BlasBytes(const DecoderConfig& config, const DecoderOptions& options) {
   const int64_t rows = options.samples * options.positions;
+  const DecoderConfig shard = ShardOf(config, options.tensor.shards);
   int64_t most = 0;
   for (const auto& [inputs, outputs] :
-       {std::pair<int64_t, int64_t>{config.width, config.projected_width()},
-        {config.attention_width(), config.width},
-        {config.width, config.inner},
-        {config.width, config.vocabulary}}) {
+       {std::pair<int64_t, int64_t>{config.width, shard.projected_width()},
+        {shard.attention_width(), config.width},
+        {config.width, shard.inner},
+        {config.width, shard.vocabulary}}) {
     most = std::max(most, nn::Blas::WorkspaceBytes(options.dtype, rows, outputs, inputs));
     if (!options.lora.has_value()) continue;
     for (const int64_t side : {inputs, outputs}) {
@@ -43,13 +44,17 @@ int64_t BlasBytes(const DecoderConfig& config, const DecoderOptions& options) {
 
 nn::Workspace::Sizes WorkspaceSizes(const DecoderConfig& config, const DecoderOptions& options) {
   // Of biases, and twice the width of a layer norm.
-  const int64_t sums = std::max({2 * config.width, config.projected_width(), config.inner});
+  const DecoderConfig shard = ShardOf(config, options.tensor.shards);
+  const int64_t sums = std::max({2 * config.width, shard.projected_width(), shard.inner});
+  const bool cuts = CutsVocabulary(config, options.tensor.shards);
+  const int64_t tokens = cuts ? options.tensor.shards.local() * shard.vocabulary
+                              : config.vocabulary;
   // A table of positions is then one of tokens.
   const bool looks_up = options.restarts_positions() && config.architecture == Architecture::kGpt2;
   return {.rows = options.samples * options.positions,
           .sums = sums,
           .width = std::max(config.width, options.lora.has_value() ? options.lora->rank : 0),
-          .vocabulary = std::max(config.vocabulary, looks_up ? config.positions : 0)};
+          .vocabulary = std::max(tokens, looks_up ? config.positions : 0)};
 }
 
 nn::RotaryTable::Options TableOptions(const DecoderConfig& config, const DecoderOptions& options) {
@@ -75,8 +80,12 @@ absl::StatusOr<LoraPlan> PlanOf(const DecoderConfig& config, const DecoderOption
   for (zero::ParameterSpec& table : spec.front().parameters) table.low_rank = false;
   // A head of its own is one too: a row for each token.
   for (zero::ParameterSpec& parameter : spec.back().parameters) parameter.low_rank = false;
-  if (!options.lora.has_value()) return PlanWithoutLora(std::move(spec));
-  return PlanLora(config, std::move(spec), *options.lora);
+  if (options.lora.has_value()) return PlanLora(config, std::move(spec), *options.lora);
+  LoraPlan plan = PlanWithoutLora(std::move(spec));
+  if (options.tensor.is_sharded()) {
+    plan.spec = PartOf(std::move(plan.spec), CutOf(config, plan.roles, options.tensor.shards));
+  }
+  return plan;
 }
 
 std::optional<float> InitialOf(const ParameterRole& role) {
@@ -89,7 +98,9 @@ std::optional<float> InitialOf(const ParameterRole& role) {
 Decoder::Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
     : Model(plan.spec),
       config_(config),
+      shard_(ShardOf(config, options.tensor.shards)),
       options_(options),
+      cut_(CutOf(config, plan.roles, options.tensor.shards)),
       modules_(plan.modules),
       roles_(plan.roles),
       module_of_(plan.roles.size(), -1) {
@@ -139,6 +150,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
                              nn::RotaryTable::Create(context, TableOptions(config, options)));
     decoder->table_.emplace(std::move(table));
   }
+  BRIGADE_RETURN_IF_ERROR(decoder->CreateSums(context));
   return decoder;
 }
 
@@ -150,7 +162,8 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
   ModelMemory memory;
   memory.activations = PlaceDecoder(config, options, plan, context.device(), nullptr).bytes;
   if (options.stage.has_value() && options.stage->chunks.empty()) return memory;
-  memory.scratch = nn::Blas::ScratchBytes(context.device(), BlasBytes(config, options));
+  memory.scratch = nn::Blas::ScratchBytes(context.device(), BlasBytes(config, options)) +
+                   SumBytes(config, options);
   if (options.trains) {
     BRIGADE_ASSIGN_OR_RETURN(
         const int64_t bytes,
@@ -187,8 +200,9 @@ Decoder::LinearLayer Decoder::HeadLayer() const {
   const int own =
       FirstParameter(head_unit()) + (config_.architecture == Architecture::kGpt2 ? 2 : 1);
   return {.weight = config_.tied ? tokens : own,
+          .cut = cuts_vocabulary() ? Cut::kColumns : Cut::kNone,
           .inputs = config_.width,
-          .outputs = config_.vocabulary,
+          .outputs = shard_.vocabulary,
           .is_head = true};
 }
 
@@ -206,8 +220,8 @@ nn::Segments Decoder::SegmentsOf(const Batch& batch) const {
 }
 
 nn::AttentionShape Decoder::AttentionOf(const Call& call) const {
-  return {dtype(),       call.ids.batch(),          call.ids.context(),
-          config_.heads, config_.attention_width(), call.segments};
+  return {dtype(),      call.ids.batch(),         call.ids.context(),
+          shard_.heads, shard_.attention_width(), call.segments};
 }
 
 nn::Segments Decoder::PositionsOf(const Call& call) const {
@@ -271,8 +285,7 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
       positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
     }
     void* const x = OutputOf(call);
-    BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), config_.width, tokens, positions, x, stream,
-                                          PositionsOf(call)));
+    BRIGADE_RETURN_IF_ERROR(Embed(call, tokens, positions, x));
     return AddEmbeddingAdapters(call, x);
   }
   const void* const x = InputOf(call);
@@ -281,8 +294,7 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
   const DecoderSlot& slot = *call.slot;
   BRIGADE_RETURN_IF_ERROR(Norm(call, first, bias, x, slot.final_norm));
   BRIGADE_RETURN_IF_ERROR(Linear(call, HeadLayer(), slot.final_norm.y, slot.logits));
-  if (losses == nullptr) return absl::OkStatus();
-  return nn::CrossEntropy(ids, dtype(), slot.logits, losses, stream);
+  return losses == nullptr ? absl::OkStatus() : Losses(call, losses);
 }
 
 absl::Status Decoder::RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
@@ -307,14 +319,15 @@ absl::Status Decoder::BackwardEmbedding(const Call& call) {
   const nn::Gradient positions = call.parameters.gradient(learned ? first + 1 : -1);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   if (tokens.data == nullptr && positions.data == nullptr) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds ids, WindowOf(call.ids));
   if (learned && options_.restarts_positions()) {
-    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, dx, tokens, {},
+    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, dx, tokens, {},
                                                   workspace(), call.stream));
     return nn::EmbeddingBackward(PositionIdsOf(call), dtype(), config_.width, dx, positions, {},
                                  workspace(), call.stream);
   }
-  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, dx, tokens,
-                                                positions, workspace(), call.stream));
+  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, dx, tokens, positions,
+                                                workspace(), call.stream));
   // Positions behind the batch's have no part in it.
   const int64_t count = call.batch.positions, rest = config_.positions - count;
   if (positions.data == nullptr || positions.accumulate || rest == 0) return absl::OkStatus();
@@ -342,11 +355,10 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
   } else {
     const DecoderSlot& slot = *call.slot;
     const bool learned = config_.architecture == Architecture::kGpt2;
-    if (call.computes_inputs()) {
-      BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(ids, dtype(), slot.logits, seed, stream));
-    }
+    if (call.computes_inputs()) BRIGADE_RETURN_IF_ERROR(LossesBackward(call, seed));
+    const LinearLayer layer = HeadLayer();
     BRIGADE_RETURN_IF_ERROR(
-        LinearBackward(call, HeadLayer(), slot.final_norm.y, slot.logits, {memory_.y}));
+        ColumnsBackward(call, {{layer, slot.logits}}, slot.final_norm.y, memory_.y));
     BRIGADE_RETURN_IF_ERROR(NormBackward(call, first, learned ? first + 1 : -1, x, slot.final_norm,
                                          /*accumulate=*/false));
   }
@@ -358,16 +370,21 @@ absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const v
   BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer));
   const void* const bias = call.parameters.weights(layer.bias);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-  BRIGADE_RETURN_IF_ERROR(nn::Linear({.dtype = dtype(),
-                                      .x = x,
-                                      .weight = weight,
-                                      .rows = call.rows(),
-                                      .inputs = layer.inputs,
-                                      .outputs = layer.outputs,
-                                      .input_major = layer.input_major,
-                                      .y_leading = layer.leading,
-                                      .accumulate = accumulate},
-                                     bias, y, blas(), call.stream));
+  if (is_sharded() && layer.cut == Cut::kRows) return SumRows(call, layer, weight, x, y);
+  for (int s = 0; s < ShardsOf(layer); ++s) {
+    BRIGADE_RETURN_IF_ERROR(
+        nn::Linear({.dtype = dtype(),
+                    .x = x,
+                    .weight = OfShard(weight, s, layer.size()),
+                    .rows = call.rows(),
+                    .inputs = layer.inputs,
+                    .outputs = layer.outputs,
+                    .input_major = layer.input_major,
+                    .y_leading = layer.leading,
+                    .accumulate = accumulate},
+                   OfShard(bias, s, layer.outputs), OfShard(y, s, call.rows() * layer.columns()),
+                   blas(), call.stream));
+  }
   return AddAdapter(call, layer, x, y);
 }
 
@@ -385,16 +402,22 @@ absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer,
     dbias = call.parameters.gradient(layer.bias);
   }
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward({.dtype = dtype(),
-                                              .x = x,
-                                              .weight = weight,
-                                              .rows = call.rows(),
-                                              .inputs = layer.inputs,
-                                              .outputs = layer.outputs,
-                                              .input_major = layer.input_major,
-                                              .y_leading = layer.leading},
-                                             dy, dx, dweight, dbias, blas(), workspace(),
-                                             call.stream));
+  // Cut by rows, if at all: of one dy, whose bias is whole.
+  for (int s = 0; s < ShardsOf(layer); ++s) {
+    const int64_t in_x = call.rows() * layer.inputs;
+    BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
+        {.dtype = dtype(),
+         .x = OfShard(x, s, in_x),
+         .weight = OfShard(weight, s, layer.size()),
+         .rows = call.rows(),
+         .inputs = layer.inputs,
+         .outputs = layer.outputs,
+         .input_major = layer.input_major,
+         .y_leading = layer.leading},
+        dy, {OfShard(dx.data, s, in_x), dx.accumulate},
+        {OfShard(dweight.data, s, layer.size()), dweight.accumulate}, s == 0 ? dbias : nn::Gradient(),
+        blas(), workspace(), call.stream));
+  }
   return call.computes_inputs() ? AdapterBackward(call, layer, x, dy, dx) : absl::OkStatus();
 }
 

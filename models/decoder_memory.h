@@ -14,6 +14,7 @@
 #include "brigade/models/config.h"
 #include "brigade/models/lora.h"
 #include "brigade/models/model.h"
+#include "brigade/models/tensor_options.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::models {
@@ -42,12 +43,25 @@ struct DecoderOptions {
   // Of a pipeline: the units that have passes here, which keep what they need `slots` times. Not
   // with cached_positions.
   std::optional<StageUnits> stage = std::nullopt;
+  // The matrices are cut in shards, which tensor ranks share. Not with adapters, nor with
+  // cached_positions.
+  TensorOptions tensor = {};
 
   bool restarts_positions() const { return segments && restart_positions; }
 };
 
 // InvalidArgument naming the option.
 absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options);
+
+// The sizes of one tensor shard: its heads, what is inside of its MLP, and of the vocabulary its
+// part, or all where the shards do not divide it: each rank has then the whole tables.
+DecoderConfig ShardOf(const DecoderConfig& config, const parallel::TensorShards& shards);
+bool CutsVocabulary(const DecoderConfig& config, const parallel::TensorShards& shards);
+
+// How the parameters of these roles are cut; and what sums over shards take of scratch.
+ModelCut CutOf(const DecoderConfig& config, const std::vector<ParameterRole>& roles,
+               const parallel::TensorShards& shards);
+int64_t SumBytes(const DecoderConfig& config, const DecoderOptions& options);
 
 // Of a normalisation: what it gives, and what its backward pass needs: a number for each row.
 struct NormArrays {
@@ -57,7 +71,8 @@ struct NormArrays {
   void* inverse = nullptr;
 };
 
-// What a block keeps for its backward pass.
+// What a block keeps for its backward pass. Of several tensor shards, what is between a product by
+// columns and one by rows lies shard by shard: [shards, rows, columns of a shard].
 struct BlockArrays {
   NormArrays norm1, norm2;
   // [rows, projected_width]: queries, keys and values, rotated.
@@ -91,6 +106,8 @@ struct DecoderSlot {
   std::vector<BlockArrays> blocks;
   NormArrays final_norm;
   void* logits = nullptr;
+  // Of a vocabulary that is cut (parallel/tensor/cross_entropy.h).
+  void* softmax = nullptr;
 };
 
 // What the first half of a backward pass leaves to the second.
@@ -112,7 +129,7 @@ struct DecoderMemory {
   std::vector<DeferredSlot> deferred;
   // Of each block, [samples, cached_positions, key_value_heads * head_width].
   std::vector<void*> cached_keys, cached_values;
-  // [rows, 3 * attention_width] where keys and values are repeated.
+  // [rows, 3 * attention_width] where keys and values are repeated, of one shard.
   void* repeated = nullptr;
 
   // Of the backward pass: gradients of the residual stream, of a norm's result, of `heads`, and of
@@ -130,6 +147,11 @@ struct DecoderMemory {
 
   int64_t bytes = 0;
 };
+
+// What attention's backward pass needs at most, for a batch of the options or a smaller one: of few
+// heads it makes more parts (nn::AttentionWorkspaceBytes).
+int64_t AttentionWorkspaceOf(const DecoderConfig& config, const DecoderOptions& options,
+                             device::Device device);
 
 // Whether the first half of a backward pass makes the parameter's gradient: of a norm or an
 // adapter.
