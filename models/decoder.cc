@@ -47,8 +47,8 @@ nn::Workspace::Sizes WorkspaceSizes(const DecoderConfig& config, const DecoderOp
   const DecoderConfig shard = ShardOf(config, options.tensor.shards);
   const int64_t sums = std::max({2 * config.width, shard.projected_width(), shard.inner});
   const bool cuts = CutsVocabulary(config, options.tensor.shards);
-  const int64_t tokens = cuts ? options.tensor.shards.local() * shard.vocabulary
-                              : config.vocabulary;
+  const int64_t tokens =
+      cuts ? options.tensor.shards.local() * shard.vocabulary : config.vocabulary;
   // A table of positions is then one of tokens.
   const bool looks_up = options.restarts_positions() && config.architecture == Architecture::kGpt2;
   return {.rows = options.samples * options.positions,
@@ -372,18 +372,18 @@ absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const v
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   if (is_sharded() && layer.cut == Cut::kRows) return SumRows(call, layer, weight, x, y);
   for (int s = 0; s < ShardsOf(layer); ++s) {
-    BRIGADE_RETURN_IF_ERROR(
-        nn::Linear({.dtype = dtype(),
-                    .x = x,
-                    .weight = OfShard(weight, s, layer.size()),
-                    .rows = call.rows(),
-                    .inputs = layer.inputs,
-                    .outputs = layer.outputs,
-                    .input_major = layer.input_major,
-                    .y_leading = layer.leading,
-                    .accumulate = accumulate},
-                   OfShard(bias, s, layer.outputs), OfShard(y, s, call.rows() * layer.columns()),
-                   blas(), call.stream));
+    BRIGADE_RETURN_IF_ERROR(nn::Linear({.dtype = dtype(),
+                                        .x = x,
+                                        .weight = OfShard(weight, s, layer.size()),
+                                        .rows = call.rows(),
+                                        .inputs = layer.inputs,
+                                        .outputs = layer.outputs,
+                                        .input_major = layer.input_major,
+                                        .y_leading = layer.leading,
+                                        .accumulate = accumulate},
+                                       OfShard(bias, s, layer.outputs),
+                                       OfShard(y, s, call.rows() * layer.columns()), blas(),
+                                       call.stream));
   }
   return AddAdapter(call, layer, x, y);
 }
@@ -405,18 +405,18 @@ absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer,
   // Cut by rows, if at all: of one dy, whose bias is whole.
   for (int s = 0; s < ShardsOf(layer); ++s) {
     const int64_t in_x = call.rows() * layer.inputs;
-    BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
-        {.dtype = dtype(),
-         .x = OfShard(x, s, in_x),
-         .weight = OfShard(weight, s, layer.size()),
-         .rows = call.rows(),
-         .inputs = layer.inputs,
-         .outputs = layer.outputs,
-         .input_major = layer.input_major,
-         .y_leading = layer.leading},
-        dy, {OfShard(dx.data, s, in_x), dx.accumulate},
-        {OfShard(dweight.data, s, layer.size()), dweight.accumulate}, s == 0 ? dbias : nn::Gradient(),
-        blas(), workspace(), call.stream));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::LinearBackward({.dtype = dtype(),
+                            .x = OfShard(x, s, in_x),
+                            .weight = OfShard(weight, s, layer.size()),
+                            .rows = call.rows(),
+                            .inputs = layer.inputs,
+                            .outputs = layer.outputs,
+                            .input_major = layer.input_major,
+                            .y_leading = layer.leading},
+                           dy, {OfShard(dx.data, s, in_x), dx.accumulate},
+                           {OfShard(dweight.data, s, layer.size()), dweight.accumulate},
+                           s == 0 ? dbias : nn::Gradient(), blas(), workspace(), call.stream));
   }
   return call.computes_inputs() ? AdapterBackward(call, layer, x, dy, dx) : absl::OkStatus();
 }

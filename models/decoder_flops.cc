@@ -76,8 +76,8 @@ std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
   const double pairs =
       samples * static_cast<double>(config_.heads) / ranks * context * (context + 1) / 2;
   // GELU; or SiLU and what it lets through.
-  const double activations =
-      (config_.architecture == Architecture::kGpt2 ? 1 : 2) * profile::GeluFlops(rows * inner / ranks);
+  const double activations = (config_.architecture == Architecture::kGpt2 ? 1 : 2) *
+                             profile::GeluFlops(rows * inner / ranks);
   profile::Flops& forward = flops[kForward];
   forward.attention =
       profile::AttentionForwardFlops(samples, context, of_heads, AttentionFlops::kCausal);

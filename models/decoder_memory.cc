@@ -236,8 +236,8 @@ class Placer {
         const bool cuts = CutsVocabulary(config_, options_.tensor.shards);
         slot.logits = cuts ? Cut(shard_.vocabulary) : Matrix(config_.vocabulary);
         if (!cuts) return;
-        slot.softmax = arena_.Take(
-            parallel::VocabularyCrossEntropy::StatisticsBytes(options_.dtype, rows_));
+        slot.softmax =
+            arena_.Take(parallel::VocabularyCrossEntropy::StatisticsBytes(options_.dtype, rows_));
       });
     }
   }

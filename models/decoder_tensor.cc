@@ -22,7 +22,7 @@ using precision::DType;
 
 // Queries, keys and values, or what is inside of the MLP, on the side of a product's outputs; and
 // on that of its inputs.
-constexpr const char* kColumns[] = {".attn.c_attn.", ".mlp.c_fc.",  ".q_proj.",   ".k_proj.",
+constexpr const char* kColumns[] = {".attn.c_attn.", ".mlp.c_fc.",  ".q_proj.", ".k_proj.",
                                     ".v_proj.",      ".gate_proj.", ".up_proj."};
 constexpr const char* kRows[] = {".attn.c_proj.", ".mlp.c_proj.", ".o_proj.", ".down_proj."};
 
@@ -108,9 +108,9 @@ absl::Status Decoder::CreateSums(device::Context& context) {
   BRIGADE_ASSIGN_OR_RETURN(sums_, parallel::ShardSums::Create(SumOptions(config_, options_),
                                                               options_.tensor.ranks, context));
   if (!HasEntropy(config_, options_)) return absl::OkStatus();
-  BRIGADE_ASSIGN_OR_RETURN(cross_entropy_,
-                           parallel::VocabularyCrossEntropy::Create(
-                               EntropyOptions(options_), options_.tensor.ranks, context));
+  BRIGADE_ASSIGN_OR_RETURN(
+      cross_entropy_, parallel::VocabularyCrossEntropy::Create(EntropyOptions(options_),
+                                                               options_.tensor.ranks, context));
   return absl::OkStatus();
 }
 
@@ -181,17 +181,17 @@ absl::Status Decoder::SumRows(const Call& call, const LinearLayer& layer, const 
                               const void* x, void* y) {
   const auto product = [&](int s, const RowRange& rows, void* partial, DType type) {
     const void* const mine = OfShard(x, s, call.rows() * layer.inputs);
-    return blas().Gemm({.dtype = dtype(),
-                        .m = rows.count,
-                        .n = layer.outputs,
-                        .k = layer.inputs,
-                        .a = {const_cast<void*>(OfShard(mine, 1, rows.first * layer.inputs)),
-                              layer.inputs},
-                        .b = {const_cast<void*>(OfShard(weight, s, layer.size())),
-                              layer.input_major ? layer.outputs : layer.inputs, !layer.input_major},
-                        .c = {partial, layer.outputs},
-                        .c_dtype = type},
-                       call.stream);
+    return blas().Gemm(
+        {.dtype = dtype(),
+         .m = rows.count,
+         .n = layer.outputs,
+         .k = layer.inputs,
+         .a = {const_cast<void*>(OfShard(mine, 1, rows.first * layer.inputs)), layer.inputs},
+         .b = {const_cast<void*>(OfShard(weight, s, layer.size())),
+               layer.input_major ? layer.outputs : layer.inputs, !layer.input_major},
+         .c = {partial, layer.outputs},
+         .c_dtype = type},
+        call.stream);
   };
   return sums_->Sum(call.rows(), layer.outputs, product, y, call.stream);
 }
@@ -220,23 +220,22 @@ absl::Status Decoder::ColumnsBackward(const Call& call, absl::Span<const Column>
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   const int64_t width = config_.width;
   // One sum for all layers.
-  const auto product = [&](int s, const RowRange& rows, void* partial,
-                           DType type) -> absl::Status {
+  const auto product = [&](int s, const RowRange& rows, void* partial, DType type) -> absl::Status {
     for (size_t i = 0; i < columns.size(); ++i) {
       const LinearLayer& layer = columns[i].layer;
       const int64_t before = (s * call.rows() + rows.first) * layer.columns();
-      BRIGADE_RETURN_IF_ERROR(blas().Gemm(
-          {.dtype = dtype(),
-           .m = rows.count,
-           .n = width,
-           .k = layer.outputs,
-           .a = {const_cast<void*>(OfShard(columns[i].dy, 1, before)), layer.columns()},
-           .b = {const_cast<void*>(OfShard(arrays[i].weight, s, layer.size())),
-                 layer.input_major ? layer.outputs : width, layer.input_major},
-           .c = {partial, width},
-           .accumulate = i > 0,
-           .c_dtype = type},
-          call.stream));
+      BRIGADE_RETURN_IF_ERROR(
+          blas().Gemm({.dtype = dtype(),
+                       .m = rows.count,
+                       .n = width,
+                       .k = layer.outputs,
+                       .a = {const_cast<void*>(OfShard(columns[i].dy, 1, before)), layer.columns()},
+                       .b = {const_cast<void*>(OfShard(arrays[i].weight, s, layer.size())),
+                             layer.input_major ? layer.outputs : width, layer.input_major},
+                       .c = {partial, width},
+                       .accumulate = i > 0,
+                       .c_dtype = type},
+                      call.stream));
     }
     return absl::OkStatus();
   };
@@ -248,19 +247,19 @@ absl::Status Decoder::ColumnsBackward(const Call& call, absl::Span<const Column>
     const LinearLayer& layer = columns[i].layer;
     const auto& [weight, dweight, dbias] = arrays[i];
     for (int s = 0; s < local_shards(); ++s) {
-      BRIGADE_RETURN_IF_ERROR(nn::LinearBackward(
-          {.dtype = dtype(),
-           .x = x,
-           .weight = nullptr,
-           .rows = call.rows(),
-           .inputs = width,
-           .outputs = layer.outputs,
-           .input_major = layer.input_major,
-           .y_leading = layer.leading},
-          OfShard(columns[i].dy, s, call.rows() * layer.columns()), {},
-          {OfShard(dweight.data, s, layer.size()), dweight.accumulate},
-          {OfShard(dbias.data, s, layer.outputs), dbias.accumulate}, blas(), workspace(),
-          call.stream));
+      BRIGADE_RETURN_IF_ERROR(
+          nn::LinearBackward({.dtype = dtype(),
+                              .x = x,
+                              .weight = nullptr,
+                              .rows = call.rows(),
+                              .inputs = width,
+                              .outputs = layer.outputs,
+                              .input_major = layer.input_major,
+                              .y_leading = layer.leading},
+                             OfShard(columns[i].dy, s, call.rows() * layer.columns()), {},
+                             {OfShard(dweight.data, s, layer.size()), dweight.accumulate},
+                             {OfShard(dbias.data, s, layer.outputs), dbias.accumulate}, blas(),
+                             workspace(), call.stream));
     }
   }
   return call.computes_inputs() ? sums_->FinishSum(call.stream) : absl::OkStatus();

@@ -112,9 +112,9 @@ absl::Status Gpt2::ForwardBlock(const Call& call, int first, const void* x,
   BRIGADE_RETURN_IF_ERROR(Linear(call, expand, arrays.norm2.y, arrays.expanded));
   for (int s = 0; s < local_shards(); ++s) {
     const int64_t inner = shard().inner, size = call.rows() * inner;
-    BRIGADE_RETURN_IF_ERROR(nn::AddBiasGelu(
-        {dtype(), call.rows(), inner}, OfShard(arrays.expanded, s, size), OfShard(bias, s, inner),
-        OfShard(arrays.activated, s, size), call.stream));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::AddBiasGelu({dtype(), call.rows(), inner}, OfShard(arrays.expanded, s, size),
+                        OfShard(bias, s, inner), OfShard(arrays.activated, s, size), call.stream));
   }
   if (out == nullptr) return absl::OkStatus();
   return AddBranch(call, layers.contract, arrays.activated, arrays.middle, out);
@@ -131,9 +131,8 @@ absl::Status Gpt2::BackwardBlock(const Call& call, int first, const void* x,
       LinearBackward(call, layers.contract, arrays.activated, g.dout, {g.dactivated}));
   if (inputs) {
     // Of all shards.
-    BRIGADE_RETURN_IF_ERROR(
-        nn::GeluBackward({dtype(), local_shards() * call.rows(), shard().inner}, arrays.expanded,
-                         g.dactivated, call.stream));
+    BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({dtype(), local_shards() * call.rows(), shard().inner},
+                                             arrays.expanded, g.dactivated, call.stream));
   }
   BRIGADE_RETURN_IF_ERROR(
       ColumnsBackward(call, {{layers.expand, g.dactivated}}, arrays.norm2.y, m.y));
@@ -143,11 +142,11 @@ absl::Status Gpt2::BackwardBlock(const Call& call, int first, const void* x,
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, g.dmiddle, {m.dheads}));
   for (int s = 0; s < local_shards() && inputs; ++s) {
     const int64_t columns = call.rows() * shard().attention_width();
-    BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(
-        AttentionOf(call), OfShard(arrays.projected, s, 3 * columns),
-        OfShard(arrays.heads, s, columns), LogSumExpOf(call, arrays, s),
-        OfShard(m.dheads, s, columns), m.attention_workspace,
-        OfShard(g.dprojected, s, 3 * columns), call.stream));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::AttentionBackward(AttentionOf(call), OfShard(arrays.projected, s, 3 * columns),
+                              OfShard(arrays.heads, s, columns), LogSumExpOf(call, arrays, s),
+                              OfShard(m.dheads, s, columns), m.attention_workspace,
+                              OfShard(g.dprojected, s, 3 * columns), call.stream));
   }
   BRIGADE_RETURN_IF_ERROR(
       ColumnsBackward(call, {{layers.projection, g.dprojected}}, arrays.norm1.y, m.y));

@@ -63,19 +63,20 @@ absl::Status CheckCut(const zero::ModelSpec& part, const ModelCut& cut,
     return invalid("Model::cut has ", cut.parameters.size(), " parameters, its spec ", parameters);
   }
   absl::Status status;
-  ForEachParameter(part, cut, [&](const zero::ParameterSpec& parameter,
-                                  const parallel::Shard& shard) {
-    if (!status.ok()) return;
-    if (status = parallel::Validate(shard, cut.shards); !status.ok()) {
-      status = invalid("\"", parameter.name, "\": ", status.message());
-    } else if (const int64_t size = shard.local_size(cut.shards); parameter.size != size) {
-      status = invalid("\"", parameter.name, "\" has ", parameter.size, " elements, by Model::cut ",
-                       size);
-    } else if (const bool counts = shard.counts_on(cut.shards); parameter.counted != counts) {
-      status = invalid("\"", parameter.name, "\" ", parameter.counted ? "counts" : "does not count",
-                       " on this rank, which by Model::cut it ", counts ? "does" : "does not");
-    }
-  });
+  ForEachParameter(
+      part, cut, [&](const zero::ParameterSpec& parameter, const parallel::Shard& shard) {
+        if (!status.ok()) return;
+        if (status = parallel::Validate(shard, cut.shards); !status.ok()) {
+          status = invalid("\"", parameter.name, "\": ", status.message());
+        } else if (const int64_t size = shard.local_size(cut.shards); parameter.size != size) {
+          status = invalid("\"", parameter.name, "\" has ", parameter.size,
+                           " elements, by Model::cut ", size);
+        } else if (const bool counts = shard.counts_on(cut.shards); parameter.counted != counts) {
+          status =
+              invalid("\"", parameter.name, "\" ", parameter.counted ? "counts" : "does not count",
+                      " on this rank, which by Model::cut it ", counts ? "does" : "does not");
+        }
+      });
   return status;
 }
 

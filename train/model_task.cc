@@ -205,16 +205,14 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
     return unsupported.status();
   }
   Refuse(config, model_place.tensor.shards, **made,
-         {.samples = model_place.samples, .positions = model_place.positions},
-         unsupported);
+         {.samples = model_place.samples, .positions = model_place.positions}, unsupported);
   BRIGADE_RETURN_IF_ERROR(unsupported.status());
-  return std::make_unique<ModelPart>(
-      place, data_, *std::move(made),
-      [this, place_of](const models::StageUnits& stage) {
-        ModelPlace of_stage = place_of();
-        of_stage.stage = stage;
-        return model_(of_stage);
-      });
+  return std::make_unique<ModelPart>(place, data_, *std::move(made),
+                                     [this, place_of](const models::StageUnits& stage) {
+                                       ModelPlace of_stage = place_of();
+                                       of_stage.stage = stage;
+                                       return model_(of_stage);
+                                     });
 }
 
 absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::Coordinates& at,
