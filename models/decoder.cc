@@ -81,11 +81,22 @@ absl::StatusOr<LoraPlan> PlanOf(const DecoderConfig& config, const DecoderOption
   // A head of its own is one too: a row for each token.
   for (zero::ParameterSpec& parameter : spec.back().parameters) parameter.low_rank = false;
   if (options.lora.has_value()) return PlanLora(config, std::move(spec), *options.lora);
-  LoraPlan plan = PlanWithoutLora(std::move(spec));
+  return PlanWithoutLora(std::move(spec));
+}
+
+// Of a rank of several: with the cut of the whole one.
+struct RankPlan {
+  LoraPlan plan;
+  ModelCut cut;
+};
+absl::StatusOr<RankPlan> RankPlanOf(const DecoderConfig& config, const DecoderOptions& options) {
+  RankPlan result;
+  BRIGADE_ASSIGN_OR_RETURN(result.plan, PlanOf(config, options));
+  result.cut = CutOf(config, result.plan, options.tensor.shards);
   if (options.tensor.is_sharded()) {
-    plan.spec = PartOf(std::move(plan.spec), CutOf(config, plan.roles, options.tensor.shards));
+    result.plan.spec = PartOf(std::move(result.plan.spec), result.cut);
   }
-  return plan;
+  return result;
 }
 
 std::optional<float> InitialOf(const ParameterRole& role) {
@@ -95,12 +106,13 @@ std::optional<float> InitialOf(const ParameterRole& role) {
 
 }  // namespace
 
-Decoder::Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
+Decoder::Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+                 const ModelCut& cut)
     : Model(plan.spec),
       config_(config),
       shard_(ShardOf(config, options.tensor.shards)),
       options_(options),
-      cut_(CutOf(config, plan.roles, options.tensor.shards)),
+      cut_(cut),
       modules_(plan.modules),
       roles_(plan.roles),
       module_of_(plan.roles.size(), -1) {
@@ -124,12 +136,13 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
                                                          const DecoderOptions& options,
                                                          device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(config, options));
-  BRIGADE_ASSIGN_OR_RETURN(const LoraPlan plan, PlanOf(config, options));
+  BRIGADE_ASSIGN_OR_RETURN(const auto rank, RankPlanOf(config, options));
+  const auto& [plan, cut] = rank;
   std::unique_ptr<Decoder> decoder;
   if (config.architecture == Architecture::kLlama) {
-    decoder = std::make_unique<Llama>(config, options, plan);
+    decoder = std::make_unique<Llama>(config, options, plan, cut);
   } else {
-    decoder = std::make_unique<Gpt2>(config, options, plan);
+    decoder = std::make_unique<Gpt2>(config, options, plan, cut);
   }
   BRIGADE_ASSIGN_OR_RETURN(decoder->bytes_, MemoryOf(config, options, context));
   BRIGADE_ASSIGN_OR_RETURN(decoder->activations_, context.Allocate(decoder->bytes_.activations,
@@ -158,7 +171,8 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
                                               const DecoderOptions& options,
                                               const device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(config, options));
-  BRIGADE_ASSIGN_OR_RETURN(const LoraPlan plan, PlanOf(config, options));
+  BRIGADE_ASSIGN_OR_RETURN(const auto rank, RankPlanOf(config, options));
+  const LoraPlan& plan = rank.plan;
   ModelMemory memory;
   memory.activations = PlaceDecoder(config, options, plan, context.device(), nullptr).bytes;
   if (options.stage.has_value() && options.stage->chunks.empty()) return memory;
@@ -285,7 +299,7 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
       positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
     }
     void* const x = OutputOf(call);
-    BRIGADE_RETURN_IF_ERROR(Embed(call, tokens, positions, x));
+    BRIGADE_RETURN_IF_ERROR(LookUp(call, config_.width, tokens, positions, x));
     return AddEmbeddingAdapters(call, x);
   }
   const void* const x = InputOf(call);
@@ -370,7 +384,10 @@ absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const v
   BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer));
   const void* const bias = call.parameters.weights(layer.bias);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-  if (is_sharded() && layer.cut == Cut::kRows) return SumRows(call, layer, weight, x, y);
+  if (is_sharded() && layer.cut == Cut::kRows) {
+    BRIGADE_RETURN_IF_ERROR(SumRows(call, layer, weight, x, y));
+    return AddAdapter(call, layer, x, y);
+  }
   for (int s = 0; s < ShardsOf(layer); ++s) {
     BRIGADE_RETURN_IF_ERROR(nn::Linear({.dtype = dtype(),
                                         .x = x,

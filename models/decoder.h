@@ -43,7 +43,8 @@ namespace brigade::models {
 // Units        The embedding, each block, the head, which uses the embedding's tokens if it is
 //              tied.
 // Adapters     With DecoderOptions::lora they are the only parameters that are trained (lora.h);
-//              dropout is of batches with a step.
+//              dropout is of batches with a step. Of a layer that is cut by columns B is cut, by
+//              rows A: one more sum of [rows, rank], in the backward pass or in both.
 // Precision    Weights, activations and their gradients are of one type: float, Half, BFloat16, or
 //              double for tests. Each layer's own (nn/); residuals are added before the product
 //              that makes them is rounded.
@@ -170,7 +171,9 @@ class Decoder : public Model {
     bool computes_weights() const { return batch.chunk.half != BackwardHalf::kInputs; }
   };
 
-  Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan);
+  // `plan`: of this rank.
+  Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+          const ModelCut& cut);
 
   // A block: out = f(x), both [rows, width], keeping what its backward pass needs in `arrays`; with
   // a null `out` only that. And the gradient: call.dx is that of `out` and becomes that of x. Of
@@ -261,11 +264,26 @@ class Decoder : public Model {
   absl::Status CreateSums(device::Context& context);
   bool cuts_vocabulary() const { return CutsVocabulary(config_, options_.tensor.shards); }
   absl::StatusOr<nn::TokenIds> WindowOf(const nn::TokenIds& ids) const;
-  absl::Status Embed(const Call& call, const void* tokens, const void* positions, void* x);
+  // Rows of a table of tokens of so many columns.
+  absl::Status LookUp(const Call& call, int64_t columns, const void* tokens, const void* positions,
+                      void* x);
   absl::Status SumRows(const Call& call, const LinearLayer& layer, const void* weight,
                        const void* x, void* y);
   absl::Status Losses(const Call& call, void* losses);
   absl::Status LossesBackward(const Call& call, const float* seed);
+
+  // decoder_tensor_lora.cc. Of an adapter whose layer is cut, as one of this rank's shards has it:
+  // by columns B is cut, by rows A and x.
+  nn::LoraInput ShardLora(const Call& call, const LinearLayer& layer, const LoraModule& module,
+                          const void* x, int s) const;
+  // dropout(x) a^T, a sum over shards.
+  absl::Status SumDown(const Call& call, const LinearLayer& layer, const LoraModule& module,
+                       const void* x);
+  absl::Status AddCutAdapter(const Call& call, const LinearLayer& layer, const LoraModule& module,
+                             const void* x, void* y);
+  absl::Status CutAdapterBackward(const Call& call, const LinearLayer& layer,
+                                  const LoraModule& module, const void* x, const void* dy,
+                                  void* dx);
 
   // decoder_lora.cc. The layer's weight as a matrix of the model's type.
   absl::StatusOr<const void*> WeightOf(const Call& call, const LinearLayer& layer);

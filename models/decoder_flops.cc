@@ -53,10 +53,7 @@ std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
     if (is_table || (module == nullptr && role.shape.size() != 2)) continue;
     const ParameterRole& layer =
         module == nullptr ? role : roles_[static_cast<size_t>(module->weight)];
-    const int64_t size =
-        module == nullptr
-            ? cut_.parameters[static_cast<size_t>(p)].local_size(shards)
-            : options_.lora->rank * (p == module->a ? module->inputs : module->outputs);
+    const int64_t size = cut_.parameters[static_cast<size_t>(p)].local_size(shards);
     add_product(size, trainable()[static_cast<size_t>(p)],
                 options_.recompute && is_block && !IsLast(layer));
   }

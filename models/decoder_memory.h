@@ -43,7 +43,7 @@ struct DecoderOptions {
   // Of a pipeline: the units that have passes here, which keep what they need `slots` times. Not
   // with cached_positions.
   std::optional<StageUnits> stage = std::nullopt;
-  // The matrices are cut in shards, which tensor ranks share. Not with adapters, nor with
+  // The matrices are cut in shards, which tensor ranks share. Not with a base of codes, nor with
   // cached_positions.
   TensorOptions tensor = {};
 
@@ -58,8 +58,9 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
 DecoderConfig ShardOf(const DecoderConfig& config, const parallel::TensorShards& shards);
 bool CutsVocabulary(const DecoderConfig& config, const parallel::TensorShards& shards);
 
-// How the parameters of these roles are cut; and what sums over shards take of scratch.
-ModelCut CutOf(const DecoderConfig& config, const std::vector<ParameterRole>& roles,
+// How the parameters of a plan of the whole model are cut; and what sums over shards take of
+// scratch.
+ModelCut CutOf(const DecoderConfig& config, const LoraPlan& whole,
                const parallel::TensorShards& shards);
 int64_t SumBytes(const DecoderConfig& config, const DecoderOptions& options);
 

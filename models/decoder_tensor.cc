@@ -31,7 +31,7 @@ bool IsOneOf(const std::string& name, absl::Span<const char* const> parts) {
                      [&](const char* part) { return absl::StrContains(name, part); });
 }
 
-parallel::Shard ShardOfRole(const DecoderConfig& config, const ParameterRole& role,
+parallel::Shard ShardOfBase(const DecoderConfig& config, const ParameterRole& role,
                             const parallel::TensorShards& shards) {
   parallel::Shard shard = {.shape = role.shape};
   // Matrices are [outputs, inputs], GPT-2's [inputs, outputs].
@@ -49,12 +49,37 @@ parallel::Shard ShardOfRole(const DecoderConfig& config, const ParameterRole& ro
   return shard;
 }
 
+// `layer`: how the adapter's own layer is cut.
+parallel::Shard ShardOfAdapter(const DecoderConfig& config, const LoraModule& module,
+                               const ParameterRole& layer, bool is_a,
+                               const std::vector<int64_t>& shape,
+                               const parallel::TensorShards& shards) {
+  parallel::Shard shard = {.shape = shape};
+  const parallel::Shard of_layer = ShardOfBase(config, layer, shards);
+  if (!of_layer.axis.has_value()) return shard;
+  if (module.is_embedding()) {
+    // [vocabulary, rank].
+    if (is_a) shard.axis = 0;
+  } else if (IsOneOf(layer.name, kRows)) {
+    if (is_a) shard.axis = 1;
+  } else if (!is_a) {
+    shard.axis = 0;
+    shard.parts = of_layer.parts;
+  }
+  return shard;
+}
+
+// Of the largest sum.
+int64_t MostColumns(const DecoderConfig& config, const DecoderOptions& options) {
+  return std::max(config.width, options.lora.has_value() ? options.lora->rank : 0);
+}
+
 parallel::ShardSumOptions SumOptions(const DecoderConfig& config, const DecoderOptions& options) {
   const int64_t rows = options.samples * options.positions;
   return {.shards = options.tensor.shards,
           .dtype = options.dtype,
           .wire = options.tensor.wire,
-          .elements = rows * config.width,
+          .elements = rows * MostColumns(config, options),
           .pieces = options.tensor.pieces,
           .rows = rows,
           .overlap = options.tensor.overlap};
@@ -86,11 +111,21 @@ bool HasEntropy(const DecoderConfig& config, const DecoderOptions& options) {
 
 }  // namespace
 
-ModelCut CutOf(const DecoderConfig& config, const std::vector<ParameterRole>& roles,
+ModelCut CutOf(const DecoderConfig& config, const LoraPlan& whole,
                const parallel::TensorShards& shards) {
   ModelCut cut = {.shards = shards};
-  for (const ParameterRole& role : roles) {
-    cut.parameters.push_back(ShardOfRole(config, role, shards));
+  for (const zero::UnitSpec& unit : whole.spec) {
+    for (const zero::ParameterSpec& parameter : unit.parameters) {
+      const ParameterRole& role = whole.roles[cut.parameters.size()];
+      if (role.is_base()) {
+        cut.parameters.push_back(ShardOfBase(config, role, shards));
+        continue;
+      }
+      const LoraModule& module = whole.modules[static_cast<size_t>(role.module)];
+      cut.parameters.push_back(
+          ShardOfAdapter(config, module, whole.roles[static_cast<size_t>(module.weight)],
+                         role.kind == ParameterRole::Kind::kAdapterA, parameter.shape, shards));
+    }
   }
   return cut;
 }
@@ -121,20 +156,37 @@ std::vector<PassCollective> Decoder::CollectivesOf(const Batch& batch) const {
   const auto add = [&](const collectives::CollectiveSignature& signature, int64_t times) {
     all.push_back({parallel::GridGroup::kTensor, signature, times});
   };
-  // Of [rows, width].
-  int64_t sums = 0;
+  // Of [rows, width]; and of adapters of [rows, rank].
+  int64_t sums = 0, sums_of_rank = 0;
   for (int unit = 1; unit < head_unit(); ++unit) {
     // What is made again ends before the block's second product by rows.
     if (Has(chunks, unit)) sums += 4 + (options_.recompute ? 1 : 0);
   }
   if (HasEntropy(config_, options_)) ++sums;
+  int64_t tokens = cuts_vocabulary() && Has(chunks, 0) ? 1 : 0, tokens_of_rank = 0;
+  for (const LoraModule& module : modules_) {
+    if (!Has(chunks, module.unit)) continue;
+    const std::string& name = roles_[static_cast<size_t>(module.weight)].name;
+    if (module.kind == LoraModule::Kind::kTokens) {
+      // Looked up in both passes.
+      tokens_of_rank += 2 * tokens;
+    } else if (IsOneOf(name, kRows)) {
+      const bool is_last = absl::StrContains(name, ".mlp.");
+      sums_of_rank += 2 + (options_.recompute && !is_last ? 1 : 0);
+    } else if (cut_.parameters[static_cast<size_t>(module.b)].axis.has_value()) {
+      ++sums_of_rank;
+    }
+  }
   const parallel::ShardSumOptions options = SumOptions(config_, options_);
   const parallel::RowPieces pieces = {batch.rows(), options.pieces, options.part, options.shards};
-  for (int p = 0; p < pieces.count(); ++p) {
-    add(parallel::ShardSums::SignatureOf(options, pieces.Piece(p).count * config_.width), sums);
-  }
-  add(parallel::ShardSums::SignatureOfOne(options, batch.rows() * config_.width),
-      cuts_vocabulary() && Has(chunks, 0) ? 1 : 0);
+  const auto add_sums = [&](int64_t columns, int64_t times, int64_t of_one) {
+    for (int p = 0; p < pieces.count(); ++p) {
+      add(parallel::ShardSums::SignatureOf(options, pieces.Piece(p).count * columns), times);
+    }
+    add(parallel::ShardSums::SignatureOfOne(options, batch.rows() * columns), of_one);
+  };
+  add_sums(config_.width, sums, tokens);
+  if (options_.lora.has_value()) add_sums(options_.lora->rank, sums_of_rank, tokens_of_rank);
   if (HasEntropy(config_, options_)) {
     add(parallel::VocabularyCrossEntropy::SignatureOf(EntropyOptions(options_), batch.rows()), 1);
   }
@@ -146,14 +198,15 @@ absl::StatusOr<nn::TokenIds> Decoder::WindowOf(const nn::TokenIds& ids) const {
   return parallel::VocabularyWindow(ids, options_.tensor.shards);
 }
 
-absl::Status Decoder::Embed(const Call& call, const void* tokens, const void* positions, void* x) {
+absl::Status Decoder::LookUp(const Call& call, int64_t columns, const void* tokens,
+                             const void* positions, void* x) {
   BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds ids, WindowOf(call.ids));
   const auto look_up = [&](int, const RowRange&, void* rows, DType type) {
-    return nn::Embedding(ids, type, config_.width, tokens, positions, rows, call.stream,
+    return nn::Embedding(ids, type, columns, tokens, positions, rows, call.stream,
                          PositionsOf(call));
   };
   if (!cuts_vocabulary()) return look_up(0, {}, x, dtype());
-  return sums_->SumOfOne(call.rows(), config_.width, look_up, x, call.stream);
+  return sums_->SumOfOne(call.rows(), columns, look_up, x, call.stream);
 }
 
 absl::Status Decoder::Losses(const Call& call, void* losses) {
@@ -262,7 +315,12 @@ absl::Status Decoder::ColumnsBackward(const Call& call, absl::Span<const Column>
                              workspace(), call.stream));
     }
   }
-  return call.computes_inputs() ? sums_->FinishSum(call.stream) : absl::OkStatus();
+  if (!call.computes_inputs()) return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(sums_->FinishSum(call.stream));
+  for (const Column& column : columns) {
+    BRIGADE_RETURN_IF_ERROR(AdapterBackward(call, column.layer, x, column.dy, {dx, true}));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace brigade::models

@@ -62,8 +62,9 @@ zero::ModelSpec SpecOfGpt2(const DecoderConfig& config) {
   return spec;
 }
 
-Gpt2::Gpt2(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
-    : Decoder(config, options, plan) {}
+Gpt2::Gpt2(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+           const ModelCut& cut)
+    : Decoder(config, options, plan, cut) {}
 
 Gpt2::Layers Gpt2::LayersOf(int first) const {
   const int64_t width = config().width, inner = shard().inner;

@@ -53,8 +53,9 @@ zero::ModelSpec SpecOfLlama(const DecoderConfig& config) {
   return spec;
 }
 
-Llama::Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
-    : Decoder(config, options, plan) {}
+Llama::Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+             const ModelCut& cut)
+    : Decoder(config, options, plan, cut) {}
 
 Llama::Layers Llama::LayersOf(int first_parameter) const {
   const DecoderConfig &c = config(), &of_shard = shard();

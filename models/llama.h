@@ -17,7 +17,8 @@ zero::ModelSpec SpecOfLlama(const DecoderConfig& config);
 // Source       Touvron et al. 2023 (arXiv 2307.09288); transformers, modeling_llama.py.
 class Llama final : public Decoder {
  public:
-  Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan);
+  Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+        const ModelCut& cut);
 
  protected:
   absl::Status ForwardBlock(const Call& call, int first_parameter, const void* x,

@@ -22,6 +22,7 @@
 #include "brigade/data/samples.h"
 #include "brigade/device/race_checker/race_checker.h"
 #include "brigade/examples/mlp.h"
+#include "brigade/models/adapter_files.h"
 #include "brigade/models/decoder.h"
 #include "brigade/models/parameter_arrays.h"
 #include "brigade/models/weights.h"
@@ -107,10 +108,21 @@ models::DecoderConfig TinyGpt2(int64_t vocabulary = 16) {
           .tied = true};
 }
 
-// With a head of its own, with tied tables, and with tables that four shards do not divide.
+DecoderModelOptions Adapters() {
+  DecoderModelOptions options;
+  options.lora = models::LoraOptions{.rank = 2, .alpha = 4, .dropout = 0.1, .pattern = ".*"};
+  return options;
+}
+
+// With a head of its own, with tied tables, with tables that four shards do not divide, and with
+// adapters.
 std::vector<ModelFactory> Models() {
-  return {DecoderModel(TinyLlama()), DecoderModel(TinyLlama(/*tied=*/true)),
-          DecoderModel(TinyGpt2()), DecoderModel(TinyGpt2(/*vocabulary=*/18))};
+  return {DecoderModel(TinyLlama()),
+          DecoderModel(TinyLlama(/*tied=*/true)),
+          DecoderModel(TinyGpt2()),
+          DecoderModel(TinyGpt2(/*vocabulary=*/18)),
+          DecoderModel(TinyLlama(), Adapters()),
+          DecoderModel(TinyGpt2(), Adapters())};
 }
 
 // A batch of 8 in micro-batches of `micro_batch`.
@@ -460,7 +472,7 @@ std::string BytesOf(const std::string& path) {
 
 // 3 steps an epoch: step 4 is inside the second.
 TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
-  for (const ModelFactory& model : {Models()[0], Models()[2], Models()[3]}) {
+  for (const ModelFactory& model : {Models()[0], Models()[3], Models()[5]}) {
     const Ran whole = TrainAll({}, model);
     const std::string of_one = Folder("of_one"), folder = Folder("of_two");
     for (const auto& [of, to] : {std::pair(Case{.stage = 1}, of_one),
@@ -598,6 +610,65 @@ TEST(TensorTest, WeightsOfFilesAreCutForRanks) {
   }
 }
 
+// Of the parts of all ranks, in one file; which others take their parts of.
+TEST(TensorTest, AdaptersOfAllRanksAreSavedInOneFile) {
+  for (const models::DecoderConfig& config : {TinyLlama(), TinyGpt2()}) {
+    std::string first;
+    std::vector<double> held_out;
+    for (const Case& of : {Case{}, Case{.tensor = 2, .stage = 2}, Case{.tensor = 4, .stage = 3},
+                           Case{.tensor = 2, .pipeline = 2, .stage = 1}}) {
+      SCOPED_TRACE(Config(of));
+      const std::string folder = Folder("adapter"), base = Folder("base");
+      {
+        const auto context = device::Context::Create({}).value();
+        const models::DecoderOptions options = {
+            .dtype = precision::DType::kFloat32, .positions = 8, .stage = models::StageUnits()};
+        const auto model = models::Decoder::Create(config, options, *context).value();
+        auto arrays =
+            models::ParameterArrays::Create(model->spec(), {.dtype = options.dtype}, *context)
+                .value();
+        for (int p = 0; p < arrays.size(); ++p) {
+          model->Initialize(
+              p, 1,
+              {static_cast<float*>(arrays.weights(p)), static_cast<size_t>(arrays.size_of(p))});
+        }
+        ASSERT_OK(models::SaveWeights(base, *model, arrays, *context));
+      }
+      OnRanks(of.ranks(), [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+        auto made =
+            Trainer::Create({.config = ParseConfig(Config(of), of.ranks()).value()},
+                            DecoderModel(config, Adapters()), DataOf(), launch_info, options);
+        ASSERT_OK(made);
+        ASSERT_OK((*made)->WithModel([&](auto& model, auto& zero, auto& ranks) {
+          return models::LoadWeights(base, static_cast<models::Decoder&>(model), zero, ranks);
+        }));
+        ASSERT_OK((*made)->Fit());
+        ASSERT_OK((*made)->WithModel([&](auto& model, auto& zero, auto& ranks) {
+          return models::SaveAdapter(folder, static_cast<models::Decoder&>(model), zero, ranks);
+        }));
+      });
+      const std::string bytes = BytesOf(folder + "/adapter_model.safetensors");
+      EXPECT_FALSE(bytes.empty());
+      if (first.empty()) first = bytes;
+      EXPECT_EQ(bytes, first);
+      OnRanks(of.ranks(), [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+        auto made =
+            Trainer::Create({.config = ParseConfig(Config(of), of.ranks()).value()},
+                            DecoderModel(config, Adapters()), DataOf(), launch_info, options);
+        ASSERT_OK(made);
+        ASSERT_OK((*made)->WithModel([&](auto& model, auto& zero, auto& ranks) {
+          return models::LoadWeights(base, static_cast<models::Decoder&>(model), zero, ranks,
+                                     device::SystemCalls::Real(), {.folder = folder});
+        }));
+        const auto loss = (*made)->Evaluate();
+        ASSERT_OK(loss);
+        if (launch_info.rank == 0) held_out.push_back(*loss);
+      });
+      EXPECT_EQ(held_out.back(), held_out.front());
+    }
+  }
+}
+
 // Vectors of 4 numbers in 3 classes.
 class Points final : public data::Samples {
  public:
@@ -626,10 +697,10 @@ TEST(TensorTest, WhatIsNotSharedIsRefusedByName) {
           HasSubstr("does not say how it is cut into 4 shards, by Model::cut"));
   refused({}, classifier, points, HasSubstr("by Model::cut"));
   refused({.tensor = 2, .pipeline = 2}, classifier, points, HasSubstr("by Model::cut"));
-  DecoderModelOptions adapters;
-  adapters.lora = models::LoraOptions{.rank = 2, .targets = {"q_proj"}};
-  refused({.tensor = 2}, DecoderModel(TinyLlama(), adapters), DataOf(),
-          HasSubstr("4 tensor shards: adapters"));
+  DecoderModelOptions codes = Adapters();
+  codes.lora->base = models::BaseFormat::kInt8Blocks;
+  refused({.tensor = 2}, DecoderModel(TinyLlama(), codes), DataOf(),
+          HasSubstr("4 tensor shards: a base of int8 blocks"));
   models::DecoderConfig config = TinyLlama();
   config.key_value_heads = 2;
   refused({.tensor = 4}, DecoderModel(config), DataOf(), HasSubstr("2 heads of keys and values"));
