@@ -51,12 +51,12 @@ namespace brigade::models {
 // Pipelines    With DecoderOptions::stage, in chunks of any units; what crosses is the residual
 //              stream. Backward passes can be in halves: the first makes the gradients of norms and
 //              adapters too, and keeps them for the second. The bits are those of the whole model.
-// Tensor ranks With DecoderOptions::tensor the matrices are cut in shards (ShardOf): heads by groups,
-//              with their keys and values, the MLP by what is inside of it, the vocabulary if the
-//              shards divide it. Each shard is multiplied for itself, and sums over them, of which a
-//              block has two in each pass, are one tree (parallel::ShardSums): the number of ranks
-//              that share them changes no bit on a CPU, that of the shards does. Norms, positions
-//              and residuals are the same on all ranks. One shard is the model without any.
+// Tensor ranks With DecoderOptions::tensor the matrices are cut in shards (ShardOf): heads by
+//              groups, with their keys and values, the MLP by what is inside of it, the vocabulary
+//              if the shards divide it. Each shard is multiplied for itself, and sums over them, of
+//              which a block has two in each pass, are one tree (parallel::ShardSums): the number
+//              of ranks that share them changes no bit on a CPU, that of the shards does. Norms,
+//              positions and residuals are the same on all ranks. One shard is the model without.
 // Memory       MemoryOf, at Create; and the workspace of the tensor ranks' communicator for what
 //              CollectivesOf says. On the host, for a moment, nn::RotaryTable's.
 // Determinism  That of the layers, with and without recomputation.
@@ -127,8 +127,8 @@ class Decoder : public Model {
   void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override;
 
  protected:
-  // How a product is cut over tensor shards: each has some of the outputs, of all inputs, or outputs
-  // are sums over shards, each of some of the inputs; its bias is then added once.
+  // How a product is cut over tensor shards: each has some of the outputs, of all inputs, or
+  // outputs are sums over shards, each of some of the inputs; its bias is then added once.
   enum class Cut : uint8_t { kNone, kColumns, kRows };
 
   // A matrix product of a unit: numbers of its parameters in the spec, -1 for no bias. Inputs and

@@ -1,4 +1,5 @@
-// How a decoder is cut over tensor shards, and what its ranks exchange.
+// Products, tables and losses of a decoder that is cut over tensor shards, and what its ranks
+// exchange.
 
 #include <algorithm>
 #include <cstddef>
@@ -19,55 +20,6 @@ namespace {
 
 using parallel::RowRange;
 using precision::DType;
-
-// Queries, keys and values, or what is inside of the MLP, on the side of a product's outputs; and
-// on that of its inputs.
-constexpr const char* kColumns[] = {".attn.c_attn.", ".mlp.c_fc.",  ".q_proj.", ".k_proj.",
-                                    ".v_proj.",      ".gate_proj.", ".up_proj."};
-constexpr const char* kRows[] = {".attn.c_proj.", ".mlp.c_proj.", ".o_proj.", ".down_proj."};
-
-bool IsOneOf(const std::string& name, absl::Span<const char* const> parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](const char* part) { return absl::StrContains(name, part); });
-}
-
-parallel::Shard ShardOfBase(const DecoderConfig& config, const ParameterRole& role,
-                            const parallel::TensorShards& shards) {
-  parallel::Shard shard = {.shape = role.shape};
-  // Matrices are [outputs, inputs], GPT-2's [inputs, outputs].
-  const bool input_major = config.architecture == Architecture::kGpt2;
-  const bool is_matrix = role.shape.size() == 2;
-  if (role.name == "transformer.wte.weight" || role.name == "model.embed_tokens.weight" ||
-      role.name == "lm_head.weight") {
-    if (CutsVocabulary(config, shards)) shard.axis = 0;
-  } else if (IsOneOf(role.name, kColumns)) {
-    shard.axis = is_matrix && input_major ? 1 : 0;
-    if (absl::StrContains(role.name, ".attn.c_attn.")) shard.parts = 3;
-  } else if (is_matrix && IsOneOf(role.name, kRows)) {
-    shard.axis = input_major ? 0 : 1;
-  }
-  return shard;
-}
-
-// `layer`: how the adapter's own layer is cut.
-parallel::Shard ShardOfAdapter(const DecoderConfig& config, const LoraModule& module,
-                               const ParameterRole& layer, bool is_a,
-                               const std::vector<int64_t>& shape,
-                               const parallel::TensorShards& shards) {
-  parallel::Shard shard = {.shape = shape};
-  const parallel::Shard of_layer = ShardOfBase(config, layer, shards);
-  if (!of_layer.axis.has_value()) return shard;
-  if (module.is_embedding()) {
-    // [vocabulary, rank].
-    if (is_a) shard.axis = 0;
-  } else if (IsOneOf(layer.name, kRows)) {
-    if (is_a) shard.axis = 1;
-  } else if (!is_a) {
-    shard.axis = 0;
-    shard.parts = of_layer.parts;
-  }
-  return shard;
-}
 
 // Of the largest sum.
 int64_t MostColumns(const DecoderConfig& config, const DecoderOptions& options) {
@@ -111,25 +63,6 @@ bool HasEntropy(const DecoderConfig& config, const DecoderOptions& options) {
 
 }  // namespace
 
-ModelCut CutOf(const DecoderConfig& config, const LoraPlan& whole,
-               const parallel::TensorShards& shards) {
-  ModelCut cut = {.shards = shards};
-  for (const zero::UnitSpec& unit : whole.spec) {
-    for (const zero::ParameterSpec& parameter : unit.parameters) {
-      const ParameterRole& role = whole.roles[cut.parameters.size()];
-      if (role.is_base()) {
-        cut.parameters.push_back(ShardOfBase(config, role, shards));
-        continue;
-      }
-      const LoraModule& module = whole.modules[static_cast<size_t>(role.module)];
-      cut.parameters.push_back(
-          ShardOfAdapter(config, module, whole.roles[static_cast<size_t>(module.weight)],
-                         role.kind == ParameterRole::Kind::kAdapterA, parameter.shape, shards));
-    }
-  }
-  return cut;
-}
-
 int64_t SumBytes(const DecoderConfig& config, const DecoderOptions& options) {
   if (!options.tensor.is_sharded()) return 0;
   return parallel::ShardSums::Bytes(SumOptions(config, options)) +
@@ -166,14 +99,16 @@ std::vector<PassCollective> Decoder::CollectivesOf(const Batch& batch) const {
   int64_t tokens = cuts_vocabulary() && Has(chunks, 0) ? 1 : 0, tokens_of_rank = 0;
   for (const LoraModule& module : modules_) {
     if (!Has(chunks, module.unit)) continue;
-    const std::string& name = roles_[static_cast<size_t>(module.weight)].name;
+    const auto is_cut = [&](int parameter) {
+      return cut_.parameters[static_cast<size_t>(parameter)].axis.has_value();
+    };
     if (module.kind == LoraModule::Kind::kTokens) {
       // Looked up in both passes.
       tokens_of_rank += 2 * tokens;
-    } else if (IsOneOf(name, kRows)) {
-      const bool is_last = absl::StrContains(name, ".mlp.");
+    } else if (is_cut(module.a)) {
+      const bool is_last = absl::StrContains(module.name, ".mlp.");
       sums_of_rank += 2 + (options_.recompute && !is_last ? 1 : 0);
-    } else if (cut_.parameters[static_cast<size_t>(module.b)].axis.has_value()) {
+    } else if (is_cut(module.b)) {
       ++sums_of_rank;
     }
   }

@@ -182,7 +182,7 @@ class Model {
   // By formula: what the model has allocated of its device.
   virtual ModelMemory bytes() const { return {}; }
 
-  // How its parameters are cut over tensor ranks; null of a model whose matrices ranks cannot share.
+  // How its parameters are cut over tensor ranks; null of a model whose matrices they cannot share.
   virtual const ModelCut* cut() const { return nullptr; }
   // What the passes of all its units over a batch exchange: forward, backward, and what is made
   // again. Nothing where a rank has none to share with.
@@ -210,8 +210,8 @@ class Model {
     return std::nullopt;
   }
 
-  // Values of a new training: a function of the seed and the parameter alone. Of a parameter that is
-  // cut all of them, as it is as a whole.
+  // Values of a new training: a function of the seed and the parameter alone. Of a parameter that
+  // is cut all of them, as it is as a whole.
   virtual void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const = 0;
 
   // Of the last unit: writes losses [LossesOf(batch)], float (double for float64), device memory,

@@ -71,8 +71,8 @@ struct SaveWeightsOptions {
 //
 // Errors       AlreadyExists if something has the name; InvalidArgument for arrays of float64, for
 //              a base of int8 blocks, for a model of several tensor shards (checkpoints have whole
-//              weights: //checkpoint:export), and for most_file_bytes below 1. After an error there is
-//              nothing new.
+//              weights: //checkpoint:export), and for most_file_bytes below 1. After an error there
+//              is nothing new.
 absl::Status SaveWeights(const std::string& path, const Decoder& model, const ParameterArrays& from,
                          device::Context& context, const SaveWeightsOptions& options = {},
                          device::SystemCalls& system = device::SystemCalls::Real());

@@ -81,9 +81,10 @@ struct TrainingData {
 // Checkpoints  Have the data's sizes and a checksum of some samples: another data set is refused.
 // Errors       CreatePart: InvalidArgument naming all keys for what a Model does not do: context
 //              and sequence parallelism, tensor parallelism if it does not say how it is cut, a
-//              pipeline if it does not say what crosses, a schedule that splits the backward pass if it does not, a partition by measured times, a partition
-//              or a profile by operations if it does not tell these, dropout of the config's; with
-//              replicas it needs drop_last. Those of the factory. Steps: those of data/loader.h,
+//              pipeline if it does not say what crosses, a schedule that splits the backward pass
+//              if it does not, a partition by measured times, a partition or a profile by
+//              operations if it does not tell these, dropout of the config's; with replicas it
+//              needs drop_last. Those of the factory. Steps: those of data/loader.h,
 //              of the model and of the samples.
 class ModelTask final : public Task {
  public:

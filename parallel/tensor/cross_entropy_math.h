@@ -103,8 +103,8 @@ struct VocabularyLosses {
   }
 };
 
-// In place: the gradient of `seed / divisor * sum of losses`, (softmax - one at the target) * seed /
-// divisor; NaN without a target, 0 where it is ignored.
+// In place: the gradient of `seed / divisor * sum of losses`, (softmax - one at the target) * seed
+// / divisor; NaN without a target, 0 where it is ignored.
 template <typename T>
 struct VocabularyCrossEntropyGradient {
   nn::TokenIds ids;
