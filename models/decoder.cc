@@ -84,6 +84,19 @@ absl::StatusOr<LoraPlan> PlanOf(const DecoderConfig& config, const DecoderOption
   return PlanWithoutLora(std::move(spec));
 }
 
+// Of a base of codes each shard is coded for itself.
+void CodeShards(int shards, LoraPlan& plan) {
+  size_t number = 0;
+  plan.most_dequantized /= shards;
+  for (zero::UnitSpec& unit : plan.spec) {
+    for (zero::ParameterSpec& parameter : unit.parameters) {
+      const ParameterRole& role = plan.roles[number++];
+      if (role.kind != ParameterRole::Kind::kInt8Base) continue;
+      parameter.size = shards * WordsOf(role.size() / shards);
+    }
+  }
+}
+
 // Of a rank of several: with the cut of the whole one.
 struct RankPlan {
   LoraPlan plan;
@@ -92,6 +105,7 @@ struct RankPlan {
 absl::StatusOr<RankPlan> RankPlanOf(const DecoderConfig& config, const DecoderOptions& options) {
   RankPlan result;
   BRIGADE_ASSIGN_OR_RETURN(result.plan, PlanOf(config, options));
+  CodeShards(options.tensor.shards.count, result.plan);
   result.cut = CutOf(config, result.plan, options.tensor.shards);
   if (options.tensor.is_sharded()) {
     result.plan.spec = PartOf(std::move(result.plan.spec), result.cut);
@@ -381,17 +395,16 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
 
 absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const void* x, void* y,
                              bool accumulate) {
-  BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer));
   const void* const bias = call.parameters.weights(layer.bias);
-  BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   if (is_sharded() && layer.cut == Cut::kRows) {
-    BRIGADE_RETURN_IF_ERROR(SumRows(call, layer, weight, x, y));
+    BRIGADE_RETURN_IF_ERROR(SumRows(call, layer, x, y));
     return AddAdapter(call, layer, x, y);
   }
   for (int s = 0; s < ShardsOf(layer); ++s) {
+    BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer, s));
     BRIGADE_RETURN_IF_ERROR(nn::Linear({.dtype = dtype(),
                                         .x = x,
-                                        .weight = OfShard(weight, s, layer.size()),
+                                        .weight = weight,
                                         .rows = call.rows(),
                                         .inputs = layer.inputs,
                                         .outputs = layer.outputs,
@@ -407,12 +420,7 @@ absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const v
 
 absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer, const void* x,
                                      const void* dy, nn::Gradient dx) {
-  const void* weight = nullptr;
-  if (call.computes_inputs()) {
-    BRIGADE_ASSIGN_OR_RETURN(weight, WeightOf(call, layer));
-  } else {
-    dx = {};
-  }
+  if (!call.computes_inputs()) dx = {};
   nn::Gradient dweight, dbias;
   if (call.computes_weights()) {
     dweight = call.parameters.gradient(layer.weight);
@@ -422,10 +430,14 @@ absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer,
   // Cut by rows, if at all: of one dy, whose bias is whole.
   for (int s = 0; s < ShardsOf(layer); ++s) {
     const int64_t in_x = call.rows() * layer.inputs;
+    const void* weight = nullptr;
+    if (call.computes_inputs()) {
+      BRIGADE_ASSIGN_OR_RETURN(weight, WeightOf(call, layer, s));
+    }
     BRIGADE_RETURN_IF_ERROR(
         nn::LinearBackward({.dtype = dtype(),
                             .x = OfShard(x, s, in_x),
-                            .weight = OfShard(weight, s, layer.size()),
+                            .weight = weight,
                             .rows = call.rows(),
                             .inputs = layer.inputs,
                             .outputs = layer.outputs,
@@ -491,7 +503,7 @@ void Decoder::Initialize(int parameter, uint64_t seed, absl::Span<float> values)
   if (role.kind == ParameterRole::Kind::kBase) return fill(values);
   std::vector<float> weights(static_cast<size_t>(role.size()));
   fill(absl::MakeSpan(weights));
-  QuantizeToWords(weights, values);
+  QuantizeShards(config_, role, cut_.shards.count, weights, values);
 }
 
 }  // namespace brigade::models

@@ -104,7 +104,8 @@ class Decoder : public Model {
 
   int64_t CountOf(int parameter) const final {
     const ParameterRole& role = roles_[static_cast<size_t>(parameter)];
-    return role.kind == ParameterRole::Kind::kInt8Base ? role.size() : Model::CountOf(parameter);
+    return role.kind == ParameterRole::Kind::kInt8Base ? role.size() / cut_.shards.ranks
+                                                       : Model::CountOf(parameter);
   }
   const ModelCut* cut() const final { return &cut_; }
   std::vector<PassCollective> CollectivesOf(const Batch& batch) const final;
@@ -267,8 +268,7 @@ class Decoder : public Model {
   // Rows of a table of tokens of so many columns.
   absl::Status LookUp(const Call& call, int64_t columns, const void* tokens, const void* positions,
                       void* x);
-  absl::Status SumRows(const Call& call, const LinearLayer& layer, const void* weight,
-                       const void* x, void* y);
+  absl::Status SumRows(const Call& call, const LinearLayer& layer, const void* x, void* y);
   absl::Status Losses(const Call& call, void* losses);
   absl::Status LossesBackward(const Call& call, const float* seed);
 
@@ -285,8 +285,9 @@ class Decoder : public Model {
                                   const LoraModule& module, const void* x, const void* dy,
                                   void* dx);
 
-  // decoder_lora.cc. The layer's weight as a matrix of the model's type.
-  absl::StatusOr<const void*> WeightOf(const Call& call, const LinearLayer& layer);
+  // decoder_lora.cc. One shard of the layer's weight, as a matrix of the model's type; of codes
+  // until the next one is.
+  absl::StatusOr<const void*> WeightOf(const Call& call, const LinearLayer& layer, int s);
   // Null: none, or it is merged.
   const LoraModule* AdapterOf(const LinearLayer& layer) const;
   nn::LoraInput LoraOf(const Call& call, const LoraModule& module, const void* x,

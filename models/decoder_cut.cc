@@ -69,6 +69,11 @@ ModelCut CutOf(const DecoderConfig& config, const LoraPlan& whole,
   for (const zero::UnitSpec& unit : whole.spec) {
     for (const zero::ParameterSpec& parameter : unit.parameters) {
       const ParameterRole& role = whole.roles[cut.parameters.size()];
+      if (role.kind == ParameterRole::Kind::kInt8Base) {
+        cut.parameters.push_back({.shape = {parameter.size}});
+        if (shards.count > 1) cut.parameters.back().axis = 0;
+        continue;
+      }
       if (role.is_base()) {
         cut.parameters.push_back(ShardOfBase(config, role, shards));
         continue;
@@ -80,6 +85,20 @@ ModelCut CutOf(const DecoderConfig& config, const LoraPlan& whole,
     }
   }
   return cut;
+}
+
+void QuantizeShards(const DecoderConfig& config, const ParameterRole& role, int shards,
+                    absl::Span<const float> values, absl::Span<float> words) {
+  if (shards == 1) return QuantizeToWords(values, words);
+  const parallel::TensorShards all = {.count = shards};
+  std::vector<float> ordered(values.size());
+  CutValues(ShardOfBase(config, role, all), all, values, absl::MakeSpan(ordered));
+  const absl::Span<const float> from = ordered;
+  const size_t numbers = values.size() / static_cast<size_t>(shards);
+  const size_t of_shard = words.size() / static_cast<size_t>(shards);
+  for (size_t s = 0; s < static_cast<size_t>(shards); ++s) {
+    QuantizeToWords(from.subspan(s * numbers, numbers), words.subspan(s * of_shard, of_shard));
+  }
 }
 
 }  // namespace brigade::models

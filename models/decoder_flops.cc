@@ -53,7 +53,10 @@ std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
     if (is_table || (module == nullptr && role.shape.size() != 2)) continue;
     const ParameterRole& layer =
         module == nullptr ? role : roles_[static_cast<size_t>(module->weight)];
-    const int64_t size = cut_.parameters[static_cast<size_t>(p)].local_size(shards);
+    // Codes are as many numbers as the matrix has.
+    const int64_t size = role.kind == ParameterRole::Kind::kInt8Base
+                             ? role.size() / shards.ranks
+                             : cut_.parameters[static_cast<size_t>(p)].local_size(shards);
     add_product(size, trainable()[static_cast<size_t>(p)],
                 options_.recompute && is_block && !IsLast(layer));
   }

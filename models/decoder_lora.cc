@@ -10,12 +10,13 @@
 
 namespace brigade::models {
 
-absl::StatusOr<const void*> Decoder::WeightOf(const Call& call, const LinearLayer& layer) {
+absl::StatusOr<const void*> Decoder::WeightOf(const Call& call, const LinearLayer& layer, int s) {
   const void* const weight = call.parameters.weights(layer.weight);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   const ParameterRole& role = roles_[static_cast<size_t>(layer.weight)];
-  if (role.kind != ParameterRole::Kind::kInt8Base) return weight;
-  BRIGADE_RETURN_IF_ERROR(kernels::BlockDequantize({{weight, memory_.dequantized, role.size()}},
+  if (role.kind != ParameterRole::Kind::kInt8Base) return OfShard(weight, s, layer.size());
+  const void* const codes = static_cast<const float*>(weight) + s * WordsOf(layer.size());
+  BRIGADE_RETURN_IF_ERROR(kernels::BlockDequantize({{codes, memory_.dequantized, layer.size()}},
                                                    {.dtype = dtype()}, call.stream));
   return memory_.dequantized;
 }

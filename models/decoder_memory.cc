@@ -72,9 +72,6 @@ absl::Status CheckTensor(const DecoderConfig& config, const DecoderOptions& opti
     if (tensor.pieces == 1) return absl::OkStatus();
     return invalid("products in ", tensor.pieces, " pieces, of which nothing is exchanged");
   }
-  if (options.lora.has_value() && options.lora->base == BaseFormat::kInt8Blocks) {
-    return invalid("a base of int8 blocks, which are of whole matrices");
-  }
   if (options.cached_positions > 0) return invalid("it keeps no positions to go on from");
   for (const auto& [number, name] : {std::pair(config.heads, "heads"),
                                      std::pair(config.key_value_heads, "heads of keys and values"),

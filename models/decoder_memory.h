@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "brigade/device/device.h"
 #include "brigade/models/config.h"
 #include "brigade/models/lora.h"
@@ -43,8 +44,7 @@ struct DecoderOptions {
   // Of a pipeline: the units that have passes here, which keep what they need `slots` times. Not
   // with cached_positions.
   std::optional<StageUnits> stage = std::nullopt;
-  // The matrices are cut in shards, which tensor ranks share. Not with a base of codes, nor with
-  // cached_positions.
+  // The matrices are cut in shards, which tensor ranks share. Not with cached_positions.
   TensorOptions tensor = {};
 
   bool restarts_positions() const { return segments && restart_positions; }
@@ -62,6 +62,9 @@ bool CutsVocabulary(const DecoderConfig& config, const parallel::TensorShards& s
 // scratch.
 ModelCut CutOf(const DecoderConfig& config, const LoraPlan& whole,
                const parallel::TensorShards& shards);
+// A base of codes: the message of each shard of a matrix, one after the other.
+void QuantizeShards(const DecoderConfig& config, const ParameterRole& role, int shards,
+                    absl::Span<const float> values, absl::Span<float> words);
 int64_t SumBytes(const DecoderConfig& config, const DecoderOptions& options);
 
 // Of a normalisation: what it gives, and what its backward pass needs: a number for each row.

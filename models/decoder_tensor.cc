@@ -165,9 +165,9 @@ void* Decoder::LogSumExpOf(const Call& call, const BlockArrays& arrays, int s) c
   return static_cast<char*>(arrays.log_sum_exp) + s * AttentionOf(call).statistics() * of_statistic;
 }
 
-absl::Status Decoder::SumRows(const Call& call, const LinearLayer& layer, const void* weight,
-                              const void* x, void* y) {
-  const auto product = [&](int s, const RowRange& rows, void* partial, DType type) {
+absl::Status Decoder::SumRows(const Call& call, const LinearLayer& layer, const void* x, void* y) {
+  const auto product = [&](int s, const RowRange& rows, void* partial, DType type) -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer, s));
     const void* const mine = OfShard(x, s, call.rows() * layer.inputs);
     return blas().Gemm(
         {.dtype = dtype(),
@@ -175,8 +175,8 @@ absl::Status Decoder::SumRows(const Call& call, const LinearLayer& layer, const 
          .n = layer.outputs,
          .k = layer.inputs,
          .a = {const_cast<void*>(OfShard(mine, 1, rows.first * layer.inputs)), layer.inputs},
-         .b = {const_cast<void*>(OfShard(weight, s, layer.size())),
-               layer.input_major ? layer.outputs : layer.inputs, !layer.input_major},
+         .b = {const_cast<void*>(weight), layer.input_major ? layer.outputs : layer.inputs,
+               !layer.input_major},
          .c = {partial, layer.outputs},
          .c_dtype = type},
         call.stream);
@@ -193,14 +193,12 @@ absl::Status Decoder::ColumnsBackward(const Call& call, absl::Span<const Column>
     }
     return absl::OkStatus();
   }
-  struct Arrays {
-    const void* weight = nullptr;
+  struct Gradients {
     nn::Gradient dweight, dbias;
   };
-  absl::InlinedVector<Arrays, 3> arrays;
+  absl::InlinedVector<Gradients, 3> gradients;
   for (const Column& column : columns) {
-    Arrays& of = arrays.emplace_back();
-    if (call.computes_inputs()) of.weight = call.parameters.weights(column.layer.weight);
+    Gradients& of = gradients.emplace_back();
     if (!call.computes_weights()) continue;
     of.dweight = call.parameters.gradient(column.layer.weight);
     of.dbias = call.parameters.gradient(column.layer.bias);
@@ -212,14 +210,15 @@ absl::Status Decoder::ColumnsBackward(const Call& call, absl::Span<const Column>
     for (size_t i = 0; i < columns.size(); ++i) {
       const LinearLayer& layer = columns[i].layer;
       const int64_t before = (s * call.rows() + rows.first) * layer.columns();
+      BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer, s));
       BRIGADE_RETURN_IF_ERROR(
           blas().Gemm({.dtype = dtype(),
                        .m = rows.count,
                        .n = width,
                        .k = layer.outputs,
                        .a = {const_cast<void*>(OfShard(columns[i].dy, 1, before)), layer.columns()},
-                       .b = {const_cast<void*>(OfShard(arrays[i].weight, s, layer.size())),
-                             layer.input_major ? layer.outputs : width, layer.input_major},
+                       .b = {const_cast<void*>(weight), layer.input_major ? layer.outputs : width,
+                             layer.input_major},
                        .c = {partial, width},
                        .accumulate = i > 0,
                        .c_dtype = type},
@@ -233,7 +232,7 @@ absl::Status Decoder::ColumnsBackward(const Call& call, absl::Span<const Column>
   // Beside the sum.
   for (size_t i = 0; i < columns.size() && call.computes_weights(); ++i) {
     const LinearLayer& layer = columns[i].layer;
-    const auto& [weight, dweight, dbias] = arrays[i];
+    const auto& [dweight, dbias] = gradients[i];
     for (int s = 0; s < local_shards(); ++s) {
       BRIGADE_RETURN_IF_ERROR(
           nn::LinearBackward({.dtype = dtype(),

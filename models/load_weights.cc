@@ -60,7 +60,7 @@ class Values {
     if (role.kind == ParameterRole::Kind::kBase) return ReadFloats(*files_, *tensors_[p], values);
     std::vector<float> numbers(static_cast<size_t>(role.size()));
     BRIGADE_RETURN_IF_ERROR(ReadFloats(*files_, *tensors_[p], absl::MakeSpan(numbers)));
-    QuantizeToWords(numbers, values);
+    QuantizeShards(model_->config(), role, model_->cut()->shards.count, numbers, values);
     return absl::OkStatus();
   }
 

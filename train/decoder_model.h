@@ -21,8 +21,7 @@ struct DecoderModelOptions {
 // what it says of tensor shards and of the sums over them.
 //
 // Errors       InvalidArgument naming another policy of `recompute`, or samples of another size;
-//              int8 bases with tensor shards, and sizes that these do not divide
-//              (models::Validate).
+//              sizes that tensor shards do not divide (models::Validate).
 ModelFactory DecoderModel(const models::DecoderConfig& config,
                           const DecoderModelOptions& options = {});
 
