@@ -17,6 +17,7 @@
 #include "brigade/collectives/agree.h"
 #include "brigade/device/printable.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/models/model_cut.h"
 #include "brigade/models/new_folder.h"
 #include "brigade/models/tensor_values.h"
 
@@ -39,11 +40,17 @@ const zero::ParameterSpec& SpecOf(const Decoder& model, int parameter) {
   return model.spec().back().parameters.back();
 }
 
+// As a whole, whatever this rank has of it.
+const std::vector<int64_t>& ShapeOf(const Decoder& model, int parameter) {
+  return model.cut()->parameters[static_cast<size_t>(parameter)].shape;
+}
+
 // By its name in the file, and as it is there.
 TensorInfo InFile(const Decoder& model, int parameter) {
   const zero::ParameterSpec& spec = SpecOf(model, parameter);
   const std::string name(absl::StripSuffix(spec.name, kTransposed));
-  std::vector<uint64_t> shape(spec.shape.begin(), spec.shape.end());
+  const std::vector<int64_t>& whole = ShapeOf(model, parameter);
+  std::vector<uint64_t> shape(whole.begin(), whole.end());
   if (name != spec.name) std::swap(shape[0], shape[1]);
   return {.name = name, .type = "F32", .shape = shape};
 }
@@ -85,7 +92,7 @@ absl::Status WriteAdapter(const std::string& path, const Decoder& model,
   for (const auto& [parameter, each] : values) {
     const bool transposed = IsTransposed(model, parameter);
     const std::vector<float> turned =
-        transposed ? Transposed(each, SpecOf(model, parameter).shape[0]) : std::vector<float>();
+        transposed ? Transposed(each, ShapeOf(model, parameter)[0]) : std::vector<float>();
     const std::vector<float>& written = transposed ? turned : each;
     const size_t size = written.size() * sizeof(float);
     BRIGADE_RETURN_IF_ERROR(file.Write({reinterpret_cast<const char*>(written.data()), size}, at));
@@ -218,25 +225,34 @@ absl::Status SaveAdapter(const std::string& path, const Decoder& model, const Pa
 
 namespace {
 
-// Adds to the values of this rank those of all others: of each its number, its size, its numbers.
-absl::Status GatherValues(std::map<int, std::vector<float>>& values,
+// The values of all ranks, of which each has some parameters, or parts of them: of each its number,
+// the tensor rank that has it, its size, its numbers.
+absl::Status GatherValues(const ModelCut& cut, std::map<int, std::vector<float>>& values,
                           collectives::Communicator& communicator) {
   std::string mine;
   for (const auto& [number, numbers] : values) {
-    const int64_t head[] = {number, static_cast<int64_t>(numbers.size())};
+    const int64_t head[] = {number, cut.shards.rank, static_cast<int64_t>(numbers.size())};
     mine.append(reinterpret_cast<const char*>(head), sizeof(head));
     mine.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
   }
   BRIGADE_ASSIGN_OR_RETURN(const auto all, collectives::AllGatherBytes(mine, communicator));
+  values.clear();
   for (const std::string& of_rank : all) {
     for (size_t at = 0; at < of_rank.size();) {
-      int64_t head[2];
+      int64_t head[3];
       std::memcpy(head, of_rank.data() + at, sizeof(head));
       at += sizeof(head);
-      std::vector<float>& numbers = values[static_cast<int>(head[0])];
-      numbers.resize(static_cast<size_t>(head[1]));
-      std::memcpy(numbers.data(), of_rank.data() + at, numbers.size() * sizeof(float));
-      at += numbers.size() * sizeof(float);
+      std::vector<float> part(static_cast<size_t>(head[2]));
+      std::memcpy(part.data(), of_rank.data() + at, part.size() * sizeof(float));
+      at += part.size() * sizeof(float);
+      const parallel::Shard& shard = cut.parameters[static_cast<size_t>(head[0])];
+      std::vector<float>& whole = values[static_cast<int>(head[0])];
+      whole.resize(static_cast<size_t>(shard.size()));
+      parallel::TensorShards of = cut.shards;
+      of.rank = static_cast<int>(head[1]);
+      parallel::ForEachRun(shard, of, [&](const parallel::ShardRun& run) {
+        std::copy_n(part.begin() + run.local, run.size, whole.begin() + run.global);
+      });
     }
   }
   return absl::OkStatus();
@@ -260,8 +276,11 @@ absl::Status SaveAdapter(const std::string& path, const Decoder& model, zero::Ze
     }
     return absl::OkStatus();
   }));
-  // Stages of a pipeline have some each.
-  if (is_shared) BRIGADE_RETURN_IF_ERROR(GatherValues(values, communicator));
+  // Stages of a pipeline have some each, and tensor ranks parts. Of several shards on one rank they
+  // lie otherwise.
+  if (is_shared || model.cut()->is_sharded()) {
+    BRIGADE_RETURN_IF_ERROR(GatherValues(*model.cut(), values, communicator));
+  }
   const bool writes = is_shared ? communicator.rank() == 0 : reads;
   return collectives::AgreeOnStatus(
       writes ? WriteAdapter(path, model, values, base, system) : absl::OkStatus(), communicator);

@@ -84,8 +84,8 @@ absl::Status SaveAdapter(const std::string& path, const Decoder& model, const Pa
                          device::Context& context, absl::string_view base = "",
                          device::SystemCalls& system = device::SystemCalls::Real());
 // The masters of a training of any stage and number of ranks: a call of all ranks, of which the
-// first writes; errors are those of all. Of a pipeline each rank has room, for a moment, for the
-// adapters of the largest stage once for each rank.
+// first writes; errors are those of all. Of a pipeline, and of tensor
+// ranks, each rank has room, for a moment, for the adapters of the largest part once for each rank.
 absl::Status SaveAdapter(const std::string& path, const Decoder& model, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator, absl::string_view base = "",
                          device::SystemCalls& system = device::SystemCalls::Real());

@@ -25,12 +25,13 @@ namespace {
 // Of a product of the passes, the most that the CPU needs.
 int64_t BlasBytes(const DecoderConfig& config, const DecoderOptions& options) {
   const int64_t rows = options.samples * options.positions;
+  const DecoderConfig shard = ShardOf(config, options.tensor.shards);
   int64_t most = 0;
   for (const auto& [inputs, outputs] :
-       {std::pair<int64_t, int64_t>{config.width, config.projected_width()},
-        {config.attention_width(), config.width},
-        {config.width, config.inner},
-        {config.width, config.vocabulary}}) {
+       {std::pair<int64_t, int64_t>{config.width, shard.projected_width()},
+        {shard.attention_width(), config.width},
+        {config.width, shard.inner},
+        {config.width, shard.vocabulary}}) {
     most = std::max(most, nn::Blas::WorkspaceBytes(options.dtype, rows, outputs, inputs));
     if (!options.lora.has_value()) continue;
     for (const int64_t side : {inputs, outputs}) {
@@ -43,13 +44,17 @@ int64_t BlasBytes(const DecoderConfig& config, const DecoderOptions& options) {
 
 nn::Workspace::Sizes WorkspaceSizes(const DecoderConfig& config, const DecoderOptions& options) {
   // Of biases, and twice the width of a layer norm.
-  const int64_t sums = std::max({2 * config.width, config.projected_width(), config.inner});
+  const DecoderConfig shard = ShardOf(config, options.tensor.shards);
+  const int64_t sums = std::max({2 * config.width, shard.projected_width(), shard.inner});
+  const bool cuts = CutsVocabulary(config, options.tensor.shards);
+  const int64_t tokens =
+      cuts ? options.tensor.shards.local() * shard.vocabulary : config.vocabulary;
   // A table of positions is then one of tokens.
   const bool looks_up = options.restarts_positions() && config.architecture == Architecture::kGpt2;
   return {.rows = options.samples * options.positions,
           .sums = sums,
           .width = std::max(config.width, options.lora.has_value() ? options.lora->rank : 0),
-          .vocabulary = std::max(config.vocabulary, looks_up ? config.positions : 0)};
+          .vocabulary = std::max(tokens, looks_up ? config.positions : 0)};
 }
 
 nn::RotaryTable::Options TableOptions(const DecoderConfig& config, const DecoderOptions& options) {
@@ -75,8 +80,37 @@ absl::StatusOr<LoraPlan> PlanOf(const DecoderConfig& config, const DecoderOption
   for (zero::ParameterSpec& table : spec.front().parameters) table.low_rank = false;
   // A head of its own is one too: a row for each token.
   for (zero::ParameterSpec& parameter : spec.back().parameters) parameter.low_rank = false;
-  if (!options.lora.has_value()) return PlanWithoutLora(std::move(spec));
-  return PlanLora(config, std::move(spec), *options.lora);
+  if (options.lora.has_value()) return PlanLora(config, std::move(spec), *options.lora);
+  return PlanWithoutLora(std::move(spec));
+}
+
+// Of a base of codes each shard is coded for itself.
+void CodeShards(int shards, LoraPlan& plan) {
+  size_t number = 0;
+  plan.most_dequantized /= shards;
+  for (zero::UnitSpec& unit : plan.spec) {
+    for (zero::ParameterSpec& parameter : unit.parameters) {
+      const ParameterRole& role = plan.roles[number++];
+      if (role.kind != ParameterRole::Kind::kInt8Base) continue;
+      parameter.size = shards * WordsOf(role.size() / shards);
+    }
+  }
+}
+
+// Of a rank of several: with the cut of the whole one.
+struct RankPlan {
+  LoraPlan plan;
+  ModelCut cut;
+};
+absl::StatusOr<RankPlan> RankPlanOf(const DecoderConfig& config, const DecoderOptions& options) {
+  RankPlan result;
+  BRIGADE_ASSIGN_OR_RETURN(result.plan, PlanOf(config, options));
+  CodeShards(options.tensor.shards.count, result.plan);
+  result.cut = CutOf(config, result.plan, options.tensor.shards);
+  if (options.tensor.is_sharded()) {
+    result.plan.spec = PartOf(std::move(result.plan.spec), result.cut);
+  }
+  return result;
 }
 
 std::optional<float> InitialOf(const ParameterRole& role) {
@@ -86,10 +120,13 @@ std::optional<float> InitialOf(const ParameterRole& role) {
 
 }  // namespace
 
-Decoder::Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
+Decoder::Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+                 const ModelCut& cut)
     : Model(plan.spec),
       config_(config),
+      shard_(ShardOf(config, options.tensor.shards)),
       options_(options),
+      cut_(cut),
       modules_(plan.modules),
       roles_(plan.roles),
       module_of_(plan.roles.size(), -1) {
@@ -113,12 +150,13 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
                                                          const DecoderOptions& options,
                                                          device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(config, options));
-  BRIGADE_ASSIGN_OR_RETURN(const LoraPlan plan, PlanOf(config, options));
+  BRIGADE_ASSIGN_OR_RETURN(const auto rank, RankPlanOf(config, options));
+  const auto& [plan, cut] = rank;
   std::unique_ptr<Decoder> decoder;
   if (config.architecture == Architecture::kLlama) {
-    decoder = std::make_unique<Llama>(config, options, plan);
+    decoder = std::make_unique<Llama>(config, options, plan, cut);
   } else {
-    decoder = std::make_unique<Gpt2>(config, options, plan);
+    decoder = std::make_unique<Gpt2>(config, options, plan, cut);
   }
   BRIGADE_ASSIGN_OR_RETURN(decoder->bytes_, MemoryOf(config, options, context));
   BRIGADE_ASSIGN_OR_RETURN(decoder->activations_, context.Allocate(decoder->bytes_.activations,
@@ -139,6 +177,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
                              nn::RotaryTable::Create(context, TableOptions(config, options)));
     decoder->table_.emplace(std::move(table));
   }
+  BRIGADE_RETURN_IF_ERROR(decoder->CreateSums(context));
   return decoder;
 }
 
@@ -146,11 +185,13 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
                                               const DecoderOptions& options,
                                               const device::Context& context) {
   BRIGADE_RETURN_IF_ERROR(Validate(config, options));
-  BRIGADE_ASSIGN_OR_RETURN(const LoraPlan plan, PlanOf(config, options));
+  BRIGADE_ASSIGN_OR_RETURN(const auto rank, RankPlanOf(config, options));
+  const LoraPlan& plan = rank.plan;
   ModelMemory memory;
   memory.activations = PlaceDecoder(config, options, plan, context.device(), nullptr).bytes;
   if (options.stage.has_value() && options.stage->chunks.empty()) return memory;
-  memory.scratch = nn::Blas::ScratchBytes(context.device(), BlasBytes(config, options));
+  memory.scratch = nn::Blas::ScratchBytes(context.device(), BlasBytes(config, options)) +
+                   SumBytes(config, options);
   if (options.trains) {
     BRIGADE_ASSIGN_OR_RETURN(
         const int64_t bytes,
@@ -187,8 +228,9 @@ Decoder::LinearLayer Decoder::HeadLayer() const {
   const int own =
       FirstParameter(head_unit()) + (config_.architecture == Architecture::kGpt2 ? 2 : 1);
   return {.weight = config_.tied ? tokens : own,
+          .cut = cuts_vocabulary() ? Cut::kColumns : Cut::kNone,
           .inputs = config_.width,
-          .outputs = config_.vocabulary,
+          .outputs = shard_.vocabulary,
           .is_head = true};
 }
 
@@ -206,8 +248,8 @@ nn::Segments Decoder::SegmentsOf(const Batch& batch) const {
 }
 
 nn::AttentionShape Decoder::AttentionOf(const Call& call) const {
-  return {dtype(),       call.ids.batch(),          call.ids.context(),
-          config_.heads, config_.attention_width(), call.segments};
+  return {dtype(),      call.ids.batch(),         call.ids.context(),
+          shard_.heads, shard_.attention_width(), call.segments};
 }
 
 nn::Segments Decoder::PositionsOf(const Call& call) const {
@@ -271,8 +313,7 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
       positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
     }
     void* const x = OutputOf(call);
-    BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), config_.width, tokens, positions, x, stream,
-                                          PositionsOf(call)));
+    BRIGADE_RETURN_IF_ERROR(LookUp(call, config_.width, tokens, positions, x));
     return AddEmbeddingAdapters(call, x);
   }
   const void* const x = InputOf(call);
@@ -281,8 +322,7 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
   const DecoderSlot& slot = *call.slot;
   BRIGADE_RETURN_IF_ERROR(Norm(call, first, bias, x, slot.final_norm));
   BRIGADE_RETURN_IF_ERROR(Linear(call, HeadLayer(), slot.final_norm.y, slot.logits));
-  if (losses == nullptr) return absl::OkStatus();
-  return nn::CrossEntropy(ids, dtype(), slot.logits, losses, stream);
+  return losses == nullptr ? absl::OkStatus() : Losses(call, losses);
 }
 
 absl::Status Decoder::RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
@@ -307,14 +347,15 @@ absl::Status Decoder::BackwardEmbedding(const Call& call) {
   const nn::Gradient positions = call.parameters.gradient(learned ? first + 1 : -1);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   if (tokens.data == nullptr && positions.data == nullptr) return absl::OkStatus();
+  BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds ids, WindowOf(call.ids));
   if (learned && options_.restarts_positions()) {
-    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, dx, tokens, {},
+    BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, dx, tokens, {},
                                                   workspace(), call.stream));
     return nn::EmbeddingBackward(PositionIdsOf(call), dtype(), config_.width, dx, positions, {},
                                  workspace(), call.stream);
   }
-  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, dx, tokens,
-                                                positions, workspace(), call.stream));
+  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, dx, tokens, positions,
+                                                workspace(), call.stream));
   // Positions behind the batch's have no part in it.
   const int64_t count = call.batch.positions, rest = config_.positions - count;
   if (positions.data == nullptr || positions.accumulate || rest == 0) return absl::OkStatus();
@@ -342,11 +383,10 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
   } else {
     const DecoderSlot& slot = *call.slot;
     const bool learned = config_.architecture == Architecture::kGpt2;
-    if (call.computes_inputs()) {
-      BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(ids, dtype(), slot.logits, seed, stream));
-    }
+    if (call.computes_inputs()) BRIGADE_RETURN_IF_ERROR(LossesBackward(call, seed));
+    const LinearLayer layer = HeadLayer();
     BRIGADE_RETURN_IF_ERROR(
-        LinearBackward(call, HeadLayer(), slot.final_norm.y, slot.logits, {memory_.y}));
+        ColumnsBackward(call, {{layer, slot.logits}}, slot.final_norm.y, memory_.y));
     BRIGADE_RETURN_IF_ERROR(NormBackward(call, first, learned ? first + 1 : -1, x, slot.final_norm,
                                          /*accumulate=*/false));
   }
@@ -355,46 +395,58 @@ absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* se
 
 absl::Status Decoder::Linear(const Call& call, const LinearLayer& layer, const void* x, void* y,
                              bool accumulate) {
-  BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer));
   const void* const bias = call.parameters.weights(layer.bias);
-  BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-  BRIGADE_RETURN_IF_ERROR(nn::Linear({.dtype = dtype(),
-                                      .x = x,
-                                      .weight = weight,
-                                      .rows = call.rows(),
-                                      .inputs = layer.inputs,
-                                      .outputs = layer.outputs,
-                                      .input_major = layer.input_major,
-                                      .y_leading = layer.leading,
-                                      .accumulate = accumulate},
-                                     bias, y, blas(), call.stream));
+  if (is_sharded() && layer.cut == Cut::kRows) {
+    BRIGADE_RETURN_IF_ERROR(SumRows(call, layer, x, y));
+    return AddAdapter(call, layer, x, y);
+  }
+  for (int s = 0; s < ShardsOf(layer); ++s) {
+    BRIGADE_ASSIGN_OR_RETURN(const void* const weight, WeightOf(call, layer, s));
+    BRIGADE_RETURN_IF_ERROR(nn::Linear({.dtype = dtype(),
+                                        .x = x,
+                                        .weight = weight,
+                                        .rows = call.rows(),
+                                        .inputs = layer.inputs,
+                                        .outputs = layer.outputs,
+                                        .input_major = layer.input_major,
+                                        .y_leading = layer.leading,
+                                        .accumulate = accumulate},
+                                       OfShard(bias, s, layer.outputs),
+                                       OfShard(y, s, call.rows() * layer.columns()), blas(),
+                                       call.stream));
+  }
   return AddAdapter(call, layer, x, y);
 }
 
 absl::Status Decoder::LinearBackward(const Call& call, const LinearLayer& layer, const void* x,
                                      const void* dy, nn::Gradient dx) {
-  const void* weight = nullptr;
-  if (call.computes_inputs()) {
-    BRIGADE_ASSIGN_OR_RETURN(weight, WeightOf(call, layer));
-  } else {
-    dx = {};
-  }
+  if (!call.computes_inputs()) dx = {};
   nn::Gradient dweight, dbias;
   if (call.computes_weights()) {
     dweight = call.parameters.gradient(layer.weight);
     dbias = call.parameters.gradient(layer.bias);
   }
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-  BRIGADE_RETURN_IF_ERROR(nn::LinearBackward({.dtype = dtype(),
-                                              .x = x,
-                                              .weight = weight,
-                                              .rows = call.rows(),
-                                              .inputs = layer.inputs,
-                                              .outputs = layer.outputs,
-                                              .input_major = layer.input_major,
-                                              .y_leading = layer.leading},
-                                             dy, dx, dweight, dbias, blas(), workspace(),
-                                             call.stream));
+  // Cut by rows, if at all: of one dy, whose bias is whole.
+  for (int s = 0; s < ShardsOf(layer); ++s) {
+    const int64_t in_x = call.rows() * layer.inputs;
+    const void* weight = nullptr;
+    if (call.computes_inputs()) {
+      BRIGADE_ASSIGN_OR_RETURN(weight, WeightOf(call, layer, s));
+    }
+    BRIGADE_RETURN_IF_ERROR(
+        nn::LinearBackward({.dtype = dtype(),
+                            .x = OfShard(x, s, in_x),
+                            .weight = weight,
+                            .rows = call.rows(),
+                            .inputs = layer.inputs,
+                            .outputs = layer.outputs,
+                            .input_major = layer.input_major,
+                            .y_leading = layer.leading},
+                           dy, {OfShard(dx.data, s, in_x), dx.accumulate},
+                           {OfShard(dweight.data, s, layer.size()), dweight.accumulate},
+                           s == 0 ? dbias : nn::Gradient(), blas(), workspace(), call.stream));
+  }
   return call.computes_inputs() ? AdapterBackward(call, layer, x, dy, dx) : absl::OkStatus();
 }
 
@@ -451,7 +503,7 @@ void Decoder::Initialize(int parameter, uint64_t seed, absl::Span<float> values)
   if (role.kind == ParameterRole::Kind::kBase) return fill(values);
   std::vector<float> weights(static_cast<size_t>(role.size()));
   fill(absl::MakeSpan(weights));
-  QuantizeToWords(weights, values);
+  QuantizeShards(config_, role, cut_.shards.count, weights, values);
 }
 
 }  // namespace brigade::models

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/models/config.h"
@@ -23,6 +24,8 @@
 #include "brigade/nn/segments.h"
 #include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
+#include "brigade/parallel/tensor/cross_entropy.h"
+#include "brigade/parallel/tensor/shard_sums.h"
 
 namespace brigade::models {
 
@@ -40,14 +43,22 @@ namespace brigade::models {
 // Units        The embedding, each block, the head, which uses the embedding's tokens if it is
 //              tied.
 // Adapters     With DecoderOptions::lora they are the only parameters that are trained (lora.h);
-//              dropout is of batches with a step.
+//              dropout is of batches with a step. Of a layer that is cut by columns B is cut, by
+//              rows A: one more sum of [rows, rank], in the backward pass or in both.
 // Precision    Weights, activations and their gradients are of one type: float, Half, BFloat16, or
 //              double for tests. Each layer's own (nn/); residuals are added before the product
 //              that makes them is rounded.
 // Pipelines    With DecoderOptions::stage, in chunks of any units; what crosses is the residual
 //              stream. Backward passes can be in halves: the first makes the gradients of norms and
 //              adapters too, and keeps them for the second. The bits are those of the whole model.
-// Memory       MemoryOf, at Create. On the host, for a moment, nn::RotaryTable's.
+// Tensor ranks With DecoderOptions::tensor the matrices are cut in shards (ShardOf): heads by
+//              groups, with their keys and values, the MLP by what is inside of it, the vocabulary
+//              if the shards divide it. Each shard is multiplied for itself, and sums over them, of
+//              which a block has two in each pass, are one tree (parallel::ShardSums): the number
+//              of ranks that share them changes no bit on a CPU, that of the shards does. Norms,
+//              positions and residuals are the same on all ranks. One shard is the model without.
+// Memory       MemoryOf, at Create; and the workspace of the tensor ranks' communicator for what
+//              CollectivesOf says. On the host, for a moment, nn::RotaryTable's.
 // Determinism  That of the layers, with and without recomputation.
 // Errors       Create: those of Validate and DecoderOptions; of Blas (Unavailable). Ids outside of
 //              the vocabulary give NaN.
@@ -67,7 +78,8 @@ class Decoder : public Model {
   ModelMemory bytes() const final { return bytes_; }
 
   // [rows, vocabulary] of the model's type, device memory: of the last forward pass, up to its
-  // backward pass; of a stage, of the last one in slot 0. Null of a stage without the head.
+  // backward pass; of a stage, of the last one in slot 0. Null of a stage without the head. Of a
+  // vocabulary that is cut, this rank's shards: [shards, rows, vocabulary of a shard].
   const void* logits() const {
     return memory_.slots.empty() ? nullptr : memory_.slots.front().logits;
   }
@@ -92,8 +104,11 @@ class Decoder : public Model {
 
   int64_t CountOf(int parameter) const final {
     const ParameterRole& role = roles_[static_cast<size_t>(parameter)];
-    return role.kind == ParameterRole::Kind::kInt8Base ? role.size() : Model::CountOf(parameter);
+    return role.kind == ParameterRole::Kind::kInt8Base ? role.size() / cut_.shards.ranks
+                                                       : Model::CountOf(parameter);
   }
+  const ModelCut* cut() const final { return &cut_; }
+  std::vector<PassCollective> CollectivesOf(const Batch& batch) const final;
   int64_t LossesOf(const Batch& batch) const final { return batch.rows(); }
   std::optional<Boundary> BoundaryOf(const Batch& batch) const final {
     return Boundary{batch.rows() * config_.width, dtype()};
@@ -113,10 +128,16 @@ class Decoder : public Model {
   void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override;
 
  protected:
-  // A matrix product of a unit: numbers of its parameters in the spec, -1 for no bias.
+  // How a product is cut over tensor shards: each has some of the outputs, of all inputs, or
+  // outputs are sums over shards, each of some of the inputs; its bias is then added once.
+  enum class Cut : uint8_t { kNone, kColumns, kRows };
+
+  // A matrix product of a unit: numbers of its parameters in the spec, -1 for no bias. Inputs and
+  // outputs are those of a shard.
   struct LinearLayer {
     int weight = -1;
     int bias = -1;
+    Cut cut = Cut::kNone;
     int64_t inputs = 0;
     int64_t outputs = 0;
     // Of what it writes; 0: outputs.
@@ -125,6 +146,10 @@ class Decoder : public Model {
     bool input_major = false;
     // Whose weight may be the embedding's.
     bool is_head = false;
+
+    int64_t size() const { return inputs * outputs; }
+    // From a row of what it writes to the next.
+    int64_t columns() const { return leading == 0 ? outputs : leading; }
   };
 
   // One unit's pass.
@@ -147,7 +172,9 @@ class Decoder : public Model {
     bool computes_weights() const { return batch.chunk.half != BackwardHalf::kInputs; }
   };
 
-  Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan);
+  // `plan`: of this rank.
+  Decoder(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+          const ModelCut& cut);
 
   // A block: out = f(x), both [rows, width], keeping what its backward pass needs in `arrays`; with
   // a null `out` only that. And the gradient: call.dx is that of `out` and becomes that of x. Of
@@ -158,16 +185,42 @@ class Decoder : public Model {
   virtual absl::Status BackwardBlock(const Call& call, int first_parameter, const void* x,
                                      const BlockArrays& arrays) = 0;
 
-  // The layers, by the numbers of their parameters. Norms are RMS norms without a bias.
+  // The layers, by the numbers of their parameters. Norms are RMS norms without a bias. Of several
+  // shards y, by columns, or x, by rows, are [shards, rows, columns of a shard]; a sum over them is
+  // neither accumulated nor has a bias.
   absl::Status Linear(const Call& call, const LinearLayer& layer, const void* x, void* y,
                       bool accumulate = false);
   absl::Status LinearBackward(const Call& call, const LinearLayer& layer, const void* x,
                               const void* dy, nn::Gradient dx);
+  // Layers side by side, of one x, with the gradients of what they make: dx is the sum of all.
+  struct Column {
+    const LinearLayer& layer;
+    const void* dy;
+  };
+  absl::Status ColumnsBackward(const Call& call, absl::Span<const Column> columns, const void* x,
+                               void* dx);
   absl::Status Norm(const Call& call, int weight, int bias, const void* x, const NormArrays& norm);
   // dx of the residual stream, where the gradient of what follows is in memory().y; added to it, or
   // written by the head. In the second half nothing.
   absl::Status NormBackward(const Call& call, int weight, int bias, const void* x,
                             const NormArrays& norm, bool accumulate = true);
+
+  // Of a tensor shard, and how many of them this rank has.
+  const DecoderConfig& shard() const { return shard_; }
+  int local_shards() const { return options_.tensor.shards.local(); }
+  bool is_sharded() const { return options_.tensor.is_sharded(); }
+  int ShardsOf(const LinearLayer& layer) const {
+    return layer.cut == Cut::kNone ? 1 : local_shards();
+  }
+  // What of an array is one of this rank's shards', which has so many elements there.
+  const void* OfShard(const void* array, int s, int64_t elements) const {
+    return array == nullptr ? nullptr : static_cast<const char*>(array) + s * Bytes(elements);
+  }
+  void* OfShard(void* array, int s, int64_t elements) const {
+    return const_cast<void*>(OfShard(static_cast<const void*>(array), s, elements));
+  }
+  // Of a shard's attention.
+  void* LogSumExpOf(const Call& call, const BlockArrays& arrays, int s) const;
 
   const DecoderMemory& memory() const { return memory_; }
   // Where a block's gradients are; and call.dx there, if it is not already.
@@ -175,6 +228,7 @@ class Decoder : public Model {
   absl::Status Keep(const Call& call, void* gradient);
   const nn::RotaryTable& rotary_table() const { return *table_; }
   precision::DType dtype() const { return options_.dtype; }
+  // Of one shard.
   nn::AttentionShape AttentionOf(const Call& call) const;
   // By which positions are counted.
   nn::Segments PositionsOf(const Call& call) const;
@@ -206,8 +260,34 @@ class Decoder : public Model {
   int FirstParameter(int unit) const { return first_parameter_[static_cast<size_t>(unit)]; }
   LinearLayer HeadLayer() const;
 
-  // decoder_lora.cc. The layer's weight as a matrix of the model's type.
-  absl::StatusOr<const void*> WeightOf(const Call& call, const LinearLayer& layer);
+  // decoder_tensor.cc. Of the passes between ranks; and the ids as a rank sees them that has a part
+  // of the vocabulary.
+  absl::Status CreateSums(device::Context& context);
+  bool cuts_vocabulary() const { return CutsVocabulary(config_, options_.tensor.shards); }
+  absl::StatusOr<nn::TokenIds> WindowOf(const nn::TokenIds& ids) const;
+  // Rows of a table of tokens of so many columns.
+  absl::Status LookUp(const Call& call, int64_t columns, const void* tokens, const void* positions,
+                      void* x);
+  absl::Status SumRows(const Call& call, const LinearLayer& layer, const void* x, void* y);
+  absl::Status Losses(const Call& call, void* losses);
+  absl::Status LossesBackward(const Call& call, const float* seed);
+
+  // decoder_tensor_lora.cc. Of an adapter whose layer is cut, as one of this rank's shards has it:
+  // by columns B is cut, by rows A and x.
+  nn::LoraInput ShardLora(const Call& call, const LinearLayer& layer, const LoraModule& module,
+                          const void* x, int s) const;
+  // dropout(x) a^T, a sum over shards.
+  absl::Status SumDown(const Call& call, const LinearLayer& layer, const LoraModule& module,
+                       const void* x);
+  absl::Status AddCutAdapter(const Call& call, const LinearLayer& layer, const LoraModule& module,
+                             const void* x, void* y);
+  absl::Status CutAdapterBackward(const Call& call, const LinearLayer& layer,
+                                  const LoraModule& module, const void* x, const void* dy,
+                                  void* dx);
+
+  // decoder_lora.cc. One shard of the layer's weight, as a matrix of the model's type; of codes
+  // until the next one is.
+  absl::StatusOr<const void*> WeightOf(const Call& call, const LinearLayer& layer, int s);
   // Null: none, or it is merged.
   const LoraModule* AdapterOf(const LinearLayer& layer) const;
   nn::LoraInput LoraOf(const Call& call, const LoraModule& module, const void* x,
@@ -221,8 +301,9 @@ class Decoder : public Model {
   absl::Status EmbeddingAdaptersBackward(const Call& call);
   absl::Status PositionAdapterBackward(const Call& call, const LoraModule& module);
 
-  const DecoderConfig config_;
+  const DecoderConfig config_, shard_;
   const DecoderOptions options_;
+  const ModelCut cut_;
   const std::vector<LoraModule> modules_;
   const std::vector<ParameterRole> roles_;
   // Of linear layers but the head, by the number of the weight; and of the head. -1: none.
@@ -242,6 +323,9 @@ class Decoder : public Model {
   std::unique_ptr<nn::Blas> blas_;
   std::optional<nn::Workspace> workspace_;
   std::optional<nn::RotaryTable> table_;
+  // Null of one shard, and where the vocabulary is not cut.
+  std::unique_ptr<parallel::ShardSums> sums_;
+  std::unique_ptr<parallel::VocabularyCrossEntropy> cross_entropy_;
 };
 
 }  // namespace brigade::models

@@ -32,6 +32,10 @@ std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
   const auto context = static_cast<double>(batch.positions);
   const auto width = static_cast<double>(config_.width), inner = static_cast<double>(config_.inner);
   const bool is_block = unit > 0 && unit < head_unit();
+  // Of what is cut, this rank's part.
+  const parallel::TensorShards& shards = options_.tensor.shards;
+  const double ranks = shards.ranks;
+  const double of_vocabulary = cuts_vocabulary() ? ranks : 1;
   const auto add_product = [&](int64_t size, bool trains, bool again) {
     const double once = profile::MatmulFlops(rows, static_cast<double>(size), 1);
     flops[kForward].products += once;
@@ -49,28 +53,31 @@ std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
     if (is_table || (module == nullptr && role.shape.size() != 2)) continue;
     const ParameterRole& layer =
         module == nullptr ? role : roles_[static_cast<size_t>(module->weight)];
-    const int64_t size =
-        module == nullptr
-            ? role.size()
-            : options_.lora->rank * (p == module->a ? module->inputs : module->outputs);
+    // Codes are as many numbers as the matrix has.
+    const int64_t size = role.kind == ParameterRole::Kind::kInt8Base
+                             ? role.size() / shards.ranks
+                             : cut_.parameters[static_cast<size_t>(p)].local_size(shards);
     add_product(size, trainable()[static_cast<size_t>(p)],
                 options_.recompute && is_block && !IsLast(layer));
   }
   if (unit == 0) return flops;
   if (!is_block) {
-    if (config_.tied) add_product(config_.vocabulary * config_.width, trainable()[0], false);
+    if (config_.tied) {
+      add_product(cut_.parameters[0].local_size(shards), trainable()[0], false);
+    }
     flops[kForward].norms = profile::LayerNormFlops(rows * width);
     flops[kForward].pointwise =
-        profile::SoftmaxFlops(rows * static_cast<double>(config_.vocabulary));
+        profile::SoftmaxFlops(rows * static_cast<double>(config_.vocabulary) / of_vocabulary);
     flops[kBackward].norms = 2 * flops[kForward].norms;
     flops[kBackward].pointwise = 2 * flops[kForward].pointwise;
     return flops;
   }
-  const auto of_heads = static_cast<double>(config_.attention_width());
-  const double pairs = samples * static_cast<double>(config_.heads) * context * (context + 1) / 2;
+  const double of_heads = static_cast<double>(config_.attention_width()) / ranks;
+  const double pairs =
+      samples * static_cast<double>(config_.heads) / ranks * context * (context + 1) / 2;
   // GELU; or SiLU and what it lets through.
-  const double activations =
-      (config_.architecture == Architecture::kGpt2 ? 1 : 2) * profile::GeluFlops(rows * inner);
+  const double activations = (config_.architecture == Architecture::kGpt2 ? 1 : 2) *
+                             profile::GeluFlops(rows * inner / ranks);
   profile::Flops& forward = flops[kForward];
   forward.attention =
       profile::AttentionForwardFlops(samples, context, of_heads, AttentionFlops::kCausal);

@@ -10,12 +10,13 @@
 
 namespace brigade::models {
 
-absl::StatusOr<const void*> Decoder::WeightOf(const Call& call, const LinearLayer& layer) {
+absl::StatusOr<const void*> Decoder::WeightOf(const Call& call, const LinearLayer& layer, int s) {
   const void* const weight = call.parameters.weights(layer.weight);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   const ParameterRole& role = roles_[static_cast<size_t>(layer.weight)];
-  if (role.kind != ParameterRole::Kind::kInt8Base) return weight;
-  BRIGADE_RETURN_IF_ERROR(kernels::BlockDequantize({{weight, memory_.dequantized, role.size()}},
+  if (role.kind != ParameterRole::Kind::kInt8Base) return OfShard(weight, s, layer.size());
+  const void* const codes = static_cast<const float*>(weight) + s * WordsOf(layer.size());
+  BRIGADE_RETURN_IF_ERROR(kernels::BlockDequantize({{codes, memory_.dequantized, layer.size()}},
                                                    {.dtype = dtype()}, call.stream));
   return memory_.dequantized;
 }
@@ -57,6 +58,7 @@ absl::Status Decoder::AddAdapter(const Call& call, const LinearLayer& layer, con
                                  void* y) {
   const LoraModule* const module = AdapterOf(layer);
   if (module == nullptr) return absl::OkStatus();
+  if (is_sharded() && layer.cut != Cut::kNone) return AddCutAdapter(call, layer, *module, x, y);
   const nn::LoraInput input = LoraOf(call, *module, x, layer.leading);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   return nn::Lora(input, scratch(), y, blas(), call.stream);
@@ -66,6 +68,9 @@ absl::Status Decoder::AdapterBackward(const Call& call, const LinearLayer& layer
                                       const void* dy, nn::Gradient dx) {
   const LoraModule* const module = AdapterOf(layer);
   if (module == nullptr) return absl::OkStatus();
+  if (is_sharded() && layer.cut != Cut::kNone) {
+    return CutAdapterBackward(call, layer, *module, x, dy, dx.data);
+  }
   const nn::LoraInput input = LoraOf(call, *module, x, layer.leading);
   const nn::Gradient da = GradientOfFirstHalf(call, module->a);
   const nn::Gradient db = GradientOfFirstHalf(call, module->b);
@@ -80,8 +85,7 @@ absl::Status Decoder::AddEmbeddingAdapters(const Call& call, void* x) {
     nn::LoraInput input = LoraOf(call, module, nullptr);
     BRIGADE_RETURN_IF_ERROR(call.parameters.status());
     if (module.kind == LoraModule::Kind::kTokens) {
-      BRIGADE_RETURN_IF_ERROR(nn::Embedding(call.ids, dtype(), input.rank, input.a, nullptr,
-                                            memory_.lora_hidden, call.stream));
+      BRIGADE_RETURN_IF_ERROR(LookUp(call, input.rank, input.a, nullptr, memory_.lora_hidden));
       BRIGADE_RETURN_IF_ERROR(nn::LoraUp(input, memory_.lora_hidden, x, blas(), call.stream));
       continue;
     }
@@ -112,13 +116,16 @@ absl::Status Decoder::EmbeddingAdaptersBackward(const Call& call) {
       BRIGADE_RETURN_IF_ERROR(PositionAdapterBackward(call, module));
       continue;
     }
-    const nn::TokenIds ids = of_positions ? PositionIdsOf(call) : call.ids;
+    BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window, WindowOf(call.ids));
+    const nn::TokenIds ids = of_positions ? PositionIdsOf(call) : window;
     const nn::LoraInput input = LoraOf(call, module, nullptr);
     const nn::Gradient da = GradientOfFirstHalf(call, module.a);
     const nn::Gradient db = GradientOfFirstHalf(call, module.b);
     BRIGADE_RETURN_IF_ERROR(call.parameters.status());
-    BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), input.rank, input.a, nullptr,
-                                          memory_.lora_hidden, call.stream));
+    BRIGADE_RETURN_IF_ERROR(of_positions
+                                ? nn::Embedding(ids, dtype(), input.rank, input.a, nullptr,
+                                                memory_.lora_hidden, call.stream)
+                                : LookUp(call, input.rank, input.a, nullptr, memory_.lora_hidden));
     BRIGADE_RETURN_IF_ERROR(nn::LoraUpBackward(input, memory_.lora_hidden, call.dx,
                                                memory_.lora_dhidden, db, blas(), call.stream));
     BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), input.rank, memory_.lora_dhidden,
@@ -134,15 +141,17 @@ absl::Status Decoder::PositionAdapterBackward(const Call& call, const LoraModule
   const nn::Gradient db = GradientOfFirstHalf(call, module.b);
   BRIGADE_RETURN_IF_ERROR(call.parameters.status());
   // The gradient of the table's rows, summed over the samples, as if they were trained.
-  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, call.dx, {},
+  BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window, WindowOf(call.ids));
+  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(window, dtype(), config_.width, call.dx, {},
                                                 {memory_.lora_inputs}, workspace(), call.stream));
   BRIGADE_RETURN_IF_ERROR(nn::LoraUpBackward(input, input.a, memory_.lora_inputs,
                                              memory_.lora_dhidden, db, blas(), call.stream));
   if (da.data == nullptr) return absl::OkStatus();
   // The rows are positions: one sample's.
-  const auto positions =
-      nn::TokenIds::WithLabels(static_cast<const int32_t*>(call.batch.inputs), nullptr, 1,
-                               call.ids.context(), config_.vocabulary);
+  BRIGADE_ASSIGN_OR_RETURN(
+      const nn::TokenIds positions,
+      WindowOf(nn::TokenIds::WithLabels(static_cast<const int32_t*>(call.batch.inputs), nullptr, 1,
+                                        call.ids.context(), config_.vocabulary)));
   BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(
       positions, dtype(), input.rank, memory_.lora_dhidden, {}, da, workspace(), call.stream));
   // Positions behind the batch's have no part in it.

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/attention.h"
+#include "brigade/parallel/tensor/cross_entropy.h"
 #include "brigade/precision/dtype_names.h"
 
 namespace brigade::models {
@@ -52,6 +53,35 @@ absl::Status CheckStage(const DecoderConfig& config, const StageUnits& stage) {
                                                  " for halves of backward passes"));
 }
 
+// Which of the model's numbers the shards do not divide, and what does not go with them.
+absl::Status CheckTensor(const DecoderConfig& config, const DecoderOptions& options) {
+  const TensorOptions& tensor = options.tensor;
+  const auto invalid = [&](const auto&... what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a decoder of ", tensor.shards.count, " tensor shards: ", what...));
+  };
+  // What has no passes has no ranks to call.
+  const bool has_passes = !options.stage.has_value() || !options.stage->chunks.empty();
+  BRIGADE_RETURN_IF_ERROR(has_passes ? parallel::CheckRanks(tensor.shards, tensor.ranks)
+                                     : parallel::Validate(tensor.shards));
+  if (tensor.pieces < 1 || tensor.pieces > parallel::kMostPieces) {
+    return invalid("products in ", tensor.pieces, " pieces; it must be 1 to ",
+                   parallel::kMostPieces);
+  }
+  if (!tensor.is_sharded()) {
+    if (tensor.pieces == 1) return absl::OkStatus();
+    return invalid("products in ", tensor.pieces, " pieces, of which nothing is exchanged");
+  }
+  if (options.cached_positions > 0) return invalid("it keeps no positions to go on from");
+  for (const auto& [number, name] : {std::pair(config.heads, "heads"),
+                                     std::pair(config.key_value_heads, "heads of keys and values"),
+                                     std::pair(config.inner, "columns inside of the MLP")}) {
+    if (number % tensor.shards.count == 0) continue;
+    return invalid("they do not divide its ", number, " ", name);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAtLeastOne(absl::string_view name, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -78,6 +108,7 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
     return absl::InvalidArgumentError(
         "a decoder that keeps positions of texts of several segments");
   }
+  BRIGADE_RETURN_IF_ERROR(CheckTensor(config, options));
   double slots = 1;
   if (options.stage.has_value()) {
     BRIGADE_RETURN_IF_ERROR(CheckStage(config, *options.stage));
@@ -112,6 +143,36 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
       absl::StrCat("a decoder with some ", bytes, " bytes of activations"));
 }
 
+bool CutsVocabulary(const DecoderConfig& config, const parallel::TensorShards& shards) {
+  return shards.count > 1 && config.vocabulary % shards.count == 0;
+}
+
+DecoderConfig ShardOf(const DecoderConfig& config, const parallel::TensorShards& shards) {
+  DecoderConfig shard = config;
+  shard.heads /= shards.count;
+  shard.key_value_heads /= shards.count;
+  shard.inner /= shards.count;
+  if (CutsVocabulary(config, shards)) shard.vocabulary /= shards.count;
+  return shard;
+}
+
+int64_t AttentionWorkspaceOf(const DecoderConfig& config, const DecoderOptions& options,
+                             device::Device device) {
+  const DecoderConfig shard = ShardOf(config, options.tensor.shards);
+  const auto bytes_of = [&](int64_t samples) {
+    return nn::AttentionWorkspaceBytes(
+        {options.dtype, samples, options.positions, shard.heads, shard.attention_width()}, device);
+  };
+  // Of so many heads each has one part.
+  constexpr int64_t kHeadsOfOnePart = 16;
+  int64_t most = bytes_of(options.samples);
+  const int64_t several = std::min(options.samples, kHeadsOfOnePart / shard.heads);
+  for (int64_t samples = 1; samples <= several; ++samples) {
+    most = std::max(most, bytes_of(samples));
+  }
+  return most;
+}
+
 bool IsOfFirstHalf(const ParameterRole& role) {
   return role.is_adapter() || absl::StrContains(role.name, ".ln_") ||
          absl::StrContains(role.name, "norm.");
@@ -125,6 +186,7 @@ class Placer {
   Placer(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
          void* base)
       : config_(config),
+        shard_(ShardOf(config, options.tensor.shards)),
         options_(options),
         plan_(plan),
         arena_(base),
@@ -141,6 +203,8 @@ class Placer {
   Arena& arena() { return arena_; }
   const StageUnits& stage() const { return stage_; }
   void* Matrix(int64_t columns) { return arena_.Take(rows_ * columns * size_); }
+  // Of this rank's shards, so many columns each.
+  void* Cut(int64_t columns) { return Matrix(local_shards() * columns); }
 
   // Blocks that are not kept have one memory.
   void PlaceSlots(DecoderMemory& memory) {
@@ -168,7 +232,11 @@ class Placer {
         }
         if (chunk.end <= head()) return;
         slot.final_norm = Norm();
-        slot.logits = Matrix(config_.vocabulary);
+        const bool cuts = CutsVocabulary(config_, options_.tensor.shards);
+        slot.logits = cuts ? Cut(shard_.vocabulary) : Matrix(config_.vocabulary);
+        if (!cuts) return;
+        slot.softmax =
+            arena_.Take(parallel::VocabularyCrossEntropy::StatisticsBytes(options_.dtype, rows_));
       });
     }
   }
@@ -204,8 +272,8 @@ class Placer {
           gradients.dout = Matrix(config_.width);
           gradients.dmiddle = Matrix(config_.width);
           // Llama's are where `expanded` was.
-          gradients.dactivated = llama ? memory.gradients.dactivated : Matrix(config_.inner);
-          gradients.dprojected = Matrix(config_.projected_width());
+          gradients.dactivated = llama ? memory.gradients.dactivated : Cut(shard_.inner);
+          gradients.dprojected = Cut(shard_.projected_width());
         }
       });
     }
@@ -213,6 +281,7 @@ class Placer {
 
  private:
   int head() const { return static_cast<int>(config_.layers) + 1; }
+  int64_t local_shards() const { return options_.tensor.shards.local(); }
 
   NormArrays Norm() {
     NormArrays arrays;
@@ -228,13 +297,13 @@ class Placer {
     const bool llama = config_.architecture == Architecture::kLlama;
     BlockArrays arrays;
     arrays.norm1 = Norm();
-    arrays.projected = Matrix(config_.projected_width());
-    arrays.heads = Matrix(config_.attention_width());
-    arrays.log_sum_exp = arena_.Take(rows_ * config_.heads * size_of_statistic_);
+    arrays.projected = Cut(shard_.projected_width());
+    arrays.heads = Cut(shard_.attention_width());
+    arrays.log_sum_exp = arena_.Take(local_shards() * rows_ * shard_.heads * size_of_statistic_);
     arrays.middle = Matrix(config_.width);
     arrays.norm2 = Norm();
-    arrays.expanded = Matrix((llama ? 2 : 1) * config_.inner);
-    arrays.activated = Matrix(config_.inner);
+    arrays.expanded = Cut((llama ? 2 : 1) * shard_.inner);
+    arrays.activated = Cut(shard_.inner);
     return arrays;
   }
 
@@ -252,6 +321,7 @@ class Placer {
   }
 
   const DecoderConfig& config_;
+  const DecoderConfig shard_;
   const DecoderOptions& options_;
   const LoraPlan& plan_;
   Arena arena_;
@@ -269,6 +339,7 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
   Arena& arena = placer.arena();
   const int64_t size = precision::SizeOf(options.dtype);
   const auto matrix = [&](int64_t columns) { return placer.Matrix(columns); };
+  const DecoderConfig shard = ShardOf(config, options.tensor.shards);
   placer.PlaceSlots(memory);
   const int64_t cached = options.samples * options.cached_positions * config.key_value_heads *
                          config.head_width * size;
@@ -277,17 +348,15 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
     memory.cached_values.push_back(arena.Take(cached));
   }
   const bool repeats = config.group() > 1;
-  if (repeats) memory.repeated = matrix(3 * config.attention_width());
+  if (repeats) memory.repeated = matrix(3 * shard.attention_width());
   if (options.trains) {
     memory.dx = matrix(config.width);
     memory.y = matrix(config.width);
-    memory.dheads = matrix(config.attention_width());
-    if (repeats) memory.drepeated = matrix(3 * config.attention_width());
-    memory.gradients.dprojected = matrix(config.projected_width());
-    memory.gradients.dactivated = matrix(config.inner);
-    memory.attention_workspace = arena.Take(nn::AttentionWorkspaceBytes(
-        {options.dtype, options.samples, options.positions, config.heads, config.attention_width()},
-        device));
+    memory.dheads = placer.Cut(shard.attention_width());
+    if (repeats) memory.drepeated = matrix(3 * shard.attention_width());
+    memory.gradients.dprojected = placer.Cut(shard.projected_width());
+    memory.gradients.dactivated = placer.Cut(shard.inner);
+    memory.attention_workspace = arena.Take(AttentionWorkspaceOf(config, options, device));
     placer.PlaceDeferred(memory);
   }
   if (options.lora.has_value()) {

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "brigade/device/device.h"
 #include "brigade/models/config.h"
 #include "brigade/models/lora.h"
 #include "brigade/models/model.h"
+#include "brigade/models/tensor_options.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::models {
@@ -42,12 +44,28 @@ struct DecoderOptions {
   // Of a pipeline: the units that have passes here, which keep what they need `slots` times. Not
   // with cached_positions.
   std::optional<StageUnits> stage = std::nullopt;
+  // The matrices are cut in shards, which tensor ranks share. Not with cached_positions.
+  TensorOptions tensor = {};
 
   bool restarts_positions() const { return segments && restart_positions; }
 };
 
 // InvalidArgument naming the option.
 absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options);
+
+// The sizes of one tensor shard: its heads, what is inside of its MLP, and of the vocabulary its
+// part, or all where the shards do not divide it: each rank has then the whole tables.
+DecoderConfig ShardOf(const DecoderConfig& config, const parallel::TensorShards& shards);
+bool CutsVocabulary(const DecoderConfig& config, const parallel::TensorShards& shards);
+
+// How the parameters of a plan of the whole model are cut; and what sums over shards take of
+// scratch.
+ModelCut CutOf(const DecoderConfig& config, const LoraPlan& whole,
+               const parallel::TensorShards& shards);
+// A base of codes: the message of each shard of a matrix, one after the other.
+void QuantizeShards(const DecoderConfig& config, const ParameterRole& role, int shards,
+                    absl::Span<const float> values, absl::Span<float> words);
+int64_t SumBytes(const DecoderConfig& config, const DecoderOptions& options);
 
 // Of a normalisation: what it gives, and what its backward pass needs: a number for each row.
 struct NormArrays {
@@ -57,7 +75,8 @@ struct NormArrays {
   void* inverse = nullptr;
 };
 
-// What a block keeps for its backward pass.
+// What a block keeps for its backward pass. Of several tensor shards, what is between a product by
+// columns and one by rows lies shard by shard: [shards, rows, columns of a shard].
 struct BlockArrays {
   NormArrays norm1, norm2;
   // [rows, projected_width]: queries, keys and values, rotated.
@@ -91,6 +110,8 @@ struct DecoderSlot {
   std::vector<BlockArrays> blocks;
   NormArrays final_norm;
   void* logits = nullptr;
+  // Of a vocabulary that is cut (parallel/tensor/cross_entropy.h).
+  void* softmax = nullptr;
 };
 
 // What the first half of a backward pass leaves to the second.
@@ -112,7 +133,7 @@ struct DecoderMemory {
   std::vector<DeferredSlot> deferred;
   // Of each block, [samples, cached_positions, key_value_heads * head_width].
   std::vector<void*> cached_keys, cached_values;
-  // [rows, 3 * attention_width] where keys and values are repeated.
+  // [rows, 3 * attention_width] where keys and values are repeated, of one shard.
   void* repeated = nullptr;
 
   // Of the backward pass: gradients of the residual stream, of a norm's result, of `heads`, and of
@@ -130,6 +151,11 @@ struct DecoderMemory {
 
   int64_t bytes = 0;
 };
+
+// What attention's backward pass needs at most, for a batch of the options or a smaller one: of few
+// heads it makes more parts (nn::AttentionWorkspaceBytes).
+int64_t AttentionWorkspaceOf(const DecoderConfig& config, const DecoderOptions& options,
+                             device::Device device);
 
 // Whether the first half of a backward pass makes the parameter's gradient: of a norm or an
 // adapter.

@@ -62,22 +62,25 @@ zero::ModelSpec SpecOfGpt2(const DecoderConfig& config) {
   return spec;
 }
 
-Gpt2::Gpt2(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
-    : Decoder(config, options, plan) {}
+Gpt2::Gpt2(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+           const ModelCut& cut)
+    : Decoder(config, options, plan, cut) {}
 
 Gpt2::Layers Gpt2::LayersOf(int first) const {
-  const int64_t width = config().width, inner = config().inner;
-  const auto layer = [&](Block weight, int64_t inputs, int64_t outputs) {
+  const int64_t width = config().width, inner = shard().inner;
+  const int64_t attention = shard().attention_width();
+  const auto layer = [&](Block weight, Cut cut, int64_t inputs, int64_t outputs) {
     return LinearLayer{.weight = first + weight,
                        .bias = first + weight + 1,
+                       .cut = cut,
                        .inputs = inputs,
                        .outputs = outputs,
                        .input_major = true};
   };
-  return {.projection = layer(kProjectionWeight, width, 3 * width),
-          .out = layer(kOutWeight, width, width),
-          .expand = layer(kExpandWeight, width, inner),
-          .contract = layer(kContractWeight, inner, width)};
+  return {.projection = layer(kProjectionWeight, Cut::kColumns, width, 3 * attention),
+          .out = layer(kOutWeight, Cut::kRows, attention, width),
+          .expand = layer(kExpandWeight, Cut::kColumns, width, inner),
+          .contract = layer(kContractWeight, Cut::kRows, inner, width)};
 }
 
 absl::Status Gpt2::AddBranch(const Call& call, LinearLayer layer, const void* x,
@@ -95,8 +98,12 @@ absl::Status Gpt2::ForwardBlock(const Call& call, int first, const void* x,
   if (call.first.has_value()) {
     BRIGADE_RETURN_IF_ERROR(CachedAttention(call, arrays));
   } else {
-    BRIGADE_RETURN_IF_ERROR(nn::Attention(AttentionOf(call), arrays.projected, arrays.heads,
-                                          arrays.log_sum_exp, call.stream));
+    for (int s = 0; s < local_shards(); ++s) {
+      const int64_t columns = call.rows() * shard().attention_width();
+      BRIGADE_RETURN_IF_ERROR(nn::Attention(
+          AttentionOf(call), OfShard(arrays.projected, s, 3 * columns),
+          OfShard(arrays.heads, s, columns), LogSumExpOf(call, arrays, s), call.stream));
+    }
   }
   BRIGADE_RETURN_IF_ERROR(AddBranch(call, layers.out, arrays.heads, x, arrays.middle));
   BRIGADE_RETURN_IF_ERROR(
@@ -104,8 +111,12 @@ absl::Status Gpt2::ForwardBlock(const Call& call, int first, const void* x,
   LinearLayer expand = layers.expand;
   const void* const bias = call.parameters.weights(std::exchange(expand.bias, -1));
   BRIGADE_RETURN_IF_ERROR(Linear(call, expand, arrays.norm2.y, arrays.expanded));
-  BRIGADE_RETURN_IF_ERROR(nn::AddBiasGelu({dtype(), call.rows(), config().inner}, arrays.expanded,
-                                          bias, arrays.activated, call.stream));
+  for (int s = 0; s < local_shards(); ++s) {
+    const int64_t inner = shard().inner, size = call.rows() * inner;
+    BRIGADE_RETURN_IF_ERROR(
+        nn::AddBiasGelu({dtype(), call.rows(), inner}, OfShard(arrays.expanded, s, size),
+                        OfShard(bias, s, inner), OfShard(arrays.activated, s, size), call.stream));
+  }
   if (out == nullptr) return absl::OkStatus();
   return AddBranch(call, layers.contract, arrays.activated, arrays.middle, out);
 }
@@ -120,21 +131,26 @@ absl::Status Gpt2::BackwardBlock(const Call& call, int first, const void* x,
   BRIGADE_RETURN_IF_ERROR(
       LinearBackward(call, layers.contract, arrays.activated, g.dout, {g.dactivated}));
   if (inputs) {
-    BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({dtype(), call.rows(), config().inner},
+    // Of all shards.
+    BRIGADE_RETURN_IF_ERROR(nn::GeluBackward({dtype(), local_shards() * call.rows(), shard().inner},
                                              arrays.expanded, g.dactivated, call.stream));
   }
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.expand, arrays.norm2.y, g.dactivated, {m.y}));
+  BRIGADE_RETURN_IF_ERROR(
+      ColumnsBackward(call, {{layers.expand, g.dactivated}}, arrays.norm2.y, m.y));
   BRIGADE_RETURN_IF_ERROR(
       NormBackward(call, first + kNorm2Weight, first + kNorm2Bias, arrays.middle, arrays.norm2));
   BRIGADE_RETURN_IF_ERROR(Keep(call, g.dmiddle));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, g.dmiddle, {m.dheads}));
-  if (inputs) {
+  for (int s = 0; s < local_shards() && inputs; ++s) {
+    const int64_t columns = call.rows() * shard().attention_width();
     BRIGADE_RETURN_IF_ERROR(
-        nn::AttentionBackward(AttentionOf(call), arrays.projected, arrays.heads, arrays.log_sum_exp,
-                              m.dheads, m.attention_workspace, g.dprojected, call.stream));
+        nn::AttentionBackward(AttentionOf(call), OfShard(arrays.projected, s, 3 * columns),
+                              OfShard(arrays.heads, s, columns), LogSumExpOf(call, arrays, s),
+                              OfShard(m.dheads, s, columns), m.attention_workspace,
+                              OfShard(g.dprojected, s, 3 * columns), call.stream));
   }
   BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.projection, arrays.norm1.y, g.dprojected, {m.y}));
+      ColumnsBackward(call, {{layers.projection, g.dprojected}}, arrays.norm1.y, m.y));
   return NormBackward(call, first + kNorm1Weight, first + kNorm1Bias, x, arrays.norm1);
 }
 

@@ -16,7 +16,8 @@ zero::ModelSpec SpecOfGpt2(const DecoderConfig& config);
 // Source       Radford et al. 2019; transformers, modeling_gpt2.py.
 class Gpt2 final : public Decoder {
  public:
-  Gpt2(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan);
+  Gpt2(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+       const ModelCut& cut);
 
  protected:
   absl::Status ForwardBlock(const Call& call, int first_parameter, const void* x,

@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/kernels/reduce/reduce.h"
 #include "brigade/nn/attention.h"
 #include "brigade/nn/grouped_heads.h"
+#include "brigade/nn/pointwise.h"
 #include "brigade/nn/rotary.h"
 #include "brigade/nn/swiglu.h"
 
@@ -51,90 +53,114 @@ zero::ModelSpec SpecOfLlama(const DecoderConfig& config) {
   return spec;
 }
 
-Llama::Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan)
-    : Decoder(config, options, plan) {}
+Llama::Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+             const ModelCut& cut)
+    : Decoder(config, options, plan, cut) {}
 
 Llama::Layers Llama::LayersOf(int first_parameter) const {
-  const DecoderConfig& c = config();
-  const int64_t keys = c.key_value_heads * c.head_width;
+  const DecoderConfig &c = config(), &of_shard = shard();
+  const int64_t keys = of_shard.key_value_heads * of_shard.head_width;
+  const int64_t queries = of_shard.attention_width(), inner = of_shard.inner;
   int next = first_parameter;
   // In the order of SpecOfLlama.
-  const auto linear = [&](int64_t outputs, int64_t inputs, bool bias, int64_t leading = 0) {
+  const auto linear = [&](Cut cut, int64_t outputs, int64_t inputs, bool bias,
+                          int64_t leading = 0) {
     LinearLayer layer = {
-        .weight = next++, .inputs = inputs, .outputs = outputs, .leading = leading};
+        .weight = next++, .cut = cut, .inputs = inputs, .outputs = outputs, .leading = leading};
     if (bias) layer.bias = next++;
     return layer;
   };
   Layers layers;
-  layers.query = linear(c.attention_width(), c.width, c.attention_bias, c.projected_width());
-  layers.key = linear(keys, c.width, c.attention_bias, c.projected_width());
-  layers.value = linear(keys, c.width, c.attention_bias, c.projected_width());
-  layers.out = linear(c.width, c.attention_width(), c.attention_bias);
-  layers.gate = linear(c.inner, c.width, c.mlp_bias, 2 * c.inner);
-  layers.up = linear(c.inner, c.width, c.mlp_bias, 2 * c.inner);
-  layers.down = linear(c.width, c.inner, c.mlp_bias);
+  const int64_t projected = of_shard.projected_width();
+  layers.query = linear(Cut::kColumns, queries, c.width, c.attention_bias, projected);
+  layers.key = linear(Cut::kColumns, keys, c.width, c.attention_bias, projected);
+  layers.value = linear(Cut::kColumns, keys, c.width, c.attention_bias, projected);
+  layers.out = linear(Cut::kRows, c.width, queries, c.attention_bias);
+  layers.gate = linear(Cut::kColumns, inner, c.width, c.mlp_bias, 2 * inner);
+  layers.up = linear(Cut::kColumns, inner, c.width, c.mlp_bias, 2 * inner);
+  layers.down = linear(Cut::kRows, c.width, inner, c.mlp_bias);
   layers.norm1 = next++;
   layers.norm2 = next++;
   return layers;
 }
 
 char* Llama::KeysIn(void* projected) const {
-  return static_cast<char*>(projected) + Bytes(config().attention_width());
+  return static_cast<char*>(projected) + Bytes(shard().attention_width());
 }
 
 char* Llama::ValuesIn(void* projected) const {
-  return KeysIn(projected) + Bytes(config().key_value_heads * config().head_width);
+  return KeysIn(projected) + Bytes(shard().key_value_heads * shard().head_width);
 }
 
 char* Llama::UpIn(void* expanded) const {
-  return static_cast<char*>(expanded) + Bytes(config().inner);
+  return static_cast<char*>(expanded) + Bytes(shard().inner);
 }
 
-absl::StatusOr<const void*> Llama::Repeat(const Call& call, const BlockArrays& arrays) {
-  if (memory().repeated == nullptr) return arrays.projected;
-  BRIGADE_RETURN_IF_ERROR(nn::RepeatHeads(
-      {dtype(), call.rows(), config().heads, config().key_value_heads, config().head_width},
-      arrays.projected, memory().repeated, call.stream));
-  return memory().repeated;
+absl::Status Llama::AddBranch(const Call& call, LinearLayer layer, const void* x,
+                              const void* residual, void* y) {
+  const int64_t size = call.rows() * config().width;
+  if (!is_sharded()) {
+    BRIGADE_RETURN_IF_ERROR(call.stream.Copy(y, residual, Bytes(size)));
+    return Linear(call, layer, x, y, /*accumulate=*/true);
+  }
+  const void* const bias = call.parameters.weights(std::exchange(layer.bias, -1));
+  BRIGADE_RETURN_IF_ERROR(Linear(call, layer, x, y));
+  if (bias != nullptr) {
+    return nn::AddBias({dtype(), call.rows(), config().width}, y, bias, residual, call.stream);
+  }
+  const void* const terms[] = {y, residual};
+  void* const sum[] = {y};
+  return kernels::Reduce(terms, sum, size, {.dtype = dtype()}, call.stream);
 }
 
 nn::RotaryShape Llama::RotatedOf(const Call& call) const {
   return {.dtype = dtype(),
           .batch = call.ids.batch(),
           .context = call.ids.context(),
-          .heads = config().heads + config().key_value_heads,
-          .columns = config().projected_width(),
+          .heads = shard().heads + shard().key_value_heads,
+          .columns = shard().projected_width(),
           .first_position = call.first.value_or(0),
           .segments = PositionsOf(call)};
+}
+
+absl::StatusOr<const void*> Llama::Repeat(const Call& call, const BlockArrays& arrays, int s) {
+  const void* const projected = OfShard(arrays.projected, s, ProjectedOf(call));
+  if (memory().repeated == nullptr) return projected;
+  BRIGADE_RETURN_IF_ERROR(nn::RepeatHeads(
+      {dtype(), call.rows(), shard().heads, shard().key_value_heads, shard().head_width}, projected,
+      memory().repeated, call.stream));
+  return memory().repeated;
+}
+
+absl::Status Llama::Attention(const Call& call, const BlockArrays& arrays, int s) {
+  BRIGADE_RETURN_IF_ERROR(nn::Rotary(RotatedOf(call), rotary_table(),
+                                     OfShard(arrays.projected, s, ProjectedOf(call)), call.stream));
+  // Of one shard.
+  if (call.first.has_value()) return CachedAttention(call, arrays);
+  BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays, s));
+  return nn::Attention(AttentionOf(call), qkv, OfShard(arrays.heads, s, HeadsOf(call)),
+                       LogSumExpOf(call, arrays, s), call.stream);
 }
 
 absl::Status Llama::ForwardBlock(const Call& call, int first_parameter, const void* x,
                                  const BlockArrays& arrays, void* out) {
   const Layers layers = LayersOf(first_parameter);
-  const int64_t stream_bytes = Bytes(call.rows() * config().width);
   BRIGADE_RETURN_IF_ERROR(Norm(call, layers.norm1, -1, x, arrays.norm1));
   BRIGADE_RETURN_IF_ERROR(Linear(call, layers.query, arrays.norm1.y, arrays.projected));
   BRIGADE_RETURN_IF_ERROR(Linear(call, layers.key, arrays.norm1.y, KeysIn(arrays.projected)));
   BRIGADE_RETURN_IF_ERROR(Linear(call, layers.value, arrays.norm1.y, ValuesIn(arrays.projected)));
-  BRIGADE_RETURN_IF_ERROR(
-      nn::Rotary(RotatedOf(call), rotary_table(), arrays.projected, call.stream));
-  if (call.first.has_value()) {
-    BRIGADE_RETURN_IF_ERROR(CachedAttention(call, arrays));
-  } else {
-    BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays));
-    BRIGADE_RETURN_IF_ERROR(
-        nn::Attention(AttentionOf(call), qkv, arrays.heads, arrays.log_sum_exp, call.stream));
+  for (int s = 0; s < local_shards(); ++s) {
+    BRIGADE_RETURN_IF_ERROR(Attention(call, arrays, s));
   }
-  BRIGADE_RETURN_IF_ERROR(call.stream.Copy(arrays.middle, x, stream_bytes));
-  BRIGADE_RETURN_IF_ERROR(Linear(call, layers.out, arrays.heads, arrays.middle, true));
+  BRIGADE_RETURN_IF_ERROR(AddBranch(call, layers.out, arrays.heads, x, arrays.middle));
   BRIGADE_RETURN_IF_ERROR(Norm(call, layers.norm2, -1, arrays.middle, arrays.norm2));
   BRIGADE_RETURN_IF_ERROR(Linear(call, layers.gate, arrays.norm2.y, arrays.expanded));
   BRIGADE_RETURN_IF_ERROR(Linear(call, layers.up, arrays.norm2.y, UpIn(arrays.expanded)));
-  BRIGADE_RETURN_IF_ERROR(nn::Swiglu({dtype(), call.rows(), config().inner}, arrays.expanded,
-                                     arrays.activated, call.stream));
+  // Rows of all shards.
+  BRIGADE_RETURN_IF_ERROR(nn::Swiglu({dtype(), local_shards() * call.rows(), shard().inner},
+                                     arrays.expanded, arrays.activated, call.stream));
   if (out == nullptr) return absl::OkStatus();
-  BRIGADE_RETURN_IF_ERROR(call.stream.Copy(out, arrays.middle, stream_bytes));
-  return Linear(call, layers.down, arrays.activated, out, true);
+  return AddBranch(call, layers.down, arrays.activated, arrays.middle, out);
 }
 
 absl::Status Llama::BackwardBlock(const Call& call, int first_parameter, const void* x,
@@ -148,36 +174,38 @@ absl::Status Llama::BackwardBlock(const Call& call, int first_parameter, const v
       LinearBackward(call, layers.down, arrays.activated, g.dout, {g.dactivated}));
   void* const dexpanded = arrays.expanded;
   if (inputs) {
-    BRIGADE_RETURN_IF_ERROR(nn::SwigluBackward({dtype(), call.rows(), config().inner},
-                                               arrays.expanded, g.dactivated, {dexpanded},
-                                               call.stream));
+    BRIGADE_RETURN_IF_ERROR(
+        nn::SwigluBackward({dtype(), local_shards() * call.rows(), shard().inner}, arrays.expanded,
+                           g.dactivated, {dexpanded}, call.stream));
   }
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.gate, arrays.norm2.y, dexpanded, {m.y}));
-  BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.up, arrays.norm2.y, UpIn(dexpanded), {m.y, true}));
+  BRIGADE_RETURN_IF_ERROR(ColumnsBackward(
+      call, {{layers.gate, dexpanded}, {layers.up, UpIn(dexpanded)}}, arrays.norm2.y, m.y));
   BRIGADE_RETURN_IF_ERROR(NormBackward(call, layers.norm2, -1, arrays.middle, arrays.norm2));
   BRIGADE_RETURN_IF_ERROR(Keep(call, g.dmiddle));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, g.dmiddle, {m.dheads}));
-  if (inputs) BRIGADE_RETURN_IF_ERROR(AttentionBackward(call, arrays, g.dprojected));
-  BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.query, arrays.norm1.y, g.dprojected, {m.y}));
-  BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.key, arrays.norm1.y, KeysIn(g.dprojected), {m.y, true}));
-  BRIGADE_RETURN_IF_ERROR(
-      LinearBackward(call, layers.value, arrays.norm1.y, ValuesIn(g.dprojected), {m.y, true}));
+  for (int s = 0; s < local_shards() && inputs; ++s) {
+    BRIGADE_RETURN_IF_ERROR(
+        AttentionBackward(call, arrays, s, OfShard(g.dprojected, s, ProjectedOf(call))));
+  }
+  BRIGADE_RETURN_IF_ERROR(ColumnsBackward(call,
+                                          {{layers.query, g.dprojected},
+                                           {layers.key, KeysIn(g.dprojected)},
+                                           {layers.value, ValuesIn(g.dprojected)}},
+                                          arrays.norm1.y, m.y));
   return NormBackward(call, layers.norm1, -1, x, arrays.norm1);
 }
 
-absl::Status Llama::AttentionBackward(const Call& call, const BlockArrays& arrays,
+absl::Status Llama::AttentionBackward(const Call& call, const BlockArrays& arrays, int s,
                                       void* dprojected) {
   const DecoderMemory& m = memory();
-  BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays, s));
   void* const dqkv = m.drepeated != nullptr ? m.drepeated : dprojected;
-  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(AttentionOf(call), qkv, arrays.heads,
-                                                arrays.log_sum_exp, m.dheads, m.attention_workspace,
-                                                dqkv, call.stream));
+  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(
+      AttentionOf(call), qkv, OfShard(arrays.heads, s, HeadsOf(call)), LogSumExpOf(call, arrays, s),
+      OfShard(m.dheads, s, HeadsOf(call)), m.attention_workspace, dqkv, call.stream));
   if (m.drepeated != nullptr) {
     BRIGADE_RETURN_IF_ERROR(nn::RepeatHeadsBackward(
-        {dtype(), call.rows(), config().heads, config().key_value_heads, config().head_width}, dqkv,
+        {dtype(), call.rows(), shard().heads, shard().key_value_heads, shard().head_width}, dqkv,
         dprojected, call.stream));
   }
   return nn::RotaryBackward(RotatedOf(call), rotary_table(), dprojected, call.stream);

@@ -17,7 +17,8 @@ zero::ModelSpec SpecOfLlama(const DecoderConfig& config);
 // Source       Touvron et al. 2023 (arXiv 2307.09288); transformers, modeling_llama.py.
 class Llama final : public Decoder {
  public:
-  Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan);
+  Llama(const DecoderConfig& config, const DecoderOptions& options, const LoraPlan& plan,
+        const ModelCut& cut);
 
  protected:
   absl::Status ForwardBlock(const Call& call, int first_parameter, const void* x,
@@ -33,12 +34,19 @@ class Llama final : public Decoder {
   };
 
   Layers LayersOf(int first_parameter) const;
-  // Queries and keys in `projected`.
+  // Queries and keys of a shard, which has so many elements in `projected`, and `heads`.
+  int64_t ProjectedOf(const Call& call) const { return call.rows() * shard().projected_width(); }
+  int64_t HeadsOf(const Call& call) const { return call.rows() * shard().attention_width(); }
   nn::RotaryShape RotatedOf(const Call& call) const;
-  // Queries, keys and values as attention wants them.
-  absl::StatusOr<const void*> Repeat(const Call& call, const BlockArrays& arrays);
-  // From memory().dheads, the gradient of `projected`.
-  absl::Status AttentionBackward(const Call& call, const BlockArrays& arrays, void* dprojected);
+  // y = x W^T + bias + residual, all of the residual stream's width.
+  absl::Status AddBranch(const Call& call, LinearLayer layer, const void* x, const void* residual,
+                         void* y);
+  // Queries, keys and values of a shard as attention wants them.
+  absl::StatusOr<const void*> Repeat(const Call& call, const BlockArrays& arrays, int s);
+  // Of a shard: `heads` from `projected`; and from memory().dheads the gradient of that.
+  absl::Status Attention(const Call& call, const BlockArrays& arrays, int s);
+  absl::Status AttentionBackward(const Call& call, const BlockArrays& arrays, int s,
+                                 void* dprojected);
   // Where keys and values begin in `projected`, or its gradient.
   char* KeysIn(void* projected) const;
   char* ValuesIn(void* projected) const;

@@ -10,6 +10,7 @@
 #include "brigade/collectives/agree.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/models/adapter_files.h"
+#include "brigade/models/model_cut.h"
 #include "brigade/models/tensor_values.h"
 #include "brigade/models/weights.h"
 
@@ -59,7 +60,7 @@ class Values {
     if (role.kind == ParameterRole::Kind::kBase) return ReadFloats(*files_, *tensors_[p], values);
     std::vector<float> numbers(static_cast<size_t>(role.size()));
     BRIGADE_RETURN_IF_ERROR(ReadFloats(*files_, *tensors_[p], absl::MakeSpan(numbers)));
-    QuantizeToWords(numbers, values);
+    QuantizeShards(model_->config(), role, model_->cut()->shards.count, numbers, values);
     return absl::OkStatus();
   }
 
@@ -123,8 +124,16 @@ absl::Status LoadWeights(const std::string& path, const Decoder& model, zero::Ze
   };
   BRIGADE_RETURN_IF_ERROR(
       collectives::AgreeOnStatus(reads ? open() : absl::OkStatus(), communicator));
-  return zero.InitializeParameters([&](int parameter, absl::Span<float> to) {
-    return values->Read(numbers[static_cast<size_t>(parameter)], to);
+  return zero.InitializeParameters([&](int parameter, absl::Span<float> to) -> absl::Status {
+    const int number = numbers[static_cast<size_t>(parameter)];
+    const ModelCut& cut = *model.cut();
+    if (!cut.is_sharded()) return values->Read(number, to);
+    // Of tensor ranks each has a part.
+    const parallel::Shard& shard = cut.parameters[static_cast<size_t>(number)];
+    std::vector<float> whole(static_cast<size_t>(shard.size()));
+    BRIGADE_RETURN_IF_ERROR(values->Read(number, absl::MakeSpan(whole)));
+    CutValues(shard, cut.shards, whole, to);
+    return absl::OkStatus();
   });
 }
 

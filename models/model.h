@@ -15,8 +15,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/device/stream.h"
+#include "brigade/models/model_cut.h"
 #include "brigade/nn/gradient.h"
+#include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/stage_range.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/profile/step_profile.h"
@@ -93,6 +96,14 @@ struct ModelMemory {
   int64_t scratch = 0;
 };
 
+// A call of one of a rank's groups, that passes make so often. With 0 times its communicator has
+// memory for it.
+struct PassCollective {
+  parallel::GridGroup group = parallel::GridGroup::kTensor;
+  collectives::CollectiveSignature signature = {};
+  int64_t times = 0;
+};
+
 // Operations of a unit's passes, [profile::Pass].
 using UnitFlops = std::array<profile::Flops, profile::kPasses>;
 
@@ -149,6 +160,9 @@ class UnitParameters {
 //              again behind its backward pass. Forward passes that no backward pass follows, of an
 //              evaluation, come when no step is in flight, and leave their slots free.
 //
+// Tensor ranks One that gives its cut can be made for tensor ranks: spec() is then what this rank
+//              has, and passes are calls of all of them.
+//
 // Stream       Passes are enqueued on the one stream of all calls; they allocate nothing and never
 //              wait.
 class Model {
@@ -168,6 +182,12 @@ class Model {
   // By formula: what the model has allocated of its device.
   virtual ModelMemory bytes() const { return {}; }
 
+  // How its parameters are cut over tensor ranks; null of a model whose matrices they cannot share.
+  virtual const ModelCut* cut() const { return nullptr; }
+  // What the passes of all its units over a batch exchange: forward, backward, and what is made
+  // again. Nothing where a rank has none to share with.
+  virtual std::vector<PassCollective> CollectivesOf(const Batch& /*batch*/) const { return {}; }
+
   // How many losses a batch has; each counts the same, but for those that the model leaves at 0.
   virtual int64_t LossesOf(const Batch& batch) const = 0;
 
@@ -184,13 +204,14 @@ class Model {
   virtual int slots() const { return 1; }
   virtual int deferred() const { return 0; }
 
-  // For a profile, by formula (profile/flops.h): what the passes over a batch compute, the forward
-  // pass, the backward pass, and RecomputeUnit. Nothing of a model that does not tell.
+  // For a profile, by formula (profile/flops.h): what the passes over a batch compute on this rank,
+  // the forward pass, the backward pass, and RecomputeUnit. Nothing of a model that does not tell.
   virtual std::optional<UnitFlops> FlopsOf(int /*unit*/, const Batch& /*batch*/) const {
     return std::nullopt;
   }
 
-  // Values of a new training: a function of the seed and the parameter alone.
+  // Values of a new training: a function of the seed and the parameter alone. Of a parameter that
+  // is cut all of them, as it is as a whole.
   virtual void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const = 0;
 
   // Of the last unit: writes losses [LossesOf(batch)], float (double for float64), device memory,

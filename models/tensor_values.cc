@@ -66,6 +66,10 @@ absl::Status ReadFloats(const WeightFiles& files, const WeightFiles::Tensor& ten
 }
 
 absl::Status CheckArrays(const ParameterArrays& arrays, const Decoder& model) {
+  if (model.cut()->is_sharded()) {
+    return absl::InvalidArgumentError(absl::StrCat("arrays of whole parameters for a model of ",
+                                                   model.cut()->shards.count, " tensor shards"));
+  }
   const size_t size = model.roles().size();
   if (static_cast<size_t>(arrays.size()) == size) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -46,14 +46,15 @@ struct AdapterStart {
 // Memory       A chunk of 4 MiB of the host, and one as it is in the file; of adapters and int8
 //              blocks one parameter in float32.
 // Errors       Those of WeightFiles, MatchTensors and AdapterFiles; those of reading name the file.
+//              InvalidArgument for a model of several tensor shards.
 absl::Status LoadWeights(const std::string& path, const Decoder& model, ParameterArrays& to,
                          device::Context& context,
                          device::SystemCalls& system = device::SystemCalls::Real(),
                          const AdapterStart& adapters = {});
 
 // The same for a training of any stage and number of ranks (checkpoint::LoadWeights): a call of all
-// ranks, of which the first reads, or of a pipeline the first of each stage; errors are those of
-// all.
+// ranks, of which the first reads, or the first of those that share a part of the model: of each
+// stage of a pipeline, with each place among the tensor ranks. Errors are those of all.
 absl::Status LoadWeights(const std::string& path, const Decoder& model, zero::ZeroOptimizer& zero,
                          collectives::Communicator& communicator,
                          device::SystemCalls& system = device::SystemCalls::Real(),
@@ -69,8 +70,9 @@ struct SaveWeightsOptions {
 // adapters it is the base, into which they may be merged (merge.h). Waits.
 //
 // Errors       AlreadyExists if something has the name; InvalidArgument for arrays of float64, for
-//              a base of int8 blocks, and for most_file_bytes below 1. After an error there is
-//              nothing new.
+//              a base of int8 blocks, for a model of several tensor shards (checkpoints have whole
+//              weights: //checkpoint:export), and for most_file_bytes below 1. After an error there
+//              is nothing new.
 absl::Status SaveWeights(const std::string& path, const Decoder& model, const ParameterArrays& from,
                          device::Context& context, const SaveWeightsOptions& options = {},
                          device::SystemCalls& system = device::SystemCalls::Real());

@@ -15,9 +15,10 @@ int64_t LeadingOf(const LoraInput& input) {
 
 bool Drops(const LoraInput& input) { return input.dropout.probability != 0; }
 
-// hidden = dropout(x) a^T; gives dropout(x).
-absl::StatusOr<const void*> Down(const LoraInput& input, const LoraScratch& scratch, Blas& blas,
-                                 device::Stream& stream) {
+}  // namespace
+
+absl::StatusOr<const void*> LoraDown(const LoraInput& input, const LoraScratch& scratch, Blas& blas,
+                                     device::Stream& stream) {
   const void* x = input.x;
   if (Drops(input)) {
     BRIGADE_RETURN_IF_ERROR(Dropout(input.dtype, input.rows * input.inputs, input.dropout, input.x,
@@ -35,26 +36,30 @@ absl::StatusOr<const void*> Down(const LoraInput& input, const LoraScratch& scra
   return x;
 }
 
-}  // namespace
-
 absl::Status Lora(const LoraInput& input, const LoraScratch& scratch, void* y, Blas& blas,
                   device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(Down(input, scratch, blas, stream).status());
+  BRIGADE_RETURN_IF_ERROR(LoraDown(input, scratch, blas, stream).status());
   return LoraUp(input, scratch.hidden, y, blas, stream);
 }
 
 absl::Status LoraBackward(const LoraInput& input, const LoraScratch& scratch, const void* dy,
                           void* dx, Gradient da, Gradient db, Blas& blas, device::Stream& stream) {
-  BRIGADE_ASSIGN_OR_RETURN(const void* const x, Down(input, scratch, blas, stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const x, LoraDown(input, scratch, blas, stream));
   BRIGADE_RETURN_IF_ERROR(
       LoraUpBackward(input, scratch.hidden, dy, scratch.dhidden, db, blas, stream));
+  return LoraDownBackward(input, scratch, x, dx, da, blas, stream);
+}
+
+absl::Status LoraDownBackward(const LoraInput& input, const LoraScratch& scratch,
+                              const void* dropped, void* dx, Gradient da, Blas& blas,
+                              device::Stream& stream) {
   if (da.data != nullptr) {
     BRIGADE_RETURN_IF_ERROR(blas.Gemm({.dtype = input.dtype,
                                        .m = input.rank,
                                        .n = input.inputs,
                                        .k = input.rows,
                                        .a = In(scratch.dhidden, input.rank, true),
-                                       .b = In(x, input.inputs),
+                                       .b = In(dropped, input.inputs),
                                        .c = {da.data, input.inputs},
                                        .accumulate = da.accumulate},
                                       stream));

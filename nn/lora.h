@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/blas.h"
 #include "brigade/nn/dropout.h"
@@ -59,6 +60,16 @@ absl::Status Lora(const LoraInput& input, const LoraScratch& scratch, void* y, B
 // the same bits.
 absl::Status LoraBackward(const LoraInput& input, const LoraScratch& scratch, const void* dy,
                           void* dx, Gradient da, Gradient db, Blas& blas, device::Stream& stream);
+
+// The parts of both, for adapters that ranks share. scratch.hidden = dropout(x) a^T; gives
+// dropout(x), which is x or in scratch.x.
+absl::StatusOr<const void*> LoraDown(const LoraInput& input, const LoraScratch& scratch, Blas& blas,
+                                     device::Stream& stream);
+// From scratch.dhidden: da, with what LoraDown gave, and the adapter's part of dx, as above;
+// scratch.x is overwritten.
+absl::Status LoraDownBackward(const LoraInput& input, const LoraScratch& scratch,
+                              const void* dropped, void* dx, Gradient da, Blas& blas,
+                              device::Stream& stream);
 
 // The same behind rows that were looked up: of an embedding `hidden` are the rows [rows, rank] of
 // the transposed a. y += scale * hidden b^T.

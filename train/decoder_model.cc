@@ -37,7 +37,8 @@ ModelFactory DecoderModel(const models::DecoderConfig& config, const DecoderMode
                                         .restart_positions = options.restart_positions,
                                         .recompute = policy.kind == Kind::kBlock,
                                         .lora = options.lora,
-                                        .stage = place.stage},
+                                        .stage = place.stage,
+                                        .tensor = place.tensor},
                                        place.context);
       };
 }

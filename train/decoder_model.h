@@ -17,9 +17,11 @@ struct DecoderModelOptions {
 };
 
 // GPT-2 or Llama of these sizes, a models::Decoder, as a model to train on data::TokenSamples of
-// either form. Of TrainConfig it takes the type of weights, and of `recompute` "none" and "block".
+// either form. Of TrainConfig it takes the type of weights, of `recompute` "none" and "block", and
+// what it says of tensor shards and of the sums over them.
 //
-// Errors       InvalidArgument naming another policy of `recompute`, or samples of another size.
+// Errors       InvalidArgument naming another policy of `recompute`, or samples of another size;
+//              sizes that tensor shards do not divide (models::Validate).
 ModelFactory DecoderModel(const models::DecoderConfig& config,
                           const DecoderModelOptions& options = {});
 

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/data/sampler.h"
 #include "brigade/device/round_up.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/models/model_cut.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/train/stage_parts.h"
@@ -119,8 +121,37 @@ bool ModelPart::is_tied_outside() const {
 }
 
 checkpoint::ModelPart ModelPart::checkpoint_part() const {
+  if (is_sharded()) {
+    const models::ModelCut& cut = *model_->cut();
+    return {.model = models::WholeOf(model_->spec(), cut),
+            .parameters = cut.parameters,
+            .shards = cut.shards};
+  }
   if (!is_cut()) return {};
   return {.model = model_->spec()};
+}
+
+absl::StatusOr<collectives::Workspace> ModelPart::WorkspaceOf(
+    const collectives::Communicator& group) const {
+  collectives::Workspace workspace;
+  for (const models::PassCollective& each : model_->CollectivesOf(WholeBatch())) {
+    collectives::Communicator* const ranks = place_.grid.group(each.group);
+    if (ranks != &group) continue;
+    BRIGADE_ASSIGN_OR_RETURN(const auto needed, ranks->WorkspaceFor(each.signature));
+    workspace = collectives::Max(workspace, needed);
+  }
+  return workspace;
+}
+
+absl::StatusOr<int64_t> ModelPart::SentInPasses(const collectives::Communicator& group) const {
+  int64_t bytes = 0;
+  for (const models::PassCollective& each : model_->CollectivesOf(WholeBatch())) {
+    collectives::Communicator* const ranks = place_.grid.group(each.group);
+    if (ranks != &group) continue;
+    BRIGADE_ASSIGN_OR_RETURN(const auto signature, ranks->Resolve(each.signature));
+    bytes += each.times * collectives::WireBytes(signature, ranks->rank(), ranks->size());
+  }
+  return bytes;
 }
 
 absl::StatusOr<std::vector<zero::MemoryTerm>> ModelPart::Memory() const {
@@ -163,16 +194,20 @@ profile::Training ModelPart::TrainingOfStep() const {
   profile::Training training = {
       .tokens_of_step = static_cast<double>(place_.job.config.batch.train_batch_size) * positions,
       .pairs_over_causal = 2 * positions / (positions + 1)};
-  for (size_t unit = 0; unit < model_->spec().size(); ++unit) {
-    for (const zero::ParameterSpec& parameter : model_->spec()[unit].parameters) {
+  // Of all tensor ranks, each of which has its part of a product.
+  const auto ranks = static_cast<double>(place_.grid.shape().tensor);
+  const zero::ModelSpec whole =
+      is_sharded() ? models::WholeOf(model_->spec(), *model_->cut()) : model_->spec();
+  for (size_t unit = 0; unit < whole.size(); ++unit) {
+    for (const zero::ParameterSpec& parameter : whole[unit].parameters) {
       training.parameters += parameter.size;
     }
     const models::UnitFlops flops = FlopsOf(static_cast<int>(unit));
     for (const profile::Pass pass : {profile::Pass::kForward, profile::Pass::kBackward}) {
       const profile::Flops& of = flops[static_cast<size_t>(pass)];
-      training.causal_flops_per_token += (of.products + of.attention) / tokens;
+      training.causal_flops_per_token += ranks * (of.products + of.attention) / tokens;
       training.flops_per_token +=
-          (of.products + of.attention * training.pairs_over_causal) / tokens;
+          ranks * (of.products + of.attention * training.pairs_over_causal) / tokens;
     }
   }
   return training;
@@ -190,7 +225,16 @@ absl::Status ModelPart::Allocate(zero::ZeroOptimizer& zero) {
 }
 
 absl::Status ModelPart::Initialize(int parameter, absl::Span<float> values) const {
-  model_->Initialize(part_.parameters()[static_cast<size_t>(parameter)], place_.job.seed, values);
+  const int number = part_.parameters()[static_cast<size_t>(parameter)];
+  if (!is_sharded()) {
+    model_->Initialize(number, place_.job.seed, values);
+    return absl::OkStatus();
+  }
+  const models::ModelCut& cut = *model_->cut();
+  const parallel::Shard& shard = cut.parameters[static_cast<size_t>(number)];
+  std::vector<float> whole(static_cast<size_t>(shard.size()));
+  model_->Initialize(number, place_.job.seed, absl::MakeSpan(whole));
+  models::CutValues(shard, cut.shards, whole, values);
   return absl::OkStatus();
 }
 

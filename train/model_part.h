@@ -40,16 +40,15 @@ class ModelPart final : public RankPart {
   bool is_tied_outside() const override;
   models::Model* model() override { return model_.get(); }
   checkpoint::ModelPart checkpoint_part() const override;
-  bool counts_losses() const override { return part_.has_end(); }
+  bool counts_losses() const override {
+    return part_.has_end() && place_.grid.coordinates().tensor == 0;
+  }
 
   absl::StatusOr<std::vector<zero::MemoryTerm>> Memory() const override;
   absl::StatusOr<collectives::Workspace> WorkspaceOf(
-      const collectives::Communicator& /*group*/) const override {
-    return collectives::Workspace();
-  }
-  absl::StatusOr<int64_t> SentInPasses(const collectives::Communicator& /*group*/) const override {
-    return 0;
-  }
+      const collectives::Communicator& group) const override;
+  // Over a whole micro-batch: one that lacks samples sends less, one without any nothing.
+  absl::StatusOr<int64_t> SentInPasses(const collectives::Communicator& group) const override;
   ActivationSummary activations() const override;
 
   absl::Status Allocate(zero::ZeroOptimizer& zero) override;
@@ -66,6 +65,8 @@ class ModelPart final : public RankPart {
 
  private:
   bool is_cut() const { return place_.grid.shape().pipeline > 1; }
+  // Whose matrices are cut, on one rank or on several.
+  bool is_sharded() const { return model_->cut() != nullptr && model_->cut()->is_sharded(); }
   models::Batch WholeBatch() const;
   // Inputs of a micro-batch come first, targets behind them.
   int64_t targets_begin() const;

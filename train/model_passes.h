@@ -36,7 +36,10 @@ class ModelPasses final : public StagePasses {
   // All must outlive it.
   ModelPasses(const Options& options, const StageSpec& part, models::Model& model,
               zero::ZeroOptimizer& zero)
-      : StagePasses(part.has_end(), zero), options_(options), part_(part), model_(model) {}
+      : StagePasses(part.has_end() && options.at.tensor == 0, zero),
+        options_(options),
+        part_(part),
+        model_(model) {}
 
  protected:
   absl::Status Compute(parallel::ItemKind kind, const parallel::StagePass& pass,

@@ -11,6 +11,7 @@
 #include "brigade/data/sampler.h"
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
+#include "brigade/models/model_cut.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 #include "brigade/replicas/options.h"
@@ -61,8 +62,8 @@ class Unsupported {
 
 // Of any model.
 void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported) {
-  unsupported.Add(config.grid.tensor > 1,
-                  "tensor parallelism: a Model's matrices are not shared, as examples/gpt's are");
+  unsupported.Add(config.sequence_parallel,
+                  "brigade.sequence_parallel: tensor ranks of a Model have all rows");
   unsupported.Add(config.grid.context > 1, "context parallelism: a Model sees whole samples");
   unsupported.Add(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
   unsupported.Add(
@@ -72,8 +73,8 @@ void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported)
 }
 
 // Of this one, which may have no units yet.
-void Refuse(const TrainConfig& config, const models::Model& model, const models::Batch& batch,
-            Unsupported& unsupported) {
+void Refuse(const TrainConfig& config, const parallel::TensorShards& wanted,
+            const models::Model& model, const models::Batch& batch, Unsupported& unsupported) {
   using By = parallel::PartitionChoice::By;
   // Asked where it is needed: a model's formula need not hold for all that it can be trained with.
   const bool is_flops = config.partition.by == By::kFlops && config.grid.pipeline > 1;
@@ -81,6 +82,13 @@ void Refuse(const TrainConfig& config, const models::Model& model, const models:
       (config.profiler.enabled || is_flops) && model.FlopsOf(0, batch).has_value();
   unsupported.Add(config.profiler.enabled && !has_flops,
                   "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
+  if (model.cut() != nullptr) {
+    unsupported.Add(models::CheckCut(model.spec(), *model.cut(), wanted));
+  } else {
+    unsupported.Add(wanted.count > 1,
+                    absl::StrCat("tensor parallelism: the model does not say how it is cut into ",
+                                 wanted.count, " shards, by Model::cut"));
+  }
   if (config.grid.pipeline == 1) return;
   if (!model.BoundaryOf(batch).has_value()) {
     return unsupported.Add(
@@ -152,12 +160,19 @@ int64_t ModelTask::held_out_samples() const {
   return data_.held_out == nullptr ? 0 : data_.held_out->size();
 }
 
-ModelPlace ModelTask::PlaceOf(const Job& job, device::Context& context) const {
-  return {.config = job.config,
+ModelPlace ModelTask::PlaceOf(const Job& job, const parallel::Coordinates& at,
+                              collectives::Communicator* ranks, device::Context& context) const {
+  const TrainConfig& config = job.config;
+  return {.config = config,
           .context = context,
           .samples = job.config.batch.train_micro_batch_size_per_gpu,
           .positions = data_.training->positions(),
-          .input_bytes = data_.training->input_bytes()};
+          .input_bytes = data_.training->input_bytes(),
+          .tensor = {.shards = {config.tensor_shards, config.grid.tensor, at.tensor},
+                     .ranks = config.grid.tensor > 1 ? ranks : nullptr,
+                     .wire = config.sum_wire,
+                     .pieces = config.tensor_pieces,
+                     .overlap = config.tensor_overlap}};
 }
 
 absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace& place) const {
@@ -173,7 +188,10 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
     return absl::InvalidArgumentError(absl::StrCat(place.job.steps, " steps, but ", data_.epochs,
                                                    " epochs of the data have ", steps));
   }
-  ModelPlace model_place = PlaceOf(place.job, place.context);
+  const auto place_of = [this, &job = place.job, &grid = place.grid, &context = place.context] {
+    return PlaceOf(job, grid.coordinates(), &grid.tensor(), context);
+  };
+  ModelPlace model_place = place_of();
   if (is_cut) model_place.stage = models::StageUnits();
   auto made = model_(model_place);
   if (!made.ok()) {
@@ -186,22 +204,21 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
     unsupported.Add(status);
     return unsupported.status();
   }
-  Refuse(config, **made, {.samples = model_place.samples, .positions = model_place.positions},
-         unsupported);
+  Refuse(config, model_place.tensor.shards, **made,
+         {.samples = model_place.samples, .positions = model_place.positions}, unsupported);
   BRIGADE_RETURN_IF_ERROR(unsupported.status());
-  return std::make_unique<ModelPart>(
-      place, data_, *std::move(made),
-      [this, &job = place.job, &context = place.context](const models::StageUnits& stage) {
-        ModelPlace of_stage = PlaceOf(job, context);
-        of_stage.stage = stage;
-        return model_(of_stage);
-      });
+  return std::make_unique<ModelPart>(place, data_, *std::move(made),
+                                     [this, place_of](const models::StageUnits& stage) {
+                                       ModelPlace of_stage = place_of();
+                                       of_stage.stage = stage;
+                                       return model_(of_stage);
+                                     });
 }
 
-absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::Coordinates&,
+absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::Coordinates& at,
                                                 device::Context& context) const {
   // Of one that is made for this and goes again.
-  ModelPlace place = PlaceOf(job, context);
+  ModelPlace place = PlaceOf(job, at, /*ranks=*/nullptr, context);
   place.stage = models::StageUnits();
   BRIGADE_ASSIGN_OR_RETURN(const auto model, model_(place));
   if (model == nullptr) return absl::InvalidArgumentError("the factory has made no model");
@@ -230,6 +247,13 @@ checkpoint::Fields ModelTask::Fields(const Job& job) const {
       {"train_batch_size", absl::StrCat(job.config.batch.train_batch_size)},
       {"data", training_},
       {"data.order", Order(job.config)}};
+  // Without them, what there was before there were any.
+  if (job.config.tensor_shards > 1) {
+    fields["tensor_shards"] = absl::StrCat(job.config.tensor_shards);
+  }
+  if (job.config.tensor_pieces > 1) {
+    fields["tensor_pieces"] = absl::StrCat(job.config.tensor_pieces);
+  }
   if (job.config.replicas > 0) fields["replicas"] = replicas::Describe(job.config.outer);
   return fields;
 }

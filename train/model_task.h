@@ -14,6 +14,8 @@
 #include "brigade/data/samples.h"
 #include "brigade/device/context.h"
 #include "brigade/models/model.h"
+#include "brigade/models/tensor_options.h"
+#include "brigade/parallel/grid.h"
 #include "brigade/train/config/config.h"
 #include "brigade/train/job.h"
 #include "brigade/train/task.h"
@@ -33,6 +35,9 @@ struct ModelPlace {
   // Of a pipeline: which of its units the model needs memory for, first none, so that it tells what
   // it would be. A model that does not give models::Model::BoundaryOf need not look.
   std::optional<models::StageUnits> stage = std::nullopt;
+  // How many tensor shards the model has, and which are this rank's. A model that does not give
+  // models::Model::cut need not look.
+  models::TensorOptions tensor = {};
 };
 
 // Makes a model, the same on all ranks. Called by each rank on its own thread; the context outlives
@@ -58,8 +63,11 @@ struct TrainingData {
   absl::StatusOr<int64_t> Steps(int64_t batch) const;
 };
 
-// A model and its data, on the data and pipeline ranks of a grid, in every ZeRO stage.
+// A model and its data, on the data, tensor and pipeline ranks of a grid, in every ZeRO stage.
 //
+// Tensor ranks A model that says how its matrices are cut (models::Model::cut) is shared by them,
+//              in TrainConfig::tensor_shards shards. With the same shards losses and weights are,
+//              bit by bit on a CPU, those of one rank, if the model's sums over shards are.
 // Pipelines    A model that says what crosses between its units (models::Model::BoundaryOf) is cut
 //              into ranges of these, as TrainConfig::partition says. Losses and weights are, bit by
 //              bit, those without a pipeline; passes go together in a step (Trainer::Fit, not
@@ -71,11 +79,12 @@ struct TrainingData {
 //              a training goes on inside an epoch, on any number of ranks, as if it had not
 //              stopped. They are read ahead on a thread.
 // Checkpoints  Have the data's sizes and a checksum of some samples: another data set is refused.
-// Errors       CreatePart: InvalidArgument naming all keys for what a Model does not do: tensor and
-//              context parallelism, a pipeline if it does not say what crosses, a schedule that
-//              splits the backward pass if it does not, a partition by measured times, a partition
-//              or a profile by operations if it does not tell these, dropout of the config's; with
-//              replicas it needs drop_last. Those of the factory. Steps: those of data/loader.h,
+// Errors       CreatePart: InvalidArgument naming all keys for what a Model does not do: context
+//              and sequence parallelism, tensor parallelism if it does not say how it is cut, a
+//              pipeline if it does not say what crosses, a schedule that splits the backward pass
+//              if it does not, a partition by measured times, a partition or a profile by
+//              operations if it does not tell these, dropout of the config's; with replicas it
+//              needs drop_last. Those of the factory. Steps: those of data/loader.h,
 //              of the model and of the samples.
 class ModelTask final : public Task {
  public:
@@ -98,7 +107,9 @@ class ModelTask final : public Task {
   TrainingData DataOf(const TrainConfig& config) const;
   // Of the data, in words.
   std::string Order(const TrainConfig& config) const;
-  ModelPlace PlaceOf(const Job& job, device::Context& context) const;
+  // `ranks`: the tensor group, if there is one.
+  ModelPlace PlaceOf(const Job& job, const parallel::Coordinates& at,
+                     collectives::Communicator* ranks, device::Context& context) const;
 
   const ModelFactory model_;
   const TrainingData data_;

@@ -91,18 +91,19 @@ absl::Status VocabularyCrossEntropy::Forward(const nn::TokenIds& window, const v
                                           window.vocabulary() / local};
     BRIGADE_RETURN_IF_ERROR(nn::EnqueueRows(
         {"vocabulary_parts",
-         {nn::ReadIds(window), nn::Read(of_shards.logits, rows * window.vocabulary()),
-          nn::Write(mine, rows)}},
+         {nn::ReadIds(window), nn::ReadLabels(window),
+          nn::Read(of_shards.logits, rows * window.vocabulary()), nn::Write(mine, rows)}},
         rows, of_shards, stream));
     if (ranks > 1) {
       BRIGADE_RETURN_IF_ERROR(
           ranks_->AllGather(mine, parts, rows * kNumbers, precision::kDType<W>, {}, stream));
     }
     const VocabularyLosses<W> of_ranks = {window, parts, whole, nn::Typed<W>(losses), ranks};
-    return nn::EnqueueRows({"vocabulary_losses",
-                            {nn::ReadIds(window), nn::Read(of_ranks.parts, ranks * rows),
-                             nn::Write(whole, rows), nn::Write(of_ranks.losses, rows)}},
-                           rows, of_ranks, stream);
+    return nn::EnqueueRows(
+        {"vocabulary_losses",
+         {nn::ReadIds(window), nn::ReadLabels(window), nn::Read(of_ranks.parts, ranks * rows),
+          nn::Write(whole, rows), nn::Write(of_ranks.losses, rows)}},
+        rows, of_ranks, stream);
   });
 }
 
@@ -117,10 +118,11 @@ absl::Status VocabularyCrossEntropy::Backward(const nn::TokenIds& window, void* 
     const auto* const whole = nn::Typed<SoftmaxPart<nn::Wide<T>>>(statistics);
     const VocabularyCrossEntropyGradient<T> gradient = {
         window, nn::Typed<T>(logits), whole, seed, local, window.vocabulary() / local};
-    return nn::EnqueueRows({"vocabulary_cross_entropy_backward",
-                            {nn::ReadIds(window), nn::Read(whole, rows), nn::Read(seed, 1),
-                             nn::Write(gradient.logits, rows * window.vocabulary())}},
-                           rows, gradient, stream);
+    return nn::EnqueueRows(
+        {"vocabulary_cross_entropy_backward",
+         {nn::ReadIds(window), nn::ReadLabels(window), nn::Read(whole, rows), nn::Read(seed, 1),
+          nn::Write(gradient.logits, rows * window.vocabulary())}},
+        rows, gradient, stream);
   });
 }
 

@@ -61,7 +61,7 @@ class VocabularyCrossEntropy {
                        void* losses, device::Stream& stream);
 
   // In place, with the statistics of Forward of the same ids and logits: these become the gradient
-  // of seed * (mean of losses).
+  // of seed * (mean of losses), or of ids with labels of seed * (their sum): TokenIds::divisor.
   absl::Status Backward(const nn::TokenIds& window, void* logits, const void* statistics,
                         const float* seed, device::Stream& stream);
 

@@ -80,7 +80,7 @@ struct VocabularyParts {
 };
 
 // whole[r] from the parts of all ranks, and losses[r] = log(sum) - (target - max); NaN without a
-// target.
+// target, 0 where it is ignored.
 template <typename W>
 struct VocabularyLosses {
   nn::TokenIds ids;
@@ -96,13 +96,15 @@ struct VocabularyLosses {
     const SoftmaxPart<W> all =
         JoinAll<W>(ranks, [&](int rank) BRIGADE_NN_BODY { return parts[rank * ids.rows() + r]; });
     whole[r] = all;
-    losses[r] = ids.target(r) == nn::TokenIds::kNone ? std::numeric_limits<W>::quiet_NaN()
-                                                     : std::log(all.sum) - (all.target - all.max);
+    const int64_t target = ids.target(r);
+    losses[r] = target == nn::TokenIds::kIgnored ? W(0)
+                : target == nn::TokenIds::kNone  ? std::numeric_limits<W>::quiet_NaN()
+                                                 : std::log(all.sum) - (all.target - all.max);
   }
 };
 
-// In place: the gradient of `seed / rows * sum of losses`, (softmax - one at the target) * seed /
-// rows; NaN without a target.
+// In place: the gradient of `seed / divisor * sum of losses`, (softmax - one at the target) * seed
+// / divisor; NaN without a target, 0 where it is ignored.
 template <typename T>
 struct VocabularyCrossEntropyGradient {
   nn::TokenIds ids;
@@ -117,8 +119,15 @@ struct VocabularyCrossEntropyGradient {
   BRIGADE_INLINE void operator()(Row row, int64_t r) const {
     using W = nn::Wide<T>;
     const int64_t target = ids.target(r);
+    if (target == nn::TokenIds::kIgnored) {
+      for (int s = 0; s < shards; ++s) {
+        T* const in = logits + (s * ids.rows() + r) * columns;
+        row.ForEach(columns, [&](int64_t c) BRIGADE_NN_BODY { in[c] = T(W(0)); });
+      }
+      return;
+    }
     const W scale = target == nn::TokenIds::kNone ? std::numeric_limits<W>::quiet_NaN()
-                                                  : W(*seed) / W(ids.rows());
+                                                  : W(*seed) / W(ids.divisor());
     const W max = whole[r].max, inverse = W(1) / whole[r].sum;
     for (int s = 0; s < shards; ++s) {
       T* const in = logits + (s * ids.rows() + r) * columns;

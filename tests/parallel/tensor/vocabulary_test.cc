@@ -208,6 +208,76 @@ TYPED_TEST(VocabularyTest, CrossEntropyHasTheSameBitsOnAnyRanks) {
   }
 }
 
+// Ids with labels, of which some are ignored: the gradient is that of the sum of losses.
+TYPED_TEST(VocabularyTest, IgnoredLabelsHaveNoLossAndNoGradient) {
+  using T = TypeParam;
+  using W = nn::Wide<T>;
+  constexpr DType kType = precision::kDType<T>;
+  const std::vector<T> logits = Logits<T>();
+  std::vector<int32_t> labels(kRows);
+  for (int64_t r = 0; r < kRows; ++r) {
+    labels[static_cast<size_t>(r)] =
+        r % 3 == 1 ? nn::TokenIds::kIgnoredLabel : static_cast<int32_t>(7 * r % kVocabulary);
+  }
+  labels[6] = kVocabulary;
+  const Shard columns = {.shape = {kRows, kVocabulary}, .axis = 1};
+  const auto run = [&](int count, int ranks, bool by_nn) {
+    Entropy<T> whole = {std::vector<W>(kRows), std::vector<T>(logits.size())};
+    OnTensorRanks(count, ranks, [&](TensorLab& lab) {
+      const auto ids = lab.Array(labels);
+      const auto mine = lab.Cut(columns, logits);
+      const auto losses = lab.Raw<W>(kRows), statistics = lab.Raw<W>(3 * kRows);
+      const auto seed = lab.Array<float>({kSeed});
+      const auto all =
+          nn::TokenIds::WithLabels(ids.data(), ids.data(), kBatch, kContext, kVocabulary);
+      if (by_nn) {
+        ASSERT_OK(nn::CrossEntropy(all, kType, mine.data(), losses.data(), lab.stream()));
+        ASSERT_OK(nn::CrossEntropyBackward(all, kType, mine.data(), seed.data(), lab.stream()));
+      } else {
+        const nn::TokenIds window = VocabularyWindow(all, lab.shards()).value();
+        auto entropy =
+            VocabularyCrossEntropy::Create({.shards = lab.shards(), .dtype = kType, .rows = kRows},
+                                           lab.self().communicator.get(), *lab.self().context)
+                .value();
+        ASSERT_OK(
+            entropy->Forward(window, mine.data(), statistics.data(), losses.data(), lab.stream()));
+        ASSERT_OK(
+            entropy->Backward(window, mine.data(), statistics.data(), seed.data(), lab.stream()));
+      }
+      ASSERT_OK(lab.self().communicator->Synchronize(lab.stream()));
+      lab.JoinRows<W>({.rows = kRows}, 1, losses, whole.losses);
+      lab.Join<T>(columns, mine, whole.gradient);
+    });
+    return whole;
+  };
+  const Entropy<T> by_nn = run(1, 1, /*by_nn=*/true);
+  for (int64_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(by_nn.losses[static_cast<size_t>(r)] == W(0), r % 3 == 1) << r;
+  }
+  const Entropy<T> one = run(1, 1, false);
+  EXPECT_TRUE(SameBits(one.losses, by_nn.losses));
+  EXPECT_TRUE(SameBits(one.gradient, by_nn.gradient));
+  const Entropy<T> four = run(4, 1, false);
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    const Entropy<T> entropy = run(4, ranks, false);
+    EXPECT_TRUE(SameBits(entropy.losses, four.losses));
+    EXPECT_TRUE(SameBits(entropy.gradient, four.gradient));
+  }
+  const double of_float = 64 * 12 * std::max(UnitRoundoff<W>(), 0x1p-50);
+  for (int64_t i = 0; i < kRows * kVocabulary; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const auto wanted = static_cast<double>(nn::Widen(by_nn.gradient[at]));
+    const auto found = static_cast<double>(nn::Widen(four.gradient[at]));
+    // Row 6 has no target.
+    EXPECT_EQ(std::isnan(wanted), i / kVocabulary == 6) << i;
+    EXPECT_EQ(std::isnan(found), std::isnan(wanted)) << i;
+    if (std::isnan(wanted)) continue;
+    EXPECT_NEAR(found, wanted, (4 * UnitRoundoff<T>() + of_float) * kSeed) << i;
+    EXPECT_TRUE(found == 0 || i / kVocabulary % 3 != 1) << i;
+  }
+}
+
 // Beside the specification in double: sums of up to 48 exponentials, of logits below 6.
 template <typename T>
 void ExpectTheSpecifications(const std::vector<T>& logits, int count, int ranks) {

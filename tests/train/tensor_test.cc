@@ -1,0 +1,768 @@
+// Trainings of a decoder whose matrices tensor ranks share: with the same shards the bits of one
+// rank.
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "brigade/collectives/engines/threads/thread_group.h"
+#include "brigade/data/dataset.h"
+#include "brigade/data/samples.h"
+#include "brigade/device/race_checker/race_checker.h"
+#include "brigade/examples/mlp.h"
+#include "brigade/models/adapter_files.h"
+#include "brigade/models/decoder.h"
+#include "brigade/models/parameter_arrays.h"
+#include "brigade/models/weights.h"
+#include "brigade/nn/random.h"
+#include "brigade/parallel/grid.h"
+#include "brigade/tests/collectives/ranks.h"
+#include "brigade/tests/testing/status_matchers.h"
+#include "brigade/train/decoder_model.h"
+#include "brigade/train/observers/history.h"
+#include "brigade/train/rank_trainer.h"
+#include "brigade/train/times/recorder.h"
+#include "brigade/train/trainer.h"
+#include "brigade/train/training.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace brigade::train {
+namespace {
+
+using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kTensor = static_cast<size_t>(parallel::GridGroup::kTensor);
+
+// Texts of 8 tokens of 16, of which the last sample % 7 + 1 count; apart they are two documents
+// each.
+class Tokens final : public data::Samples {
+ public:
+  explicit Tokens(int64_t size, bool apart = false) : size_(size), apart_(apart) {}
+
+  int64_t size() const override { return size_; }
+  int64_t input_bytes() const override { return (apart_ ? 3 : 1) * target_bytes(); }
+  int64_t target_bytes() const override { return 8 * sizeof(int32_t); }
+  int64_t positions() const override { return 8; }
+  int64_t CountedLosses(int64_t sample) const override { return sample % 7 + 1; }
+  absl::Status Read(int64_t sample, void* input, void* target) const override {
+    int32_t ids[9], labels[8];
+    nn::Random random(3, static_cast<uint64_t>(sample));
+    ids[0] = static_cast<int32_t>(random.Next() % 16);
+    for (int i = 1; i < 9; ++i) ids[i] = (5 * ids[i - 1] + 3) % 16;
+    for (int i = 0; i < 8; ++i) labels[i] = 8 - i <= sample % 7 + 1 ? ids[i + 1] : data::kIgnored;
+    std::memcpy(input, ids, sizeof(labels));
+    std::memcpy(target, labels, sizeof(labels));
+    if (!apart_) return absl::OkStatus();
+    // Positions and ends of documents of 3 and 5 tokens.
+    const int32_t documents[] = {0, 1, 2, 0, 1, 2, 3, 4, 3, 3, 3, 8, 8, 8, 8, 8};
+    std::memcpy(static_cast<char*>(input) + sizeof(labels), documents, sizeof(documents));
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t size_;
+  const bool apart_;
+};
+
+// Sizes that four shards divide.
+models::DecoderConfig TinyLlama(bool tied = false) {
+  return {.vocabulary = 16,
+          .layers = 2,
+          .width = 12,
+          .heads = 8,
+          .key_value_heads = 4,
+          .head_width = 4,
+          .inner = 20,
+          .positions = 8,
+          .tied = tied,
+          .attention_bias = !tied,
+          .mlp_bias = !tied};
+}
+models::DecoderConfig TinyGpt2(int64_t vocabulary = 16) {
+  return {.architecture = models::Architecture::kGpt2,
+          .vocabulary = vocabulary,
+          .layers = 2,
+          .width = 16,
+          .heads = 4,
+          .key_value_heads = 4,
+          .head_width = 4,
+          .inner = 32,
+          // More than a sample has.
+          .positions = 12,
+          .tied = true};
+}
+
+DecoderModelOptions Adapters(models::BaseFormat base = models::BaseFormat::kAsModel) {
+  DecoderModelOptions options;
+  options.lora =
+      models::LoraOptions{.rank = 2, .alpha = 4, .dropout = 0.1, .pattern = ".*", .base = base};
+  return options;
+}
+
+// With a head of its own, with tied tables, with tables that four shards do not divide, and with
+// adapters.
+std::vector<ModelFactory> Models() {
+  return {DecoderModel(TinyLlama()),
+          DecoderModel(TinyLlama(/*tied=*/true)),
+          DecoderModel(TinyGpt2()),
+          DecoderModel(TinyGpt2(/*vocabulary=*/18)),
+          DecoderModel(TinyLlama(), Adapters()),
+          DecoderModel(TinyGpt2(), Adapters(models::BaseFormat::kInt8Blocks))};
+}
+
+// A batch of 8 in micro-batches of `micro_batch`.
+struct Case {
+  int tensor = 1;
+  int shards = 4;
+  int data = 1;
+  int pipeline = 1;
+  std::string schedule = {};
+  int stage = 0;
+  std::string type = "fp32";
+  bool recompute = false;
+  int pieces = 1;
+  bool overlap = false;
+  std::string sums = {};
+  std::string more = {};
+  int micro_batch = 2;
+
+  int ranks() const { return tensor * data * pipeline; }
+};
+
+std::string Config(const Case& of) {
+  std::vector<std::string> brigade = {absl::StrCat("\"tensor_shards\": ", of.shards)};
+  if (!of.schedule.empty()) brigade.push_back(absl::StrCat("\"schedule\": \"", of.schedule, "\""));
+  if (of.recompute) brigade.push_back("\"recompute\": \"block\"");
+  if (of.pieces > 1) brigade.push_back(absl::StrCat("\"tensor_pieces\": ", of.pieces));
+  if (!of.sums.empty()) brigade.push_back(absl::StrCat("\"tensor_sums\": \"", of.sums, "\""));
+  std::string more = of.more;
+  if (of.type != "fp32") {
+    absl::StrAppend(&more, ", \"", of.type, "\": {\"enabled\": true",
+                    of.type == "fp16" ? R"(, "initial_scale_power": 18, "loss_scale_window": 4,
+                        "hysteresis": 1)"
+                                      : "",
+                    "}");
+  }
+  if (of.pipeline > 1) absl::StrAppend(&more, ", \"pipeline\": {\"stages\": ", of.pipeline, "}");
+  absl::StrAppend(&more, ", \"tensor_parallel\": {\"autotp_size\": ", of.tensor,
+                  of.overlap ? ", \"tp_overlap_comm\": true" : "", "}");
+  absl::StrAppend(&more, ", \"brigade\": {", absl::StrJoin(brigade, ", "), "}");
+  return absl::StrFormat(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": %d,
+      "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1}},
+      "zero_optimization": {"stage": %d}%s})",
+                         of.micro_batch, of.stage, more);
+}
+
+// 19 samples: each epoch ends with a step of 3, in which some micro-batches have none.
+TrainingData DataOf(bool apart = false, int64_t size = 19) {
+  return {.training = std::make_shared<Tokens>(size, apart),
+          .held_out = std::make_shared<Tokens>(9, apart),
+          .epochs = 2};
+}
+
+struct Training {
+  Job job;
+  std::unique_ptr<ModelTask> task;
+};
+
+Training Make(const Case& of, ModelFactory model, TrainingData data) {
+  Training made;
+  made.job.config = ParseConfig(Config(of), of.ranks()).value();
+  made.job.steps = data.Steps(8).value();
+  made.task = ModelTask::Create(std::move(model), std::move(data)).value();
+  return made;
+}
+
+struct Ran {
+  absl::Status status;
+  std::vector<double> losses, norms, held_out;
+  Outcome outcome;
+};
+
+Ran TrainAll(const Training& training, int ranks) {
+  History history;
+  Ran ran;
+  const auto outcome = TrainOnThreads(training.job, *training.task, ranks, {.observer = &history});
+  ran.status = outcome.status();
+  if (outcome.ok()) ran.outcome = *outcome;
+  for (const StepMetrics& step : history.steps()) {
+    ran.losses.push_back(step.loss);
+    ran.norms.push_back(step.grad_norm);
+  }
+  for (const Evaluation& evaluation : history.evaluations()) {
+    ran.held_out.push_back(evaluation.held_out_loss);
+  }
+  return ran;
+}
+Ran TrainAll(const Case& of, const ModelFactory& model, bool apart = false, int64_t size = 19) {
+  return TrainAll(Make(of, model, DataOf(apart, size)), of.ranks());
+}
+
+// Memory by formula, to the byte; and bytes that are sent, of which short steps have fewer.
+void ExpectFormulas(const Ran& ran, bool has_short_steps) {
+  ASSERT_OK(ran.status);
+  for (const RankSummary& rank : ran.outcome.ranks) {
+    for (int p = 0; p < device::kPurposes; ++p) {
+      EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
+      EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
+    }
+    for (size_t g = 0; g < rank.sent.size(); ++g) {
+      if (has_short_steps && g == kTensor) {
+        EXPECT_LE(rank.sent[g], rank.steps * rank.sent_of_step[g]);
+      } else {
+        EXPECT_EQ(rank.sent[g], rank.steps * rank.sent_of_step[g]) << g;
+      }
+    }
+  }
+}
+
+void ExpectSame(const Ran& ran, const Ran& whole) {
+  ASSERT_OK(ran.status);
+  ASSERT_OK(whole.status);
+  ASSERT_FALSE(ran.losses.empty());
+  EXPECT_EQ(ran.losses, whole.losses);
+  EXPECT_EQ(ran.held_out, whole.held_out);
+  ASSERT_EQ(ran.norms.size(), whole.norms.size());
+  for (size_t step = 0; step < ran.norms.size(); ++step) {
+    // Summed in another order, in double; both infinite where a step is skipped.
+    if (ran.norms[step] == whole.norms[step]) continue;
+    EXPECT_NEAR(ran.norms[step], whole.norms[step], 1e-12 * whole.norms[step]);
+  }
+  ExpectFormulas(ran, /*has_short_steps=*/true);
+}
+
+// As many data ranks with one tensor rank, in stage 0, without a pipeline and recomputation.
+Case WholeOf(const Case& of) {
+  return {.shards = of.shards,
+          .data = of.data,
+          .type = of.type,
+          .pieces = of.pieces,
+          .more = of.more,
+          .micro_batch = of.micro_batch};
+}
+void ExpectBitsOfOneRank(const Case& of, const ModelFactory& model, bool apart = false) {
+  SCOPED_TRACE(Config(of));
+  ExpectSame(TrainAll(of, model, apart), TrainAll(WholeOf(of), model, apart));
+}
+
+// Stages of ZeRO, types, data ranks and recomputation by turns.
+TEST(TensorTest, AnyNumberOfRanksHasTheBitsOfOne) {
+  constexpr const char* kTypes[] = {"fp32", "bf16", "fp16"};
+  int turn = 0;
+  for (const ModelFactory& model : Models()) {
+    for (const char* const type : kTypes) {
+      const Case one = {.data = turn % 2 + 1, .type = type};
+      const Ran whole = TrainAll(one, model);
+      for (const int tensor : {2, 4}) {
+        Case of = one;
+        of.tensor = tensor;
+        of.stage = turn % 4;
+        of.recompute = turn / 2 % 2 == 1;
+        SCOPED_TRACE(Config(of));
+        ExpectSame(TrainAll(of, model), whole);
+        ++turn;
+      }
+    }
+    // Of three models by turns another stage comes first.
+    ++turn;
+  }
+}
+
+TEST(TensorTest, StagesOfAPipelineAreCutToo) {
+  int turn = 0;
+  for (const ModelFactory& model : Models()) {
+    for (const char* const schedule : {"1f1b", "interleaved:2", "zb-h1"}) {
+      ExpectBitsOfOneRank({.tensor = 2,
+                           .data = turn % 3 == 0 ? 2 : 1,
+                           .pipeline = 2,
+                           .schedule = schedule,
+                           .stage = turn % 4,
+                           .type = turn % 2 == 0 ? "fp32" : "bf16",
+                           .recompute = turn % 4 < 2},
+                          model);
+      ++turn;
+    }
+  }
+}
+
+TEST(TensorTest, MicroBatchesAndDocumentsAreAsOnOneRank) {
+  for (const int micro_batch : {1, 4, 8}) {
+    ExpectBitsOfOneRank({.tensor = 4, .stage = 2, .micro_batch = micro_batch}, Models()[0]);
+    ExpectBitsOfOneRank({.tensor = 2, .stage = 3, .micro_batch = micro_batch}, Models()[2],
+                        /*apart=*/true);
+  }
+  ExpectBitsOfOneRank({.tensor = 4, .stage = 1}, Models()[3], /*apart=*/true);
+  ExpectBitsOfOneRank({.tensor = 2, .stage = 1, .type = "bf16"}, Models()[1], /*apart=*/true);
+}
+
+// Three shards, one for each rank.
+TEST(TensorTest, ShardsMayBeNoPowerOfTwo) {
+  models::DecoderConfig config = TinyGpt2(/*vocabulary=*/18);
+  config.width = 12;
+  config.heads = config.key_value_heads = 6;
+  config.head_width = 2;
+  config.inner = 24;
+  const Ran three = TrainAll({.tensor = 3, .shards = 3, .stage = 2}, DecoderModel(config));
+  const Ran one = TrainAll({.shards = 1}, DecoderModel(config));
+  ExpectFormulas(three, /*has_short_steps=*/true);
+  ASSERT_OK(one.status);
+  ASSERT_EQ(three.losses.size(), one.losses.size());
+  for (size_t step = 0; step < one.losses.size(); ++step) {
+    EXPECT_NEAR(three.losses[step], one.losses[step], 1e-4 * one.losses[step]) << step;
+  }
+}
+
+TEST(TensorTest, ShardsChangeLossesByRoundingAlone) {
+  for (const ModelFactory& model : Models()) {
+    const Ran one = TrainAll({.shards = 1}, model);
+    const Ran four = TrainAll({.tensor = 2}, model);
+    ASSERT_OK(one.status);
+    ASSERT_EQ(four.losses.size(), one.losses.size());
+    EXPECT_NE(four.losses, one.losses);
+    for (size_t step = 0; step < one.losses.size(); ++step) {
+      EXPECT_NEAR(four.losses[step], one.losses[step], 1e-4 * one.losses[step]) << step;
+      EXPECT_NEAR(four.norms[step], one.norms[step], 1e-3 * one.norms[step]) << step;
+    }
+  }
+}
+
+TEST(TensorTest, WhatIsSentIsByFormula) {
+  for (const ModelFactory& model : Models()) {
+    for (const Case& of : {Case{.tensor = 2, .data = 2, .stage = 2}, Case{.tensor = 4},
+                           Case{.tensor = 2, .stage = 3, .type = "bf16", .recompute = true},
+                           Case{.tensor = 2, .pipeline = 2, .schedule = "zb-h1", .stage = 1},
+                           Case{.tensor = 2, .pieces = 3, .overlap = true},
+                           Case{.tensor = 4, .type = "bf16", .sums = "model"}}) {
+      SCOPED_TRACE(Config(of));
+      const Ran ran = TrainAll(of, model, /*apart=*/false, /*size=*/16);
+      ExpectFormulas(ran, /*has_short_steps=*/false);
+      ASSERT_FALSE(ran.outcome.ranks.empty());
+      for (const RankSummary& rank : ran.outcome.ranks) EXPECT_GT(rank.sent[kTensor], 0);
+    }
+  }
+}
+
+TEST(TensorTest, AStepThatOverflowsIsSkippedByAllRanks) {
+  for (const ModelFactory& model : Models()) {
+    const Ran whole = TrainAll({.type = "fp16"}, model);
+    EXPECT_THAT(whole.norms, ::testing::Contains(::testing::Gt(1e30)));
+    EXPECT_THAT(whole.norms, ::testing::Contains(::testing::Lt(1e3)));
+    for (const Case& of : {Case{.tensor = 2, .stage = 2, .type = "fp16"},
+                           Case{.tensor = 2, .pipeline = 2, .stage = 1, .type = "fp16"}}) {
+      ExpectSame(TrainAll(of, model), whole);
+    }
+  }
+}
+
+// The norm, by which gradients are clipped, counts each parameter once, whoever has it.
+TEST(TensorTest, ClippingIsAsOnOneRank) {
+  const std::string clipping = R"(, "gradient_clipping": 0.2)";
+  for (const ModelFactory& model : Models()) {
+    const Ran whole = TrainAll({.more = clipping}, model);
+    EXPECT_THAT(whole.norms, ::testing::Each(::testing::Gt(0.2)));
+    for (const Case& of : {Case{.tensor = 2, .stage = 1, .more = clipping},
+                           Case{.tensor = 2, .data = 1, .pipeline = 2, .more = clipping},
+                           Case{.tensor = 4, .stage = 3, .more = clipping}}) {
+      SCOPED_TRACE(Config(of));
+      const Ran ran = TrainAll(of, model);
+      ASSERT_OK(ran.status);
+      ASSERT_EQ(ran.losses.size(), whole.losses.size());
+      for (size_t step = 0; step < whole.losses.size(); ++step) {
+        EXPECT_NEAR(ran.norms[step], whole.norms[step], 1e-6 * whole.norms[step]);
+        EXPECT_NEAR(ran.losses[step], whole.losses[step], 1e-6 * whole.losses[step]);
+      }
+    }
+  }
+}
+
+TEST(TensorTest, DelaysAndOverlapChangeNoBitAndNothingIsUnordered) {
+  const std::atomic<bool> stop = false;
+  int turn = 0;
+  for (const ModelFactory& model : Models()) {
+    for (const bool overlap : {false, true}) {
+      const Case of = {.tensor = 2,
+                       .data = 2,
+                       .stage = turn % 4,
+                       .recompute = turn % 2 == 1,
+                       .pieces = overlap ? 3 : 1,
+                       .overlap = overlap};
+      SCOPED_TRACE(Config(of));
+      const Ran whole = TrainAll(WholeOf(of), model);
+      const Training training = Make(of, model, DataOf());
+      History history;
+      Recorder recorder(nullptr);
+      device::RaceChecker checker;
+      const collectives::RanksOptions options = {
+          .size = of.ranks(),
+          .random_delay = {.seed = 100 + static_cast<uint64_t>(++turn), .max_delay_us = 50},
+          .race_checker = &checker,
+          .tracer = &recorder.tracer()};
+      collectives::OnThreads(options, [&](collectives::Rank& self) {
+        const auto grid = parallel::Grid::Create(training.job.config.grid, *self.communicator);
+        ASSERT_OK(grid);
+        const auto ranks = RankTrainer::Create(training.job, *training.task, **grid, *self.context,
+                                               *self.stream, recorder);
+        ASSERT_OK(ranks);
+        ASSERT_OK((*ranks)->Train(self.rank == 0 ? &history : nullptr, stop));
+        self.AwaitOthers();
+      });
+      for (const device::Race& race : checker.reports()) ADD_FAILURE() << race.message;
+      ASSERT_EQ(history.steps().size(), whole.losses.size());
+      for (size_t step = 0; step < whole.losses.size(); ++step) {
+        EXPECT_EQ(history.steps()[step].loss, whole.losses[step]);
+      }
+    }
+  }
+}
+
+TEST(TensorSoakTest, EveryGridStageTypeAndRecomputationHasTheSameBits) {
+  for (const ModelFactory& model : Models()) {
+    for (const char* const type : {"fp32", "bf16", "fp16"}) {
+      for (const int data : {1, 2}) {
+        const Ran whole = TrainAll({.data = data, .type = type}, model);
+        for (const int tensor : {1, 2, 4}) {
+          for (const int pipeline : {1, 2}) {
+            for (int stage = 0; stage < 4; ++stage) {
+              for (const bool recompute : {false, true}) {
+                const Case of = {.tensor = tensor,
+                                 .data = data,
+                                 .pipeline = pipeline,
+                                 .schedule = pipeline > 1 && stage % 2 == 1 ? "zb-h1" : "",
+                                 .stage = stage,
+                                 .type = type,
+                                 .recompute = recompute};
+                SCOPED_TRACE(Config(of));
+                ExpectSame(TrainAll(of, model), whole);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+std::string Folder(const std::string& name) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/", name);
+  std::filesystem::remove_all(folder);
+  return folder;
+}
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+// 3 steps an epoch: step 4 is inside the second.
+TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
+  for (const size_t number : {0, 3, 4, 5}) {
+    const ModelFactory model = Models()[number];
+    const Ran whole = TrainAll({}, model);
+    const std::string of_one = Folder("of_one"), folder = Folder("of_two");
+    for (const auto& [of, to] : {std::pair(Case{.stage = 1}, of_one),
+                                 std::pair(Case{.tensor = 2, .data = 1, .stage = 1}, folder)}) {
+      Training begin = Make(of, model, DataOf());
+      begin.job.steps = 4;
+      begin.job.checkpoints.save = to;
+      ASSERT_OK(TrainAll(begin, of.ranks()).status);
+    }
+    // A checkpoint has whole parameters: the same bytes, whoever saves it.
+    int files = 0;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(of_one)) {
+      if (file.path().extension() != ".safetensors") continue;
+      ++files;
+      EXPECT_EQ(BytesOf(folder + file.path().string().substr(of_one.size())),
+                BytesOf(file.path().string()))
+          << file.path();
+    }
+    EXPECT_GT(files, 0);
+    const std::vector<double> rest(whole.losses.begin() + 4, whole.losses.end());
+    for (const Case& of : {Case{}, Case{.tensor = 4, .stage = 3}, Case{.tensor = 2, .stage = 2},
+                           Case{.tensor = 2, .pipeline = 2, .schedule = "zb-h1", .stage = 1}}) {
+      SCOPED_TRACE(Config(of));
+      Training training = Make(of, model, DataOf());
+      training.job.checkpoints.resume = folder;
+      const Ran ran = TrainAll(training, of.ranks());
+      ASSERT_OK(ran.status);
+      EXPECT_EQ(ran.losses, rest);
+      EXPECT_EQ(ran.held_out.back(), whole.held_out.back());
+    }
+    // Another number of shards is another training, unless one says that it may be; of codes it has
+    // others.
+    const Case uncut = {.shards = 1};
+    Training other = Make(uncut, model, DataOf());
+    other.job.checkpoints.resume = folder;
+    EXPECT_THAT(TrainAll(other, 1).status, StatusIs(kInvalid, HasSubstr("tensor_shards")));
+    other.job.checkpoints.may_differ = {"tensor_shards"};
+    const Ran ran = TrainAll(other, 1);
+    if (number == 5) {
+      EXPECT_THAT(ran.status, StatusIs(kInvalid, HasSubstr("int8_blocks")));
+    } else {
+      ASSERT_OK(ran.status);
+      ASSERT_EQ(ran.losses.size(), rest.size());
+      // Dropout's masks are those of shards.
+      const double bound = number == 4 ? 0.05 : 1e-4;
+      for (size_t step = 0; step < rest.size(); ++step) {
+        EXPECT_NEAR(ran.losses[step], rest[step], bound * rest[step]);
+      }
+    }
+    // A checkpoint is one of weights, too: of a new training, by any grid.
+    std::vector<double> first;
+    for (const Case& of : {Case{}, Case{.tensor = 4, .stage = 2}}) {
+      Training training = Make(of, model, DataOf());
+      training.job.checkpoints.weights = absl::StrCat(folder, "/step-00000004");
+      const Ran from = TrainAll(training, of.ranks());
+      ASSERT_OK(from.status);
+      if (first.empty()) first = from.losses;
+      EXPECT_EQ(from.losses, first);
+      EXPECT_NE(from.losses, whole.losses);
+    }
+  }
+}
+
+// All ranks of a group call it.
+void OnRanks(
+    int ranks,
+    const std::function<void(const collectives::LaunchInfo&, const TrainerOptions&)>& call) {
+  const auto group = collectives::ThreadGroup::Create({.size = ranks}).value();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      collectives::LaunchInfo launch_info;
+      launch_info.rank = rank;
+      launch_info.size = ranks;
+      call(launch_info, {.group = group});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Of Hugging Face's files each rank takes its part; and steps can be made one by one.
+TEST(TensorTest, WeightsOfFilesAreCutForRanks) {
+  for (const models::DecoderConfig& config :
+       {TinyLlama(), TinyGpt2(), TinyGpt2(/*vocabulary=*/18)}) {
+    const std::string folder = Folder("weights");
+    {
+      const auto context = device::Context::Create({}).value();
+      const models::DecoderOptions options = {.dtype = precision::DType::kFloat32,
+                                              .samples = 1,
+                                              .positions = 8,
+                                              .stage = models::StageUnits()};
+      const auto model = models::Decoder::Create(config, options, *context).value();
+      auto arrays =
+          models::ParameterArrays::Create(model->spec(), {.dtype = options.dtype}, *context)
+              .value();
+      for (int p = 0; p < arrays.size(); ++p) {
+        const absl::Span<float> values(static_cast<float*>(arrays.weights(p)),
+                                       static_cast<size_t>(arrays.size_of(p)));
+        model->Initialize(p, 77, values);
+        for (size_t i = 0; i < values.size(); ++i) values[i] += 0.01f * static_cast<float>(i % 5);
+      }
+      ASSERT_OK(models::SaveWeights(folder, *model, arrays, *context));
+    }
+    std::vector<double> losses;
+    for (const Case& of : {Case{}, Case{.tensor = 2, .stage = 3}, Case{.tensor = 4},
+                           Case{.tensor = 2, .pipeline = 2, .stage = 1}}) {
+      SCOPED_TRACE(Config(of));
+      History history;
+      double before = 0;
+      OnRanks(of.ranks(), [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+        if (launch_info.rank == 0) options.observer = &history;
+        auto made = Trainer::Create({.config = ParseConfig(Config(of), of.ranks()).value()},
+                                    DecoderModel(config), DataOf(), launch_info, options);
+        ASSERT_OK(made);
+        Trainer& trainer = **made;
+        ASSERT_OK(trainer.WithModel([&](auto& model, auto& zero, auto& ranks) {
+          return models::LoadWeights(folder, static_cast<models::Decoder&>(model), zero, ranks);
+        }));
+        const auto loss = trainer.Evaluate();
+        ASSERT_OK(loss);
+        if (launch_info.rank == 0) before = *loss;
+        if (of.pipeline > 1) {
+          ASSERT_OK(trainer.Fit());
+          return;
+        }
+        while (*trainer.Batch()) {
+          ASSERT_OK(trainer.Backward());
+          ASSERT_OK(trainer.Step());
+        }
+        ASSERT_OK(trainer.Finish());
+      });
+      std::vector<double> found = {before};
+      for (const StepMetrics& step : history.steps()) found.push_back(step.loss);
+      EXPECT_EQ(found.size(), 7u);
+      if (losses.empty()) losses = found;
+      EXPECT_EQ(found, losses);
+    }
+    // They are not those of a new training.
+    const Ran fresh = TrainAll({}, DecoderModel(config));
+    ASSERT_OK(fresh.status);
+    EXPECT_NE(fresh.losses[0], losses[1]);
+  }
+}
+
+// Of the parts of all ranks, in one file; which others take their parts of.
+TEST(TensorTest, AdaptersOfAllRanksAreSavedInOneFile) {
+  for (const models::DecoderConfig& config : {TinyLlama(), TinyGpt2()}) {
+    std::string first;
+    std::vector<double> held_out;
+    for (const Case& of : {Case{}, Case{.tensor = 2, .stage = 2}, Case{.tensor = 4, .stage = 3},
+                           Case{.tensor = 2, .pipeline = 2, .stage = 1}}) {
+      SCOPED_TRACE(Config(of));
+      const std::string folder = Folder("adapter"), base = Folder("base");
+      {
+        const auto context = device::Context::Create({}).value();
+        const models::DecoderOptions options = {
+            .dtype = precision::DType::kFloat32, .positions = 8, .stage = models::StageUnits()};
+        const auto model = models::Decoder::Create(config, options, *context).value();
+        auto arrays =
+            models::ParameterArrays::Create(model->spec(), {.dtype = options.dtype}, *context)
+                .value();
+        for (int p = 0; p < arrays.size(); ++p) {
+          model->Initialize(
+              p, 1,
+              {static_cast<float*>(arrays.weights(p)), static_cast<size_t>(arrays.size_of(p))});
+        }
+        ASSERT_OK(models::SaveWeights(base, *model, arrays, *context));
+      }
+      OnRanks(of.ranks(), [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+        auto made =
+            Trainer::Create({.config = ParseConfig(Config(of), of.ranks()).value()},
+                            DecoderModel(config, Adapters()), DataOf(), launch_info, options);
+        ASSERT_OK(made);
+        ASSERT_OK((*made)->WithModel([&](auto& model, auto& zero, auto& ranks) {
+          return models::LoadWeights(base, static_cast<models::Decoder&>(model), zero, ranks);
+        }));
+        ASSERT_OK((*made)->Fit());
+        ASSERT_OK((*made)->WithModel([&](auto& model, auto& zero, auto& ranks) {
+          return models::SaveAdapter(folder, static_cast<models::Decoder&>(model), zero, ranks);
+        }));
+      });
+      const std::string bytes = BytesOf(folder + "/adapter_model.safetensors");
+      EXPECT_FALSE(bytes.empty());
+      if (first.empty()) first = bytes;
+      EXPECT_EQ(bytes, first);
+      OnRanks(of.ranks(), [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
+        auto made =
+            Trainer::Create({.config = ParseConfig(Config(of), of.ranks()).value()},
+                            DecoderModel(config, Adapters()), DataOf(), launch_info, options);
+        ASSERT_OK(made);
+        ASSERT_OK((*made)->WithModel([&](auto& model, auto& zero, auto& ranks) {
+          return models::LoadWeights(base, static_cast<models::Decoder&>(model), zero, ranks,
+                                     device::SystemCalls::Real(), {.folder = folder});
+        }));
+        const auto loss = (*made)->Evaluate();
+        ASSERT_OK(loss);
+        if (launch_info.rank == 0) held_out.push_back(*loss);
+      });
+      EXPECT_EQ(held_out.back(), held_out.front());
+    }
+  }
+}
+
+// Vectors of 4 numbers in 3 classes.
+class Points final : public data::Samples {
+ public:
+  int64_t size() const override { return 16; }
+  int64_t input_bytes() const override { return 4 * sizeof(float); }
+  int64_t target_bytes() const override { return sizeof(int32_t); }
+  absl::Status Read(int64_t /*sample*/, void* input, void* target) const override {
+    std::memset(input, 0, 4 * sizeof(float));
+    std::memset(target, 0, sizeof(int32_t));
+    return absl::OkStatus();
+  }
+};
+
+TEST(TensorTest, WhatIsNotSharedIsRefusedByName) {
+  const auto refused = [](const Case& of, const ModelFactory& model, TrainingData data,
+                          const auto& text) {
+    SCOPED_TRACE(Config(of));
+    EXPECT_THAT(TrainAll(Make(of, model, std::move(data)), of.ranks()).status,
+                StatusIs(kInvalid, text));
+  };
+  const ModelFactory classifier = [](const ModelPlace& place) {
+    return examples::Mlp::Create(place, {4, 9, 3}, examples::Loss::kCrossEntropy);
+  };
+  const TrainingData points = {.training = std::make_shared<Points>(), .epochs = 1};
+  refused({.tensor = 2}, classifier, points,
+          HasSubstr("does not say how it is cut into 4 shards, by Model::cut"));
+  refused({}, classifier, points, HasSubstr("by Model::cut"));
+  refused({.tensor = 2, .pipeline = 2}, classifier, points, HasSubstr("by Model::cut"));
+  models::DecoderConfig config = TinyLlama();
+  config.key_value_heads = 2;
+  refused({.tensor = 4}, DecoderModel(config), DataOf(), HasSubstr("2 heads of keys and values"));
+  // Made for other shards than the place says.
+  const ModelFactory other = [](const ModelPlace& place) {
+    ModelPlace alone = place;
+    alone.tensor = {};
+    return DecoderModel(TinyLlama())(alone);
+  };
+  refused({.tensor = 2}, other, DataOf(),
+          AllOf(HasSubstr("of 1 tensor shards"), HasSubstr("ModelPlace::tensor has 4")));
+  Training training = Make({.tensor = 2}, DecoderModel(TinyLlama()), DataOf());
+  training.job.config.sequence_parallel = true;
+  EXPECT_THAT(TrainAll(training, 2).status,
+              StatusIs(kInvalid, HasSubstr("brigade.sequence_parallel")));
+}
+
+class Profiles final : public Observer {
+ public:
+  absl::Status OnStep(const StepMetrics& /*step*/) override { return absl::OkStatus(); }
+  absl::Status OnEvaluation(const Evaluation& /*evaluation*/) override { return absl::OkStatus(); }
+  absl::Status OnProfile(const ProfileEvent& event) override {
+    events.push_back(event);
+    return absl::OkStatus();
+  }
+  std::vector<ProfileEvent> events;
+};
+
+TEST(TensorTest, AProfileHasTheOperationsOfARank) {
+  Profiles profiles[2];
+  for (const int tensor : {1, 2}) {
+    const Case of = {
+        .tensor = tensor,
+        .shards = 2,
+        .recompute = true,
+        .more = R"(, "flops_profiler": {"enabled": true, "profile_step": 2, "module_depth": 1})"};
+    const Training training = Make(of, DecoderModel(TinyGpt2()), DataOf());
+    Profiles& seen = profiles[tensor - 1];
+    ASSERT_OK(TrainOnThreads(training.job, *training.task, tensor, {.observer = &seen}));
+    ASSERT_EQ(seen.events.size(), 1u);
+  }
+  const profile::StepProfile &one = profiles[0].events[0].profile,
+                             &two = profiles[1].events[0].profile;
+  // Of all ranks.
+  EXPECT_EQ(two.training.parameters, one.training.parameters);
+  EXPECT_DOUBLE_EQ(two.training.flops_per_token, one.training.flops_per_token);
+  ASSERT_EQ(two.units.size(), one.units.size());
+  for (size_t unit = 1; unit < 4; ++unit) {
+    for (size_t pass = 0; pass < 3; ++pass) {
+      const profile::Flops &mine = two.units[unit].flops[pass],
+                           &whole = one.units[unit].flops[pass];
+      EXPECT_DOUBLE_EQ(2 * mine.products, whole.products) << unit;
+      EXPECT_DOUBLE_EQ(2 * mine.attention, whole.attention) << unit;
+      EXPECT_DOUBLE_EQ(mine.norms, whole.norms) << unit;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace brigade::train
