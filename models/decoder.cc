@@ -53,11 +53,17 @@ nn::Workspace::Sizes WorkspaceSizes(const DecoderConfig& config, const DecoderOp
 }
 
 nn::RotaryTable::Options TableOptions(const DecoderConfig& config, const DecoderOptions& options) {
-  return {.dtype = options.dtype,
-          .positions = std::max(options.positions, options.cached_positions),
-          .head_width = config.head_width,
-          .base = config.rotary_base,
-          .scaling = config.rotary_scaling};
+  nn::RotaryTable::Options table = {
+      .dtype = options.dtype,
+      .positions = std::max(options.positions, options.cached_positions),
+      .head_width = config.head_width,
+      .base = config.rotary_base,
+      .scaling = config.rotary_scaling};
+  if (!options.context_ranks.share()) return table;
+  for (const parallel::PositionRun& run : options.context_ranks.RunsOf(options.whole_positions())) {
+    for (int64_t i = 0; i < run.count; ++i) table.rows.push_back(run.global + i);
+  }
+  return table;
 }
 
 bool HasTable(const DecoderConfig& config) { return config.architecture == Architecture::kLlama; }
@@ -139,6 +145,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
                              nn::RotaryTable::Create(context, TableOptions(config, options)));
     decoder->table_.emplace(std::move(table));
   }
+  BRIGADE_RETURN_IF_ERROR(decoder->CreateContext(context));
   return decoder;
 }
 
@@ -158,6 +165,7 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
     memory.scratch += bytes;
   }
   if (HasTable(config)) memory.scratch += nn::RotaryTable::Bytes(TableOptions(config, options));
+  memory.scratch += DecoderContextBytes(config, options, context.device());
   return memory;
 }
 
@@ -168,6 +176,11 @@ absl::Status Decoder::Check(int unit, const Batch& batch, bool trains) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "a batch of ", batch.samples, " samples of ", batch.positions,
         " positions; the model has memory for ", options_.samples, " of ", options_.positions));
+  }
+  if (options_.context_ranks.share() && batch.positions != options_.positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch.positions, " positions, where each of ",
+                     options_.context_ranks.size(), " context ranks has ", options_.positions));
   }
   if (batch.inputs == nullptr) return absl::InvalidArgumentError("a batch without inputs");
   if (!trains) return absl::OkStatus();
@@ -265,11 +278,10 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
   if (unit == 0) {
     const bool learned = config_.architecture == Architecture::kGpt2;
     const void* const tokens = parameters.weights(first);
-    const void* positions = parameters.weights(learned ? first + 1 : -1);
+    const void* const table = parameters.weights(learned ? first + 1 : -1);
     BRIGADE_RETURN_IF_ERROR(parameters.status());
-    if (learned) {
-      positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
-    }
+    BRIGADE_ASSIGN_OR_RETURN(const void* const positions,
+                             PositionRows(call, table, config_.width));
     void* const x = OutputOf(call);
     BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), config_.width, tokens, positions, x, stream,
                                           PositionsOf(call)));
@@ -313,13 +325,10 @@ absl::Status Decoder::BackwardEmbedding(const Call& call) {
     return nn::EmbeddingBackward(PositionIdsOf(call), dtype(), config_.width, dx, positions, {},
                                  workspace(), call.stream);
   }
-  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(call.ids, dtype(), config_.width, dx, tokens,
-                                                positions, workspace(), call.stream));
-  // Positions behind the batch's have no part in it.
-  const int64_t count = call.batch.positions, rest = config_.positions - count;
-  if (positions.data == nullptr || positions.accumulate || rest == 0) return absl::OkStatus();
-  return call.stream.FillBytes(static_cast<char*>(positions.data) + Bytes(count * config_.width), 0,
-                               Bytes(rest * config_.width));
+  return MakePositionRows(call, positions, config_.width, [&](nn::Gradient rows) {
+    return nn::EmbeddingBackward(call.ids, dtype(), config_.width, dx, tokens, rows, workspace(),
+                                 call.stream);
+  });
 }
 
 absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* seed,

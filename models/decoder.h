@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "brigade/device/buffer.h"
 #include "brigade/device/context.h"
 #include "brigade/models/config.h"
@@ -23,6 +25,8 @@
 #include "brigade/nn/segments.h"
 #include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
+#include "brigade/parallel/context/ring_attention.h"
+#include "brigade/parallel/context/ulysses.h"
 
 namespace brigade::models {
 
@@ -47,6 +51,11 @@ namespace brigade::models {
 // Pipelines    With DecoderOptions::stage, in chunks of any units; what crosses is the residual
 //              stream. Backward passes can be in halves: the first makes the gradients of norms and
 //              adapters too, and keeps them for the second. The bits are those of the whole model.
+// Context      With DecoderOptions::context_ranks batches are of the positions that this rank has,
+//              in ascending order, and attention is that of whole samples. Passes are then calls of
+//              all ranks of the group. Logits, losses and gradients of activations are those of one
+//              rank, within the rounding of attention; gradients of parameters are this rank's
+//              part of a sum. Keys and values go to others as often as heads of queries use them.
 // Memory       MemoryOf, at Create. On the host, for a moment, nn::RotaryTable's.
 // Determinism  That of the layers, with and without recomputation.
 // Errors       Create: those of Validate and DecoderOptions; of Blas (Unavailable). Ids outside of
@@ -99,6 +108,8 @@ class Decoder : public Model {
     return Boundary{batch.rows() * config_.width, dtype()};
   }
   bool splits_backward() const final { return true; }
+  bool cuts_positions() const final { return options_.context_ranks.share(); }
+  std::vector<PassCollective> ContextCollectives(const Batch& batch) const final;
   int slots() const final { return static_cast<int>(memory_.slots.size()); }
   int deferred() const final { return static_cast<int>(memory_.deferred.size()); }
   absl::Status ForwardUnit(int unit, const Batch& batch, void* losses, UnitParameters& parameters,
@@ -175,7 +186,13 @@ class Decoder : public Model {
   absl::Status Keep(const Call& call, void* gradient);
   const nn::RotaryTable& rotary_table() const { return *table_; }
   precision::DType dtype() const { return options_.dtype; }
-  nn::AttentionShape AttentionOf(const Call& call) const;
+  // Attention of a block, from queries, keys and values of all heads to arrays.heads; and from
+  // memory().dheads, their gradients. Where ranks exchange heads the backward pass does without
+  // them.
+  absl::Status Attend(const Call& call, const void* qkv, const BlockArrays& arrays);
+  absl::Status AttendBackward(const Call& call, const void* qkv, const BlockArrays& arrays,
+                              void* dqkv);
+  bool exchanges_heads() const { return ulysses_ != nullptr; }
   // By which positions are counted.
   nn::Segments PositionsOf(const Call& call) const;
   // The same as ids of a table of positions.
@@ -205,6 +222,18 @@ class Decoder : public Model {
   // Where a unit of the spec begins, and the head's two: of its norm and its product.
   int FirstParameter(int unit) const { return first_parameter_[static_cast<size_t>(unit)]; }
   LinearLayer HeadLayer() const;
+
+  // decoder_context.cc. What ranks that share samples have beside the others' memory.
+  absl::Status CreateContext(device::Context& context);
+  nn::AttentionShape AttentionOf(const Call& call) const;
+  // Which rows of whole samples a batch has; none if it has whole ones.
+  absl::Span<const nn::RowRun> RunsOf(const Batch& batch) const;
+  // Of a table of positions the rows of the batch's, until the next call.
+  absl::StatusOr<const void*> PositionRows(const Call& call, const void* table, int64_t columns);
+  // Calls `make` with memory for the gradient of these rows, and brings it into the table's.
+  absl::Status MakePositionRows(const Call& call, nn::Gradient table, int64_t columns,
+                                absl::FunctionRef<absl::Status(nn::Gradient)> make);
+  absl::Status CopyOwnRows(const void* table, int64_t columns, device::Stream& stream);
 
   // decoder_lora.cc. The layer's weight as a matrix of the model's type.
   absl::StatusOr<const void*> WeightOf(const Call& call, const LinearLayer& layer);
@@ -242,6 +271,12 @@ class Decoder : public Model {
   std::unique_ptr<nn::Blas> blas_;
   std::optional<nn::Workspace> workspace_;
   std::optional<nn::RotaryTable> table_;
+  // Where ranks share samples one of the two; rows of a table of positions that are apart there;
+  // and RunsOf of the largest batch.
+  std::unique_ptr<parallel::RingAttention> ring_;
+  std::unique_ptr<parallel::Ulysses> ulysses_;
+  device::Buffer own_positions_;
+  std::vector<nn::RowRun> row_runs_;
 };
 
 }  // namespace brigade::models

@@ -52,6 +52,30 @@ absl::Status CheckStage(const DecoderConfig& config, const StageUnits& stage) {
                                                  " for halves of backward passes"));
 }
 
+absl::Status CheckContext(const DecoderConfig& config, const DecoderOptions& options) {
+  const parallel::ContextRanks& ranks = options.context_ranks;
+  if (options.segments) {
+    return absl::InvalidArgumentError(
+        "a decoder of texts of several segments, whose positions are cut over context ranks");
+  }
+  if (options.cached_positions > 0) {
+    return absl::InvalidArgumentError(
+        "a decoder that keeps positions of texts that are cut over context ranks");
+  }
+  if (options.whole_positions() > config.positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a decoder for ", options.positions, " positions on each of ", ranks.size(),
+                     " context ranks; all may be at most ", config.positions));
+  }
+  BRIGADE_RETURN_IF_ERROR(ranks.Check(options.whole_positions()));
+  if (ranks.exchanges_heads() && config.heads % ranks.size() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a decoder whose ", config.heads, " heads ", ranks.size(),
+                     " context ranks cannot share; in a ring they may"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAtLeastOne(absl::string_view name, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -78,6 +102,7 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
     return absl::InvalidArgumentError(
         "a decoder that keeps positions of texts of several segments");
   }
+  if (options.context_ranks.share()) BRIGADE_RETURN_IF_ERROR(CheckContext(config, options));
   double slots = 1;
   if (options.stage.has_value()) {
     BRIGADE_RETURN_IF_ERROR(CheckStage(config, *options.stage));
@@ -103,13 +128,21 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
   constexpr double kMostBytes = 0x1p60;
   const auto of = [](int64_t number) { return static_cast<double>(number); };
   const double block = of(6 * config.width + 8 * config.projected_width() +
-                          8 * config.attention_width() + 4 * config.inner);
+                          12 * config.attention_width() + 4 * config.inner);
   const double columns = of(config.layers + 2) * block + of(config.vocabulary);
   const double bytes = 8 * slots * columns * of(options.samples) *
                        of(std::max(options.positions, options.cached_positions));
   if (bytes < kMostBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a decoder with some ", bytes, " bytes of activations"));
+}
+
+bool HasBlocks(const DecoderConfig& config, const DecoderOptions& options) {
+  if (!options.stage.has_value()) return true;
+  const int head = static_cast<int>(config.layers) + 1;
+  return std::any_of(
+      options.stage->chunks.begin(), options.stage->chunks.end(),
+      [&](const auto& chunk) { return std::max(chunk.first, 1) < std::min(chunk.end, head); });
 }
 
 bool IsOfFirstHalf(const ParameterRole& role) {
@@ -146,9 +179,9 @@ class Placer {
   void PlaceSlots(DecoderMemory& memory) {
     const auto layers = static_cast<size_t>(config_.layers);
     const bool keeps = options_.trains && !options_.recompute;
-    const bool has_block = std::any_of(
-        stage_.chunks.begin(), stage_.chunks.end(),
-        [&](const auto& chunk) { return std::max(chunk.first, 1) < std::min(chunk.end, head()); });
+    const bool has_block = HasBlocks(config_, options_);
+    const bool exchanges_heads = options_.context_ranks.exchanges_heads();
+    if (has_block && exchanges_heads) shared_projected_ = Matrix(config_.projected_width());
     const BlockArrays shared = keeps || !has_block ? BlockArrays() : Block();
     for (int s = 0; s < stage_.slots; ++s) {
       DecoderSlot& slot = memory.slots.emplace_back();
@@ -228,7 +261,12 @@ class Placer {
     const bool llama = config_.architecture == Architecture::kLlama;
     BlockArrays arrays;
     arrays.norm1 = Norm();
-    arrays.projected = Matrix(config_.projected_width());
+    const bool exchanges_heads = options_.context_ranks.exchanges_heads();
+    arrays.projected = exchanges_heads ? shared_projected_ : Matrix(config_.projected_width());
+    if (exchanges_heads) {
+      arrays.head_qkv = Matrix(3 * config_.attention_width());
+      arrays.head_out = Matrix(config_.attention_width());
+    }
     arrays.heads = Matrix(config_.attention_width());
     arrays.log_sum_exp = arena_.Take(rows_ * config_.heads * size_of_statistic_);
     arrays.middle = Matrix(config_.width);
@@ -257,6 +295,7 @@ class Placer {
   Arena arena_;
   const int64_t rows_, size_, size_of_statistic_;
   StageUnits stage_;
+  void* shared_projected_ = nullptr;
 };
 
 }  // namespace
@@ -285,9 +324,13 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
     if (repeats) memory.drepeated = matrix(3 * config.attention_width());
     memory.gradients.dprojected = matrix(config.projected_width());
     memory.gradients.dactivated = matrix(config.inner);
-    memory.attention_workspace = arena.Take(nn::AttentionWorkspaceBytes(
-        {options.dtype, options.samples, options.positions, config.heads, config.attention_width()},
-        device));
+    // Attention of several ranks has its own.
+    if (!options.context_ranks.share()) {
+      memory.attention_workspace = arena.Take(nn::MostAttentionWorkspaceBytes(
+          {options.dtype, options.samples, options.positions, config.heads,
+           config.attention_width()},
+          device));
+    }
     placer.PlaceDeferred(memory);
   }
   if (options.lora.has_value()) {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/nn/attention.h"
 #include "brigade/nn/pointwise.h"
 
 namespace brigade::models {
@@ -95,8 +94,7 @@ absl::Status Gpt2::ForwardBlock(const Call& call, int first, const void* x,
   if (call.first.has_value()) {
     BRIGADE_RETURN_IF_ERROR(CachedAttention(call, arrays));
   } else {
-    BRIGADE_RETURN_IF_ERROR(nn::Attention(AttentionOf(call), arrays.projected, arrays.heads,
-                                          arrays.log_sum_exp, call.stream));
+    BRIGADE_RETURN_IF_ERROR(Attend(call, arrays.projected, arrays));
   }
   BRIGADE_RETURN_IF_ERROR(AddBranch(call, layers.out, arrays.heads, x, arrays.middle));
   BRIGADE_RETURN_IF_ERROR(
@@ -129,9 +127,7 @@ absl::Status Gpt2::BackwardBlock(const Call& call, int first, const void* x,
   BRIGADE_RETURN_IF_ERROR(Keep(call, g.dmiddle));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, g.dmiddle, {m.dheads}));
   if (inputs) {
-    BRIGADE_RETURN_IF_ERROR(
-        nn::AttentionBackward(AttentionOf(call), arrays.projected, arrays.heads, arrays.log_sum_exp,
-                              m.dheads, m.attention_workspace, g.dprojected, call.stream));
+    BRIGADE_RETURN_IF_ERROR(AttendBackward(call, arrays.projected, arrays, g.dprojected));
   }
   BRIGADE_RETURN_IF_ERROR(
       LinearBackward(call, layers.projection, arrays.norm1.y, g.dprojected, {m.y}));

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/nn/attention.h"
 #include "brigade/nn/grouped_heads.h"
 #include "brigade/nn/rotary.h"
 #include "brigade/nn/swiglu.h"
@@ -122,8 +121,7 @@ absl::Status Llama::ForwardBlock(const Call& call, int first_parameter, const vo
     BRIGADE_RETURN_IF_ERROR(CachedAttention(call, arrays));
   } else {
     BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays));
-    BRIGADE_RETURN_IF_ERROR(
-        nn::Attention(AttentionOf(call), qkv, arrays.heads, arrays.log_sum_exp, call.stream));
+    BRIGADE_RETURN_IF_ERROR(Attend(call, qkv, arrays));
   }
   BRIGADE_RETURN_IF_ERROR(call.stream.Copy(arrays.middle, x, stream_bytes));
   BRIGADE_RETURN_IF_ERROR(Linear(call, layers.out, arrays.heads, arrays.middle, true));
@@ -170,11 +168,12 @@ absl::Status Llama::BackwardBlock(const Call& call, int first_parameter, const v
 absl::Status Llama::AttentionBackward(const Call& call, const BlockArrays& arrays,
                                       void* dprojected) {
   const DecoderMemory& m = memory();
-  BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays));
+  const void* qkv = nullptr;
+  if (!exchanges_heads()) {
+    BRIGADE_ASSIGN_OR_RETURN(qkv, Repeat(call, arrays));
+  }
   void* const dqkv = m.drepeated != nullptr ? m.drepeated : dprojected;
-  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(AttentionOf(call), qkv, arrays.heads,
-                                                arrays.log_sum_exp, m.dheads, m.attention_workspace,
-                                                dqkv, call.stream));
+  BRIGADE_RETURN_IF_ERROR(AttendBackward(call, qkv, arrays, dqkv));
   if (m.drepeated != nullptr) {
     BRIGADE_RETURN_IF_ERROR(nn::RepeatHeadsBackward(
         {dtype(), call.rows(), config().heads, config().key_value_heads, config().head_width}, dqkv,

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/gradient.h"
 #include "brigade/parallel/pipeline/stage_range.h"
@@ -73,7 +74,8 @@ struct Batch {
   // Null: nothing to compare with, and no losses.
   const void* targets = nullptr;
   int64_t samples = 0;
-  // Of each sample: tokens of a text, 1 for a model without.
+  // Of each sample: tokens of a text, 1 for a model without. Of a model that is made for ranks that
+  // share samples (Model::cuts_positions) those that this rank has, and so are the arrays'.
   int64_t positions = 1;
   // For models with dropout, in training: [1], device memory, a number of the step's own, the same
   // in both passes (nn::DropoutMask::step). Null: nothing is dropped, as in an evaluation.
@@ -91,6 +93,12 @@ struct Batch {
 struct ModelMemory {
   int64_t activations = 0;
   int64_t scratch = 0;
+};
+
+// A call of a communicator that passes make so often.
+struct PassCollective {
+  collectives::CollectiveSignature signature = {};
+  int64_t times = 0;
 };
 
 // Operations of a unit's passes, [profile::Pass].
@@ -179,6 +187,15 @@ class Model {
   // input and output_gradient, as the first half has left it, but no weights, no RecomputeUnit
   // and no memory for input_gradient.
   virtual bool splits_backward() const { return false; }
+  // Whether it is made for samples whose positions are cut over context ranks
+  // (parallel/context/context_ranks.h), of which each has batches of its part: losses and gradients
+  // are then of these, and ranks exchange what positions need of others. All of the group make the
+  // same passes in one order.
+  virtual bool cuts_positions() const { return false; }
+  // By formula: what its context ranks' communicator does in the passes over a batch, all three.
+  virtual std::vector<PassCollective> ContextCollectives(const Batch& /*batch*/) const {
+    return {};
+  }
   // For how many passes there is memory, as StageUnits says: a training refuses a model that has
   // less than its schedule needs.
   virtual int slots() const { return 1; }

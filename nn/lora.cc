@@ -15,13 +15,29 @@ int64_t LeadingOf(const LoraInput& input) {
 
 bool Drops(const LoraInput& input) { return input.dropout.probability != 0; }
 
+// Calls drop(elements before, elements, mask) for each run of rows.
+template <typename Drop>
+absl::Status ForEachRun(const LoraInput& input, const Drop& drop) {
+  if (input.runs.empty()) return drop(0, input.rows * input.inputs, input.dropout);
+  for (const RowRun& run : input.runs) {
+    DropoutMask mask = input.dropout;
+    mask.first_element += run.global * input.inputs;
+    BRIGADE_RETURN_IF_ERROR(drop(run.local * input.inputs, run.count * input.inputs, mask));
+  }
+  return absl::OkStatus();
+}
+
 // hidden = dropout(x) a^T; gives dropout(x).
 absl::StatusOr<const void*> Down(const LoraInput& input, const LoraScratch& scratch, Blas& blas,
                                  device::Stream& stream) {
   const void* x = input.x;
   if (Drops(input)) {
-    BRIGADE_RETURN_IF_ERROR(Dropout(input.dtype, input.rows * input.inputs, input.dropout, input.x,
-                                    nullptr, scratch.x, stream));
+    BRIGADE_RETURN_IF_ERROR(
+        ForEachRun(input, [&](int64_t first, int64_t size, const DropoutMask& mask) {
+          const int64_t offset = first * precision::SizeOf(input.dtype);
+          return Dropout(input.dtype, size, mask, static_cast<const char*>(input.x) + offset,
+                         nullptr, static_cast<char*>(scratch.x) + offset, stream);
+        }));
     x = scratch.x;
   }
   BRIGADE_RETURN_IF_ERROR(blas.Gemm({.dtype = input.dtype,
@@ -71,8 +87,11 @@ absl::Status LoraBackward(const LoraInput& input, const LoraScratch& scratch, co
                                      .accumulate = !Drops(input)},
                                     stream));
   if (!Drops(input)) return absl::OkStatus();
-  return DropoutBackward(input.dtype, input.rows * input.inputs, input.dropout, scratch.x,
-                         {dx, true}, stream);
+  return ForEachRun(input, [&](int64_t first, int64_t size, const DropoutMask& mask) {
+    const int64_t offset = first * precision::SizeOf(input.dtype);
+    return DropoutBackward(input.dtype, size, mask, static_cast<const char*>(scratch.x) + offset,
+                           {static_cast<char*>(dx) + offset, true}, stream);
+  });
 }
 
 absl::Status LoraUp(const LoraInput& input, const void* hidden, void* y, Blas& blas,

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/blas.h"
 #include "brigade/nn/dropout.h"
@@ -13,6 +14,12 @@
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
+
+// Neighbouring rows of a matrix that are neighbours in a longer one too: among its own rows, and in
+// the longer one.
+struct RowRun {
+  int64_t local, global, count;
+};
 
 // What the calls of one adapter share. Arrays are device memory.
 struct LoraInput {
@@ -31,6 +38,10 @@ struct LoraInput {
   double scale;
   // Of x, for the adapter alone; with a probability of 0 there is none.
   DropoutMask dropout = {};
+  // Where x has some rows of a longer matrix, which of them, all in ascending order: what is dropped
+  // is then what would be of that, whose first element dropout.first_element is. Empty: the rows
+  // are neighbours.
+  absl::Span<const RowRun> runs = {};
   // Elements from one row of y or dy to the next; 0: `outputs`.
   int64_t y_leading = 0;
 };

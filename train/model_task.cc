@@ -63,7 +63,6 @@ class Unsupported {
 void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported) {
   unsupported.Add(config.grid.tensor > 1,
                   "tensor parallelism: a Model's matrices are not shared, as examples/gpt's are");
-  unsupported.Add(config.grid.context > 1, "context parallelism: a Model sees whole samples");
   unsupported.Add(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
   unsupported.Add(
       config.replicas > 0 && !drop_last,
@@ -71,10 +70,33 @@ void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported)
       "dataloader_drop_last");
 }
 
+// Of data whose samples ranks are to share.
+absl::Status CheckCut(const data::Samples& samples, const parallel::ContextRanks& ranks) {
+  const data::PositionRows rows = samples.position_rows();
+  const int64_t positions = samples.positions();
+  if (rows.input < 1 || rows.target < 1) {
+    return absl::InvalidArgumentError(
+        "context parallelism: the data do not say what of a sample goes by positions, by "
+        "data::Samples::position_rows");
+  }
+  for (const auto& [count, bytes] :
+       {std::pair{rows.input, samples.input_bytes()}, {rows.target, samples.target_bytes()}}) {
+    if (bytes % (count * positions) == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("context parallelism: ", bytes, " bytes are no ",
+                                                   count, " rows of ", positions, " positions"));
+  }
+  const absl::Status status = ranks.Check(positions);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("context parallelism: ", status.message()));
+}
+
 // Of this one, which may have no units yet.
 void Refuse(const TrainConfig& config, const models::Model& model, const models::Batch& batch,
             Unsupported& unsupported) {
   using By = parallel::PartitionChoice::By;
+  unsupported.Add(config.grid.context > 1 && !model.cuts_positions(),
+                  "context parallelism: the model takes whole samples; one that takes a part of "
+                  "their positions says so by Model::cuts_positions");
   // Asked where it is needed: a model's formula need not hold for all that it can be trained with.
   const bool is_flops = config.partition.by == By::kFlops && config.grid.pipeline > 1;
   const bool has_flops =
@@ -132,7 +154,8 @@ absl::StatusOr<std::unique_ptr<ModelTask>> ModelTask::Create(ModelFactory model,
   if (const data::Samples* const held_out = data.held_out.get();
       held_out != nullptr && (held_out->input_bytes() != training.input_bytes() ||
                               held_out->target_bytes() != training.target_bytes() ||
-                              held_out->positions() != training.positions())) {
+                              held_out->positions() != training.positions() ||
+                              held_out->position_rows() != training.position_rows())) {
     return absl::InvalidArgumentError(
         "samples to train on and held-out ones have inputs, targets or positions of other sizes");
   }
@@ -152,12 +175,14 @@ int64_t ModelTask::held_out_samples() const {
   return data_.held_out == nullptr ? 0 : data_.held_out->size();
 }
 
-ModelPlace ModelTask::PlaceOf(const Job& job, device::Context& context) const {
+ModelPlace ModelTask::PlaceOf(const Job& job, device::Context& context,
+                              const parallel::ContextRanks& context_ranks) const {
   return {.config = job.config,
           .context = context,
           .samples = job.config.batch.train_micro_batch_size_per_gpu,
-          .positions = data_.training->positions(),
-          .input_bytes = data_.training->input_bytes()};
+          .positions = data_.training->positions() / context_ranks.size(),
+          .input_bytes = data_.training->input_bytes() / context_ranks.size(),
+          .context_ranks = context_ranks};
 }
 
 absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace& place) const {
@@ -165,15 +190,19 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
   Unsupported unsupported;
   Refuse(config, DataOf(config).drop_last, unsupported);
   const bool is_cut = config.grid.pipeline > 1;
-  // The whole model is not made in vain.
-  if (!is_cut) BRIGADE_RETURN_IF_ERROR(unsupported.status());
+  const parallel::ContextRanks context_ranks = {&place.grid.context(), config.context_exchange};
+  const absl::Status cut =
+      context_ranks.share() ? CheckCut(*data_.training, context_ranks) : absl::OkStatus();
+  unsupported.Add(cut);
+  // The whole model is not made in vain, nor one for a part of samples that there is not.
+  if (!is_cut || !cut.ok()) BRIGADE_RETURN_IF_ERROR(unsupported.status());
   BRIGADE_ASSIGN_OR_RETURN(const int64_t steps,
                            DataOf(config).Steps(config.batch.train_batch_size));
   if (data_.epochs > 0 && place.job.steps > steps) {
     return absl::InvalidArgumentError(absl::StrCat(place.job.steps, " steps, but ", data_.epochs,
                                                    " epochs of the data have ", steps));
   }
-  ModelPlace model_place = PlaceOf(place.job, place.context);
+  ModelPlace model_place = PlaceOf(place.job, place.context, context_ranks);
   if (is_cut) model_place.stage = models::StageUnits();
   auto made = model_(model_place);
   if (!made.ok()) {
@@ -190,9 +219,10 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
          unsupported);
   BRIGADE_RETURN_IF_ERROR(unsupported.status());
   return std::make_unique<ModelPart>(
-      place, data_, *std::move(made),
-      [this, &job = place.job, &context = place.context](const models::StageUnits& stage) {
-        ModelPlace of_stage = PlaceOf(job, context);
+      place, data_, *std::move(made), context_ranks,
+      [this, &job = place.job, &context = place.context,
+       context_ranks](const models::StageUnits& stage) {
+        ModelPlace of_stage = PlaceOf(job, context, context_ranks);
         of_stage.stage = stage;
         return model_(of_stage);
       });
@@ -220,8 +250,14 @@ std::string ModelTask::Order(const TrainConfig& config) const {
 }
 
 collectives::JobValues ModelTask::Values(const Job& job) const {
-  return {{"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order(job.config))},
-          {"held-out data", held_out_.empty() ? "none" : held_out_}};
+  collectives::JobValues values = {
+      {"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order(job.config))},
+      {"held-out data", held_out_.empty() ? "none" : held_out_}};
+  if (job.config.grid.context > 1) {
+    const bool is_ring = job.config.context_exchange == ContextExchange::kRing;
+    values.emplace_back("context_exchange", is_ring ? "ring" : "ulysses");
+  }
+  return values;
 }
 
 checkpoint::Fields ModelTask::Fields(const Job& job) const {
