@@ -118,6 +118,15 @@ absl::Status CheckSame(const zero::ModelSpec& whole, const zero::ModelSpec& of_s
         return other(its.trainable ? "a" : "no", " gradient of the parameter \"", parameter.name,
                      "\"");
       }
+      if (its.shape != parameter.shape) {
+        return other("the shape [", absl::StrJoin(its.shape, ", "), "], not [",
+                     absl::StrJoin(parameter.shape, ", "), "], of the parameter \"",
+                     parameter.name, "\"");
+      }
+      if (its.dtype != parameter.dtype || its.group != parameter.group ||
+          its.low_rank != parameter.low_rank) {
+        return other("another type, group or low_rank of the parameter \"", parameter.name, "\"");
+      }
     }
     if (mine.tied != unit.tied) {
       return other("the unit \"", unit.name, "\" tied to \"", absl::StrJoin(mine.tied, ", "),

@@ -2,36 +2,20 @@
 // without one.
 
 #include <atomic>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <sstream>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "brigade/collectives/engines/threads/thread_group.h"
-#include "brigade/data/dataset.h"
-#include "brigade/data/samples.h"
 #include "brigade/device/race_checker/race_checker.h"
-#include "brigade/device/threads/mutex.h"
-#include "brigade/examples/mlp.h"
 #include "brigade/models/adapter_files.h"
 #include "brigade/models/decoder.h"
-#include "brigade/nn/random.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/train/on_ranks.h"
+#include "brigade/tests/train/trainings.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/observers/history.h"
 #include "brigade/train/rank_trainer.h"
@@ -45,178 +29,10 @@ namespace brigade::train {
 namespace {
 
 using ::brigade::testing::StatusIs;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"};
-
-// Texts of 8 tokens of 16, of which the last sample % 7 + 1 count; apart they are two documents
-// each.
-class Tokens final : public data::Samples {
- public:
-  explicit Tokens(int64_t size, bool apart = false) : size_(size), apart_(apart) {}
-
-  int64_t size() const override { return size_; }
-  int64_t input_bytes() const override { return (apart_ ? 3 : 1) * target_bytes(); }
-  int64_t target_bytes() const override { return 8 * sizeof(int32_t); }
-  int64_t positions() const override { return 8; }
-  int64_t CountedLosses(int64_t sample) const override { return sample % 7 + 1; }
-  absl::Status Read(int64_t sample, void* input, void* target) const override {
-    int32_t ids[9], labels[8];
-    nn::Random random(3, static_cast<uint64_t>(sample));
-    ids[0] = static_cast<int32_t>(random.Next() % 16);
-    for (int i = 1; i < 9; ++i) ids[i] = (5 * ids[i - 1] + 3) % 16;
-    for (int i = 0; i < 8; ++i) labels[i] = 8 - i <= sample % 7 + 1 ? ids[i + 1] : data::kIgnored;
-    std::memcpy(input, ids, sizeof(labels));
-    std::memcpy(target, labels, sizeof(labels));
-    if (!apart_) return absl::OkStatus();
-    // Positions and ends of documents of 3 and 5 tokens.
-    const int32_t documents[] = {0, 1, 2, 0, 1, 2, 3, 4, 3, 3, 3, 8, 8, 8, 8, 8};
-    std::memcpy(static_cast<char*>(input) + sizeof(labels), documents, sizeof(documents));
-    return absl::OkStatus();
-  }
-
- private:
-  const int64_t size_;
-  const bool apart_;
-};
-
-models::DecoderConfig TinyLlama(bool tied = false) {
-  return {.vocabulary = 16,
-          .layers = 6,
-          .width = 16,
-          .heads = 2,
-          .key_value_heads = 1,
-          .head_width = 8,
-          .inner = 24,
-          .positions = 8,
-          .tied = tied};
-}
-models::DecoderConfig TinyGpt2() {
-  return {.architecture = models::Architecture::kGpt2,
-          .vocabulary = 16,
-          .layers = 6,
-          .width = 16,
-          .heads = 2,
-          .key_value_heads = 2,
-          .head_width = 8,
-          .inner = 32,
-          // More than a sample has.
-          .positions = 12,
-          .tied = true};
-}
-DecoderModelOptions Adapters() {
-  DecoderModelOptions options;
-  options.lora = models::LoraOptions{
-      .rank = 2, .alpha = 4, .dropout = 0.1, .pattern = ".*(attn|proj|fc|wte|wpe|embed_tokens).*"};
-  return options;
-}
-
-// A batch of 8 in micro-batches of `micro_batch`, of ranks that share the model and others.
-struct Case {
-  int pipeline = 1;
-  int data = 1;
-  std::string schedule = {};
-  int stage = 0;
-  std::string type = "fp32";
-  bool recompute = false;
-  std::string partition = {};
-  std::string more = {};
-  int micro_batch = 1;
-
-  int ranks() const { return pipeline * data; }
-};
-
-std::string Config(const Case& of) {
-  std::vector<std::string> brigade;
-  if (!of.schedule.empty()) brigade.push_back(absl::StrCat("\"schedule\": \"", of.schedule, "\""));
-  if (of.recompute) brigade.push_back("\"recompute\": \"block\"");
-  if (!of.partition.empty()) {
-    brigade.push_back(absl::StrCat("\"partition\": \"", of.partition, "\""));
-  }
-  std::string more = of.more;
-  if (of.type != "fp32") {
-    absl::StrAppend(&more, ", \"", of.type, "\": {\"enabled\": true",
-                    of.type == "fp16" ? R"(, "initial_scale_power": 18, "loss_scale_window": 4,
-                        "hysteresis": 1)"
-                                      : "",
-                    "}");
-  }
-  if (of.pipeline > 1) absl::StrAppend(&more, ", \"pipeline\": {\"stages\": ", of.pipeline, "}");
-  if (!brigade.empty()) {
-    absl::StrAppend(&more, ", \"brigade\": {", absl::StrJoin(brigade, ", "), "}");
-  }
-  return absl::StrFormat(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": %d,
-      "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1}},
-      "zero_optimization": {"stage": %d}%s})",
-                         of.micro_batch, of.stage, more);
-}
-
-struct Ran {
-  absl::Status status;
-  std::vector<double> losses, norms, held_out;
-  Outcome outcome;
-};
-
-TrainingData DataOf(bool apart = false) {
-  // 19 samples: each epoch ends with a step of 3, in which some micro-batches have none.
-  return {.training = std::make_shared<Tokens>(19, apart),
-          .held_out = std::make_shared<Tokens>(9, apart),
-          .epochs = 2};
-}
-
-struct Training {
-  Job job;
-  std::unique_ptr<ModelTask> task;
-};
-
-Training Make(const Case& of, ModelFactory model, TrainingData data) {
-  Training made;
-  made.job.config = ParseConfig(Config(of), of.ranks()).value();
-  made.job.steps = data.Steps(8).value();
-  made.task = ModelTask::Create(std::move(model), std::move(data)).value();
-  return made;
-}
-
-Ran TrainAll(const Training& training, int ranks) {
-  History history;
-  Ran ran;
-  const auto outcome = TrainOnThreads(training.job, *training.task, ranks, {.observer = &history});
-  ran.status = outcome.status();
-  if (outcome.ok()) ran.outcome = *outcome;
-  for (const StepMetrics& step : history.steps()) {
-    ran.losses.push_back(step.loss);
-    ran.norms.push_back(step.grad_norm);
-  }
-  for (const Evaluation& evaluation : history.evaluations()) {
-    ran.held_out.push_back(evaluation.held_out_loss);
-  }
-  return ran;
-}
-
-void ExpectSame(const Ran& ran, const Ran& whole) {
-  ASSERT_OK(ran.status);
-  ASSERT_OK(whole.status);
-  ASSERT_FALSE(ran.losses.empty());
-  EXPECT_EQ(ran.losses, whole.losses);
-  EXPECT_EQ(ran.held_out, whole.held_out);
-  ASSERT_EQ(ran.norms.size(), whole.norms.size());
-  for (size_t step = 0; step < ran.norms.size(); ++step) {
-    // Summed in another order, in double; both infinite where a step is skipped.
-    if (ran.norms[step] == whole.norms[step]) continue;
-    EXPECT_NEAR(ran.norms[step], whole.norms[step], 1e-12 * whole.norms[step]);
-  }
-  for (const RankSummary& rank : ran.outcome.ranks) {
-    for (int p = 0; p < device::kPurposes; ++p) {
-      EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
-      EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
-    }
-    for (size_t g = 0; g < rank.sent.size(); ++g) {
-      EXPECT_EQ(rank.sent[g], rank.steps * rank.sent_of_step[g]) << g;
-    }
-  }
-}
 
 // The case, beside one of as many data ranks that have the whole model, in stage 0 and without
 // recomputation.
@@ -438,19 +254,6 @@ TEST(PipelineSoakTest, EveryScheduleStageTypeAndRecomputationHasTheSameBits) {
   }
 }
 
-std::string Folder(const std::string& name) {
-  const std::string folder = absl::StrCat(::testing::TempDir(), "/", name);
-  std::filesystem::remove_all(folder);
-  return folder;
-}
-
-std::string BytesOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
-
 // 3 steps an epoch: step 4 is inside the second.
 TEST(PipelineTest, GoesOnInsideAnEpochOnAnyGrid) {
   for (const ModelFactory& model :
@@ -501,23 +304,6 @@ TEST(PipelineTest, GoesOnInsideAnEpochOnAnyGrid) {
   }
 }
 
-// All ranks of a group call it.
-void OnRanks(
-    int ranks,
-    const std::function<void(const collectives::LaunchInfo&, const TrainerOptions&)>& call) {
-  const auto group = collectives::ThreadGroup::Create({.size = ranks}).value();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      collectives::LaunchInfo launch_info;
-      launch_info.rank = rank;
-      launch_info.size = ranks;
-      call(launch_info, {.group = group});
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 // The adapters that are saved, which are on several stages; and a pass alone, which a pipeline does
 // not have.
 TEST(PipelineTest, AdaptersOfAllStagesAreSavedInOneFile) {
@@ -552,171 +338,6 @@ TEST(PipelineTest, AdaptersOfAllStagesAreSavedInOneFile) {
   });
   // Nothing has begun: not the evaluation before the first step.
   EXPECT_TRUE(history.evaluations().empty());
-}
-
-// Images of 4 numbers in 3 classes.
-class Points final : public data::Samples {
- public:
-  int64_t size() const override { return 19; }
-  int64_t input_bytes() const override { return 4 * sizeof(float); }
-  int64_t target_bytes() const override { return sizeof(int32_t); }
-  absl::Status Read(int64_t sample, void* input, void* target) const override {
-    nn::Random random(7, static_cast<uint64_t>(sample));
-    float image[4];
-    for (float& value : image) value = static_cast<float>(random.Uniform());
-    const int32_t label = image[0] > image[1] ? 0 : image[2] > image[3] ? 1 : 2;
-    std::memcpy(input, image, sizeof(image));
-    std::memcpy(target, &label, sizeof(label));
-    return absl::OkStatus();
-  }
-};
-
-ModelFactory Classifier() {
-  return [](const ModelPlace& place) {
-    // What crosses is of several widths.
-    return examples::Mlp::Create(place, {4, 9, 5, 7, 3}, examples::Loss::kCrossEntropy);
-  };
-}
-
-TrainingData Images() {
-  return {
-      .training = std::make_shared<Points>(), .held_out = std::make_shared<Points>(), .epochs = 2};
-}
-
-TEST(PipelineTest, AModelOfOnesOwnIsCutBetweenItsUnits) {
-  for (const Case& of : {Case{.pipeline = 2, .schedule = "gpipe"},
-                         Case{.pipeline = 2, .schedule = "interleaved:2", .stage = 3},
-                         Case{.pipeline = 4, .stage = 1, .partition = "flops"},
-                         Case{.pipeline = 2, .data = 2, .stage = 2}}) {
-    SCOPED_TRACE(Config(of));
-    ExpectSame(TrainAll(Make(of, Classifier(), Images()), of.ranks()),
-               TrainAll(Make({.data = of.data}, Classifier(), Images()), of.data));
-  }
-}
-
-// What only tells what it would be has no memory.
-TEST(PipelineTest, AModelOfOnesOwnWithoutUnitsAllocatesNothing) {
-  const auto context = device::Context::Create({}).value();
-  const TrainConfig config = ParseConfig(Config({.pipeline = 2}), 2).value();
-  const int64_t before = context->memory_stats().current_bytes();
-  const auto model = Classifier()({.config = config,
-                                   .context = *context,
-                                   .samples = 4,
-                                   .input_bytes = 4 * sizeof(float),
-                                   .stage = models::StageUnits()});
-  ASSERT_OK(model);
-  EXPECT_EQ(context->memory_stats().current_bytes(), before);
-  EXPECT_EQ((*model)->bytes().activations + (*model)->bytes().scratch, 0);
-  EXPECT_EQ((*model)->spec().size(), 4u);
-}
-
-TEST(PipelineTest, RefusesAModelThatIsNotWhatTheStageNeeds) {
-  const auto refused = [](const Case& of, const ModelFactory& model, const TrainingData& data,
-                          const auto& text) {
-    SCOPED_TRACE(Config(of));
-    EXPECT_THAT(TrainAll(Make(of, model, data), of.ranks()).status, StatusIs(kInvalid, text));
-  };
-  // Of micro-batches in flight one is kept; and nothing between halves.
-  const auto with = [](const ModelFactory& model, int slots, int deferred) -> ModelFactory {
-    return [=](const ModelPlace& place) {
-      ModelPlace few = place;
-      if (few.stage.has_value() && few.stage->slots > 0) few.stage->slots = slots;
-      if (few.stage.has_value()) few.stage->deferred = deferred;
-      return model(few);
-    };
-  };
-  refused({.pipeline = 2, .schedule = "gpipe"}, with(Classifier(), 1, 0), Images(),
-          AllOf(HasSubstr("keeps 1 passes"), HasSubstr("\"gpipe\" needs 8 and 0"),
-                HasSubstr("Model::slots")));
-  refused({.pipeline = 2, .schedule = "zb-h1"}, with(DecoderModel(TinyLlama()), 8, 0), DataOf(),
-          AllOf(HasSubstr("0 halves"), HasSubstr("\"zb-h1\" needs"), HasSubstr("Model::deferred")));
-  // The units of the stage alone, as if they were a model; and another model.
-  const auto of_stage = [](std::vector<int64_t> widths) -> ModelFactory {
-    return [=](const ModelPlace& place) {
-      const bool has_units = place.stage.has_value() && !place.stage->chunks.empty();
-      return has_units ? examples::Mlp::Create(place, widths, examples::Loss::kCrossEntropy)
-                       : Classifier()(place);
-    };
-  };
-  refused({.pipeline = 2}, of_stage({4, 9, 5}), Images(), HasSubstr("it has 2 units, not 4"));
-  refused({.pipeline = 2}, of_stage({4, 9, 6, 7, 3}), Images(),
-          HasSubstr("54 elements, not 45, in the parameter \"layers.1.weight\""));
-}
-
-// An Mlp that is on one rank as a whole, or has `alive` as long as it is there.
-class WholeModel final : public models::Model {
- public:
-  explicit WholeModel(std::unique_ptr<models::Model> model,
-                      std::shared_ptr<const int> alive = nullptr)
-      : Model(model->spec()), model_(std::move(model)), alive_(std::move(alive)) {}
-
-  std::optional<models::Boundary> BoundaryOf(const models::Batch& batch) const override {
-    return alive_ == nullptr ? std::nullopt : model_->BoundaryOf(batch);
-  }
-  int slots() const override { return model_->slots(); }
-  int64_t LossesOf(const models::Batch& batch) const override { return model_->LossesOf(batch); }
-  void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override {
-    model_->Initialize(parameter, seed, values);
-  }
-  absl::Status ForwardUnit(int unit, const models::Batch& batch, void* losses,
-                           models::UnitParameters& parameters, device::Stream& stream) override {
-    return model_->ForwardUnit(unit, batch, losses, parameters, stream);
-  }
-  absl::Status BackwardUnit(int unit, const models::Batch& batch, const float* seed,
-                            models::UnitParameters& parameters, device::Stream& stream) override {
-    return model_->BackwardUnit(unit, batch, seed, parameters, stream);
-  }
-
- private:
-  const std::unique_ptr<models::Model> model_;
-  const std::shared_ptr<const int> alive_;
-};
-
-// A model that has all its memory, whatever its place is, would not be there twice.
-TEST(PipelineTest, ARankHasOneModelAtATime) {
-  device::Mutex mutex;
-  std::map<const device::Context*, std::weak_ptr<const int>> of_rank;
-  int second = 0;
-  const ModelFactory model =
-      [&](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
-    auto alive = std::make_shared<const int>(0);
-    {
-      device::MutexLock lock(mutex);
-      const auto [one, is_first] = of_rank.try_emplace(&place.context, alive);
-      if (!is_first) {
-        ++second;
-        EXPECT_TRUE(one->second.expired());
-      }
-    }
-    auto made = Classifier()(place);
-    if (!made.ok()) return made.status();
-    return std::make_unique<WholeModel>(*std::move(made), std::move(alive));
-  };
-  ASSERT_OK(TrainAll(Make({.pipeline = 2}, model, Images()), 2).status);
-  EXPECT_EQ(second, 2);
-}
-
-TEST(PipelineTest, RefusesWhatAModelDoesNotDoAllAtOnce) {
-  const auto refused = [&](const std::string& config, int ranks, const ModelFactory& model,
-                           const TrainingData& data, const auto& text) {
-    Training training = Make({}, model, data);
-    training.job.config = ParseConfig(config, ranks).value();
-    EXPECT_THAT(TrainAll(training, ranks).status, StatusIs(kInvalid, text));
-  };
-  const ModelFactory whole =
-      [](const ModelPlace& place) -> absl::StatusOr<std::unique_ptr<models::Model>> {
-    auto model = Classifier()(place);
-    if (!model.ok()) return model.status();
-    return std::make_unique<WholeModel>(*std::move(model));
-  };
-  refused(Config({.pipeline = 2}), 2, whole, Images(), HasSubstr("by Model::BoundaryOf"));
-  refused(
-      Config({.pipeline = 2, .schedule = "zb-h1", .partition = "time"}), 2, Classifier(), Images(),
-      AllOf(HasSubstr("zb-h1"), HasSubstr("no halves"), HasSubstr("brigade.partition \"time\"")));
-  refused(Config({.pipeline = 4, .schedule = "interleaved:2"}), 4, Classifier(), Images(),
-          HasSubstr("into 8 parts, but its units are only 4"));
-  refused(Config({.pipeline = 2, .partition = "0,3,6"}), 2, DecoderModel(TinyLlama()), DataOf(),
-          HasSubstr("brigade.partition"));
 }
 
 // The profile of each stage has its own units.

@@ -4,7 +4,6 @@
 #include "brigade/train/trainer.h"
 
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -12,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +23,7 @@
 #include "brigade/models/decoder.h"
 #include "brigade/nn/random.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/train/on_ranks.h"
 #include "brigade/train/observers/history.h"
 #include "brigade/train/training.h"
 #include "gmock/gmock.h"
@@ -419,23 +418,6 @@ TEST(TrainerSoakTest, StagesTypesOffloadAndRecomputationHaveTheSameBits) {
       }
     }
   }
-}
-
-// All ranks of a group call it.
-void OnRanks(
-    int ranks,
-    const std::function<void(const collectives::LaunchInfo&, const TrainerOptions&)>& call) {
-  const auto group = collectives::ThreadGroup::Create({.size = ranks}).value();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      collectives::LaunchInfo launch_info;
-      launch_info.rank = rank;
-      launch_info.size = ranks;
-      call(launch_info, {.group = group});
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(TrainerTest, OneByOneIsAsFit) {

@@ -9,19 +9,19 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/data/samples.h"
 #include "brigade/examples/mlp.h"
 #include "brigade/tests/testing/full_disk.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/train/on_ranks.h"
 #include "brigade/train/model_task.h"
 #include "brigade/train/observers/history.h"
 #include "brigade/train/trainer.h"
@@ -107,21 +107,12 @@ void ExpectMonitored(const std::string& folder) {
 }
 
 // Each rank's trainer; statuses by rank.
-std::array<absl::Status, kRanks> OnRanks(
-    const std::function<absl::Status(const collectives::LaunchInfo&, const TrainerOptions&)>&
-        call) {
-  const auto group = collectives::ThreadGroup::Create({.size = kRanks}).value();
+std::array<absl::Status, kRanks> StatusesOnRanks(
+    absl::FunctionRef<absl::Status(const collectives::LaunchInfo&, const TrainerOptions&)> call) {
   std::array<absl::Status, kRanks> statuses;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    threads.emplace_back([&, rank] {
-      collectives::LaunchInfo launch_info;
-      launch_info.rank = rank;
-      launch_info.size = kRanks;
-      statuses[static_cast<size_t>(rank)] = call(launch_info, {.group = group});
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnRanks(kRanks, [&](const collectives::LaunchInfo& launch_info, const TrainerOptions& options) {
+    statuses[static_cast<size_t>(launch_info.rank)] = call(launch_info, options);
+  });
   return statuses;
 }
 
@@ -130,7 +121,7 @@ TEST(WatchTest, ATrainerMakesTheMonitorsOfItsConfig) {
   const Job job = Monitored(folder);
   History history;
   for (const absl::Status& status :
-       OnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
+       StatusesOnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
          options.observer = &history;
          // All is written when it is reported.
          options.report = [&](const Outcome&) { ExpectMonitored(folder); };
@@ -156,11 +147,11 @@ TEST(WatchTest, TellsOnceWhatIsWithoutEffect) {
   job.config.without_effect = {"a.key is 1: because"};
   constexpr char kTold[] = "Without effect: a.key is 1: because\n";
   ::testing::internal::CaptureStderr();
-  for (const absl::Status& status :
-       OnRanks([&](const collectives::LaunchInfo&launch_info, const TrainerOptions&options) {
-         const auto trainer = Trainer::Create(job, Model(), Data(), launch_info, options);
-         return trainer.ok() ? (*trainer)->Fit().status() : trainer.status();
-       })) {
+  for (const absl::Status& status : StatusesOnRanks(
+           [&](const collectives::LaunchInfo&launch_info, const TrainerOptions&options) {
+             const auto trainer = Trainer::Create(job, Model(), Data(), launch_info, options);
+             return trainer.ok() ? (*trainer)->Fit().status() : trainer.status();
+           })) {
     EXPECT_OK(status);
   }
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), kTold);
@@ -176,10 +167,10 @@ TEST(WatchTest, AMonitorThatCannotBeMadeEndsAllRanks) {
   const std::string folder = Folder("refused");
   std::ofstream(folder + "/board") << "a file";
   const Job job = Monitored(folder);
-  for (const absl::Status& status :
-       OnRanks([&](const collectives::LaunchInfo&launch_info, const TrainerOptions&options) {
-         return Trainer::Create(job, Model(), Data(), launch_info, options).status();
-       })) {
+  for (const absl::Status& status : StatusesOnRanks(
+           [&](const collectives::LaunchInfo&launch_info, const TrainerOptions&options) {
+             return Trainer::Create(job, Model(), Data(), launch_info, options).status();
+           })) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(folder + "/board"));
   }
   const auto task = ModelTask::Create(Model(), Data()).value();
@@ -268,7 +259,7 @@ TEST(WatchTest, ATraceThatCannotBeWrittenIsToldAndEndsNoTraining) {
     observer.recorder = &watches[static_cast<size_t>(traced)]->recorder();
     ::testing::internal::CaptureStderr();
     for (const absl::Status& status :
-         OnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
+         StatusesOnRanks([&](const collectives::LaunchInfo&launch_info, TrainerOptions options) {
            options.watch = watches[static_cast<size_t>(launch_info.rank)].get();
            options.observer = &observer;
            options.stop = &observer.stop;
