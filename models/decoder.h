@@ -109,7 +109,9 @@ class Decoder : public Model {
   }
   bool splits_backward() const final { return true; }
   bool cuts_positions() const final { return options_.context_ranks.share(); }
-  std::vector<PassCollective> ContextCollectives(const Batch& batch) const final;
+  std::vector<PassCollective> CollectivesOf(const Batch& batch) const final {
+    return ContextCollectives(batch);
+  }
   int slots() const final { return static_cast<int>(memory_.slots.size()); }
   int deferred() const final { return static_cast<int>(memory_.deferred.size()); }
   absl::Status ForwardUnit(int unit, const Batch& batch, void* losses, UnitParameters& parameters,
@@ -225,6 +227,7 @@ class Decoder : public Model {
 
   // decoder_context.cc. What ranks that share samples have beside the others' memory.
   absl::Status CreateContext(device::Context& context);
+  std::vector<PassCollective> ContextCollectives(const Batch& batch) const;
   nn::AttentionShape AttentionOf(const Call& call) const;
   // Which rows of whole samples a batch has; none if it has whole ones.
   absl::Span<const nn::RowRun> RunsOf(const Batch& batch) const;

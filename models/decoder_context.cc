@@ -100,13 +100,16 @@ std::vector<PassCollective> Decoder::ContextCollectives(const Batch& batch) cons
   }
   const int64_t backward = options_.trains ? blocks : 0;
   const int64_t forward = blocks + (options_.recompute ? backward : 0);
+  if (blocks == 0) return {};
+  constexpr auto kContext = parallel::GridGroup::kContext;
   if (ranks.is_ring()) {
-    return {
-        {parallel::RingAttention::SignatureOf(whole, size), (size - 1) * (forward + backward)},
-        {parallel::RingAttention::SignatureOfSums(whole, size), size * backward}};
+    return {{kContext, parallel::RingAttention::SignatureOf(whole, size),
+             (size - 1) * (forward + backward)},
+            // Memory for it is made by RingAttention::Create.
+            {kContext, parallel::RingAttention::SignatureOfSums(whole, size), size * backward}};
   }
-  return {{parallel::Ulysses::SignatureOf(whole, size, 3), forward + backward},
-          {parallel::Ulysses::SignatureOf(whole, size, 1), forward + backward}};
+  return {{kContext, parallel::Ulysses::SignatureOf(whole, size, 3), forward + backward},
+          {kContext, parallel::Ulysses::SignatureOf(whole, size, 1), forward + backward}};
 }
 
 absl::Status Decoder::Attend(const Call& call, const void* qkv, const BlockArrays& arrays) {

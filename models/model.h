@@ -18,6 +18,7 @@
 #include "brigade/collectives/collective.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/gradient.h"
+#include "brigade/parallel/grid.h"
 #include "brigade/parallel/pipeline/stage_range.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/profile/step_profile.h"
@@ -95,8 +96,10 @@ struct ModelMemory {
   int64_t scratch = 0;
 };
 
-// A call of a communicator that passes make so often.
+// A call of one of a rank's groups, that passes make so often. With 0 times its communicator has
+// memory for it.
 struct PassCollective {
+  parallel::GridGroup group = parallel::GridGroup::kTensor;
   collectives::CollectiveSignature signature = {};
   int64_t times = 0;
 };
@@ -192,10 +195,9 @@ class Model {
   // are then of these, and ranks exchange what positions need of others. All of the group make the
   // same passes in one order.
   virtual bool cuts_positions() const { return false; }
-  // By formula: what its context ranks' communicator does in the passes over a batch, all three.
-  virtual std::vector<PassCollective> ContextCollectives(const Batch& /*batch*/) const {
-    return {};
-  }
+  // What the passes of all its units over a batch exchange: forward, backward, and what is made
+  // again. Nothing where a rank has none to share with.
+  virtual std::vector<PassCollective> CollectivesOf(const Batch& /*batch*/) const { return {}; }
   // For how many passes there is memory, as StageUnits says: a training refuses a model that has
   // less than its schedule needs.
   virtual int slots() const { return 1; }

@@ -151,24 +151,24 @@ absl::StatusOr<std::vector<zero::MemoryTerm>> ModelPart::Memory() const {
 absl::StatusOr<collectives::Workspace> ModelPart::WorkspaceOf(
     const collectives::Communicator& group) const {
   collectives::Workspace workspace;
-  if (!context_ranks_.share() || &group != context_ranks_.group) return workspace;
-  for (const models::PassCollective& each : model_->ContextCollectives(WholeBatch())) {
-    if (each.times == 0) continue;
-    BRIGADE_ASSIGN_OR_RETURN(const auto needed,
-                             context_ranks_.group->WorkspaceFor(each.signature));
+  for (const models::PassCollective& each : model_->CollectivesOf(WholeBatch())) {
+    collectives::Communicator* const ranks = place_.grid.group(each.group);
+    if (ranks != &group) continue;
+    BRIGADE_ASSIGN_OR_RETURN(const auto needed, ranks->WorkspaceFor(each.signature));
     workspace = collectives::Max(workspace, needed);
   }
   return workspace;
 }
 
 absl::StatusOr<int64_t> ModelPart::SentInPasses(const collectives::Communicator& group) const {
-  if (!context_ranks_.share() || &group != context_ranks_.group) return 0;
-  int64_t sent = 0;
-  for (const models::PassCollective& each : model_->ContextCollectives(WholeBatch())) {
-    BRIGADE_ASSIGN_OR_RETURN(const auto signature, context_ranks_.group->Resolve(each.signature));
-    sent += each.times * collectives::WireBytes(signature, group.rank(), group.size());
+  int64_t bytes = 0;
+  for (const models::PassCollective& each : model_->CollectivesOf(WholeBatch())) {
+    collectives::Communicator* const ranks = place_.grid.group(each.group);
+    if (ranks != &group) continue;
+    BRIGADE_ASSIGN_OR_RETURN(const auto signature, ranks->Resolve(each.signature));
+    bytes += each.times * collectives::WireBytes(signature, ranks->rank(), ranks->size());
   }
-  return sent;
+  return bytes;
 }
 
 ActivationSummary ModelPart::activations() const {

@@ -47,7 +47,7 @@ class ModelPart final : public RankPart {
   absl::StatusOr<std::vector<zero::MemoryTerm>> Memory() const override;
   absl::StatusOr<collectives::Workspace> WorkspaceOf(
       const collectives::Communicator& group) const override;
-  // Of a whole micro-batch: one of a short step, with fewer samples, sends less.
+  // Over a whole micro-batch: one that lacks samples sends less, one without any nothing.
   absl::StatusOr<int64_t> SentInPasses(const collectives::Communicator& group) const override;
   ActivationSummary activations() const override;
 
