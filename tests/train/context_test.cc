@@ -2,11 +2,8 @@
 // samples, within the rounding of sums in another order; and the same bits whatever else changes.
 
 #include <atomic>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -25,6 +22,7 @@
 #include "brigade/parallel/grid.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/train/trainings.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/observers/history.h"
 #include "brigade/train/rank_trainer.h"
@@ -46,9 +44,9 @@ constexpr int64_t kPositions = 16;
 
 // Texts of 16 tokens of 16, of which the last sample % 13 + 1 count: on some ranks none. Apart they
 // are two documents each.
-class Tokens final : public data::Samples {
+class LongTokens final : public data::Samples {
  public:
-  explicit Tokens(int64_t size, bool apart = false, bool are_cut = true)
+  explicit LongTokens(int64_t size, bool apart = false, bool are_cut = true)
       : size_(size), apart_(apart), are_cut_(are_cut) {}
 
   int64_t size() const override { return size_; }
@@ -86,7 +84,7 @@ class Tokens final : public data::Samples {
   const bool apart_, are_cut_;
 };
 
-models::DecoderConfig TinyLlama() {
+models::DecoderConfig FourHeads() {
   return {.vocabulary = 16,
           .layers = 3,
           .width = 16,
@@ -97,7 +95,7 @@ models::DecoderConfig TinyLlama() {
           .positions = 16,
           .tied = true};
 }
-models::DecoderConfig TinyGpt2() {
+models::DecoderConfig FourHeadsOfGpt2() {
   return {.architecture = models::Architecture::kGpt2,
           .vocabulary = 16,
           .layers = 3,
@@ -110,18 +108,14 @@ models::DecoderConfig TinyGpt2() {
           .positions = 20,
           .tied = true};
 }
-DecoderModelOptions Adapters(models::BaseFormat base = models::BaseFormat::kAsModel) {
-  DecoderModelOptions options;
-  options.lora = models::LoraOptions{.rank = 2,
-                                     .alpha = 4,
-                                     .dropout = 0.1,
-                                     .pattern = ".*(attn|proj|fc|wte|wpe|embed_tokens).*",
-                                     .base = base};
+DecoderModelOptions AdaptersOver(models::BaseFormat base) {
+  DecoderModelOptions options = Adapters();
+  options.lora->base = base;
   return options;
 }
 
 // A batch of 8 in micro-batches of `micro_batch`, of ranks that share samples and others.
-struct Case {
+struct ContextCase {
   int context = 1;
   std::string exchange = "ulysses";
   int data = 1;
@@ -136,7 +130,7 @@ struct Case {
   int ranks() const { return context * data * pipeline; }
 };
 
-std::string Config(const Case& of) {
+std::string ConfigOf(const ContextCase& of) {
   std::vector<std::string> brigade;
   if (of.context > 1) {
     brigade.push_back(absl::StrCat("\"context_exchange\": \"", of.exchange, "\""));
@@ -159,51 +153,25 @@ std::string Config(const Case& of) {
                          of.micro_batch, of.stage, more);
 }
 
-struct Ran {
-  absl::Status status;
-  std::vector<double> losses, norms, held_out;
-  Outcome outcome;
-};
-
-TrainingData DataOf(int64_t samples, bool apart = false) {
-  return {.training = std::make_shared<Tokens>(samples, apart),
-          .held_out = std::make_shared<Tokens>(9, apart),
+TrainingData LongData(int64_t samples) {
+  return {.training = std::make_shared<LongTokens>(samples),
+          .held_out = std::make_shared<LongTokens>(9),
           .epochs = 2};
 }
 // Each epoch ends with a step of 3 samples, in which micro-batches are short, or have none; or all
 // steps are whole.
 constexpr int64_t kWithShortStep = 19, kWholeSteps = 24;
 
-struct Training {
-  Job job;
-  std::unique_ptr<ModelTask> task;
-};
-
-Training Make(const Case& of, ModelFactory model, TrainingData data) {
+Training Make(const ContextCase& of, ModelFactory model, TrainingData data) {
   Training made;
-  made.job.config = ParseConfig(Config(of), of.ranks()).value();
+  made.job.config = ParseConfig(ConfigOf(of), of.ranks()).value();
   made.job.steps = data.Steps(8).value();
   made.task = ModelTask::Create(std::move(model), std::move(data)).value();
   return made;
 }
 
-Ran TrainAll(const Training& training, int ranks) {
-  History history;
-  Ran ran;
-  const auto outcome = TrainOnThreads(training.job, *training.task, ranks, {.observer = &history});
-  ran.status = outcome.status();
-  if (outcome.ok()) ran.outcome = *outcome;
-  for (const StepMetrics& step : history.steps()) {
-    ran.losses.push_back(step.loss);
-    ran.norms.push_back(step.grad_norm);
-  }
-  for (const Evaluation& evaluation : history.evaluations()) {
-    ran.held_out.push_back(evaluation.held_out_loss);
-  }
-  return ran;
-}
-Ran TrainAll(const Case& of, const ModelFactory& model, int64_t samples = kWithShortStep) {
-  return TrainAll(Make(of, model, DataOf(samples)), of.ranks());
+Ran TrainAll(const ContextCase& of, const ModelFactory& model, int64_t samples = kWithShortStep) {
+  return TrainAll(Make(of, model, LongData(samples)), of.ranks());
 }
 
 void ExpectModelledMemory(const Ran& ran) {
@@ -232,7 +200,7 @@ void ExpectModelledTraffic(const Ran& ran, bool are_whole) {
   }
 }
 
-void ExpectSame(const Ran& ran, const Ran& other) {
+void ExpectSameResults(const Ran& ran, const Ran& other) {
   ASSERT_OK(ran.status);
   ASSERT_OK(other.status);
   ASSERT_FALSE(ran.losses.empty());
@@ -276,8 +244,8 @@ void ExpectThoseOfWholeSamples(const ModelFactory& model, const std::string& typ
   const Ran whole = TrainAll({.type = type}, model);
   for (const char* const exchange : {"ulysses", "ring"}) {
     for (const int context : {2, 4}) {
-      const Case first = {.context = context, .exchange = exchange, .type = type};
-      SCOPED_TRACE(Config(first));
+      const ContextCase first = {.context = context, .exchange = exchange, .type = type};
+      SCOPED_TRACE(ConfigOf(first));
       const Ran shared = TrainAll(first, model);
       ExpectNear(shared, whole, type);
       ExpectModelledMemory(shared);
@@ -288,14 +256,14 @@ void ExpectThoseOfWholeSamples(const ModelFactory& model, const std::string& typ
           for (int stage = 0; stage < 4; ++stage) {
             for (const bool recompute : {false, true}) {
               if (!all && ++turn % 7 != 0) continue;
-              Case of = first;
+              ContextCase of = first;
               of.pipeline = pipeline;
               if (pipeline > 1) of.schedule = schedule;
               of.stage = stage;
               of.recompute = recompute;
-              SCOPED_TRACE(Config(of));
+              SCOPED_TRACE(ConfigOf(of));
               const Ran ran = TrainAll(of, model);
-              ExpectSame(ran, shared);
+              ExpectSameResults(ran, shared);
               ExpectModelledMemory(ran);
             }
           }
@@ -306,26 +274,26 @@ void ExpectThoseOfWholeSamples(const ModelFactory& model, const std::string& typ
 }
 
 TEST(ContextTest, LlamaIsTrainedAsByRanksThatHaveWholeSamples) {
-  ExpectThoseOfWholeSamples(DecoderModel(TinyLlama()), "fp32", false, 0);
-  ExpectThoseOfWholeSamples(DecoderModel(TinyLlama()), "bf16", false, 3);
+  ExpectThoseOfWholeSamples(DecoderModel(FourHeads()), "fp32", false, 0);
+  ExpectThoseOfWholeSamples(DecoderModel(FourHeads()), "bf16", false, 3);
 }
 
 TEST(ContextTest, Gpt2IsTrainedAsByRanksThatHaveWholeSamples) {
-  ExpectThoseOfWholeSamples(DecoderModel(TinyGpt2()), "fp32", false, 5);
-  ExpectThoseOfWholeSamples(DecoderModel(TinyGpt2()), "fp16", false, 1);
+  ExpectThoseOfWholeSamples(DecoderModel(FourHeadsOfGpt2()), "fp32", false, 5);
+  ExpectThoseOfWholeSamples(DecoderModel(FourHeadsOfGpt2()), "fp16", false, 1);
 }
 
 // What is dropped is a function of sample and position: with another mask losses would be others.
 TEST(ContextTest, AdaptersAreTrainedAsByRanksThatHaveWholeSamples) {
-  ExpectThoseOfWholeSamples(DecoderModel(TinyGpt2(), Adapters()), "fp32", false, 2);
-  ExpectThoseOfWholeSamples(DecoderModel(TinyLlama(), Adapters(models::BaseFormat::kInt8Blocks)),
+  ExpectThoseOfWholeSamples(DecoderModel(FourHeadsOfGpt2(), Adapters()), "fp32", false, 2);
+  ExpectThoseOfWholeSamples(DecoderModel(FourHeads(), AdaptersOver(models::BaseFormat::kInt8Blocks)),
                             "bf16", false, 4);
 }
 
 TEST(ContextSoakTest, EveryStagePipelineTypeAndRecomputationHasTheSameBits) {
   for (const ModelFactory& model :
-       {DecoderModel(TinyLlama()), DecoderModel(TinyGpt2()), DecoderModel(TinyGpt2(), Adapters()),
-        DecoderModel(TinyLlama(), Adapters(models::BaseFormat::kInt8Blocks))}) {
+       {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2()), DecoderModel(FourHeadsOfGpt2(), Adapters()),
+        DecoderModel(FourHeads(), AdaptersOver(models::BaseFormat::kInt8Blocks))}) {
     for (const char* const type : {"fp32", "bf16", "fp16"}) {
       ExpectThoseOfWholeSamples(model, type, true, 0);
     }
@@ -334,17 +302,17 @@ TEST(ContextSoakTest, EveryStagePipelineTypeAndRecomputationHasTheSameBits) {
 
 // Micro-batches of 1, 2 or 8, of one rank of data or two.
 TEST(ContextTest, AccumulationAndRanksOfDataAreWithinRounding) {
-  const ModelFactory models[] = {DecoderModel(TinyLlama()), DecoderModel(TinyGpt2(), Adapters())};
+  const ModelFactory models[] = {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2(), Adapters())};
   for (const ModelFactory& model : models) {
-    const Ran whole = TrainAll(Case{}, model);
+    const Ran whole = TrainAll(ContextCase{}, model);
     for (const char* const exchange : {"ulysses", "ring"}) {
       for (const auto& [data, micro_batch] : {std::pair{1, 1}, {1, 8}, {2, 1}, {2, 2}}) {
-        const Case of = {.context = 2,
+        const ContextCase of = {.context = 2,
                          .exchange = exchange,
                          .data = data,
                          .stage = data + 1,
                          .micro_batch = micro_batch};
-        SCOPED_TRACE(Config(of));
+        SCOPED_TRACE(ConfigOf(of));
         const Ran ran = TrainAll(of, model);
         ExpectNear(ran, whole, "fp32");
         ExpectModelledMemory(ran);
@@ -355,19 +323,19 @@ TEST(ContextTest, AccumulationAndRanksOfDataAreWithinRounding) {
 }
 
 TEST(ContextTest, WholeStepsSendWhatTheFormulaSays) {
-  for (const ModelFactory& model : {DecoderModel(TinyLlama()), DecoderModel(TinyGpt2())}) {
+  for (const ModelFactory& model : {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2())}) {
     for (const char* const exchange : {"ulysses", "ring"}) {
       for (const auto& [context, data, pipeline] :
            {std::tuple{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 1, 2}}) {
         for (const bool recompute : {false, true}) {
-          const Case of = {.context = context,
+          const ContextCase of = {.context = context,
                            .exchange = exchange,
                            .data = data,
                            .pipeline = pipeline,
                            .stage = recompute ? 3 : 1,
                            .recompute = recompute};
-          SCOPED_TRACE(Config(of));
-          Training training = Make(of, model, DataOf(kWholeSteps));
+          SCOPED_TRACE(ConfigOf(of));
+          Training training = Make(of, model, LongData(kWholeSteps));
           training.job.steps = 3;
           const Ran ran = TrainAll(training, of.ranks());
           ASSERT_OK(ran.status);
@@ -385,8 +353,8 @@ TEST(ContextTest, BytesSentAreThoseOfTheExchanges) {
   constexpr auto kContext = static_cast<size_t>(parallel::GridGroup::kContext);
   constexpr int64_t kRows = 2 * kPositions / 2, kWidth = 16, kBlocks = 3, kMicroBatches = 2;
   const auto sent = [&](const char* exchange, bool recompute) {
-    const Case of = {.context = 2, .exchange = exchange, .data = 2, .recompute = recompute};
-    Training training = Make(of, DecoderModel(TinyLlama()), DataOf(kWholeSteps));
+    const ContextCase of = {.context = 2, .exchange = exchange, .data = 2, .recompute = recompute};
+    Training training = Make(of, DecoderModel(FourHeads()), LongData(kWholeSteps));
     training.job.steps = 1;
     const Ran ran = TrainAll(training, 4);
     EXPECT_OK(ran.status);
@@ -404,7 +372,7 @@ TEST(ContextTest, BytesSentAreThoseOfTheExchanges) {
 
 TEST(ContextTest, ActivationsShrinkWithTheRanks) {
   constexpr auto kActivations = static_cast<size_t>(device::Purpose::kActivations);
-  models::DecoderConfig config = TinyLlama();
+  models::DecoderConfig config = FourHeads();
   config.width = 64;
   config.head_width = 16;
   config.inner = 96;
@@ -425,16 +393,16 @@ TEST(ContextTest, DelaysChangeNoBitAndNothingIsUnordered) {
   const std::atomic<bool> stop = false;
   int turn = 0;
   for (const ModelFactory& model :
-       {DecoderModel(TinyLlama()), DecoderModel(TinyGpt2(), Adapters())}) {
+       {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2(), Adapters())}) {
     for (const char* const exchange : {"ulysses", "ring"}) {
       for (const int pipeline : {1, 2}) {
-        const Case of = {.context = 2,
+        const ContextCase of = {.context = 2,
                          .exchange = exchange,
                          .pipeline = pipeline,
                          .stage = turn % 4,
                          .recompute = turn % 2 == 1};
-        SCOPED_TRACE(Config(of));
-        const Training training = Make(of, model, DataOf(kWithShortStep));
+        SCOPED_TRACE(ConfigOf(of));
+        const Training training = Make(of, model, LongData(kWithShortStep));
         const Ran expected = TrainAll(training, of.ranks());
         History history;
         Recorder recorder(nullptr);
@@ -466,24 +434,23 @@ TEST(ContextTest, DelaysChangeNoBitAndNothingIsUnordered) {
 // 3 steps an epoch: step 4 is inside the second.
 TEST(ContextTest, GoesOnInsideAnEpochOnAnyNumberOfRanks) {
   for (const ModelFactory& model :
-       {DecoderModel(TinyLlama()), DecoderModel(TinyGpt2(), Adapters())}) {
+       {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2(), Adapters())}) {
     for (const char* const exchange : {"ulysses", "ring"}) {
-      const Case two = {.context = 2, .exchange = exchange, .stage = 1};
+      const ContextCase two = {.context = 2, .exchange = exchange, .stage = 1};
       const Ran whole = TrainAll(two, model);
       ASSERT_OK(whole.status);
-      const std::string folder = absl::StrCat(::testing::TempDir(), "/context_resume");
-      std::filesystem::remove_all(folder);
-      Training begin = Make(two, model, DataOf(kWithShortStep));
+      const std::string folder = Folder("context_resume");
+      Training begin = Make(two, model, LongData(kWithShortStep));
       begin.job.steps = 4;
       begin.job.checkpoints.save = folder;
       ASSERT_OK(TrainAll(begin, 2).status);
       Ran rest = whole;
       rest.losses.erase(rest.losses.begin(), rest.losses.begin() + 4);
-      for (const Case& of : {Case{.context = 2, .exchange = exchange, .stage = 3}, Case{},
-                             Case{.context = 4, .exchange = exchange, .stage = 2},
-                             Case{.context = 2, .exchange = exchange, .data = 2, .pipeline = 2}}) {
-        SCOPED_TRACE(Config(of));
-        Training training = Make(of, model, DataOf(kWithShortStep));
+      for (const ContextCase& of : {ContextCase{.context = 2, .exchange = exchange, .stage = 3}, ContextCase{},
+                             ContextCase{.context = 4, .exchange = exchange, .stage = 2},
+                             ContextCase{.context = 2, .exchange = exchange, .data = 2, .pipeline = 2}}) {
+        SCOPED_TRACE(ConfigOf(of));
+        Training training = Make(of, model, LongData(kWithShortStep));
         training.job.checkpoints.resume = folder;
         const Ran ran = TrainAll(training, of.ranks());
         ASSERT_OK(ran.status);
@@ -520,38 +487,38 @@ class Points final : public data::Samples {
 };
 
 TEST(ContextTest, WhatCannotBeSharedIsRefusedByName) {
-  const auto refused = [](const Case& of, const ModelFactory& model,
+  const auto refused = [](const ContextCase& of, const ModelFactory& model,
                           std::shared_ptr<const data::Samples> samples, const auto& text) {
-    SCOPED_TRACE(Config(of));
+    SCOPED_TRACE(ConfigOf(of));
     const Training training =
         Make(of, model, {.training = std::move(samples), .held_out = nullptr, .epochs = 1});
     EXPECT_THAT(TrainAll(training, of.ranks()).status, StatusIs(kInvalid, text));
   };
-  const auto tokens = std::make_shared<Tokens>(16);
+  const auto tokens = std::make_shared<LongTokens>(16);
   for (const int pipeline : {1, 2}) {
-    const Case ring = {.context = 2, .exchange = "ring", .pipeline = pipeline};
+    const ContextCase ring = {.context = 2, .exchange = "ring", .pipeline = pipeline};
     // Images and numbers have no positions, and neither have data that do not say.
     refused(ring, Classifier(), std::make_shared<Points>(),
             HasSubstr("by data::Samples::position_rows"));
-    refused(ring, DecoderModel(TinyLlama()), std::make_shared<Tokens>(16, false, false),
+    refused(ring, DecoderModel(FourHeads()), std::make_shared<LongTokens>(16, false, false),
             HasSubstr("by data::Samples::position_rows"));
     // A model that has not been made for a part of them, whatever its place says.
     const ModelFactory whole = [](const ModelPlace& place) {
       ModelPlace alone = place;
       alone.context_ranks = {};
-      return DecoderModel(TinyLlama())(alone);
+      return DecoderModel(FourHeads())(alone);
     };
     refused(ring, whole, tokens, HasSubstr("by Model::cuts_positions"));
-    refused(ring, DecoderModel(TinyLlama()), std::make_shared<Tokens>(16, /*apart=*/true),
+    refused(ring, DecoderModel(FourHeads()), std::make_shared<LongTokens>(16, /*apart=*/true),
             HasSubstr("several segments, whose positions are cut over context ranks"));
-    models::DecoderConfig odd = TinyGpt2();
+    models::DecoderConfig odd = FourHeadsOfGpt2();
     odd.heads = odd.key_value_heads = 1;
     odd.head_width = 16;
     refused({.context = 2, .pipeline = pipeline}, DecoderModel(odd), tokens,
             HasSubstr("1 heads 2 context ranks cannot share; in a ring they may"));
-    refused({.context = 3, .exchange = "ring", .pipeline = pipeline}, DecoderModel(TinyLlama()),
+    refused({.context = 3, .exchange = "ring", .pipeline = pipeline}, DecoderModel(FourHeads()),
             tokens, HasSubstr("16 positions cannot be cut into two chunks for each of 3"));
-    refused({.context = 3, .pipeline = pipeline}, DecoderModel(TinyLlama()), tokens,
+    refused({.context = 3, .pipeline = pipeline}, DecoderModel(FourHeads()), tokens,
             HasSubstr("16 positions cannot be cut over 3 context ranks"));
   }
   // All at once.
@@ -571,10 +538,10 @@ class Profiles final : public Observer {
 };
 
 TEST(ContextTest, AProfileHasEachRanksPartOfTheOperations) {
-  const auto profile = [](const Case& base) {
-    Case of = base;
+  const auto profile = [](const ContextCase& base) {
+    ContextCase of = base;
     of.more = R"(, "flops_profiler": {"enabled": true, "profile_step": 2, "module_depth": 1})";
-    const Training training = Make(of, DecoderModel(TinyLlama()), DataOf(kWholeSteps));
+    const Training training = Make(of, DecoderModel(FourHeads()), LongData(kWholeSteps));
     Profiles profiles;
     EXPECT_OK(TrainOnThreads(training.job, *training.task, of.ranks(), {.observer = &profiles}));
     EXPECT_EQ(profiles.events.size(), 1u);
