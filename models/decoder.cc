@@ -280,8 +280,7 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
     const void* const tokens = parameters.weights(first);
     const void* const table = parameters.weights(learned ? first + 1 : -1);
     BRIGADE_RETURN_IF_ERROR(parameters.status());
-    BRIGADE_ASSIGN_OR_RETURN(const void* const positions,
-                             PositionRows(call, table, config_.width));
+    BRIGADE_ASSIGN_OR_RETURN(const void* const positions, PositionRows(call, table, config_.width));
     void* const x = OutputOf(call);
     BRIGADE_RETURN_IF_ERROR(nn::Embedding(ids, dtype(), config_.width, tokens, positions, x, stream,
                                           PositionsOf(call)));

@@ -144,10 +144,9 @@ absl::Status Decoder::CopyOwnRows(const void* table, int64_t columns, device::St
   char* const own = static_cast<char*>(own_positions_.data());
   for (const parallel::PositionRun& run :
        options_.context_ranks.RunsOf(options_.whole_positions())) {
-    BRIGADE_RETURN_IF_ERROR(
-        stream.Copy(own + Bytes(run.local * columns),
-                    static_cast<const char*>(table) + Bytes(run.global * columns),
-                    Bytes(run.count * columns)));
+    BRIGADE_RETURN_IF_ERROR(stream.Copy(
+        own + Bytes(run.local * columns),
+        static_cast<const char*>(table) + Bytes(run.global * columns), Bytes(run.count * columns)));
   }
   return absl::OkStatus();
 }
@@ -160,8 +159,7 @@ absl::StatusOr<const void*> Decoder::PositionRows(const Call& call, const void* 
     return own_positions_.data();
   }
   const parallel::ContextRanks& ranks = options_.context_ranks;
-  const int64_t first =
-      ranks.share() ? ranks.rank() * options_.positions : call.first.value_or(0);
+  const int64_t first = ranks.share() ? ranks.rank() * options_.positions : call.first.value_or(0);
   return static_cast<const char*>(table) + Bytes(first * columns);
 }
 

@@ -326,10 +326,10 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
     memory.gradients.dactivated = matrix(config.inner);
     // Attention of several ranks has its own.
     if (!options.context_ranks.share()) {
-      memory.attention_workspace = arena.Take(nn::MostAttentionWorkspaceBytes(
-          {options.dtype, options.samples, options.positions, config.heads,
-           config.attention_width()},
-          device));
+      memory.attention_workspace = arena.Take(
+          nn::MostAttentionWorkspaceBytes({options.dtype, options.samples, options.positions,
+                                           config.heads, config.attention_width()},
+                                          device));
     }
     placer.PlaceDeferred(memory);
   }

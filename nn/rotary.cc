@@ -55,9 +55,8 @@ absl::Status Check(const RotaryTable::Options& options) {
         absl::StrCat("rotary: base is ", options.base, "; it must be positive and finite"));
   }
   if (!options.rows.empty() && std::ssize(options.rows) != options.positions) {
-    return absl::InvalidArgumentError(absl::StrCat("rotary: the positions of ",
-                                                   options.rows.size(), " rows for a table of ",
-                                                   options.positions));
+    return absl::InvalidArgumentError(absl::StrCat("rotary: the positions of ", options.rows.size(),
+                                                   " rows for a table of ", options.positions));
   }
   return options.scaling.has_value() ? Check(*options.scaling) : absl::OkStatus();
 }

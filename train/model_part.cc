@@ -24,8 +24,8 @@ using device::Tier;
 constexpr int64_t kAlignment = 256;
 
 // Of `rows` rows of all positions of a sample, `bytes` in all, those of the rank, row by row.
-void CopyRows(const parallel::ContextRanks& ranks, int64_t positions, int64_t rows,
-                  int64_t bytes, const uint8_t* from, uint8_t* to) {
+void CopyRows(const parallel::ContextRanks& ranks, int64_t positions, int64_t rows, int64_t bytes,
+              const uint8_t* from, uint8_t* to) {
   const int64_t of_row = bytes / rows, of_position = of_row / positions;
   for (int64_t row = 0; row < rows; ++row) {
     for (const parallel::PositionRun& run : ranks.RunsOf(positions)) {
@@ -51,8 +51,7 @@ ModelPart::ModelPart(const RankPlace& place, const TrainingData& data,
              .alignment = kAlignment} {
   shape_.bytes = targets_begin() + shape_.samples * target_bytes();
   shape_.losses = shape_.samples * positions();
-  whole_.resize(
-      static_cast<size_t>(data.training->input_bytes() + data.training->target_bytes()));
+  whole_.resize(static_cast<size_t>(data.training->input_bytes() + data.training->target_bytes()));
 }
 
 int64_t ModelPart::targets_begin() const {

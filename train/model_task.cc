@@ -223,14 +223,13 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
   Refuse(config, **made, {.samples = model_place.samples, .positions = model_place.positions},
          unsupported);
   BRIGADE_RETURN_IF_ERROR(unsupported.status());
-  return std::make_unique<ModelPart>(
-      place, data_, *std::move(made), context_ranks,
-      [this, &job = place.job, &context = place.context,
-       context_ranks](const models::StageUnits& stage) {
-        ModelPlace of_stage = PlaceOf(job, context, context_ranks);
-        of_stage.stage = stage;
-        return model_(of_stage);
-      });
+  return std::make_unique<ModelPart>(place, data_, *std::move(made), context_ranks,
+                                     [this, &job = place.job, &context = place.context,
+                                      context_ranks](const models::StageUnits& stage) {
+                                       ModelPlace of_stage = PlaceOf(job, context, context_ranks);
+                                       of_stage.stage = stage;
+                                       return model_(of_stage);
+                                     });
 }
 
 absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::Coordinates&,

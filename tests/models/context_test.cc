@@ -40,10 +40,8 @@ DecoderConfig ConfigOf(const std::string& name) {
 }
 
 DecoderOptions OptionsOf(const std::string& name, DType dtype, bool recompute, bool adapters) {
-  DecoderOptions options = {.dtype = dtype,
-                            .samples = kSamples[0],
-                            .positions = kPositions,
-                            .recompute = recompute};
+  DecoderOptions options = {
+      .dtype = dtype, .samples = kSamples[0], .positions = kPositions, .recompute = recompute};
   if (adapters) {
     options.lora = LoraOptions{
         .rank = 2,
@@ -141,13 +139,12 @@ void Run(const DecoderConfig& config, DecoderOptions options, const parallel::Co
   };
   const int64_t sent_before = sent_so_far();
   for (int64_t m = 0; m < std::ssize(kSamples); ++m) {
-    const Batch batch = {
-        .inputs = filled(TokensOf(m, config.vocabulary, false, ranks)),
-        .targets = filled(TokensOf(m, config.vocabulary, true, ranks)),
-        .samples = kSamples[m],
-        .positions = options.positions,
-        .step = step,
-        .first_sample = 5 + m * kSamples[0]};
+    const Batch batch = {.inputs = filled(TokensOf(m, config.vocabulary, false, ranks)),
+                         .targets = filled(TokensOf(m, config.vocabulary, true, ranks)),
+                         .samples = kSamples[m],
+                         .positions = options.positions,
+                         .step = step,
+                         .first_sample = 5 + m * kSamples[0]};
     losses.push_back(array(batch.rows() * (is_double ? 8 : 4)));
     ASSERT_OK(Forward(model, batch, losses.back(), arrays, stream));
     ASSERT_OK(Backward(model, batch, seed, arrays, stream));
@@ -206,15 +203,14 @@ Results OfRanks(const DecoderConfig& config, const DecoderOptions& options, int 
                 ContextExchange exchange) {
   device::Mutex mutex;
   std::map<int, Results> by_rank;
-  collectives::OnThreads(
-      {.size = ranks, .device = BRIGADE_LAB_DEVICE}, [&](collectives::Rank& self) {
-        Results results;
-        Run(config, options, {self.communicator.get(), exchange}, *self.context, *self.stream,
-            results);
-        self.AwaitOthers();
-        device::MutexLock lock(mutex);
-        by_rank[self.rank] = std::move(results);
-      });
+  collectives::OnThreads({.size = ranks, .device = BRIGADE_LAB_DEVICE}, [&](collectives::Rank&
+                                                                                self) {
+    Results results;
+    Run(config, options, {self.communicator.get(), exchange}, *self.context, *self.stream, results);
+    self.AwaitOthers();
+    device::MutexLock lock(mutex);
+    by_rank[self.rank] = std::move(results);
+  });
   Results sum;
   for (const auto& [rank, results] : by_rank) {
     if (rank == 0) {
@@ -301,9 +297,8 @@ TEST(ContextOptionsTest, WhatCannotBeSharedIsNamed) {
     EXPECT_OK(made(llama, kRing, nothing));
     EXPECT_OK(made(llama, kUlysses, nothing));
     // Heads of keys and values need not be shared, nor those of a ring.
-    EXPECT_OK(made(llama, kUlysses, [](DecoderConfig& config, DecoderOptions&) {
-      config.key_value_heads = 1;
-    }));
+    EXPECT_OK(made(llama, kUlysses,
+                   [](DecoderConfig& config, DecoderOptions&) { config.key_value_heads = 1; }));
     const auto odd = [](DecoderConfig& config, DecoderOptions&) {
       config.heads = config.key_value_heads = 3;
       config.head_width = 4;
@@ -314,8 +309,9 @@ TEST(ContextOptionsTest, WhatCannotBeSharedIsNamed) {
                 refused("10 positions cannot be cut into two chunks for each of 2"));
     EXPECT_THAT(made(llama, kRing, [](DecoderConfig&, DecoderOptions& of) { of.positions = 17; }),
                 refused("17 positions on each of 2 context ranks; all may be at most 32"));
-    EXPECT_THAT(made(llama, kUlysses, [](DecoderConfig&, DecoderOptions& of) { of.segments = true; }),
-                refused("several segments, whose positions are cut over context ranks"));
+    EXPECT_THAT(
+        made(llama, kUlysses, [](DecoderConfig&, DecoderOptions& of) { of.segments = true; }),
+        refused("several segments, whose positions are cut over context ranks"));
     EXPECT_THAT(made(llama, kRing,
                      [](DecoderConfig&, DecoderOptions& of) {
                        of.trains = false;

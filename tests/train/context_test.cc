@@ -125,6 +125,7 @@ struct ContextCase {
   std::string type = "fp32";
   bool recompute = false;
   int micro_batch = 2;
+  int replicas = 0;
   std::string more = {};
 
   int ranks() const { return context * data * pipeline; }
@@ -137,6 +138,7 @@ std::string ConfigOf(const ContextCase& of) {
   }
   if (!of.schedule.empty()) brigade.push_back(absl::StrCat("\"schedule\": \"", of.schedule, "\""));
   if (of.recompute) brigade.push_back("\"recompute\": \"block\"");
+  if (of.replicas > 0) brigade.push_back(absl::StrCat("\"replicas\": ", of.replicas));
   std::string more = of.more;
   if (of.type != "fp32") {
     absl::StrAppend(&more, ", \"", of.type, "\": {\"enabled\": true",
@@ -286,13 +288,14 @@ TEST(ContextTest, Gpt2IsTrainedAsByRanksThatHaveWholeSamples) {
 // What is dropped is a function of sample and position: with another mask losses would be others.
 TEST(ContextTest, AdaptersAreTrainedAsByRanksThatHaveWholeSamples) {
   ExpectThoseOfWholeSamples(DecoderModel(FourHeadsOfGpt2(), Adapters()), "fp32", false, 2);
-  ExpectThoseOfWholeSamples(DecoderModel(FourHeads(), AdaptersOver(models::BaseFormat::kInt8Blocks)),
-                            "bf16", false, 4);
+  ExpectThoseOfWholeSamples(
+      DecoderModel(FourHeads(), AdaptersOver(models::BaseFormat::kInt8Blocks)), "bf16", false, 4);
 }
 
 TEST(ContextSoakTest, EveryStagePipelineTypeAndRecomputationHasTheSameBits) {
   for (const ModelFactory& model :
-       {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2()), DecoderModel(FourHeadsOfGpt2(), Adapters()),
+       {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2()),
+        DecoderModel(FourHeadsOfGpt2(), Adapters()),
         DecoderModel(FourHeads(), AdaptersOver(models::BaseFormat::kInt8Blocks))}) {
     for (const char* const type : {"fp32", "bf16", "fp16"}) {
       ExpectThoseOfWholeSamples(model, type, true, 0);
@@ -302,16 +305,17 @@ TEST(ContextSoakTest, EveryStagePipelineTypeAndRecomputationHasTheSameBits) {
 
 // Micro-batches of 1, 2 or 8, of one rank of data or two.
 TEST(ContextTest, AccumulationAndRanksOfDataAreWithinRounding) {
-  const ModelFactory models[] = {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2(), Adapters())};
+  const ModelFactory models[] = {DecoderModel(FourHeads()),
+                                 DecoderModel(FourHeadsOfGpt2(), Adapters())};
   for (const ModelFactory& model : models) {
     const Ran whole = TrainAll(ContextCase{}, model);
     for (const char* const exchange : {"ulysses", "ring"}) {
       for (const auto& [data, micro_batch] : {std::pair{1, 1}, {1, 8}, {2, 1}, {2, 2}}) {
         const ContextCase of = {.context = 2,
-                         .exchange = exchange,
-                         .data = data,
-                         .stage = data + 1,
-                         .micro_batch = micro_batch};
+                                .exchange = exchange,
+                                .data = data,
+                                .stage = data + 1,
+                                .micro_batch = micro_batch};
         SCOPED_TRACE(ConfigOf(of));
         const Ran ran = TrainAll(of, model);
         ExpectNear(ran, whole, "fp32");
@@ -329,11 +333,11 @@ TEST(ContextTest, WholeStepsSendWhatTheFormulaSays) {
            {std::tuple{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 1, 2}}) {
         for (const bool recompute : {false, true}) {
           const ContextCase of = {.context = context,
-                           .exchange = exchange,
-                           .data = data,
-                           .pipeline = pipeline,
-                           .stage = recompute ? 3 : 1,
-                           .recompute = recompute};
+                                  .exchange = exchange,
+                                  .data = data,
+                                  .pipeline = pipeline,
+                                  .stage = recompute ? 3 : 1,
+                                  .recompute = recompute};
           SCOPED_TRACE(ConfigOf(of));
           Training training = Make(of, model, LongData(kWholeSteps));
           training.job.steps = 3;
@@ -397,10 +401,10 @@ TEST(ContextTest, DelaysChangeNoBitAndNothingIsUnordered) {
     for (const char* const exchange : {"ulysses", "ring"}) {
       for (const int pipeline : {1, 2}) {
         const ContextCase of = {.context = 2,
-                         .exchange = exchange,
-                         .pipeline = pipeline,
-                         .stage = turn % 4,
-                         .recompute = turn % 2 == 1};
+                                .exchange = exchange,
+                                .pipeline = pipeline,
+                                .stage = turn % 4,
+                                .recompute = turn % 2 == 1};
         SCOPED_TRACE(ConfigOf(of));
         const Training training = Make(of, model, LongData(kWithShortStep));
         const Ran expected = TrainAll(training, of.ranks());
@@ -446,9 +450,10 @@ TEST(ContextTest, GoesOnInsideAnEpochOnAnyNumberOfRanks) {
       ASSERT_OK(TrainAll(begin, 2).status);
       Ran rest = whole;
       rest.losses.erase(rest.losses.begin(), rest.losses.begin() + 4);
-      for (const ContextCase& of : {ContextCase{.context = 2, .exchange = exchange, .stage = 3}, ContextCase{},
-                             ContextCase{.context = 4, .exchange = exchange, .stage = 2},
-                             ContextCase{.context = 2, .exchange = exchange, .data = 2, .pipeline = 2}}) {
+      for (const ContextCase& of :
+           {ContextCase{.context = 2, .exchange = exchange, .stage = 3}, ContextCase{},
+            ContextCase{.context = 4, .exchange = exchange, .stage = 2},
+            ContextCase{.context = 2, .exchange = exchange, .data = 2, .pipeline = 2}}) {
         SCOPED_TRACE(ConfigOf(of));
         Training training = Make(of, model, LongData(kWithShortStep));
         training.job.checkpoints.resume = folder;
@@ -524,6 +529,24 @@ TEST(ContextTest, WhatCannotBeSharedIsRefusedByName) {
   // All at once.
   refused({.context = 3, .more = R"(, "flops_profiler": {"enabled": true})"}, Classifier(),
           std::make_shared<Points>(), HasSubstr("context parallelism"));
+}
+
+// Replicas update locally, so that ranks that attend to each other's positions are of one.
+TEST(ContextTest, ReplicasDoNotCutTheRanksOfASampleApart) {
+  const auto train = [](const ContextCase& of) {
+    TrainingData data = LongData(kWithShortStep);
+    data.drop_last = true;
+    return TrainAll(Make(of, DecoderModel(FourHeads()), std::move(data)), of.ranks());
+  };
+  EXPECT_THAT(train({.context = 2, .replicas = 2}).status,
+              StatusIs(kInvalid, HasSubstr("would have the 2 context ranks of one sample apart, as "
+                                           "there are 1 data ranks")));
+  for (const char* const exchange : {"ulysses", "ring"}) {
+    const Ran whole = train({.data = 2, .replicas = 2});
+    const Ran shared = train({.context = 2, .exchange = exchange, .data = 2, .replicas = 2});
+    ExpectNear(shared, whole, "fp32");
+    ExpectModelledMemory(shared);
+  }
 }
 
 class Profiles final : public Observer {

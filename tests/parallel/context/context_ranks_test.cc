@@ -60,8 +60,8 @@ TEST(ContextRanksTest, EachPositionIsOfOneRank) {
       EXPECT_EQ(local, kPositions / 3);
     });
     std::vector<int> wanted;
-    for (const int rank : is_ring ? std::vector<int>{0, 1, 2, 2, 1, 0}
-                                  : std::vector<int>{0, 0, 1, 1, 2, 2}) {
+    for (const int rank :
+         is_ring ? std::vector<int>{0, 1, 2, 2, 1, 0} : std::vector<int>{0, 0, 1, 1, 2, 2}) {
       wanted.insert(wanted.end(), 4, rank);
     }
     EXPECT_EQ(owners, wanted);
