@@ -189,8 +189,8 @@ class Decoder : public Model {
   const nn::RotaryTable& rotary_table() const { return *table_; }
   precision::DType dtype() const { return options_.dtype; }
   // Attention of a block, from queries, keys and values of all heads to arrays.heads; and from
-  // memory().dheads, their gradients. Where ranks exchange heads the backward pass does without
-  // them.
+  // memory().dheads, the gradients of those, which the backward pass need not be given where ranks
+  // exchange heads.
   absl::Status Attend(const Call& call, const void* qkv, const BlockArrays& arrays);
   absl::Status AttendBackward(const Call& call, const void* qkv, const BlockArrays& arrays,
                               void* dqkv);

@@ -16,9 +16,14 @@
 #include "brigade/data/dataset.h"
 #include "brigade/data/samples.h"
 #include "brigade/device/race_checker/race_checker.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/examples/mlp.h"
 #include "brigade/models/decoder.h"
+#include "brigade/nn/cross_entropy.h"
+#include "brigade/nn/embedding.h"
 #include "brigade/nn/random.h"
+#include "brigade/nn/token_ids.h"
+#include "brigade/nn/workspace.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -468,6 +473,81 @@ TEST(ContextTest, GoesOnInsideAnEpochOnAnyNumberOfRanks) {
         }
         EXPECT_NEAR(ran.held_out.back(), whole.held_out.back(), 1e-4 * whole.held_out.back());
       }
+    }
+  }
+}
+
+// A model of one's own, in which no position needs another: the next token by the last one.
+class Pairs final : public models::Model {
+ public:
+  static absl::StatusOr<std::unique_ptr<models::Model>> Create(const ModelPlace& place) {
+    std::unique_ptr<Pairs> model(new Pairs(place));
+    constexpr auto kType = precision::DType::kFloat32;
+    const int64_t rows = place.samples * place.positions;
+    model->bytes_.activations = rows * kTokens * int64_t{sizeof(float)};
+    BRIGADE_ASSIGN_OR_RETURN(
+        model->logits_,
+        place.context.Allocate(model->bytes_.activations, device::Purpose::kActivations, "logits"));
+    const nn::Workspace::Sizes sizes = {.rows = rows, .width = kTokens, .vocabulary = kTokens};
+    BRIGADE_ASSIGN_OR_RETURN(model->workspace_, nn::Workspace::Create(place.context, kType, sizes));
+    BRIGADE_ASSIGN_OR_RETURN(model->bytes_.scratch,
+                             nn::Workspace::Bytes(place.context, kType, sizes));
+    return model;
+  }
+
+  models::ModelMemory bytes() const override { return bytes_; }
+  bool cuts_positions() const override { return is_cut_; }
+  int64_t LossesOf(const models::Batch& batch) const override { return batch.rows(); }
+  void Initialize(int, uint64_t seed, absl::Span<float> values) const override {
+    nn::Random random(seed, 0);
+    for (float& value : values) value = static_cast<float>(random.Uniform());
+  }
+  absl::Status ForwardUnit(int, const models::Batch& batch, void* losses,
+                           models::UnitParameters& parameters, device::Stream& stream) override {
+    const void* const table = parameters.weights(0);
+    BRIGADE_RETURN_IF_ERROR(parameters.status());
+    BRIGADE_RETURN_IF_ERROR(nn::Embedding(IdsOf(batch), precision::DType::kFloat32, kTokens, table,
+                                          nullptr, logits_.data(), stream));
+    return nn::CrossEntropy(IdsOf(batch), precision::DType::kFloat32, logits_.data(), losses,
+                            stream);
+  }
+  absl::Status BackwardUnit(int, const models::Batch& batch, const float* seed,
+                            models::UnitParameters& parameters, device::Stream& stream) override {
+    const nn::Gradient table = parameters.gradient(0);
+    BRIGADE_RETURN_IF_ERROR(parameters.status());
+    BRIGADE_RETURN_IF_ERROR(nn::CrossEntropyBackward(IdsOf(batch), precision::DType::kFloat32,
+                                                     logits_.data(), seed, stream));
+    return nn::EmbeddingBackward(IdsOf(batch), precision::DType::kFloat32, kTokens, logits_.data(),
+                                 table, {}, workspace_, stream);
+  }
+
+ private:
+  static constexpr int64_t kTokens = 16;
+
+  explicit Pairs(const ModelPlace& place)
+      : Model({{"table", {{"table", kTokens * kTokens}}, {}}}),
+        is_cut_(place.context_ranks.share()) {}
+  static nn::TokenIds IdsOf(const models::Batch& batch) {
+    return nn::TokenIds::WithLabels(static_cast<const int32_t*>(batch.inputs),
+                                    static_cast<const int32_t*>(batch.targets), batch.samples,
+                                    batch.positions, kTokens);
+  }
+
+  const bool is_cut_;
+  models::ModelMemory bytes_;
+  device::Buffer logits_;
+  nn::Workspace workspace_;
+};
+
+TEST(ContextTest, AModelOfOnesOwnTakesItsPart) {
+  const Ran whole = TrainAll({}, Pairs::Create);
+  for (const char* const exchange : {"ulysses", "ring"}) {
+    for (const int context : {2, 4, 8}) {
+      const ContextCase of = {.context = context, .exchange = exchange, .stage = context / 3};
+      SCOPED_TRACE(ConfigOf(of));
+      const Ran ran = TrainAll(of, Pairs::Create);
+      ExpectNear(ran, whole, "fp32");
+      ExpectModelledMemory(ran);
     }
   }
 }
