@@ -38,6 +38,9 @@ class TokenSamples final : public Samples {
   }
   int64_t target_bytes() const override { return positions() * int64_t{sizeof(int32_t)}; }
   int64_t positions() const override { return dataset_->context(); }
+  PositionRows position_rows() const override {
+    return {.input = pieces_ == Pieces::kApart ? 3 : 1, .target = 1};
+  }
   int64_t CountedLosses(int64_t sample) const override { return dataset_->CountedLabels(sample); }
   absl::Status Read(int64_t sample, void* input, void* target) const override;
 

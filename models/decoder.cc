@@ -58,11 +58,17 @@ nn::Workspace::Sizes WorkspaceSizes(const DecoderConfig& config, const DecoderOp
 }
 
 nn::RotaryTable::Options TableOptions(const DecoderConfig& config, const DecoderOptions& options) {
-  return {.dtype = options.dtype,
-          .positions = std::max(options.positions, options.cached_positions),
-          .head_width = config.head_width,
-          .base = config.rotary_base,
-          .scaling = config.rotary_scaling};
+  nn::RotaryTable::Options table = {
+      .dtype = options.dtype,
+      .positions = std::max(options.positions, options.cached_positions),
+      .head_width = config.head_width,
+      .base = config.rotary_base,
+      .scaling = config.rotary_scaling};
+  if (!options.context_ranks.share()) return table;
+  for (const parallel::PositionRun& run : options.context_ranks.RunsOf(options.whole_positions())) {
+    for (int64_t i = 0; i < run.count; ++i) table.rows.push_back(run.global + i);
+  }
+  return table;
 }
 
 bool HasTable(const DecoderConfig& config) { return config.architecture == Architecture::kLlama; }
@@ -178,6 +184,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const DecoderConfig& co
     decoder->table_.emplace(std::move(table));
   }
   BRIGADE_RETURN_IF_ERROR(decoder->CreateSums(context));
+  BRIGADE_RETURN_IF_ERROR(decoder->CreateContext(context));
   return decoder;
 }
 
@@ -199,6 +206,7 @@ absl::StatusOr<ModelMemory> Decoder::MemoryOf(const DecoderConfig& config,
     memory.scratch += bytes;
   }
   if (HasTable(config)) memory.scratch += nn::RotaryTable::Bytes(TableOptions(config, options));
+  memory.scratch += DecoderContextBytes(config, options, context.device());
   return memory;
 }
 
@@ -209,6 +217,11 @@ absl::Status Decoder::Check(int unit, const Batch& batch, bool trains) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "a batch of ", batch.samples, " samples of ", batch.positions,
         " positions; the model has memory for ", options_.samples, " of ", options_.positions));
+  }
+  if (options_.context_ranks.share() && batch.positions != options_.positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", batch.positions, " positions, where each of ",
+                     options_.context_ranks.size(), " context ranks has ", options_.positions));
   }
   if (batch.inputs == nullptr) return absl::InvalidArgumentError("a batch without inputs");
   if (!trains) return absl::OkStatus();
@@ -245,6 +258,12 @@ nn::Segments Decoder::SegmentsOf(const Batch& batch) const {
   if (!options_.segments) return {};
   const auto* const positions = static_cast<const int32_t*>(batch.inputs) + batch.positions;
   return {positions, positions + batch.positions, 3 * batch.positions};
+}
+
+std::vector<PassCollective> Decoder::CollectivesOf(const Batch& batch) const {
+  std::vector<PassCollective> all = TensorCollectives(batch);
+  for (const PassCollective& each : ContextCollectives(batch)) all.push_back(each);
+  return all;
 }
 
 nn::AttentionShape Decoder::AttentionOf(const Call& call) const {
@@ -307,11 +326,9 @@ absl::Status Decoder::ForwardUnit(int unit, const Batch& batch, void* losses,
   if (unit == 0) {
     const bool learned = config_.architecture == Architecture::kGpt2;
     const void* const tokens = parameters.weights(first);
-    const void* positions = parameters.weights(learned ? first + 1 : -1);
+    const void* const table = parameters.weights(learned ? first + 1 : -1);
     BRIGADE_RETURN_IF_ERROR(parameters.status());
-    if (learned) {
-      positions = static_cast<const char*>(positions) + Bytes(first_.value_or(0) * config_.width);
-    }
+    BRIGADE_ASSIGN_OR_RETURN(const void* const positions, PositionRows(call, table, config_.width));
     void* const x = OutputOf(call);
     BRIGADE_RETURN_IF_ERROR(LookUp(call, config_.width, tokens, positions, x));
     return AddEmbeddingAdapters(call, x);
@@ -354,13 +371,10 @@ absl::Status Decoder::BackwardEmbedding(const Call& call) {
     return nn::EmbeddingBackward(PositionIdsOf(call), dtype(), config_.width, dx, positions, {},
                                  workspace(), call.stream);
   }
-  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(ids, dtype(), config_.width, dx, tokens, positions,
-                                                workspace(), call.stream));
-  // Positions behind the batch's have no part in it.
-  const int64_t count = call.batch.positions, rest = config_.positions - count;
-  if (positions.data == nullptr || positions.accumulate || rest == 0) return absl::OkStatus();
-  return call.stream.FillBytes(static_cast<char*>(positions.data) + Bytes(count * config_.width), 0,
-                               Bytes(rest * config_.width));
+  return MakePositionRows(call, positions, config_.width, [&](nn::Gradient rows) {
+    return nn::EmbeddingBackward(ids, dtype(), config_.width, dx, tokens, rows, workspace(),
+                                 call.stream);
+  });
 }
 
 absl::Status Decoder::BackwardUnit(int unit, const Batch& batch, const float* seed,

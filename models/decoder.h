@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -24,6 +25,8 @@
 #include "brigade/nn/segments.h"
 #include "brigade/nn/token_ids.h"
 #include "brigade/nn/workspace.h"
+#include "brigade/parallel/context/ring_attention.h"
+#include "brigade/parallel/context/ulysses.h"
 #include "brigade/parallel/tensor/cross_entropy.h"
 #include "brigade/parallel/tensor/shard_sums.h"
 
@@ -57,8 +60,14 @@ namespace brigade::models {
 //              which a block has two in each pass, are one tree (parallel::ShardSums): the number
 //              of ranks that share them changes no bit on a CPU, that of the shards does. Norms,
 //              positions and residuals are the same on all ranks. One shard is the model without.
-// Memory       MemoryOf, at Create; and the workspace of the tensor ranks' communicator for what
-//              CollectivesOf says. On the host, for a moment, nn::RotaryTable's.
+// Context      With DecoderOptions::context_ranks batches are of the positions that this rank has,
+//              in ascending order, and attention is that of whole samples, shard by shard. Passes
+//              are then calls of all ranks of the group. Logits, losses and gradients of
+//              activations are those of one rank, within the rounding of attention; gradients of
+//              parameters are this rank's part of a sum. Keys and values go to others as often as
+//              heads of queries use them.
+// Memory       MemoryOf, at Create; and the workspaces of the communicators for what CollectivesOf
+//              says. On the host, for a moment, nn::RotaryTable's.
 // Determinism  That of the layers, with and without recomputation.
 // Errors       Create: those of Validate and DecoderOptions; of Blas (Unavailable). Ids outside of
 //              the vocabulary give NaN.
@@ -114,6 +123,7 @@ class Decoder : public Model {
     return Boundary{batch.rows() * config_.width, dtype()};
   }
   bool splits_backward() const final { return true; }
+  bool cuts_positions() const final { return options_.context_ranks.share(); }
   int slots() const final { return static_cast<int>(memory_.slots.size()); }
   int deferred() const final { return static_cast<int>(memory_.deferred.size()); }
   absl::Status ForwardUnit(int unit, const Batch& batch, void* losses, UnitParameters& parameters,
@@ -228,8 +238,13 @@ class Decoder : public Model {
   absl::Status Keep(const Call& call, void* gradient);
   const nn::RotaryTable& rotary_table() const { return *table_; }
   precision::DType dtype() const { return options_.dtype; }
-  // Of one shard.
-  nn::AttentionShape AttentionOf(const Call& call) const;
+  // Of one shard: attention of a block, from queries, keys and values of all its heads to
+  // arrays.heads; and from memory().dheads, the gradients of those, which the backward pass need not
+  // be given where ranks exchange heads.
+  absl::Status Attend(const Call& call, const void* qkv, const BlockArrays& arrays, int s);
+  absl::Status AttendBackward(const Call& call, const void* qkv, const BlockArrays& arrays, int s,
+                              void* dqkv);
+  bool exchanges_heads() const { return ulysses_ != nullptr; }
   // By which positions are counted.
   nn::Segments PositionsOf(const Call& call) const;
   // The same as ids of a table of positions.
@@ -263,6 +278,7 @@ class Decoder : public Model {
   // decoder_tensor.cc. Of the passes between ranks; and the ids as a rank sees them that has a part
   // of the vocabulary.
   absl::Status CreateSums(device::Context& context);
+  std::vector<PassCollective> TensorCollectives(const Batch& batch) const;
   bool cuts_vocabulary() const { return CutsVocabulary(config_, options_.tensor.shards); }
   absl::StatusOr<nn::TokenIds> WindowOf(const nn::TokenIds& ids) const;
   // Rows of a table of tokens of so many columns.
@@ -284,6 +300,21 @@ class Decoder : public Model {
   absl::Status CutAdapterBackward(const Call& call, const LinearLayer& layer,
                                   const LoraModule& module, const void* x, const void* dy,
                                   void* dx);
+
+  // decoder_context.cc. What ranks that share samples have beside the others' memory.
+  absl::Status CreateContext(device::Context& context);
+  std::vector<PassCollective> ContextCollectives(const Batch& batch) const;
+  // Of one shard.
+  nn::AttentionShape AttentionOf(const Call& call) const;
+  parallel::Ulysses::Saved SavedOf(const Call& call, const BlockArrays& arrays, int s) const;
+  // Which rows of whole samples a batch has; none if it has whole ones.
+  absl::Span<const nn::RowRun> RunsOf(const Batch& batch) const;
+  // Of a table of positions the rows of the batch's, until the next call.
+  absl::StatusOr<const void*> PositionRows(const Call& call, const void* table, int64_t columns);
+  // Calls `make` with memory for the gradient of these rows, and brings it into the table's.
+  absl::Status MakePositionRows(const Call& call, nn::Gradient table, int64_t columns,
+                                absl::FunctionRef<absl::Status(nn::Gradient)> make);
+  absl::Status CopyOwnRows(const void* table, int64_t columns, device::Stream& stream);
 
   // decoder_lora.cc. One shard of the layer's weight, as a matrix of the model's type; of codes
   // until the next one is.
@@ -326,6 +357,12 @@ class Decoder : public Model {
   // Null of one shard, and where the vocabulary is not cut.
   std::unique_ptr<parallel::ShardSums> sums_;
   std::unique_ptr<parallel::VocabularyCrossEntropy> cross_entropy_;
+  // Where ranks share samples one of the two; rows of a table of positions that are apart there;
+  // and RunsOf of the largest batch.
+  std::unique_ptr<parallel::RingAttention> ring_;
+  std::unique_ptr<parallel::Ulysses> ulysses_;
+  device::Buffer own_positions_;
+  std::vector<nn::RowRun> row_runs_;
 };
 
 }  // namespace brigade::models

@@ -28,8 +28,10 @@ bool IsLast(const ParameterRole& role) {
 std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
   UnitFlops flops;
   const auto rows = static_cast<double>(batch.rows());
-  const auto samples = static_cast<double>(batch.samples);
-  const auto context = static_cast<double>(batch.positions);
+  // Of attention ranks that share samples have equal parts.
+  const double samples =
+      static_cast<double>(batch.samples) / static_cast<double>(options_.context_ranks.size());
+  const auto context = static_cast<double>(batch.positions * options_.context_ranks.size());
   const auto width = static_cast<double>(config_.width), inner = static_cast<double>(config_.inner);
   const bool is_block = unit > 0 && unit < head_unit();
   // Of what is cut, this rank's part.

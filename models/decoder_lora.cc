@@ -45,7 +45,9 @@ nn::LoraInput Decoder::LoraOf(const Call& call, const LoraModule& module, const 
                      .seed = options_.lora->dropout_seed,
                      .layer = static_cast<uint32_t>(&module - modules_.data()),
                      .step = batch.step,
-                     .first_element = batch.first_sample * batch.positions * module.inputs};
+                     .first_element = batch.first_sample * options_.context_ranks.size() *
+                                      batch.positions * module.inputs};
+    input.runs = RunsOf(batch);
   }
   return input;
 }
@@ -96,8 +98,7 @@ absl::Status Decoder::AddEmbeddingAdapters(const Call& call, void* x) {
       continue;
     }
     // Each sample has the same rows of the table.
-    const void* const rows =
-        static_cast<const char*>(input.a) + Bytes(call.first.value_or(0) * input.rank);
+    BRIGADE_ASSIGN_OR_RETURN(const void* const rows, PositionRows(call, input.a, input.rank));
     input.rows = call.ids.context();
     for (int64_t sample = 0; sample < call.ids.batch(); ++sample) {
       void* const of_sample =
@@ -144,21 +145,19 @@ absl::Status Decoder::PositionAdapterBackward(const Call& call, const LoraModule
   BRIGADE_ASSIGN_OR_RETURN(const nn::TokenIds window, WindowOf(call.ids));
   BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(window, dtype(), config_.width, call.dx, {},
                                                 {memory_.lora_inputs}, workspace(), call.stream));
-  BRIGADE_RETURN_IF_ERROR(nn::LoraUpBackward(input, input.a, memory_.lora_inputs,
-                                             memory_.lora_dhidden, db, blas(), call.stream));
+  BRIGADE_ASSIGN_OR_RETURN(const void* const rows, PositionRows(call, input.a, input.rank));
+  BRIGADE_RETURN_IF_ERROR(nn::LoraUpBackward(input, rows, memory_.lora_inputs, memory_.lora_dhidden,
+                                             db, blas(), call.stream));
   if (da.data == nullptr) return absl::OkStatus();
   // The rows are positions: one sample's.
   BRIGADE_ASSIGN_OR_RETURN(
       const nn::TokenIds positions,
       WindowOf(nn::TokenIds::WithLabels(static_cast<const int32_t*>(call.batch.inputs), nullptr, 1,
                                         call.ids.context(), config_.vocabulary)));
-  BRIGADE_RETURN_IF_ERROR(nn::EmbeddingBackward(
-      positions, dtype(), input.rank, memory_.lora_dhidden, {}, da, workspace(), call.stream));
-  // Positions behind the batch's have no part in it.
-  const int64_t rest = config_.positions - call.ids.context();
-  if (da.accumulate || rest == 0) return absl::OkStatus();
-  return call.stream.FillBytes(static_cast<char*>(da.data) + Bytes(call.ids.context() * input.rank),
-                               0, Bytes(rest * input.rank));
+  return MakePositionRows(call, da, input.rank, [&](nn::Gradient of_rows) {
+    return nn::EmbeddingBackward(positions, dtype(), input.rank, memory_.lora_dhidden, {}, of_rows,
+                                 workspace(), call.stream);
+  });
 }
 
 }  // namespace brigade::models

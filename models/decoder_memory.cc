@@ -82,6 +82,31 @@ absl::Status CheckTensor(const DecoderConfig& config, const DecoderOptions& opti
   return absl::OkStatus();
 }
 
+absl::Status CheckContext(const DecoderConfig& config, const DecoderOptions& options) {
+  const parallel::ContextRanks& ranks = options.context_ranks;
+  if (options.segments) {
+    return absl::InvalidArgumentError(
+        "a decoder of texts of several segments, whose positions are cut over context ranks");
+  }
+  if (options.cached_positions > 0) {
+    return absl::InvalidArgumentError(
+        "a decoder that keeps positions of texts that are cut over context ranks");
+  }
+  if (options.whole_positions() > config.positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a decoder for ", options.positions, " positions on each of ", ranks.size(),
+                     " context ranks; all may be at most ", config.positions));
+  }
+  BRIGADE_RETURN_IF_ERROR(ranks.Check(options.whole_positions()));
+  if (const int64_t heads = config.heads / options.tensor.shards.count;
+      ranks.exchanges_heads() && heads % ranks.size() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a decoder whose ", heads, options.tensor.is_sharded() ? " heads of a shard " : " heads ",
+                     ranks.size(), " context ranks cannot share; in a ring they may"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAtLeastOne(absl::string_view name, int64_t value, int64_t most) {
   if (value >= 1 && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -109,6 +134,7 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
         "a decoder that keeps positions of texts of several segments");
   }
   BRIGADE_RETURN_IF_ERROR(CheckTensor(config, options));
+  if (options.context_ranks.share()) BRIGADE_RETURN_IF_ERROR(CheckContext(config, options));
   double slots = 1;
   if (options.stage.has_value()) {
     BRIGADE_RETURN_IF_ERROR(CheckStage(config, *options.stage));
@@ -134,7 +160,7 @@ absl::Status Validate(const DecoderConfig& config, const DecoderOptions& options
   constexpr double kMostBytes = 0x1p60;
   const auto of = [](int64_t number) { return static_cast<double>(number); };
   const double block = of(6 * config.width + 8 * config.projected_width() +
-                          8 * config.attention_width() + 4 * config.inner);
+                          12 * config.attention_width() + 4 * config.inner);
   const double columns = of(config.layers + 2) * block + of(config.vocabulary);
   const double bytes = 8 * slots * columns * of(options.samples) *
                        of(std::max(options.positions, options.cached_positions));
@@ -156,21 +182,12 @@ DecoderConfig ShardOf(const DecoderConfig& config, const parallel::TensorShards&
   return shard;
 }
 
-int64_t AttentionWorkspaceOf(const DecoderConfig& config, const DecoderOptions& options,
-                             device::Device device) {
-  const DecoderConfig shard = ShardOf(config, options.tensor.shards);
-  const auto bytes_of = [&](int64_t samples) {
-    return nn::AttentionWorkspaceBytes(
-        {options.dtype, samples, options.positions, shard.heads, shard.attention_width()}, device);
-  };
-  // Of so many heads each has one part.
-  constexpr int64_t kHeadsOfOnePart = 16;
-  int64_t most = bytes_of(options.samples);
-  const int64_t several = std::min(options.samples, kHeadsOfOnePart / shard.heads);
-  for (int64_t samples = 1; samples <= several; ++samples) {
-    most = std::max(most, bytes_of(samples));
-  }
-  return most;
+bool HasBlocks(const DecoderConfig& config, const DecoderOptions& options) {
+  if (!options.stage.has_value()) return true;
+  const int head = static_cast<int>(config.layers) + 1;
+  return std::any_of(
+      options.stage->chunks.begin(), options.stage->chunks.end(),
+      [&](const auto& chunk) { return std::max(chunk.first, 1) < std::min(chunk.end, head); });
 }
 
 bool IsOfFirstHalf(const ParameterRole& role) {
@@ -210,9 +227,9 @@ class Placer {
   void PlaceSlots(DecoderMemory& memory) {
     const auto layers = static_cast<size_t>(config_.layers);
     const bool keeps = options_.trains && !options_.recompute;
-    const bool has_block = std::any_of(
-        stage_.chunks.begin(), stage_.chunks.end(),
-        [&](const auto& chunk) { return std::max(chunk.first, 1) < std::min(chunk.end, head()); });
+    const bool has_block = HasBlocks(config_, options_);
+    const bool exchanges_heads = options_.context_ranks.exchanges_heads();
+    if (has_block && exchanges_heads) shared_projected_ = Cut(shard_.projected_width());
     const BlockArrays shared = keeps || !has_block ? BlockArrays() : Block();
     for (int s = 0; s < stage_.slots; ++s) {
       DecoderSlot& slot = memory.slots.emplace_back();
@@ -297,7 +314,12 @@ class Placer {
     const bool llama = config_.architecture == Architecture::kLlama;
     BlockArrays arrays;
     arrays.norm1 = Norm();
-    arrays.projected = Cut(shard_.projected_width());
+    const bool exchanges_heads = options_.context_ranks.exchanges_heads();
+    arrays.projected = exchanges_heads ? shared_projected_ : Cut(shard_.projected_width());
+    if (exchanges_heads) {
+      arrays.head_qkv = Cut(3 * shard_.attention_width());
+      arrays.head_out = Cut(shard_.attention_width());
+    }
     arrays.heads = Cut(shard_.attention_width());
     arrays.log_sum_exp = arena_.Take(local_shards() * rows_ * shard_.heads * size_of_statistic_);
     arrays.middle = Matrix(config_.width);
@@ -327,6 +349,7 @@ class Placer {
   Arena arena_;
   const int64_t rows_, size_, size_of_statistic_;
   StageUnits stage_;
+  void* shared_projected_ = nullptr;
 };
 
 }  // namespace
@@ -356,7 +379,13 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
     if (repeats) memory.drepeated = matrix(3 * shard.attention_width());
     memory.gradients.dprojected = placer.Cut(shard.projected_width());
     memory.gradients.dactivated = placer.Cut(shard.inner);
-    memory.attention_workspace = arena.Take(AttentionWorkspaceOf(config, options, device));
+    // Attention of several ranks has its own.
+    if (!options.context_ranks.share()) {
+      memory.attention_workspace = arena.Take(
+          nn::MostAttentionWorkspaceBytes({options.dtype, options.samples, options.positions,
+                                           shard.heads, shard.attention_width()},
+                                          device));
+    }
     placer.PlaceDeferred(memory);
   }
   if (options.lora.has_value()) {

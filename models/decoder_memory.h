@@ -16,6 +16,7 @@
 #include "brigade/models/lora.h"
 #include "brigade/models/model.h"
 #include "brigade/models/tensor_options.h"
+#include "brigade/parallel/context/context_ranks.h"
 #include "brigade/precision/dtype.h"
 
 namespace brigade::models {
@@ -41,6 +42,9 @@ struct DecoderOptions {
   std::function<bool(const std::string&)> trainable = nullptr;
   // Low-rank adapters, which alone are trained; not with `trainable`.
   std::optional<LoraOptions> lora = std::nullopt;
+  // Ranks that share each sample: `positions` and batches are of what this rank has. Each batch has
+  // all of `positions`. Not with segments or cached_positions.
+  parallel::ContextRanks context_ranks = {};
   // Of a pipeline: the units that have passes here, which keep what they need `slots` times. Not
   // with cached_positions.
   std::optional<StageUnits> stage = std::nullopt;
@@ -48,6 +52,8 @@ struct DecoderOptions {
   TensorOptions tensor = {};
 
   bool restarts_positions() const { return segments && restart_positions; }
+  // Of a whole sample.
+  int64_t whole_positions() const { return positions * context_ranks.size(); }
 };
 
 // InvalidArgument naming the option.
@@ -79,8 +85,13 @@ struct NormArrays {
 // columns and one by rows lies shard by shard: [shards, rows, columns of a shard].
 struct BlockArrays {
   NormArrays norm1, norm2;
-  // [rows, projected_width]: queries, keys and values, rotated.
+  // [rows, projected_width]: queries, keys and values, rotated. Where ranks exchange heads it is not
+  // kept, and all blocks have the same.
   void* projected = nullptr;
+  // Where ranks exchange heads, of all positions of this rank's: [rows, 3 * attention_width] and
+  // [rows, attention_width], as many rows (parallel::Ulysses::Saved).
+  void* head_qkv = nullptr;
+  void* head_out = nullptr;
   // [rows, attention_width].
   void* heads = nullptr;
   void* log_sum_exp = nullptr;
@@ -152,14 +163,19 @@ struct DecoderMemory {
   int64_t bytes = 0;
 };
 
-// What attention's backward pass needs at most, for a batch of the options or a smaller one: of few
-// heads it makes more parts (nn::AttentionWorkspaceBytes).
-int64_t AttentionWorkspaceOf(const DecoderConfig& config, const DecoderOptions& options,
-                             device::Device device);
-
 // Whether the first half of a backward pass makes the parameter's gradient: of a norm or an
 // adapter.
 bool IsOfFirstHalf(const ParameterRole& role);
+
+// Whether there are passes of blocks, which have attention.
+bool HasBlocks(const DecoderConfig& config, const DecoderOptions& options);
+
+// Of a decoder whose samples several ranks share, beside its activations: what attention has of the
+// others, and rows of tables of positions that lie apart.
+int64_t DecoderContextBytes(const DecoderConfig& config, const DecoderOptions& options,
+                            device::Device device);
+// Whether it has such tables, GPT-2's.
+bool CopiesPositions(const DecoderConfig& config, const DecoderOptions& options);
 
 // Places in `base`, of as many bytes; with null the bytes alone count.
 DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& options,

@@ -82,7 +82,7 @@ absl::Status Decoder::CreateSums(device::Context& context) {
   return absl::OkStatus();
 }
 
-std::vector<PassCollective> Decoder::CollectivesOf(const Batch& batch) const {
+std::vector<PassCollective> Decoder::TensorCollectives(const Batch& batch) const {
   std::vector<PassCollective> all;
   const std::vector<parallel::StageRange> chunks = ChunksOf(config_, options_);
   if (options_.tensor.shards.ranks == 1 || chunks.empty()) return all;

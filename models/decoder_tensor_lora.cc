@@ -4,7 +4,6 @@
 
 #include "brigade/device/status_macros.h"
 #include "brigade/models/decoder.h"
-#include "brigade/nn/dropout.h"
 #include "brigade/nn/lora.h"
 #include "brigade/parallel/tensor/row_pieces.h"
 
@@ -27,7 +26,8 @@ nn::LoraInput Decoder::ShardLora(const Call& call, const LinearLayer& layer,
   // A mask of each shard's own, whichever rank has it.
   const int shard = options_.tensor.shards.first() + s;
   input.dropout.layer += static_cast<uint32_t>(modules_.size()) * static_cast<uint32_t>(1 + shard);
-  input.dropout.first_element = call.batch.first_sample * call.batch.positions * input.inputs;
+  input.dropout.first_element =
+      call.batch.first_sample * call.batch.positions * options_.context_ranks.size() * input.inputs;
   return input;
 }
 
@@ -35,15 +35,9 @@ absl::Status Decoder::SumDown(const Call& call, const LinearLayer& layer, const 
                               const void* x) {
   const auto product = [&](int s, const RowRange& rows, void* partial, DType type) -> absl::Status {
     const nn::LoraInput input = ShardLora(call, layer, module, x, s);
-    const int64_t before = rows.first * input.inputs;
-    const void* from = OfShard(input.x, 1, before);
-    if (input.dropout.probability != 0) {
-      nn::DropoutMask mask = input.dropout;
-      mask.first_element += before;
-      BRIGADE_RETURN_IF_ERROR(nn::Dropout(dtype(), rows.count * input.inputs, mask, from, nullptr,
-                                          memory_.lora_inputs, call.stream));
-      from = memory_.lora_inputs;
-    }
+    BRIGADE_ASSIGN_OR_RETURN(
+        const void* const from,
+        nn::LoraDropped(input, rows.first, rows.count, memory_.lora_inputs, call.stream));
     return blas().Gemm({.dtype = dtype(),
                         .m = rows.count,
                         .n = input.rank,
@@ -88,12 +82,9 @@ absl::Status Decoder::CutAdapterBackward(const Call& call, const LinearLayer& la
                                                db, blas(), call.stream));
     for (int s = 0; s < local_shards(); ++s) {
       const nn::LoraInput input = ShardLora(call, layer, module, x, s);
-      const void* dropped = input.x;
-      if (input.dropout.probability != 0) {
-        BRIGADE_RETURN_IF_ERROR(nn::Dropout(dtype(), call.rows() * input.inputs, input.dropout,
-                                            input.x, nullptr, memory_.lora_inputs, call.stream));
-        dropped = memory_.lora_inputs;
-      }
+      BRIGADE_ASSIGN_OR_RETURN(
+          const void* const dropped,
+          nn::LoraDropped(input, 0, call.rows(), memory_.lora_inputs, call.stream));
       BRIGADE_RETURN_IF_ERROR(nn::LoraDownBackward(
           input, scratch(), dropped, OfShard(dx, s, call.rows() * input.inputs),
           {OfShard(da.data, s, rank * input.inputs), da.accumulate}, blas(), call.stream));

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/nn/attention.h"
 #include "brigade/nn/pointwise.h"
 
 namespace brigade::models {
@@ -99,10 +98,8 @@ absl::Status Gpt2::ForwardBlock(const Call& call, int first, const void* x,
     BRIGADE_RETURN_IF_ERROR(CachedAttention(call, arrays));
   } else {
     for (int s = 0; s < local_shards(); ++s) {
-      const int64_t columns = call.rows() * shard().attention_width();
-      BRIGADE_RETURN_IF_ERROR(nn::Attention(
-          AttentionOf(call), OfShard(arrays.projected, s, 3 * columns),
-          OfShard(arrays.heads, s, columns), LogSumExpOf(call, arrays, s), call.stream));
+      const int64_t size = 3 * call.rows() * shard().attention_width();
+      BRIGADE_RETURN_IF_ERROR(Attend(call, OfShard(arrays.projected, s, size), arrays, s));
     }
   }
   BRIGADE_RETURN_IF_ERROR(AddBranch(call, layers.out, arrays.heads, x, arrays.middle));
@@ -142,12 +139,9 @@ absl::Status Gpt2::BackwardBlock(const Call& call, int first, const void* x,
   BRIGADE_RETURN_IF_ERROR(Keep(call, g.dmiddle));
   BRIGADE_RETURN_IF_ERROR(LinearBackward(call, layers.out, arrays.heads, g.dmiddle, {m.dheads}));
   for (int s = 0; s < local_shards() && inputs; ++s) {
-    const int64_t columns = call.rows() * shard().attention_width();
-    BRIGADE_RETURN_IF_ERROR(
-        nn::AttentionBackward(AttentionOf(call), OfShard(arrays.projected, s, 3 * columns),
-                              OfShard(arrays.heads, s, columns), LogSumExpOf(call, arrays, s),
-                              OfShard(m.dheads, s, columns), m.attention_workspace,
-                              OfShard(g.dprojected, s, 3 * columns), call.stream));
+    const int64_t size = 3 * call.rows() * shard().attention_width();
+    BRIGADE_RETURN_IF_ERROR(AttendBackward(call, OfShard(arrays.projected, s, size), arrays, s,
+                                           OfShard(g.dprojected, s, size)));
   }
   BRIGADE_RETURN_IF_ERROR(
       ColumnsBackward(call, {{layers.projection, g.dprojected}}, arrays.norm1.y, m.y));

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/reduce/reduce.h"
-#include "brigade/nn/attention.h"
 #include "brigade/nn/grouped_heads.h"
 #include "brigade/nn/pointwise.h"
 #include "brigade/nn/rotary.h"
@@ -138,8 +137,7 @@ absl::Status Llama::Attention(const Call& call, const BlockArrays& arrays, int s
   // Of one shard.
   if (call.first.has_value()) return CachedAttention(call, arrays);
   BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays, s));
-  return nn::Attention(AttentionOf(call), qkv, OfShard(arrays.heads, s, HeadsOf(call)),
-                       LogSumExpOf(call, arrays, s), call.stream);
+  return Attend(call, qkv, arrays, s);
 }
 
 absl::Status Llama::ForwardBlock(const Call& call, int first_parameter, const void* x,
@@ -198,11 +196,12 @@ absl::Status Llama::BackwardBlock(const Call& call, int first_parameter, const v
 absl::Status Llama::AttentionBackward(const Call& call, const BlockArrays& arrays, int s,
                                       void* dprojected) {
   const DecoderMemory& m = memory();
-  BRIGADE_ASSIGN_OR_RETURN(const void* const qkv, Repeat(call, arrays, s));
+  const void* qkv = nullptr;
+  if (!exchanges_heads()) {
+    BRIGADE_ASSIGN_OR_RETURN(qkv, Repeat(call, arrays, s));
+  }
   void* const dqkv = m.drepeated != nullptr ? m.drepeated : dprojected;
-  BRIGADE_RETURN_IF_ERROR(nn::AttentionBackward(
-      AttentionOf(call), qkv, OfShard(arrays.heads, s, HeadsOf(call)), LogSumExpOf(call, arrays, s),
-      OfShard(m.dheads, s, HeadsOf(call)), m.attention_workspace, dqkv, call.stream));
+  BRIGADE_RETURN_IF_ERROR(AttendBackward(call, qkv, arrays, s, dqkv));
   if (m.drepeated != nullptr) {
     BRIGADE_RETURN_IF_ERROR(nn::RepeatHeadsBackward(
         {dtype(), call.rows(), shard().heads, shard().key_value_heads, shard().head_width}, dqkv,

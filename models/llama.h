@@ -34,9 +34,8 @@ class Llama final : public Decoder {
   };
 
   Layers LayersOf(int first_parameter) const;
-  // Queries and keys of a shard, which has so many elements in `projected`, and `heads`.
+  // Elements of a shard in `projected`.
   int64_t ProjectedOf(const Call& call) const { return call.rows() * shard().projected_width(); }
-  int64_t HeadsOf(const Call& call) const { return call.rows() * shard().attention_width(); }
   nn::RotaryShape RotatedOf(const Call& call) const;
   // y = x W^T + bias + residual, all of the residual stream's width.
   absl::Status AddBranch(const Call& call, LinearLayer layer, const void* x, const void* residual,

@@ -76,7 +76,8 @@ struct Batch {
   // Null: nothing to compare with, and no losses.
   const void* targets = nullptr;
   int64_t samples = 0;
-  // Of each sample: tokens of a text, 1 for a model without.
+  // Of each sample: tokens of a text, 1 for a model without. Of a model that is made for ranks that
+  // share samples (Model::cuts_positions) those that this rank has, and so are the arrays'.
   int64_t positions = 1;
   // For models with dropout, in training: [1], device memory, a number of the step's own, the same
   // in both passes (nn::DropoutMask::step). Null: nothing is dropped, as in an evaluation.
@@ -184,6 +185,11 @@ class Model {
 
   // How its parameters are cut over tensor ranks; null of a model whose matrices they cannot share.
   virtual const ModelCut* cut() const { return nullptr; }
+  // Whether it is made for samples whose positions are cut over context ranks
+  // (parallel/context/context_ranks.h), of which each has batches of its part: losses and gradients
+  // are then of these, and ranks exchange what positions need of others. All of the group make the
+  // same passes in one order.
+  virtual bool cuts_positions() const { return false; }
   // What the passes of all its units over a batch exchange: forward, backward, and what is made
   // again. Nothing where a rank has none to share with.
   virtual std::vector<PassCollective> CollectivesOf(const Batch& /*batch*/) const { return {}; }

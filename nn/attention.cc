@@ -1,5 +1,7 @@
 #include "brigade/nn/attention.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "brigade/nn/attention_passes.h"
 
@@ -170,6 +172,17 @@ int64_t AttentionWorkspaceBytes(const AttentionShape& shape, device::Device devi
   const int64_t delta_bytes = internal::DeltaBytes(shape);
   if (device.kind != device::DeviceKind::kCpu) return delta_bytes;
   return delta_bytes + AttentionPartsBytes(shape) + kAttentionPartsAlignment;
+}
+
+int64_t MostAttentionWorkspaceBytes(const AttentionShape& shape, device::Device device) {
+  int64_t most = AttentionWorkspaceBytes(shape, device);
+  // Larger batches have a part for each head.
+  constexpr int64_t kMostParts = 16;
+  AttentionShape smaller = shape;
+  for (smaller.batch = 1; smaller.batch < std::min(shape.batch, kMostParts); ++smaller.batch) {
+    most = std::max(most, AttentionWorkspaceBytes(smaller, device));
+  }
+  return most;
 }
 
 }  // namespace brigade::nn

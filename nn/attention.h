@@ -74,6 +74,9 @@ absl::Status AttentionBackward(const AttentionShape& shape, const void* qkv, con
 // 0 for a batch, a context or heads of 0.
 int64_t AttentionWorkspaceBytes(const AttentionShape& shape, device::Device device);
 
+// Of batches of 1 to shape.batch the most: on the CPU a smaller one may have more parts in all.
+int64_t MostAttentionWorkspaceBytes(const AttentionShape& shape, device::Device device);
+
 }  // namespace brigade::nn
 
 #endif  // BRIGADE_NN_ATTENTION_H_

@@ -1,5 +1,7 @@
 #include "brigade/nn/lora.h"
 
+#include <algorithm>
+
 #include "brigade/device/status_macros.h"
 
 namespace brigade::nn {
@@ -15,16 +17,43 @@ int64_t LeadingOf(const LoraInput& input) {
 
 bool Drops(const LoraInput& input) { return input.dropout.probability != 0; }
 
+// Calls drop(first row, rows, mask) for each run of the rows from `first` on.
+template <typename Drop>
+absl::Status ForEachRun(const LoraInput& input, int64_t first, int64_t rows, const Drop& drop) {
+  const auto of = [&](int64_t begin, int64_t end, int64_t global) {
+    DropoutMask mask = input.dropout;
+    mask.first_element += global * input.inputs;
+    return drop(begin, end - begin, mask);
+  };
+  if (input.runs.empty()) return of(first, first + rows, first);
+  for (const RowRun& run : input.runs) {
+    const int64_t begin = std::max(first, run.local);
+    const int64_t end = std::min(first + rows, run.local + run.count);
+    if (begin < end) BRIGADE_RETURN_IF_ERROR(of(begin, end, run.global + begin - run.local));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<const void*> LoraDropped(const LoraInput& input, int64_t first, int64_t rows,
+                                        void* to, device::Stream& stream) {
+  const int64_t bytes = input.inputs * precision::SizeOf(input.dtype);
+  const char* const x = static_cast<const char*>(input.x) + first * bytes;
+  if (!Drops(input)) return x;
+  BRIGADE_RETURN_IF_ERROR(
+      ForEachRun(input, first, rows, [&](int64_t row, int64_t count, const DropoutMask& mask) {
+        const int64_t offset = (row - first) * bytes;
+        return Dropout(input.dtype, count * input.inputs, mask, x + offset, nullptr,
+                       static_cast<char*>(to) + offset, stream);
+      }));
+  return to;
+}
 
 absl::StatusOr<const void*> LoraDown(const LoraInput& input, const LoraScratch& scratch, Blas& blas,
                                      device::Stream& stream) {
-  const void* x = input.x;
-  if (Drops(input)) {
-    BRIGADE_RETURN_IF_ERROR(Dropout(input.dtype, input.rows * input.inputs, input.dropout, input.x,
-                                    nullptr, scratch.x, stream));
-    x = scratch.x;
-  }
+  BRIGADE_ASSIGN_OR_RETURN(const void* const x,
+                           LoraDropped(input, 0, input.rows, scratch.x, stream));
   BRIGADE_RETURN_IF_ERROR(blas.Gemm({.dtype = input.dtype,
                                      .m = input.rows,
                                      .n = input.rank,
@@ -76,8 +105,13 @@ absl::Status LoraDownBackward(const LoraInput& input, const LoraScratch& scratch
                                      .accumulate = !Drops(input)},
                                     stream));
   if (!Drops(input)) return absl::OkStatus();
-  return DropoutBackward(input.dtype, input.rows * input.inputs, input.dropout, scratch.x,
-                         {dx, true}, stream);
+  return ForEachRun(
+      input, 0, input.rows, [&](int64_t row, int64_t count, const DropoutMask& mask) {
+        const int64_t offset = row * input.inputs * precision::SizeOf(input.dtype);
+        return DropoutBackward(input.dtype, count * input.inputs, mask,
+                               static_cast<const char*>(scratch.x) + offset,
+                               {static_cast<char*>(dx) + offset, true}, stream);
+      });
 }
 
 absl::Status LoraUp(const LoraInput& input, const void* hidden, void* y, Blas& blas,

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "brigade/device/stream.h"
 #include "brigade/nn/blas.h"
 #include "brigade/nn/dropout.h"
@@ -14,6 +15,12 @@
 #include "brigade/precision/dtype.h"
 
 namespace brigade::nn {
+
+// Neighbouring rows of a matrix that are neighbours in a longer one too: among its own rows, and in
+// the longer one.
+struct RowRun {
+  int64_t local, global, count;
+};
 
 // What the calls of one adapter share. Arrays are device memory.
 struct LoraInput {
@@ -32,6 +39,10 @@ struct LoraInput {
   double scale;
   // Of x, for the adapter alone; with a probability of 0 there is none.
   DropoutMask dropout = {};
+  // Where x has some rows of a longer matrix, which of them, all in ascending order: what is dropped
+  // is then what would be of that, whose first element dropout.first_element is. Empty: the rows
+  // are neighbours.
+  absl::Span<const RowRun> runs = {};
   // Elements from one row of y or dy to the next; 0: `outputs`.
   int64_t y_leading = 0;
 };
@@ -61,7 +72,11 @@ absl::Status Lora(const LoraInput& input, const LoraScratch& scratch, void* y, B
 absl::Status LoraBackward(const LoraInput& input, const LoraScratch& scratch, const void* dy,
                           void* dx, Gradient da, Gradient db, Blas& blas, device::Stream& stream);
 
-// The parts of both, for adapters that ranks share. scratch.hidden = dropout(x) a^T; gives
+// The parts of both, for adapters that ranks share. dropout(x) of so many rows from `first` on: in
+// `to`, or where they are in x if nothing is dropped.
+absl::StatusOr<const void*> LoraDropped(const LoraInput& input, int64_t first, int64_t rows,
+                                        void* to, device::Stream& stream);
+// scratch.hidden = dropout(x) a^T; gives
 // dropout(x), which is x or in scratch.x.
 absl::StatusOr<const void*> LoraDown(const LoraInput& input, const LoraScratch& scratch, Blas& blas,
                                      device::Stream& stream);

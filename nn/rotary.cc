@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 #include <numbers>
 #include <utility>
 
@@ -52,6 +54,10 @@ absl::Status Check(const RotaryTable::Options& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("rotary: base is ", options.base, "; it must be positive and finite"));
   }
+  if (!options.rows.empty() && std::ssize(options.rows) != options.positions) {
+    return absl::InvalidArgumentError(absl::StrCat("rotary: the positions of ", options.rows.size(),
+                                                   " rows for a table of ", options.positions));
+  }
   return options.scaling.has_value() ? Check(*options.scaling) : absl::OkStatus();
 }
 
@@ -76,10 +82,11 @@ void FillTable(const RotaryTable::Options& options, W* table) {
   const int64_t half = options.head_width / 2;
   for (int64_t i = 0; i < half; ++i) {
     const double frequency = FrequencyOf(options, i);
-    for (int64_t position = 0; position < options.positions; ++position) {
+    for (int64_t row = 0; row < options.positions; ++row) {
+      const int64_t position = options.rows.empty() ? row : options.rows[static_cast<size_t>(row)];
       const double angle = static_cast<double>(position) * frequency;
-      table[(2 * position) * half + i] = static_cast<W>(std::cos(angle));
-      table[(2 * position + 1) * half + i] = static_cast<W>(std::sin(angle));
+      table[(2 * row) * half + i] = static_cast<W>(std::cos(angle));
+      table[(2 * row + 1) * half + i] = static_cast<W>(std::sin(angle));
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -44,6 +45,9 @@ class RotaryTable {
     double base = 10000;
     // Of the frequencies.
     std::optional<RotaryScaling> scaling = std::nullopt;
+    // Which position each row of the table is of, [positions], where these are some of a text's;
+    // empty: its number.
+    std::vector<int64_t> rows = {};
   };
 
   // Waits for the copy to the device. InvalidArgument naming the option.

@@ -37,6 +37,7 @@ ModelFactory DecoderModel(const models::DecoderConfig& config, const DecoderMode
                                         .restart_positions = options.restart_positions,
                                         .recompute = policy.kind == Kind::kBlock,
                                         .lora = options.lora,
+                                        .context_ranks = place.context_ranks,
                                         .stage = place.stage,
                                         .tensor = place.tensor},
                                        place.context);

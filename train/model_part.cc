@@ -24,27 +24,43 @@ using device::Tier;
 
 constexpr int64_t kAlignment = 256;
 
+// Of `rows` rows of all positions of a sample, `bytes` in all, those of the rank, row by row.
+void CopyRows(const parallel::ContextRanks& ranks, int64_t positions, int64_t rows, int64_t bytes,
+              const uint8_t* from, uint8_t* to) {
+  const int64_t of_row = bytes / rows, of_position = of_row / positions;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const parallel::PositionRun& run : ranks.RunsOf(positions)) {
+      const auto size = static_cast<size_t>(run.count * of_position);
+      std::memcpy(to, from + row * of_row + run.global * of_position, size);
+      to += size;
+    }
+  }
+}
+
 }  // namespace
 
 ModelPart::ModelPart(const RankPlace& place, const TrainingData& data,
-                     std::unique_ptr<models::Model> model, StageFactory stage_factory)
+                     std::unique_ptr<models::Model> model,
+                     const parallel::ContextRanks& context_ranks, StageFactory stage_factory)
     : place_(place),
       data_(data),
+      context_ranks_(context_ranks),
       stage_factory_(std::move(stage_factory)),
       model_(std::move(model)),
       part_(model_->spec()),
       shape_{.samples = place.job.config.batch.train_micro_batch_size_per_gpu,
              .alignment = kAlignment} {
-  shape_.bytes = targets_begin() + shape_.samples * data.training->target_bytes();
-  shape_.losses = shape_.samples * data.training->positions();
+  shape_.bytes = targets_begin() + shape_.samples * target_bytes();
+  shape_.losses = shape_.samples * positions();
+  whole_.resize(static_cast<size_t>(data.training->input_bytes() + data.training->target_bytes()));
 }
 
 int64_t ModelPart::targets_begin() const {
-  return device::RoundUp(shape_.samples * data_.training->input_bytes(), kAlignment);
+  return device::RoundUp(shape_.samples * input_bytes(), kAlignment);
 }
 
 models::Batch ModelPart::WholeBatch() const {
-  return {.samples = shape_.samples, .positions = data_.training->positions()};
+  return {.samples = shape_.samples, .positions = positions()};
 }
 
 parallel::BoundaryShape ModelPart::boundary() const {
@@ -189,11 +205,11 @@ std::vector<profile::UnitSize> ModelPart::UnitsOfStep() const {
 }
 
 profile::Training ModelPart::TrainingOfStep() const {
-  const auto positions = static_cast<double>(data_.training->positions());
-  const double tokens = static_cast<double>(shape_.samples) * positions;
+  const auto of_sample = static_cast<double>(data_.training->positions());
+  const auto tokens = static_cast<double>(WholeBatch().rows());
   profile::Training training = {
-      .tokens_of_step = static_cast<double>(place_.job.config.batch.train_batch_size) * positions,
-      .pairs_over_causal = 2 * positions / (positions + 1)};
+      .tokens_of_step = static_cast<double>(place_.job.config.batch.train_batch_size) * of_sample,
+      .pairs_over_causal = 2 * of_sample / (of_sample + 1)};
   // Of all tensor ranks, each of which has its part of a product.
   const auto ranks = static_cast<double>(place_.grid.shape().tensor);
   const zero::ModelSpec whole =
@@ -215,7 +231,7 @@ profile::Training ModelPart::TrainingOfStep() const {
 
 absl::Status ModelPart::Allocate(zero::ZeroOptimizer& zero) {
   const ModelPasses::Options options = {.samples = shape_.samples,
-                                        .positions = data_.training->positions(),
+                                        .positions = positions(),
                                         .targets_begin = targets_begin(),
                                         .is_whole = !is_cut(),
                                         .at = place_.grid.coordinates(),
@@ -271,6 +287,22 @@ absl::Status ModelPart::Open(int64_t step) {
   return absl::OkStatus();
 }
 
+void ModelPart::CopyPart(const uint8_t* input, const uint8_t* target, int64_t sample,
+                         uint8_t* micro_batch) const {
+  const data::Samples& samples = *data_.training;
+  uint8_t* const to_input = micro_batch + sample * input_bytes();
+  uint8_t* const to_target = micro_batch + targets_begin() + sample * target_bytes();
+  if (!context_ranks_.share()) {
+    std::memcpy(to_input, input, static_cast<size_t>(input_bytes()));
+    std::memcpy(to_target, target, static_cast<size_t>(target_bytes()));
+    return;
+  }
+  const data::PositionRows rows = samples.position_rows();
+  CopyRows(context_ranks_, samples.positions(), rows.input, samples.input_bytes(), input, to_input);
+  CopyRows(context_ranks_, samples.positions(), rows.target, samples.target_bytes(), target,
+           to_target);
+}
+
 absl::Status ModelPart::WriteStep(int64_t step, StepBatch& batch) {
   if (step != next_step_) BRIGADE_RETURN_IF_ERROR(Open(step));
   BRIGADE_ASSIGN_OR_RETURN(const data::StepData* const data, loader_->Next());
@@ -285,14 +317,16 @@ absl::Status ModelPart::WriteStep(int64_t step, StepBatch& batch) {
     if (m >= data->micro_batches) continue;
     const data::StepData::MicroBatch& of = data->of[static_cast<size_t>(m)];
     filled = of.samples;
-    uint8_t* const host = batch.host_samples_of(m);
-    std::memcpy(host, of.inputs, static_cast<size_t>(filled * data_.training->input_bytes()));
-    std::memcpy(host + targets_begin(), of.targets,
-                static_cast<size_t>(filled * data_.training->target_bytes()));
+    const auto* const inputs = reinterpret_cast<const uint8_t*>(of.inputs);
+    const auto* const targets = reinterpret_cast<const uint8_t*>(of.targets);
+    for (int64_t i = 0; i < filled; ++i) {
+      CopyPart(inputs + i * data_.training->input_bytes(),
+               targets + i * data_.training->target_bytes(), i, batch.host_samples_of(m));
+    }
   }
   // Of all ranks, with replicas too: a replica's gradient weighs as its losses do, so that the mean
   // over replicas is that of all.
-  const auto ranks = static_cast<double>(place_.grid.shape().data);
+  const auto ranks = static_cast<double>(place_.grid.shape().data * context_ranks_.size());
   const auto counted = static_cast<double>(std::max<int64_t>(data->counted, 1));
   const Job& job = place_.job;
   const double divisor = job.config.zero.average_gradients
@@ -309,8 +343,9 @@ absl::Status ModelPart::WriteHeldOut(int64_t first, int64_t micro_batch, StepBat
   filled = std::clamp<int64_t>(samples.size() - first, 0, shape_.samples);
   uint8_t* const host = batch.host_samples_of(micro_batch);
   for (int64_t i = 0; i < filled; ++i) {
-    BRIGADE_RETURN_IF_ERROR(samples.Read(first + i, host + i * samples.input_bytes(),
-                                         host + targets_begin() + i * samples.target_bytes()));
+    uint8_t* const targets = whole_.data() + samples.input_bytes();
+    BRIGADE_RETURN_IF_ERROR(samples.Read(first + i, whole_.data(), targets));
+    CopyPart(whole_.data(), targets, i, host);
   }
   return absl::OkStatus();
 }

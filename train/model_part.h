@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "brigade/data/loader.h"
 #include "brigade/models/model.h"
+#include "brigade/parallel/context/context_ranks.h"
 #include "brigade/train/model_passes.h"
 #include "brigade/train/model_task.h"
 #include "brigade/train/stage_spec.h"
@@ -26,9 +27,10 @@ class ModelPart final : public RankPart {
       const models::StageUnits& stage)>;
 
   // `data` has samples. `model` is the whole one, or with a pipeline one without units, which tells
-  // what it would be. All must outlive the part.
+  // what it would be. Of data whose samples several context ranks share they can be cut. All must
+  // outlive the part.
   ModelPart(const RankPlace& place, const TrainingData& data, std::unique_ptr<models::Model> model,
-            StageFactory stage_factory);
+            const parallel::ContextRanks& context_ranks, StageFactory stage_factory);
 
   parallel::BoundaryShape boundary() const override;
   BatchShape batch_shape() const override { return shape_; }
@@ -67,7 +69,15 @@ class ModelPart final : public RankPart {
   bool is_cut() const { return place_.grid.shape().pipeline > 1; }
   // Whose matrices are cut, on one rank or on several.
   bool is_sharded() const { return model_->cut() != nullptr && model_->cut()->is_sharded(); }
+  // Of this rank's positions.
   models::Batch WholeBatch() const;
+  int64_t positions() const { return data_.training->positions() / context_ranks_.size(); }
+  // Of what this rank has of a sample.
+  int64_t input_bytes() const { return data_.training->input_bytes() / context_ranks_.size(); }
+  int64_t target_bytes() const { return data_.training->target_bytes() / context_ranks_.size(); }
+  // Copies what this rank has of a sample to its place in a micro-batch.
+  void CopyPart(const uint8_t* input, const uint8_t* target, int64_t sample,
+                uint8_t* micro_batch) const;
   // Inputs of a micro-batch come first, targets behind them.
   int64_t targets_begin() const;
   // What each unit weighs, where parts are to weigh the same.
@@ -79,6 +89,7 @@ class ModelPart final : public RankPart {
 
   const RankPlace place_;
   const TrainingData& data_;
+  const parallel::ContextRanks context_ranks_;
   const StageFactory stage_factory_;
   std::unique_ptr<models::Model> model_;
   StageSpec part_;
@@ -86,6 +97,8 @@ class ModelPart final : public RankPart {
   std::unique_ptr<ModelPasses> passes_;
   std::unique_ptr<data::Loader> loader_;
   int64_t next_step_ = -1;
+  // A held-out sample before it is cut.
+  std::vector<uint8_t> whole_;
 };
 
 }  // namespace brigade::train

@@ -64,18 +64,45 @@ class Unsupported {
 void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported) {
   unsupported.Add(config.sequence_parallel,
                   "brigade.sequence_parallel: tensor ranks of a Model have all rows");
-  unsupported.Add(config.grid.context > 1, "context parallelism: a Model sees whole samples");
   unsupported.Add(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
   unsupported.Add(
       config.replicas > 0 && !drop_last,
       "replicas: a short last step would be of one replica alone; TrainingData::drop_last or "
       "dataloader_drop_last");
+  unsupported.Add(
+      config.replicas > 0 && config.grid.context > 1 && config.grid.data % config.replicas != 0,
+      absl::StrCat("replicas: ", config.replicas, " of them would have the ", config.grid.context,
+                   " context ranks of one sample apart, as there are ", config.grid.data,
+                   " data ranks"));
+}
+
+// Of data whose samples ranks are to share.
+absl::Status CheckCut(const data::Samples& samples, const parallel::ContextRanks& ranks) {
+  const data::PositionRows rows = samples.position_rows();
+  const int64_t positions = samples.positions();
+  if (rows.input < 1 || rows.target < 1) {
+    return absl::InvalidArgumentError(
+        "context parallelism: the data do not say what of a sample goes by positions, by "
+        "data::Samples::position_rows");
+  }
+  for (const auto& [count, bytes] :
+       {std::pair{rows.input, samples.input_bytes()}, {rows.target, samples.target_bytes()}}) {
+    if (bytes % (count * positions) == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("context parallelism: ", bytes, " bytes are no ",
+                                                   count, " rows of ", positions, " positions"));
+  }
+  const absl::Status status = ranks.Check(positions);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("context parallelism: ", status.message()));
 }
 
 // Of this one, which may have no units yet.
 void Refuse(const TrainConfig& config, const parallel::TensorShards& wanted,
             const models::Model& model, const models::Batch& batch, Unsupported& unsupported) {
   using By = parallel::PartitionChoice::By;
+  unsupported.Add(config.grid.context > 1 && !model.cuts_positions(),
+                  "context parallelism: the model takes whole samples; one that takes a part of "
+                  "their positions says so by Model::cuts_positions");
   // Asked where it is needed: a model's formula need not hold for all that it can be trained with.
   const bool is_flops = config.partition.by == By::kFlops && config.grid.pipeline > 1;
   const bool has_flops =
@@ -140,7 +167,8 @@ absl::StatusOr<std::unique_ptr<ModelTask>> ModelTask::Create(ModelFactory model,
   if (const data::Samples* const held_out = data.held_out.get();
       held_out != nullptr && (held_out->input_bytes() != training.input_bytes() ||
                               held_out->target_bytes() != training.target_bytes() ||
-                              held_out->positions() != training.positions())) {
+                              held_out->positions() != training.positions() ||
+                              held_out->position_rows() != training.position_rows())) {
     return absl::InvalidArgumentError(
         "samples to train on and held-out ones have inputs, targets or positions of other sizes");
   }
@@ -161,13 +189,16 @@ int64_t ModelTask::held_out_samples() const {
 }
 
 ModelPlace ModelTask::PlaceOf(const Job& job, const parallel::Coordinates& at,
-                              collectives::Communicator* ranks, device::Context& context) const {
+                              collectives::Communicator* ranks,
+                              const parallel::ContextRanks& context_ranks,
+                              device::Context& context) const {
   const TrainConfig& config = job.config;
   return {.config = config,
           .context = context,
-          .samples = job.config.batch.train_micro_batch_size_per_gpu,
-          .positions = data_.training->positions(),
-          .input_bytes = data_.training->input_bytes(),
+          .samples = config.batch.train_micro_batch_size_per_gpu,
+          .positions = data_.training->positions() / context_ranks.size(),
+          .input_bytes = data_.training->input_bytes() / context_ranks.size(),
+          .context_ranks = context_ranks,
           .tensor = {.shards = {config.tensor_shards, config.grid.tensor, at.tensor},
                      .ranks = config.grid.tensor > 1 ? ranks : nullptr,
                      .wire = config.sum_wire,
@@ -180,16 +211,21 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
   Unsupported unsupported;
   Refuse(config, DataOf(config).drop_last, unsupported);
   const bool is_cut = config.grid.pipeline > 1;
-  // The whole model is not made in vain.
-  if (!is_cut) BRIGADE_RETURN_IF_ERROR(unsupported.status());
+  const parallel::ContextRanks context_ranks = {&place.grid.context(), config.context_exchange};
+  const absl::Status cut =
+      context_ranks.share() ? CheckCut(*data_.training, context_ranks) : absl::OkStatus();
+  unsupported.Add(cut);
+  // The whole model is not made in vain, nor one for a part of samples that there is not.
+  if (!is_cut || !cut.ok()) BRIGADE_RETURN_IF_ERROR(unsupported.status());
   BRIGADE_ASSIGN_OR_RETURN(const int64_t steps,
                            DataOf(config).Steps(config.batch.train_batch_size));
   if (data_.epochs > 0 && place.job.steps > steps) {
     return absl::InvalidArgumentError(absl::StrCat(place.job.steps, " steps, but ", data_.epochs,
                                                    " epochs of the data have ", steps));
   }
-  const auto place_of = [this, &job = place.job, &grid = place.grid, &context = place.context] {
-    return PlaceOf(job, grid.coordinates(), &grid.tensor(), context);
+  const auto place_of = [this, &job = place.job, &grid = place.grid, &context = place.context,
+                         context_ranks] {
+    return PlaceOf(job, grid.coordinates(), &grid.tensor(), context_ranks, context);
   };
   ModelPlace model_place = place_of();
   if (is_cut) model_place.stage = models::StageUnits();
@@ -207,7 +243,7 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
   Refuse(config, model_place.tensor.shards, **made,
          {.samples = model_place.samples, .positions = model_place.positions}, unsupported);
   BRIGADE_RETURN_IF_ERROR(unsupported.status());
-  return std::make_unique<ModelPart>(place, data_, *std::move(made),
+  return std::make_unique<ModelPart>(place, data_, *std::move(made), context_ranks,
                                      [this, place_of](const models::StageUnits& stage) {
                                        ModelPlace of_stage = place_of();
                                        of_stage.stage = stage;
@@ -218,7 +254,8 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
 absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::Coordinates& at,
                                                 device::Context& context) const {
   // Of one that is made for this and goes again.
-  ModelPlace place = PlaceOf(job, at, /*ranks=*/nullptr, context);
+  ModelPlace place =
+      PlaceOf(job, at, /*ranks=*/nullptr, /*context_ranks=*/{}, context);
   place.stage = models::StageUnits();
   BRIGADE_ASSIGN_OR_RETURN(const auto model, model_(place));
   if (model == nullptr) return absl::InvalidArgumentError("the factory has made no model");
@@ -237,8 +274,14 @@ std::string ModelTask::Order(const TrainConfig& config) const {
 }
 
 collectives::JobValues ModelTask::Values(const Job& job) const {
-  return {{"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order(job.config))},
-          {"held-out data", held_out_.empty() ? "none" : held_out_}};
+  collectives::JobValues values = {
+      {"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order(job.config))},
+      {"held-out data", held_out_.empty() ? "none" : held_out_}};
+  if (job.config.grid.context > 1) {
+    const bool is_ring = job.config.context_exchange == ContextExchange::kRing;
+    values.emplace_back("context_exchange", is_ring ? "ring" : "ulysses");
+  }
+  return values;
 }
 
 checkpoint::Fields ModelTask::Fields(const Job& job) const {

@@ -16,6 +16,7 @@
 #include "brigade/models/model.h"
 #include "brigade/models/tensor_options.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/parallel/context/context_ranks.h"
 #include "brigade/train/config/config.h"
 #include "brigade/train/job.h"
 #include "brigade/train/task.h"
@@ -29,9 +30,13 @@ struct ModelPlace {
   const TrainConfig& config;
   device::Context& context;
   int64_t samples = 1;
+  // Of a sample, as much as this rank has.
   int64_t positions = 1;
-  // Of a sample: a model whose data may have several forms sees which it is.
+  // Likewise: a model whose data may have several forms sees which it is.
   int64_t input_bytes = 0;
+  // With several of them a sample's positions are cut over these ranks, and the model must say that
+  // it is made for that, by models::Model::cuts_positions.
+  parallel::ContextRanks context_ranks = {};
   // Of a pipeline: which of its units the model needs memory for, first none, so that it tells what
   // it would be. A model that does not give models::Model::BoundaryOf need not look.
   std::optional<models::StageUnits> stage = std::nullopt;
@@ -63,11 +68,17 @@ struct TrainingData {
   absl::StatusOr<int64_t> Steps(int64_t batch) const;
 };
 
-// A model and its data, on the data, tensor and pipeline ranks of a grid, in every ZeRO stage.
+// A model and its data, on the data, tensor, context and pipeline ranks of a grid, in every ZeRO
+// stage.
 //
 // Tensor ranks A model that says how its matrices are cut (models::Model::cut) is shared by them,
 //              in TrainConfig::tensor_shards shards. With the same shards losses and weights are,
 //              bit by bit on a CPU, those of one rank, if the model's sums over shards are.
+// Context      Where the data say what of a sample goes by positions (data::Samples::position_rows)
+//              and the model takes a part of these (models::Model::cuts_positions), context ranks
+//              share each sample: all read it, and each copies its positions to its device. Losses
+//              and weights are those of one rank up to the order of sums, and rounding; the same in
+//              every run.
 // Pipelines    A model that says what crosses between its units (models::Model::BoundaryOf) is cut
 //              into ranges of these, as TrainConfig::partition says. Losses and weights are, bit by
 //              bit, those without a pipeline; passes go together in a step (Trainer::Fit, not
@@ -79,13 +90,13 @@ struct TrainingData {
 //              a training goes on inside an epoch, on any number of ranks, as if it had not
 //              stopped. They are read ahead on a thread.
 // Checkpoints  Have the data's sizes and a checksum of some samples: another data set is refused.
-// Errors       CreatePart: InvalidArgument naming all keys for what a Model does not do: context
-//              and sequence parallelism, tensor parallelism if it does not say how it is cut, a
-//              pipeline if it does not say what crosses, a schedule that splits the backward pass
-//              if it does not, a partition by measured times, a partition or a profile by
-//              operations if it does not tell these, dropout of the config's; with replicas it
-//              needs drop_last. Those of the factory. Steps: those of data/loader.h,
-//              of the model and of the samples.
+// Errors       CreatePart: InvalidArgument naming all keys for what a Model does not do: sequence
+//              parallelism, tensor parallelism if it does not say how it is cut, context
+//              parallelism if model or data do not say how a sample is, a pipeline if it does not
+//              say what crosses, a schedule that splits the backward pass if it does not, a
+//              partition by measured times, a partition or a profile by operations if it does not
+//              tell these, dropout of the config's; with replicas it needs drop_last. Those of the
+//              factory. Steps: those of data/loader.h, of the model and of the samples.
 class ModelTask final : public Task {
  public:
   // InvalidArgument for data without samples, or of two shapes.
@@ -107,9 +118,11 @@ class ModelTask final : public Task {
   TrainingData DataOf(const TrainConfig& config) const;
   // Of the data, in words.
   std::string Order(const TrainConfig& config) const;
-  // `ranks`: the tensor group, if there is one.
+  // On a rank that has a part of the model, of each sample, or of both. `ranks`: the tensor group,
+  // if there is one.
   ModelPlace PlaceOf(const Job& job, const parallel::Coordinates& at,
-                     collectives::Communicator* ranks, device::Context& context) const;
+                     collectives::Communicator* ranks, const parallel::ContextRanks& context_ranks,
+                     device::Context& context) const;
 
   const ModelFactory model_;
   const TrainingData data_;

@@ -57,7 +57,7 @@ absl::Status Move(absl::string_view name, const nn::AttentionShape& local,
 
 int64_t RingAttention::Bytes(const nn::AttentionShape& shape, int ranks, device::Device device) {
   const nn::AttentionShape local = LocalShape(shape, ranks);
-  const int64_t workspace = nn::AttentionWorkspaceBytes(local, device);
+  const int64_t workspace = nn::MostAttentionWorkspaceBytes(local, device);
   if (ranks == 1) return workspace;
   const Arrays arrays(local);
   return 2 * arrays.keys + 2 * arrays.sums + arrays.part + arrays.log_sum_exp + arrays.total +
@@ -112,7 +112,8 @@ absl::StatusOr<std::unique_ptr<RingAttention>> RingAttention::Create(
 
 RingAttention::RingAttention(const nn::AttentionShape& shape, collectives::Communicator& ranks,
                              device::Buffer memory)
-    : shape_(shape),
+    : most_texts_(shape.batch),
+      shape_(shape),
       local_(LocalShape(shape, ranks.size())),
       ranks_(ranks),
       memory_(std::move(memory)) {
@@ -130,6 +131,15 @@ RingAttention::RingAttention(const nn::AttentionShape& shape, collectives::Commu
   part_log_sum_exp_ = take(arrays.log_sum_exp);
   total_ = take(arrays.total);
   workspace_ = next;
+}
+
+absl::Status RingAttention::SetBatch(int64_t texts) {
+  if (texts < 0 || texts > most_texts_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ring attention: a batch of ", texts, " texts of at most ", most_texts_));
+  }
+  shape_.batch = local_.batch = texts;
+  return absl::OkStatus();
 }
 
 nn::AttentionBlock RingAttention::BlockOf(int step) const {

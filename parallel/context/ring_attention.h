@@ -71,7 +71,7 @@ enum class RingWait : uint8_t {
 //              are those of nn::Attention.
 // Errors       Create: InvalidArgument naming both numbers for positions that 2c does not divide,
 //              and for a width that the heads do not; those of Context::Allocate and CreateStream.
-//              Calls: those of the communicator.
+//              SetBatch: InvalidArgument naming both numbers. Calls: those of the communicator.
 // Source       Liu et al. 2023 (arXiv 2310.01889); the chunks: Zhu 2024 (zigzag ring attention),
 //              Brandon et al. 2023 (arXiv 2311.09431).
 class RingAttention {
@@ -90,6 +90,10 @@ class RingAttention {
 
   // This rank's positions, of all heads.
   const nn::AttentionShape& local_shape() const { return local_; }
+
+  // The calls that follow are of so many texts, at most those of Create: the arrays' first ones.
+  // The same on all ranks.
+  absl::Status SetBatch(int64_t texts);
 
   absl::Status Forward(const void* qkv, void* out, void* log_sum_exp, device::Stream& stream);
   // From what the forward pass read and wrote.
@@ -112,7 +116,8 @@ class RingAttention {
   absl::Status SendKeys(int step);
   absl::Status SendSums(int step, device::Stream& stream);
 
-  const nn::AttentionShape shape_, local_;
+  const int64_t most_texts_;
+  nn::AttentionShape shape_, local_;
   collectives::Communicator& ranks_;
   const device::Buffer memory_;
   std::unique_ptr<device::Stream> comm_;

@@ -28,7 +28,7 @@ int64_t ArrayBytes(const nn::AttentionShape& shape, int ranks, int64_t parts) {
 
 int64_t Ulysses::Bytes(const nn::AttentionShape& shape, int ranks, device::Device device) {
   return 3 * ArrayBytes(shape, ranks, 3) + ArrayBytes(shape, ranks, 1) +
-         nn::AttentionWorkspaceBytes(LocalShape(shape, ranks), device);
+         nn::MostAttentionWorkspaceBytes(LocalShape(shape, ranks), device);
 }
 
 collectives::CollectiveSignature Ulysses::SignatureOf(const nn::AttentionShape& shape, int ranks,
@@ -61,7 +61,8 @@ absl::StatusOr<std::unique_ptr<Ulysses>> Ulysses::Create(const nn::AttentionShap
 
 Ulysses::Ulysses(const nn::AttentionShape& shape, collectives::Communicator& ranks,
                  device::Buffer memory)
-    : shape_(shape),
+    : most_texts_(shape.batch),
+      shape_(shape),
       local_(LocalShape(shape, ranks.size())),
       ranks_(ranks),
       memory_(std::move(memory)) {
@@ -71,6 +72,15 @@ Ulysses::Ulysses(const nn::AttentionShape& shape, collectives::Communicator& ran
   dqkv_ = received_ + of_three;
   dout_ = dqkv_ + of_three;
   workspace_ = dout_ + ArrayBytes(shape, ranks.size(), 1);
+}
+
+absl::Status Ulysses::SetBatch(int64_t texts) {
+  if (texts < 0 || texts > most_texts_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ulysses: a batch of ", texts, " texts of at most ", most_texts_));
+  }
+  shape_.batch = local_.batch = texts;
+  return absl::OkStatus();
 }
 
 absl::Status Ulysses::Exchange(int64_t parts, PieceOrder from_order, const void* from,

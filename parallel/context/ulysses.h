@@ -62,6 +62,10 @@ class Ulysses {
   // What this rank attends to: whole texts, its heads.
   const nn::AttentionShape& local_shape() const { return local_; }
 
+  // The calls that follow are of so many texts, at most those of Create: the arrays' first ones.
+  // The same on all ranks. InvalidArgument naming both numbers.
+  absl::Status SetBatch(int64_t texts);
+
   // The forward pass: saved.qkv, and from it all else, so that either can be made again.
   absl::Status GatherQkv(const void* qkv, const Saved& saved, device::Stream& stream);
   absl::Status Attend(const Saved& saved, void* out, device::Stream& stream);
@@ -76,7 +80,8 @@ class Ulysses {
   absl::Status GatherPositions(int64_t parts, const void* mine, void* all, device::Stream& stream);
   absl::Status GatherHeads(int64_t parts, const void* all, void* mine, device::Stream& stream);
 
-  const nn::AttentionShape shape_, local_;
+  const int64_t most_texts_;
+  nn::AttentionShape shape_, local_;
   collectives::Communicator& ranks_;
   const device::Buffer memory_;
   // In the memory: what is sent and received, gradients of this rank's heads, attention's

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/models/model_cut.h"
-#include "brigade/nn/attention.h"
 #include "brigade/parallel/shard.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/models/lab.h"
@@ -457,21 +456,6 @@ TEST(TensorTest, ACutThatIsNotTheModelsIsNamed) {
   zero::ModelSpec counted = part;
   counted[0].parameters[1].counted = true;
   named(counted, cut, "\"b\" counts on this rank");
-}
-
-// Of a batch of fewer samples, and so of fewer heads, attention's backward pass makes more parts.
-TEST(TensorTest, AttentionHasRoomForShortBatches) {
-  DecoderConfig config = TinyGpt2();
-  config.positions = 512;
-  const DecoderOptions options = {.dtype = DType::kFloat32, .samples = 3, .positions = 512};
-  const auto bytes = [&](int64_t samples) {
-    return nn::AttentionWorkspaceBytes(
-        {options.dtype, samples, 512, config.heads, config.attention_width()}, device::Cpu());
-  };
-  EXPECT_GT(bytes(2), bytes(3));
-  for (int64_t samples = 1; samples <= 3; ++samples) {
-    EXPECT_GE(AttentionWorkspaceOf(config, options, device::Cpu()), bytes(samples)) << samples;
-  }
 }
 
 }  // namespace

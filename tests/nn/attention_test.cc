@@ -470,6 +470,27 @@ TEST(AttentionMemoryTest, IsLinearInTheContextAndNoneIsAllocated) {
   EXPECT_EQ(books(), before);
 }
 
+// 2 texts of 4 heads are in two parts each, 3 in one.
+TEST(AttentionMemoryTest, ASmallerBatchMayNeedMore) {
+  if (!kOnGpu) {
+    const AttentionShape three = Shape(3, 1000, 4, 64), two = Shape(2, 1000, 4, 64);
+    EXPECT_GT(AttentionWorkspaceBytes(two, BRIGADE_LAB_DEVICE),
+              AttentionWorkspaceBytes(three, BRIGADE_LAB_DEVICE));
+  }
+  for (const int64_t context : {1, 65, 1000}) {
+    for (int64_t heads = 1; heads <= 20; ++heads) {
+      int64_t most = 0;
+      for (int64_t batch = 1; batch <= 20; ++batch) {
+        const AttentionShape shape = Shape(batch, context, heads, 64);
+        most = std::max(most, AttentionWorkspaceBytes(shape, BRIGADE_LAB_DEVICE));
+        EXPECT_EQ(MostAttentionWorkspaceBytes(shape, BRIGADE_LAB_DEVICE), most)
+            << batch << " texts of " << context << ", " << heads << " heads";
+      }
+    }
+  }
+  EXPECT_EQ(MostAttentionWorkspaceBytes(Shape(0, 8, 2, 64), BRIGADE_LAB_DEVICE), 0);
+}
+
 TEST(AttentionTest, ABatchOfNoneIsNothingToDo) {
   Lab lab;
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {

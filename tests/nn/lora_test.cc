@@ -1,5 +1,6 @@
 #include "brigade/nn/lora.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -51,6 +52,72 @@ TEST(LoraTest, TheFirstStepMovesBAlone) {
   const std::vector<float> after = forward();
   EXPECT_FLOAT_EQ(after[0], 2.6f);
   EXPECT_FLOAT_EQ(after[1], 6.6f);
+}
+
+// Of rows of a longer matrix what is dropped is what is dropped of that.
+TEST(LoraTest, RunsOfRowsDropWhatTheLongerMatrixDoes) {
+  if (kOnGpu) GTEST_SKIP() << "products of doubles are for the CPU";
+  constexpr int64_t kLonger = 9;
+  Lab lab;
+  auto blas = Blas::Create(lab.context(), 0).value();
+  const RowRun runs[] = {{0, 1, 2}, {2, 6, 3}};
+  const auto x = lab.Noise<double>(kLonger * kInputs), a = lab.Noise<double>(kRank * kInputs);
+  const auto b = lab.Noise<double>(kOutputs * kRank), dy = lab.Noise<double>(kLonger * kOutputs);
+  const auto step = lab.Raw<int64_t>(1);
+  step[0] = 3;
+  struct Results {
+    absl::Span<double> y, dx;
+  };
+  const auto run = [&](int64_t rows, const double* from, const double* up,
+                       absl::Span<const RowRun> of) -> Results {
+    const auto y = lab.Raw<double>(rows * kOutputs), dx = lab.Raw<double>(rows * kInputs);
+    std::fill(y.begin(), y.end(), 0.0);
+    std::fill(dx.begin(), dx.end(), 0.0);
+    const auto dropped = lab.Raw<double>(rows * kInputs);
+    const auto hidden = lab.Raw<double>(rows * kRank), dhidden = lab.Raw<double>(rows * kRank);
+    const LoraScratch scratch = {dropped.data(), hidden.data(), dhidden.data()};
+    const LoraInput input = {
+        .dtype = DType::kFloat64,
+        .x = from,
+        .a = a.data(),
+        .b = b.data(),
+        .rows = rows,
+        .inputs = kInputs,
+        .outputs = kOutputs,
+        .rank = kRank,
+        .scale = 1,
+        .dropout = {.probability = 0.4, .seed = 9, .step = step.data(), .first_element = 66},
+        .runs = of};
+    EXPECT_OK(Lora(input, scratch, y.data(), *blas, lab.stream()));
+    EXPECT_OK(LoraBackward(input, scratch, up, dx.data(), {}, {}, *blas, lab.stream()));
+    EXPECT_OK(lab.stream().Synchronize());
+    return {y, dx};
+  };
+  const Results longer = run(kLonger, x.data(), dy.data(), {});
+  const auto own_x = lab.Raw<double>(5 * kInputs), own_dy = lab.Raw<double>(5 * kOutputs);
+  const auto cut = [&](absl::Span<const double> all, int64_t columns, absl::Span<double> own) {
+    for (const RowRun& each : runs) {
+      std::copy_n(all.begin() + each.global * columns, each.count * columns,
+                  own.begin() + each.local * columns);
+    }
+  };
+  cut(x, kInputs, own_x);
+  cut(dy, kOutputs, own_dy);
+  const Results own = run(5, own_x.data(), own_dy.data(), runs);
+  const auto expected_y = lab.Raw<double>(5 * kOutputs), expected_dx = lab.Raw<double>(5 * kInputs);
+  cut(longer.y, kOutputs, expected_y);
+  cut(longer.dx, kInputs, expected_dx);
+  int zeros = 0;
+  for (size_t i = 0; i < own.y.size(); ++i) EXPECT_NEAR(own.y[i], expected_y[i], 1e-14) << i;
+  for (size_t i = 0; i < own.dx.size(); ++i) {
+    EXPECT_NEAR(own.dx[i], expected_dx[i], 1e-14) << i;
+    EXPECT_EQ(own.dx[i] == 0, expected_dx[i] == 0) << i;
+    zeros += own.dx[i] == 0;
+  }
+  EXPECT_GT(zeros, 0);
+  // By their own numbers they would not.
+  const Results neighbours = run(5, own_x.data(), own_dy.data(), {});
+  EXPECT_FALSE(std::equal(neighbours.dx.begin(), neighbours.dx.end(), own.dx.begin()));
 }
 
 TEST(LoraTest, GradientsAreThoseOfTheProductWithAndWithoutDropout) {

@@ -90,6 +90,53 @@ TEST(RotaryTest, ScalingStretchesLongWaves) {
   }
 }
 
+// Some positions of a text, with a table of these.
+TEST(RotaryTest, RowsOfATableMayBeAnyPositions) {
+  Lab lab;
+  constexpr int64_t kHeadWidth = 6, kBatch = 2;
+  const std::vector<int64_t> rows = {1, 2, 6, 7};
+  const auto count = static_cast<int64_t>(rows.size());
+  RotaryTable::Options options = {DType::kFloat64, 8, kHeadWidth, 100};
+  const auto whole = RotaryTable::Create(lab.context(), options);
+  options.positions = count;
+  options.rows = rows;
+  const auto some = RotaryTable::Create(lab.context(), options);
+  ASSERT_OK(whole);
+  ASSERT_OK(some);
+  EXPECT_EQ(some->memory().bytes(), RotaryTable::Bytes(options));
+  EXPECT_EQ(2 * some->memory().bytes(), whole->memory().bytes());
+  const auto all = lab.Noise<double>(kBatch * 8 * kHeadWidth);
+  const auto own = lab.Raw<double>(kBatch * count * kHeadWidth);
+  // Of all positions those of the rows.
+  const auto at = [&](int64_t sample, int64_t row) {
+    return all.subspan(
+        static_cast<size_t>((sample * 8 + rows[static_cast<size_t>(row)]) * kHeadWidth),
+        kHeadWidth);
+  };
+  const auto own_at = [&](int64_t sample, int64_t row) {
+    return own.subspan(static_cast<size_t>((sample * count + row) * kHeadWidth), kHeadWidth);
+  };
+  for (int64_t sample = 0; sample < kBatch; ++sample) {
+    for (int64_t row = 0; row < count; ++row) {
+      std::copy_n(at(sample, row).begin(), kHeadWidth, own_at(sample, row).begin());
+    }
+  }
+  ASSERT_OK(Rotary({DType::kFloat64, kBatch, 8, 1, kHeadWidth}, *whole, all.data(), lab.stream()));
+  ASSERT_OK(
+      Rotary({DType::kFloat64, kBatch, count, 1, kHeadWidth}, *some, own.data(), lab.stream()));
+  ASSERT_OK(lab.stream().Synchronize());
+  for (int64_t sample = 0; sample < kBatch; ++sample) {
+    for (int64_t row = 0; row < count; ++row) {
+      for (size_t i = 0; i < kHeadWidth; ++i) {
+        EXPECT_EQ(own_at(sample, row)[i], at(sample, row)[i]) << sample << " " << row << " " << i;
+      }
+    }
+  }
+  options.positions = 5;
+  EXPECT_EQ(RotaryTable::Create(lab.context(), options).status(),
+            absl::InvalidArgumentError("rotary: the positions of 4 rows for a table of 5"));
+}
+
 TEST(RotaryTest, AScalingThatCannotBeIsRefused) {
   Lab lab;
   const double nan = std::nan("");

@@ -54,6 +54,8 @@ struct RingOptions {
   int ranks = 1;
   device::RandomDelay random_delay = {};
   device::RaceChecker* race_checker = nullptr;
+  // That the ring is made for, at least those that there are.
+  int64_t most_texts = 0;
 };
 
 // Both passes, twice; of whole arrays.
@@ -79,9 +81,16 @@ Results<T> Ring(const nn::AttentionShape& shape, const std::vector<T>& qkv,
         const auto out = lab.Raw<T>(static_cast<int64_t>(up.size()));
         const auto dqkv = lab.Raw<T>(static_cast<int64_t>(in.size()));
         const int64_t before = lab.scratch_bytes();
-        auto ring = RingAttention::Create(shape, *self.communicator, *self.context).value();
+        nn::AttentionShape most = shape;
+        most.batch = std::max(shape.batch, options.most_texts);
+        auto ring = RingAttention::Create(most, *self.communicator, *self.context).value();
         EXPECT_EQ(lab.scratch_bytes() - before,
-                  RingAttention::Bytes(shape, ranks, self.context->device()));
+                  RingAttention::Bytes(most, ranks, self.context->device()));
+        EXPECT_OK(ring->SetBatch(shape.batch));
+        EXPECT_THAT(ring->SetBatch(most.batch + 1),
+                    StatusIs(absl::StatusCode::kInvalidArgument,
+                             absl::StrCat("ring attention: a batch of ", most.batch + 1,
+                                          " texts of at most ", most.batch)));
         const auto lse = lab.Raw<nn::Wide<T>>(ring->local_shape().statistics());
         const auto sent_by = [&](const auto& call) {
           const int64_t sent_before = lab.sent_bytes();
@@ -177,6 +186,19 @@ TYPED_TEST(RingAttentionTest, IsPlainAttentionWhateverRanksShareATextsPositions)
     ExpectPlain<T>(Shape<T>(1, 2 * ranks, 1, 32), ranks);
     ExpectPlain<T>(Shape<T>(1, 2 * ranks * 67, 1, 32), ranks);
   }
+}
+
+// A ring that was made for more texts.
+TYPED_TEST(RingAttentionTest, FewerTextsHaveTheBitsThatTheyHaveAlone) {
+  using T = TypeParam;
+  const nn::AttentionShape shape = Shape<T>(2, 24, 3, 5);
+  const auto qkv = Noise<T>(3 * shape.rows() * shape.width, 1);
+  const auto dout = Noise<T>(shape.rows() * shape.width, 2);
+  const Results<T> alone = Ring(shape, qkv, dout, {.ranks = 2});
+  const Results<T> fewer = Ring(shape, qkv, dout, {.ranks = 2, .most_texts = 5});
+  EXPECT_TRUE(SameBits(fewer.out, alone.out));
+  EXPECT_TRUE(SameBits(fewer.dqkv, alone.dqkv));
+  EXPECT_TRUE(SameBits(fewer.log_sum_exp, alone.log_sum_exp));
 }
 
 // The specification's order of merges, in double.

@@ -55,7 +55,8 @@ Results<T> Whole(const std::vector<T>& qkv, const std::vector<T>& dout) {
 }
 
 template <typename T>
-Results<T> Exchanged(const std::vector<T>& qkv, const std::vector<T>& dout, int ranks) {
+Results<T> Exchanged(const std::vector<T>& qkv, const std::vector<T>& dout, int ranks,
+                     int64_t most_texts = kBatch) {
   Results<T> results = {std::vector<T>(dout.size()), std::vector<T>(qkv.size())};
   OnTensorRanks(ranks, ranks, [&](TensorLab& lab) {
     collectives::Communicator& group = *lab.self().communicator;
@@ -64,9 +65,16 @@ Results<T> Exchanged(const std::vector<T>& qkv, const std::vector<T>& dout, int 
     const auto out = lab.Raw<T>(kRows * kWidth / ranks);
     const auto dqkv = lab.Raw<T>(3 * kRows * kWidth / ranks);
     const int64_t before = lab.scratch_bytes();
-    auto ulysses = Ulysses::Create(shape, group, *lab.self().context).value();
+    nn::AttentionShape most = shape;
+    most.batch = most_texts;
+    auto ulysses = Ulysses::Create(most, group, *lab.self().context).value();
     EXPECT_EQ(lab.scratch_bytes() - before,
-              Ulysses::Bytes(shape, ranks, lab.self().context->device()));
+              Ulysses::Bytes(most, ranks, lab.self().context->device()));
+    EXPECT_OK(ulysses->SetBatch(kBatch));
+    EXPECT_THAT(ulysses->SetBatch(most_texts + 1),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("ulysses: a batch of ", most_texts + 1, " texts of at most ",
+                                      most_texts)));
     const auto saved_qkv = lab.Raw<T>(3 * kRows * kWidth / ranks);
     const auto saved_out = lab.Raw<T>(kRows * kWidth / ranks);
     const auto lse = lab.Raw<nn::Wide<T>>(ulysses->local_shape().statistics());
@@ -96,6 +104,10 @@ TYPED_TEST(UlyssesTest, HasTheBitsOfAttentionOnOneRank) {
     const Results<T> results = Exchanged(qkv, dout, ranks);
     EXPECT_TRUE(SameBits(results.out, whole.out));
     EXPECT_TRUE(SameBits(results.dqkv, whole.dqkv));
+    // Of one that was made for more texts.
+    const Results<T> fewer = Exchanged(qkv, dout, ranks, kBatch + 3);
+    EXPECT_TRUE(SameBits(fewer.out, whole.out));
+    EXPECT_TRUE(SameBits(fewer.dqkv, whole.dqkv));
   }
 }
 
