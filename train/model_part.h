@@ -67,6 +67,7 @@ class ModelPart final : public RankPart {
   bool is_cut() const { return place_.grid.shape().pipeline > 1; }
   // Whose matrices are cut, on one rank or on several.
   bool is_sharded() const { return model_->cut() != nullptr && model_->cut()->is_sharded(); }
+  absl::Status CheckTiedParts() const;
   models::Batch WholeBatch() const;
   // Inputs of a micro-batch come first, targets behind them.
   int64_t targets_begin() const;
