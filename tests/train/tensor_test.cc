@@ -273,21 +273,18 @@ TEST(TensorTest, AnyNumberOfRanksHasTheBitsOfOne) {
   constexpr const char* kTypes[] = {"fp32", "bf16", "fp16"};
   int turn = 0;
   for (const ModelFactory& model : Models()) {
-    for (const char* const type : kTypes) {
-      const Case one = {.data = turn % 2 + 1, .type = type};
-      const Ran whole = TrainAll(one, model);
-      for (const int tensor : {2, 4}) {
-        Case of = one;
-        of.tensor = tensor;
-        of.stage = turn % 4;
-        of.recompute = turn / 2 % 2 == 1;
-        SCOPED_TRACE(Config(of));
-        ExpectSame(TrainAll(of, model), whole);
-        ++turn;
-      }
+    const Case one = {.data = turn / 2 % 2 + 1, .type = kTypes[turn / 2 % 3]};
+    const Ran whole = TrainAll(one, model);
+    for (const int tensor : {2, 4}) {
+      Case of = one;
+      of.tensor = tensor;
+      of.stage = turn % 4;
+      of.recompute = turn / 2 % 3 == 1;
+      SCOPED_TRACE(Config(of));
+      ExpectSame(TrainAll(of, model), whole);
+      // Of each type another stage comes first.
+      turn += turn % 6 == 5 ? 2 : 1;
     }
-    // Of three models by turns another stage comes first.
-    ++turn;
   }
 }
 
@@ -353,12 +350,15 @@ TEST(TensorTest, ShardsChangeLossesByRoundingAlone) {
 }
 
 TEST(TensorTest, WhatIsSentIsByFormula) {
+  size_t turn = 0;
   for (const ModelFactory& model : ModelsOfStages()) {
     for (const Case& of : {Case{.tensor = 2, .data = 2, .stage = 2}, Case{.tensor = 4},
                            Case{.tensor = 2, .stage = 3, .type = "bf16", .recompute = true},
                            Case{.tensor = 2, .pipeline = 2, .schedule = "zb-h1", .stage = 1},
                            Case{.tensor = 2, .pieces = 3, .overlap = true},
                            Case{.tensor = 4, .type = "bf16", .sums = "model"}}) {
+      // Of each model a third of them.
+      if (turn++ % 3 != 0) continue;
       SCOPED_TRACE(Config(of));
       const Ran ran = TrainAll(of, model, /*apart=*/false, /*size=*/16);
       ExpectFormulas(ran, /*has_short_steps=*/false);
@@ -404,10 +404,10 @@ TEST(TensorTest, ClippingIsAsOnOneRank) {
 TEST(TensorTest, DelaysAndOverlapChangeNoBitAndNothingIsUnordered) {
   const std::atomic<bool> stop = false;
   int turn = 0;
-  for (const ModelFactory& model : Models()) {
+  for (const ModelFactory& model : {Models()[0], Models()[5]}) {
     for (const bool overlap : {false, true}) {
       const Case of = {.tensor = 2,
-                       .data = 2,
+                       .data = turn == 1 ? 2 : 1,
                        .stage = turn % 4,
                        .recompute = turn % 2 == 1,
                        .pieces = overlap ? 3 : 1,
@@ -520,15 +520,13 @@ TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
     }
     // Another number of shards is another training, unless one says that it may be; of codes it has
     // others.
-    const Case uncut = {.shards = 1};
-    Training other = Make(uncut, model, DataOf());
+    Training other = Make({.shards = 1}, model, DataOf());
     other.job.checkpoints.resume = folder;
-    EXPECT_THAT(TrainAll(other, 1).status, StatusIs(kInvalid, HasSubstr("tensor_shards")));
-    other.job.checkpoints.may_differ = {"tensor_shards"};
-    const Ran ran = TrainAll(other, 1);
-    if (number == 5) {
-      EXPECT_THAT(ran.status, StatusIs(kInvalid, HasSubstr("int8_blocks")));
-    } else {
+    EXPECT_THAT(TrainAll(other, 1).status,
+                StatusIs(kInvalid, HasSubstr(number == 5 ? "int8_blocks" : "tensor_shards")));
+    if (number != 5) {
+      other.job.checkpoints.may_differ = {"tensor_shards"};
+      const Ran ran = TrainAll(other, 1);
       ASSERT_OK(ran.status);
       ASSERT_EQ(ran.losses.size(), rest.size());
       // Dropout's masks are those of shards.
@@ -752,7 +750,7 @@ class Profiles final : public Observer {
   std::vector<ProfileEvent> events;
 };
 
-TEST(TensorTest, AProfileHasTheOperationsOfARank) {
+TEST(TensorTest, AProfileHasTheOperationsOfAllRanks) {
   Profiles profiles[2];
   for (const int tensor : {1, 2}) {
     const Case of = {
@@ -773,11 +771,12 @@ TEST(TensorTest, AProfileHasTheOperationsOfARank) {
   ASSERT_EQ(two.units.size(), one.units.size());
   for (size_t unit = 1; unit < 4; ++unit) {
     for (size_t pass = 0; pass < 3; ++pass) {
-      const profile::Flops &mine = two.units[unit].flops[pass],
+      const profile::Flops &shared = two.units[unit].flops[pass],
                            &whole = one.units[unit].flops[pass];
-      EXPECT_DOUBLE_EQ(2 * mine.products, whole.products) << unit;
-      EXPECT_DOUBLE_EQ(2 * mine.attention, whole.attention) << unit;
-      EXPECT_DOUBLE_EQ(mine.norms, whole.norms) << unit;
+      EXPECT_DOUBLE_EQ(shared.products, whole.products) << unit;
+      EXPECT_DOUBLE_EQ(shared.attention, whole.attention) << unit;
+      // Which each rank makes whole.
+      EXPECT_DOUBLE_EQ(shared.norms, 2 * whole.norms) << unit;
     }
   }
 }
