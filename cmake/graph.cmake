@@ -92,7 +92,8 @@ set(BRIGADE_NEEDS_models device precision kernels collectives optim nn zero repl
   checkpoint data profile)
 set(BRIGADE_PACKAGES_models absl)
 set(BRIGADE_BUILD_PACKAGES_models json)
-set(BRIGADE_PKG_CONFIG_models absl_span absl_status absl_statusor absl_str_format absl_strings)
+set(BRIGADE_PKG_CONFIG_models absl_inlined_vector absl_span absl_status absl_statusor
+  absl_str_format absl_strings)
 set(BRIGADE_NEEDS_recompute device)
 set(BRIGADE_PACKAGES_recompute absl)
 set(BRIGADE_BUILD_PACKAGES_recompute)
