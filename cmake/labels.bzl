@@ -370,11 +370,13 @@ LIBRARIES = {
         "//models:lora",
         "//models:merge",
         "//models:model",
+        "//models:model_cut",
         "//models:models",
         "//models:module_pattern",
         "//models:parameter_arrays",
         "//models:predictor",
         "//models:sampling",
+        "//models:tensor_options",
         "//models:weights",
     ],
     "monitor": [

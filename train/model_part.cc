@@ -108,6 +108,7 @@ absl::Status ModelPart::Plan(int stage, const parallel::StageBuffers& buffers) {
   BRIGADE_RETURN_IF_ERROR(AgreeOnParts(boundaries, place_.grid.world()));
   const zero::ModelSpec whole = model_->spec();
   part_ = StageSpec(whole, ChunksOf(pipeline, boundaries, stage));
+  BRIGADE_RETURN_IF_ERROR(CheckTiedParts());
   // A factory that takes no notice of the place makes a model with all its memory, twice.
   model_.reset();
   BRIGADE_ASSIGN_OR_RETURN(model_,
@@ -124,6 +125,28 @@ absl::Status ModelPart::Plan(int stage, const parallel::StageBuffers& buffers) {
       "Model::slots) and ", model_->deferred(), " halves of backward passes (Model::deferred); ",
       "brigade.schedule \"", parallel::ToString(config.schedule), "\" needs ", buffers.activations,
       " and ", buffers.deferred, ", as ModelPlace::stage has said"));
+}
+
+// Of two stages one counts what both have, whose ranks come in pairs.
+absl::Status ModelPart::CheckTiedParts() const {
+  if (place_.grid.shape().tensor == 1) return absl::OkStatus();
+  const models::ModelCut& cut = *model_->cut();
+  size_t place = 0;
+  for (const zero::UnitSpec& unit : spec()) {
+    for (const zero::ParameterSpec& parameter : unit.parameters) {
+      const auto number = static_cast<size_t>(part_.parameters()[place++]);
+      const bool is_whole = !cut.parameters[number].axis.has_value();
+      if (!parameter.tied_outside || !parameter.trainable || !is_whole) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a pipeline of ", place_.grid.shape().tensor,
+          " tensor ranks: its first and its last "
+          "stage share \"",
+          parameter.name, "\", which every tensor rank has whole, as ", cut.shards.count,
+          " shards do not divide it; with a vocabulary that they divide, or "
+          "with a head of its own, each has a part"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 bool ModelPart::is_tied_outside() const {

@@ -69,6 +69,7 @@ class ModelPart final : public RankPart {
   bool is_cut() const { return place_.grid.shape().pipeline > 1; }
   // Whose matrices are cut, on one rank or on several.
   bool is_sharded() const { return model_->cut() != nullptr && model_->cut()->is_sharded(); }
+  absl::Status CheckTiedParts() const;
   // Of this rank's positions.
   models::Batch WholeBatch() const;
   int64_t positions() const { return data_.training->positions() / context_ranks_.size(); }

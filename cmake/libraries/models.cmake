@@ -28,27 +28,46 @@ brigade_library(
 )
 
 brigade_library(
+  models_model_cut
+  HEADERS models/model_cut.h
+  SOURCES models/model_cut.cc
+  DEPS device_status_macros parallel_shard zero_plan
+  PUBLIC_LIBRARIES absl::span absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   models_model
   HEADERS models/model.h
   SOURCES models/model.cc
-  DEPS device_status_macros device_stream nn_gradient parallel_pipeline_stage_range precision_dtype
-    profile_step_profile zero_step zero_plan
+  DEPS models_model_cut collectives_collective device_status_macros device_stream nn_gradient
+    parallel_grid parallel_pipeline_stage_range precision_dtype profile_step_profile zero_step
+    zero_plan
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
+  models_tensor_options
+  HEADERS models/tensor_options.h
+  DEPS collectives_communicator parallel_shard parallel_tensor_shard_sums
+)
+
+brigade_library(
   models_decoder
   HEADERS models/decoder.h models/decoder_memory.h models/gpt2.h models/llama.h
-  SOURCES models/decoder.cc models/decoder_flops.cc models/decoder_lora.cc models/decoder_memory.cc
-    models/decoder_stage.cc models/gpt2.cc models/llama.cc
-  DEPS models_config models_lora models_model device_buffer device_context device_status_macros
-    device_stream kernels_block_quant nn_attention nn_blas nn_cached_attention nn_cross_entropy
-    nn_embedding nn_gradient nn_grouped_heads nn_layer_norm nn_linear nn_lora nn_pointwise nn_random
-    nn_rms_norm nn_rotary nn_segments nn_swiglu nn_token_ids nn_workspace precision_dtype
+  SOURCES models/decoder.cc models/decoder_cut.cc models/decoder_flops.cc models/decoder_lora.cc
+    models/decoder_memory.cc models/decoder_stage.cc models/decoder_tensor.cc
+    models/decoder_tensor_lora.cc models/gpt2.cc models/llama.cc
+  DEPS models_config models_lora models_model models_model_cut models_tensor_options device_buffer
+    device_context device_status_macros device_stream kernels_block_quant kernels_reduce
+    nn_attention nn_blas nn_cached_attention nn_cross_entropy nn_dropout nn_embedding nn_gradient
+    nn_grouped_heads nn_layer_norm nn_linear nn_lora nn_pointwise nn_random nn_rms_norm nn_rotary
+    nn_segments nn_swiglu nn_token_ids nn_workspace parallel_shard parallel_tensor_cross_entropy
+    parallel_tensor_embedding parallel_tensor_row_pieces parallel_tensor_shard_sums precision_dtype
     precision_dtype_names profile_flops zero_plan
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::inlined_vector absl::strings
 )
 
 brigade_library(
@@ -82,10 +101,10 @@ brigade_library(
   models_adapters
   HEADERS models/adapter_files.h
   SOURCES models/adapter_config.cc models/adapter_files.cc
-  DEPS models_decoder models_lora models_new_folder models_parameter_arrays models_tensor_values
-    checkpoint_durable_file checkpoint_safetensors checkpoint_strict_json checkpoint_weight_files
-    collectives_agree collectives_communicator device_context device_printable device_status_macros
-    device_file_system_calls zero_optimizer
+  DEPS models_decoder models_lora models_model_cut models_new_folder models_parameter_arrays
+    models_tensor_values checkpoint_durable_file checkpoint_safetensors checkpoint_strict_json
+    checkpoint_weight_files collectives_agree collectives_communicator device_context
+    device_printable device_status_macros device_file_system_calls parallel_shard zero_optimizer
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
   PRIVATE_LIBRARIES nlohmann_json::nlohmann_json
 )
@@ -133,7 +152,7 @@ brigade_library(
   models_weights
   HEADERS models/weights.h
   SOURCES models/load_weights.cc models/match_tensors.cc models/save_weights.cc
-  DEPS models_adapters models_config models_decoder models_lora models_new_folder
+  DEPS models_adapters models_config models_decoder models_lora models_model_cut models_new_folder
     models_parameter_arrays models_tensor_values checkpoint_durable_file checkpoint_safetensors
     checkpoint_weight_files checkpoint_weight_index checkpoint_weights collectives_agree
     collectives_communicator device_context device_printable device_status_macros device_stream
@@ -145,6 +164,6 @@ brigade_library(
 brigade_library(
   models
   DEPS models_adapters models_config models_decoder models_generator models_lora models_merge
-    models_model models_module_pattern models_parameter_arrays models_predictor models_sampling
-    models_weights
+    models_model models_model_cut models_module_pattern models_parameter_arrays models_predictor
+    models_sampling models_tensor_options models_weights
 )

@@ -173,6 +173,16 @@ brigade_library(
 )
 
 brigade_library(
+  nn_dropout
+  HEADERS nn/dropout.h
+  SOURCES nn/dropout.cc
+  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient
+  CUDA_DEPS nn_formulas_cuda
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   nn_embedding
   HEADERS nn/embedding.h
   SOURCES nn/embedding.cc
@@ -221,21 +231,11 @@ brigade_library(
 )
 
 brigade_library(
-  nn_dropout
-  HEADERS nn/dropout.h
-  SOURCES nn/dropout.cc
-  DEPS nn_arrays nn_enqueue nn_formulas nn_gradient
-  CUDA_DEPS nn_formulas_cuda
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
   nn_lora
   HEADERS nn/lora.h
   SOURCES nn/lora.cc
   DEPS nn_blas nn_dropout nn_gradient device_status_macros device_stream precision_dtype
-  PUBLIC_LIBRARIES absl::status
+  PUBLIC_LIBRARIES absl::status absl::statusor
 )
 
 brigade_library(

@@ -10,9 +10,77 @@ brigade_library(
 )
 
 brigade_library(
+  parallel_grid
+  HEADERS parallel/grid.h
+  SOURCES parallel/grid.cc
+  DEPS collectives_communicator device_status_macros
+  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
+)
+
+brigade_library(
   parallel_pipeline_stage_range
   HEADERS parallel/pipeline/stage_range.h
   DEPS device_requirements
+)
+
+brigade_library(
+  parallel_tensor_exchange
+  HEADERS parallel/tensor/exchange.h
+  SOURCES parallel/tensor/exchange.cc
+  DEPS device_context device_event device_status_macros device_stream
+  PUBLIC_LIBRARIES absl::status absl::statusor
+)
+
+brigade_library(
+  parallel_tensor_row_pieces
+  HEADERS parallel/tensor/row_pieces.h
+  DEPS parallel_shard
+)
+
+brigade_library(
+  parallel_tensor_shard_sums
+  HEADERS parallel/tensor/shard_sums.h
+  SOURCES parallel/tensor/shard_sums.cc
+  DEPS parallel_tensor_exchange parallel_tensor_row_pieces collectives_communicator device_buffer
+    device_context device_status_macros device_stream kernels_cast kernels_reduce parallel_shard
+    precision_dtype precision_dtype_names
+  PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  parallel_tensor_formulas
+  HEADERS parallel/tensor/cross_entropy_math.h
+  DEPS nn_functions nn_rows nn_token_ids
+)
+
+brigade_library(
+  parallel_tensor_formulas_cuda CUDA_ONLY
+  CUDA_SOURCES parallel/tensor/formulas_cuda.cu
+  DEPS parallel_tensor_formulas nn_rows_cuda
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  parallel_tensor_cross_entropy
+  HEADERS parallel/tensor/cross_entropy.h
+  SOURCES parallel/tensor/cross_entropy.cc
+  DEPS parallel_tensor_formulas parallel_tensor_shard_sums collectives_communicator device_buffer
+    device_context device_status_macros device_stream nn_arrays nn_enqueue nn_token_ids
+    parallel_shard precision_dtype
+  CUDA_DEPS parallel_tensor_formulas_cuda
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  parallel_tensor_embedding
+  HEADERS parallel/tensor/embedding.h
+  SOURCES parallel/tensor/embedding.cc
+  DEPS parallel_tensor_row_pieces parallel_tensor_shard_sums device_stream nn_embedding nn_token_ids
+    parallel_shard precision_dtype
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
@@ -99,14 +167,6 @@ brigade_library(
     device_status_macros
   PUBLIC_LIBRARIES absl::span absl::statusor
   PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  parallel_grid
-  HEADERS parallel/grid.h
-  SOURCES parallel/grid.cc
-  DEPS collectives_communicator device_status_macros
-  PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
 )
 
 brigade_library(
@@ -270,66 +330,6 @@ brigade_library(
   DEPS parallel_plan_configuration parallel_plan_machine parallel_plan_search
     parallel_plan_transformer device_status_macros parallel_pipeline_schedule_kind
   PUBLIC_LIBRARIES absl::span absl::statusor
-)
-
-brigade_library(
-  parallel_tensor_formulas
-  HEADERS parallel/tensor/cross_entropy_math.h
-  DEPS nn_functions nn_rows nn_token_ids
-)
-
-brigade_library(
-  parallel_tensor_exchange
-  HEADERS parallel/tensor/exchange.h
-  SOURCES parallel/tensor/exchange.cc
-  DEPS device_context device_event device_status_macros device_stream
-  PUBLIC_LIBRARIES absl::status absl::statusor
-)
-
-brigade_library(
-  parallel_tensor_row_pieces
-  HEADERS parallel/tensor/row_pieces.h
-  DEPS parallel_shard
-)
-
-brigade_library(
-  parallel_tensor_shard_sums
-  HEADERS parallel/tensor/shard_sums.h
-  SOURCES parallel/tensor/shard_sums.cc
-  DEPS parallel_tensor_exchange parallel_tensor_row_pieces collectives_communicator device_buffer
-    device_context device_status_macros device_stream kernels_cast kernels_reduce parallel_shard
-    precision_dtype precision_dtype_names
-  PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  parallel_tensor_formulas_cuda CUDA_ONLY
-  CUDA_SOURCES parallel/tensor/formulas_cuda.cu
-  DEPS parallel_tensor_formulas nn_rows_cuda
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  parallel_tensor_cross_entropy
-  HEADERS parallel/tensor/cross_entropy.h
-  SOURCES parallel/tensor/cross_entropy.cc
-  DEPS parallel_tensor_formulas parallel_tensor_shard_sums collectives_communicator device_buffer
-    device_context device_status_macros device_stream nn_arrays nn_enqueue nn_token_ids
-    parallel_shard precision_dtype
-  CUDA_DEPS parallel_tensor_formulas_cuda
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  parallel_tensor_embedding
-  HEADERS parallel/tensor/embedding.h
-  SOURCES parallel/tensor/embedding.cc
-  DEPS parallel_tensor_row_pieces parallel_tensor_shard_sums device_stream nn_embedding nn_token_ids
-    parallel_shard precision_dtype
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(

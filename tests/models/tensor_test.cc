@@ -423,8 +423,11 @@ TEST(TensorTest, WhatShardsDoNotDivideOrDoIsNamed) {
   // Ranks without a group.
   options.tensor.shards = {4, 2, 0};
   refused(Gpt2(24), options, "of rank 0 of 2");
+  // Also of what has no passes, and calls nobody.
+  options.stage = StageUnits();
   options.tensor.shards = {3, 2, 0};
   refused(Gpt2(24), options, "2 ranks cannot share 3 shards");
+  options.stage.reset();
   options.tensor = {.pieces = 2};
   refused(Gpt2(24), options, "of which nothing is exchanged");
   options.tensor = {.shards = {2, 1, 0}, .pieces = 0};

@@ -126,6 +126,13 @@ std::vector<ModelFactory> Models() {
           DecoderModel(TinyGpt2(), Adapters(models::BaseFormat::kInt8Blocks))};
 }
 
+// Those that stages can share as well: not with tables that both ends have whole on all ranks.
+std::vector<ModelFactory> ModelsOfStages() {
+  std::vector<ModelFactory> models = Models();
+  models.erase(models.begin() + 3);
+  return models;
+}
+
 // A batch of 8 in micro-batches of `micro_batch`.
 struct Case {
   int tensor = 1;
@@ -266,27 +273,24 @@ TEST(TensorTest, AnyNumberOfRanksHasTheBitsOfOne) {
   constexpr const char* kTypes[] = {"fp32", "bf16", "fp16"};
   int turn = 0;
   for (const ModelFactory& model : Models()) {
-    for (const char* const type : kTypes) {
-      const Case one = {.data = turn % 2 + 1, .type = type};
-      const Ran whole = TrainAll(one, model);
-      for (const int tensor : {2, 4}) {
-        Case of = one;
-        of.tensor = tensor;
-        of.stage = turn % 4;
-        of.recompute = turn / 2 % 2 == 1;
-        SCOPED_TRACE(Config(of));
-        ExpectSame(TrainAll(of, model), whole);
-        ++turn;
-      }
+    const Case one = {.data = turn / 2 % 2 + 1, .type = kTypes[turn / 2 % 3]};
+    const Ran whole = TrainAll(one, model);
+    for (const int tensor : {2, 4}) {
+      Case of = one;
+      of.tensor = tensor;
+      of.stage = turn % 4;
+      of.recompute = turn / 2 % 3 == 1;
+      SCOPED_TRACE(Config(of));
+      ExpectSame(TrainAll(of, model), whole);
+      // Of each type another stage comes first.
+      turn += turn % 6 == 5 ? 2 : 1;
     }
-    // Of three models by turns another stage comes first.
-    ++turn;
   }
 }
 
 TEST(TensorTest, StagesOfAPipelineAreCutToo) {
   int turn = 0;
-  for (const ModelFactory& model : Models()) {
+  for (const ModelFactory& model : ModelsOfStages()) {
     for (const char* const schedule : {"1f1b", "interleaved:2", "zb-h1"}) {
       ExpectBitsOfOneRank({.tensor = 2,
                            .data = turn % 3 == 0 ? 2 : 1,
@@ -329,26 +333,32 @@ TEST(TensorTest, ShardsMayBeNoPowerOfTwo) {
 }
 
 TEST(TensorTest, ShardsChangeLossesByRoundingAlone) {
-  for (const ModelFactory& model : Models()) {
+  bool differ = false;
+  for (int number = 0; number < 4; ++number) {
+    const ModelFactory model = Models()[static_cast<size_t>(number)];
     const Ran one = TrainAll({.shards = 1}, model);
     const Ran four = TrainAll({.tensor = 2}, model);
     ASSERT_OK(one.status);
     ASSERT_EQ(four.losses.size(), one.losses.size());
-    EXPECT_NE(four.losses, one.losses);
+    differ |= four.norms != one.norms;
     for (size_t step = 0; step < one.losses.size(); ++step) {
       EXPECT_NEAR(four.losses[step], one.losses[step], 1e-4 * one.losses[step]) << step;
       EXPECT_NEAR(four.norms[step], one.norms[step], 1e-3 * one.norms[step]) << step;
     }
   }
+  EXPECT_TRUE(differ);
 }
 
 TEST(TensorTest, WhatIsSentIsByFormula) {
-  for (const ModelFactory& model : Models()) {
+  size_t turn = 0;
+  for (const ModelFactory& model : ModelsOfStages()) {
     for (const Case& of : {Case{.tensor = 2, .data = 2, .stage = 2}, Case{.tensor = 4},
                            Case{.tensor = 2, .stage = 3, .type = "bf16", .recompute = true},
                            Case{.tensor = 2, .pipeline = 2, .schedule = "zb-h1", .stage = 1},
                            Case{.tensor = 2, .pieces = 3, .overlap = true},
                            Case{.tensor = 4, .type = "bf16", .sums = "model"}}) {
+      // Of each model a third of them.
+      if (turn++ % 3 != 0) continue;
       SCOPED_TRACE(Config(of));
       const Ran ran = TrainAll(of, model, /*apart=*/false, /*size=*/16);
       ExpectFormulas(ran, /*has_short_steps=*/false);
@@ -359,7 +369,7 @@ TEST(TensorTest, WhatIsSentIsByFormula) {
 }
 
 TEST(TensorTest, AStepThatOverflowsIsSkippedByAllRanks) {
-  for (const ModelFactory& model : Models()) {
+  for (const ModelFactory& model : ModelsOfStages()) {
     const Ran whole = TrainAll({.type = "fp16"}, model);
     EXPECT_THAT(whole.norms, ::testing::Contains(::testing::Gt(1e30)));
     EXPECT_THAT(whole.norms, ::testing::Contains(::testing::Lt(1e3)));
@@ -373,7 +383,7 @@ TEST(TensorTest, AStepThatOverflowsIsSkippedByAllRanks) {
 // The norm, by which gradients are clipped, counts each parameter once, whoever has it.
 TEST(TensorTest, ClippingIsAsOnOneRank) {
   const std::string clipping = R"(, "gradient_clipping": 0.2)";
-  for (const ModelFactory& model : Models()) {
+  for (const ModelFactory& model : ModelsOfStages()) {
     const Ran whole = TrainAll({.more = clipping}, model);
     EXPECT_THAT(whole.norms, ::testing::Each(::testing::Gt(0.2)));
     for (const Case& of : {Case{.tensor = 2, .stage = 1, .more = clipping},
@@ -394,10 +404,10 @@ TEST(TensorTest, ClippingIsAsOnOneRank) {
 TEST(TensorTest, DelaysAndOverlapChangeNoBitAndNothingIsUnordered) {
   const std::atomic<bool> stop = false;
   int turn = 0;
-  for (const ModelFactory& model : Models()) {
+  for (const ModelFactory& model : {Models()[0], Models()[5]}) {
     for (const bool overlap : {false, true}) {
       const Case of = {.tensor = 2,
-                       .data = 2,
+                       .data = turn == 1 ? 2 : 1,
                        .stage = turn % 4,
                        .recompute = turn % 2 == 1,
                        .pieces = overlap ? 3 : 1,
@@ -432,7 +442,8 @@ TEST(TensorTest, DelaysAndOverlapChangeNoBitAndNothingIsUnordered) {
 }
 
 TEST(TensorSoakTest, EveryGridStageTypeAndRecomputationHasTheSameBits) {
-  for (const ModelFactory& model : Models()) {
+  for (size_t number = 0; number < Models().size(); ++number) {
+    const ModelFactory model = Models()[number];
     for (const char* const type : {"fp32", "bf16", "fp16"}) {
       for (const int data : {1, 2}) {
         const Ran whole = TrainAll({.data = data, .type = type}, model);
@@ -440,6 +451,7 @@ TEST(TensorSoakTest, EveryGridStageTypeAndRecomputationHasTheSameBits) {
           for (const int pipeline : {1, 2}) {
             for (int stage = 0; stage < 4; ++stage) {
               for (const bool recompute : {false, true}) {
+                if (number == 3 && pipeline > 1) continue;
                 const Case of = {.tensor = tensor,
                                  .data = data,
                                  .pipeline = pipeline,
@@ -497,6 +509,7 @@ TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
     const std::vector<double> rest(whole.losses.begin() + 4, whole.losses.end());
     for (const Case& of : {Case{}, Case{.tensor = 4, .stage = 3}, Case{.tensor = 2, .stage = 2},
                            Case{.tensor = 2, .pipeline = 2, .schedule = "zb-h1", .stage = 1}}) {
+      if (number == 3 && of.pipeline > 1) continue;
       SCOPED_TRACE(Config(of));
       Training training = Make(of, model, DataOf());
       training.job.checkpoints.resume = folder;
@@ -507,15 +520,13 @@ TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
     }
     // Another number of shards is another training, unless one says that it may be; of codes it has
     // others.
-    const Case uncut = {.shards = 1};
-    Training other = Make(uncut, model, DataOf());
+    Training other = Make({.shards = 1}, model, DataOf());
     other.job.checkpoints.resume = folder;
-    EXPECT_THAT(TrainAll(other, 1).status, StatusIs(kInvalid, HasSubstr("tensor_shards")));
-    other.job.checkpoints.may_differ = {"tensor_shards"};
-    const Ran ran = TrainAll(other, 1);
-    if (number == 5) {
-      EXPECT_THAT(ran.status, StatusIs(kInvalid, HasSubstr("int8_blocks")));
-    } else {
+    EXPECT_THAT(TrainAll(other, 1).status,
+                StatusIs(kInvalid, HasSubstr(number == 5 ? "int8_blocks" : "tensor_shards")));
+    if (number != 5) {
+      other.job.checkpoints.may_differ = {"tensor_shards"};
+      const Ran ran = TrainAll(other, 1);
       ASSERT_OK(ran.status);
       ASSERT_EQ(ran.losses.size(), rest.size());
       // Dropout's masks are those of shards.
@@ -581,6 +592,7 @@ TEST(TensorTest, WeightsOfFilesAreCutForRanks) {
     std::vector<double> losses;
     for (const Case& of : {Case{}, Case{.tensor = 2, .stage = 3}, Case{.tensor = 4},
                            Case{.tensor = 2, .pipeline = 2, .stage = 1}}) {
+      if (config.vocabulary == 18 && of.pipeline > 1) continue;
       SCOPED_TRACE(Config(of));
       History history;
       double before = 0;
@@ -672,6 +684,7 @@ TEST(TensorTest, AdaptersOfAllRanksAreSavedInOneFile) {
         const auto loss = (*made)->Evaluate();
         ASSERT_OK(loss);
         if (launch_info.rank == 0) held_out.push_back(*loss);
+        ASSERT_OK((*made)->Finish());
       });
       EXPECT_EQ(held_out.back(), held_out.front());
     }
@@ -709,6 +722,9 @@ TEST(TensorTest, WhatIsNotSharedIsRefusedByName) {
   models::DecoderConfig config = TinyLlama();
   config.key_value_heads = 2;
   refused({.tensor = 4}, DecoderModel(config), DataOf(), HasSubstr("2 heads of keys and values"));
+  refused(
+      {.tensor = 2, .pipeline = 2}, DecoderModel(TinyGpt2(/*vocabulary=*/18)), DataOf(),
+      AllOf(HasSubstr("share \"transformer.wte.weight\""), HasSubstr("4 shards do not divide")));
   // Made for other shards than the place says.
   const ModelFactory other = [](const ModelPlace& place) {
     ModelPlace alone = place;
@@ -734,7 +750,7 @@ class Profiles final : public Observer {
   std::vector<ProfileEvent> events;
 };
 
-TEST(TensorTest, AProfileHasTheOperationsOfARank) {
+TEST(TensorTest, AProfileHasTheOperationsOfAllRanks) {
   Profiles profiles[2];
   for (const int tensor : {1, 2}) {
     const Case of = {
@@ -755,11 +771,12 @@ TEST(TensorTest, AProfileHasTheOperationsOfARank) {
   ASSERT_EQ(two.units.size(), one.units.size());
   for (size_t unit = 1; unit < 4; ++unit) {
     for (size_t pass = 0; pass < 3; ++pass) {
-      const profile::Flops &mine = two.units[unit].flops[pass],
+      const profile::Flops &shared = two.units[unit].flops[pass],
                            &whole = one.units[unit].flops[pass];
-      EXPECT_DOUBLE_EQ(2 * mine.products, whole.products) << unit;
-      EXPECT_DOUBLE_EQ(2 * mine.attention, whole.attention) << unit;
-      EXPECT_DOUBLE_EQ(mine.norms, whole.norms) << unit;
+      EXPECT_DOUBLE_EQ(shared.products, whole.products) << unit;
+      EXPECT_DOUBLE_EQ(shared.attention, whole.attention) << unit;
+      // Which each rank makes whole.
+      EXPECT_DOUBLE_EQ(shared.norms, 2 * whole.norms) << unit;
     }
   }
 }
