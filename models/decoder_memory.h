@@ -85,8 +85,8 @@ struct NormArrays {
 // columns and one by rows lies shard by shard: [shards, rows, columns of a shard].
 struct BlockArrays {
   NormArrays norm1, norm2;
-  // [rows, projected_width]: queries, keys and values, rotated. Where ranks exchange heads it is not
-  // kept, and all blocks have the same.
+  // [rows, projected_width]: queries, keys and values, rotated. Where ranks exchange heads they are
+  // not kept, and all blocks have the same memory.
   void* projected = nullptr;
   // Where ranks exchange heads, of all positions of this rank's: [rows, 3 * attention_width] and
   // [rows, attention_width], as many rows (parallel::Ulysses::Saved).

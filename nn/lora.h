@@ -39,9 +39,9 @@ struct LoraInput {
   double scale;
   // Of x, for the adapter alone; with a probability of 0 there is none.
   DropoutMask dropout = {};
-  // Where x has some rows of a longer matrix, which of them, all in ascending order: what is dropped
-  // is then what would be of that, whose first element dropout.first_element is. Empty: the rows
-  // are neighbours.
+  // Where x has some rows of a longer matrix, which of them, in ascending order: what is dropped is
+  // then what would be of that, whose first element dropout.first_element is. Empty: the rows are
+  // neighbours.
   absl::Span<const RowRun> runs = {};
   // Elements from one row of y or dy to the next; 0: `outputs`.
   int64_t y_leading = 0;

@@ -69,11 +69,6 @@ void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported)
       config.replicas > 0 && !drop_last,
       "replicas: a short last step would be of one replica alone; TrainingData::drop_last or "
       "dataloader_drop_last");
-  unsupported.Add(
-      config.replicas > 0 && config.grid.context > 1 && config.grid.data % config.replicas != 0,
-      absl::StrCat("replicas: ", config.replicas, " of them would have the ", config.grid.context,
-                   " context ranks of one sample apart, as there are ", config.grid.data,
-                   " data ranks"));
 }
 
 // Of data whose samples ranks are to share.

@@ -73,6 +73,9 @@ TEST(TokenSamplesTest, PiecesThatAreApartSayWhereTheyAre) {
     const TokenSamples samples(std::make_shared<Packed>(segments), Pieces::kApart);
     EXPECT_EQ(samples.input_bytes(), 48);
     EXPECT_EQ(samples.target_bytes(), 16);
+    EXPECT_EQ(samples.position_rows(), (PositionRows{.input = 3, .target = 1}));
+    EXPECT_EQ(TokenSamples(std::make_shared<Packed>(segments)).position_rows(),
+              (PositionRows{.input = 1, .target = 1}));
     std::vector<int32_t> read(12, -7), labels(4);
     ASSERT_OK(samples.Read(0, read.data(), labels.data()));
     EXPECT_EQ(read, input);
