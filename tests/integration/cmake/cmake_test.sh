@@ -331,8 +331,7 @@ code_for_cuda_compiles() {
   # cuda_soak_test builds the others.
   mapfile -t targets < <(find "$checkout/cmake/libraries" -name '*.cmake' |
     grep -vE '/(device|kernels)\.cmake$' |
-    xargs awk '/^  [a-z0-9_]+( CUDA_ONLY)?$/ { name = $1 }
-               /^  CUDA_(SOURCES|DEPS) / { print "brigade_" name }' | sort -u)
+    xargs awk -v RS= '/\n  CUDA_(SOURCES|DEPS) / && /\n  (CUDA_)?SOURCES / { print "brigade_" $2 }')
   [ ${#targets[@]} -ge 30 ] || fail "only ${#targets[@]} targets have code for CUDA: ${targets[*]}"
   must cmake --build "$work/cuda" --target "${targets[@]}"
   built=$work/cuda
