@@ -1,5 +1,5 @@
 # Written by tools/generate_cmake from the BUILD files; CI compares.
-"""The public libraries of each component; the second only with CUDA, the third of programs alone."""
+"""The public libraries of components, the second with CUDA; and of programs."""
 
 LIBRARIES = {
     "device": [

@@ -119,7 +119,8 @@ class Graph:
     def public(self, folders=None):
         """The labels of the public libraries in and below the folders (//kernels), sorted; of all
         folders by default."""
-        labels = [label for label, each in self._libraries.items() if each.public and not each.testonly]
+        libraries = self._libraries.items()
+        labels = [label for label, each in libraries if each.public and not each.testonly]
         if folders is not None:
             below = tuple("//" + folder.strip("/") + end for folder in folders for end in ":/")
             labels = [label for label in labels if label.startswith(below)]

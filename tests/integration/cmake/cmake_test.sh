@@ -6,7 +6,7 @@
 # once more with shared libraries; with `cuda` nvcc compiles a kernel as CMake tells it to. With
 # `emulated` all this is left out: the components are built and installed with CUDA, and users run on an
 # emulated device, by its runtime, the LIBRARY, in place of CUDA's. With `cuda_sources` it is left out
-# too: all else of the components that has code for CUDA is compiled.
+# too: of components but kernels, what has code for CUDA is compiled.
 set -u -o pipefail
 export LC_ALL=C
 unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
@@ -330,10 +330,9 @@ code_for_cuda_compiles() {
     -DBRIGADE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-virtual
   # cuda_soak_test builds the others.
   mapfile -t targets < <(find "$checkout/cmake/libraries" -name '*.cmake' |
-    grep -vE '/(device|kernels|nn|optim)\.cmake$' |
-    xargs awk '/^  [a-z0-9_]+( CUDA_ONLY)?$/ { name = $1 }
-               /^  CUDA_(SOURCES|DEPS) / { print "brigade_" name }' | sort -u)
-  [ ${#targets[@]} -ge 12 ] || fail "only ${#targets[@]} targets have code for CUDA: ${targets[*]}"
+    grep -vE '/(device|kernels)\.cmake$' |
+    xargs awk -v RS= '/\n  CUDA_(SOURCES|DEPS) / && /\n  (CUDA_)?SOURCES / { print "brigade_" $2 }')
+  [ ${#targets[@]} -ge 30 ] || fail "only ${#targets[@]} targets have code for CUDA: ${targets[*]}"
   must cmake --build "$work/cuda" --target "${targets[@]}"
   built=$work/cuda
   mapfile -t sources < <(grep -rohE '[a-z0-9_/]+\.cu\b' "$checkout/cmake/libraries")
