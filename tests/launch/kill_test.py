@@ -7,6 +7,7 @@ import pathlib
 import signal
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -37,6 +38,9 @@ def check(names, number, host):
     try:
         job.wait_for("ready", 3)
         processes = chain(job, host)
+        # Before, the rank is a shell, which ignores SIGQUIT.
+        while job.program(processes["rank"]) != "sleep":
+            time.sleep(0.01)
         for name in names if several else ():
             os.kill(processes[name], signal.SIGSTOP)
         for name in names:

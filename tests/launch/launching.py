@@ -74,6 +74,10 @@ class Job:
         """The letter that the system has for it: Z of one that has ended."""
         return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
+    def program(self, process):
+        """The name of what it runs."""
+        return pathlib.Path(f"/proc/{process}/comm").read_text().strip()
+
     def children(self, process):
         """Ids of the processes that one has started, in their order."""
         try:

@@ -252,15 +252,17 @@ TEST(MonitorTest, TheEndComesLastAndWhatItFindsIsTold) {
 TEST(MonitorTest, TheEndHasRoomAndWaitsForNoOther) {
   const auto stuck = std::make_shared<Seen>(), late = std::make_shared<Seen>();
   const auto door = std::make_shared<Stuck::Door>();
-  Monitor monitor(Of(std::make_unique<Stuck>(stuck, door), std::make_unique<Late>("disk", late)),
-                  {.capacity = 1});
-  monitor.Start({});
-  monitor.Publish(Record{.at = {1, 1}});
-  door->entered.wait();
-  auto reports = monitor.Close(absl::Seconds(1));
-  EXPECT_TRUE(reports[0].is_stuck);
-  EXPECT_EQ(late->Steps(), "from 0, 1, end");
-  EXPECT_FALSE(reports[1].is_stuck);
+  {
+    Monitor monitor(Of(std::make_unique<Stuck>(stuck, door), std::make_unique<Late>("disk", late)),
+                    {.capacity = 1});
+    monitor.Start({});
+    monitor.Publish(Record{.at = {1, 1}});
+    door->entered.wait();
+    const auto reports = monitor.Close(absl::Seconds(1));
+    EXPECT_TRUE(reports[0].is_stuck);
+    EXPECT_EQ(late->Steps(), "from 0, 1, end");
+    EXPECT_FALSE(reports[1].is_stuck);
+  }
   door->opened.count_down();
   door->left.wait();
 }

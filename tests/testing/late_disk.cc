@@ -42,8 +42,11 @@ Call* Next(const char* name) {
 
 LateDisk::LateDisk(const std::string& part) {
   said_at_sync = said_at_close = 0;
+  // As the system names files.
+  std::error_code error;
+  const std::string path = std::filesystem::weakly_canonical(part, error).string();
   const std::lock_guard lock(mutex);
-  Part() = part;
+  Part() = path;
 }
 LateDisk::~LateDisk() {
   const std::lock_guard lock(mutex);

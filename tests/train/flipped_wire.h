@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -255,15 +256,21 @@ inline WireTraining TrainOnWires(const Job& job, const Task& task, WireEngine ki
                                  CallFault* fault) {
   WireTraining ended;
   WireEngines engines(kind, verifies, fault);
+  std::barrier all_have_ended(kWireRanks);
   std::vector<std::thread> threads;
-  const auto train = [&](int rank) -> absl::Status {
-    const auto watch = Watch::Silent();
-    BRIGADE_ASSIGN_OR_RETURN(const auto context, ContextOf(job, rank, watch->recorder()));
-    BRIGADE_ASSIGN_OR_RETURN(auto engine, engines.Create(rank, *context));
-    BRIGADE_ASSIGN_OR_RETURN(const auto communicator,
-                             collectives::Communicator::Create(std::move(engine), *context));
-    BRIGADE_ASSIGN_OR_RETURN(const auto trainer, Trainer::Create(job, task, *communicator, rank,
-                                                                 *context, {.watch = watch.get()}));
+  struct Place {
+    std::unique_ptr<Watch> watch = Watch::Silent();
+    std::unique_ptr<device::Context> context;
+    std::unique_ptr<collectives::Communicator> communicator;
+  };
+  const auto train = [&](int rank, Place& place) -> absl::Status {
+    BRIGADE_ASSIGN_OR_RETURN(place.context, ContextOf(job, rank, place.watch->recorder()));
+    BRIGADE_ASSIGN_OR_RETURN(auto engine, engines.Create(rank, *place.context));
+    BRIGADE_ASSIGN_OR_RETURN(place.communicator,
+                             collectives::Communicator::Create(std::move(engine), *place.context));
+    BRIGADE_ASSIGN_OR_RETURN(const auto trainer,
+                             Trainer::Create(job, task, *place.communicator, rank, *place.context,
+                                             {.watch = place.watch.get()}));
     while (true) {
       if (trainer->step() == kStepsBefore) {
         // Waits for what was enqueued before.
@@ -278,7 +285,12 @@ inline WireTraining TrainOnWires(const Job& job, const Task& task, WireEngine ki
     return trainer->Finish().status();
   };
   for (int rank = 0; rank < kWireRanks; ++rank) {
-    threads.emplace_back([&, rank] { ended.ends[static_cast<size_t>(rank)] = train(rank); });
+    threads.emplace_back([&, rank] {
+      Place place;
+      ended.ends[static_cast<size_t>(rank)] = train(rank, place);
+      // Others may read its memory until they end.
+      all_have_ended.arrive_and_wait();
+    });
   }
   for (std::thread& thread : threads) thread.join();
   auto log = digests::ReadDigests(job.digests.file);
