@@ -50,7 +50,7 @@ namespace brigade::models {
 //              rows A: one more sum of [rows, rank], in the backward pass or in both.
 // Precision    Weights, activations and their gradients are of one type: float, Half, BFloat16, or
 //              double for tests. Each layer's own (nn/); residuals are added before the product
-//              that makes them is rounded.
+//              that makes them is rounded, of several shards behind it.
 // Pipelines    With DecoderOptions::stage, in chunks of any units; what crosses is the residual
 //              stream. Backward passes can be in halves: the first makes the gradients of norms and
 //              adapters too, and keeps them for the second. The bits are those of the whole model.
@@ -131,7 +131,12 @@ class Decoder : public Model {
   absl::Status RecomputeUnit(int unit, const Batch& batch, UnitParameters& parameters,
                              device::Stream& stream) final;
   // Of attention the pairs of a whole sample, also where segments have fewer.
-  std::optional<UnitFlops> FlopsOf(int unit, const Batch& batch) const final;
+  std::optional<UnitFlops> FlopsOf(int unit, const Batch& batch) const final {
+    return FlopsOfShards(unit, batch, options_.tensor.shards);
+  }
+  std::optional<UnitFlops> WholeFlopsOf(int unit, const Batch& batch) const final {
+    return FlopsOfShards(unit, batch, {.count = options_.tensor.shards.count});
+  }
   absl::Status BackwardUnit(int unit, const Batch& batch, const float* seed,
                             UnitParameters& parameters, device::Stream& stream) final;
   // Matrices and tables: normal with deviation 0.02; norms 1, biases 0; adapters as in lora.h.
@@ -275,6 +280,9 @@ class Decoder : public Model {
   int FirstParameter(int unit) const { return first_parameter_[static_cast<size_t>(unit)]; }
   LinearLayer HeadLayer() const;
 
+  // decoder_flops.cc. Of a rank that has so many of the shards.
+  UnitFlops FlopsOfShards(int unit, const Batch& batch, const parallel::TensorShards& shards) const;
+
   // decoder_tensor.cc. Of the passes between ranks; and the ids as a rank sees them that has a part
   // of the vocabulary.
   absl::Status CreateSums(device::Context& context);
@@ -321,6 +329,10 @@ class Decoder : public Model {
   absl::StatusOr<const void*> WeightOf(const Call& call, const LinearLayer& layer, int s);
   // Null: none, or it is merged.
   const LoraModule* AdapterOf(const LinearLayer& layer) const;
+  // Where the rows of a batch begin among those of all the step's whole samples.
+  int64_t FirstElement(const Batch& batch, int64_t columns) const {
+    return batch.first_sample * batch.positions * options_.context_ranks.size() * columns;
+  }
   nn::LoraInput LoraOf(const Call& call, const LoraModule& module, const void* x,
                        int64_t leading = 0) const;
   nn::LoraScratch scratch() const;

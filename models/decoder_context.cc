@@ -32,7 +32,7 @@ int64_t DecoderContextBytes(const DecoderConfig& config, const DecoderOptions& o
   if (!ranks.share()) return 0;
   const nn::AttentionShape whole = WholeAttention(config, options, options.samples);
   int64_t bytes = 0;
-  if (HasBlocks(config, options)) {
+  if (BlocksOf(config, options) > 0) {
     bytes += ranks.is_ring() ? parallel::RingAttention::Bytes(whole, ranks.size(), device)
                              : parallel::Ulysses::Bytes(whole, ranks.size(), device);
   }
@@ -43,18 +43,15 @@ int64_t DecoderContextBytes(const DecoderConfig& config, const DecoderOptions& o
 }
 
 bool CopiesPositions(const DecoderConfig& config, const DecoderOptions& options) {
-  const bool has_embedding =
-      !options.stage.has_value() ||
-      (!options.stage->chunks.empty() && options.stage->chunks.front().first == 0);
   return options.context_ranks.is_ring() && config.architecture == Architecture::kGpt2 &&
-         has_embedding;
+         HasUnit(config, options, 0);
 }
 
 absl::Status Decoder::CreateContext(device::Context& context) {
   const parallel::ContextRanks& ranks = options_.context_ranks;
   if (!ranks.share()) return absl::OkStatus();
   const nn::AttentionShape whole = WholeAttention(config_, options_, options_.samples);
-  if (HasBlocks(config_, options_)) {
+  if (BlocksOf(config_, options_) > 0) {
     if (ranks.is_ring()) {
       BRIGADE_ASSIGN_OR_RETURN(ring_,
                                parallel::RingAttention::Create(whole, *ranks.group, context));
@@ -87,15 +84,8 @@ std::vector<PassCollective> Decoder::ContextCollectives(const Batch& batch) cons
   if (!ranks.share()) return {};
   const nn::AttentionShape whole = WholeAttention(config_, options_, batch.samples);
   const int size = ranks.size();
-  int64_t blocks = config_.layers;
-  if (options_.stage.has_value()) {
-    blocks = 0;
-    for (const parallel::StageRange& chunk : options_.stage->chunks) {
-      blocks += std::max(0, std::min(chunk.end, head_unit()) - std::max(chunk.first, 1));
-    }
-  }
   // A shard's attention is a call of its own.
-  blocks *= local_shards();
+  const int64_t blocks = BlocksOf(config_, options_) * local_shards();
   const int64_t backward = options_.trains ? blocks : 0;
   const int64_t forward = blocks + (options_.recompute ? backward : 0);
   if (blocks == 0) return {};

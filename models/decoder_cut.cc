@@ -70,8 +70,13 @@ ModelCut CutOf(const DecoderConfig& config, const LoraPlan& whole,
     for (const zero::ParameterSpec& parameter : unit.parameters) {
       const ParameterRole& role = whole.roles[cut.parameters.size()];
       if (role.kind == ParameterRole::Kind::kInt8Base) {
-        cut.parameters.push_back({.shape = {parameter.size}});
-        if (shards.count > 1) cut.parameters.back().axis = 0;
+        // The codes of each shard are by themselves: of as many bytes as those of another number of
+        // shards, which are not to be taken for them.
+        parallel::Shard& words = cut.parameters.emplace_back();
+        words.shape = {parameter.size};
+        if (shards.count > 1) {
+          words = {.shape = {shards.count, parameter.size / shards.count}, .axis = 0};
+        }
         continue;
       }
       if (role.is_base()) {

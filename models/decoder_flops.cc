@@ -25,7 +25,8 @@ bool IsLast(const ParameterRole& role) {
 
 }  // namespace
 
-std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
+UnitFlops Decoder::FlopsOfShards(int unit, const Batch& batch,
+                                 const parallel::TensorShards& shards) const {
   UnitFlops flops;
   const auto rows = static_cast<double>(batch.rows());
   // Of attention ranks that share samples have equal parts.
@@ -34,8 +35,7 @@ std::optional<UnitFlops> Decoder::FlopsOf(int unit, const Batch& batch) const {
   const auto context = static_cast<double>(batch.positions * options_.context_ranks.size());
   const auto width = static_cast<double>(config_.width), inner = static_cast<double>(config_.inner);
   const bool is_block = unit > 0 && unit < head_unit();
-  // Of what is cut, this rank's part.
-  const parallel::TensorShards& shards = options_.tensor.shards;
+  // Of what is cut, a rank's part.
   const double ranks = shards.ranks;
   const double of_vocabulary = cuts_vocabulary() ? ranks : 1;
   const auto add_product = [&](int64_t size, bool trains, bool again) {

@@ -45,8 +45,7 @@ nn::LoraInput Decoder::LoraOf(const Call& call, const LoraModule& module, const 
                      .seed = options_.lora->dropout_seed,
                      .layer = static_cast<uint32_t>(&module - modules_.data()),
                      .step = batch.step,
-                     .first_element = batch.first_sample * options_.context_ranks.size() *
-                                      batch.positions * module.inputs};
+                     .first_element = FirstElement(batch, module.inputs)};
     input.runs = RunsOf(batch);
   }
   return input;

@@ -100,9 +100,9 @@ absl::Status CheckContext(const DecoderConfig& config, const DecoderOptions& opt
   BRIGADE_RETURN_IF_ERROR(ranks.Check(options.whole_positions()));
   if (const int64_t heads = config.heads / options.tensor.shards.count;
       ranks.exchanges_heads() && heads % ranks.size() != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a decoder whose ", heads, options.tensor.is_sharded() ? " heads of a shard " : " heads ",
-                     ranks.size(), " context ranks cannot share; in a ring they may"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a decoder whose ", heads, options.tensor.is_sharded() ? " heads of a shard " : " heads ",
+        ranks.size(), " context ranks cannot share; in a ring they may"));
   }
   return absl::OkStatus();
 }
@@ -182,12 +182,18 @@ DecoderConfig ShardOf(const DecoderConfig& config, const parallel::TensorShards&
   return shard;
 }
 
-bool HasBlocks(const DecoderConfig& config, const DecoderOptions& options) {
-  if (!options.stage.has_value()) return true;
-  const int head = static_cast<int>(config.layers) + 1;
-  return std::any_of(
-      options.stage->chunks.begin(), options.stage->chunks.end(),
-      [&](const auto& chunk) { return std::max(chunk.first, 1) < std::min(chunk.end, head); });
+bool HasUnit(const DecoderConfig& config, const DecoderOptions& options, int unit) {
+  if (!options.stage.has_value()) return unit < static_cast<int>(config.layers) + 2;
+  return std::any_of(options.stage->chunks.begin(), options.stage->chunks.end(),
+                     [&](const auto& chunk) { return unit >= chunk.first && unit < chunk.end; });
+}
+
+int64_t BlocksOf(const DecoderConfig& config, const DecoderOptions& options) {
+  int64_t blocks = 0;
+  for (int unit = 1; unit <= static_cast<int>(config.layers); ++unit) {
+    if (HasUnit(config, options, unit)) ++blocks;
+  }
+  return blocks;
 }
 
 bool IsOfFirstHalf(const ParameterRole& role) {
@@ -227,7 +233,7 @@ class Placer {
   void PlaceSlots(DecoderMemory& memory) {
     const auto layers = static_cast<size_t>(config_.layers);
     const bool keeps = options_.trains && !options_.recompute;
-    const bool has_block = HasBlocks(config_, options_);
+    const bool has_block = BlocksOf(config_, options_) > 0;
     const bool exchanges_heads = options_.context_ranks.exchanges_heads();
     if (has_block && exchanges_heads) shared_projected_ = Cut(shard_.projected_width());
     const BlockArrays shared = keeps || !has_block ? BlockArrays() : Block();
@@ -381,10 +387,9 @@ DecoderMemory PlaceDecoder(const DecoderConfig& config, const DecoderOptions& op
     memory.gradients.dactivated = placer.Cut(shard.inner);
     // Attention of several ranks has its own.
     if (!options.context_ranks.share()) {
-      memory.attention_workspace = arena.Take(
-          nn::MostAttentionWorkspaceBytes({options.dtype, options.samples, options.positions,
-                                           shard.heads, shard.attention_width()},
-                                          device));
+      memory.attention_workspace = arena.Take(nn::MostAttentionWorkspaceBytes(
+          {options.dtype, options.samples, options.positions, shard.heads, shard.attention_width()},
+          device));
     }
     placer.PlaceDeferred(memory);
   }

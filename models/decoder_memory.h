@@ -167,8 +167,9 @@ struct DecoderMemory {
 // adapter.
 bool IsOfFirstHalf(const ParameterRole& role);
 
-// Whether there are passes of blocks, which have attention.
-bool HasBlocks(const DecoderConfig& config, const DecoderOptions& options);
+// Whether there are passes of a unit, and of how many blocks.
+bool HasUnit(const DecoderConfig& config, const DecoderOptions& options, int unit);
+int64_t BlocksOf(const DecoderConfig& config, const DecoderOptions& options);
 
 // Of a decoder whose samples several ranks share, beside its activations: what attention has of the
 // others, and rows of tables of positions that lie apart.

@@ -43,22 +43,10 @@ parallel::VocabularyCrossEntropyOptions EntropyOptions(const DecoderOptions& opt
           .rows = options.samples * options.positions};
 }
 
-std::vector<parallel::StageRange> ChunksOf(const DecoderConfig& config,
-                                           const DecoderOptions& options) {
-  if (options.stage.has_value()) return options.stage->chunks;
-  return {{0, static_cast<int>(config.layers) + 2}};
-}
-
-bool Has(absl::Span<const parallel::StageRange> chunks, int unit) {
-  return std::any_of(chunks.begin(), chunks.end(), [&](const parallel::StageRange& chunk) {
-    return unit >= chunk.first && unit < chunk.end;
-  });
-}
-
 // The loss of a vocabulary that is cut, where the head is.
 bool HasEntropy(const DecoderConfig& config, const DecoderOptions& options) {
   return CutsVocabulary(config, options.tensor.shards) &&
-         Has(ChunksOf(config, options), static_cast<int>(config.layers) + 1);
+         HasUnit(config, options, static_cast<int>(config.layers) + 1);
 }
 
 }  // namespace
@@ -84,32 +72,33 @@ absl::Status Decoder::CreateSums(device::Context& context) {
 
 std::vector<PassCollective> Decoder::TensorCollectives(const Batch& batch) const {
   std::vector<PassCollective> all;
-  const std::vector<parallel::StageRange> chunks = ChunksOf(config_, options_);
-  if (options_.tensor.shards.ranks == 1 || chunks.empty()) return all;
+  if (options_.tensor.shards.ranks == 1) return all;
+  const auto has = [this](int unit) { return HasUnit(config_, options_, unit); };
   const auto add = [&](const collectives::CollectiveSignature& signature, int64_t times) {
     all.push_back({parallel::GridGroup::kTensor, signature, times});
   };
   // Of [rows, width]; and of adapters of [rows, rank].
+  const int64_t backward = options_.trains ? 1 : 0, again = options_.recompute ? backward : 0;
   int64_t sums = 0, sums_of_rank = 0;
   for (int unit = 1; unit < head_unit(); ++unit) {
-    // What is made again ends before the block's second product by rows.
-    if (Has(chunks, unit)) sums += 4 + (options_.recompute ? 1 : 0);
+    // Two in each pass; what is made again ends before the block's second product by rows.
+    if (has(unit)) sums += options_.trains ? 4 + again : 2;
   }
-  if (HasEntropy(config_, options_)) ++sums;
-  int64_t tokens = cuts_vocabulary() && Has(chunks, 0) ? 1 : 0, tokens_of_rank = 0;
+  if (HasEntropy(config_, options_)) sums += backward;
+  int64_t tokens = cuts_vocabulary() && has(0) ? 1 : 0, tokens_of_rank = 0;
   for (const LoraModule& module : modules_) {
-    if (!Has(chunks, module.unit)) continue;
+    if (!has(module.unit)) continue;
     const auto is_cut = [&](int parameter) {
       return cut_.parameters[static_cast<size_t>(parameter)].axis.has_value();
     };
     if (module.kind == LoraModule::Kind::kTokens) {
       // Looked up in both passes.
-      tokens_of_rank += 2 * tokens;
+      tokens_of_rank += (1 + backward) * tokens;
     } else if (is_cut(module.a)) {
       const bool is_last = absl::StrContains(module.name, ".mlp.");
-      sums_of_rank += 2 + (options_.recompute && !is_last ? 1 : 0);
+      sums_of_rank += 1 + backward + (is_last ? 0 : again);
     } else if (is_cut(module.b)) {
-      ++sums_of_rank;
+      sums_of_rank += backward;
     }
   }
   const parallel::ShardSumOptions options = SumOptions(config_, options_);

@@ -26,8 +26,7 @@ nn::LoraInput Decoder::ShardLora(const Call& call, const LinearLayer& layer,
   // A mask of each shard's own, whichever rank has it.
   const int shard = options_.tensor.shards.first() + s;
   input.dropout.layer += static_cast<uint32_t>(modules_.size()) * static_cast<uint32_t>(1 + shard);
-  input.dropout.first_element =
-      call.batch.first_sample * call.batch.positions * options_.context_ranks.size() * input.inputs;
+  input.dropout.first_element = FirstElement(call.batch, input.inputs);
   return input;
 }
 

@@ -215,6 +215,11 @@ class Model {
   virtual std::optional<UnitFlops> FlopsOf(int /*unit*/, const Batch& /*batch*/) const {
     return std::nullopt;
   }
+  // The same of all tensor ranks, without what several of them compute alike: what one would that
+  // has the whole model.
+  virtual std::optional<UnitFlops> WholeFlopsOf(int unit, const Batch& batch) const {
+    return FlopsOf(unit, batch);
+  }
 
   // Values of a new training: a function of the seed and the parameter alone. Of a parameter that
   // is cut all of them, as it is as a whole.

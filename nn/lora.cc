@@ -105,13 +105,12 @@ absl::Status LoraDownBackward(const LoraInput& input, const LoraScratch& scratch
                                      .accumulate = !Drops(input)},
                                     stream));
   if (!Drops(input)) return absl::OkStatus();
-  return ForEachRun(
-      input, 0, input.rows, [&](int64_t row, int64_t count, const DropoutMask& mask) {
-        const int64_t offset = row * input.inputs * precision::SizeOf(input.dtype);
-        return DropoutBackward(input.dtype, count * input.inputs, mask,
-                               static_cast<const char*>(scratch.x) + offset,
-                               {static_cast<char*>(dx) + offset, true}, stream);
-      });
+  return ForEachRun(input, 0, input.rows, [&](int64_t row, int64_t count, const DropoutMask& mask) {
+    const int64_t offset = row * input.inputs * precision::SizeOf(input.dtype);
+    return DropoutBackward(input.dtype, count * input.inputs, mask,
+                           static_cast<const char*>(scratch.x) + offset,
+                           {static_cast<char*>(dx) + offset, true}, stream);
+  });
 }
 
 absl::Status LoraUp(const LoraInput& input, const void* hidden, void* y, Blas& blas,

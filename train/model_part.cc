@@ -64,7 +64,7 @@ models::Batch ModelPart::WholeBatch() const {
 }
 
 parallel::BoundaryShape ModelPart::boundary() const {
-  if (!is_cut()) return {};
+  if (!has_stages()) return {};
   const models::Boundary boundary = model_->BoundaryOf(WholeBatch()).value_or(models::Boundary());
   return {boundary.elements, boundary.dtype};
 }
@@ -99,7 +99,7 @@ absl::Status ModelPart::Plan(int stage, const parallel::StageBuffers& buffers) {
                                                    " losses for a micro-batch of ", shape_.samples,
                                                    " samples, whose data say ", shape_.losses));
   }
-  if (!is_cut()) return absl::OkStatus();
+  if (!has_stages()) return absl::OkStatus();
   const TrainConfig& config = place_.job.config;
   const parallel::PipelineShape pipeline = config.pipeline_shape();
   BRIGADE_ASSIGN_OR_RETURN(const std::vector<int> boundaries,
@@ -166,7 +166,7 @@ checkpoint::ModelPart ModelPart::checkpoint_part() const {
             .parameters = cut.parameters,
             .shards = cut.shards};
   }
-  if (!is_cut()) return {};
+  if (!has_stages()) return {};
   return {.model = model_->spec()};
 }
 
@@ -233,20 +233,19 @@ profile::Training ModelPart::TrainingOfStep() const {
   profile::Training training = {
       .tokens_of_step = static_cast<double>(place_.job.config.batch.train_batch_size) * of_sample,
       .pairs_over_causal = 2 * of_sample / (of_sample + 1)};
-  // Of all tensor ranks, each of which has its part of a product.
-  const auto ranks = static_cast<double>(place_.grid.shape().tensor);
   const zero::ModelSpec whole =
       is_sharded() ? models::WholeOf(model_->spec(), *model_->cut()) : model_->spec();
   for (size_t unit = 0; unit < whole.size(); ++unit) {
     for (const zero::ParameterSpec& parameter : whole[unit].parameters) {
       training.parameters += parameter.size;
     }
-    const models::UnitFlops flops = FlopsOf(static_cast<int>(unit));
+    const models::UnitFlops flops =
+        model_->WholeFlopsOf(static_cast<int>(unit), WholeBatch()).value_or(models::UnitFlops());
     for (const profile::Pass pass : {profile::Pass::kForward, profile::Pass::kBackward}) {
       const profile::Flops& of = flops[static_cast<size_t>(pass)];
-      training.causal_flops_per_token += ranks * (of.products + of.attention) / tokens;
+      training.causal_flops_per_token += (of.products + of.attention) / tokens;
       training.flops_per_token +=
-          ranks * (of.products + of.attention * training.pairs_over_causal) / tokens;
+          (of.products + of.attention * training.pairs_over_causal) / tokens;
     }
   }
   return training;
@@ -256,7 +255,7 @@ absl::Status ModelPart::Allocate(zero::ZeroOptimizer& zero) {
   const ModelPasses::Options options = {.samples = shape_.samples,
                                         .positions = positions(),
                                         .targets_begin = targets_begin(),
-                                        .is_whole = !is_cut(),
+                                        .is_whole = !has_stages(),
                                         .at = place_.grid.coordinates(),
                                         .data_ranks = place_.grid.shape().data};
   passes_ = std::make_unique<ModelPasses>(options, part_, *model_, zero);

@@ -66,7 +66,7 @@ class ModelPart final : public RankPart {
   absl::Status WriteHeldOut(int64_t first, int64_t micro_batch, StepBatch& batch) override;
 
  private:
-  bool is_cut() const { return place_.grid.shape().pipeline > 1; }
+  bool has_stages() const { return place_.grid.shape().pipeline > 1; }
   // Whose matrices are cut, on one rank or on several.
   bool is_sharded() const { return model_->cut() != nullptr && model_->cut()->is_sharded(); }
   absl::Status CheckTiedParts() const;

@@ -72,7 +72,7 @@ void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported)
 }
 
 // Of data whose samples ranks are to share.
-absl::Status CheckCut(const data::Samples& samples, const parallel::ContextRanks& ranks) {
+absl::Status CheckPositions(const data::Samples& samples, const parallel::ContextRanks& ranks) {
   const data::PositionRows rows = samples.position_rows();
   const int64_t positions = samples.positions();
   if (rows.input < 1 || rows.target < 1) {
@@ -208,7 +208,7 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
   const bool is_cut = config.grid.pipeline > 1;
   const parallel::ContextRanks context_ranks = {&place.grid.context(), config.context_exchange};
   const absl::Status cut =
-      context_ranks.share() ? CheckCut(*data_.training, context_ranks) : absl::OkStatus();
+      context_ranks.share() ? CheckPositions(*data_.training, context_ranks) : absl::OkStatus();
   unsupported.Add(cut);
   // The whole model is not made in vain, nor one for a part of samples that there is not.
   if (!is_cut || !cut.ok()) BRIGADE_RETURN_IF_ERROR(unsupported.status());
@@ -249,8 +249,9 @@ absl::StatusOr<std::unique_ptr<RankPart>> ModelTask::CreatePart(const RankPlace&
 absl::StatusOr<zero::ModelSpec> ModelTask::Spec(const Job& job, const parallel::Coordinates& at,
                                                 device::Context& context) const {
   // Of one that is made for this and goes again.
-  ModelPlace place =
-      PlaceOf(job, at, /*ranks=*/nullptr, /*context_ranks=*/{}, context);
+  ModelPlace place = PlaceOf(job, at, /*ranks=*/nullptr, /*context_ranks=*/{}, context);
+  place.positions /= job.config.grid.context;
+  place.input_bytes /= job.config.grid.context;
   place.stage = models::StageUnits();
   BRIGADE_ASSIGN_OR_RETURN(const auto model, model_(place));
   if (model == nullptr) return absl::InvalidArgumentError("the factory has made no model");

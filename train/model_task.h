@@ -15,8 +15,8 @@
 #include "brigade/device/context.h"
 #include "brigade/models/model.h"
 #include "brigade/models/tensor_options.h"
-#include "brigade/parallel/grid.h"
 #include "brigade/parallel/context/context_ranks.h"
+#include "brigade/parallel/grid.h"
 #include "brigade/train/config/config.h"
 #include "brigade/train/job.h"
 #include "brigade/train/task.h"
@@ -41,7 +41,8 @@ struct ModelPlace {
   // it would be. A model that does not give models::Model::BoundaryOf need not look.
   std::optional<models::StageUnits> stage = std::nullopt;
   // How many tensor shards the model has, and which are this rank's. A model that does not give
-  // models::Model::cut need not look.
+  // models::Model::cut need not look. One without units, of `stage`, has no ranks to call: where
+  // only a spec is asked for, `tensor.ranks` is null.
   models::TensorOptions tensor = {};
 };
 

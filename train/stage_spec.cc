@@ -120,8 +120,8 @@ absl::Status CheckSame(const zero::ModelSpec& whole, const zero::ModelSpec& of_s
       }
       if (its.shape != parameter.shape) {
         return other("the shape [", absl::StrJoin(its.shape, ", "), "], not [",
-                     absl::StrJoin(parameter.shape, ", "), "], of the parameter \"",
-                     parameter.name, "\"");
+                     absl::StrJoin(parameter.shape, ", "), "], of the parameter \"", parameter.name,
+                     "\"");
       }
       if (its.dtype != parameter.dtype || its.group != parameter.group ||
           its.low_rank != parameter.low_rank) {

@@ -110,8 +110,11 @@ TEST(StageSpecTest, TheModelOfAStageIsTheWholeOne) {
           "41 elements, not 40, in the parameter \"c\"");
   refused([](auto& model) { model[3].parameters[0].trainable = false; },
           "no gradient of the parameter \"c\"");
-  refused([](auto& model) { model[3].parameters[0].shape = {8, 5}; },
-          "the shape [8, 5], not [], of the parameter \"c\"");
+  refused(
+      [](auto& model) {
+        model[3].parameters[0].shape = {8, 5};
+      },
+      "the shape [8, 5], not [], of the parameter \"c\"");
   const char* const another = "another type, group or low_rank of the parameter \"c\"";
   refused([](auto& model) { model[3].parameters[0].dtype = precision::DType::kFloat32; }, another);
   refused([](auto& model) { model[3].parameters[0].group = 1; }, another);

@@ -27,6 +27,8 @@ Rules TensorRules(const Together& together) {
       {"brigade.tensor_shards", shards.ok() || said.Find("--tensor_shards") != nullptr, no_shards,
        shard_keys},
       {"--tensor_overlap", sharing.tensor_shards > 1, one_shard, shard_keys},
+      {"brigade.tensor_pieces", s.tensor_pieces == 1 || sharing.tensor_shards > 1, one_shard,
+       shard_keys},
       {"tensor_parallel.tp_overlap_comm", !s.tensor_overlap || sharing.tensor_shards > 1, one_shard,
        shard_keys},
       {"activation_checkpointing.partition_activations",

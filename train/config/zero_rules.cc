@@ -239,6 +239,14 @@ Rules CompressionRules(const Together& together) {
                     "\"local_step_clipper\": 1, with which groups meet in each step, or brigade."
                     "replicas for copies that run apart"),
        Names({kShardRanks, "optimizer.params.local_step_clipper"})});
+  rules.push_back(
+      {kOptimizer,
+       s.optimizer != optim::OptimizerKind::kZeroOneAdam || together.sharing.context == 1 ||
+           s.zero_one.local_step_clipper == 1,
+       absl::StrCat("ranks share texts and local_step_clipper is ", s.zero_one.local_step_clipper,
+                    "; between meetings each would attend to keys that other weights have made: "
+                    "write \"local_step_clipper\": 1, with which ranks meet in each step"),
+       Names({kContextRanks, "optimizer.params.local_step_clipper"})});
   const bool has_groups = together.sharing.shard_ranks > 0;
   for (const auto& [path, exchanges] :
        {std::pair(gradients, has_gradients), std::pair(std::string(kOptimizer), has_moments)}) {
