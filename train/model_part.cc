@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -109,6 +110,8 @@ absl::Status ModelPart::Plan(int stage, const parallel::StageBuffers& buffers) {
   const zero::ModelSpec whole = model_->spec();
   part_ = StageSpec(whole, ChunksOf(pipeline, boundaries, stage));
   BRIGADE_RETURN_IF_ERROR(CheckTiedParts());
+  std::optional<parallel::TensorShards> shards;
+  if (model_->cut() != nullptr) shards = model_->cut()->shards;
   // A factory that takes no notice of the place makes a model with all its memory, twice.
   model_.reset();
   BRIGADE_ASSIGN_OR_RETURN(model_,
@@ -117,6 +120,14 @@ absl::Status ModelPart::Plan(int stage, const parallel::StageBuffers& buffers) {
                                            .deferred = static_cast<int>(buffers.deferred)}));
   if (model_ == nullptr) return absl::InvalidArgumentError("the factory has made no model");
   BRIGADE_RETURN_IF_ERROR(CheckSame(whole, model_->spec()));
+  if (shards.has_value()) {
+    if (model_->cut() == nullptr) {
+      return absl::InvalidArgumentError(
+          "the model that the factory has made for a stage of a pipeline does not say how it is "
+          "cut, by Model::cut, as the whole one does");
+    }
+    BRIGADE_RETURN_IF_ERROR(models::CheckCut(model_->spec(), *model_->cut(), *shards));
+  }
   if (model_->slots() >= buffers.activations && model_->deferred() >= buffers.deferred) {
     return absl::OkStatus();
   }
@@ -137,13 +148,12 @@ absl::Status ModelPart::CheckTiedParts() const {
       const auto number = static_cast<size_t>(part_.parameters()[place++]);
       const bool is_whole = !cut.parameters[number].axis.has_value();
       if (!parameter.tied_outside || !parameter.trainable || !is_whole) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a pipeline of ", place_.grid.shape().tensor,
-          " tensor ranks: its first and its last "
-          "stage share \"",
-          parameter.name, "\", which every tensor rank has whole, as ", cut.shards.count,
-          " shards do not divide it; with a vocabulary that they divide, or "
-          "with a head of its own, each has a part"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a pipeline of ", place_.grid.shape().tensor,
+                       " tensor ranks: its first and its last stage share \"", parameter.name,
+                       "\", which every tensor rank has whole, as ", cut.shards.count,
+                       " shards do not divide it; with a vocabulary that they divide each has a "
+                       "part, and with a head of its own nothing is shared"));
     }
   }
   return absl::OkStatus();

@@ -149,6 +149,7 @@ class Trainer {
   // With a pipeline `model` tells of the whole model, but has passes for this rank's stage alone,
   // and `zero` has that stage's parameters, numbered anew: their numbers in the model are
   // models::NumbersIn(model, zero.plan(), /*is_shared=*/true). `ranks` are those of all stages.
+  // Of tensor ranks both have this rank's part of each parameter (models::Model::cut).
   using UseModel = absl::FunctionRef<absl::Status(models::Model& model, zero::ZeroOptimizer& zero,
                                                   collectives::Communicator& ranks)>;
   absl::Status WithModel(UseModel use);

@@ -733,6 +733,13 @@ TEST(TensorTest, WhatIsNotSharedIsRefusedByName) {
   };
   refused({.tensor = 2}, other, DataOf(),
           AllOf(HasSubstr("of 1 tensor shards"), HasSubstr("ModelPlace::tensor has 4")));
+  // And one whose stage is another rank's.
+  const ModelFactory of_first = [](const ModelPlace& place) {
+    ModelPlace first = place;
+    if (!place.stage->chunks.empty()) first.tensor = {.shards = {2, 1, 0}};
+    return DecoderModel(TinyLlama())(first);
+  };
+  refused({.tensor = 2, .pipeline = 2}, of_first, DataOf(), HasSubstr("the factory has made"));
   Training training = Make({.tensor = 2}, DecoderModel(TinyLlama()), DataOf());
   training.job.config.sequence_parallel = true;
   EXPECT_THAT(TrainAll(training, 2).status,
