@@ -250,6 +250,8 @@ class Decoder : public Model {
   absl::Status AttendBackward(const Call& call, const void* qkv, const BlockArrays& arrays, int s,
                               void* dqkv);
   bool exchanges_heads() const { return ulysses_ != nullptr; }
+  // Of one shard, and of this rank's positions.
+  nn::AttentionShape AttentionOf(const Call& call) const;
   // By which positions are counted.
   nn::Segments PositionsOf(const Call& call) const;
   // The same as ids of a table of positions.
@@ -312,8 +314,6 @@ class Decoder : public Model {
   // decoder_context.cc. What ranks that share samples have beside the others' memory.
   absl::Status CreateContext(device::Context& context);
   std::vector<PassCollective> ContextCollectives(const Batch& batch) const;
-  // Of one shard.
-  nn::AttentionShape AttentionOf(const Call& call) const;
   parallel::Ulysses::Saved SavedOf(const Call& call, const BlockArrays& arrays, int s) const;
   // Which rows of whole samples a batch has; none if it has whole ones.
   absl::Span<const nn::RowRun> RunsOf(const Batch& batch) const;
@@ -322,7 +322,8 @@ class Decoder : public Model {
   // Calls `make` with memory for the gradient of these rows, and brings it into the table's.
   absl::Status MakePositionRows(const Call& call, nn::Gradient table, int64_t columns,
                                 absl::FunctionRef<absl::Status(nn::Gradient)> make);
-  absl::Status CopyOwnRows(const void* table, int64_t columns, device::Stream& stream);
+  // Between a table and own_positions_.
+  absl::Status CopyOwnRows(void* table, bool to_table, int64_t columns, device::Stream& stream);
 
   // decoder_lora.cc. One shard of the layer's weight, as a matrix of the model's type; of codes
   // until the next one is.

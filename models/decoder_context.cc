@@ -140,13 +140,14 @@ absl::Status Decoder::AttendBackward(const Call& call, const void* qkv, const Bl
                                memory_.attention_workspace, dqkv, call.stream);
 }
 
-absl::Status Decoder::CopyOwnRows(const void* table, int64_t columns, device::Stream& stream) {
-  char* const own = static_cast<char*>(own_positions_.data());
+absl::Status Decoder::CopyOwnRows(void* table, bool to_table, int64_t columns,
+                                  device::Stream& stream) {
   for (const parallel::PositionRun& run :
        options_.context_ranks.RunsOf(options_.whole_positions())) {
-    BRIGADE_RETURN_IF_ERROR(stream.Copy(
-        own + Bytes(run.local * columns),
-        static_cast<const char*>(table) + Bytes(run.global * columns), Bytes(run.count * columns)));
+    char* const own = static_cast<char*>(own_positions_.data()) + Bytes(run.local * columns);
+    char* const rows = static_cast<char*>(table) + Bytes(run.global * columns);
+    BRIGADE_RETURN_IF_ERROR(
+        stream.Copy(to_table ? rows : own, to_table ? own : rows, Bytes(run.count * columns)));
   }
   return absl::OkStatus();
 }
@@ -155,7 +156,8 @@ absl::StatusOr<const void*> Decoder::PositionRows(const Call& call, const void* 
                                                   int64_t columns) {
   if (table == nullptr) return table;
   if (options_.context_ranks.is_ring()) {
-    BRIGADE_RETURN_IF_ERROR(CopyOwnRows(table, columns, call.stream));
+    BRIGADE_RETURN_IF_ERROR(
+        CopyOwnRows(const_cast<void*>(table), /*to_table=*/false, columns, call.stream));
     return own_positions_.data();
   }
   const parallel::ContextRanks& ranks = options_.context_ranks;
@@ -183,14 +185,11 @@ absl::Status Decoder::MakePositionRows(const Call& call, nn::Gradient table, int
   }
   const auto runs = ranks.RunsOf(options_.whole_positions());
   if (runs.size() == 1) return make({at(runs[0].global), table.accumulate});
-  if (table.accumulate) BRIGADE_RETURN_IF_ERROR(CopyOwnRows(table.data, columns, call.stream));
-  BRIGADE_RETURN_IF_ERROR(make({own_positions_.data(), table.accumulate}));
-  const char* const own = static_cast<const char*>(own_positions_.data());
-  for (const parallel::PositionRun& run : runs) {
-    BRIGADE_RETURN_IF_ERROR(call.stream.Copy(at(run.global), own + Bytes(run.local * columns),
-                                             Bytes(run.count * columns)));
+  if (table.accumulate) {
+    BRIGADE_RETURN_IF_ERROR(CopyOwnRows(table.data, /*to_table=*/false, columns, call.stream));
   }
-  return absl::OkStatus();
+  BRIGADE_RETURN_IF_ERROR(make({own_positions_.data(), table.accumulate}));
+  return CopyOwnRows(table.data, /*to_table=*/true, columns, call.stream);
 }
 
 }  // namespace brigade::models

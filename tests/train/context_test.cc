@@ -1,7 +1,6 @@
 // Trainings of a models::Model whose samples several ranks share: those of ranks that have whole
 // samples, within the rounding of sums in another order; and the same bits whatever else changes.
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -10,12 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "brigade/data/dataset.h"
 #include "brigade/data/samples.h"
-#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/mlp.h"
 #include "brigade/models/decoder.h"
@@ -27,11 +22,9 @@
 #include "brigade/parallel/grid.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/train/delayed_training.h"
 #include "brigade/tests/train/trainings.h"
 #include "brigade/train/decoder_model.h"
-#include "brigade/train/observers/history.h"
-#include "brigade/train/rank_trainer.h"
-#include "brigade/train/times/recorder.h"
 #include "brigade/train/trainer.h"
 #include "brigade/train/training.h"
 #include "gmock/gmock.h"
@@ -119,43 +112,11 @@ DecoderModelOptions AdaptersOver(models::BaseFormat base) {
   return options;
 }
 
-// A batch of 8 in micro-batches of `micro_batch`, of ranks that share samples and others.
-struct ContextCase {
-  int context = 1;
-  std::string exchange = "ulysses";
-  int data = 1;
-  int pipeline = 1;
-  std::string schedule = {};
-  int stage = 0;
-  std::string type = "fp32";
-  bool recompute = false;
-  int micro_batch = 2;
-  std::string more = {};
-
-  int ranks() const { return context * data * pipeline; }
-};
-
-std::string ConfigOf(const ContextCase& of) {
-  std::vector<std::string> brigade;
-  if (of.context > 1) {
-    brigade.push_back(absl::StrCat("\"context_exchange\": \"", of.exchange, "\""));
-  }
-  if (!of.schedule.empty()) brigade.push_back(absl::StrCat("\"schedule\": \"", of.schedule, "\""));
-  if (of.recompute) brigade.push_back("\"recompute\": \"block\"");
-  std::string more = of.more;
-  if (of.type != "fp32") {
-    absl::StrAppend(&more, ", \"", of.type, "\": {\"enabled\": true",
-                    of.type == "fp16" ? R"(, "initial_scale_power": 10)" : "", "}");
-  }
-  if (of.context > 1) absl::StrAppend(&more, ", \"sequence_parallel_size\": ", of.context);
-  if (of.pipeline > 1) absl::StrAppend(&more, ", \"pipeline\": {\"stages\": ", of.pipeline, "}");
-  if (!brigade.empty()) {
-    absl::StrAppend(&more, ", \"brigade\": {", absl::StrJoin(brigade, ", "), "}");
-  }
-  return absl::StrFormat(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": %d,
-      "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1}},
-      "zero_optimization": {"stage": %d}%s})",
-                         of.micro_batch, of.stage, more);
+// In micro-batches of 2, unless the case says otherwise, and by a scale that holds.
+Case Shared(Case of) {
+  if (of.micro_batch == 0) of.micro_batch = 2;
+  of.overflows = false;
+  return of;
 }
 
 TrainingData LongData(int64_t samples) {
@@ -167,55 +128,15 @@ TrainingData LongData(int64_t samples) {
 // steps are whole.
 constexpr int64_t kWithShortStep = 19, kWholeSteps = 24;
 
-Training Make(const ContextCase& of, ModelFactory model, TrainingData data) {
-  Training made;
-  made.job.config = ParseConfig(ConfigOf(of), of.ranks()).value();
-  made.job.steps = data.Steps(8).value();
-  made.task = ModelTask::Create(std::move(model), std::move(data)).value();
-  return made;
+Ran TrainAll(const Case& of, const ModelFactory& model, int64_t samples = kWithShortStep) {
+  return TrainAll(Make(Shared(of), model, LongData(samples)), of.ranks());
 }
 
-Ran TrainAll(const ContextCase& of, const ModelFactory& model, int64_t samples = kWithShortStep) {
-  return TrainAll(Make(of, model, LongData(samples)), of.ranks());
-}
-
-void ExpectModelledMemory(const Ran& ran) {
-  for (const RankSummary& rank : ran.outcome.ranks) {
-    for (int p = 0; p < device::kPurposes; ++p) {
-      EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
-      EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
-    }
-  }
-}
-
-// Of whole steps all that is sent, of others at most that.
-void ExpectModelledTraffic(const Ran& ran, bool are_whole) {
+// And something is.
+void ExpectModelledExchange(const Ran& ran, bool are_whole) {
   constexpr auto kContext = static_cast<size_t>(parallel::GridGroup::kContext);
-  ASSERT_FALSE(ran.outcome.ranks.empty());
-  for (const RankSummary& rank : ran.outcome.ranks) {
-    EXPECT_GT(rank.sent[kContext], 0);
-    for (size_t g = 0; g < rank.sent.size(); ++g) {
-      const int64_t modelled = rank.steps * rank.sent_of_step[g];
-      if (are_whole || g != kContext) {
-        EXPECT_EQ(rank.sent[g], modelled) << g;
-      } else {
-        EXPECT_LT(rank.sent[g], modelled) << g;
-      }
-    }
-  }
-}
-
-void ExpectSameResults(const Ran& ran, const Ran& other) {
-  ASSERT_OK(ran.status);
-  ASSERT_OK(other.status);
-  ASSERT_FALSE(ran.losses.empty());
-  EXPECT_EQ(ran.losses, other.losses);
-  EXPECT_EQ(ran.held_out, other.held_out);
-  ASSERT_EQ(ran.norms.size(), other.norms.size());
-  for (size_t step = 0; step < ran.norms.size(); ++step) {
-    // Summed in another order, in double.
-    EXPECT_NEAR(ran.norms[step], other.norms[step], 1e-12 * other.norms[step]);
-  }
+  ExpectModelledTraffic(ran, are_whole);
+  for (const RankSummary& rank : ran.outcome.ranks) EXPECT_GT(rank.sent[kContext], 0);
 }
 
 // Sums are in another order, and of 16-bit types rounded more often. Updates by Adam make more of
@@ -249,24 +170,24 @@ void ExpectThoseOfWholeSamples(const ModelFactory& model, const std::string& typ
   const Ran whole = TrainAll({.type = type}, model);
   for (const char* const exchange : {"ulysses", "ring"}) {
     for (const int context : {2, 4}) {
-      const ContextCase first = {.context = context, .exchange = exchange, .type = type};
-      SCOPED_TRACE(ConfigOf(first));
+      const Case first = {.context = context, .exchange = exchange, .type = type};
+      SCOPED_TRACE(Config(first));
       const Ran shared = TrainAll(first, model);
       ExpectNear(shared, whole, type);
       ExpectModelledMemory(shared);
-      ExpectModelledTraffic(shared, /*are_whole=*/false);
+      ExpectModelledExchange(shared, /*are_whole=*/false);
       for (const int pipeline : {1, 2}) {
         for (const char* const schedule : {"1f1b", "interleaved:2", "zb-h1"}) {
           if (pipeline == 1 && schedule != std::string("1f1b")) continue;
           for (int stage = 0; stage < 4; ++stage) {
             for (const bool recompute : {false, true}) {
               if (!all && ++turn % 19 != 0) continue;
-              ContextCase of = first;
+              Case of = first;
               of.pipeline = pipeline;
               if (pipeline > 1) of.schedule = schedule;
               of.stage = stage;
               of.recompute = recompute;
-              SCOPED_TRACE(ConfigOf(of));
+              SCOPED_TRACE(Config(of));
               const Ran ran = TrainAll(of, model);
               ExpectSameResults(ran, shared);
               ExpectModelledMemory(ran);
@@ -311,19 +232,19 @@ TEST(ContextTest, AccumulationAndRanksOfDataAreWithinRounding) {
   const ModelFactory models[] = {DecoderModel(FourHeads()),
                                  DecoderModel(FourHeadsOfGpt2(), Adapters())};
   for (const ModelFactory& model : models) {
-    const Ran whole = TrainAll(ContextCase{}, model);
+    const Ran whole = TrainAll(Case{}, model);
     for (const char* const exchange : {"ulysses", "ring"}) {
       for (const auto& [data, micro_batch] : {std::pair{1, 1}, {1, 8}, {2, 1}, {2, 2}}) {
-        const ContextCase of = {.context = 2,
-                                .exchange = exchange,
-                                .data = data,
-                                .stage = data + 1,
-                                .micro_batch = micro_batch};
-        SCOPED_TRACE(ConfigOf(of));
+        const Case of = {.context = 2,
+                         .exchange = exchange,
+                         .data = data,
+                         .stage = data + 1,
+                         .micro_batch = micro_batch};
+        SCOPED_TRACE(Config(of));
         const Ran ran = TrainAll(of, model);
         ExpectNear(ran, whole, "fp32");
         ExpectModelledMemory(ran);
-        ExpectModelledTraffic(ran, /*are_whole=*/false);
+        ExpectModelledExchange(ran, /*are_whole=*/false);
       }
     }
   }
@@ -336,19 +257,19 @@ TEST(ContextTest, WholeStepsSendWhatTheFormulaSays) {
       for (const auto& [context, data, pipeline] :
            {std::tuple{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {2, 1, 2}}) {
         recompute = !recompute;
-        const ContextCase of = {.context = context,
-                                .exchange = exchange,
-                                .data = data,
-                                .pipeline = pipeline,
-                                .stage = recompute ? 3 : 1,
-                                .recompute = recompute};
-        SCOPED_TRACE(ConfigOf(of));
-        Training training = Make(of, model, LongData(kWholeSteps));
+        const Case of = {.context = context,
+                         .exchange = exchange,
+                         .data = data,
+                         .pipeline = pipeline,
+                         .stage = recompute ? 3 : 1,
+                         .recompute = recompute};
+        SCOPED_TRACE(Config(of));
+        Training training = Make(Shared(of), model, LongData(kWholeSteps));
         training.job.steps = 1;
         const Ran ran = TrainAll(training, of.ranks());
         ASSERT_OK(ran.status);
         ExpectModelledMemory(ran);
-        ExpectModelledTraffic(ran, /*are_whole=*/true);
+        ExpectModelledExchange(ran, /*are_whole=*/true);
       }
       recompute = !recompute;
     }
@@ -361,8 +282,8 @@ TEST(ContextTest, BytesSentAreThoseOfTheExchanges) {
   constexpr auto kContext = static_cast<size_t>(parallel::GridGroup::kContext);
   constexpr int64_t kRows = 2 * kPositions / 2, kWidth = 16, kBlocks = 3, kMicroBatches = 2;
   const auto sent = [&](const char* exchange, bool recompute) {
-    const ContextCase of = {.context = 2, .exchange = exchange, .data = 2, .recompute = recompute};
-    Training training = Make(of, DecoderModel(FourHeads()), LongData(kWholeSteps));
+    const Case of = {.context = 2, .exchange = exchange, .data = 2, .recompute = recompute};
+    Training training = Make(Shared(of), DecoderModel(FourHeads()), LongData(kWholeSteps));
     training.job.steps = 1;
     const Ran ran = TrainAll(training, 4);
     EXPECT_OK(ran.status);
@@ -385,8 +306,8 @@ TEST(ContextTest, ActivationsShrinkWithTheRanks) {
   config.head_width = 16;
   config.inner = 96;
   const auto bytes = [&](int context, const char* exchange) {
-    const ContextCase of = {.context = context, .exchange = exchange};
-    Training training = Make(of, DecoderModel(config), LongData(kWholeSteps));
+    const Case of = {.context = context, .exchange = exchange};
+    Training training = Make(Shared(of), DecoderModel(config), LongData(kWholeSteps));
     training.job.steps = 1;
     const Ran ran = TrainAll(training, context);
     EXPECT_OK(ran.status);
@@ -401,43 +322,20 @@ TEST(ContextTest, ActivationsShrinkWithTheRanks) {
 }
 
 TEST(ContextTest, DelaysChangeNoBitAndNothingIsUnordered) {
-  const std::atomic<bool> stop = false;
   const ModelFactory llama = DecoderModel(FourHeads());
   const ModelFactory adapters = DecoderModel(FourHeadsOfGpt2(), Adapters());
-  const std::pair<ModelFactory, ContextCase> cases[] = {
+  const std::pair<ModelFactory, Case> cases[] = {
       {llama, {.context = 2, .exchange = "ulysses", .pipeline = 2, .recompute = true}},
       {llama, {.context = 2, .exchange = "ring", .stage = 3}},
       {adapters, {.context = 2, .exchange = "ulysses", .stage = 1}},
       {adapters, {.context = 2, .exchange = "ring", .pipeline = 2, .stage = 2, .recompute = true}}};
   uint64_t turn = 300;
   for (const auto& [model, of] : cases) {
-    SCOPED_TRACE(ConfigOf(of));
-    Training training = Make(of, model, LongData(kWithShortStep));
+    SCOPED_TRACE(Config(of));
+    Training training = Make(Shared(of), model, LongData(kWithShortStep));
     // The third one is short.
     training.job.steps = 3;
-    const Ran expected = TrainAll(training, of.ranks());
-    ASSERT_OK(expected.status);
-    History history;
-    Recorder recorder(nullptr);
-    device::RaceChecker checker;
-    const collectives::RanksOptions options = {.size = of.ranks(),
-                                               .random_delay = {.seed = ++turn, .max_delay_us = 50},
-                                               .race_checker = &checker,
-                                               .tracer = &recorder.tracer()};
-    collectives::OnThreads(options, [&](collectives::Rank& self) {
-      const auto grid = parallel::Grid::Create(training.job.config.grid, *self.communicator);
-      ASSERT_OK(grid);
-      const auto ranks = RankTrainer::Create(training.job, *training.task, **grid, *self.context,
-                                             *self.stream, recorder);
-      ASSERT_OK(ranks);
-      ASSERT_OK((*ranks)->Train(self.rank == 0 ? &history : nullptr, stop));
-      self.AwaitOthers();
-    });
-    for (const device::Race& race : checker.reports()) ADD_FAILURE() << race.message;
-    ASSERT_EQ(history.steps().size(), expected.losses.size());
-    for (size_t step = 0; step < expected.losses.size(); ++step) {
-      EXPECT_EQ(history.steps()[step].loss, expected.losses[step]);
-    }
+    ExpectOrdered(training, of.ranks(), ++turn, TrainAll(training, of.ranks()));
   }
 }
 
@@ -446,22 +344,21 @@ TEST(ContextTest, GoesOnInsideAnEpochOnAnyNumberOfRanks) {
   for (const ModelFactory& model :
        {DecoderModel(FourHeads()), DecoderModel(FourHeadsOfGpt2(), Adapters())}) {
     for (const char* const exchange : {"ulysses", "ring"}) {
-      const ContextCase two = {.context = 2, .exchange = exchange, .stage = 1};
+      const Case two = {.context = 2, .exchange = exchange, .stage = 1};
       const Ran whole = TrainAll(two, model);
       ASSERT_OK(whole.status);
       const std::string folder = Folder("context_resume");
-      Training begin = Make(two, model, LongData(kWithShortStep));
+      Training begin = Make(Shared(two), model, LongData(kWithShortStep));
       begin.job.steps = 4;
       begin.job.checkpoints.save = folder;
       ASSERT_OK(TrainAll(begin, 2).status);
       Ran rest = whole;
       rest.losses.erase(rest.losses.begin(), rest.losses.begin() + 4);
-      for (const ContextCase& of :
-           {ContextCase{.context = 2, .exchange = exchange, .stage = 3}, ContextCase{},
-            ContextCase{.context = 4, .exchange = exchange, .stage = 2},
-            ContextCase{.context = 2, .exchange = exchange, .data = 2, .pipeline = 2}}) {
-        SCOPED_TRACE(ConfigOf(of));
-        Training training = Make(of, model, LongData(kWithShortStep));
+      for (const Case& of : {Case{.context = 2, .exchange = exchange, .stage = 3}, Case{},
+                             Case{.context = 4, .exchange = exchange, .stage = 2},
+                             Case{.context = 2, .exchange = exchange, .data = 2, .pipeline = 2}}) {
+        SCOPED_TRACE(Config(of));
+        Training training = Make(Shared(of), model, LongData(kWithShortStep));
         training.job.checkpoints.resume = folder;
         const Ran ran = TrainAll(training, of.ranks());
         ASSERT_OK(ran.status);
@@ -544,8 +441,8 @@ TEST(ContextTest, AModelOfOnesOwnTakesItsPart) {
   const Ran whole = TrainAll({}, Pairs::Create);
   for (const char* const exchange : {"ulysses", "ring"}) {
     for (const int context : {2, 4, 8}) {
-      const ContextCase of = {.context = context, .exchange = exchange, .stage = context / 3};
-      SCOPED_TRACE(ConfigOf(of));
+      const Case of = {.context = context, .exchange = exchange, .stage = context / 3};
+      SCOPED_TRACE(Config(of));
       const Ran ran = TrainAll(of, Pairs::Create);
       ExpectNear(ran, whole, "fp32");
       ExpectModelledMemory(ran);
@@ -573,16 +470,16 @@ class Points final : public data::Samples {
 };
 
 TEST(ContextTest, WhatCannotBeSharedIsRefusedByName) {
-  const auto refused = [](const ContextCase& of, const ModelFactory& model,
+  const auto refused = [](const Case& of, const ModelFactory& model,
                           std::shared_ptr<const data::Samples> samples, const auto& text) {
-    SCOPED_TRACE(ConfigOf(of));
+    SCOPED_TRACE(Config(of));
     const Training training =
-        Make(of, model, {.training = std::move(samples), .held_out = nullptr, .epochs = 1});
+        Make(Shared(of), model, {.training = std::move(samples), .held_out = nullptr, .epochs = 1});
     EXPECT_THAT(TrainAll(training, of.ranks()).status, StatusIs(kInvalid, text));
   };
   const auto tokens = std::make_shared<LongTokens>(16);
   for (const int pipeline : {1, 2}) {
-    const ContextCase ring = {.context = 2, .exchange = "ring", .pipeline = pipeline};
+    const Case ring = {.context = 2, .exchange = "ring", .pipeline = pipeline};
     // Images and numbers have no positions, and neither have data that do not say.
     refused(ring, Classifier(), std::make_shared<Points>(),
             HasSubstr("by data::Samples::position_rows"));
@@ -625,10 +522,10 @@ class Profiles final : public Observer {
 
 // Of all ranks, each of which counts its own.
 TEST(ContextTest, AProfileHasTheOperationsOfWholeSamples) {
-  const auto profile = [](const ContextCase& base) {
-    ContextCase of = base;
+  const auto profile = [](const Case& base) {
+    Case of = base;
     of.more = R"(, "flops_profiler": {"enabled": true, "profile_step": 2, "module_depth": 1})";
-    const Training training = Make(of, DecoderModel(FourHeads()), LongData(kWholeSteps));
+    const Training training = Make(Shared(of), DecoderModel(FourHeads()), LongData(kWholeSteps));
     Profiles profiles;
     EXPECT_OK(TrainOnThreads(training.job, *training.task, of.ranks(), {.observer = &profiles}));
     EXPECT_EQ(profiles.events.size(), 1u);

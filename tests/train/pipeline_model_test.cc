@@ -62,7 +62,7 @@ TEST(PipelineModelTest, AModelOfOnesOwnIsCutBetweenItsUnits) {
   for (const Case& of : {Case{.pipeline = 2, .schedule = "gpipe"},
                          Case{.pipeline = 2, .schedule = "interleaved:2", .stage = 3},
                          Case{.pipeline = 4, .stage = 1, .partition = "flops"},
-                         Case{.pipeline = 2, .data = 2, .stage = 2}}) {
+                         Case{.data = 2, .pipeline = 2, .stage = 2}}) {
     SCOPED_TRACE(Config(of));
     ExpectSame(TrainAll(Make(of, Classifier(), Images()), of.ranks()),
                TrainAll(Make({.data = of.data}, Classifier(), Images()), of.data));

@@ -1,25 +1,21 @@
 // Trainings of a models::Model whose units are the stages of a pipeline: the bits of a training
 // without one.
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/models/adapter_files.h"
 #include "brigade/models/decoder.h"
-#include "brigade/parallel/grid.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/train/delayed_training.h"
 #include "brigade/tests/train/on_ranks.h"
 #include "brigade/tests/train/trainings.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/observers/history.h"
-#include "brigade/train/rank_trainer.h"
-#include "brigade/train/times/recorder.h"
 #include "brigade/train/trainer.h"
 #include "brigade/train/training.h"
 #include "gmock/gmock.h"
@@ -56,8 +52,8 @@ void ForSomeOfEach(const ModelFactory& model, int most_data, int turn) {
   for (int data = 1; data <= most_data; data *= 2) {
     for (const int pipeline : {2, 4}) {
       for (const char* const schedule : kSchedules) {
-        ExpectBitsOfWhole({.pipeline = pipeline,
-                           .data = data,
+        ExpectBitsOfWhole({.data = data,
+                           .pipeline = pipeline,
                            .schedule = schedule,
                            .stage = turn % 4,
                            .type = kTypes[turn % 3],
@@ -121,9 +117,9 @@ TEST(PipelineTest, ABaseOfCodesIsCutAsThatOfNumbers) {
 }
 
 TEST(PipelineTest, DataRanksShareEachStage) {
-  ExpectBitsOfWhole({.pipeline = 2, .data = 2, .schedule = "zb-v", .stage = 3},
+  ExpectBitsOfWhole({.data = 2, .pipeline = 2, .schedule = "zb-v", .stage = 3},
                     DecoderModel(TinyLlama(/*tied=*/true)));
-  ExpectBitsOfWhole({.pipeline = 2, .data = 2, .stage = 2, .type = "bf16", .recompute = true},
+  ExpectBitsOfWhole({.data = 2, .pipeline = 2, .stage = 2, .type = "bf16", .recompute = true},
                     DecoderModel(TinyGpt2(), Adapters()));
 }
 
@@ -164,7 +160,6 @@ TEST(PipelineTest, AStepThatOverflowsIsSkippedByAllStages) {
 }
 
 TEST(PipelineTest, DelaysChangeNoBitAndNothingIsUnordered) {
-  const std::atomic<bool> stop = false;
   int turn = 0;
   for (const ModelFactory& model :
        {DecoderModel(TinyLlama(/*tied=*/true)), DecoderModel(TinyGpt2(), Adapters())}) {
@@ -173,29 +168,9 @@ TEST(PipelineTest, DelaysChangeNoBitAndNothingIsUnordered) {
       const Case of = {
           .pipeline = 2, .schedule = schedule, .stage = turn % 4, .recompute = turn % 2 == 0};
       SCOPED_TRACE(Config(of));
-      const Training training = Make(of, model, DataOf());
-      History history;
-      Recorder recorder(nullptr);
-      device::RaceChecker checker;
-      const collectives::RanksOptions options = {
-          .size = 2,
-          .random_delay = {.seed = 100 + static_cast<uint64_t>(++turn), .max_delay_us = 50},
-          .race_checker = &checker,
-          .tracer = &recorder.tracer()};
-      collectives::OnThreads(options, [&](collectives::Rank& self) {
-        const auto grid = parallel::Grid::Create(training.job.config.grid, *self.communicator);
-        ASSERT_OK(grid);
-        const auto ranks = RankTrainer::Create(training.job, *training.task, **grid, *self.context,
-                                               *self.stream, recorder);
-        ASSERT_OK(ranks);
-        ASSERT_OK((*ranks)->Train(self.rank == 0 ? &history : nullptr, stop));
-        self.AwaitOthers();
-      });
-      for (const device::Race& race : checker.reports()) ADD_FAILURE() << race.message;
-      ASSERT_EQ(history.steps().size(), whole.losses.size());
-      for (size_t step = 0; step < whole.losses.size(); ++step) {
-        EXPECT_EQ(history.steps()[step].loss, whole.losses[step]);
-      }
+      ExpectOrdered(Make(of, model, DataOf()), of.ranks(), 101 + static_cast<uint64_t>(turn),
+                    whole);
+      ++turn;
     }
   }
 }
@@ -237,8 +212,8 @@ TEST(PipelineSoakTest, EveryScheduleStageTypeAndRecomputationHasTheSameBits) {
           for (const char* const schedule : kSchedules) {
             for (int stage = 0; stage < 4; ++stage) {
               for (const bool recompute : {false, true}) {
-                const Case of = {.pipeline = pipeline,
-                                 .data = data,
+                const Case of = {.data = data,
+                                 .pipeline = pipeline,
                                  .schedule = schedule,
                                  .stage = stage,
                                  .type = type,

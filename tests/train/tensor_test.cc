@@ -1,39 +1,29 @@
 // Trainings of a decoder whose matrices tensor ranks share: with the same shards the bits of one
 // rank.
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "brigade/collectives/engines/threads/thread_group.h"
-#include "brigade/data/dataset.h"
 #include "brigade/data/samples.h"
-#include "brigade/device/race_checker/race_checker.h"
 #include "brigade/examples/mlp.h"
 #include "brigade/models/adapter_files.h"
 #include "brigade/models/decoder.h"
 #include "brigade/models/parameter_arrays.h"
 #include "brigade/models/weights.h"
-#include "brigade/nn/random.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/train/delayed_training.h"
+#include "brigade/tests/train/on_ranks.h"
+#include "brigade/tests/train/trainings.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/observers/history.h"
-#include "brigade/train/rank_trainer.h"
-#include "brigade/train/times/recorder.h"
 #include "brigade/train/trainer.h"
 #include "brigade/train/training.h"
 #include "gmock/gmock.h"
@@ -49,39 +39,8 @@ using ::testing::HasSubstr;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kTensor = static_cast<size_t>(parallel::GridGroup::kTensor);
 
-// Texts of 8 tokens of 16, of which the last sample % 7 + 1 count; apart they are two documents
-// each.
-class Tokens final : public data::Samples {
- public:
-  explicit Tokens(int64_t size, bool apart = false) : size_(size), apart_(apart) {}
-
-  int64_t size() const override { return size_; }
-  int64_t input_bytes() const override { return (apart_ ? 3 : 1) * target_bytes(); }
-  int64_t target_bytes() const override { return 8 * sizeof(int32_t); }
-  int64_t positions() const override { return 8; }
-  int64_t CountedLosses(int64_t sample) const override { return sample % 7 + 1; }
-  absl::Status Read(int64_t sample, void* input, void* target) const override {
-    int32_t ids[9], labels[8];
-    nn::Random random(3, static_cast<uint64_t>(sample));
-    ids[0] = static_cast<int32_t>(random.Next() % 16);
-    for (int i = 1; i < 9; ++i) ids[i] = (5 * ids[i - 1] + 3) % 16;
-    for (int i = 0; i < 8; ++i) labels[i] = 8 - i <= sample % 7 + 1 ? ids[i + 1] : data::kIgnored;
-    std::memcpy(input, ids, sizeof(labels));
-    std::memcpy(target, labels, sizeof(labels));
-    if (!apart_) return absl::OkStatus();
-    // Positions and ends of documents of 3 and 5 tokens.
-    const int32_t documents[] = {0, 1, 2, 0, 1, 2, 3, 4, 3, 3, 3, 8, 8, 8, 8, 8};
-    std::memcpy(static_cast<char*>(input) + sizeof(labels), documents, sizeof(documents));
-    return absl::OkStatus();
-  }
-
- private:
-  const int64_t size_;
-  const bool apart_;
-};
-
 // Sizes that four shards divide.
-models::DecoderConfig TinyLlama(bool tied = false) {
+models::DecoderConfig ShardedLlama(bool tied = false) {
   return {.vocabulary = 16,
           .layers = 2,
           .width = 12,
@@ -94,7 +53,7 @@ models::DecoderConfig TinyLlama(bool tied = false) {
           .attention_bias = !tied,
           .mlp_bias = !tied};
 }
-models::DecoderConfig TinyGpt2(int64_t vocabulary = 16) {
+models::DecoderConfig ShardedGpt2(int64_t vocabulary = 16) {
   return {.architecture = models::Architecture::kGpt2,
           .vocabulary = vocabulary,
           .layers = 2,
@@ -108,22 +67,22 @@ models::DecoderConfig TinyGpt2(int64_t vocabulary = 16) {
           .tied = true};
 }
 
-DecoderModelOptions Adapters(models::BaseFormat base = models::BaseFormat::kAsModel) {
-  DecoderModelOptions options;
-  options.lora =
-      models::LoraOptions{.rank = 2, .alpha = 4, .dropout = 0.1, .pattern = ".*", .base = base};
+DecoderModelOptions AllAdapters(models::BaseFormat base = models::BaseFormat::kAsModel) {
+  DecoderModelOptions options = Adapters();
+  options.lora->pattern = ".*";
+  options.lora->base = base;
   return options;
 }
 
 // With a head of its own, with tied tables, with tables that four shards do not divide, and with
 // adapters.
 std::vector<ModelFactory> Models() {
-  return {DecoderModel(TinyLlama()),
-          DecoderModel(TinyLlama(/*tied=*/true)),
-          DecoderModel(TinyGpt2()),
-          DecoderModel(TinyGpt2(/*vocabulary=*/18)),
-          DecoderModel(TinyLlama(), Adapters()),
-          DecoderModel(TinyGpt2(), Adapters(models::BaseFormat::kInt8Blocks))};
+  return {DecoderModel(ShardedLlama()),
+          DecoderModel(ShardedLlama(/*tied=*/true)),
+          DecoderModel(ShardedGpt2()),
+          DecoderModel(ShardedGpt2(/*vocabulary=*/18)),
+          DecoderModel(ShardedLlama(), AllAdapters()),
+          DecoderModel(ShardedGpt2(), AllAdapters(models::BaseFormat::kInt8Blocks))};
 }
 
 // Those that stages can share as well: not with tables that both ends have whole on all ranks.
@@ -133,125 +92,15 @@ std::vector<ModelFactory> ModelsOfStages() {
   return models;
 }
 
-// A batch of 8 in micro-batches of `micro_batch`.
-struct Case {
-  int tensor = 1;
-  int shards = 4;
-  int data = 1;
-  int pipeline = 1;
-  std::string schedule = {};
-  int stage = 0;
-  std::string type = "fp32";
-  bool recompute = false;
-  int pieces = 1;
-  bool overlap = false;
-  std::string sums = {};
-  std::string more = {};
-  int micro_batch = 2;
-
-  int ranks() const { return tensor * data * pipeline; }
-};
-
-std::string Config(const Case& of) {
-  std::vector<std::string> brigade = {absl::StrCat("\"tensor_shards\": ", of.shards)};
-  if (!of.schedule.empty()) brigade.push_back(absl::StrCat("\"schedule\": \"", of.schedule, "\""));
-  if (of.recompute) brigade.push_back("\"recompute\": \"block\"");
-  if (of.pieces > 1) brigade.push_back(absl::StrCat("\"tensor_pieces\": ", of.pieces));
-  if (!of.sums.empty()) brigade.push_back(absl::StrCat("\"tensor_sums\": \"", of.sums, "\""));
-  std::string more = of.more;
-  if (of.type != "fp32") {
-    absl::StrAppend(&more, ", \"", of.type, "\": {\"enabled\": true",
-                    of.type == "fp16" ? R"(, "initial_scale_power": 18, "loss_scale_window": 4,
-                        "hysteresis": 1)"
-                                      : "",
-                    "}");
-  }
-  if (of.pipeline > 1) absl::StrAppend(&more, ", \"pipeline\": {\"stages\": ", of.pipeline, "}");
-  absl::StrAppend(&more, ", \"tensor_parallel\": {\"autotp_size\": ", of.tensor,
-                  of.overlap ? ", \"tp_overlap_comm\": true" : "", "}");
-  absl::StrAppend(&more, ", \"brigade\": {", absl::StrJoin(brigade, ", "), "}");
-  return absl::StrFormat(R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": %d,
-      "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1}},
-      "zero_optimization": {"stage": %d}%s})",
-                         of.micro_batch, of.stage, more);
+// Of four shards and in micro-batches of 2, unless the case says otherwise.
+Case Cut(Case of) {
+  if (of.shards == 0) of.shards = 4;
+  if (of.micro_batch == 0) of.micro_batch = 2;
+  return of;
 }
 
-// 19 samples: each epoch ends with a step of 3, in which some micro-batches have none.
-TrainingData DataOf(bool apart = false, int64_t size = 19) {
-  return {.training = std::make_shared<Tokens>(size, apart),
-          .held_out = std::make_shared<Tokens>(9, apart),
-          .epochs = 2};
-}
-
-struct Training {
-  Job job;
-  std::unique_ptr<ModelTask> task;
-};
-
-Training Make(const Case& of, ModelFactory model, TrainingData data) {
-  Training made;
-  made.job.config = ParseConfig(Config(of), of.ranks()).value();
-  made.job.steps = data.Steps(8).value();
-  made.task = ModelTask::Create(std::move(model), std::move(data)).value();
-  return made;
-}
-
-struct Ran {
-  absl::Status status;
-  std::vector<double> losses, norms, held_out;
-  Outcome outcome;
-};
-
-Ran TrainAll(const Training& training, int ranks) {
-  History history;
-  Ran ran;
-  const auto outcome = TrainOnThreads(training.job, *training.task, ranks, {.observer = &history});
-  ran.status = outcome.status();
-  if (outcome.ok()) ran.outcome = *outcome;
-  for (const StepMetrics& step : history.steps()) {
-    ran.losses.push_back(step.loss);
-    ran.norms.push_back(step.grad_norm);
-  }
-  for (const Evaluation& evaluation : history.evaluations()) {
-    ran.held_out.push_back(evaluation.held_out_loss);
-  }
-  return ran;
-}
 Ran TrainAll(const Case& of, const ModelFactory& model, bool apart = false, int64_t size = 19) {
-  return TrainAll(Make(of, model, DataOf(apart, size)), of.ranks());
-}
-
-// Memory by formula, to the byte; and bytes that are sent, of which short steps have fewer.
-void ExpectFormulas(const Ran& ran, bool has_short_steps) {
-  ASSERT_OK(ran.status);
-  for (const RankSummary& rank : ran.outcome.ranks) {
-    for (int p = 0; p < device::kPurposes; ++p) {
-      EXPECT_EQ(rank.memory[p], rank.memory_model[p]) << p;
-      EXPECT_EQ(rank.host_memory[p], rank.host_memory_model[p]) << p << " of the host";
-    }
-    for (size_t g = 0; g < rank.sent.size(); ++g) {
-      if (has_short_steps && g == kTensor) {
-        EXPECT_LE(rank.sent[g], rank.steps * rank.sent_of_step[g]);
-      } else {
-        EXPECT_EQ(rank.sent[g], rank.steps * rank.sent_of_step[g]) << g;
-      }
-    }
-  }
-}
-
-void ExpectSame(const Ran& ran, const Ran& whole) {
-  ASSERT_OK(ran.status);
-  ASSERT_OK(whole.status);
-  ASSERT_FALSE(ran.losses.empty());
-  EXPECT_EQ(ran.losses, whole.losses);
-  EXPECT_EQ(ran.held_out, whole.held_out);
-  ASSERT_EQ(ran.norms.size(), whole.norms.size());
-  for (size_t step = 0; step < ran.norms.size(); ++step) {
-    // Summed in another order, in double; both infinite where a step is skipped.
-    if (ran.norms[step] == whole.norms[step]) continue;
-    EXPECT_NEAR(ran.norms[step], whole.norms[step], 1e-12 * whole.norms[step]);
-  }
-  ExpectFormulas(ran, /*has_short_steps=*/true);
+  return TrainAll(Make(Cut(of), model, DataOf(apart, size)), of.ranks());
 }
 
 // As many data ranks with one tensor rank, in stage 0, without a pipeline and recomputation.
@@ -317,14 +166,15 @@ TEST(TensorTest, MicroBatchesAndDocumentsAreAsOnOneRank) {
 
 // Three shards, one for each rank.
 TEST(TensorTest, ShardsMayBeNoPowerOfTwo) {
-  models::DecoderConfig config = TinyGpt2(/*vocabulary=*/18);
+  models::DecoderConfig config = ShardedGpt2(/*vocabulary=*/18);
   config.width = 12;
   config.heads = config.key_value_heads = 6;
   config.head_width = 2;
   config.inner = 24;
   const Ran three = TrainAll({.tensor = 3, .shards = 3, .stage = 2}, DecoderModel(config));
   const Ran one = TrainAll({.shards = 1}, DecoderModel(config));
-  ExpectFormulas(three, /*has_short_steps=*/true);
+  ExpectModelledMemory(three);
+  ExpectModelledTraffic(three, /*are_whole=*/false);
   ASSERT_OK(one.status);
   ASSERT_EQ(three.losses.size(), one.losses.size());
   for (size_t step = 0; step < one.losses.size(); ++step) {
@@ -361,7 +211,8 @@ TEST(TensorTest, WhatIsSentIsByFormula) {
       if (turn++ % 3 != 0) continue;
       SCOPED_TRACE(Config(of));
       const Ran ran = TrainAll(of, model, /*apart=*/false, /*size=*/16);
-      ExpectFormulas(ran, /*has_short_steps=*/false);
+      ExpectModelledMemory(ran);
+      ExpectModelledTraffic(ran, /*are_whole=*/true);
       ASSERT_FALSE(ran.outcome.ranks.empty());
       for (const RankSummary& rank : ran.outcome.ranks) EXPECT_GT(rank.sent[kTensor], 0);
     }
@@ -402,7 +253,6 @@ TEST(TensorTest, ClippingIsAsOnOneRank) {
 }
 
 TEST(TensorTest, DelaysAndOverlapChangeNoBitAndNothingIsUnordered) {
-  const std::atomic<bool> stop = false;
   int turn = 0;
   for (const ModelFactory& model : {Models()[0], Models()[5]}) {
     for (const bool overlap : {false, true}) {
@@ -414,29 +264,9 @@ TEST(TensorTest, DelaysAndOverlapChangeNoBitAndNothingIsUnordered) {
                        .overlap = overlap};
       SCOPED_TRACE(Config(of));
       const Ran whole = TrainAll(WholeOf(of), model);
-      const Training training = Make(of, model, DataOf());
-      History history;
-      Recorder recorder(nullptr);
-      device::RaceChecker checker;
-      const collectives::RanksOptions options = {
-          .size = of.ranks(),
-          .random_delay = {.seed = 100 + static_cast<uint64_t>(++turn), .max_delay_us = 50},
-          .race_checker = &checker,
-          .tracer = &recorder.tracer()};
-      collectives::OnThreads(options, [&](collectives::Rank& self) {
-        const auto grid = parallel::Grid::Create(training.job.config.grid, *self.communicator);
-        ASSERT_OK(grid);
-        const auto ranks = RankTrainer::Create(training.job, *training.task, **grid, *self.context,
-                                               *self.stream, recorder);
-        ASSERT_OK(ranks);
-        ASSERT_OK((*ranks)->Train(self.rank == 0 ? &history : nullptr, stop));
-        self.AwaitOthers();
-      });
-      for (const device::Race& race : checker.reports()) ADD_FAILURE() << race.message;
-      ASSERT_EQ(history.steps().size(), whole.losses.size());
-      for (size_t step = 0; step < whole.losses.size(); ++step) {
-        EXPECT_EQ(history.steps()[step].loss, whole.losses[step]);
-      }
+      ExpectOrdered(Make(Cut(of), model, DataOf()), of.ranks(), 101 + static_cast<uint64_t>(turn),
+                    whole);
+      ++turn;
     }
   }
 }
@@ -470,19 +300,6 @@ TEST(TensorSoakTest, EveryGridStageTypeAndRecomputationHasTheSameBits) {
   }
 }
 
-std::string Folder(const std::string& name) {
-  const std::string folder = absl::StrCat(::testing::TempDir(), "/", name);
-  std::filesystem::remove_all(folder);
-  return folder;
-}
-
-std::string BytesOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
-
 // 3 steps an epoch: step 4 is inside the second.
 TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
   for (const size_t number : {0, 3, 4, 5}) {
@@ -491,7 +308,7 @@ TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
     const std::string of_one = Folder("of_one"), folder = Folder("of_two");
     for (const auto& [of, to] : {std::pair(Case{.stage = 1}, of_one),
                                  std::pair(Case{.tensor = 2, .data = 1, .stage = 1}, folder)}) {
-      Training begin = Make(of, model, DataOf());
+      Training begin = Make(Cut(of), model, DataOf());
       begin.job.steps = 4;
       begin.job.checkpoints.save = to;
       ASSERT_OK(TrainAll(begin, of.ranks()).status);
@@ -511,7 +328,7 @@ TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
                            Case{.tensor = 2, .pipeline = 2, .schedule = "zb-h1", .stage = 1}}) {
       if (number == 3 && of.pipeline > 1) continue;
       SCOPED_TRACE(Config(of));
-      Training training = Make(of, model, DataOf());
+      Training training = Make(Cut(of), model, DataOf());
       training.job.checkpoints.resume = folder;
       const Ran ran = TrainAll(training, of.ranks());
       ASSERT_OK(ran.status);
@@ -520,7 +337,7 @@ TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
     }
     // Another number of shards is another training, unless one says that it may be; of codes it has
     // others.
-    Training other = Make({.shards = 1}, model, DataOf());
+    Training other = Make(Cut({.shards = 1}), model, DataOf());
     other.job.checkpoints.resume = folder;
     EXPECT_THAT(TrainAll(other, 1).status,
                 StatusIs(kInvalid, HasSubstr(number == 5 ? "int8_blocks" : "tensor_shards")));
@@ -538,7 +355,7 @@ TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
     // A checkpoint is one of weights, too: of a new training, by any grid.
     std::vector<double> first;
     for (const Case& of : {Case{}, Case{.tensor = 4, .stage = 2}}) {
-      Training training = Make(of, model, DataOf());
+      Training training = Make(Cut(of), model, DataOf());
       training.job.checkpoints.weights = absl::StrCat(folder, "/step-00000004");
       const Ran from = TrainAll(training, of.ranks());
       ASSERT_OK(from.status);
@@ -549,27 +366,10 @@ TEST(TensorTest, GoesOnInsideAnEpochOnAnyGrid) {
   }
 }
 
-// All ranks of a group call it.
-void OnRanks(
-    int ranks,
-    const std::function<void(const collectives::LaunchInfo&, const TrainerOptions&)>& call) {
-  const auto group = collectives::ThreadGroup::Create({.size = ranks}).value();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      collectives::LaunchInfo launch_info;
-      launch_info.rank = rank;
-      launch_info.size = ranks;
-      call(launch_info, {.group = group});
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 // Of Hugging Face's files each rank takes its part; and steps can be made one by one.
 TEST(TensorTest, WeightsOfFilesAreCutForRanks) {
   for (const models::DecoderConfig& config :
-       {TinyLlama(), TinyGpt2(), TinyGpt2(/*vocabulary=*/18)}) {
+       {ShardedLlama(), ShardedGpt2(), ShardedGpt2(/*vocabulary=*/18)}) {
     const std::string folder = Folder("weights");
     {
       const auto context = device::Context::Create({}).value();
@@ -598,7 +398,7 @@ TEST(TensorTest, WeightsOfFilesAreCutForRanks) {
       double before = 0;
       OnRanks(of.ranks(), [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
         if (launch_info.rank == 0) options.observer = &history;
-        auto made = Trainer::Create({.config = ParseConfig(Config(of), of.ranks()).value()},
+        auto made = Trainer::Create({.config = ParseConfig(Config(Cut(of)), of.ranks()).value()},
                                     DecoderModel(config), DataOf(), launch_info, options);
         ASSERT_OK(made);
         Trainer& trainer = **made;
@@ -633,7 +433,7 @@ TEST(TensorTest, WeightsOfFilesAreCutForRanks) {
 
 // Of the parts of all ranks, in one file; which others take their parts of.
 TEST(TensorTest, AdaptersOfAllRanksAreSavedInOneFile) {
-  for (const models::DecoderConfig& config : {TinyLlama(), TinyGpt2()}) {
+  for (const models::DecoderConfig& config : {ShardedLlama(), ShardedGpt2()}) {
     std::string first;
     std::vector<double> held_out;
     for (const Case& of : {Case{}, Case{.tensor = 2, .stage = 2}, Case{.tensor = 4, .stage = 3},
@@ -657,8 +457,8 @@ TEST(TensorTest, AdaptersOfAllRanksAreSavedInOneFile) {
       }
       OnRanks(of.ranks(), [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
         auto made =
-            Trainer::Create({.config = ParseConfig(Config(of), of.ranks()).value()},
-                            DecoderModel(config, Adapters()), DataOf(), launch_info, options);
+            Trainer::Create({.config = ParseConfig(Config(Cut(of)), of.ranks()).value()},
+                            DecoderModel(config, AllAdapters()), DataOf(), launch_info, options);
         ASSERT_OK(made);
         ASSERT_OK((*made)->WithModel([&](auto& model, auto& zero, auto& ranks) {
           return models::LoadWeights(base, static_cast<models::Decoder&>(model), zero, ranks);
@@ -674,8 +474,8 @@ TEST(TensorTest, AdaptersOfAllRanksAreSavedInOneFile) {
       EXPECT_EQ(bytes, first);
       OnRanks(of.ranks(), [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
         auto made =
-            Trainer::Create({.config = ParseConfig(Config(of), of.ranks()).value()},
-                            DecoderModel(config, Adapters()), DataOf(), launch_info, options);
+            Trainer::Create({.config = ParseConfig(Config(Cut(of)), of.ranks()).value()},
+                            DecoderModel(config, AllAdapters()), DataOf(), launch_info, options);
         ASSERT_OK(made);
         ASSERT_OK((*made)->WithModel([&](auto& model, auto& zero, auto& ranks) {
           return models::LoadWeights(base, static_cast<models::Decoder&>(model), zero, ranks,
@@ -708,7 +508,7 @@ TEST(TensorTest, WhatIsNotSharedIsRefusedByName) {
   const auto refused = [](const Case& of, const ModelFactory& model, TrainingData data,
                           const auto& text) {
     SCOPED_TRACE(Config(of));
-    EXPECT_THAT(TrainAll(Make(of, model, std::move(data)), of.ranks()).status,
+    EXPECT_THAT(TrainAll(Make(Cut(of), model, std::move(data)), of.ranks()).status,
                 StatusIs(kInvalid, text));
   };
   const ModelFactory classifier = [](const ModelPlace& place) {
@@ -719,17 +519,17 @@ TEST(TensorTest, WhatIsNotSharedIsRefusedByName) {
           HasSubstr("does not say how it is cut into 4 shards, by Model::cut"));
   refused({}, classifier, points, HasSubstr("by Model::cut"));
   refused({.tensor = 2, .pipeline = 2}, classifier, points, HasSubstr("by Model::cut"));
-  models::DecoderConfig config = TinyLlama();
+  models::DecoderConfig config = ShardedLlama();
   config.key_value_heads = 2;
   refused({.tensor = 4}, DecoderModel(config), DataOf(), HasSubstr("2 heads of keys and values"));
   refused(
-      {.tensor = 2, .pipeline = 2}, DecoderModel(TinyGpt2(/*vocabulary=*/18)), DataOf(),
+      {.tensor = 2, .pipeline = 2}, DecoderModel(ShardedGpt2(/*vocabulary=*/18)), DataOf(),
       AllOf(HasSubstr("share \"transformer.wte.weight\""), HasSubstr("4 shards do not divide")));
   // Made for other shards than the place says.
   const ModelFactory other = [](const ModelPlace& place) {
     ModelPlace alone = place;
     alone.tensor = {};
-    return DecoderModel(TinyLlama())(alone);
+    return DecoderModel(ShardedLlama())(alone);
   };
   refused({.tensor = 2}, other, DataOf(),
           AllOf(HasSubstr("of 1 tensor shards"), HasSubstr("ModelPlace::tensor has 4")));
@@ -737,10 +537,10 @@ TEST(TensorTest, WhatIsNotSharedIsRefusedByName) {
   const ModelFactory of_first = [](const ModelPlace& place) {
     ModelPlace first = place;
     if (!place.stage->chunks.empty()) first.tensor = {.shards = {2, 1, 0}};
-    return DecoderModel(TinyLlama())(first);
+    return DecoderModel(ShardedLlama())(first);
   };
   refused({.tensor = 2, .pipeline = 2}, of_first, DataOf(), HasSubstr("the factory has made"));
-  Training training = Make({.tensor = 2}, DecoderModel(TinyLlama()), DataOf());
+  Training training = Make(Cut({.tensor = 2}), DecoderModel(ShardedLlama()), DataOf());
   training.job.config.sequence_parallel = true;
   EXPECT_THAT(TrainAll(training, 2).status,
               StatusIs(kInvalid, HasSubstr("brigade.sequence_parallel")));
@@ -757,33 +557,68 @@ class Profiles final : public Observer {
   std::vector<ProfileEvent> events;
 };
 
+// With a vocabulary that the shards divide, and with one that they do not: then each rank has the
+// head whole, which the model computes once.
 TEST(TensorTest, AProfileHasTheOperationsOfAllRanks) {
-  Profiles profiles[2];
-  for (const int tensor : {1, 2}) {
-    const Case of = {
-        .tensor = tensor,
-        .shards = 2,
-        .recompute = true,
-        .more = R"(, "flops_profiler": {"enabled": true, "profile_step": 2, "module_depth": 1})"};
-    const Training training = Make(of, DecoderModel(TinyGpt2()), DataOf());
-    Profiles& seen = profiles[tensor - 1];
-    ASSERT_OK(TrainOnThreads(training.job, *training.task, tensor, {.observer = &seen}));
-    ASSERT_EQ(seen.events.size(), 1u);
+  for (const int64_t vocabulary : {16, 17}) {
+    Profiles profiles[2];
+    for (const int tensor : {1, 2}) {
+      const Case of = {
+          .tensor = tensor,
+          .shards = 2,
+          .recompute = true,
+          .more = R"(, "flops_profiler": {"enabled": true, "profile_step": 2, "module_depth": 1})"};
+      const Training training = Make(Cut(of), DecoderModel(ShardedGpt2(vocabulary)), DataOf());
+      Profiles& seen = profiles[tensor - 1];
+      ASSERT_OK(TrainOnThreads(training.job, *training.task, tensor, {.observer = &seen}));
+      ASSERT_EQ(seen.events.size(), 1u);
+    }
+    const profile::StepProfile &one = profiles[0].events[0].profile,
+                               &two = profiles[1].events[0].profile;
+    EXPECT_EQ(two.training.parameters, one.training.parameters);
+    EXPECT_DOUBLE_EQ(two.training.flops_per_token, one.training.flops_per_token);
+    EXPECT_DOUBLE_EQ(two.training.causal_flops_per_token, one.training.causal_flops_per_token);
+    // And what the ranks compute, all together.
+    ASSERT_EQ(two.units.size(), one.units.size());
+    for (size_t unit = 1; unit < 4; ++unit) {
+      const bool is_whole = unit == 3 && vocabulary % 2 != 0;
+      for (size_t pass = 0; pass < 3; ++pass) {
+        const profile::Flops &shared = two.units[unit].flops[pass],
+                             &whole = one.units[unit].flops[pass];
+        EXPECT_DOUBLE_EQ(shared.products, (is_whole ? 2 : 1) * whole.products) << unit;
+        EXPECT_DOUBLE_EQ(shared.attention, whole.attention) << unit;
+        // Which each rank makes whole.
+        EXPECT_DOUBLE_EQ(shared.norms, 2 * whole.norms) << unit;
+      }
+    }
   }
-  const profile::StepProfile &one = profiles[0].events[0].profile,
-                             &two = profiles[1].events[0].profile;
-  // Of all ranks.
-  EXPECT_EQ(two.training.parameters, one.training.parameters);
-  EXPECT_DOUBLE_EQ(two.training.flops_per_token, one.training.flops_per_token);
-  ASSERT_EQ(two.units.size(), one.units.size());
-  for (size_t unit = 1; unit < 4; ++unit) {
-    for (size_t pass = 0; pass < 3; ++pass) {
-      const profile::Flops &shared = two.units[unit].flops[pass],
-                           &whole = one.units[unit].flops[pass];
-      EXPECT_DOUBLE_EQ(shared.products, whole.products) << unit;
-      EXPECT_DOUBLE_EQ(shared.attention, whole.attention) << unit;
-      // Which each rank makes whole.
-      EXPECT_DOUBLE_EQ(shared.norms, 2 * whole.norms) << unit;
+}
+
+// Codes of a matrix in two parts are as many bytes as those of the whole, but others.
+TEST(TensorTest, CodesOfOtherShardsAreRefused) {
+  models::DecoderConfig config = ShardedGpt2();
+  config.layers = 1;
+  config.width = 128;
+  config.head_width = 32;
+  config.inner = 256;
+  const ModelFactory model = DecoderModel(config, AllAdapters(models::BaseFormat::kInt8Blocks));
+  for (const int shards : {1, 2}) {
+    const std::string folder = Folder("codes");
+    Training begin = Make(Cut({.shards = shards}), model, DataOf());
+    begin.job.steps = 1;
+    begin.job.checkpoints.save = folder;
+    ASSERT_OK(TrainAll(begin, 1).status);
+    for (const int others : {2, 4}) {
+      if (others == shards) continue;
+      SCOPED_TRACE(absl::StrCat(shards, " shards, then ", others));
+      const Case of = Cut({.tensor = 2, .shards = others});
+      Training resumed = Make(of, model, DataOf());
+      resumed.job.checkpoints.resume = folder;
+      resumed.job.checkpoints.may_differ = {"tensor_shards"};
+      EXPECT_THAT(TrainAll(resumed, 2).status, StatusIs(kInvalid, HasSubstr("int8_blocks")));
+      Training from = Make(of, model, DataOf());
+      from.job.checkpoints.weights = absl::StrCat(folder, "/step-00000001");
+      EXPECT_THAT(TrainAll(from, 2).status, StatusIs(kInvalid, HasSubstr("int8_blocks")));
     }
   }
 }
