@@ -244,8 +244,8 @@ class Decoder : public Model {
   const nn::RotaryTable& rotary_table() const { return *table_; }
   precision::DType dtype() const { return options_.dtype; }
   // Of one shard: attention of a block, from queries, keys and values of all its heads to
-  // arrays.heads; and from memory().dheads, the gradients of those, which the backward pass need not
-  // be given where ranks exchange heads.
+  // arrays.heads; and from memory().dheads, the gradients of those, which the backward pass need
+  // not be given where ranks exchange heads.
   absl::Status Attend(const Call& call, const void* qkv, const BlockArrays& arrays, int s);
   absl::Status AttendBackward(const Call& call, const void* qkv, const BlockArrays& arrays, int s,
                               void* dqkv);

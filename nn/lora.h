@@ -76,8 +76,7 @@ absl::Status LoraBackward(const LoraInput& input, const LoraScratch& scratch, co
 // `to`, or where they are in x if nothing is dropped.
 absl::StatusOr<const void*> LoraDropped(const LoraInput& input, int64_t first, int64_t rows,
                                         void* to, device::Stream& stream);
-// scratch.hidden = dropout(x) a^T; gives
-// dropout(x), which is x or in scratch.x.
+// scratch.hidden = dropout(x) a^T; gives dropout(x), which is x or in scratch.x.
 absl::StatusOr<const void*> LoraDown(const LoraInput& input, const LoraScratch& scratch, Blas& blas,
                                      device::Stream& stream);
 // From scratch.dhidden: da, with what LoraDown gave, and the adapter's part of dx, as above;

@@ -27,8 +27,8 @@ class ModelPart final : public RankPart {
       const models::StageUnits& stage)>;
 
   // `data` has samples. `model` is the whole one, or with a pipeline one without units, which tells
-  // what it would be. Of data whose samples several context ranks share they can be cut. All must
-  // outlive the part.
+  // what it would be. Samples that several context ranks share are data that positions cut. All
+  // must outlive the part.
   ModelPart(const RankPlace& place, const TrainingData& data, std::unique_ptr<models::Model> model,
             const parallel::ContextRanks& context_ranks, StageFactory stage_factory);
 

@@ -5,8 +5,8 @@
 
 namespace brigade::testing {
 
-// As long as it lives, fsync and fclose of files whose paths begin like this one say that there is no
-// room on the disk, as file systems say that write late: those of other machines above all. Who
+// As long as it lives, fsync and fclose of files whose paths begin like this one say that there is
+// no room on the disk, as file systems say that write late: those of other machines above all. Who
 // links this library has both functions of its own.
 class LateDisk {
  public:
