@@ -108,7 +108,7 @@ BRIGADE_TARGET_AVX512_LANES double SumRow(const TileRow<Grad>& row) {
 template <typename Grad>
 BRIGADE_TARGET_AVX512_LANES void AddUpdates(const Grad* grad, float multiplier, float row_scale,
                                             const float* column_scales, double* lanes) {
-  // With g++ a line with each block, where that is one: its version 16 took 1.13 times as long where
+  // With g++ a line with each block, where that is one: its version 16 took 1.13 times as long if
   // all of a row's were asked for first. clang unrolls no loop that asks, and took 1.1 times.
 #ifdef __clang__
   constexpr bool kWithLoads = false;
