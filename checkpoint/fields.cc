@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "brigade/collectives/options.h"
@@ -97,9 +98,19 @@ std::string TextOf(const std::optional<T>& value) {
 // Whether `text` is what TextOf writes for some value. NaN is a value of no field.
 template <typename T>
 bool Parse(const std::string& text, T& value) {
-  if constexpr (kIsNumber<T>) {
+  if constexpr (std::is_floating_point_v<T>) {
+    // Not std::from_chars, which LLVM's library has for them from version 20 on. It takes more than
+    // TextOf writes, which the comparison does not.
+    bool is_number = false;
+    if constexpr (std::is_same_v<T, float>) {
+      is_number = absl::SimpleAtof(text, &value);
+    } else {
+      is_number = absl::SimpleAtod(text, &value);
+    }
+    return is_number && value == value && TextOf(value) == text;
+  } else if constexpr (kIsNumber<T>) {
     const auto error = std::from_chars(text.data(), text.data() + text.size(), value).ec;
-    return error == std::errc() && value == value && TextOf(value) == text;
+    return error == std::errc() && TextOf(value) == text;
   } else {
     for (const Word<T>& word : WordsOf<T>()) {
       if (text != word.text) continue;
@@ -459,7 +470,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["muon.rate"] = TextOf(rate);
   }
   if (kind == optim::OptimizerKind::kAdafactor) {
-    Write(fields, "adafactor.", [&](auto visit) { VisitAdafactor(adafactor, visit); });
+    Write(fields, "adafactor.", [&own = adafactor](auto visit) { VisitAdafactor(own, visit); });
   }
   if (gradient_compression.has_value()) {
     fields["gradient_compression"] = zero::Name(gradient_compression->method);

@@ -28,7 +28,8 @@
 ABSL_FLAG(int, stages, 4, "as threads");
 ABSL_FLAG(int, micro_batches, 8, "of a step");
 ABSL_FLAG(std::vector<std::string>, schedules,
-          std::vector<std::string>({"gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"}), "");
+          std::vector<std::string>({"gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"}),
+          "to compare: gpipe, 1f1b, interleaved:V, zb-h1 or zb-v, separated by commas");
 ABSL_FLAG(double, pass_ms, 12,
           "how long a stage's forward pass takes, and each part of its "
           "backward pass; a chunk of several takes its share");

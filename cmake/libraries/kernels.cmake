@@ -319,7 +319,7 @@ brigade_library(
   kernels_lamb_tensors
   HEADERS kernels/lamb/lamb_tensors.h
   DEPS kernels_lamb_math device_status_macros device_stream kernels_value_range
-    kernels_internal_enqueue_list
+    kernels_internal_enqueue_list kernels_internal_update_dispatch
   CUDA_DEPS device_cuda_status
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor absl::strings
 )
