@@ -107,7 +107,10 @@ class FlippingTransport final : public collectives::Transport {
     const Message message = expected.front();
     expected.pop_front();
     if (fault_ != nullptr && fault_->IsOf(message.bytes) && fault_->armed.exchange(false)) {
-      static_cast<char*>(message.data)[message.bytes / 2] ^= 0x10;
+      // Of the mantissa; of a large message of the exponent, which 16 bits show too.
+      const bool is_large = fault_->bytes == 0;
+      static_cast<char*>(message.data)[message.bytes / 2 + (is_large ? 3 : 0)] ^=
+          is_large ? 0x04 : 0x10;
       ++fault_->damaged;
     }
     return status;

@@ -59,6 +59,8 @@ struct CallFault {
   // On engines of messages; of threads, which share memory, the call's result is damaged instead.
   digests::WireFault wire;
   bool has_wire = true;
+  // Of the call that was damaged.
+  collectives::CollectiveKind kind = collectives::CollectiveKind::kBarrier;
 
   bool IsOf(const collectives::CollectiveSignature& call) const {
     using collectives::CollectiveKind;
@@ -98,11 +100,13 @@ class FlippingEngine final : public collectives::Engine {
     if (fault_ == nullptr || !fault_->IsOf(call) || !fault_->armed.exchange(false)) {
       return below_->Run(collective, stream);
     }
+    fault_->kind = call.kind;
     if (fault_->has_wire) {
-      BRIGADE_RETURN_IF_ERROR(stream.Enqueue({"arm a fault", {}}, [this](device::ThreadPool&) {
-        fault_->wire.armed = true;
-        return absl::OkStatus();
-      }));
+      BRIGADE_RETURN_IF_ERROR(
+          stream.Enqueue({"arm a fault", {device::Reads(nullptr, 0)}}, [this](device::ThreadPool&) {
+            fault_->wire.armed = true;
+            return absl::OkStatus();
+          }));
       return below_->Run(collective, stream);
     }
     BRIGADE_RETURN_IF_ERROR(below_->Run(collective, stream));
@@ -113,8 +117,8 @@ class FlippingEngine final : public collectives::Engine {
     char* const at = static_cast<char*>(collective.output) + element * width;
     return stream.Enqueue({"flip a bit", {device::Writes(at, width)}},
                           [this, at, width](device::ThreadPool&) {
-                            // Of the exponent.
-                            at[width - 1] ^= 0x02;
+                            // Of the exponent: a gradient 256 times as large, or a 256th.
+                            at[width - 1] ^= 0x04;
                             ++fault_->wire.damaged;
                             return absl::OkStatus();
                           });
@@ -372,7 +376,8 @@ inline void ExpectWireFlipsAreNamed(const WireJobOf& job_of, const Task& task,
               EXPECT_THAT(std::string(end.message()),
                           HasSubstr(absl::StrCat("step ", kStepsBefore + 2, ", unit")));
             }
-          } else if (stage == 0 && engine == WireEngine::kThreads) {
+          } else if (engine == WireEngine::kThreads &&
+                     fault.kind == collectives::CollectiveKind::kAllReduce) {
             // The one rank updates with another sum.
             for (const absl::Status& end : seen.ends) EXPECT_TRUE(is_alone(end)) << end;
           } else {

@@ -149,6 +149,21 @@ TEST(WatchTest, SoDoThreads) {
   ExpectMonitored(folder);
 }
 
+// Of threads, whose monitors end with the training: what is missing is told before the report.
+TEST(WatchTest, CountsOfThreadsComeBeforeTheReport) {
+  const std::string folder = Folder("missing");
+  const Job job = Monitored(folder);
+  // No file can be in its place.
+  fs::create_directories(folder + "/csv/Train_Samples_lr.csv");
+  const auto task = ModelTask::Create(Model(), Data()).value();
+  std::string told;
+  ::testing::internal::CaptureStderr();
+  const auto report = [&](const Outcome&) { told = ::testing::internal::GetCapturedStderr(); };
+  ASSERT_OK(TrainOnThreads(job, *task, kRanks, {.report = report}));
+  EXPECT_THAT(told, HasSubstr(" records are missing: "));
+  EXPECT_THAT(told, HasSubstr("Train_Samples_lr.csv"));
+}
+
 TEST(WatchTest, TellsOnceWhatIsWithoutEffect) {
   Job job = Monitored(Folder("without_effect"));
   job.config.without_effect = {"a.key is 1: because"};
