@@ -49,7 +49,6 @@ brigade_library(
   SOURCES checkpoint/safetensors.cc
   DEPS checkpoint_strict_json device_printable device_status_macros precision_dtype
   PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor absl::strings
-  PRIVATE_LIBRARIES nlohmann_json::nlohmann_json
 )
 
 brigade_library(
@@ -68,7 +67,7 @@ brigade_library(
   DEPS checkpoint_fields checkpoint_strict_json device_printable device_status_macros
     device_file_crc32c
   PUBLIC_LIBRARIES absl::status absl::statusor absl::strings
-  PRIVATE_LIBRARIES absl::str_format nlohmann_json::nlohmann_json
+  PRIVATE_LIBRARIES absl::str_format
 )
 
 brigade_library(
