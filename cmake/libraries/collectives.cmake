@@ -410,7 +410,7 @@ brigade_library(
   collectives_engines_transport_checked_transport
   HEADERS collectives/engines/transport/checked_transport.h
   SOURCES collectives/engines/transport/checked_transport.cc
-  DEPS collectives_engines_transport collectives_collective device_status_macros
+  DEPS collectives_engines_transport collectives_collective device_status_macros device_file_crc32c
     device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::status
   PRIVATE_LIBRARIES absl::strings

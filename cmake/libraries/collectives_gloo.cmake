@@ -90,7 +90,7 @@ brigade_library(
   DEPS collectives_communicator collectives_options collectives_bootstrap_file_store
     collectives_bootstrap_launch_info collectives_bootstrap_tcp_store
     collectives_engines_gloo_engine collectives_engines_nccl_api collectives_engines_nccl_engine
-    collectives_engines_threads_thread_group device_context device_status_macros
+    collectives_engines_threads_thread_group device_context device_printable device_status_macros
     device_threads_steady_time
   PUBLIC_LIBRARIES absl::statusor absl::strings absl::time
   PRIVATE_LIBRARIES absl::status

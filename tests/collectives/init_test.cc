@@ -95,6 +95,29 @@ TEST(InitTest, NamesARankThatIsNotStarted) {
   EXPECT_THAT(reports[2].status, named);
 }
 
+TEST(InitTest, ProcessesVerifyTheirMessagesWhereTheEnvironmentSaysSo) {
+  const auto with = [](const std::vector<std::string>& value_of_rank) {
+    const int port = testing::FreePort();
+    return testing::RunRanks(kSize, [&](int rank, testing::Fault&) {
+      SetEnvironment(rank, port);
+      setenv("BRIGADE_VERIFY_MESSAGES", value_of_rank[static_cast<size_t>(rank)].c_str(), 1);
+      return SumOnes(rank, {});
+    });
+  };
+  for (const testing::Report& report : with({"1", "1", "1"})) EXPECT_OK(report.status);
+  for (const testing::Report& report : with({"0", "", "0"})) EXPECT_OK(report.status);
+  // So that it is known to be on.
+  for (const testing::Report& report : with({"1", "0", "1"})) {
+    EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("verifies what messages carry, but rank ")));
+  }
+  for (const testing::Report& report : with({"yes", "yes", "yes"})) {
+    EXPECT_THAT(report.status,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("BRIGADE_VERIFY_MESSAGES is \"yes\"; it must be 0 or 1")));
+  }
+}
+
 TEST(InitTest, AProcessAloneNeedsNoOther) {
   unsetenv("RANK");
   unsetenv("WORLD_SIZE");

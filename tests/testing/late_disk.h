@@ -5,9 +5,9 @@
 
 namespace brigade::testing {
 
-// As long as it lives, fsync and fclose of files whose paths begin like this one say that there is
-// no room on the disk, as file systems say that write late: those of other machines above all. Who
-// links this library has both functions of its own.
+// As long as it lives, fsync and fclose of files whose paths have this one in them say that there
+// is no room on the disk, as file systems say that write late: those of other machines above all.
+// Who links this library has both functions of its own.
 class LateDisk {
  public:
   explicit LateDisk(const std::string& part);

@@ -56,6 +56,8 @@ inline const char* ToString(WireEngine engine) {
 struct CallFault {
   bool in_gradients = false;
   std::atomic<bool> armed = false;
+  // Calls that are well before it.
+  int passes_over = 0;
   // On engines of messages; of threads, which share memory, the call's result is damaged instead.
   digests::WireFault wire;
   bool has_wire = true;
@@ -97,9 +99,10 @@ class FlippingEngine final : public collectives::Engine {
   }
   absl::Status Run(const collectives::Collective& collective, device::Stream& stream) override {
     const collectives::CollectiveSignature& call = collective.signature;
-    if (fault_ == nullptr || !fault_->IsOf(call) || !fault_->armed.exchange(false)) {
+    if (fault_ == nullptr || !fault_->IsOf(call) || !fault_->armed || fault_->passes_over-- > 0) {
       return below_->Run(collective, stream);
     }
+    fault_->armed = false;
     fault_->kind = call.kind;
     if (fault_->has_wire) {
       BRIGADE_RETURN_IF_ERROR(
@@ -356,6 +359,8 @@ inline void ExpectWireFlipsAreNamed(const WireJobOf& job_of, const Task& task,
                                     verifies ? ", verified" : ""));
           CallFault fault;
           fault.in_gradients = in_gradients;
+          // In stage 3 the first one is of an embedding, of which a step uses few rows.
+          fault.passes_over = stage == 3 && !in_gradients ? 1 : 0;
           const WireTraining seen =
               TrainOnWires(WithDigests(job_of(stage), "seen"), task, engine, verifies, &fault);
           ASSERT_EQ(fault.wire.damaged, 1);
