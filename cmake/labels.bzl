@@ -242,6 +242,7 @@ LIBRARIES = {
         "//replicas:round_plan",
     ],
     "parallel": [
+        "//parallel/context:context_ranks",
         "//parallel/context:ring_attention",
         "//parallel/context:ulysses",
         "//parallel/context:zigzag",

@@ -56,17 +56,18 @@ brigade_library(
 brigade_library(
   models_decoder
   HEADERS models/decoder.h models/decoder_memory.h models/gpt2.h models/llama.h
-  SOURCES models/decoder.cc models/decoder_cut.cc models/decoder_flops.cc models/decoder_lora.cc
-    models/decoder_memory.cc models/decoder_stage.cc models/decoder_tensor.cc
+  SOURCES models/decoder.cc models/decoder_context.cc models/decoder_cut.cc models/decoder_flops.cc
+    models/decoder_lora.cc models/decoder_memory.cc models/decoder_stage.cc models/decoder_tensor.cc
     models/decoder_tensor_lora.cc models/gpt2.cc models/llama.cc
-  DEPS models_config models_lora models_model models_model_cut models_tensor_options device_buffer
-    device_context device_status_macros device_stream kernels_block_quant kernels_reduce
-    nn_attention nn_blas nn_cached_attention nn_cross_entropy nn_dropout nn_embedding nn_gradient
-    nn_grouped_heads nn_layer_norm nn_linear nn_lora nn_pointwise nn_random nn_rms_norm nn_rotary
-    nn_segments nn_swiglu nn_token_ids nn_workspace parallel_shard parallel_tensor_cross_entropy
-    parallel_tensor_embedding parallel_tensor_row_pieces parallel_tensor_shard_sums precision_dtype
-    precision_dtype_names profile_flops zero_plan
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  DEPS models_config models_lora models_model models_model_cut models_tensor_options
+    collectives_collective device_buffer device_context device_status_macros device_stream
+    kernels_block_quant kernels_reduce nn_attention nn_blas nn_cached_attention nn_cross_entropy
+    nn_dropout nn_embedding nn_gradient nn_grouped_heads nn_layer_norm nn_linear nn_lora
+    nn_pointwise nn_random nn_rms_norm nn_rotary nn_segments nn_swiglu nn_token_ids nn_workspace
+    parallel_context_ranks parallel_context_ring_attention parallel_context_ulysses parallel_shard
+    parallel_tensor_cross_entropy parallel_tensor_embedding parallel_tensor_row_pieces
+    parallel_tensor_shard_sums precision_dtype precision_dtype_names profile_flops zero_plan
+  PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::inlined_vector absl::strings
 )
 

@@ -235,7 +235,7 @@ brigade_library(
   HEADERS nn/lora.h
   SOURCES nn/lora.cc
   DEPS nn_blas nn_dropout nn_gradient device_status_macros device_stream precision_dtype
-  PUBLIC_LIBRARIES absl::status absl::statusor
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
 )
 
 brigade_library(

@@ -49,6 +49,58 @@ brigade_library(
 )
 
 brigade_library(
+  parallel_context_zigzag
+  HEADERS parallel/context/zigzag.h
+  SOURCES parallel/context/zigzag.cc
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  parallel_context_ranks
+  HEADERS parallel/context/context_ranks.h
+  SOURCES parallel/context/context_ranks.cc
+  DEPS parallel_context_zigzag collectives_communicator
+  PUBLIC_LIBRARIES absl::inlined_vector absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  parallel_context_formulas
+  HEADERS parallel/context/columns_math.h parallel/context/head_exchange_math.h
+  DEPS nn_functions nn_rows
+)
+
+brigade_library(
+  parallel_context_formulas_cuda CUDA_ONLY
+  CUDA_SOURCES parallel/context/formulas_cuda.cu
+  DEPS parallel_context_formulas nn_rows_cuda precision_float16
+  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
+)
+
+brigade_library(
+  parallel_context_ring_attention
+  HEADERS parallel/context/ring_attention.h
+  SOURCES parallel/context/ring_attention.cc
+  DEPS parallel_context_formulas parallel_context_zigzag collectives_communicator device_buffer
+    device_context device_event device_status_macros device_stream nn_arrays nn_attention nn_enqueue
+  CUDA_DEPS parallel_context_formulas_cuda
+  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  parallel_context_ulysses
+  HEADERS parallel/context/ulysses.h
+  SOURCES parallel/context/ulysses.cc
+  DEPS parallel_context_formulas collectives_communicator device_buffer device_context
+    device_status_macros device_stream nn_arrays nn_attention nn_enqueue
+  CUDA_DEPS parallel_context_formulas_cuda
+  PUBLIC_LIBRARIES absl::status absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   parallel_tensor_formulas
   HEADERS parallel/tensor/cross_entropy_math.h
   DEPS nn_functions nn_rows nn_token_ids
@@ -79,49 +131,6 @@ brigade_library(
   SOURCES parallel/tensor/embedding.cc
   DEPS parallel_tensor_row_pieces parallel_tensor_shard_sums device_stream nn_embedding nn_token_ids
     parallel_shard precision_dtype
-  PUBLIC_LIBRARIES absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  parallel_context_formulas
-  HEADERS parallel/context/columns_math.h parallel/context/head_exchange_math.h
-  DEPS nn_functions nn_rows
-)
-
-brigade_library(
-  parallel_context_zigzag
-  HEADERS parallel/context/zigzag.h
-  SOURCES parallel/context/zigzag.cc
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  parallel_context_formulas_cuda CUDA_ONLY
-  CUDA_SOURCES parallel/context/formulas_cuda.cu
-  DEPS parallel_context_formulas nn_rows_cuda precision_float16
-  CUDA_LIBRARIES CUDA::toolkit CUDA::cudart_static
-)
-
-brigade_library(
-  parallel_context_ring_attention
-  HEADERS parallel/context/ring_attention.h
-  SOURCES parallel/context/ring_attention.cc
-  DEPS parallel_context_formulas parallel_context_zigzag collectives_communicator device_buffer
-    device_context device_event device_status_macros device_stream nn_arrays nn_attention nn_enqueue
-  CUDA_DEPS parallel_context_formulas_cuda
-  PUBLIC_LIBRARIES absl::span absl::status absl::statusor
-  PRIVATE_LIBRARIES absl::strings
-)
-
-brigade_library(
-  parallel_context_ulysses
-  HEADERS parallel/context/ulysses.h
-  SOURCES parallel/context/ulysses.cc
-  DEPS parallel_context_formulas collectives_communicator device_buffer device_context
-    device_status_macros device_stream nn_arrays nn_attention nn_enqueue
-  CUDA_DEPS parallel_context_formulas_cuda
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

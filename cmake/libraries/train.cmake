@@ -9,7 +9,7 @@ brigade_library(
 brigade_library(
   train_config_context_exchange
   HEADERS train/config/context_exchange.h
-  DEPS device_requirements
+  DEPS parallel_context_ranks
   PUBLIC_LIBRARIES absl::strings
 )
 
@@ -231,9 +231,10 @@ brigade_library(
   SOURCES train/model_part.cc train/model_passes.cc train/model_task.cc
   DEPS train_job train_stage_parts train_stage_passes train_stage_spec train_step_batch
     train_summary train_task checkpoint_fields checkpoint_model_part collectives_communicator
-    collectives_init collectives_algorithms_workspace data_loader data_sampler data_samples
-    device_context device_round_up device_status_macros device_stream device_file_crc32c
-    models_model optim_step_controller parallel_grid parallel_pipeline_buffers
+    collectives_init collectives_algorithms_wire_elements collectives_algorithms_workspace
+    data_loader data_sampler data_samples device_context device_round_up device_status_macros
+    device_stream device_file_crc32c models_model models_model_cut models_tensor_options
+    optim_step_controller parallel_grid parallel_context_ranks parallel_pipeline_buffers
     parallel_pipeline_executor parallel_pipeline_item parallel_pipeline_partition
     parallel_pipeline_schedule_kind parallel_pipeline_stage_module parallel_pipeline_stage_range
     profile_step_profile replicas_options train_config train_times_pass_times zero_step
