@@ -27,7 +27,6 @@ namespace {
 using ::brigade::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved:2", "zb-h1", "zb-v"};
 
 // The case, beside one of as many data ranks that have the whole model, in stage 0 and without
