@@ -139,8 +139,8 @@ def _clang_with_libcxx(ctx):
     clang = ctx.which("clang++")
     if not clang:
         return ""
-    command = [clang, "-stdlib=libc++", "-fsyntax-only", "-include", "vector", "-x", "c++", "/dev/null"]
-    if ctx.execute(command).return_code != 0:
+    flags = ["-stdlib=libc++", "-fsyntax-only", "-include", "vector"]
+    if ctx.execute([clang] + flags + ["-x", "c++", "/dev/null"]).return_code != 0:
         return ""
     return ctx.execute([clang, "--version"]).stdout.strip().splitlines()[0]
 
