@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/strict_json.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/digests/copies.h"
@@ -32,6 +33,13 @@ Json HeaderOf(const DigestHeader& header) {
     tensors.push_back({{"unit", tensor.unit}, {"name", tensor.name}, {"shape", tensor.shape}});
   }
   return {{"brigade_digests", kVersion}, {"run", header.run}, {"tensors", std::move(tensors)}};
+}
+
+// Of what is no UTF-8 a file of JSON lines can hold nothing.
+absl::Status CheckUtf8(const std::string& path, const std::string& text) {
+  const absl::Status status = checkpoint::JsonString(text).status();
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", status.message()));
 }
 
 std::optional<DigestHeader> ParseHeader(const std::string& line) {
@@ -172,6 +180,12 @@ TensorDigest DigestOfUnit(const std::vector<TensorDigest>& tensors) {
 absl::StatusOr<std::unique_ptr<DigestFile>> DigestFile::Create(const std::string& path,
                                                                const DigestHeader& header,
                                                                int64_t done) {
+  for (const TensorName& tensor : header.tensors) {
+    for (const std::string& name : {tensor.unit, tensor.name}) {
+      BRIGADE_RETURN_IF_ERROR(CheckUtf8(path, name));
+    }
+  }
+  BRIGADE_RETURN_IF_ERROR(CheckUtf8(path, header.run));
   BRIGADE_ASSIGN_OR_RETURN(std::FILE* const opened, device::OpenForUpdate(path));
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> closed(opened, &std::fclose);
   int64_t kept = 0;

@@ -51,7 +51,8 @@ kernels::TensorDigest DigestOfUnit(const std::vector<kernels::TensorDigest>& ten
 class DigestFile {
  public:
   // Goes on with a file of the same tensors behind step `done`, whose later steps are cut off; with
-  // 0, and where there is none, a new one. InvalidArgument for another file.
+  // 0, and where there is none, a new one. InvalidArgument for another file, and for names or a run
+  // that are no UTF-8.
   static absl::StatusOr<std::unique_ptr<DigestFile>> Create(const std::string& path,
                                                             const DigestHeader& header,
                                                             int64_t done);

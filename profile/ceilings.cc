@@ -300,7 +300,9 @@ absl::StatusOr<Ceilings> CeilingsFromJson(absl::string_view text, const Machine&
       if (key != name) continue;
       is_known = true;
       if (value != wanted) {
-        return Wrong(key, value, absl::StrCat(wanted.dump(), " as in this training"));
+        return Wrong(key, value,
+                     absl::StrCat(wanted.dump(-1, ' ', true, Json::error_handler_t::replace),
+                                  " as in this training"));
       }
     }
     if (!is_known) {

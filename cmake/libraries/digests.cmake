@@ -33,8 +33,8 @@ brigade_library(
   digests_digest_file
   HEADERS digests/digest_file.h
   SOURCES digests/digest_file.cc
-  DEPS digests_copies digests_tensor_map device_append_file device_files device_status_macros
-    kernels_digest_cpu kernels_digest_math
+  DEPS digests_copies digests_tensor_map checkpoint_strict_json device_append_file device_files
+    device_status_macros kernels_digest_cpu kernels_digest_math
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings nlohmann_json::nlohmann_json
 )

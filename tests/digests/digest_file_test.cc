@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "brigade/device/files.h"
@@ -19,6 +20,7 @@ namespace {
 
 using ::brigade::testing::StatusIs;
 using kernels::TensorDigest;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -47,6 +49,24 @@ void ExpectSame(const std::vector<TensorDigest>& a, const std::vector<TensorDige
 }
 
 void WriteFile(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+// JSON cannot hold them; and what is there stays.
+TEST(DigestFileTest, RefusesNamesThatAreNoUtf8) {
+  const std::string path = PathOf("bytes");
+  WriteFile(path, "something else");
+  DigestHeader name = kHeader, unit = kHeader, run = kHeader;
+  name.tensors[1].name = "w\xff";
+  unit.tensors[2].unit = "u\xff";
+  run.run = "r\xff";
+  for (const auto& [header, said] :
+       {std::pair(name, "w"), std::pair(unit, "u"), std::pair(run, "r")}) {
+    EXPECT_THAT(DigestFile::Create(path, header, 0),
+                StatusIs(kInvalid, AllOf(HasSubstr(path + ": \"" + said), HasSubstr("UTF-8"))));
+  }
+  EXPECT_EQ(*device::ReadFile(path), "something else");
+  name.tensors[1].name = "w\xc3\xa4";
+  EXPECT_OK(DigestFile::Create(path, name, 0));
+}
 
 TEST(DigestFileTest, ReadsWhatWasWritten) {
   const std::string path = PathOf("written");

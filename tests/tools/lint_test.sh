@@ -120,6 +120,11 @@ printf 'x = dep[MyCcToolchainInfo], coverage_common.f, cc_common_of_ours\n' >>ba
 printf 'p = Label("@system//:absl") + "@local_cuda//:headers"\n' >>bazel/b.bzl
 expect 0 ""
 rm bazel/b.bzl
+# A function of its own is none of Bazel's, in the file but not in a text of it.
+printf 'def f():\n    objc_of_ours()\n\ndef objc_of_ours():\n    pass\n' >$bzl
+expect 0 ""
+printf '_B = """\nobjc_of_ours()\n"""\ndef f():\n    objc_of_theirs()\n' >>$bzl
+expect 1 "$bzl:7: objc_of_ours without a load" "$bzl:10: objc_of_theirs without a load"
 rules=(cc_toolchain objc_library android_binary aar_import fdo_profile fdo_prefetch_hints
   memprof_profile propeller_optimize cc_shared_library)
 printf '%s(name = "a")\n' "${rules[@]}" >$bzl

@@ -29,7 +29,7 @@ chmod -R u+w .
 
 only=()
 [ "$half" = cuda ] || only=(--cpu)
-./vendor "${only[@]}" --graph "$graph" || fail 'tools/vendor takes no copy of the kernels'
+./vendor --graph "$graph" "${only[@]}" || fail 'tools/vendor takes no copy of the kernels'
 ./vendor --check --graph "$graph" || fail 'tools/vendor finds that its own copy differs'
 cuda_files=$(find third_party -name '*cuda*' | wc -l)
 [ "$half" = cuda ] || [ "$cuda_files" = 0 ] || fail "vendor --cpu took $cuda_files files of CUDA"

@@ -1,12 +1,13 @@
 #!/bin/bash
-# cmake_test.sh COMPONENT... [shared] [cuda] [emulated=LIBRARY] [cuda_sources]
+# cmake_test.sh COMPONENT... [shared] [cuda] [emulated=LIBRARY] [cuda_sources] [own_sources] [users]
 #
 # Builds the components (or all) with CMake and installs them; then users, who see the installed files
 # alone, build and run a program for each component by find_package and by pkg-config. With `shared`
 # once more with shared libraries; with `cuda` nvcc compiles a kernel as CMake tells it to. With
 # `emulated` all this is left out: the components are built and installed with CUDA, and users run on an
 # emulated device, by its runtime, the LIBRARY, in place of CUDA's. With `cuda_sources` it is left out
-# too: of components but kernels, what has code for CUDA is compiled.
+# too: of components but kernels, what has code for CUDA is compiled. With `own_sources` the components'
+# own sources are compiled, and not what they need. With `users` there is nothing beside their users.
 set -u -o pipefail
 export LC_ALL=C
 unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
@@ -14,10 +15,10 @@ unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
 work=$TEST_TMPDIR/cmake
 checkout=$work/checkout # another name than brigade: the headers are found all the same
 prefix=$work/prefix
-components=() shared= cuda= runtime= cuda_sources=
+components=() shared= cuda= runtime= cuda_sources= own_sources= users=
 for argument in "$@"; do
   case $argument in
-    shared | cuda | cuda_sources) declare "$argument=yes" ;;
+    shared | cuda | cuda_sources | own_sources | users) declare "$argument=yes" ;;
     emulated=*) runtime=$(dirname "$PWD/${argument#*=}") ;;
     *) components+=("$argument") ;;
   esac
@@ -340,6 +341,18 @@ code_for_cuda_compiles() {
   printf '%s targets, of %s files for nvcc\n' ${#targets[@]} ${#sources[@]}
 }
 
+# Against headers alone, of all that the components need: with that they would be the whole project.
+own_sources_compile() {
+  local targets
+  configure "$work/own" -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DCMAKE_BUILD_TYPE=Debug \
+    -DCMAKE_CXX_FLAGS_DEBUG=-O0
+  mapfile -t targets < <(printf "$checkout/cmake/libraries/%s.cmake\n" "${components[@]}" |
+    xargs awk -v RS= '/\n  SOURCES / { print "brigade_" $2 }')
+  [ ${#targets[@]} -ge 5 ] || fail "only ${#targets[@]} targets have sources: ${targets[*]}"
+  must cmake --build "$work/own" --target "${targets[@]}"
+  printf '%s targets, %s objects\n' ${#targets[@]} "$(find "$work/own" -name '*.o' | wc -l)"
+}
+
 # The emulator's runtime, under the name of the toolkit's static one.
 users_run_on_an_emulated_device() {
   local toolkit=$work/toolkit
@@ -361,6 +374,16 @@ for file in mlp.cc mlp.h; do
 done
 if [ "$cuda_sources" ]; then
   code_for_cuda_compiles
+  exit $((failures > 0))
+fi
+if [ "$own_sources" ]; then
+  own_sources_compile
+  exit $((failures > 0))
+fi
+if [ "$users" ]; then
+  build_and_install
+  users_find_components
+  users_find_pkg_config
   exit $((failures > 0))
 fi
 if [ "$runtime" ]; then

@@ -75,7 +75,7 @@ def said_by(compiler, text):
 
 portable = ["clang++", "-stdlib=libc++", "-fno-exceptions", "-fno-rtti"]
 if said_by(portable, "#include <version>\n#ifndef _LIBCPP_VERSION\n#error\n#endif\n"):
-    print("there is no clang++ with libc++; tools/setup installs them")
+    print("[  SKIPPED ] clang++ with libc++ (not there; tools/setup installs both), so g++ compiles")
     portable = ["g++", "-fno-exceptions", "-fno-rtti"]
 said = said_by(portable, everything)
 if said:

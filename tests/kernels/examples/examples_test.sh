@@ -11,8 +11,13 @@ if grep -nE '^ *cuda[A-Z][A-Za-z]*\(' "$source"; then
   exit 1
 fi
 awk '
-  /^[A-Za-z]/ && !/^(namespace|using|struct|constexpr|const|static_assert|template)/ && !start { start = FNR }
-  start == FNR && /;$/ { start = 0 }
+  /^[A-Za-z[]/ && !/^(namespace|using|struct|static_assert|template)[^A-Za-z0-9_]/ && !start {
+    start = FNR
+    is_open = 0
+  }
+  start && /[{][^}]*$/ { is_open = 1 }
+  # A constant, or a function of one line.
+  start && (!is_open && /[;}]$/ || /^};/) { start = 0 }
   /^}/ && start {
     if (FNR - start + 1 > 20) { print FILENAME ":" start ": a function of " FNR - start + 1 " lines"; bad = 1 }
     start = 0
