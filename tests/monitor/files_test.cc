@@ -295,8 +295,8 @@ TEST(EventFileTest, ATrainingThatGoesBackSaysFromWhere) {
     const size_t size = static_cast<unsigned char>(framed[0]);
     return framed.substr(12 + kTime, size - kTime);
   };
-  EXPECT_EQ(frames[1].substr(kTime), payload(Framed(StartEvent(0, 0))));
-  EXPECT_EQ(frames[5].substr(kTime), payload(Framed(StartEvent(0, 9))));
+  EXPECT_EQ(frames[1].substr(kTime), payload(Framed(StartEvent(1, 0))));
+  EXPECT_EQ(frames[5].substr(kTime), payload(Framed(StartEvent(1, 9))));
 }
 
 TEST(EventFileTest, WhatDidNotFitOfTheBeginComesWithTheNextRecord) {

@@ -198,12 +198,12 @@ TEST(FindFittingTest, DropsWhatTheTrainerWouldNotCompare) {
     Tuning tuning(kTiny, ranks);
     ASSERT_OK_AND_ASSIGN(
         const Search search,
-        FindFitting(config, {.stages = {1, 2, 3}, .tensor = {1, ranks}}, tuning.totals,
+        FindFitting(config, {.stages = {0, 1, 2, 3}, .tensor = {ranks, 1}}, tuning.totals,
                     tuning.make_job, {}, *tuning.rank_model, tuning.stop));
-    int refused = 0;
+    int64_t refused = 0;
     for (const auto& [reason, count] : search.refused) {
       EXPECT_THAT(reason, HasSubstr("verify_replicas: no rank has what another one has"));
-      refused += static_cast<int>(count);
+      refused += count;
     }
     EXPECT_GT(refused, 0);
     // All that are left can be trained as they are written.
