@@ -68,9 +68,9 @@ absl::Status CheckComparisons(const gpt::Job& job) {
   const int ranks = grid.data * grid.context;
   const bool has_groups = zero.shard_ranks > 0 && zero.shard_ranks < ranks;
   if (ranks > 1 && (zero.stage < 3 || has_groups)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "verify_replicas: no rank has what another one has: ",
-      ranks == 1 ? "there is one rank" : "stage 3 keeps one copy of everything"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("verify_replicas: no rank has what another one has: ",
+                   ranks == 1 ? "there is one rank" : "stage 3 keeps one copy of everything"));
 }
 
 // What decides about most of a step's time.

@@ -120,10 +120,9 @@ TEST(InitTest, ProcessesVerifyTheirMessagesWhereTheEnvironmentSaysSo) {
   }
   for (const char* const value : {"yes", "2"}) {
     for (const testing::Report& report : with({value, value, value})) {
-      EXPECT_THAT(report.status,
-                  StatusIs(absl::StatusCode::kInvalidArgument,
-                           HasSubstr(absl::StrCat("BRIGADE_VERIFY_MESSAGES is \"", value,
-                                                  "\"; it must be 0 or 1"))));
+      EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                          HasSubstr(absl::StrCat("BRIGADE_VERIFY_MESSAGES is \"",
+                                                                 value, "\"; it must be 0 or 1"))));
     }
   }
 }

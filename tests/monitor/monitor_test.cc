@@ -268,9 +268,8 @@ TEST(MonitorTest, TheEndHasRoomAndWaitsForNoOther) {
   const auto stuck = std::make_shared<Seen>(), other = std::make_shared<Seen>();
   const auto door = std::make_shared<Stuck::Door>();
   {
-    Monitor monitor(
-        Of(std::make_unique<Stuck>(stuck, door), std::make_unique<Opens>(other, door)),
-        {.capacity = 1});
+    Monitor monitor(Of(std::make_unique<Stuck>(stuck, door), std::make_unique<Opens>(other, door)),
+                    {.capacity = 1});
     monitor.Start({});
     monitor.Publish(Record{.at = {1, 1}});
     door->entered.wait();

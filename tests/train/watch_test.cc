@@ -143,10 +143,10 @@ TEST(WatchTest, BehindALoadNoStepIsThereTwice) {
   job.checkpoints.save = folder + "/states";
   const std::string losses = folder + "/csv/Train_Samples_train_loss.csv";
   for (const absl::Status& status :
-       StatusesOnRanks([&](const collectives::LaunchInfo& launch_info,
-                           const TrainerOptions& options) -> absl::Status {
-         BRIGADE_ASSIGN_OR_RETURN(
-             const auto trainer, Trainer::Create(job, Model(), Data(), launch_info, options));
+       StatusesOnRanks([&](const collectives::LaunchInfo&launch_info,
+                           const TrainerOptions&options) -> absl::Status {
+         BRIGADE_ASSIGN_OR_RETURN(const auto trainer,
+                                  Trainer::Create(job, Model(), Data(), launch_info, options));
          const auto step_up_to = [&](int64_t last) -> absl::Status {
            while (trainer->step() < last) {
              BRIGADE_RETURN_IF_ERROR(trainer->Batch().status());

@@ -191,12 +191,11 @@ uint32_t CheckedTransport::ChecksumOf(const Frame& frame) {
 absl::Status CheckedTransport::VerifyFrame(int from) {
   const Frame& frame = peers_[static_cast<size_t>(from)].in;
   if ((frame.checksum >= 0) != verifies_) {
-    return End(
-        absl::StatusCode::kInvalidArgument,
-        absl::StrCat("rank ", verifies_ ? rank() : from, " verifies what messages carry, but rank ",
-                     verifies_ ? from : rank(),
-                     " does not: it must be the same on all; where it is, what rank ", from,
-                     " sent to rank ", rank(), " has arrived with other bits"));
+    return End(absl::StatusCode::kInvalidArgument,
+               absl::StrCat("rank ", verifies_ ? rank() : from,
+                            " verifies what messages carry, but rank ", verifies_ ? from : rank(),
+                            " does not: it must be the same on all; where it is, what rank ", from,
+                            " sent to rank ", rank(), " has arrived with other bits"));
   }
   if (!verifies_) return absl::OkStatus();
   // As many bytes as it says may be what is damaged.
@@ -214,9 +213,8 @@ absl::Status CheckedTransport::Damaged(int from) {
 
 absl::Status CheckedTransport::End(absl::StatusCode code, absl::string_view finding) {
   const std::string group = transport_.name();
-  transport_.Abort(
-      absl::Status(code, absl::StrCat(group.empty() ? "" : absl::StrCat("in the ", group, ": "),
-                                      finding)));
+  transport_.Abort(absl::Status(
+      code, absl::StrCat(group.empty() ? "" : absl::StrCat("in the ", group, ": "), finding)));
   return transport_.status();
 }
 

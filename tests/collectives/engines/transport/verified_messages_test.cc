@@ -111,11 +111,10 @@ Sum AllReduce(int64_t count, Algorithm algorithm, const std::vector<bool>& verif
     };
     ASSERT_OK_AND_ASSIGN(
         const auto whole,
-        CreateTransportEngine(
-            damaging(network, in_part ? nullptr : mine),
-            [&](absl::Span<const int> /*members*/, absl::Span<const int> /*lost*/,
-                const std::string& /*label*/) { return damaging(part, mine); },
-            context, {.verify_messages = verifies[r]}));
+        CreateTransportEngine(damaging(network, in_part ? nullptr : mine),
+                              [&](absl::Span<const int> /*members*/, absl::Span<const int> /*lost*/,
+                                  const std::string& /*label*/) { return damaging(part, mine); },
+                              context, {.verify_messages = verifies[r]}));
     std::unique_ptr<Engine> made;
     if (in_part) {
       ASSERT_OK_AND_ASSIGN(made, whole->CreateSubgroup(members, {}, /*generation=*/1));
