@@ -436,6 +436,7 @@ LIBRARIES = {
         "//train:task",
         "//train:train",
         "//train:training",
+        "//train:verify_every",
         "//train:watch",
     ],
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -123,20 +124,30 @@ absl::Status AppendFile::KeepLines(absl::FunctionRef<Fate(absl::string_view line
   if (file_ == nullptr) return CheckOthers();
   int64_t kept = 0, read = 0;
   std::string line;
-  std::rewind(file_.get());
-  for (int c = 0; (c = std::fgetc(file_.get())) != EOF;) {
+  // Not by the stream, whose buffer may have what the file had before.
+  const int fd = fileno(file_.get());
+  std::array<char, 4096> buffer;
+  ssize_t filled = 0, used = 0;
+  while (true) {
+    if (used == filled) {
+      do {
+        filled = pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(read));
+      } while (filled < 0 && errno == EINTR);
+      if (filled < 0) return Failed("go on with");
+      if (filled == 0) break;
+      used = 0;
+    }
+    const char c = buffer[static_cast<size_t>(used++)];
     ++read;
     // Of a longer one the rest is not needed.
-    if (line.size() <= kMostLineBytes) line += static_cast<char>(c);
+    if (line.size() <= kMostLineBytes) line += c;
     if (c != '\n') continue;
     const Fate of = line.size() > kMostLineBytes ? Fate::kDamaged : fate(line);
     if (of == Fate::kCutOff) break;
     if (of == Fate::kKept) kept = read;
     line.clear();
   }
-  if (std::ferror(file_.get()) != 0 || ftruncate(fileno(file_.get()), kept) != 0) {
-    return Failed("go on with");
-  }
+  if (ftruncate(fd, static_cast<off_t>(kept)) != 0) return Failed("go on with");
   size_ = end_ = kept;
   return absl::OkStatus();
 }

@@ -19,8 +19,9 @@ class BackEnd {
   // For messages: "TensorBoard's events in runs/gpt".
   virtual std::string name() const = 0;
 
-  // Comes first: where the training begins or, with steps, goes on. What there is of later steps
-  // will come again. After an error nothing is written.
+  // Comes first: where the training begins or, with steps, goes on; and again where it goes back
+  // to an earlier state. What there is of later steps will come again. After an error nothing is
+  // written.
   virtual absl::Status Start(const Position& from) = 0;
   virtual absl::Status Write(const Record& record) = 0;
   // For those that show it.

@@ -55,7 +55,7 @@ std::string CsvFiles::name() const {
 
 absl::Status CsvFiles::Start(const Position& from) {
   from_ = from;
-  files_.clear();
+  for (auto& [name, entry] : files_) entry.is_cut = false;
   return absl::OkStatus();
 }
 
@@ -66,9 +66,13 @@ absl::Status CsvFiles::WriteValue(const Value& value, const Record& record) {
   if (entry == files_.end()) {
     BRIGADE_ASSIGN_OR_RETURN(device::AppendFile opened,
                              device::AppendFile::Open(absl::StrCat(folder_, "/", file)));
+    entry = files_.emplace(file, File{std::move(opened)}).first;
+  }
+  device::AppendFile& to = entry->second.file;
+  if (!entry->second.is_cut) {
     // An evaluation at the very step comes again.
     const int64_t last = from_.samples - (record.is_made_again ? 1 : 0);
-    BRIGADE_RETURN_IF_ERROR(opened.KeepLines([&](absl::string_view line) {
+    BRIGADE_RETURN_IF_ERROR(to.KeepLines([&](absl::string_view line) {
       using Fate = device::AppendFile::Fate;
       if (from_.step == 0) return Fate::kCutOff;
       // Whatever has become of the line's end.
@@ -77,9 +81,8 @@ absl::Status CsvFiles::WriteValue(const Value& value, const Record& record) {
       if (!absl::SimpleAtoi(line.substr(0, line.find(',')), &samples)) return Fate::kDamaged;
       return samples <= last ? Fate::kKept : Fate::kCutOff;
     }));
-    entry = files_.emplace(file, std::move(opened)).first;
+    entry->second.is_cut = true;
   }
-  device::AppendFile& to = entry->second;
   return to.Append(absl::StrCat(to.size() == 0 ? header : "", record.at.samples, ",",
                                 TextOf(value.value), kEnd));
 }
@@ -94,7 +97,7 @@ absl::Status CsvFiles::Write(const Record& record) {
 
 absl::Status CsvFiles::Finish() {
   absl::Status status;
-  for (auto& [name, file] : files_) status.Update(file.Close());
+  for (auto& [name, entry] : files_) status.Update(entry.file.Close());
   return status;
 }
 

@@ -19,7 +19,8 @@ namespace brigade::monitor {
 // lines "SAMPLES,VALUE" that end in "\r\n", below the line "step,NAME" with the tag's last part.
 //
 // Files        Of a new training they replace what is there. One that goes on cuts off what comes
-//              behind its step; both when the tag's first value comes.
+//              behind its step, as does one that goes back (a second Start); all when the tag's
+//              next value comes.
 // Errors       As of AppendFile. Files that can be written are.
 // Source       deepspeed/monitor/csv_monitor.py, which begins each start with the first line again.
 class CsvFiles final : public BackEnd {
@@ -41,9 +42,15 @@ class CsvFiles final : public BackEnd {
   absl::Status WriteValue(const Value& value, const Record& record);
 
   const std::string folder_;
+  struct File {
+    device::AppendFile file;
+    // Since Start.
+    bool is_cut = false;
+  };
+
   Position from_;
   // By their names.
-  std::map<std::string, device::AppendFile> files_;
+  std::map<std::string, File> files_;
 };
 
 }  // namespace brigade::monitor

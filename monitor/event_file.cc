@@ -75,8 +75,8 @@ std::string EventFile::name() const {
 
 absl::Status EventFile::Start(const Position& from) {
   const double now = WallSeconds();
-  begin_ =
-      Framed(VersionEvent(now)) + Framed(StartEvent(now, from.step == 0 ? 0 : from.samples + 1));
+  const std::string version = file_.size() == 0 ? Framed(VersionEvent(now)) : "";
+  begin_ = version + Framed(StartEvent(now, from.step == 0 ? 0 : from.samples + 1));
   // Of a back end that cannot start nothing more is written. What does not fit now is tried, and
   // told, with the first record.
   Write({}).IgnoreError();

@@ -18,7 +18,8 @@ namespace brigade::monitor {
 // Files        Each start has one of its own, FOLDER/events.out.tfevents.SECONDS.HOST, whose name
 //              comes behind those that are there, also where the clock was set back. A training
 //              that goes on says from where: TensorBoard drops what older files have of later
-//              steps. So does a new one, of all of them.
+//              steps. So does a new one, of all of them; and one that goes back (a second Start),
+//              in its file.
 // Errors       As of AppendFile. What could not be written of the file's begin comes with the next
 //              record.
 class EventFile final : public BackEnd {

@@ -18,6 +18,8 @@ absl::StatusOr<std::unique_ptr<JsonLines>> JsonLines::Create(const std::string& 
 std::string JsonLines::name() const { return device::Printable(file_.path(), 400); }
 
 absl::Status JsonLines::Start(const Position& from) {
+  const bool is_first = !has_started_;
+  has_started_ = true;
   return file_.KeepLines([&](absl::string_view line) {
     using Fate = device::AppendFile::Fate;
     if (from.step == 0) return Fate::kCutOff;
@@ -28,7 +30,7 @@ absl::Status JsonLines::Start(const Position& from) {
     const bool is_step = json.contains("seconds") && json["seconds"].is_number();
     if (json["step"].get<int64_t>() > from.step - (is_step ? 0 : 1)) return Fate::kCutOff;
     for (const auto& [key, value] : json.items()) {
-      if (is_step && value.is_number()) before_[key] = value.get<double>();
+      if (is_first && is_step && value.is_number()) before_[key] = value.get<double>();
     }
     return Fate::kKept;
   });

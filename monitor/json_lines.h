@@ -23,7 +23,8 @@ namespace brigade::monitor {
 //
 // Files        A new training replaces what is there. One that goes on cuts off what comes behind
 //              its step, and lines of the step itself without "seconds", which are made again; what
-//              counts since the start (Value::Kind::kSinceStart) is counted on.
+//              counts since the start (Value::Kind::kSinceStart) is counted on. So does one that
+//              goes back (a second Start), whose start stays what it was.
 // Errors       As of AppendFile.
 class JsonLines final : public BackEnd {
  public:
@@ -39,7 +40,8 @@ class JsonLines final : public BackEnd {
   explicit JsonLines(device::AppendFile file) : file_(std::move(file)) {}
 
   device::AppendFile file_;
-  // The numbers of the last line of a step that was kept.
+  bool has_started_ = false;
+  // The numbers of the last line of a step that was kept at the first Start.
   std::map<std::string, double> before_;
 };
 

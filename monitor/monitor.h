@@ -61,7 +61,8 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Comes first, once.
+  // Comes first; and again where the training goes back to an earlier state, which is dropped like
+  // a record where so many wait: files then have steps twice.
   void Start(const Position& from);
   void Publish(Record record);
   void Publish(Timeline timeline);

@@ -9,6 +9,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/precision/dtype_names.h"
+#include "brigade/train/verify_every.h"
 
 namespace brigade::train {
 namespace {
@@ -20,10 +21,9 @@ std::string DescribeRun(const Job& job) {
                       ", ", parallel::ToString(job.config.grid), ", seed ", job.seed);
 }
 
-// The config's key counts where the job itself says nothing.
 Digests WantedOf(const Job& job) {
   Digests wanted = job.digests;
-  if (wanted.verify_every == 0) wanted.verify_every = job.config.verify_replicas;
+  wanted.verify_every = VerifyEvery(job);
   return wanted;
 }
 

@@ -13,6 +13,7 @@
 #include "brigade/precision/dtype_names.h"
 #include "brigade/replicas/options.h"
 #include "brigade/train/codec_choice.h"
+#include "brigade/train/verify_every.h"
 
 namespace brigade::train {
 namespace {
@@ -64,9 +65,7 @@ collectives::JobValues ValuesOf(const Job& job, const Task& task) {
                     ", fall_back ", job.checkpoints.fall_back, ", may differ ",
                     absl::StrJoin(job.checkpoints.may_differ, ","))},
       {"digests", absl::StrCat("to ", job.digests.file.empty() ? "nowhere" : "a file", " every ",
-                               job.digests.every, " steps, ranks compared every ",
-                               job.digests.verify_every > 0 ? job.digests.verify_every
-                                                            : job.config.verify_replicas,
+                               job.digests.every, " steps, ranks compared every ", VerifyEvery(job),
                                ", step ", job.digests.dump_step, " dumped to ", job.digests.dump)},
       {"optimizer", absl::StrCat(static_cast<int>(zero.optimizer.kind), " (rates and the like ",
                                  collectives::DigestOf(rates), ")")},

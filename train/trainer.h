@@ -35,7 +35,8 @@ namespace brigade::train {
 
 // How long a rank may be silent in a collective before the others give up.
 inline constexpr absl::Duration kDefaultTimeout = absl::Seconds(60);
-// And how long ranks that are processes wait in Create for one that does not come.
+// And how long ranks that are processes wait in Create for one that does not come. No flag and no
+// key changes it: a program of one's own does, as one whose ranks begin minutes apart.
 inline constexpr absl::Duration kDefaultConnectTimeout = absl::Seconds(30);
 
 // Beside the job, what a rank's training has of its process.
@@ -91,8 +92,10 @@ absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int r
 //              that goes before its end, Cancelled. Ranks of a group hear also of one that fails
 //              in Create before it has met them. Processes cannot hear of one that fails before:
 //              where no launcher ends them, Create gives DeadlineExceeded that names the ranks that
-//              did not come, behind TrainerOptions::connect_timeout. For a thread that does not
-//              come the others wait as long as the group's timeout says.
+//              did not come, behind TrainerOptions::connect_timeout; where it is rank 0, at which
+//              all meet, NotFound that says that its store cannot be reached, and how often it was
+//              tried. For a thread that does not come the others wait as long as the group's
+//              timeout says.
 // Threads      One at a time.
 class Trainer {
  public:

@@ -91,6 +91,7 @@ absl::StatusOr<Measured> Try(const gpt::Job& job, int ranks, const TrialSteps& s
   trial.config.profiler = {};
   trial.config.monitor = {};
   trial.config.verify_replicas = 0;
+  trial.digests = {};
   // Else each trial would tell it.
   trial.config.without_effect = {};
   trial.corpus.held_out.resize(

@@ -412,8 +412,7 @@ brigade_library(
   SOURCES collectives/engines/transport/checked_transport.cc
   DEPS collectives_engines_transport collectives_collective device_status_macros device_file_crc32c
     device_threads_mutex
-  PUBLIC_LIBRARIES absl::core_headers absl::status
-  PRIVATE_LIBRARIES absl::strings
+  PUBLIC_LIBRARIES absl::core_headers absl::status absl::strings
 )
 
 brigade_library(

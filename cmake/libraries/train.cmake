@@ -260,13 +260,19 @@ brigade_library(
 )
 
 brigade_library(
+  train_verify_every
+  HEADERS train/verify_every.h
+  DEPS train_job
+)
+
+brigade_library(
   train_rank_digests
   HEADERS train/rank_digests.h
   SOURCES train/rank_digests.cc
-  DEPS train_job checkpoint_model_part collectives_communicator collectives_algorithms_wire_elements
-    device_context device_counted device_status_macros digests_copies digests_digest_file
-    digests_step_digests digests_tensor_dump parallel_grid precision_dtype_names
-    train_observers_observer zero_optimizer
+  DEPS train_job train_verify_every checkpoint_model_part collectives_communicator
+    collectives_algorithms_wire_elements device_context device_counted device_status_macros
+    digests_copies digests_digest_file digests_step_digests digests_tensor_dump parallel_grid
+    precision_dtype_names train_observers_observer zero_optimizer
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::str_format absl::strings
 )
@@ -310,9 +316,9 @@ brigade_library(
   SOURCES train/rank_books.cc train/rank_checkpoints.cc train/rank_trainer.cc train/step_profiler.cc
     train/trainer.cc train/training.cc
   DEPS train_summary train_task train_times_clock train_codec_choice train_job train_model_task
-    train_rank_digests train_rank_memory train_times_recorder train_stage_setup train_step_batch
-    checkpoint_folder checkpoint_fields checkpoint_loader checkpoint_model_part checkpoint_saver
-    checkpoint_weights collectives_agree collectives_communicator collectives_init
+    train_rank_digests train_rank_memory train_verify_every train_times_recorder train_stage_setup
+    train_step_batch checkpoint_folder checkpoint_fields checkpoint_loader checkpoint_model_part
+    checkpoint_saver checkpoint_weights collectives_agree collectives_communicator collectives_init
     collectives_bootstrap_launch_info collectives_engines_threads_thread_group device_context
     device_status_macros device_stream device_file_store device_file_system_calls
     device_threads_mutex device_threads_task_thread kernels_adafactor_math optim_schedule

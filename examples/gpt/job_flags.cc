@@ -478,7 +478,6 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks,
   if (read.has_value()) {
     job.config.verify_replicas =
         absl::GetFlag(FLAGS_verify_replicas).value_or(job.config.verify_replicas);
-    job.digests.verify_every = job.config.verify_replicas;
     job.model.tensor_shards = job.config.tensor_shards;
     job.model.sequence_parallel = job.config.sequence_parallel;
     job.model.tensor_pieces = job.config.tensor_pieces;

@@ -82,6 +82,7 @@ std::string Dashboard::name() const { return absl::StrCat("the page at ", url())
 absl::Status Dashboard::Start(const Position& from) {
   const device::MutexLock lock(mutex_);
   from_ = at_ = from;
+  for (auto& [tag, series] : series_) series.KeepUpTo(from.step);
   started_ = updated_ = WallSeconds();
   return absl::OkStatus();
 }

@@ -42,6 +42,10 @@ void Series::Add(int64_t step, double value) {
   points_.push_back(one);
 }
 
+void Series::KeepUpTo(int64_t step) {
+  while (!points_.empty() && points_.back().step > step) points_.pop_back();
+}
+
 std::string Series::ToJson() const {
   std::string steps, means, leasts, mosts;
   for (const Point& point : points_) {

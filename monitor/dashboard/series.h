@@ -16,6 +16,8 @@ class Series {
   explicit Series(size_t most_points) : most_points_(most_points) {}
 
   void Add(int64_t step, double value);
+  // Drops the points that have later steps.
+  void KeepUpTo(int64_t step);
 
   // {"step":[..],"mean":[..],"least":[..],"most":[..],"per_point":1}: of each point the last step,
   // and the mean, the least and the most of those of its values that are finite; null where none

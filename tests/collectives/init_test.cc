@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
@@ -16,6 +17,7 @@ namespace brigade::collectives {
 namespace {
 
 using ::brigade::testing::StatusIs;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr int kSize = 3;
@@ -111,10 +113,17 @@ TEST(InitTest, ProcessesVerifyTheirMessagesWhereTheEnvironmentSaysSo) {
     EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kInvalidArgument,
                                         HasSubstr("verifies what messages carry, but rank ")));
   }
-  for (const testing::Report& report : with({"yes", "yes", "yes"})) {
+  for (const testing::Report& report : with({"0", "1", "0"})) {
     EXPECT_THAT(report.status,
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("BRIGADE_VERIFY_MESSAGES is \"yes\"; it must be 0 or 1")));
+                         ContainsRegex("rank 1 verifies what messages carry, but rank [02] does")));
+  }
+  for (const char* const value : {"yes", "2"}) {
+    for (const testing::Report& report : with({value, value, value})) {
+      EXPECT_THAT(report.status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                          HasSubstr(absl::StrCat("BRIGADE_VERIFY_MESSAGES is \"",
+                                                                 value, "\"; it must be 0 or 1"))));
+    }
   }
 }
 

@@ -197,6 +197,34 @@ TEST(CsvFilesTest, GoOnBehindTheStepAndANewTrainingReplacesThem) {
   EXPECT_EQ(Content(losses), "step,train_loss\r\n8,9\r\n");
 }
 
+// A training that goes back behind what it has written itself, in files that it found.
+TEST(MonitoredFilesTest, OfATrainingThatGoesBackNoStepIsThereTwice) {
+  const std::string folder = Folder();
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/lines.jsonl";
+  std::ofstream(path) << "{\"step\":1,\"seconds\":10.0,\"loss\":5.0}\n"
+                      << "{\"step\":2,\"seconds\":11.0,\"loss\":5.0}\n";
+  std::ofstream(folder + "/Train_Samples_train_loss.csv") << "step,train_loss\r\n8,5\r\n16,5\r\n";
+  ASSERT_OK_AND_ASSIGN(const auto lines, JsonLines::Create(path));
+  ASSERT_OK_AND_ASSIGN(const auto csv, CsvFiles::Create(folder));
+  for (BackEnd* const to : {static_cast<BackEnd*>(lines.get()), static_cast<BackEnd*>(csv.get())}) {
+    ASSERT_OK(to->Start({1, 8}));
+    for (int64_t step = 2; step <= 5; ++step) ASSERT_OK(to->Write(StepRecord(step, 4)));
+    for (const int64_t from : {3, 2}) {
+      ASSERT_OK(to->Start({from, 8 * from}));
+      ASSERT_OK(to->Write(StepRecord(from + 1, static_cast<double>(from))));
+    }
+    ASSERT_OK(to->Finish());
+  }
+  // Seconds go on from those of the first start.
+  EXPECT_EQ(Content(path),
+            "{\"step\":1,\"seconds\":10.0,\"loss\":5.0}\n"
+            "{\"step\":2,\"seconds\":11.0,\"loss\":4.0,\"skipped\":false}\n"
+            "{\"step\":3,\"seconds\":11.5,\"loss\":2.0,\"skipped\":false}\n");
+  EXPECT_EQ(Content(folder + "/Train_Samples_train_loss.csv"),
+            "step,train_loss\r\n8,5\r\n16,4\r\n24,2\r\n");
+}
+
 // As a spreadsheet or a version control system leaves it, or a machine that failed.
 TEST(CsvFilesTest, WhatOthersMadeOfTheFileCostsNoValues) {
   const std::string folder = Folder();
@@ -249,6 +277,26 @@ std::vector<std::string> FramesOf(const std::string& folder) {
     at += size + 16;
   }
   return frames;
+}
+
+TEST(EventFileTest, ATrainingThatGoesBackSaysFromWhere) {
+  const std::string folder = Folder();
+  ASSERT_OK_AND_ASSIGN(const auto file, EventFile::Create(folder));
+  ASSERT_OK(file->Start({}));
+  for (int64_t step = 1; step <= 3; ++step) ASSERT_OK(file->Write(StepRecord(step, 5)));
+  ASSERT_OK(file->Start({1, 8}));
+  ASSERT_OK(file->Write(StepRecord(2, 4)));
+  const std::vector<std::string> frames = FramesOf(folder);
+  // Version, start, three steps, another start at the samples behind the state, a step.
+  ASSERT_EQ(frames.size(), 7u);
+  // Behind the wall time.
+  constexpr size_t kTime = 9;
+  const auto payload = [](std::string framed) {
+    const size_t size = static_cast<unsigned char>(framed[0]);
+    return framed.substr(12 + kTime, size - kTime);
+  };
+  EXPECT_EQ(frames[1].substr(kTime), payload(Framed(StartEvent(1, 0))));
+  EXPECT_EQ(frames[5].substr(kTime), payload(Framed(StartEvent(1, 9))));
 }
 
 TEST(EventFileTest, WhatDidNotFitOfTheBeginComesWithTheNextRecord) {

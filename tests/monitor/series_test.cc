@@ -40,5 +40,21 @@ TEST(SeriesTest, AMillionValuesAreAFewPointsWithTheSameExtremes) {
   EXPECT_NE(json.find(",5,"), std::string::npos);
 }
 
+// A point of several steps goes with the last of them.
+TEST(SeriesTest, KeepsWhatIsNotLater) {
+  Series series(4);
+  for (int64_t step = 1; step <= 4; ++step) series.Add(step, 1);
+  series.KeepUpTo(2);
+  series.Add(3, 7);
+  EXPECT_EQ(series.ToJson(),
+            R"({"step":[1,2,3],"mean":[1,1,7],"least":[],"most":[],"per_point":1})");
+  for (int64_t step = 4; step <= 6; ++step) series.Add(step, 7);
+  series.KeepUpTo(5);
+  EXPECT_EQ(series.ToJson(),
+            R"({"step":[2,4],"mean":[1,7],"least":[1,7],"most":[1,7],"per_point":2})");
+  series.KeepUpTo(0);
+  EXPECT_EQ(series.ToJson(), R"({"step":[],"mean":[],"least":[],"most":[],"per_point":2})");
+}
+
 }  // namespace
 }  // namespace brigade::monitor

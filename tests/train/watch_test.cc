@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/data/samples.h"
+#include "brigade/device/status_macros.h"
 #include "brigade/examples/mlp.h"
 #include "brigade/tests/testing/full_disk.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -35,6 +36,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::brigade::testing::StatusIs;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -132,6 +134,39 @@ TEST(WatchTest, ATrainerMakesTheMonitorsOfItsConfig) {
   }
   EXPECT_THAT(history.steps(), SizeIs(kSteps));
   ExpectMonitored(folder);
+}
+
+// From the state of step 2 on its files are made again.
+TEST(WatchTest, BehindALoadNoStepIsThereTwice) {
+  const std::string folder = Folder("load");
+  Job job = Monitored(folder);
+  job.checkpoints.save = folder + "/states";
+  const std::string losses = folder + "/csv/Train_Samples_train_loss.csv";
+  for (const absl::Status& status :
+       StatusesOnRanks([&](const collectives::LaunchInfo&launch_info,
+                           const TrainerOptions&options) -> absl::Status {
+         BRIGADE_ASSIGN_OR_RETURN(const auto trainer,
+                                  Trainer::Create(job, Model(), Data(), launch_info, options));
+         const auto step_up_to = [&](int64_t last) -> absl::Status {
+           while (trainer->step() < last) {
+             BRIGADE_RETURN_IF_ERROR(trainer->Batch().status());
+             BRIGADE_RETURN_IF_ERROR(trainer->Backward());
+             BRIGADE_RETURN_IF_ERROR(trainer->Step());
+           }
+           return absl::OkStatus();
+         };
+         BRIGADE_RETURN_IF_ERROR(step_up_to(2));
+         BRIGADE_RETURN_IF_ERROR(trainer->Save());
+         BRIGADE_RETURN_IF_ERROR(step_up_to(4));
+         BRIGADE_RETURN_IF_ERROR(trainer->Load(folder + "/states/step-00000002"));
+         BRIGADE_RETURN_IF_ERROR(step_up_to(kSteps));
+         return trainer->Finish().status();
+       })) {
+    EXPECT_OK(status);
+  }
+  std::vector<std::string> samples;
+  for (const std::string& line : Lines(losses)) samples.push_back(line.substr(0, line.find(',')));
+  EXPECT_THAT(samples, ElementsAre("step", "4", "8", "12", "16", "20"));
 }
 
 TEST(WatchTest, SoDoThreads) {

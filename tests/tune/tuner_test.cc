@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "brigade/examples/gpt/training.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tune/report.h"
 #include "brigade/tune/setup.h"
@@ -187,6 +189,36 @@ TEST(FindFittingTest, CountsWhatConfigsRefuse) {
   EXPECT_EQ(search.points, 2);
 }
 
+// With brigade.verify_replicas, which trials leave out.
+TEST(FindFittingTest, DropsWhatTheTrainerWouldNotCompare) {
+  Json config = Json::parse(kConfig);
+  config["brigade"]["verify_replicas"] = 5;
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    Tuning tuning(kTiny, ranks);
+    ASSERT_OK_AND_ASSIGN(
+        const Search search,
+        FindFitting(config, {.stages = {0, 1, 2, 3}, .tensor = {ranks, 1}}, tuning.totals,
+                    tuning.make_job, {}, *tuning.rank_model, tuning.stop));
+    int64_t refused = 0;
+    for (const auto& [reason, count] : search.refused) {
+      EXPECT_THAT(reason, HasSubstr("verify_replicas: no rank has what another one has"));
+      refused += count;
+    }
+    EXPECT_GT(refused, 0);
+    // All that are left can be trained as they are written.
+    for (const Candidate& each : search.fitting) {
+      gpt::Job job = each.job;
+      job.corpus = Texts();
+      job.steps = 1;
+      job.evaluate_every = 0;
+      EXPECT_EQ(job.config.verify_replicas, 5);
+      EXPECT_OK(gpt::TrainOnThreads(job, ranks, {})) << each.text;
+    }
+    EXPECT_EQ(search.fitting.empty(), ranks == 1);
+  }
+}
+
 TEST(FindFittingTest, SaysHowManyBytesAreMissingAndWhatHelps) {
   Tuning tuning(kTiny, 2);
   const Space space = {.stages = {0, 1}};
@@ -341,6 +373,22 @@ TEST(TryTest, CountsAtLeastTheStepsThatItIsToldAndAsManyMoreAsTheTimeSays) {
   EXPECT_GT(longer.seconds * static_cast<double>(longer.steps + 4), 0.5);
   tuning.stop = true;
   EXPECT_THAT(Try(job, 2, {}, tuning.stop), StatusIs(absl::StatusCode::kCancelled));
+}
+
+// Neither written over, nor compared where there is nothing to compare.
+TEST(TryTest, TakesNoDigests) {
+  Tuning tuning(kTiny, 2);
+  ASSERT_OK_AND_ASSIGN(const Search search, tuning.Find({.stages = {3}}));
+  gpt::Job job = search.fitting.at(0).job;
+  job.corpus = Texts();
+  job.config.verify_replicas = 5;
+  const std::string file = absl::StrCat(::testing::TempDir(), "/digests_of_the_training");
+  std::ofstream(file) << "kept";
+  job.digests = {.file = file, .verify_every = 5};
+  ASSERT_OK(Try(job, 2, {.first = 1, .last = 2, .least_seconds = 0}, tuning.stop));
+  std::string content;
+  std::ifstream(file) >> content;
+  EXPECT_EQ(content, "kept");
 }
 
 // A machine whose figures are known, and what a step takes on it by a sum that is written down

@@ -23,6 +23,7 @@ class MonitorObserver final : public Observer {
       : monitor_(monitor), samples_of_step_(samples_of_step) {}
 
   absl::Status OnStart(const Start& start) override;
+  absl::Status OnLoad(const Start& start) override { return OnStart(start); }
   absl::Status OnStep(const StepMetrics& metrics) override;
   absl::Status OnEvaluation(const Evaluation& evaluation) override;
   // Of the step that was profiled, which is some steps ago; from then on each step has its rate

@@ -44,6 +44,7 @@ class GlooTransportImpl final : public GlooTransport {
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
+  std::string name() const override { return options_.name; }
   const std::shared_ptr<Store>& store() const override { return options_.store; }
 
   absl::Status SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) override;

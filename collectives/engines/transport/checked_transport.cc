@@ -126,10 +126,10 @@ absl::Status CheckedTransport::ExpectPayload(int from, const Incoming& payload) 
   }
   peer.has_payload = false;
   if (peer.in.inline_bytes != payload.bytes || payload.bytes > kInlineBytes) {
-    transport_.Abort(absl::InternalError(
+    return End(
+        absl::StatusCode::kInternal,
         absl::StrCat("rank ", from, " sends ", peer.in.inline_bytes, " bytes where rank ", rank(),
-                     " expects ", payload.bytes, " in the same call: ", Describe(rank(), mine_))));
-    return transport_.status();
+                     " expects ", payload.bytes, " in the same call: ", Describe(rank(), mine_)));
   }
   if (payload.bytes > 0) {
     std::memcpy(payload.data, peer.in.payload, static_cast<size_t>(payload.bytes));
@@ -175,8 +175,8 @@ absl::Status CheckedTransport::CompareFrames() {
       BRIGADE_RETURN_IF_ERROR(VerifyFrame(each));
     }
     if (of(each) == of(first)) continue;
-    transport_.Abort(MismatchError(first, of(first), each, of(each)));
-    return transport_.status();
+    const absl::Status mismatch = MismatchError(first, of(first), each, of(each));
+    return End(mismatch.code(), mismatch.message());
   }
   unchecked_.erase(std::find(unchecked_.begin(), unchecked_.end(), rank()));
   return absl::OkStatus();
@@ -190,11 +190,12 @@ uint32_t CheckedTransport::ChecksumOf(const Frame& frame) {
 
 absl::Status CheckedTransport::VerifyFrame(int from) {
   const Frame& frame = peers_[static_cast<size_t>(from)].in;
-  if ((frame.checksum != kNoChecksum) != verifies_) {
-    transport_.Abort(absl::InvalidArgumentError(
-        absl::StrCat("rank ", verifies_ ? rank() : from, " verifies what messages carry, but rank ",
-                     verifies_ ? from : rank(), " does not: it must be the same on all")));
-    return transport_.status();
+  if ((frame.checksum >= 0) != verifies_) {
+    return End(absl::StatusCode::kInvalidArgument,
+               absl::StrCat("rank ", verifies_ ? rank() : from,
+                            " verifies what messages carry, but rank ", verifies_ ? from : rank(),
+                            " does not: it must be the same on all; where it is, what rank ", from,
+                            " sent to rank ", rank(), " has arrived with other bits"));
   }
   if (!verifies_) return absl::OkStatus();
   // As many bytes as it says may be what is damaged.
@@ -203,11 +204,17 @@ absl::Status CheckedTransport::VerifyFrame(int from) {
 }
 
 absl::Status CheckedTransport::Damaged(int from) {
-  transport_.Abort(absl::DataLossError(
-      absl::StrCat("what rank ", from, " sent to rank ", rank(),
-                   " has arrived with other bits: a fault of the network between them, or of "
-                   "memory on the way; ",
-                   Describe(rank(), mine_))));
+  return End(absl::StatusCode::kDataLoss,
+             absl::StrCat("what rank ", from, " sent to rank ", rank(),
+                          " has arrived with other bits: a fault of the network between them, or "
+                          "of memory on the way; ",
+                          Describe(rank(), mine_)));
+}
+
+absl::Status CheckedTransport::End(absl::StatusCode code, absl::string_view finding) {
+  const std::string group = transport_.name();
+  transport_.Abort(absl::Status(
+      code, absl::StrCat(group.empty() ? "" : absl::StrCat("in the ", group, ": "), finding)));
   return transport_.status();
 }
 

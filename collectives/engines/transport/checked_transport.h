@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "brigade/collectives/collective.h"
 #include "brigade/collectives/engines/transport/transport.h"
 #include "brigade/device/threads/mutex.h"
@@ -65,6 +66,7 @@ class CheckedTransport final : public Transport {
 
   int rank() const override { return transport_.rank(); }
   int size() const override { return transport_.size(); }
+  std::string name() const override { return transport_.name(); }
 
   // No message of a caller has another capacity than its size.
   absl::Status SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) override;
@@ -83,7 +85,8 @@ class CheckedTransport final : public Transport {
     Fingerprint fingerprint;
     // Of the payload; -1 for none.
     int64_t inline_bytes = -1;
-    // Of what stands before it and of the payload; kNoChecksum: the sender does not verify.
+    // Of what stands before it and of the payload; below 0: the sender does not verify. So no flip
+    // of one bit of kNoChecksum but that of its sign counts for a sender that does.
     int64_t checksum = kNoChecksum;
     char payload[kInlineBytes];
   };
@@ -131,6 +134,8 @@ class CheckedTransport final : public Transport {
   absl::Status VerifyFrame(int from);
   // Ends the group: a message of that rank has arrived damaged.
   absl::Status Damaged(int from);
+  // Ends the group: `finding` numbers ranks as the group does, so its name stands in front.
+  absl::Status End(absl::StatusCode code, absl::string_view finding);
   std::string Activity() const;
 
   Transport& transport_;

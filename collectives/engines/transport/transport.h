@@ -30,6 +30,10 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  // How errors name a group that is a part of another one, and numbers its ranks itself: "group of
+  // ranks 2 and 3". "" for the whole.
+  virtual std::string name() const { return ""; }
+
   // Starts sending. `data` must stay as it is until Flush returns, after an error until
   // destruction. 0 bytes are a message too.
   absl::Status Send(int to, const void* data, int64_t bytes) {

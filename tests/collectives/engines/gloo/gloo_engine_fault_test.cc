@@ -120,6 +120,23 @@ TEST(GlooEngineFaultTest, ARankThatNeverMakesTheCallIsNamedAtTheDeadline) {
                AllOf(StartsWith("rank 2 "), HasSubstr("is alive, but waits for nobody"))));
 }
 
+// Which numbers them from 0: the world's ranks 0 and 1 have nothing to do with it.
+TEST(GlooEngineFaultTest, CallsThatDifferInAPartNameTheWorldsRanks) {
+  const auto reports = OnProcesses(4, kNever, [&](Rank& self, Arrays& arrays, Fault&) {
+    auto part = self.communicator->Split(self.rank / 2, self.rank);
+    if (!part.ok()) return part.status();
+    AddOnes(**part, self, arrays, self.rank == 3 ? 65 : 64).IgnoreError();
+    return (*part)->status();
+  });
+  for (const int rank : {0, 1}) EXPECT_OK(reports[static_cast<size_t>(rank)].status);
+  for (const int rank : {2, 3}) {
+    EXPECT_THAT(reports[static_cast<size_t>(rank)].status,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(StartsWith("in the group of ranks 2 and 3: rank 0 calls all_reduce"),
+                               HasSubstr("but rank 1 calls all_reduce"))));
+  }
+}
+
 // Rank 0 waits for rank 1, which waits for rank 2 in another group, from later on.
 TEST(GlooEngineFaultTest, ARankThatWaitsInAnotherGroupIsNotNamed) {
   const auto reports = OnProcesses(3, kDeadline, [&](Rank& self, Arrays& arrays, Fault& fault) {

@@ -7,11 +7,13 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/engines/transport/checked_transport.h"
 #include "brigade/collectives/engines/transport/transport_engine.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/transport/memory_transport.h"
@@ -33,6 +35,8 @@ struct Damage {
   int rank = 0;
   int message = 0;
   int64_t byte = kNone;
+  // The transport's name.
+  std::string group = "";
 
   // What is found of it: from whom, and of how many bytes.
   std::atomic<int> from = -1;
@@ -47,6 +51,7 @@ class DamagingTransport final : public Transport {
 
   int rank() const override { return below_->rank(); }
   int size() const override { return below_->size(); }
+  std::string name() const override { return damage_ == nullptr ? "" : damage_->group; }
   absl::Status SendUpTo(int to, const void* data, int64_t bytes, int64_t capacity) override {
     return below_->SendUpTo(to, data, bytes, capacity);
   }
@@ -81,14 +86,17 @@ struct Sum {
   std::vector<std::vector<float>> outputs;
 };
 
-// A sum of ones over ranks; `verifies` by rank.
-Sum AllReduce(int64_t count, Algorithm algorithm, const std::vector<bool>& verifies,
-              Damage* damage) {
+// A sum of ones over ranks; `verifies` by rank. `in_part`: in a group that theirs makes, to which
+// the damage happens.
+Sum AllReduce(int64_t count, Algorithm algorithm, const std::vector<bool>& verifies, Damage* damage,
+              bool in_part = false) {
   const int size = static_cast<int>(verifies.size());
   Sum sum;
   sum.statuses.resize(verifies.size());
   sum.outputs.assign(verifies.size(), std::vector<float>(static_cast<size_t>(count)));
-  MemoryNetwork network(size);
+  MemoryNetwork network(size), part(size);
+  std::vector<int> members(verifies.size());
+  std::iota(members.begin(), members.end(), 0);
   std::barrier done(size);
   OnThreadsOf(size, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
@@ -97,11 +105,21 @@ Sum AllReduce(int64_t count, Algorithm algorithm, const std::vector<bool>& verif
                          device::Context::Create({}));
     ASSERT_OK_AND_ASSIGN(const auto stream, context->CreateStream("compute"));
     Damage* const mine = damage != nullptr && damage->rank == rank ? damage : nullptr;
+    const auto damaging = [rank](MemoryNetwork& on, Damage* damage) {
+      return std::make_unique<DamagingTransport>(std::make_unique<MemoryTransport>(rank, on),
+                                                 damage);
+    };
     ASSERT_OK_AND_ASSIGN(
-        const auto engine,
-        CreateTransportEngine(std::make_unique<DamagingTransport>(
-                                  std::make_unique<MemoryTransport>(rank, network), mine),
-                              nullptr, context, {.verify_messages = verifies[r]}));
+        const auto whole,
+        CreateTransportEngine(damaging(network, in_part ? nullptr : mine),
+                              [&](absl::Span<const int> /*members*/, absl::Span<const int> /*lost*/,
+                                  const std::string& /*label*/) { return damaging(part, mine); },
+                              context, {.verify_messages = verifies[r]}));
+    std::unique_ptr<Engine> made;
+    if (in_part) {
+      ASSERT_OK_AND_ASSIGN(made, whole->CreateSubgroup(members, {}, /*generation=*/1));
+    }
+    Engine* const engine = in_part ? made.get() : whole.get();
     CollectiveSignature signature;
     signature.kind = CollectiveKind::kAllReduce;
     signature.count = count;
@@ -172,6 +190,30 @@ TEST(VerifiedMessagesTest, AnyByteOfAnyMessageThatArrivesOtherwiseIsFound) {
   EXPECT_GT(without_effect, 0);
 }
 
+// Which verifies because the whole does.
+TEST(VerifiedMessagesTest, APartOfAGroupIsNamedInFrontOfItsNumbers) {
+  Damage damage = {.rank = 1, .message = 0, .byte = 0, .group = "group of ranks 2 and 3"};
+  const Sum sum = AllReduce(60, Algorithm::kDirect, {true, true}, &damage, /*in_part=*/true);
+  for (const absl::Status& status : sum.statuses) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
+                                 HasSubstr("in the group of ranks 2 and 3: what rank 0 sent to "
+                                           "rank 1 has arrived with other bits")));
+  }
+}
+
+// Of the checksum that nobody has sent, each bit but the sign.
+TEST(VerifiedMessagesTest, WithoutChecksumsAFlipOfOneIsNoneOfTheirs) {
+  const std::vector<bool> verifies(2, false);
+  // A fingerprint, and how many bytes follow.
+  constexpr int64_t kBegin = sizeof(Fingerprint) + sizeof(int64_t);
+  for (int64_t byte = kBegin; byte < kBegin + 8; ++byte) {
+    SCOPED_TRACE(byte);
+    Damage damage = {.rank = 1, .message = 0, .byte = byte};
+    ExpectRight(AllReduce(60, Algorithm::kDirect, verifies, &damage));
+    EXPECT_GT(damage.bytes, kBegin + 8);
+  }
+}
+
 // A rank that does not verify takes what comes.
 TEST(VerifiedMessagesTest, WithoutChecksumsNobodyFindsIt) {
   const std::vector<bool> verifies(3, false);
@@ -200,6 +242,62 @@ TEST(VerifiedMessagesTest, AllRanksVerifyOrNone) {
                                      AllOf(HasSubstr(absl::StrCat("rank ", odd)),
                                            HasSubstr("verifies what messages carry, but rank "))));
       }
+    }
+  }
+}
+
+// Many payloads on their way at once, with a fingerprint and in messages of their own: each is
+// compared with the checksum behind it.
+TEST(VerifiedMessagesTest, OfManyPayloadsOnTheirWayEachHasItsOwn) {
+  constexpr int64_t kSizes[] = {700, 0, 1025, 1, 5000, 1024, 3, 40'000, 1025};
+  constexpr int kPayloads = 45;
+  // From one rank to the other, and with which of them what arrives otherwise.
+  const auto exchange = [&](int damaged, std::vector<absl::Status>& statuses) {
+    MemoryNetwork network(2);
+    statuses.assign(2, absl::OkStatus());
+    OnThreadsOf(2, [&](int rank) {
+      const int other = 1 - rank;
+      Damage damage = {.rank = 1, .message = damaged, .byte = 0};
+      DamagingTransport transport(std::make_unique<MemoryTransport>(rank, network),
+                                  rank == 1 && damaged >= 0 ? &damage : nullptr);
+      CheckedTransport checked(transport, /*verifies=*/true);
+      std::vector<std::string> mine, others;
+      for (int i = 0; i < kPayloads; ++i) {
+        const auto size = static_cast<size_t>(kSizes[static_cast<size_t>(i) % std::size(kSizes)]);
+        mine.emplace_back(size, static_cast<char>('0' + i + 50 * rank));
+        others.emplace_back(size, ' ');
+      }
+      const auto run = [&]() -> absl::Status {
+        BRIGADE_RETURN_IF_ERROR(checked.Begin({}, other, other));
+        for (size_t i = 0; i < mine.size(); ++i) {
+          const auto bytes = static_cast<int64_t>(mine[i].size());
+          BRIGADE_RETURN_IF_ERROR(checked.Expect(other, others[i].data(), bytes));
+          BRIGADE_RETURN_IF_ERROR(checked.Send(other, mine[i].data(), bytes));
+        }
+        for (size_t i = 0; i < mine.size(); ++i) {
+          BRIGADE_RETURN_IF_ERROR(checked.Await(other));
+          const char wanted = static_cast<char>('0' + static_cast<int>(i) + 50 * other);
+          EXPECT_EQ(others[i], std::string(mine[i].size(), wanted)) << i;
+        }
+        return checked.Flush();
+      };
+      statuses[static_cast<size_t>(rank)] = run();
+    });
+  };
+  std::vector<absl::Status> statuses;
+  exchange(-1, statuses);
+  for (const absl::Status& status : statuses) ASSERT_OK(status);
+  // The frame, which has the first one, then all others with a checksum behind each. What has no
+  // byte arrives as it is.
+  for (int message = 0; message < 1 + 2 * (kPayloads - 1); ++message) {
+    const int payload = (message + 1) / 2;
+    const bool is_empty =
+        message % 2 == 1 && kSizes[static_cast<size_t>(payload) % std::size(kSizes)] == 0;
+    exchange(message, statuses);
+    if (is_empty) {
+      for (const absl::Status& status : statuses) EXPECT_OK(status) << message;
+    } else {
+      EXPECT_THAT(statuses[1], StatusIs(absl::StatusCode::kDataLoss)) << message;
     }
   }
 }
