@@ -509,17 +509,6 @@ TEST(ContextTest, WhatCannotBeSharedIsRefusedByName) {
           std::make_shared<Points>(), HasSubstr("context parallelism"));
 }
 
-class Profiles final : public Observer {
- public:
-  absl::Status OnStep(const StepMetrics& /*step*/) override { return absl::OkStatus(); }
-  absl::Status OnEvaluation(const Evaluation& /*evaluation*/) override { return absl::OkStatus(); }
-  absl::Status OnProfile(const ProfileEvent& event) override {
-    events.push_back(event);
-    return absl::OkStatus();
-  }
-  std::vector<ProfileEvent> events;
-};
-
 // Of all ranks, each of which counts its own.
 TEST(ContextTest, AProfileHasTheOperationsOfWholeSamples) {
   const auto profile = [](const Case& base) {

@@ -314,18 +314,6 @@ TEST(PipelineTest, AdaptersOfAllStagesAreSavedInOneFile) {
   EXPECT_TRUE(history.evaluations().empty());
 }
 
-// The profile of each stage has its own units.
-class Profiles final : public Observer {
- public:
-  absl::Status OnStep(const StepMetrics& /*step*/) override { return absl::OkStatus(); }
-  absl::Status OnEvaluation(const Evaluation& /*evaluation*/) override { return absl::OkStatus(); }
-  absl::Status OnProfile(const ProfileEvent& event) override {
-    events.push_back(event);
-    return absl::OkStatus();
-  }
-  std::vector<ProfileEvent> events;
-};
-
 TEST(PipelineTest, AProfileHasTheUnitsOfAllStages) {
   for (const char* const schedule : {"1f1b", "zb-h1"}) {
     const Case of = {

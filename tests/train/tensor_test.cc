@@ -546,17 +546,6 @@ TEST(TensorTest, WhatIsNotSharedIsRefusedByName) {
               StatusIs(kInvalid, HasSubstr("brigade.sequence_parallel")));
 }
 
-class Profiles final : public Observer {
- public:
-  absl::Status OnStep(const StepMetrics& /*step*/) override { return absl::OkStatus(); }
-  absl::Status OnEvaluation(const Evaluation& /*evaluation*/) override { return absl::OkStatus(); }
-  absl::Status OnProfile(const ProfileEvent& event) override {
-    events.push_back(event);
-    return absl::OkStatus();
-  }
-  std::vector<ProfileEvent> events;
-};
-
 // With a vocabulary that the shards divide, and with one that they do not: then each rank has the
 // head whole, which the model computes once.
 TEST(TensorTest, AProfileHasTheOperationsOfAllRanks) {

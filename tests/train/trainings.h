@@ -31,6 +31,7 @@
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/model_task.h"
 #include "brigade/train/observers/history.h"
+#include "brigade/train/observers/observer.h"
 #include "brigade/train/summary.h"
 #include "brigade/train/training.h"
 #include "gtest/gtest.h"
@@ -255,6 +256,18 @@ inline void ExpectSame(const Ran& ran, const Ran& whole) {
   ExpectModelledMemory(ran);
   ExpectModelledTraffic(ran, /*are_whole=*/false);
 }
+
+// Keeps the profiles of a training.
+class Profiles final : public Observer {
+ public:
+  absl::Status OnStep(const StepMetrics& /*step*/) override { return absl::OkStatus(); }
+  absl::Status OnEvaluation(const Evaluation& /*evaluation*/) override { return absl::OkStatus(); }
+  absl::Status OnProfile(const ProfileEvent& event) override {
+    events.push_back(event);
+    return absl::OkStatus();
+  }
+  std::vector<ProfileEvent> events;
+};
 
 inline std::string Folder(const std::string& name) {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/", name);
