@@ -28,6 +28,7 @@ LIBRARIES = {
         "//device:device",
         "//device:device_id",
         "//device:device_memory",
+        "//device:edit_distance",
         "//device:event",
         "//device:files",
         "//device:memory_stats",

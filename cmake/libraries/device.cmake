@@ -328,6 +328,13 @@ brigade_library(
 )
 
 brigade_library(
+  device_edit_distance
+  HEADERS device/edit_distance.h
+  SOURCES device/edit_distance.cc
+  PUBLIC_LIBRARIES absl::strings
+)
+
+brigade_library(
   device_user_paths
   HEADERS device/user_paths.h
   SOURCES device/user_paths.cc
@@ -337,10 +344,10 @@ brigade_library(
 brigade_library(
   device
   DEPS device_address_registry device_all_errors device_append_file device_buffer device_byte_count
-    device_context device_counted device_id device_memory device_event device_files
-    device_memory_stats device_operation device_printable device_requirements device_status_macros
-    device_stream device_user_paths device_race_checker device_threads_thread_pool
-    device_tracing_tracer
+    device_context device_counted device_id device_memory device_edit_distance device_event
+    device_files device_memory_stats device_operation device_printable device_requirements
+    device_status_macros device_stream device_user_paths device_race_checker
+    device_threads_thread_pool device_tracing_tracer
 )
 
 brigade_library(
@@ -411,11 +418,4 @@ brigade_library(
   SOURCES device/threads/periodic_thread.cc
   DEPS device_threads_mutex
   PUBLIC_LIBRARIES absl::core_headers absl::time
-)
-
-brigade_library(
-  device_edit_distance
-  HEADERS device/edit_distance.h
-  SOURCES device/edit_distance.cc
-  PUBLIC_LIBRARIES absl::strings
 )
