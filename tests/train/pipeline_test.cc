@@ -1,6 +1,7 @@
 // Trainings of a models::Model whose units are the stages of a pipeline: the bits of a training
 // without one.
 
+#include <barrier>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -302,10 +303,13 @@ TEST(PipelineTest, AdaptersOfAllStagesAreSavedInOneFile) {
   EXPECT_EQ(files[0], files[1]);
 
   History history;
+  // The first error ends the group, also for a rank that is not yet behind Create.
+  std::barrier both_are_made(2);
   OnRanks(2, [&](const collectives::LaunchInfo& launch_info, TrainerOptions options) {
     options.observer = &history;
     auto made = Trainer::Create({.config = ParseConfig(Config({.pipeline = 2}), 2).value()},
                                 DecoderModel(TinyLlama()), DataOf(), launch_info, options);
+    both_are_made.arrive_and_wait();
     ASSERT_OK(made);
     EXPECT_THAT((*made)->Batch(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                            HasSubstr("a pass alone, with a pipeline")));

@@ -85,7 +85,8 @@ END
   expect_line of_config.txt 'depth 1:'
   ! grep -qE 'depth 2:|^Units' of_config.txt || fail 'it is detailed, and deep'
   # All of it again: 4/3.
-  awk '/^MFU, HFU/ { exit !($4 > 1.3 * $3 && $4 < 1.4 * $3 || $3 < 1) }' of_config.txt ||
+  awk '/^MFU, HFU/ { mfu = $3 + 0; hfu = $4 + 0  # numbers, without % and commas
+    exit !(hfu > 1.3 * mfu && hfu < 1.4 * mfu || mfu < 1) }' of_config.txt ||
     fail "HFU is not 4/3 of MFU: $(grep MFU of_config.txt)"
 }
 
