@@ -260,9 +260,9 @@ nn::Segments Decoder::SegmentsOf(const Batch& batch) const {
   return {positions, positions + batch.positions, 3 * batch.positions};
 }
 
-std::vector<PassCollective> Decoder::CollectivesOf(const Batch& batch) const {
-  std::vector<PassCollective> all = TensorCollectives(batch);
-  for (const PassCollective& each : ContextCollectives(batch)) all.push_back(each);
+std::vector<parallel::PassCollective> Decoder::CollectivesOf(const Batch& batch) const {
+  std::vector<parallel::PassCollective> all = TensorCollectives(batch);
+  for (const parallel::PassCollective& each : ContextCollectives(batch)) all.push_back(each);
   return all;
 }
 
