@@ -227,8 +227,8 @@ absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part
   for (const parallel::PassCollective& each : part.part->CollectivesOfPasses()) {
     Communicator& group = *part.grid->group(each.group);
     BRIGADE_ASSIGN_OR_RETURN(const CollectiveSignature resolved, group.Resolve(each.signature));
-    seconds.shared_passes += micro_batches * static_cast<double>(each.times) *
-                             CollectiveSeconds(resolved, group.size());
+    seconds.shared_passes +=
+        micro_batches * static_cast<double>(each.times) * CollectiveSeconds(resolved, group.size());
   }
   for (const auto& each : zero::internal::CollectivesOfStep(part.parameters, part.zero,
                                                             part.zero_groups.shards.rank())) {

@@ -111,8 +111,7 @@ parallel::RowGradientOptions RowGradientOptionsOf(const PassShape& shape) {
           .pieces = shape.Pieces().count()};
 }
 
-std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape,
-                                                const PartPlan& plan) {
+std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape, const PartPlan& plan) {
   const Times times = TimesOf(shape, plan);
   const parallel::TensorShards shards = shape.shards();
   const int64_t width = shape.model.width;
