@@ -337,7 +337,7 @@ void ExpectTheSum(const std::vector<std::vector<std::vector<double>>>& of_rank, 
   for (size_t p = 0; p < plan.parameters().size(); ++p) {
     const Parameter& parameter = plan.parameters()[p];
     if (!parameter.spec.trainable) continue;
-    const std::vector<float> elements = Elements(plan, saved, static_cast<int>(p));
+    const std::vector<float> elements = Elements(plan, saved, static_cast<int>(p), kErrors);
     const auto bucket = static_cast<size_t>(parameter.bucket);
     double largest = 0;
     for (size_t q = 0; q < plan.parameters().size(); ++q) {
