@@ -117,7 +117,7 @@ class Decoder : public Model {
                                                        : Model::CountOf(parameter);
   }
   const ModelCut* cut() const final { return &cut_; }
-  std::vector<PassCollective> CollectivesOf(const Batch& batch) const final;
+  std::vector<parallel::PassCollective> CollectivesOf(const Batch& batch) const final;
   int64_t LossesOf(const Batch& batch) const final { return batch.rows(); }
   std::optional<Boundary> BoundaryOf(const Batch& batch) const final {
     return Boundary{batch.rows() * config_.width, dtype()};
@@ -288,7 +288,7 @@ class Decoder : public Model {
   // decoder_tensor.cc. Of the passes between ranks; and the ids as a rank sees them that has a part
   // of the vocabulary.
   absl::Status CreateSums(device::Context& context);
-  std::vector<PassCollective> TensorCollectives(const Batch& batch) const;
+  std::vector<parallel::PassCollective> TensorCollectives(const Batch& batch) const;
   bool cuts_vocabulary() const { return CutsVocabulary(config_, options_.tensor.shards); }
   absl::StatusOr<nn::TokenIds> WindowOf(const nn::TokenIds& ids) const;
   // Rows of a table of tokens of so many columns.
@@ -313,7 +313,7 @@ class Decoder : public Model {
 
   // decoder_context.cc. What ranks that share samples have beside the others' memory.
   absl::Status CreateContext(device::Context& context);
-  std::vector<PassCollective> ContextCollectives(const Batch& batch) const;
+  std::vector<parallel::PassCollective> ContextCollectives(const Batch& batch) const;
   parallel::Ulysses::Saved SavedOf(const Call& call, const BlockArrays& arrays, int s) const;
   // Which rows of whole samples a batch has; none if it has whole ones.
   absl::Span<const nn::RowRun> RunsOf(const Batch& batch) const;

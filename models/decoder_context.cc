@@ -79,7 +79,7 @@ absl::Span<const nn::RowRun> Decoder::RunsOf(const Batch& batch) const {
   return absl::MakeConstSpan(row_runs_).subspan(0, static_cast<size_t>(batch.samples) * of_sample);
 }
 
-std::vector<PassCollective> Decoder::ContextCollectives(const Batch& batch) const {
+std::vector<parallel::PassCollective> Decoder::ContextCollectives(const Batch& batch) const {
   const parallel::ContextRanks& ranks = options_.context_ranks;
   if (!ranks.share()) return {};
   const nn::AttentionShape whole = WholeAttention(config_, options_, batch.samples);

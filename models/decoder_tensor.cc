@@ -70,8 +70,8 @@ absl::Status Decoder::CreateSums(device::Context& context) {
   return absl::OkStatus();
 }
 
-std::vector<PassCollective> Decoder::TensorCollectives(const Batch& batch) const {
-  std::vector<PassCollective> all;
+std::vector<parallel::PassCollective> Decoder::TensorCollectives(const Batch& batch) const {
+  std::vector<parallel::PassCollective> all;
   if (options_.tensor.shards.ranks == 1) return all;
   const auto has = [this](int unit) { return HasUnit(config_, options_, unit); };
   const auto add = [&](const collectives::CollectiveSignature& signature, int64_t times) {

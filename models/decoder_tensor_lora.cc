@@ -93,18 +93,11 @@ absl::Status Decoder::CutAdapterBackward(const Call& call, const LinearLayer& la
   BRIGADE_ASSIGN_OR_RETURN(const void* const dropped,
                            nn::LoraDown(first, scratch(), blas(), call.stream));
   const int64_t columns = layer.columns();
-  for (int s = 0; s < local_shards() && db.data != nullptr; ++s) {
-    const void* const mine = OfShard(dy, s, call.rows() * columns);
-    BRIGADE_RETURN_IF_ERROR(blas().Gemm({.dtype = dtype(),
-                                         .m = layer.outputs,
-                                         .n = rank,
-                                         .k = call.rows(),
-                                         .a = {const_cast<void*>(mine), columns, true},
-                                         .b = {memory_.lora_hidden, rank},
-                                         .c = {OfShard(db.data, s, layer.outputs * rank), rank},
-                                         .scale = first.scale,
-                                         .accumulate = db.accumulate},
-                                        call.stream));
+  for (int s = 0; s < local_shards(); ++s) {
+    BRIGADE_RETURN_IF_ERROR(nn::LoraUpGradient(
+        ShardLora(call, layer, module, x, s), memory_.lora_hidden,
+        OfShard(dy, s, call.rows() * columns),
+        {OfShard(db.data, s, layer.outputs * rank), db.accumulate}, blas(), call.stream));
   }
   const auto product = [&](int s, const RowRange& rows, void* partial, DType type) {
     const int64_t before = (s * call.rows() + rows.first) * columns;

@@ -1,10 +1,11 @@
 #include "brigade/models/model.h"
 
 #include <cstddef>
-#include <map>
-#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/checkpoint/model_part.h"
 #include "brigade/device/status_macros.h"
 
 namespace brigade::models {
@@ -40,27 +41,25 @@ Model::Model(zero::ModelSpec spec) : spec_(std::move(spec)) {
 
 absl::StatusOr<std::vector<int>> NumbersIn(const Model& model, const zero::Plan& plan,
                                            bool is_shared) {
-  std::map<std::string, int> numbers;
+  std::vector<zero::Parameter> parameters;
   for (const zero::UnitSpec& unit : model.spec()) {
     for (const zero::ParameterSpec& parameter : unit.parameters) {
-      numbers.try_emplace(parameter.name, static_cast<int>(numbers.size()));
+      parameters.push_back({.spec = parameter});
     }
   }
-  if (!is_shared && plan.parameters().size() != numbers.size()) {
+  if (!is_shared && plan.parameters().size() != parameters.size()) {
     return absl::InvalidArgumentError(absl::StrCat("an optimizer of ", plan.parameters().size(),
-                                                   " parameters for a model of ", numbers.size()));
+                                                   " parameters for a model of ",
+                                                   parameters.size()));
   }
-  std::vector<int> of_plan;
-  for (const zero::Parameter& parameter : plan.parameters()) {
-    const auto number = numbers.find(parameter.spec.name);
-    if (number == numbers.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("an optimizer with the parameter \"",
-                                                     parameter.spec.name,
-                                                     "\", which the model does not have"));
-    }
-    of_plan.push_back(number->second);
+  std::vector<int> numbers = checkpoint::NumbersIn(parameters, plan);
+  for (size_t p = 0; p < numbers.size(); ++p) {
+    if (numbers[p] >= 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("an optimizer with the parameter \"",
+                                                   plan.parameters()[p].spec.name,
+                                                   "\", which the model does not have"));
   }
-  return of_plan;
+  return numbers;
 }
 
 namespace {

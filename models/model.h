@@ -15,11 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "brigade/collectives/collective.h"
 #include "brigade/device/stream.h"
 #include "brigade/models/model_cut.h"
 #include "brigade/nn/gradient.h"
-#include "brigade/parallel/grid.h"
+#include "brigade/parallel/pass_collective.h"
 #include "brigade/parallel/pipeline/stage_range.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/profile/step_profile.h"
@@ -95,14 +94,6 @@ struct Batch {
 struct ModelMemory {
   int64_t activations = 0;
   int64_t scratch = 0;
-};
-
-// A call of one of a rank's groups, that passes make so often. With 0 times its communicator has
-// memory for it.
-struct PassCollective {
-  parallel::GridGroup group = parallel::GridGroup::kTensor;
-  collectives::CollectiveSignature signature = {};
-  int64_t times = 0;
 };
 
 // Operations of a unit's passes, [profile::Pass].
@@ -192,7 +183,9 @@ class Model {
   virtual bool cuts_positions() const { return false; }
   // What the passes of all its units over a batch exchange: forward, backward, and what is made
   // again. Nothing where a rank has none to share with.
-  virtual std::vector<PassCollective> CollectivesOf(const Batch& /*batch*/) const { return {}; }
+  virtual std::vector<parallel::PassCollective> CollectivesOf(const Batch& /*batch*/) const {
+    return {};
+  }
 
   // How many losses a batch has; each counts the same, but for those that the model leaves at 0.
   virtual int64_t LossesOf(const Batch& batch) const = 0;

@@ -127,20 +127,24 @@ absl::Status LoraUp(const LoraInput& input, const void* hidden, void* y, Blas& b
                    stream);
 }
 
+absl::Status LoraUpGradient(const LoraInput& input, const void* hidden, const void* dy, Gradient db,
+                            Blas& blas, device::Stream& stream) {
+  if (db.data == nullptr) return absl::OkStatus();
+  return blas.Gemm({.dtype = input.dtype,
+                    .m = input.outputs,
+                    .n = input.rank,
+                    .k = input.rows,
+                    .a = In(dy, LeadingOf(input), true),
+                    .b = In(hidden, input.rank),
+                    .c = {db.data, input.rank},
+                    .scale = input.scale,
+                    .accumulate = db.accumulate},
+                   stream);
+}
+
 absl::Status LoraUpBackward(const LoraInput& input, const void* hidden, const void* dy,
                             void* dhidden, Gradient db, Blas& blas, device::Stream& stream) {
-  if (db.data != nullptr) {
-    BRIGADE_RETURN_IF_ERROR(blas.Gemm({.dtype = input.dtype,
-                                       .m = input.outputs,
-                                       .n = input.rank,
-                                       .k = input.rows,
-                                       .a = In(dy, LeadingOf(input), true),
-                                       .b = In(hidden, input.rank),
-                                       .c = {db.data, input.rank},
-                                       .scale = input.scale,
-                                       .accumulate = db.accumulate},
-                                      stream));
-  }
+  BRIGADE_RETURN_IF_ERROR(LoraUpGradient(input, hidden, dy, db, blas, stream));
   return blas.Gemm({.dtype = input.dtype,
                     .m = input.rows,
                     .n = input.rank,

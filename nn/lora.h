@@ -89,7 +89,10 @@ absl::Status LoraDownBackward(const LoraInput& input, const LoraScratch& scratch
 // the transposed a. y += scale * hidden b^T.
 absl::Status LoraUp(const LoraInput& input, const void* hidden, void* y, Blas& blas,
                     device::Stream& stream);
-// db from dy and `hidden`, and dhidden = scale * dy b.
+// db from dy and `hidden`; nothing without data.
+absl::Status LoraUpGradient(const LoraInput& input, const void* hidden, const void* dy, Gradient db,
+                            Blas& blas, device::Stream& stream);
+// The same, and dhidden = scale * dy b.
 absl::Status LoraUpBackward(const LoraInput& input, const void* hidden, const void* dy,
                             void* dhidden, Gradient db, Blas& blas, device::Stream& stream);
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/data/sampler.h"
 #include "brigade/device/round_up.h"
 #include "brigade/device/status_macros.h"
@@ -178,29 +177,6 @@ checkpoint::ModelPart ModelPart::checkpoint_part() const {
   }
   if (!has_stages()) return {};
   return {.model = model_->spec()};
-}
-
-absl::StatusOr<collectives::Workspace> ModelPart::WorkspaceOf(
-    const collectives::Communicator& group) const {
-  collectives::Workspace workspace;
-  for (const models::PassCollective& each : model_->CollectivesOf(WholeBatch())) {
-    collectives::Communicator* const ranks = place_.grid.group(each.group);
-    if (ranks != &group) continue;
-    BRIGADE_ASSIGN_OR_RETURN(const auto needed, ranks->WorkspaceFor(each.signature));
-    workspace = collectives::Max(workspace, needed);
-  }
-  return workspace;
-}
-
-absl::StatusOr<int64_t> ModelPart::SentInPasses(const collectives::Communicator& group) const {
-  int64_t bytes = 0;
-  for (const models::PassCollective& each : model_->CollectivesOf(WholeBatch())) {
-    collectives::Communicator* const ranks = place_.grid.group(each.group);
-    if (ranks != &group) continue;
-    BRIGADE_ASSIGN_OR_RETURN(const auto signature, ranks->Resolve(each.signature));
-    bytes += each.times * collectives::WireBytes(signature, ranks->rank(), ranks->size());
-  }
-  return bytes;
 }
 
 absl::StatusOr<std::vector<zero::MemoryTerm>> ModelPart::Memory() const {

@@ -47,10 +47,9 @@ class ModelPart final : public RankPart {
   }
 
   absl::StatusOr<std::vector<zero::MemoryTerm>> Memory() const override;
-  absl::StatusOr<collectives::Workspace> WorkspaceOf(
-      const collectives::Communicator& group) const override;
-  // Over a whole micro-batch: one that lacks samples sends less, one without any nothing.
-  absl::StatusOr<int64_t> SentInPasses(const collectives::Communicator& group) const override;
+  std::vector<parallel::PassCollective> CollectivesOfPasses() const override {
+    return model_->CollectivesOf(WholeBatch());
+  }
   ActivationSummary activations() const override;
 
   absl::Status Allocate(zero::ZeroOptimizer& zero) override;

@@ -144,10 +144,16 @@ absl::StatusOr<GroupBytes> RankBooks::SentInGroupsOfStep(const zero::Traffic& tr
   const int64_t micro_batches = of_.job.config.zero.micro_batches;
   GroupBytes sent = {};
   absl::Status status;
-  ForEachOwnGroup([&](size_t g, const Communicator& group) {
-    const absl::StatusOr<int64_t> of_passes = of_.part.SentInPasses(group);
-    status.Update(of_passes.status());
-    if (of_passes.ok()) sent[g] += micro_batches * *of_passes;
+  const std::vector<parallel::PassCollective> passes = of_.part.CollectivesOfPasses();
+  ForEachOwnGroup([&](size_t g, Communicator& group) {
+    for (const parallel::PassCollective& each : passes) {
+      if (of_.grid.group(each.group) != &group) continue;
+      const auto resolved = group.Resolve(each.signature);
+      status.Update(resolved.status());
+      if (!resolved.ok()) continue;
+      sent[g] += micro_batches * each.times *
+                 collectives::WireBytes(*resolved, group.rank(), group.size());
+    }
     // What codes send inside a node counts as gradients.
     const bool in_nodes = of_.zero_groups.outer.node != nullptr;
     if (&group == &of_.zero_groups.shards) {

@@ -20,13 +20,16 @@ using device::Tier;
 absl::StatusOr<int64_t> WorkspaceBytes(const RankMemory& rank) {
   int64_t bytes = 0;
   absl::Status status;
+  const std::vector<parallel::PassCollective> passes = rank.part.CollectivesOfPasses();
   ForEachOwnGroup(rank.grid, rank.zero_groups, [&](size_t, Communicator& group) {
     collectives::Workspace workspace;
     const auto add = [&](const absl::StatusOr<collectives::Workspace>& needed) {
       status.Update(needed.status());
       if (needed.ok()) workspace = collectives::Max(workspace, *needed);
     };
-    add(rank.part.WorkspaceOf(group));
+    for (const parallel::PassCollective& each : passes) {
+      if (rank.grid.group(each.group) == &group) add(group.WorkspaceFor(each.signature));
+    }
     const zero::OuterGroups& outer = rank.zero_groups.outer;
     const std::pair<const Communicator*, zero::StepGroup> roles[] = {
         {&rank.zero_groups.shards, zero::StepGroup::kShards},

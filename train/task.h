@@ -13,12 +13,11 @@
 #include "absl/types/span.h"
 #include "brigade/checkpoint/fields.h"
 #include "brigade/checkpoint/model_part.h"
-#include "brigade/collectives/algorithms/workspace.h"
 #include "brigade/collectives/bootstrap/job.h"
-#include "brigade/collectives/communicator.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/parallel/grid.h"
+#include "brigade/parallel/pass_collective.h"
 #include "brigade/parallel/pipeline/buffers.h"
 #include "brigade/parallel/pipeline/executor.h"
 #include "brigade/parallel/pipeline/stage_module.h"
@@ -78,11 +77,9 @@ class RankPart {
   // By formula: all that the passes have on any tier, without ZeroOptimizer's and without
   // workspaces of collectives.
   virtual absl::StatusOr<std::vector<zero::MemoryTerm>> Memory() const = 0;
-  // What a group's communicator allocates for the passes, and what this rank sends in it for the
-  // passes over a micro-batch. Nothing for groups that they do not call.
-  virtual absl::StatusOr<collectives::Workspace> WorkspaceOf(
-      const collectives::Communicator& group) const = 0;
-  virtual absl::StatusOr<int64_t> SentInPasses(const collectives::Communicator& group) const = 0;
+  // What the passes over a whole micro-batch call of the grid's groups: what their communicators
+  // allocate, and what this rank sends. Where samples are missing it is less.
+  virtual std::vector<parallel::PassCollective> CollectivesOfPasses() const = 0;
   // Of a micro-batch: activations with what is made again, and without.
   virtual ActivationSummary activations() const = 0;
   // What goes to a slower tier and back for a micro-batch; and has in all so far.

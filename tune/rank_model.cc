@@ -84,7 +84,7 @@ gpt::PassCosts MeasuredCosts::At(int64_t batch) const {
 
 struct RankModel::Part {
   gpt::PassShape shape;
-  gpt::PassGroups groups;
+  const parallel::Grid* grid;
   train::ZeroGroups zero_groups;
   parallel::PipelineSchedule lists;
   parallel::StageBuffers buffers;
@@ -154,7 +154,7 @@ absl::StatusOr<RankModel::Part> RankModel::PartOf(const gpt::Job& job, const Wor
                           .tile_elements = optim::TensorTile(options.optimizer.kind),
                           .coded = optim::CodesOf(options.optimizer)}));
   return Part{.shape = shape,
-              .groups = {&place.grid->tensor(), &place.grid->context()},
+              .grid = place.grid.get(),
               .zero_groups = groups,
               .lists = std::move(lists),
               .buffers = buffers,
@@ -224,12 +224,11 @@ absl::StatusOr<StepSeconds> RankModel::SecondsOf(const gpt::Job& job, const Part
       gpt::PlanPart(part.shape, costs, part.plan().part, part.plan().slots, config.recompute));
   seconds.passes = micro_batches * timed.time;
   work = seconds.passes;
-  for (const gpt::PassCollective& each : gpt::CollectivesOfPasses(part.shape, part.plan())) {
-    Communicator* const group = part.groups.*each.group;
-    if (group == nullptr) continue;
-    BRIGADE_ASSIGN_OR_RETURN(const CollectiveSignature resolved, group->Resolve(each.signature));
-    seconds.shared_passes += micro_batches * static_cast<double>(each.times) *
-                             CollectiveSeconds(resolved, group->size());
+  for (const parallel::PassCollective& each : part.part->CollectivesOfPasses()) {
+    Communicator& group = *part.grid->group(each.group);
+    BRIGADE_ASSIGN_OR_RETURN(const CollectiveSignature resolved, group.Resolve(each.signature));
+    seconds.shared_passes +=
+        micro_batches * static_cast<double>(each.times) * CollectiveSeconds(resolved, group.size());
   }
   for (const auto& each : zero::internal::CollectivesOfStep(part.parameters, part.zero,
                                                             part.zero_groups.shards.rank())) {

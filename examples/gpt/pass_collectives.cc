@@ -1,7 +1,6 @@
 #include "brigade/examples/gpt/pass_collectives.h"
 
-#include "brigade/collectives/algorithms/wire_elements.h"
-#include "brigade/device/status_macros.h"
+#include "brigade/collectives/collective.h"
 #include "brigade/examples/gpt/block_layout.h"
 #include "brigade/parallel/context/ring_attention.h"
 #include "brigade/parallel/context/ulysses.h"
@@ -11,6 +10,8 @@ namespace brigade::gpt {
 namespace {
 
 using collectives::CollectiveSignature;
+using parallel::GridGroup;
+using parallel::PassCollective;
 using recompute::Action;
 
 // How often the operations of a schedule exchange what.
@@ -117,7 +118,7 @@ std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape, const Pa
   std::vector<PassCollective> all;
   if (shape.tensor_ranks > 1) {
     const auto add = [&](const CollectiveSignature& signature, int64_t count) {
-      all.push_back({&PassGroups::tensor, signature, count});
+      all.push_back({GridGroup::kTensor, signature, count});
     };
     const parallel::ShardSumOptions sums = SumOptions(shape);
     const parallel::RowPieces pieces = shape.Pieces();
@@ -145,7 +146,7 @@ std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape, const Pa
     const nn::AttentionShape texts = shape.AttentionOfTexts();
     const int ranks = shape.context_ranks;
     const auto add = [&](const CollectiveSignature& signature, int64_t count) {
-      all.push_back({&PassGroups::context, signature, count * shards.local()});
+      all.push_back({GridGroup::kContext, signature, count * shards.local()});
     };
     if (shape.is_ring()) {
       add(parallel::RingAttention::SignatureOf(texts, ranks), (ranks - 1) * times.attentions);
@@ -157,31 +158,6 @@ std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape, const Pa
     }
   }
   return all;
-}
-
-absl::StatusOr<int64_t> SentInPasses(const PassShape& shape, const PartPlan& plan,
-                                     const PassGroups& groups,
-                                     collectives::Communicator* PassGroups::*group) {
-  int64_t bytes = 0;
-  for (const PassCollective& each : CollectivesOfPasses(shape, plan)) {
-    if (each.group != group) continue;
-    collectives::Communicator& ranks = *(groups.*group);
-    BRIGADE_ASSIGN_OR_RETURN(const auto signature, ranks.Resolve(each.signature));
-    bytes += each.times * collectives::WireBytes(signature, ranks.rank(), ranks.size());
-  }
-  return bytes;
-}
-
-absl::StatusOr<collectives::Workspace> WorkspaceOfPasses(
-    const PassShape& shape, const PartPlan& plan, const PassGroups& groups,
-    collectives::Communicator* PassGroups::*group) {
-  collectives::Workspace workspace;
-  for (const PassCollective& each : CollectivesOfPasses(shape, plan)) {
-    if (each.group != group) continue;
-    BRIGADE_ASSIGN_OR_RETURN(const auto needed, (groups.*group)->WorkspaceFor(each.signature));
-    workspace = collectives::Max(workspace, needed);
-  }
-  return workspace;
 }
 
 }  // namespace brigade::gpt

@@ -1,15 +1,12 @@
 #ifndef BRIGADE_EXAMPLES_GPT_PASS_COLLECTIVES_H_
 #define BRIGADE_EXAMPLES_GPT_PASS_COLLECTIVES_H_
 
-#include <cstdint>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "brigade/collectives/algorithms/workspace.h"
-#include "brigade/collectives/collective.h"
 #include "brigade/collectives/communicator.h"
 #include "brigade/examples/gpt/part_plan.h"
 #include "brigade/examples/gpt/pass_shape.h"
+#include "brigade/parallel/pass_collective.h"
 #include "brigade/parallel/tensor/cross_entropy.h"
 #include "brigade/parallel/tensor/row_gradients.h"
 #include "brigade/parallel/tensor/shard_sums.h"
@@ -23,27 +20,11 @@ struct PassGroups {
   collectives::Communicator* context = nullptr;
 };
 
-// A call of one of the groups, that a pass makes so often.
-struct PassCollective {
-  collectives::Communicator* PassGroups::*group = nullptr;
-  collectives::CollectiveSignature signature = {};
-  int64_t times = 0;
-};
-
 // What the passes of all of a part's chunks over a micro-batch exchange by this plan. A backward
 // pass that is split gathers the gradients of a block's row products for each half. Nothing for a
 // rank alone.
-std::vector<PassCollective> CollectivesOfPasses(const PassShape& shape, const PartPlan& plan);
-
-// What this rank sends to others of a group in these passes, in bytes.
-absl::StatusOr<int64_t> SentInPasses(const PassShape& shape, const PartPlan& plan,
-                                     const PassGroups& groups,
-                                     collectives::Communicator* PassGroups::*group);
-
-// What a group's communicator allocates for them (Communicator::WorkspaceFor).
-absl::StatusOr<collectives::Workspace> WorkspaceOfPasses(
-    const PassShape& shape, const PartPlan& plan, const PassGroups& groups,
-    collectives::Communicator* PassGroups::*group);
+std::vector<parallel::PassCollective> CollectivesOfPasses(const PassShape& shape,
+                                                          const PartPlan& plan);
 
 // The layers' options for these passes.
 parallel::ShardSumOptions SumOptions(const PassShape& shape);

@@ -6,12 +6,6 @@
 
 namespace brigade::gpt {
 
-absl::InlinedVector<parallel::PositionRun, 2> PassShape::runs() const {
-  if (!is_ring()) return {{0, context_rank * positions(), positions()}};
-  const auto chunks = parallel::ZigzagRuns(model.context, context_ranks, context_rank);
-  return {chunks.begin(), chunks.end()};
-}
-
 absl::Status Validate(const PassShape& shape) {
   BRIGADE_RETURN_IF_ERROR(Validate(shape.model));
   const auto invalid = [](const auto&... what) {

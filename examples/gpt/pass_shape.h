@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "brigade/examples/gpt/model.h"
 #include "brigade/nn/attention.h"
+#include "brigade/parallel/context/context_ranks.h"
 #include "brigade/parallel/context/zigzag.h"
 #include "brigade/parallel/shard.h"
 #include "brigade/parallel/tensor/row_pieces.h"
@@ -48,7 +49,9 @@ struct PassShape {
   bool exchanges_heads() const { return context_ranks > 1 && !is_ring(); }
   // Of a text, on this rank; and where they are in the text.
   int64_t positions() const { return model.context / context_ranks; }
-  absl::InlinedVector<parallel::PositionRun, 2> runs() const;
+  absl::InlinedVector<parallel::PositionRun, 2> runs() const {
+    return parallel::PositionRunsOf(context_exchange, model.context, context_ranks, context_rank);
+  }
   // Of products: all texts' positions of this rank.
   int64_t rows() const { return batch * positions(); }
   // Of the residual stream.

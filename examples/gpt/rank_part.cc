@@ -16,7 +16,6 @@
 
 namespace brigade::gpt {
 
-using collectives::Communicator;
 using device::Purpose;
 using device::Tier;
 
@@ -107,27 +106,6 @@ absl::StatusOr<std::vector<zero::MemoryTerm>> RankPart::Memory() const {
                      plan_->slots.activations * recompute::Stash::FileBytes(written)});
   }
   return terms;
-}
-
-absl::StatusOr<collectives::Workspace> RankPart::WorkspaceOf(const Communicator& group) const {
-  collectives::Workspace workspace;
-  for (auto PassGroups::*const which : {&PassGroups::tensor, &PassGroups::context}) {
-    if (&group != groups_.*which) continue;
-    BRIGADE_ASSIGN_OR_RETURN(const auto needed, WorkspaceOfPasses(shape_, *plan_, groups_, which));
-    workspace = collectives::Max(workspace, needed);
-  }
-  return workspace;
-}
-
-absl::StatusOr<int64_t> RankPart::SentInPasses(const Communicator& group) const {
-  int64_t sent = 0;
-  for (auto PassGroups::*const which : {&PassGroups::tensor, &PassGroups::context}) {
-    if (&group != groups_.*which) continue;
-    BRIGADE_ASSIGN_OR_RETURN(const int64_t bytes,
-                             gpt::SentInPasses(shape_, *plan_, groups_, which));
-    sent += bytes;
-  }
-  return sent;
 }
 
 train::ActivationSummary RankPart::activations() const {

@@ -72,9 +72,9 @@ class RankPart final : public train::RankPart {
   bool counts_losses() const override { return plan_->part.has_head() && shape_.tensor_rank == 0; }
 
   absl::StatusOr<std::vector<zero::MemoryTerm>> Memory() const override;
-  absl::StatusOr<collectives::Workspace> WorkspaceOf(
-      const collectives::Communicator& group) const override;
-  absl::StatusOr<int64_t> SentInPasses(const collectives::Communicator& group) const override;
+  std::vector<parallel::PassCollective> CollectivesOfPasses() const override {
+    return gpt::CollectivesOfPasses(shape_, *plan_);
+  }
   train::ActivationSummary activations() const override;
   recompute::StashMovement stashed_in_pass() const override;
   recompute::StashMovement stashed() const override { return transformer_->stashed(); }

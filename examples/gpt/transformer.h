@@ -56,10 +56,10 @@ namespace brigade::gpt {
 // Memory       Activations and their gradients: ActivationBytes (part_plan.h), of purpose
 //              activations; the workspaces of matrix products (Blas::ScratchBytes of
 //              Layers::WorkspaceBytes) and of layers (layers().bytes()), scratch; the
-//              communicators' workspaces (WorkspaceOfPasses). On the host, for schedules on two
+//              communicators' workspaces (CollectivesOfPasses). On the host, for schedules on two
 //              tiers, what they write: Stash::HostBytes for each slot of activations. All of it at
 //              Create.
-// Traffic      SentInPasses.
+// Traffic      CollectivesOfPasses.
 // Stream       Enqueued on the one stream given to all calls; allocates nothing, never waits.
 //              Copies to the host and back run on another (recompute::Stash), also those of a
 //              forward pass that no backward pass follows.

@@ -4,9 +4,12 @@
 
 namespace brigade::parallel {
 
-absl::InlinedVector<PositionRun, 2> ContextRanks::RunsOf(int64_t positions) const {
-  if (!is_ring()) return {{0, rank() * (positions / size()), positions / size()}};
-  const auto chunks = ZigzagRuns(positions, size(), rank());
+absl::InlinedVector<PositionRun, 2> PositionRunsOf(ContextExchange exchange, int64_t positions,
+                                                   int ranks, int rank) {
+  if (ranks == 1 || exchange == ContextExchange::kUlysses) {
+    return {{0, rank * (positions / ranks), positions / ranks}};
+  }
+  const auto chunks = ZigzagRuns(positions, ranks, rank);
   return {chunks.begin(), chunks.end()};
 }
 

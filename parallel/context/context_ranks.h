@@ -14,6 +14,11 @@ namespace brigade::parallel {
 // positions, or ring_attention.h, whose ranks have two chunks.
 enum class ContextExchange : uint8_t { kUlysses, kRing };
 
+// Of a text of so many positions those of one of `ranks` ranks, in ascending order. The positions
+// can be cut over the ranks (ContextRanks::Check).
+absl::InlinedVector<PositionRun, 2> PositionRunsOf(ContextExchange exchange, int64_t positions,
+                                                   int ranks, int rank);
+
 // The ranks that share each text of a batch, of which this rank has some positions.
 struct ContextRanks {
   // Null: the rank is alone, and has all positions. It must outlive who is given it.
@@ -26,8 +31,10 @@ struct ContextRanks {
   bool is_ring() const { return share() && exchange == ContextExchange::kRing; }
   bool exchanges_heads() const { return share() && !is_ring(); }
 
-  // Of a text of so many positions those of this rank, in ascending order, where Check says OK.
-  absl::InlinedVector<PositionRun, 2> RunsOf(int64_t positions) const;
+  // Those of this rank, where Check says OK.
+  absl::InlinedVector<PositionRun, 2> RunsOf(int64_t positions) const {
+    return PositionRunsOf(exchange, positions, size(), rank());
+  }
   // InvalidArgument naming both numbers for positions that cannot be cut over the ranks.
   absl::Status Check(int64_t positions) const;
 };

@@ -6,6 +6,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/arrays.h"
 #include "brigade/nn/enqueue.h"
+#include "brigade/parallel/context/check_texts.h"
 #include "brigade/parallel/context/columns_math.h"
 #include "brigade/parallel/context/zigzag.h"
 
@@ -134,10 +135,7 @@ RingAttention::RingAttention(const nn::AttentionShape& shape, collectives::Commu
 }
 
 absl::Status RingAttention::SetBatch(int64_t texts) {
-  if (texts < 0 || texts > most_texts_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ring attention: a batch of ", texts, " texts of at most ", most_texts_));
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckTexts("ring attention", texts, most_texts_));
   shape_.batch = local_.batch = texts;
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/arrays.h"
 #include "brigade/nn/enqueue.h"
+#include "brigade/parallel/context/check_texts.h"
 #include "brigade/parallel/context/head_exchange_math.h"
 
 namespace brigade::parallel {
@@ -75,10 +76,7 @@ Ulysses::Ulysses(const nn::AttentionShape& shape, collectives::Communicator& ran
 }
 
 absl::Status Ulysses::SetBatch(int64_t texts) {
-  if (texts < 0 || texts > most_texts_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ulysses: a batch of ", texts, " texts of at most ", most_texts_));
-  }
+  BRIGADE_RETURN_IF_ERROR(CheckTexts("ulysses", texts, most_texts_));
   shape_.batch = local_.batch = texts;
   return absl::OkStatus();
 }

@@ -148,7 +148,7 @@ void Run(const DecoderConfig& config, DecoderOptions options, const parallel::Co
     losses.push_back(array(batch.rows() * (is_double ? 8 : 4)));
     ASSERT_OK(Forward(model, batch, losses.back(), arrays, stream));
     ASSERT_OK(Backward(model, batch, seed, arrays, stream));
-    for (const PassCollective& each : model.CollectivesOf(batch)) {
+    for (const parallel::PassCollective& each : model.CollectivesOf(batch)) {
       const auto signature = ranks.group->Resolve(each.signature);
       ASSERT_OK(signature);
       sent += each.times * collectives::WireBytes(*signature, ranks.rank(), ranks.size());

@@ -2,7 +2,6 @@
 
 #include "brigade/models/decoder.h"
 
-#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -62,22 +61,8 @@ TEST_P(DecoderTest, GradientsAreThoseOfTheLoss) {
   const auto parameters = lab.parameters();
   for (int p = 0; p < lab.arrays().size(); ++p) {
     const std::string& name = parameters[static_cast<size_t>(p)].name;
-    const int64_t size = lab.arrays().size_of(p);
-    const std::vector<double> gradient = lab.Read(lab.arrays().gradient(p), size);
-    const std::vector<double> weights = lab.Read(lab.arrays().weights(p), size);
-    double square = 0;
-    for (const double g : gradient) square += g * g;
-    ASSERT_GT(square, 1e-12) << name;
-    const double step = 1e-5 / std::sqrt(square);
-    const auto loss = [&](double by) {
-      std::vector<double> moved = weights;
-      for (size_t i = 0; i < moved.size(); ++i) moved[i] += by * gradient[i];
-      lab.Write(moved, lab.arrays().weights(p));
-      return lab.SumOfLosses(batch);
-    };
-    const double change = (loss(step) - loss(-step)) / (2 * step);
-    loss(0);
-    EXPECT_NEAR(0.5 * change / square, 1, 1e-6) << name;
+    SCOPED_TRACE(name);
+    lab.ExpectGradientOfLoss(batch, p);
   }
 }
 

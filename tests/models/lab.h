@@ -3,6 +3,8 @@
 
 // A decoder with its weights and gradients as plain arrays, and a batch.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -165,6 +167,27 @@ class ModelLab {
     double sum = 0;
     for (const double loss : Losses(batch)) sum += loss;
     return sum;
+  }
+
+  // After a backward pass with a seed of a half: a step along the gradient of a parameter changes
+  // the loss by the gradient's square.
+  void ExpectGradientOfLoss(const Batch& batch, int parameter) {
+    const int64_t size = arrays_.size_of(parameter);
+    const std::vector<double> gradient = Read(arrays_.gradient(parameter), size);
+    const std::vector<double> weights = Read(arrays_.weights(parameter), size);
+    double square = 0;
+    for (const double g : gradient) square += g * g;
+    ASSERT_GT(square, 1e-12);
+    const double step = 1e-5 / std::sqrt(square);
+    const auto loss = [&](double by) {
+      std::vector<double> moved = weights;
+      for (size_t i = 0; i < moved.size(); ++i) moved[i] += by * gradient[i];
+      Write(moved, arrays_.weights(parameter));
+      return SumOfLosses(batch);
+    };
+    const double change = (loss(step) - loss(-step)) / (2 * step);
+    loss(0);
+    EXPECT_NEAR(0.5 * change / square, 1, 1e-6);
   }
 
   // Their names, in order.

@@ -15,6 +15,7 @@
 #include "brigade/models/weights.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/models/lab.h"
+#include "brigade/tests/models/small_training.h"
 #include "brigade/zero/zero_optimizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,7 +25,6 @@ namespace {
 
 using precision::DType;
 
-constexpr int64_t kSamples = 2, kPositions = 8, kRows = kSamples * kPositions;
 constexpr int kSteps = 8;
 
 struct TrainingRun {
@@ -42,23 +42,14 @@ struct TrainingRun {
   std::string resume = {};
 };
 
-// Each id is followed by one more; one label is ignored.
-void FillBatch(int rank, int64_t vocabulary, absl::Span<int32_t> ids, absl::Span<int32_t> labels) {
-  for (int64_t r = 0; r < kRows; ++r) {
-    const auto i = static_cast<size_t>(r);
-    ids[i] = static_cast<int32_t>((r % kPositions + 5 * (r / kPositions) + 9 * rank) % vocabulary);
-    labels[i] = r == 3 ? kIgnored : static_cast<int32_t>((ids[i] + 1) % vocabulary);
-  }
-}
-
 void Train(collectives::Rank& self, const TrainingRun& run, std::vector<double>& losses) {
   const std::string folder = KnownAnswers() + "/" + run.name;
   const auto config = ReadConfig(folder);
   ASSERT_OK(config);
   auto model = Decoder::Create(*config,
                                {.dtype = run.dtype,
-                                .samples = kSamples,
-                                .positions = kPositions,
+                                .samples = SmallTraining::kSamples,
+                                .positions = SmallTraining::kPositions,
                                 .recompute = run.recompute,
                                 .lora = LoraOptions{.rank = 4,
                                                     .alpha = 8,
@@ -101,13 +92,7 @@ void Train(collectives::Rank& self, const TrainingRun& run, std::vector<double>&
     return bytes;
   };
   const std::string before = bits(base());
-  const auto host = [&](int64_t bytes) {
-    return self.context->AllocateHost(bytes, device::Purpose::kScratch).value();
-  };
-  const device::Buffer ids = host(kRows * 4), labels = host(kRows * 4), one = host(4);
-  const device::Buffer seed = host(4), of_rows = host(kRows * 4), number = host(8);
-  FillBatch(self.rank, config->vocabulary, ids.as<int32_t>(), labels.as<int32_t>());
-  one.as<float>()[0] = 1.0f / static_cast<float>(kRows - 1);
+  SmallTraining training(self, config->vocabulary);
   for (int step = first; step < kSteps; ++step) {
     if (!run.save.empty() && step == kSteps / 2) {
       auto saver =
@@ -116,20 +101,9 @@ void Train(collectives::Rank& self, const TrainingRun& run, std::vector<double>&
       ASSERT_OK((*saver)->Begin({}));
       ASSERT_OK((*saver)->Wait());
     }
-    number.as<int64_t>()[0] = step;
-    const Batch batch = {
-        ids.data(),          labels.data(), kSamples, kPositions, number.as<int64_t>().data(),
-        self.rank * kSamples};
-    ASSERT_OK(Forward(**model, batch, of_rows.data(), **zero, *self.stream));
-    ASSERT_OK(
-        (*zero)->ScaleLoss(one.as<float>().data(), seed.as<float>().data(), 1, DType::kFloat32));
-    ASSERT_OK(Backward(**model, batch, seed.as<float>().data(), **zero, *self.stream));
-    ASSERT_OK((*zero)->FinishBackward());
-    ASSERT_OK((*zero)->Step());
-    ASSERT_OK(self.stream->Synchronize());
-    double sum = 0;
-    for (const float loss : of_rows.as<float>()) sum += static_cast<double>(loss);
-    losses.push_back(sum / static_cast<double>(kRows - 1));
+    const auto loss = training.Step(step, **model, **zero);
+    ASSERT_OK(loss);
+    losses.push_back(*loss);
   }
   EXPECT_EQ(bits(base()), before);
   if (run.to.empty()) return;

@@ -100,7 +100,7 @@ Pass PassesOf(const DecoderConfig& config, DecoderOptions options, int shards, i
     ASSERT_OK(bytes);
     const Batch largest = {.samples = kSamples, .positions = kPositions};
     collectives::Workspace workspace;
-    for (const PassCollective& each : model.CollectivesOf(largest)) {
+    for (const parallel::PassCollective& each : model.CollectivesOf(largest)) {
       EXPECT_EQ(each.group, parallel::GridGroup::kTensor);
       workspace =
           collectives::Max(workspace, self.communicator->WorkspaceFor(each.signature).value());
@@ -215,7 +215,7 @@ Pass PassesOf(const DecoderConfig& config, DecoderOptions options, int shards, i
     self.AwaitOthers();
     // Bytes by formula.
     int64_t by_formula = 0;
-    for (const PassCollective& each : model.CollectivesOf(batch)) {
+    for (const parallel::PassCollective& each : model.CollectivesOf(batch)) {
       const auto signature = self.communicator->Resolve(each.signature).value();
       by_formula += each.times * collectives::WireBytes(signature, self.rank, ranks);
     }

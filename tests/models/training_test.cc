@@ -10,6 +10,7 @@
 #include "brigade/models/weights.h"
 #include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/models/lab.h"
+#include "brigade/tests/models/small_training.h"
 #include "brigade/zero/zero_optimizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,7 +22,6 @@ using ::brigade::testing::StatusIs;
 using precision::DType;
 using ::testing::HasSubstr;
 
-constexpr int64_t kSamples = 2, kPositions = 8, kRows = kSamples * kPositions;
 constexpr int kSteps = 6;
 
 struct Run {
@@ -31,22 +31,13 @@ struct Run {
   bool frozen = false;
 };
 
-// Each id is followed by one more; one label is ignored.
-void FillBatch(int rank, int64_t vocabulary, absl::Span<int32_t> ids, absl::Span<int32_t> labels) {
-  for (int64_t r = 0; r < kRows; ++r) {
-    const auto i = static_cast<size_t>(r);
-    ids[i] = static_cast<int32_t>((r % kPositions + 5 * (r / kPositions) + 9 * rank) % vocabulary);
-    labels[i] = r == 3 ? kIgnored : static_cast<int32_t>((ids[i] + 1) % vocabulary);
-  }
-}
-
 void Train(collectives::Rank& self, const Run& run, std::vector<double>& losses) {
   const std::string folder = KnownAnswers() + "/" + run.name;
   const auto config = ReadConfig(folder);
   ASSERT_OK(config);
   DecoderOptions decoder = {.dtype = DType::kFloat32,
-                            .samples = kSamples,
-                            .positions = kPositions,
+                            .samples = SmallTraining::kSamples,
+                            .positions = SmallTraining::kPositions,
                             .recompute = run.recompute};
   if (run.frozen) {
     decoder.trainable = [](const std::string& name) { return absl::StrContains(name, "mlp"); };
@@ -62,26 +53,11 @@ void Train(collectives::Rank& self, const Run& run, std::vector<double>& losses)
   ASSERT_OK(zero);
   ASSERT_OK(LoadWeights(folder, **model, **zero, *self.communicator));
 
-  const auto host = [&](int64_t bytes) {
-    return self.context->AllocateHost(bytes, device::Purpose::kScratch).value();
-  };
-  const device::Buffer ids = host(kRows * 4), labels = host(kRows * 4), one = host(4);
-  const device::Buffer seed = host(4), of_rows = host(kRows * 4);
-  FillBatch(self.rank, config->vocabulary, ids.as<int32_t>(), labels.as<int32_t>());
-  // The mean over the labels that count.
-  one.as<float>()[0] = 1.0f / static_cast<float>(kRows - 1);
-  const Batch batch = {ids.data(), labels.data(), kSamples, kPositions};
+  SmallTraining training(self, config->vocabulary);
   for (int step = 0; step < kSteps; ++step) {
-    ASSERT_OK(Forward(**model, batch, of_rows.data(), **zero, *self.stream));
-    ASSERT_OK(
-        (*zero)->ScaleLoss(one.as<float>().data(), seed.as<float>().data(), 1, DType::kFloat32));
-    ASSERT_OK(Backward(**model, batch, seed.as<float>().data(), **zero, *self.stream));
-    ASSERT_OK((*zero)->FinishBackward());
-    ASSERT_OK((*zero)->Step());
-    ASSERT_OK(self.stream->Synchronize());
-    double sum = 0;
-    for (const float loss : of_rows.as<float>()) sum += static_cast<double>(loss);
-    losses.push_back(sum / static_cast<double>(kRows - 1));
+    const auto loss = training.Step(step, **model, **zero);
+    ASSERT_OK(loss);
+    losses.push_back(*loss);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "brigade/nn/random.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/train/trainings.h"
+#include "brigade/tests/train/wrapped_model.h"
 #include "brigade/train/decoder_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -119,31 +120,18 @@ TEST(PipelineModelTest, RefusesAModelThatIsNotWhatTheStageNeeds) {
 }
 
 // An Mlp that is on one rank as a whole, or has `alive` as long as it is there.
-class WholeModel final : public models::Model {
+class WholeModel final : public WrappedModel {
  public:
   explicit WholeModel(std::unique_ptr<models::Model> model,
                       std::shared_ptr<const int> alive = nullptr)
-      : Model(model->spec()), model_(std::move(model)), alive_(std::move(alive)) {}
+      : WrappedModel(std::move(model)), alive_(std::move(alive)) {}
 
   std::optional<models::Boundary> BoundaryOf(const models::Batch& batch) const override {
-    return alive_ == nullptr ? std::nullopt : model_->BoundaryOf(batch);
+    return alive_ == nullptr ? std::nullopt : wrapped().BoundaryOf(batch);
   }
-  int slots() const override { return model_->slots(); }
-  int64_t LossesOf(const models::Batch& batch) const override { return model_->LossesOf(batch); }
-  void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override {
-    model_->Initialize(parameter, seed, values);
-  }
-  absl::Status ForwardUnit(int unit, const models::Batch& batch, void* losses,
-                           models::UnitParameters& parameters, device::Stream& stream) override {
-    return model_->ForwardUnit(unit, batch, losses, parameters, stream);
-  }
-  absl::Status BackwardUnit(int unit, const models::Batch& batch, const float* seed,
-                            models::UnitParameters& parameters, device::Stream& stream) override {
-    return model_->BackwardUnit(unit, batch, seed, parameters, stream);
-  }
+  int slots() const override { return wrapped().slots(); }
 
  private:
-  const std::unique_ptr<models::Model> model_;
   const std::shared_ptr<const int> alive_;
 };
 

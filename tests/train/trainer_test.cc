@@ -24,6 +24,8 @@
 #include "brigade/nn/random.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/train/on_ranks.h"
+#include "brigade/tests/train/tokens.h"
+#include "brigade/tests/train/wrapped_model.h"
 #include "brigade/train/observers/history.h"
 #include "brigade/train/training.h"
 #include "gmock/gmock.h"
@@ -66,32 +68,6 @@ class Points final : public data::Samples {
   const int64_t size_, bad_;
 };
 
-// Texts of 8 tokens of 16; of sample i the last i % 7 + 1 count.
-class Tokens final : public data::Samples {
- public:
-  explicit Tokens(int64_t size) : size_(size) {}
-
-  int64_t size() const override { return size_; }
-  int64_t input_bytes() const override { return 8 * sizeof(int32_t); }
-  int64_t target_bytes() const override { return input_bytes(); }
-  int64_t positions() const override { return 8; }
-  int64_t CountedLosses(int64_t sample) const override { return sample % 7 + 1; }
-  absl::Status Read(int64_t sample, void* input, void* target) const override {
-    int32_t ids[9], labels[8];
-    nn::Random random(3, static_cast<uint64_t>(sample));
-    ids[0] = static_cast<int32_t>(random.Next() % 16);
-    // Each token says which one follows.
-    for (int i = 1; i < 9; ++i) ids[i] = (5 * ids[i - 1] + 3) % 16;
-    for (int i = 0; i < 8; ++i) labels[i] = 8 - i <= sample % 7 + 1 ? ids[i + 1] : data::kIgnored;
-    std::memcpy(input, ids, sizeof(labels));
-    std::memcpy(target, labels, sizeof(labels));
-    return absl::OkStatus();
-  }
-
- private:
-  const int64_t size_;
-};
-
 ModelFactory OneLayer() {
   return [](const ModelPlace& place) { return Mlp::Create(place, {2, 1}, Loss::kSquaredError); };
 }
@@ -119,32 +95,18 @@ ModelFactory TinyDecoder() {
 }
 
 // An Mlp that does not tell its operations, perhaps with units and parameters of other names.
-class SilentModel final : public models::Model {
+class SilentModel final : public WrappedModel {
  public:
-  explicit SilentModel(std::unique_ptr<models::Model> model)
-      : Model(model->spec()), model_(std::move(model)) {}
+  explicit SilentModel(std::unique_ptr<models::Model> model) : WrappedModel(std::move(model)) {}
   SilentModel(std::unique_ptr<models::Model> model, zero::ModelSpec spec)
-      : Model(std::move(spec)), model_(std::move(model)), is_asked_(false) {}
+      : WrappedModel(std::move(model), std::move(spec)), is_asked_(false) {}
 
   std::optional<models::UnitFlops> FlopsOf(int /*unit*/, const models::Batch&) const override {
     EXPECT_TRUE(is_asked_);
     return std::nullopt;
   }
-  int64_t LossesOf(const models::Batch& batch) const override { return model_->LossesOf(batch); }
-  void Initialize(int parameter, uint64_t seed, absl::Span<float> values) const override {
-    model_->Initialize(parameter, seed, values);
-  }
-  absl::Status ForwardUnit(int unit, const models::Batch& batch, void* losses,
-                           models::UnitParameters& parameters, device::Stream& stream) override {
-    return model_->ForwardUnit(unit, batch, losses, parameters, stream);
-  }
-  absl::Status BackwardUnit(int unit, const models::Batch& batch, const float* seed,
-                            models::UnitParameters& parameters, device::Stream& stream) override {
-    return model_->BackwardUnit(unit, batch, seed, parameters, stream);
-  }
 
  private:
-  const std::unique_ptr<models::Model> model_;
   // For its operations.
   const bool is_asked_ = true;
 };

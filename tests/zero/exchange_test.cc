@@ -13,6 +13,7 @@
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/testing/tolerance.h"
 #include "brigade/tests/zero/captured_state.h"
+#include "brigade/tests/zero/saved_elements.h"
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "brigade/zero/plan/exchange_layout.h"
@@ -460,22 +461,6 @@ TEST(ExchangeTest, ErrorsAreSharedBeforeTheStateIsLent) {
   });
 }
 
-// The elements of a parameter in one of the arrays of all ranks' captured states.
-std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& states,
-                            int parameter, size_t array) {
-  const Parameter& p = plan.parameter(parameter);
-  const int64_t slice = plan.slice(plan.bucket(p.bucket));
-  std::vector<float> values;
-  for (int64_t i = p.begin; i < p.begin + p.spec.size; ++i) {
-    const std::string& bytes =
-        states[static_cast<size_t>(i / slice)].arrays[static_cast<size_t>(p.bucket)][array];
-    float value;
-    std::memcpy(&value, bytes.data() + i % slice * sizeof(float), sizeof(float));
-    values.push_back(value);
-  }
-  return values;
-}
-
 // What is saved of own errors is their mean over ranks; in two hops the sum of nodes' errors over
 // all ranks. [rank][bucket][element].
 void ExpectTheMean(const std::vector<std::vector<std::vector<float>>>& own, const Plan& plan,
@@ -539,20 +524,7 @@ void ExpectToGoOn(const RanksAndNodes& first, const RanksAndNodes& then,
   OnThreads({.size = to}, [&](Rank& self) {
     const ZeroOptions options = InNodes(Options(2, method), then.node_ranks);
     auto zero = CreateZero(ToyMatrices(), options, self).value();
-    const auto read = [&](int bucket, int array, ElementRange range, void* values) {
-      const Bucket& of = plan.bucket(bucket);
-      std::vector<float> whole(static_cast<size_t>(of.size));
-      std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
-      if (!of.trainable) return absl::OkStatus();
-      for (const BucketEntry& entry : of.entries) {
-        const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
-        std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
-      }
-      std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
-                  static_cast<size_t>(range.size) * sizeof(float));
-      return absl::OkStatus();
-    };
-    ASSERT_OK(zero->LoadState(saved[0].step, read));
+    ASSERT_OK(LoadElements(old, saved, *zero));
     for (size_t b = 0; b < plan.buckets().size(); ++b) {
       const int index = static_cast<int>(b);
       const Bucket& bucket = plan.bucket(index);

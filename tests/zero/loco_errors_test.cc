@@ -13,6 +13,7 @@
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/testing/tolerance.h"
 #include "brigade/tests/zero/captured_state.h"
+#include "brigade/tests/zero/saved_elements.h"
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
@@ -316,22 +317,6 @@ TEST(LocoErrorsTest, AResumedTrainingHasTheBitsOfOneThatGoesOn) {
   }
 }
 
-// The elements of a parameter in the array of errors of all ranks' captured states.
-std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& states,
-                            int parameter, size_t array = kErrors) {
-  const Parameter& p = plan.parameter(parameter);
-  const int64_t slice = plan.slice(plan.bucket(p.bucket));
-  std::vector<float> values;
-  for (int64_t i = p.begin; i < p.begin + p.spec.size; ++i) {
-    const std::string& bytes =
-        states[static_cast<size_t>(i / slice)].arrays[static_cast<size_t>(p.bucket)][array];
-    float value;
-    std::memcpy(&value, bytes.data() + i % slice * sizeof(float), sizeof(float));
-    values.push_back(value);
-  }
-  return values;
-}
-
 struct RanksAndNodes {
   int ranks;
   int node_ranks = 0;
@@ -352,12 +337,12 @@ void ExpectTheSum(const std::vector<std::vector<std::vector<double>>>& of_rank, 
   for (size_t p = 0; p < plan.parameters().size(); ++p) {
     const Parameter& parameter = plan.parameters()[p];
     if (!parameter.spec.trainable) continue;
-    const std::vector<float> elements = Elements(plan, saved, static_cast<int>(p));
+    const std::vector<float> elements = Elements(plan, saved, static_cast<int>(p), kErrors);
     const auto bucket = static_cast<size_t>(parameter.bucket);
     double largest = 0;
     for (size_t q = 0; q < plan.parameters().size(); ++q) {
       if (plan.parameters()[q].bucket != parameter.bucket) continue;
-      for (const float x : Elements(plan, saved, static_cast<int>(q))) {
+      for (const float x : Elements(plan, saved, static_cast<int>(q), kErrors)) {
         largest = std::max(largest, std::fabs(static_cast<double>(x)));
       }
     }
@@ -401,20 +386,7 @@ void ExpectToGoOn(const RanksAndNodes& first, const RanksAndNodes& then, bool av
   OnThreads({.size = then.ranks}, [&](Rank& self) {
     auto zero = CreateZero(ToyMatrices(), options, self).value();
     EXPECT_EQ(zero->state_arrays(), 4);
-    const auto read = [&](int bucket, int array, ElementRange range, void* values) {
-      const Bucket& of = plan.bucket(bucket);
-      std::vector<float> whole(static_cast<size_t>(of.size));
-      std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
-      if (!of.trainable) return absl::OkStatus();
-      for (const BucketEntry& entry : of.entries) {
-        const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
-        std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
-      }
-      std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
-                  static_cast<size_t>(range.size) * sizeof(float));
-      return absl::OkStatus();
-    };
-    ASSERT_OK(zero->LoadState(saved[0].step, read));
+    ASSERT_OK(LoadElements(old, saved, *zero));
     const auto me = static_cast<size_t>(self.rank);
     if (then.ranks > 1) after[me] = Values(*zero);
     loaded[me] = Capture(*zero, self).value();
@@ -435,8 +407,8 @@ void ExpectToGoOn(const RanksAndNodes& first, const RanksAndNodes& then, bool av
   for (size_t p = 0; p < plan.parameters().size(); ++p) {
     const int parameter = static_cast<int>(p);
     if (!plan.parameter(parameter).spec.trainable) continue;
-    const std::vector<float> elements = Elements(old, saved, parameter);
-    EXPECT_EQ(Elements(plan, loaded, parameter), elements);
+    const std::vector<float> elements = Elements(old, saved, parameter, kErrors);
+    EXPECT_EQ(Elements(plan, loaded, parameter, kErrors), elements);
     for (const float x : elements) compared += x != 0 ? 1 : 0;
   }
   EXPECT_GT(compared, 100);

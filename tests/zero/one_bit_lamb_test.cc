@@ -13,6 +13,7 @@
 #include "brigade/tests/testing/status_matchers.h"
 #include "brigade/tests/zero/captured_state.h"
 #include "brigade/tests/zero/golden.h"
+#include "brigade/tests/zero/saved_elements.h"
 #include "brigade/tests/zero/test_peer.h"
 #include "brigade/tests/zero/toy_model.h"
 #include "brigade/zero/plan/exchange_layout.h"
@@ -125,22 +126,6 @@ TEST(OneBitLambOptionsTest, RefuseTensorsWithoutRoomForTheirNumbers) {
   });
 }
 
-// The elements of a parameter in one of the arrays of all ranks' captured states.
-std::vector<float> Elements(const Plan& plan, const std::vector<CapturedState>& states,
-                            int parameter, size_t array) {
-  const Parameter& p = plan.parameter(parameter);
-  const int64_t slice = plan.slice(plan.bucket(p.bucket));
-  std::vector<float> values;
-  for (int64_t i = p.begin; i < p.begin + p.spec.size; ++i) {
-    const std::string& bytes =
-        states[static_cast<size_t>(i / slice)].arrays[static_cast<size_t>(p.bucket)][array];
-    float value;
-    std::memcpy(&value, bytes.data() + i % slice * sizeof(float), sizeof(float));
-    values.push_back(value);
-  }
-  return values;
-}
-
 Plan PlanOf(int ranks) {
   return Plan::Create(ModelOf(kOneBitLamb), {.ranks = ranks,
                                              .dtype = DType::kFloat16,
@@ -167,20 +152,7 @@ TEST(OneBitLambStateTest, GoesOnWithOtherRanks) {
     const Plan old = PlanOf(4), plan = PlanOf(2);
     OnThreads({.size = 2}, [&](Rank& self) {
       auto zero = CreateZero(ModelOf(kOneBitLamb), Options(2), self).value();
-      const auto read = [&](int bucket, int array, ElementRange range, void* values) {
-        const Bucket& of = plan.bucket(bucket);
-        std::vector<float> whole(static_cast<size_t>(of.size));
-        std::memset(values, 0, static_cast<size_t>(range.size * StateWidth(of)));
-        if (!of.trainable) return absl::OkStatus();
-        for (const BucketEntry& entry : of.entries) {
-          const auto elements = Elements(old, saved, entry.parameter, static_cast<size_t>(array));
-          std::copy(elements.begin(), elements.end(), whole.begin() + entry.range.begin);
-        }
-        std::memcpy(values, whole.data() + self.rank * plan.slice(of) + range.begin,
-                    static_cast<size_t>(range.size) * sizeof(float));
-        return absl::OkStatus();
-      };
-      ASSERT_OK(zero->LoadState(saved[0].step, read));
+      ASSERT_OK(LoadElements(old, saved, *zero));
       loaded[static_cast<size_t>(self.rank)] = Capture(*zero, self).value();
       const auto numbers = ZeroOptimizerTestPeer::Numbers(*zero);
       size_t tensor = 0;

@@ -21,9 +21,15 @@ inline constexpr NumberRange kNotNegative = {0.0, kLargestFloat,
 inline constexpr NumberRange kBelowOne = {0.0, 1.0 - 0x1p-24, "0 or more, and less than 1"};
 inline constexpr NumberRange kUnit = {0.0, 1.0, "0 to 1"};
 inline constexpr NumberRange kSteps = {1.0, kMaxSteps, "1 to 2^24"};
+inline constexpr NumberRange kStepsOrNone = {0.0, kMaxSteps, "0 to 2^24"};
 inline constexpr NumberRange kRanks = {1.0, 1 << 15, "1 to 2^15"};
 inline constexpr NumberRange kCount = {1.0, kLargest, "1 or more"};
 inline constexpr NumberRange kCountOrNone = {0.0, kLargest, "0 or more"};
+
+// The rate of --lr.
+inline Auto ByRate(const Settings& settings) {
+  return FromFlag("--lr", settings.flags.lr.has_value(), settings.flags.lr.value_or(0));
+}
 
 // The same, with types of elements by all names that precision::ParseTrainingFormat knows.
 Value TypeNames(Value value);

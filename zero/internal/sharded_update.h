@@ -112,16 +112,22 @@ class ShardedUpdate {
   absl::Status AddUpNumbers(int bucket);
   bool is_muon() const { return options_.optimizer.kind == optim::OptimizerKind::kMuon; }
   bool is_adafactor() const { return options_.optimizer.kind == optim::OptimizerKind::kAdafactor; }
-  // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
-  std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
   // By what the exchange has made of the gradients, or left.
   absl::Status UpdateExchanged(StepPhase phase);
-  // The optimizer in steps that keep second moments.
-  optim::OptimizerOptions KeepsVariance() const;
-  absl::Status CreateOneBitLamb(const std::vector<optim::UpdateList>& lists);
-  // The weights that the update writes.
+  // The gradient that the update of a bucket, or of this rank's slice, reads.
+  const void* FinalGradient(int bucket) const;
+  // Of a slice's gradient the part that this rank checks.
+  const void* Checked(int bucket, const void* gradient) const;
+  // The weights that the update writes; and null where they are the master.
   void* Weights(int bucket) const;
-  std::vector<optim::UpdateList> ListUpdates(const GradientStore& gradients);
+  void* RoundedWeights(int bucket) const;
+  absl::Status TakeGradient(int bucket, const void* gradient, device::Event* free);
+  ObservedArray Observed(int bucket, const void* gradient) const;
+  // All that are reduced.
+  absl::Status ShowGradients();
+
+  // sharded_update_lists.cc.
+  std::vector<optim::UpdateList> ListUpdates();
   // Elements of a bucket's UpdatedRange, with their arrays.
   struct Place {
     ElementRange range = {};
@@ -130,23 +136,22 @@ class ShardedUpdate {
     void* weights = nullptr;
   };
   Place PlaceInMemory(int bucket, const void* grad) const;
+  void AppendSegments(int bucket, const Place& place,
+                      std::vector<optim::UpdateSegment>& segments) const;
   // Elements of a bucket from that one on, `size` of them, whose gradient is at `grad`.
   optim::UpdateSegment SegmentOf(int bucket, const Place& place, int64_t element, int64_t size,
                                  const void* grad) const;
+  // Of LAMB: the tensors of a bucket, whose sums begin at that tile of each rank's.
+  std::vector<kernels::LambTensor> TensorsOf(int bucket, int64_t first_tile) const;
   // Of exchanged gradients, which have no padding.
   absl::Status ListExchangedUpdates();
-  void AppendSegments(int bucket, const Place& place,
-                      std::vector<optim::UpdateSegment>& segments) const;
-  // Of a slice's gradient the part that this rank checks.
-  const void* Checked(int bucket, const void* gradient) const;
+  // The optimizer in steps that keep second moments.
+  optim::OptimizerOptions KeepsVariance() const;
+  absl::Status CreateOneBitLamb(const std::vector<optim::UpdateList>& lists);
   // With offload, gradients are checked and go to the host as they are made.
   void ListHostUpdates();
   HostLane::Work WorkOf(int bucket) const;
   HostLane::Piece ChunkOf(int64_t chunk, const optim::UpdateTypes& types) const;
-  absl::Status TakeGradient(int bucket, const void* gradient, device::Event* free);
-  ObservedArray Observed(int bucket, const void* gradient) const;
-  // All that are reduced.
-  absl::Status ShowGradients();
 
   const Plan& plan_;
   const ZeroOptions& options_;

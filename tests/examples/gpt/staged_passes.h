@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "brigade/collectives/algorithms/wire_elements.h"
 #include "brigade/device/context.h"
 #include "brigade/device/stream.h"
 #include "brigade/examples/gpt/activations.h"
@@ -25,6 +26,7 @@
 #include "brigade/examples/gpt/pass_collectives.h"
 #include "brigade/examples/gpt/transformer.h"
 #include "brigade/nn/random.h"
+#include "brigade/parallel/pass_collective.h"
 #include "brigade/parallel/pipeline/schedule.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gtest/gtest.h"
@@ -199,21 +201,14 @@ class StagedRun {
     }
     for (size_t s = 0; s < stages_.size(); ++s) EXPECT_EQ(next[s], schedule_.lists[s].size());
     for (size_t g = 0; g < kGroups.size(); ++g) {
-      int64_t wanted = 0;
-      for (const Stage& stage : stages_) {
-        if (lab_.groups.*kGroups[g] == nullptr) continue;
-        wanted +=
-            staged_.pipeline.micro_batches *
-            SentInPasses(lab_.shape, stage.transformer->plan(), lab_.groups, kGroups[g]).value();
-      }
-      EXPECT_EQ(Sent(kGroups[g]) - sent_before[g], wanted);
+      EXPECT_EQ(Sent(kGroups[g]) - sent_before[g], WantedOf(kGroups[g]));
     }
     return std::move(result_);
   }
 
  private:
-  static constexpr std::array<collectives::Communicator * PassGroups::*, 2> kGroups = {
-      &PassGroups::tensor, &PassGroups::context};
+  static constexpr std::array kGroups = {parallel::GridGroup::kTensor,
+                                         parallel::GridGroup::kContext};
 
   using Arrays = std::vector<std::vector<T>>;
   // Of one sort, of a stage.
@@ -244,11 +239,29 @@ class StagedRun {
     std::memset(array.data(), 0xFF, array.size() * sizeof(T));
   }
 
-  int64_t Sent(collectives::Communicator* PassGroups::*which) const {
-    const collectives::Communicator* const group = lab_.groups.*which;
+  // Null for a rank alone.
+  collectives::Communicator* GroupOf(parallel::GridGroup which) const {
+    return which == parallel::GridGroup::kTensor ? lab_.groups.tensor : lab_.groups.context;
+  }
+  int64_t Sent(parallel::GridGroup which) const {
+    const collectives::Communicator* const group = GroupOf(which);
     int64_t sent = 0;
     for (int to = 0; group != nullptr && to < group->size(); ++to) sent += group->sent_bytes(to);
     return sent;
+  }
+  // What the plans of all stages say of that.
+  int64_t WantedOf(parallel::GridGroup which) const {
+    int64_t wanted = 0;
+    for (const Stage& stage : stages_) {
+      for (const auto& each : CollectivesOfPasses(lab_.shape, stage.transformer->plan())) {
+        if (each.group != which) continue;
+        collectives::Communicator& group = *GroupOf(which);
+        const auto signature = group.Resolve(each.signature).value();
+        wanted += staged_.pipeline.micro_batches * each.times *
+                  collectives::WireBytes(signature, group.rank(), group.size());
+      }
+    }
+    return wanted;
   }
 
   int PartOf(int stage, int chunk) const {
