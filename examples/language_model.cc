@@ -4,7 +4,9 @@
 //   bazel run //examples:language_model -- --model=FOLDER --data=chats.jsonl --config=ds.json
 //
 // The folder has config.json, for training on also the weights, and perhaps tokenizer.json. With
-// --lora_rank only adapters are trained, which --save_adapter writes as PEFT has them.
+// --lora_rank only adapters are trained, which --save_adapter writes as PEFT has them. Ctrl-C ends
+// it behind the next steps with exit code 130: with the checkpoint of --save, from which --resume
+// goes on, and without adapters, which are those of a whole training.
 
 #include <cstdint>
 #include <cstdio>
@@ -52,7 +54,9 @@ ABSL_FLAG(std::vector<std::string>, lora_targets, {},
           "layers with adapters: names, or all-linear; empty: those of PEFT's tables");
 ABSL_FLAG(bool, int8_base, false, "keeps the matrices that are not trained as int8 blocks");
 ABSL_FLAG(std::string, adapter, "", "a folder of adapters to begin with; empty: new ones");
-ABSL_FLAG(std::string, save_adapter, "", "a new folder for the adapters at the end; empty: none");
+ABSL_FLAG(std::string, save_adapter, "",
+          "a new folder for the adapters of the whole training, not of one that is interrupted; "
+          "empty: none");
 ABSL_FLAG(std::string, data, "",
           "a text, a file of JSON lines (.jsonl), or a folder of such files");
 ABSL_FLAG(std::string, held_out, "", "the same, to evaluate before and after; empty: nothing");
@@ -78,6 +82,13 @@ ABSL_FLAG(std::string, resume, "", "a checkpoint, or a folder of them, to go on 
 
 namespace brigade {
 namespace {
+
+// What the steps in flight and the last checkpoint get after Ctrl-C, and lines of progress and
+// monitors where that was not enough.
+constexpr absl::Duration kInterruptedPatience = absl::Seconds(60);
+constexpr absl::Duration kInterruptedWatch = absl::Milliseconds(100);
+// Other ranks wait for rank 0, which reports: mpirun ends all with the first.
+constexpr absl::Duration kPatienceOfOthers = absl::Milliseconds(250);
 
 // `speaks`: tells what it has opened.
 absl::StatusOr<std::shared_ptr<const data::Samples>> Open(const std::string& path,
@@ -120,7 +131,8 @@ absl::StatusOr<std::optional<models::LoraOptions>> Lora() {
   return lora;
 }
 
-absl::Status Run() {
+// `interrupted`: by Ctrl-C, before the training was at its end.
+absl::Status Run(bool& interrupted) {
   BRIGADE_RETURN_IF_ERROR(data::ParseOnError(absl::GetFlag(FLAGS_on_error)).status());
   BRIGADE_RETURN_IF_ERROR(
       data::ChatTemplate::FromNameOrFile(absl::GetFlag(FLAGS_chat_template)).status());
@@ -195,8 +207,13 @@ absl::Status Run() {
   watch_options.title = folder;
   BRIGADE_ASSIGN_OR_RETURN(const auto watch, train::Watch::Create(job, watch_options));
   if (!watch->url().empty()) std::printf("Dashboard: %s\n", watch->url().c_str());
-  // Ctrl-C ends it behind the next steps, with a checkpoint.
-  train::Interrupt interrupt(absl::Seconds(60), [] {});
+  train::Interrupt interrupt(
+      kInterruptedPatience + (speaks ? absl::ZeroDuration() : kPatienceOfOthers), [&] {
+        watch->recorder().Finish().IgnoreError();
+        if (!speaks) return;
+        watch->Close(kInterruptedWatch);
+        std::fputs("\nInterrupted; a step, or its checkpoint, did not end in time\n", stderr);
+      });
   BRIGADE_ASSIGN_OR_RETURN(
       const auto trainer,
       train::Trainer::Create(
@@ -216,9 +233,14 @@ absl::Status Run() {
   // Also of a training that has failed.
   const absl::Status traced = watch->recorder().Finish();
   BRIGADE_RETURN_IF_ERROR(outcome.status());
+  interrupted = outcome->interrupted;
   const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
+  if (interrupted && speaks) {
+    std::fprintf(stderr, "Interrupted%s\n",
+                 adapter.empty() ? "" : "; --save_adapter gets those of a whole training alone");
+  }
   absl::Status saved;
-  if (!adapter.empty()) {
+  if (!adapter.empty() && !interrupted) {
     saved = trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {
       return models::SaveAdapter(adapter, static_cast<models::Decoder&>(model), zero, ranks,
                                  folder);
@@ -231,6 +253,10 @@ absl::Status Run() {
 }  // namespace brigade
 
 int main(int argc, char** argv) {
-  return brigade::device::RunProgram(
-      argc, argv, "Trains GPT-2 or Llama on texts or chats, in any ZeRO stage.", brigade::Run);
+  bool interrupted = false;
+  const int code = brigade::device::RunProgram(
+      argc, argv, "Trains GPT-2 or Llama on texts or chats, in any ZeRO stage.",
+      [&] { return brigade::Run(interrupted); });
+  // Whoever has interrupted it sees so by the code, whatever else there is.
+  return interrupted ? brigade::train::Interrupt::kExitCode : code;
 }

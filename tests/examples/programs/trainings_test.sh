@@ -296,6 +296,27 @@ tune 1 lora1 --adapter="$dir/adapter3"
 [ "$before" = "$saved" ] || fail "begins with $before, where $saved was saved"
 tune 1 lora3 --int8_base
 falls "$before" "$after" 0.3
+# Interrupted it says so, by its code too: adapters are those of a whole training, a checkpoint is
+# what goes on.
+sed 's/"steps_per_print": 20/"steps_per_print": 1/' "$dir/lora1.json" >"$dir/interrupted.json"
+examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" --context=48 \
+  --config="$dir/interrupted.json" --epochs=100000 --lora_rank=8 --save="$dir/interrupted" \
+  --save_adapter="$dir/half" >"$dir/out" 2>&1 &
+until grep -q '^step ' "$dir/out"; do
+  kill -0 $! 2>/dev/null || fail "no step: $(cat "$dir/out")"
+  sleep 0.05
+done
+kill -INT $!
+wait $!
+status=$?
+[ $status -eq 130 ] || fail "exit code $status of an interrupted training: $(cat "$dir/out")"
+grep -q '^Interrupted; --save_adapter' "$dir/out" || fail "not told: $(cat "$dir/out")"
+[ ! -e "$dir/half" ] || fail "adapters of a training that was interrupted"
+steps=$(basename "$dir"/interrupted/step-*)
+processes 1 examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" --context=48 \
+  --config="$dir/interrupted.json" --steps=$((10#${steps#step-} + 2)) --epochs=100000 --lora_rank=8 \
+  --resume="$dir/interrupted" --save_adapter="$dir/half"
+[ -e "$dir/half/adapter_model.safetensors" ] || fail "no adapters: $output"
 output=$(examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
   --config="$dir/ds.json" --adapter="$dir/adapter1" 2>&1) && fail "an adapter without a rank"
 [[ $output == *"give --lora_rank"* ]] || fail "language_model says: $output"
