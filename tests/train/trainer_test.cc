@@ -686,6 +686,18 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
                 StatusIs(kInvalid, HasSubstr(text)));
   };
   refused(Config(8, 4, 0, R"(, "brigade": {"dropout": 0.1})"), 1, "brigade.dropout");
+  for (const char* const policy : {"block", "segments:2", "budget:1MiB"}) {
+    refused(Config(8, 4, 0,
+                   absl::StrFormat(R"(, "brigade": {"recompute": "%s"})", policy)),
+            1, "the model makes nothing again");
+  }
+  refused(Config(8, 4, 0, R"(, "activation_checkpointing": {"cpu_checkpointing": true})"), 1,
+          R"(brigade.recompute "block": the model makes nothing again)");
+  const Training measured =
+      Make(Config(8, 4, 0, R"(, "brigade": {"recompute": "block", "recompute_times": "measured"})"),
+           1, TinyDecoder(), {.training = std::make_shared<Tokens>(64), .epochs = 1});
+  EXPECT_THAT(TrainOnThreads(measured.job, *measured.task, 1, {}),
+              StatusIs(kInvalid, HasSubstr("brigade.recompute_times")));
   const Training uncut = Make(Config(8, 4, 0, R"(, "pipeline": {"stages": 2})"), 2, Silent(), data);
   EXPECT_THAT(TrainOnThreads(uncut.job, *uncut.task, 2, {}),
               StatusIs(kInvalid, HasSubstr("a pipeline: the model does not say what crosses")));
