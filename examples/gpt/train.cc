@@ -139,12 +139,10 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     return absl::InvalidArgumentError(
         absl::StrCat("--profile and --", flag, " name the same file, ", profile));
   }
-  if (ranks.processes && job.device.kind == device::DeviceKind::kCuda) {
-    job.device = device::Cuda(launch_info.local_rank);
-  }
   // Before anything is said: whether there is such a device.
+  const device::Device device = ranks.processes ? train::DeviceOf(job, launch_info) : job.device;
   BRIGADE_RETURN_IF_ERROR(
-      device::Context::Create({.device = job.device, .compute_threads = 1}).status());
+      device::Context::Create({.device = device, .compute_threads = 1}).status());
 
   const bool speaks = launch_info.rank == 0;
   const std::string description = DescribeJob(

@@ -678,6 +678,23 @@ TEST(TrainerTest, AProfileHasTheUnitsOfAnyModel) {
   }
 }
 
+TEST(TrainerTest, ALaunchedRankHasTheDeviceOfItsLocalRank) {
+  const collectives::LaunchInfo launched = {.launched = true, .rank = 5, .size = 8, .local_rank = 3};
+  Job job;
+  EXPECT_EQ(DeviceOf(job, launched), device::Cpu());
+  job.device = device::Cuda(2);
+  EXPECT_EQ(DeviceOf(job, launched), device::Cuda(3));
+  EXPECT_EQ(DeviceOf(job, {}), device::Cuda(2));
+  // What both kinds of trainings have; an ordinal that no machine has is refused on all.
+  const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
+  Training training = Make(Config(8, 4, 0), 1, TwoLayers(), data);
+  training.job.device = device::Cuda();
+  const collectives::LaunchInfo nowhere = {.launched = true, .local_rank = -7};
+  const auto refused = StatusIs(kInvalid, HasSubstr("device.ordinal is -7"));
+  EXPECT_THAT(Trainer::Create(training.job, *training.task, nowhere), refused);
+  EXPECT_THAT(Trainer::Create(training.job, TwoLayers(), data, nowhere), refused);
+}
+
 TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
   const auto refused = [&](const std::string& config, int ranks, const std::string& text) {
@@ -738,6 +755,14 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   EXPECT_THAT(Trainer::Create({.config = ParseConfig(Config(8, 8, 0), 1).value()}, TwoLayers(),
                               {.training = std::make_shared<Points>(4)}, {}),
               StatusIs(kInvalid, HasSubstr("without end")));
+  // Of any other task the job says how many steps there are.
+  for (const int64_t steps : {0, -3}) {
+    Training none = Make(Config(8, 8, 0), 1, TwoLayers(), data, 1);
+    none.job.steps = steps;
+    const auto no_steps = StatusIs(kInvalid, HasSubstr(absl::StrCat(steps, " steps; ")));
+    EXPECT_THAT(Trainer::Create(none.job, *none.task, collectives::LaunchInfo()), no_steps);
+    EXPECT_THAT(TrainOnThreads(none.job, *none.task, 1, {}), no_steps);
+  }
   // A model whose losses are not the data's.
   const Training texts = Make(Config(8, 4, 0), 1, TwoLayers(),
                               {.training = std::make_shared<Tokens>(64), .epochs = 1});
