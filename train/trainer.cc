@@ -13,7 +13,7 @@
 #include "brigade/precision/dtype_names.h"
 #include "brigade/replicas/options.h"
 #include "brigade/train/codec_choice.h"
-#include "brigade/train/verify_every.h"
+#include "brigade/train/comparisons.h"
 
 namespace brigade::train {
 namespace {
