@@ -171,7 +171,8 @@ Keys ReplicaKeys(Settings& s) {
                                                        {"bf16", precision::DType::kBFloat16}})),
        "the type in which moves go from one replica to another"},
       {"outer_lr", Number(&outer.lr, kPositive), "the rate of a round; 1: the mean of weights"},
-      {"outer_momentum", Number(&outer.momentum, kBelowOne), "of rounds, Nesterov's; 0: none"},
+      {"outer_momentum", Number(&outer.momentum, kBelowOne), "of rounds; 0: none"},
+      {"outer_nesterov", Flag(&outer.nesterov), "true: the momentum of the next round"},
   };
 }
 

@@ -117,6 +117,7 @@ Sharing Merged(const Settings& s, const ModelParallelism& flags) {
   merged.outer = {.period = replicas.period.value_or(s.outer.period),
                   .lr = replicas.lr.value_or(s.outer.lr),
                   .momentum = replicas.momentum.value_or(s.outer.momentum),
+                  .nesterov = s.outer.nesterov,
                   .fragments = replicas.fragments.value_or(s.outer.fragments),
                   .delay = replicas.delay.value_or(s.outer.delay),
                   .mix = replicas.mix.value_or(s.outer.mix),
