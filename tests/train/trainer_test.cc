@@ -557,6 +557,30 @@ TEST(TrainerTest, SavesAndLoadsOneByOne) {
   });
 }
 
+// 2.1 million weights of 12 bytes, of which as much waits for the disk as the configuration says,
+// or two chunks.
+TEST(TrainerTest, TheConfigSaysHowMuchOfASaveWaitsForTheDisk) {
+  const ModelFactory wide = [](const ModelPlace& place) {
+    return Mlp::Create(place, {2, 700'000, 1}, Loss::kSquaredError);
+  };
+  const TrainingData data = {.training = std::make_shared<Points>(4), .epochs = 1};
+  std::vector<int64_t> host_bytes;
+  for (const char* const brigade : {"", R"(, "brigade": {"checkpoint_staging_bytes": 1})"}) {
+    Training training = Make(Config(4, 4, 1, brigade), 1, wide, data);
+    const std::string folder =
+        absl::StrCat(::testing::TempDir(), "/staged_", host_bytes.size());
+    std::filesystem::remove_all(folder);
+    training.job.checkpoints.save = folder;
+    const Ran ran = TrainAll(training, 1);
+    ExpectModelled(ran);
+    int64_t sum = 0;
+    for (const int64_t bytes : ran.outcome.ranks.at(0).host_memory) sum += bytes;
+    host_bytes.push_back(sum);
+    std::filesystem::remove_all(folder);
+  }
+  EXPECT_GT(host_bytes[0] - host_bytes[1], int64_t{16} << 20);
+}
+
 TEST(TrainerTest, AnErrorOfOneRankEndsAll) {
   // The bad sample is read by one of two ranks.
   const TrainingData data = {

@@ -199,9 +199,12 @@ Keys ActivationKeys(Settings& s) {
   };
 }
 
-// Of what is looked at beside the training.
+// Of what is looked at, or saved, beside the training.
 Keys CheckKeys(Settings& s) {
   return {
+      {"checkpoint_staging_bytes", Whole(&s.checkpoint_staging_bytes, kCount),
+       "of page-locked memory on each rank, in which a save waits for the disk; with as many as the "
+       "rank owns of weights and optimizer state no step waits for it (`docs/checkpoints.md`)"},
       {"verify_replicas", Whole(&s.verify_replicas, kCountOrNone),
        "steps between two comparisons of what several ranks have alike (`docs/digests.md`); 0: "
        "none. `--verify_replicas` goes before it"},
