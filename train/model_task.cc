@@ -282,8 +282,7 @@ collectives::JobValues ModelTask::Values(const Job& job) const {
       {"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order(job.config))},
       {"held-out data", held_out_.empty() ? "none" : held_out_}};
   if (job.config.grid.context > 1) {
-    const bool is_ring = job.config.context_exchange == ContextExchange::kRing;
-    values.emplace_back("context_exchange", is_ring ? "ring" : "ulysses");
+    values.emplace_back("context_exchange", ToString(job.config.context_exchange));
   }
   return values;
 }

@@ -1,3 +1,5 @@
+#include <iterator>
+
 #include "brigade/collectives/compressed/power_sgd_all_reduce.h"
 #include "brigade/device/file/file_options.h"
 #include "brigade/kernels/orthogonalize/orthogonalize_math.h"
@@ -123,11 +125,9 @@ Keys SharingKeys(Settings& s) {
       {"keep_gathered", Flag(&s.keep_gathered),
        "true: with `sequence_parallel` inputs of products are kept whole"},
       {"context_exchange",
-       Otherwise(OneOf<std::optional<ContextExchange>>(&s.context_exchange,
-                                                       {{"ulysses", ContextExchange::kUlysses},
-                                                        {"ring", ContextExchange::kRing},
-                                                        {"a2a", ContextExchange::kUlysses},
-                                                        {"p2p", ContextExchange::kRing}}),
+       Otherwise(OneOf<std::optional<ContextExchange>>(
+                     &s.context_exchange,
+                     {std::begin(kContextExchanges), std::end(kContextExchanges)}),
                  "\"ulysses\""),
        "how ranks that share texts attend; Megatron's names are `a2a` and `p2p`"},
       {"partition",

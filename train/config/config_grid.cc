@@ -59,7 +59,7 @@ Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   add("--lr", step.lr);
   if (model.sequence_parallel) flags["--sequence_parallel"] = true;
   if (const auto exchange = model.context_exchange; exchange.has_value()) {
-    flags["--context_exchange"] = exchange == ContextExchange::kRing ? "ring" : "ulysses";
+    flags["--context_exchange"] = ToString(*exchange);
   }
   if (model.schedule.has_value()) flags["--schedule"] = parallel::ToString(*model.schedule);
   if (model.partition.has_value()) flags["--partition"] = parallel::ToString(*model.partition);
