@@ -63,11 +63,6 @@ absl::Status Sampler::Check(DataPosition position) const {
       options_.samples, " samples: it is that of another one"));
 }
 
-int64_t Sampler::SampleAt(int64_t epoch, int64_t place) const {
-  if (!options_.shuffle) return place;
-  return Permutation(options_.samples, options_.seed, static_cast<uint64_t>(epoch)).At(place);
-}
-
 std::vector<int64_t> Sampler::Samples(DataPosition position) const {
   const DataPosition begin = Begin(position);
   const Permutation order(options_.samples, options_.seed, static_cast<uint64_t>(begin.epoch));

@@ -68,9 +68,6 @@ class Sampler {
   // InvalidArgument for a position that this data set does not have: a checkpoint of another one.
   absl::Status Check(DataPosition position) const;
 
-  // The sample at a place of an epoch, in 0 .. samples - 1.
-  int64_t SampleAt(int64_t epoch, int64_t place) const;
-
   // All samples of the step, in order.
   std::vector<int64_t> Samples(DataPosition position) const;
   // How many micro-batches the step has, the same on all ranks: at least 1.

@@ -152,12 +152,6 @@ absl::Status Validate(const LoraOptions& options) {
 
 int64_t ParameterRole::size() const { return SizeOf(shape); }
 
-std::vector<std::string> ModuleNames(const DecoderConfig& config, const zero::ModelSpec& spec) {
-  std::vector<std::string> names;
-  for (const LoraModule& module : ModulesOf(config, spec)) names.push_back(module.name);
-  return names;
-}
-
 LoraPlan PlanWithoutLora(zero::ModelSpec spec) {
   LoraPlan plan = {.spec = std::move(spec)};
   for (const zero::UnitSpec& unit : plan.spec) {

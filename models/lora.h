@@ -121,9 +121,6 @@ void DequantizeWords(absl::Span<const float> words, absl::Span<float> values);
 // The words of so many numbers.
 int64_t WordsOf(int64_t size);
 
-// The names of layers that may have adapters, in the order of the spec.
-std::vector<std::string> ModuleNames(const DecoderConfig& config, const zero::ModelSpec& spec);
-
 }  // namespace brigade::models
 
 #endif  // BRIGADE_MODELS_LORA_H_

@@ -97,7 +97,6 @@ class RankModel {
   using SharedKey = std::tuple<int, int, bool, int, bool>;
   static SharedKey KeyOf(const gpt::Job& job);
   void SetCosts(const SharedKey& key, const MeasuredCosts& costs) { costs_[key] = costs; }
-  bool HasCosts(const SharedKey& key) const { return costs_.contains(key); }
 
   // Needs no costs. Errors of the planner: a budget that is too small, parts that do not fit.
   absl::StatusOr<Prediction> MemoryOf(const gpt::Job& job);
