@@ -37,8 +37,10 @@
 #include "brigade/models/weights.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/interrupt.h"
+#include "brigade/train/process_flags.h"
 #include "brigade/train/step_flags.h"
 #include "brigade/train/trainer.h"
+#include "brigade/train/training_flags.h"
 #include "brigade/train/watch.h"
 #include "brigade/train/watch_flags.h"
 
@@ -75,10 +77,6 @@ ABSL_FLAG(int64_t, epochs, 1, "how often each sample is seen");
 ABSL_FLAG(int64_t, steps, 0, "updates; 0: all epochs");
 ABSL_FLAG(int64_t, evaluate_every, 0, "steps between evaluations; 0: at the begin and the end");
 ABSL_FLAG(uint64_t, seed, 1, "of the order of samples, and of new weights");
-ABSL_FLAG(std::string, save, "", "a folder for checkpoints; empty: none");
-ABSL_FLAG(int64_t, save_every, 0, "steps between two checkpoints; 0: one at the end");
-ABSL_FLAG(int, keep, 0, "checkpoints that stay; 0: all");
-ABSL_FLAG(std::string, resume, "", "a checkpoint, or a folder of them, to go on from");
 
 namespace brigade {
 namespace {
@@ -147,9 +145,7 @@ absl::Status Run(bool& interrupted) {
   }
   for (const auto& [name, value] : {std::pair("epochs", absl::GetFlag(FLAGS_epochs)),
                                     {"steps", absl::GetFlag(FLAGS_steps)},
-                                    {"evaluate_every", absl::GetFlag(FLAGS_evaluate_every)},
-                                    {"save_every", absl::GetFlag(FLAGS_save_every)},
-                                    {"keep", int64_t{absl::GetFlag(FLAGS_keep)}}}) {
+                                    {"evaluate_every", absl::GetFlag(FLAGS_evaluate_every)}}) {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat("--", name, "=", value));
   }
   if (!absl::GetFlag(FLAGS_restart_positions) && !absl::GetFlag(FLAGS_pack) &&
@@ -158,13 +154,19 @@ absl::Status Run(bool& interrupted) {
                  " is false, which is of --pack and --separate_documents: give one of them");
   }
   train::WatchOptions watch_options = train::WatchFlags(refusals);
+  train::Job job;
+  job.checkpoints = train::CheckpointFlags(refusals);
+  if (!job.checkpoints.weights.empty() && !absl::GetFlag(FLAGS_new)) {
+    refusals.Add("weights", " are given, and those of --model are read: give --new");
+  }
   BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   // Before the data, which may take long to read.
-  train::Job job;
   BRIGADE_ASSIGN_OR_RETURN(job.config,
                            train::ReadConfig(device::FromUsersFolder(absl::GetFlag(FLAGS_config)),
                                              launch_info.size, {}, step_flags));
+  train::SetByFlags(/*is_known=*/true, job.config, refusals);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const std::optional<models::LoraOptions> lora, Lora());
   const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
   BRIGADE_ASSIGN_OR_RETURN(const models::DecoderConfig config, models::ReadConfig(folder));
@@ -195,10 +197,8 @@ absl::Status Run(bool& interrupted) {
   }
   job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
   job.seed = absl::GetFlag(FLAGS_seed);
-  job.checkpoints = {.save = device::FromUsersFolder(absl::GetFlag(FLAGS_save)),
-                     .save_every = absl::GetFlag(FLAGS_save_every),
-                     .keep = absl::GetFlag(FLAGS_keep),
-                     .resume = device::FromUsersFolder(absl::GetFlag(FLAGS_resume))};
+  job.digests = train::DigestFlags(job.steps, refusals);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
 
   watch_options.rank = launch_info.rank;
   watch_options.progress = stdout;
@@ -214,11 +214,13 @@ absl::Status Run(bool& interrupted) {
         watch->Close(kInterruptedWatch);
         std::fputs("\nInterrupted; a step, or its checkpoint, did not end in time\n", stderr);
       });
+  train::TrainerOptions options = {.watch = watch.get(), .stop = &interrupt.stop()};
+  train::SetProcesses(options);
   BRIGADE_ASSIGN_OR_RETURN(
       const auto trainer,
       train::Trainer::Create(
           job, train::DecoderModel(config, {lora, absl::GetFlag(FLAGS_restart_positions)}),
-          training, launch_info, {.watch = watch.get(), .stop = &interrupt.stop()}));
+          training, launch_info, options));
   if (!absl::GetFlag(FLAGS_new) && trainer->step() == 0) {
     const models::AdapterStart start = {
         .seed = job.seed, .folder = device::FromUsersFolder(absl::GetFlag(FLAGS_adapter))};
@@ -253,6 +255,7 @@ absl::Status Run(bool& interrupted) {
 }  // namespace brigade
 
 int main(int argc, char** argv) {
+  brigade::train::ResumeFromSave(argc, argv);
   bool interrupted = false;
   const int code = brigade::device::RunProgram(
       argc, argv, "Trains GPT-2 or Llama on texts or chats, in any ZeRO stage.",

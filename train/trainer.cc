@@ -193,6 +193,10 @@ absl::Status Trainer::Meet(const collectives::LaunchInfo& launch_info) {
   BRIGADE_ASSIGN_OR_RETURN(own_context_, ContextOf(*job_, launch_info.rank, watch_->recorder()));
   collectives::InitOptions init = {.backend = options_.backend,
                                    .group = options_.group,
+                                   .rendezvous_folder = options_.rendezvous_folder,
+                                   .interface = options_.interface,
+                                   .verify_collectives = options_.verify_collectives,
+                                   .nccl = options_.nccl,
                                    .communicator = job_->config.communicator};
   if (init.group == nullptr && !launch_info.launched &&
       init.backend == collectives::Backend::kAuto && launch_info.size == 1) {

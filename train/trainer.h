@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/engines/nccl/api.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/collectives/init.h"
 #include "brigade/device/context.h"
@@ -59,6 +60,11 @@ struct TrainerOptions {
   std::shared_ptr<collectives::ThreadGroup> group = nullptr;
   absl::Duration timeout = kDefaultTimeout;
   absl::Duration connect_timeout = kDefaultConnectTimeout;
+  // Of ranks that are processes, as collectives::InitOptions says: InvalidArgument beside a group.
+  std::string rendezvous_folder = {};
+  std::string interface = {};
+  bool verify_collectives = true;
+  std::optional<collectives::NcclApi> nccl = std::nullopt;
 };
 
 // The device of a rank of the job: of processes that a launcher has started, on GPUs, the one of
