@@ -94,8 +94,7 @@ std::string BackEndReport::Trouble() const {
 
 struct Monitor::Worker {
   Worker(std::unique_ptr<BackEnd> back_end, Tell tell, size_t capacity)
-      : desk(std::make_shared<Desk>(std::move(back_end), std::move(tell))),
-        queue(capacity) {}
+      : desk(std::make_shared<Desk>(std::move(back_end), std::move(tell))), queue(capacity) {}
 
   void Post(std::function<void(Desk&)> task) {
     if (queue.Post([desk = desk, task = std::move(task)] { task(*desk); })) return;

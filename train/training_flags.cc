@@ -99,13 +99,12 @@ void ResumeFromSave(int argc, char** argv) {
 std::string DigestPath() { return device::FromUsersFolder(absl::GetFlag(FLAGS_digest)); }
 
 Checkpoints CheckpointFlags(Refusals& refusals) {
-  Checkpoints checkpoints = {
-      .save = FolderOfUser(absl::GetFlag(FLAGS_save)),
-      .save_every = absl::GetFlag(FLAGS_save_every),
-      .keep = absl::GetFlag(FLAGS_keep),
-      .fall_back = absl::GetFlag(FLAGS_fall_back),
-      .may_differ = absl::GetFlag(FLAGS_may_differ),
-      .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
+  Checkpoints checkpoints = {.save = FolderOfUser(absl::GetFlag(FLAGS_save)),
+                             .save_every = absl::GetFlag(FLAGS_save_every),
+                             .keep = absl::GetFlag(FLAGS_keep),
+                             .fall_back = absl::GetFlag(FLAGS_fall_back),
+                             .may_differ = absl::GetFlag(FLAGS_may_differ),
+                             .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
   const std::string resume = absl::GetFlag(FLAGS_resume);
   checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
   if (const std::string why = checkpoints.save.empty() ? "" : WhyNoFolder(checkpoints.save);
@@ -141,10 +140,10 @@ Checkpoints CheckpointFlags(Refusals& refusals) {
 
 Digests DigestFlags(int64_t steps, Refusals& refusals) {
   Digests digests = {.file = DigestPath(),
-                            .every = absl::GetFlag(FLAGS_digest_every),
-                            .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
-                            .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
-                            .dump_step = absl::GetFlag(FLAGS_digest_dump_step)};
+                     .every = absl::GetFlag(FLAGS_digest_every),
+                     .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
+                     .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
+                     .dump_step = absl::GetFlag(FLAGS_digest_dump_step)};
   if (digests.every < 1) {
     refusals.Add("digest_every", " is ", digests.every, "; it must be at least 1");
     digests.every = 1;
@@ -167,8 +166,7 @@ Digests DigestFlags(int64_t steps, Refusals& refusals) {
 }
 
 void SetByFlags(bool is_known, TrainConfig& config, Refusals& refusals) {
-  config.verify_replicas =
-      absl::GetFlag(FLAGS_verify_replicas).value_or(config.verify_replicas);
+  config.verify_replicas = absl::GetFlag(FLAGS_verify_replicas).value_or(config.verify_replicas);
   profile::Options& profiler = config.profiler;
   const std::string output = device::FromUsersFolder(absl::GetFlag(FLAGS_profile));
   if (!output.empty()) profiler.output_file = output;

@@ -135,7 +135,6 @@ namespace {
 constexpr int64_t kDefaultBatch = 16;
 constexpr double kDefaultRate = 0.003;
 
-
 train::ReplicaFlags ReplicasOfFlags(train::Refusals& refusals) {
   train::ReplicaFlags flags = {.replicas = absl::GetFlag(FLAGS_replicas),
                                .period = absl::GetFlag(FLAGS_replica_period),

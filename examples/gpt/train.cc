@@ -197,11 +197,11 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
   train::TrainerOptions options = {.observer = &history,
-                                         .watch = watch.get(),
-                                         .stop = &interrupt.stop(),
-                                         .report = report,
-                                         .backend = ranks.backend,
-                                         .timeout = timeout};
+                                   .watch = watch.get(),
+                                   .stop = &interrupt.stop(),
+                                   .report = report,
+                                   .backend = ranks.backend,
+                                   .timeout = timeout};
   train::SetProcesses(options);
   const absl::StatusOr<train::Outcome> outcome = ranks.processes
                                                      ? TrainAsProcess(job, launch_info, options)

@@ -119,9 +119,9 @@ std::string Dashboard::Data() const {
                     "}");
   }
   return absl::StrCat(
-      "{\"title\":", Quoted(title_), ",\"unit\":", Quoted(unit_), ",\"loss\":", Quoted(loss_), ",\"steps\":", steps_,
-      ",\"from\":", from_.step, ",\"step\":", at_.step, ",\"samples\":", at_.samples,
-      ",\"started\":",
+      "{\"title\":", Quoted(title_), ",\"unit\":", Quoted(unit_), ",\"loss\":", Quoted(loss_),
+      ",\"steps\":", steps_, ",\"from\":", from_.step, ",\"step\":", at_.step,
+      ",\"samples\":", at_.samples, ",\"started\":",
       absl::StrFormat("%.3f,\"updated\":%.3f,\"now\":%.3f", started_, updated_, WallSeconds()),
       ",\"series\":{", series, "},\"timeline\":", ToJson(timeline_), "}");
 }

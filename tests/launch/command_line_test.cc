@@ -143,8 +143,9 @@ TEST(CommandLineTest, AtMostSoManyHostsAreStarted) {
     EXPECT_EQ(names({"--nnodes=1:4", absl::StrCat("--launcher=", launcher)}), "abc") << launcher;
     EXPECT_EQ(names({absl::StrCat("--launcher=", launcher)}), "abc") << launcher;
   }
-  EXPECT_EQ(names({"--nnodes=2", "--no_ssh", "--node_rank=0", "--master_addr=a", "--master_port=1"}),
-            "ab");
+  EXPECT_EQ(
+      names({"--nnodes=2", "--no_ssh", "--node_rank=0", "--master_addr=a", "--master_port=1"}),
+      "ab");
   EXPECT_EQ(names({"--nnodes=2"}), "abc");
   EXPECT_EQ(names({"--nnodes=1:2", "--launcher=ssh", "--max_restarts=3"}), "abc");
 }

@@ -567,8 +567,7 @@ TEST(TrainerTest, TheConfigSaysHowMuchOfASaveWaitsForTheDisk) {
   std::vector<int64_t> host_bytes;
   for (const char* const brigade : {"", R"(, "brigade": {"checkpoint_staging_bytes": 1})"}) {
     Training training = Make(Config(4, 4, 1, brigade), 1, wide, data);
-    const std::string folder =
-        absl::StrCat(::testing::TempDir(), "/staged_", host_bytes.size());
+    const std::string folder = absl::StrCat(::testing::TempDir(), "/staged_", host_bytes.size());
     std::filesystem::remove_all(folder);
     training.job.checkpoints.save = folder;
     const Ran ran = TrainAll(training, 1);
@@ -703,7 +702,8 @@ TEST(TrainerTest, AProfileHasTheUnitsOfAnyModel) {
 }
 
 TEST(TrainerTest, ALaunchedRankHasTheDeviceOfItsLocalRank) {
-  const collectives::LaunchInfo launched = {.launched = true, .rank = 5, .size = 8, .local_rank = 3};
+  const collectives::LaunchInfo launched = {
+      .launched = true, .rank = 5, .size = 8, .local_rank = 3};
   Job job;
   EXPECT_EQ(DeviceOf(job, launched), device::Cpu());
   job.device = device::Cuda(2);
@@ -728,9 +728,8 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   };
   refused(Config(8, 4, 0, R"(, "brigade": {"dropout": 0.1})"), 1, "brigade.dropout");
   for (const char* const policy : {"block", "segments:2", "budget:1MiB"}) {
-    refused(Config(8, 4, 0,
-                   absl::StrFormat(R"(, "brigade": {"recompute": "%s"})", policy)),
-            1, "the model makes nothing again");
+    refused(Config(8, 4, 0, absl::StrFormat(R"(, "brigade": {"recompute": "%s"})", policy)), 1,
+            "the model makes nothing again");
   }
   refused(Config(8, 4, 0, R"(, "activation_checkpointing": {"cpu_checkpointing": true})"), 1,
           R"(brigade.recompute "block": the model makes nothing again)");

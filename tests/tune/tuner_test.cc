@@ -199,13 +199,12 @@ TEST(FindFittingTest, DropsWhatTheTrainerWouldNotCompare) {
     bool is_empty;
   };
   const std::vector<int> stages = {0, 1, 2, 3};
-  const Case cases[] = {
-      {1, R"({})", {.stages = stages, .tensor = {1}}, true},
-      {2, R"({})", {.stages = stages, .tensor = {2, 1}}, false},
-      // Ranks of other replicas are not compared.
-      {2, R"({"replicas": 2})", {.stages = stages}, true},
-      {4, R"({"replicas": 2})", {.stages = stages}, false},
-      {4, R"({"replicas": 2, "shard_ranks": 2})", {.stages = {3}}, true}};
+  const Case cases[] = {{1, R"({})", {.stages = stages, .tensor = {1}}, true},
+                        {2, R"({})", {.stages = stages, .tensor = {2, 1}}, false},
+                        // Ranks of other replicas are not compared.
+                        {2, R"({"replicas": 2})", {.stages = stages}, true},
+                        {4, R"({"replicas": 2})", {.stages = stages}, false},
+                        {4, R"({"replicas": 2, "shard_ranks": 2})", {.stages = {3}}, true}};
   for (const auto& [ranks, brigade, space, is_empty] : cases) {
     SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", brigade));
     config["brigade"] = Json::parse(brigade);

@@ -125,10 +125,10 @@ Keys SharingKeys(Settings& s) {
       {"keep_gathered", Flag(&s.keep_gathered),
        "true: with `sequence_parallel` inputs of products are kept whole"},
       {"context_exchange",
-       Otherwise(OneOf<std::optional<ContextExchange>>(
-                     &s.context_exchange,
-                     {std::begin(kContextExchanges), std::end(kContextExchanges)}),
-                 "\"ulysses\""),
+       Otherwise(
+           OneOf<std::optional<ContextExchange>>(
+               &s.context_exchange, {std::begin(kContextExchanges), std::end(kContextExchanges)}),
+           "\"ulysses\""),
        "how ranks that share texts attend; Megatron's names are `a2a` and `p2p`"},
       {"partition",
        Otherwise(Parsed(&s.partition, parallel::ParsePartition,
@@ -203,7 +203,8 @@ Keys ActivationKeys(Settings& s) {
 Keys CheckKeys(Settings& s) {
   return {
       {"checkpoint_staging_bytes", Whole(&s.checkpoint_staging_bytes, kCount),
-       "of page-locked memory on each rank, in which a save waits for the disk; with as many as the "
+       "of page-locked memory on each rank, in which a save waits for the disk; with as many as "
+       "the "
        "rank owns of weights and optimizer state no step waits for it (`docs/checkpoints.md`)"},
       {"verify_replicas", Whole(&s.verify_replicas, kCountOrNone),
        "steps between two comparisons of what several ranks have alike (`docs/digests.md`); 0: "

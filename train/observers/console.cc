@@ -98,11 +98,11 @@ absl::Status Console::OnStep(const StepMetrics& metrics) {
   const auto made = static_cast<double>(metrics.step - first_step_);
   const double took = seconds_ - first_seconds_;
   const double left = took / made * static_cast<double>(steps_ - metrics.step);
-  Print(absl::StrFormat(
-            "step %*d/%d loss %.4f %.0f %ss/s scale %g norm %.2f lr %.1e %.0fs left%s",
-            static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_, metrics.loss,
-            units_of_step_ * made / took, unit_, metrics.loss_scale, metrics.grad_norm,
-            metrics.learning_rate, left, metrics.skipped ? " skipped: overflow" : ""),
+  Print(absl::StrFormat("step %*d/%d loss %.4f %.0f %ss/s scale %g norm %.2f lr %.1e %.0fs left%s",
+                        static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_,
+                        metrics.loss, units_of_step_ * made / took, unit_, metrics.loss_scale,
+                        metrics.grad_norm, metrics.learning_rate, left,
+                        metrics.skipped ? " skipped: overflow" : ""),
         stays);
   if (stays || columns_ == 0) PrintBreakdown();
   return absl::OkStatus();

@@ -62,9 +62,10 @@ TEST(ConsoleTest, UnitsAreThoseOfTheTraining) {
   ASSERT_OK(console.OnEvaluation({0, 5.5}));
   ASSERT_OK(console.OnStep(Step(1)));
   std::fclose(file);
-  EXPECT_STREQ(text,
-               "held out after 0 steps: 5.5000 loss per image\n"
-               "step   1/100 loss 3.2199 2000 images/s scale 32768 norm 1.23 lr 2.8e-03 50s left\n");
+  EXPECT_STREQ(
+      text,
+      "held out after 0 steps: 5.5000 loss per image\n"
+      "step   1/100 loss 3.2199 2000 images/s scale 32768 norm 1.23 lr 2.8e-03 50s left\n");
   std::free(text);
 }
 
