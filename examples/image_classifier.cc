@@ -28,6 +28,7 @@
 #include "brigade/precision/dtype.h"
 #include "brigade/train/config/flag_refusals.h"
 #include "brigade/train/observers/history.h"
+#include "brigade/train/process_flags.h"
 #include "brigade/train/step_flags.h"
 #include "brigade/train/trainer.h"
 #include "brigade/train/watch.h"
@@ -171,9 +172,10 @@ absl::Status Run() {
   BRIGADE_ASSIGN_OR_RETURN(const auto watch, train::Watch::Create(job, watch_options));
   if (!watch->url().empty()) std::printf("Dashboard: %s\n", watch->url().c_str());
   train::History history;
+  train::TrainerOptions options = {.observer = &history, .watch = watch.get()};
+  train::SetProcesses(options);
   BRIGADE_ASSIGN_OR_RETURN(const auto trainer,
-                           train::Trainer::Create(job, model, data, launch_info,
-                                                  {.observer = &history, .watch = watch.get()}));
+                           train::Trainer::Create(job, model, data, launch_info, options));
   const absl::Status trained = trainer->Fit().status();
   watch->Close(train::Watch::kPatience);
   // Also of a training that has failed.

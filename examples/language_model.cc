@@ -4,7 +4,9 @@
 //   bazel run //examples:language_model -- --model=FOLDER --data=chats.jsonl --config=ds.json
 //
 // The folder has config.json, for training on also the weights, and perhaps tokenizer.json. With
-// --lora_rank only adapters are trained, which --save_adapter writes as PEFT has them.
+// --lora_rank only adapters are trained, which --save_adapter writes as PEFT has them. Ctrl-C ends
+// it behind the next steps with exit code 130: with the checkpoint of --save, from which --resume
+// goes on, and without adapters, which are those of a whole training.
 
 #include <cstdint>
 #include <cstdio>
@@ -35,8 +37,10 @@
 #include "brigade/models/weights.h"
 #include "brigade/train/decoder_model.h"
 #include "brigade/train/interrupt.h"
+#include "brigade/train/process_flags.h"
 #include "brigade/train/step_flags.h"
 #include "brigade/train/trainer.h"
+#include "brigade/train/training_flags.h"
 #include "brigade/train/watch.h"
 #include "brigade/train/watch_flags.h"
 
@@ -52,7 +56,9 @@ ABSL_FLAG(std::vector<std::string>, lora_targets, {},
           "layers with adapters: names, or all-linear; empty: those of PEFT's tables");
 ABSL_FLAG(bool, int8_base, false, "keeps the matrices that are not trained as int8 blocks");
 ABSL_FLAG(std::string, adapter, "", "a folder of adapters to begin with; empty: new ones");
-ABSL_FLAG(std::string, save_adapter, "", "a new folder for the adapters at the end; empty: none");
+ABSL_FLAG(std::string, save_adapter, "",
+          "a new folder for the adapters of the whole training, not of one that is interrupted; "
+          "empty: none");
 ABSL_FLAG(std::string, data, "",
           "a text, a file of JSON lines (.jsonl), or a folder of such files");
 ABSL_FLAG(std::string, held_out, "", "the same, to evaluate before and after; empty: nothing");
@@ -71,13 +77,16 @@ ABSL_FLAG(int64_t, epochs, 1, "how often each sample is seen");
 ABSL_FLAG(int64_t, steps, 0, "updates; 0: all epochs");
 ABSL_FLAG(int64_t, evaluate_every, 0, "steps between evaluations; 0: at the begin and the end");
 ABSL_FLAG(uint64_t, seed, 1, "of the order of samples, and of new weights");
-ABSL_FLAG(std::string, save, "", "a folder for checkpoints; empty: none");
-ABSL_FLAG(int64_t, save_every, 0, "steps between two checkpoints; 0: one at the end");
-ABSL_FLAG(int, keep, 0, "checkpoints that stay; 0: all");
-ABSL_FLAG(std::string, resume, "", "a checkpoint, or a folder of them, to go on from");
 
 namespace brigade {
 namespace {
+
+// What the steps in flight and the last checkpoint get after Ctrl-C, and lines of progress and
+// monitors where that was not enough.
+constexpr absl::Duration kInterruptedPatience = absl::Seconds(60);
+constexpr absl::Duration kInterruptedWatch = absl::Milliseconds(100);
+// Other ranks wait for rank 0, which reports: mpirun ends all with the first.
+constexpr absl::Duration kPatienceOfOthers = absl::Milliseconds(250);
 
 // `speaks`: tells what it has opened.
 absl::StatusOr<std::shared_ptr<const data::Samples>> Open(const std::string& path,
@@ -120,7 +129,8 @@ absl::StatusOr<std::optional<models::LoraOptions>> Lora() {
   return lora;
 }
 
-absl::Status Run() {
+// `interrupted`: by Ctrl-C, before the training was at its end.
+absl::Status Run(bool& interrupted) {
   BRIGADE_RETURN_IF_ERROR(data::ParseOnError(absl::GetFlag(FLAGS_on_error)).status());
   BRIGADE_RETURN_IF_ERROR(
       data::ChatTemplate::FromNameOrFile(absl::GetFlag(FLAGS_chat_template)).status());
@@ -135,9 +145,7 @@ absl::Status Run() {
   }
   for (const auto& [name, value] : {std::pair("epochs", absl::GetFlag(FLAGS_epochs)),
                                     {"steps", absl::GetFlag(FLAGS_steps)},
-                                    {"evaluate_every", absl::GetFlag(FLAGS_evaluate_every)},
-                                    {"save_every", absl::GetFlag(FLAGS_save_every)},
-                                    {"keep", int64_t{absl::GetFlag(FLAGS_keep)}}}) {
+                                    {"evaluate_every", absl::GetFlag(FLAGS_evaluate_every)}}) {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat("--", name, "=", value));
   }
   if (!absl::GetFlag(FLAGS_restart_positions) && !absl::GetFlag(FLAGS_pack) &&
@@ -146,13 +154,19 @@ absl::Status Run() {
                  " is false, which is of --pack and --separate_documents: give one of them");
   }
   train::WatchOptions watch_options = train::WatchFlags(refusals);
+  train::Job job;
+  job.checkpoints = train::CheckpointFlags(refusals);
+  if (!job.checkpoints.weights.empty() && !absl::GetFlag(FLAGS_new)) {
+    refusals.Add("weights", " are given, and those of --model are read: give --new");
+  }
   BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   // Before the data, which may take long to read.
-  train::Job job;
   BRIGADE_ASSIGN_OR_RETURN(job.config,
                            train::ReadConfig(device::FromUsersFolder(absl::GetFlag(FLAGS_config)),
                                              launch_info.size, {}, step_flags));
+  train::SetByFlags(/*is_known=*/true, job.config, refusals);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const std::optional<models::LoraOptions> lora, Lora());
   const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
   BRIGADE_ASSIGN_OR_RETURN(const models::DecoderConfig config, models::ReadConfig(folder));
@@ -183,10 +197,8 @@ absl::Status Run() {
   }
   job.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
   job.seed = absl::GetFlag(FLAGS_seed);
-  job.checkpoints = {.save = device::FromUsersFolder(absl::GetFlag(FLAGS_save)),
-                     .save_every = absl::GetFlag(FLAGS_save_every),
-                     .keep = absl::GetFlag(FLAGS_keep),
-                     .resume = device::FromUsersFolder(absl::GetFlag(FLAGS_resume))};
+  job.digests = train::DigestFlags(job.steps, refusals);
+  BRIGADE_RETURN_IF_ERROR(refusals.status());
 
   watch_options.rank = launch_info.rank;
   watch_options.progress = stdout;
@@ -195,13 +207,20 @@ absl::Status Run() {
   watch_options.title = folder;
   BRIGADE_ASSIGN_OR_RETURN(const auto watch, train::Watch::Create(job, watch_options));
   if (!watch->url().empty()) std::printf("Dashboard: %s\n", watch->url().c_str());
-  // Ctrl-C ends it behind the next steps, with a checkpoint.
-  train::Interrupt interrupt(absl::Seconds(60), [] {});
+  train::Interrupt interrupt(
+      kInterruptedPatience + (speaks ? absl::ZeroDuration() : kPatienceOfOthers), [&] {
+        watch->recorder().Finish().IgnoreError();
+        if (!speaks) return;
+        watch->Close(kInterruptedWatch);
+        std::fputs("\nInterrupted; a step, or its checkpoint, did not end in time\n", stderr);
+      });
+  train::TrainerOptions options = {.watch = watch.get(), .stop = &interrupt.stop()};
+  train::SetProcesses(options);
   BRIGADE_ASSIGN_OR_RETURN(
       const auto trainer,
       train::Trainer::Create(
           job, train::DecoderModel(config, {lora, absl::GetFlag(FLAGS_restart_positions)}),
-          training, launch_info, {.watch = watch.get(), .stop = &interrupt.stop()}));
+          training, launch_info, options));
   if (!absl::GetFlag(FLAGS_new) && trainer->step() == 0) {
     const models::AdapterStart start = {
         .seed = job.seed, .folder = device::FromUsersFolder(absl::GetFlag(FLAGS_adapter))};
@@ -216,9 +235,14 @@ absl::Status Run() {
   // Also of a training that has failed.
   const absl::Status traced = watch->recorder().Finish();
   BRIGADE_RETURN_IF_ERROR(outcome.status());
+  interrupted = outcome->interrupted;
   const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
+  if (interrupted && speaks) {
+    std::fprintf(stderr, "Interrupted%s\n",
+                 adapter.empty() ? "" : "; --save_adapter gets those of a whole training alone");
+  }
   absl::Status saved;
-  if (!adapter.empty()) {
+  if (!adapter.empty() && !interrupted) {
     saved = trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {
       return models::SaveAdapter(adapter, static_cast<models::Decoder&>(model), zero, ranks,
                                  folder);
@@ -231,6 +255,11 @@ absl::Status Run() {
 }  // namespace brigade
 
 int main(int argc, char** argv) {
-  return brigade::device::RunProgram(
-      argc, argv, "Trains GPT-2 or Llama on texts or chats, in any ZeRO stage.", brigade::Run);
+  brigade::train::ResumeFromSave(argc, argv);
+  bool interrupted = false;
+  const int code = brigade::device::RunProgram(
+      argc, argv, "Trains GPT-2 or Llama on texts or chats, in any ZeRO stage.",
+      [&] { return brigade::Run(interrupted); });
+  // Whoever has interrupted it sees so by the code, whatever else there is.
+  return interrupted ? brigade::train::Interrupt::kExitCode : code;
 }

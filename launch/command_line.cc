@@ -166,7 +166,7 @@ const std::vector<Flag>& Flags() {
        Number(&Options::num_gpus, 1, kMostSlots)},
       {{"nnodes"},
        "MIN[:MAX]",
-       "as many hosts; with MAX, restarts need no more than MIN of them",
+       "how many hosts a start has: MIN alone, or as many as there are from MIN to MAX",
        SetNodes},
       {{"nproc_per_node"}, "N", "ranks of this host: a number, gpu, cpu or auto", SetRanksPerNode},
       {{"standalone"}, "", "this host alone", True(&Options::standalone)},
@@ -287,6 +287,12 @@ absl::Status Unknown(absl::string_view name) {
                  "; --help lists all");
 }
 
+// Whether RunJob starts the ranks of all hosts.
+bool IsSupervised(const Options& o) {
+  return !o.no_ssh && (!o.launcher.has_value() || *o.launcher == BackEnd::kLocal ||
+                       *o.launcher == BackEnd::kSsh);
+}
+
 absl::Status CheckTogether(const Options& o) {
   const auto not_with = [](bool first, absl::string_view name, bool second,
                            absl::string_view other) {
@@ -336,13 +342,48 @@ absl::Status CheckTogether(const Options& o) {
   if (o.no_ssh && (several || has_hosts) && (o.master_addr.empty() || o.master_port == 0)) {
     return Invalid("--no_ssh needs --master_addr and --master_port, the same on all hosts");
   }
-  const bool supervised = !o.no_ssh && (!remote || *o.launcher == BackEnd::kSsh);
-  if (o.max_restarts > 0 && !supervised) {
+  if (o.max_restarts > 0 && !IsSupervised(o)) {
     return Invalid(
         "--max_restarts needs --launcher=local or ssh: nobody else starts again what "
         "has ended on other hosts");
   }
   return absl::OkStatus();
+}
+
+// Of HostsOf, before --nnodes counts them.
+absl::StatusOr<std::vector<Host>> AllHostsOf(const Options& options, int gpus) {
+  std::vector<Host> hosts;
+  if (!options.hostfile.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(const std::string text,
+                             device::ReadFile(options.hostfile, int64_t{16} << 20));
+    BRIGADE_ASSIGN_OR_RETURN(hosts, HostsFromText(text, options.hostfile));
+  } else if (!options.hosts.empty()) {
+    BRIGADE_ASSIGN_OR_RETURN(hosts, HostsFromList(options.hosts));
+  } else {
+    int slots = options.num_gpus > 0 ? options.num_gpus : std::max(1, gpus);
+    const std::string& asked = options.ranks_per_node;
+    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    if (asked == "gpu" && gpus == 0) return Invalid("--nproc_per_node is gpu, and there is none");
+    if (asked == "cpu" || (asked == "auto" && gpus == 0)) slots = cores;
+    if (const auto number = NumberOf(asked, 1, kMostSlots); number.ok()) slots = *number;
+    if (gpus > 0 && options.num_gpus > gpus) {
+      return Invalid("--num_gpus is ", options.num_gpus, ", and this host has ", gpus);
+    }
+    Host host = {"localhost", {}};
+    for (int slot = 0; slot < slots; ++slot) host.slots.push_back(slot);
+    const int nodes = std::max({1, options.num_nodes, options.max_nodes});
+    if (int64_t{nodes} * slots > kMostRanks) {
+      return Invalid(nodes, " hosts of ", slots, " slots are more than ", kMostRanks, " ranks");
+    }
+    for (int n = 0; n < nodes; ++n) {
+      hosts.push_back(host);
+      if (nodes > 1) hosts.back().name = absl::StrCat("node", n);
+    }
+    if (options.include.empty() && options.exclude.empty()) return hosts;
+  }
+  if (!options.include.empty()) return Filter(hosts, Choice::kInclude, options.include);
+  if (!options.exclude.empty()) return Filter(hosts, Choice::kExclude, options.exclude);
+  return FirstOf(hosts, options.num_nodes, options.num_gpus);
 }
 
 }  // namespace
@@ -386,41 +427,16 @@ absl::StatusOr<Options> ParseCommandLine(absl::Span<const std::string> words) {
 }
 
 absl::StatusOr<std::vector<Host>> HostsOf(const Options& options, int gpus) {
-  std::vector<Host> hosts;
-  if (!options.hostfile.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(const std::string text,
-                             device::ReadFile(options.hostfile, int64_t{16} << 20));
-    BRIGADE_ASSIGN_OR_RETURN(hosts, HostsFromText(text, options.hostfile));
-  } else if (!options.hosts.empty()) {
-    BRIGADE_ASSIGN_OR_RETURN(hosts, HostsFromList(options.hosts));
-  } else {
-    int slots = options.num_gpus > 0 ? options.num_gpus : std::max(1, gpus);
-    const std::string& asked = options.ranks_per_node;
-    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    if (asked == "gpu" && gpus == 0) return Invalid("--nproc_per_node is gpu, and there is none");
-    if (asked == "cpu" || (asked == "auto" && gpus == 0)) slots = cores;
-    if (const auto number = NumberOf(asked, 1, kMostSlots); number.ok()) slots = *number;
-    if (gpus > 0 && options.num_gpus > gpus) {
-      return Invalid("--num_gpus is ", options.num_gpus, ", and this host has ", gpus);
-    }
-    Host host = {"localhost", {}};
-    for (int slot = 0; slot < slots; ++slot) host.slots.push_back(slot);
-    const int nodes = std::max({1, options.num_nodes, options.max_nodes});
-    if (int64_t{nodes} * slots > kMostRanks) {
-      return Invalid(nodes, " hosts of ", slots, " slots are more than ", kMostRanks, " ranks");
-    }
-    for (int n = 0; n < nodes; ++n) {
-      hosts.push_back(host);
-      if (nodes > 1) hosts.back().name = absl::StrCat("node", n);
-    }
-    if (options.include.empty() && options.exclude.empty()) return hosts;
-  }
+  BRIGADE_ASSIGN_OR_RETURN(std::vector<Host> hosts, AllHostsOf(options, gpus));
   if (options.min_nodes > static_cast<int>(hosts.size())) {
     return Invalid("--nnodes needs ", options.min_nodes, " hosts, and there are ", hosts.size());
   }
-  if (!options.include.empty()) return Filter(hosts, Choice::kInclude, options.include);
-  if (!options.exclude.empty()) return Filter(hosts, Choice::kExclude, options.exclude);
-  return FirstOf(hosts, options.num_nodes, options.num_gpus);
+  // Without restarts there is no use in more.
+  if (options.max_nodes > 0 && !IsSupervised(options)) {
+    const auto most = std::min(hosts.size(), static_cast<size_t>(options.max_nodes));
+    hosts.erase(hosts.begin() + static_cast<std::ptrdiff_t>(most), hosts.end());
+  }
+  return hosts;
 }
 
 std::string HelpText() {

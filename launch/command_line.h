@@ -23,7 +23,7 @@ struct Options {
   std::string include, exclude;
   // 0: all.
   int num_nodes = 0, num_gpus = 0;
-  // --nnodes=MIN:MAX; 0: not given.
+  // --nnodes=MIN:MAX, of each start; 0: not given.
   int min_nodes = 0, max_nodes = 0;
   // A number, "gpu", "cpu" or "auto"; "": not given.
   std::string ranks_per_node;
@@ -70,7 +70,9 @@ struct Options {
 absl::StatusOr<Options> ParseCommandLine(absl::Span<const std::string> words);
 
 // The hosts and slots that are asked for: those of the hostfile, or this one, without what flags
-// leave out. `gpus`: how many this host has. Errors of hosts.h, and those of reading the hostfile.
+// leave out. `gpus`: how many this host has. Of more than max_nodes a job that is started again
+// has the others in reserve (RunJob); else they are left out. InvalidArgument for fewer than
+// min_nodes; errors of hosts.h, and those of reading the hostfile.
 absl::StatusOr<std::vector<Host>> HostsOf(const Options& options, int gpus);
 
 // What --help prints.

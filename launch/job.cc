@@ -163,9 +163,10 @@ class Job {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->has_ranks; });
   }
 
+  // Of those that are started from here (HostsOf).
   int LeastNodes() const {
-    const int all = static_cast<int>(nodes_.size());
-    return options_.min_nodes > 0 ? std::min(options_.min_nodes, all) : all;
+    const bool has_least = options_.min_nodes > 0 && !job_.only.has_value();
+    return has_least ? options_.min_nodes : static_cast<int>(nodes_.size());
   }
 
   // Until the agents of enough hosts are there; all of them if they come in time.

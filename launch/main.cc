@@ -140,8 +140,9 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
   if (options.launcher == BackEnd::kLocal && !options.no_ssh && job.hosts.size() > 1) {
     return absl::InvalidArgumentError("--launcher=local is for one host");
   }
-  if (options.no_ssh && job.hosts.size() > 1) {
-    job.only = options.node_rank.value_or(0);
+  const int node_rank = options.node_rank.value_or(0);
+  if (options.no_ssh && (job.hosts.size() > 1 || node_rank > 0)) {
+    job.only = node_rank;
     if (*job.only >= static_cast<int>(job.hosts.size())) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--node_rank is ", *job.only, ", and there are ", job.hosts.size(), " hosts"));

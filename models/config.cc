@@ -72,6 +72,10 @@ class Keys {
                            "; it must be ", absl::StrJoin(choices, " or ")));
     return choices.front();
   }
+  void MustBeAbsent(absl::string_view key) {
+    const json* const value = Find(key);
+    if (value != nullptr) Fail(key, absl::StrCat("is ", Text(*value), ", which is not supported"));
+  }
   // What else the reference can compute.
   void Must(absl::string_view key, bool value) {
     if (Flag(key, value) != value) {
@@ -143,6 +147,7 @@ absl::StatusOr<DecoderConfig> ParseLlama(Keys& keys) {
   config.attention_bias = keys.Flag("attention_bias", false);
   config.mlp_bias = keys.Flag("mlp_bias", false);
   keys.Choice("hidden_act", {"silu", "swish"}, "silu");
+  if (keys.Flag("use_sliding_window", true)) keys.MustBeAbsent("sliding_window");
   BRIGADE_RETURN_IF_ERROR(ParseRotary(keys, config));
   return config;
 }

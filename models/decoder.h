@@ -123,6 +123,7 @@ class Decoder : public Model {
     return Boundary{batch.rows() * config_.width, dtype()};
   }
   bool splits_backward() const final { return true; }
+  bool recomputes() const final { return options_.recompute; }
   bool cuts_positions() const final { return options_.context_ranks.share(); }
   int slots() const final { return static_cast<int>(memory_.slots.size()); }
   int deferred() const final { return static_cast<int>(memory_.deferred.size()); }

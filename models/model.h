@@ -226,6 +226,10 @@ class Model {
   virtual absl::Status ForwardUnit(int unit, const Batch& batch, void* losses,
                                    UnitParameters& parameters, device::Stream& stream) = 0;
 
+  // Whether its backward passes make again what a training's configuration asks for, where it does
+  // (TrainConfig::recompute, with its stash). A training that asks refuses a model that does not;
+  // of one that does some of it, its factory refuses the rest.
+  virtual bool recomputes() const { return false; }
   // Before the unit's backward pass: makes again what its forward pass has not kept.
   virtual absl::Status RecomputeUnit(int /*unit*/, const Batch& /*batch*/,
                                      UnitParameters& /*parameters*/, device::Stream& /*stream*/) {

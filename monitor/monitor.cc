@@ -94,9 +94,7 @@ std::string BackEndReport::Trouble() const {
 
 struct Monitor::Worker {
   Worker(std::unique_ptr<BackEnd> back_end, Tell tell, size_t capacity)
-      : desk(std::make_shared<Desk>(std::move(back_end), std::move(tell))),
-        // One more for Start, which is never dropped.
-        queue(capacity + 1) {}
+      : desk(std::make_shared<Desk>(std::move(back_end), std::move(tell))), queue(capacity) {}
 
   void Post(std::function<void(Desk&)> task) {
     if (queue.Post([desk = desk, task = std::move(task)] { task(*desk); })) return;
@@ -130,7 +128,7 @@ Monitor::~Monitor() { Close(absl::ZeroDuration()); }
 
 void Monitor::Start(const Position& from) {
   for (const auto& worker : workers_) {
-    worker->Post([from](Desk& desk) { desk.Start(from); });
+    worker->queue.PostReserved([desk = worker->desk, from] { desk->Start(from); });
   }
 }
 

@@ -61,8 +61,8 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Comes first; and again where the training goes back to an earlier state, which is dropped like
-  // a record where so many wait: files then have steps twice.
+  // Comes first; and again where the training goes back to an earlier state. It has a place of its
+  // own, however many records wait: files never have a step twice.
   void Start(const Position& from);
   void Publish(Record record);
   void Publish(Timeline timeline);

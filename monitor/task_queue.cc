@@ -15,12 +15,20 @@ namespace brigade::monitor {
 struct TaskQueue::State {
   explicit State(size_t most) : capacity(most) {}
 
+  struct Task {
+    std::function<void()> run;
+    // Beside `capacity`.
+    bool is_reserved = false;
+  };
+
   void Run();
 
   const size_t capacity;
   mutable device::Mutex mutex;
   device::CondVar changed;
-  std::deque<std::function<void()>> tasks ABSL_GUARDED_BY(mutex);
+  std::deque<Task> tasks ABSL_GUARDED_BY(mutex);
+  // How many of them.
+  size_t reserved ABSL_GUARDED_BY(mutex) = 0;
   // Ever taken, and ended.
   int64_t posted ABSL_GUARDED_BY(mutex) = 0;
   int64_t ended ABSL_GUARDED_BY(mutex) = 0;
@@ -38,10 +46,11 @@ void TaskQueue::State::Run() {
     while (tasks.empty() && !closing) changed.Wait(mutex);
     if (tasks.empty()) break;
     {
-      const std::function<void()> task = std::move(tasks.front());
+      const Task task = std::move(tasks.front());
       tasks.pop_front();
+      reserved -= task.is_reserved ? 1 : 0;
       lock.Unlock();
-      task();
+      task.run();
     }
     lock.Lock();
     ++ended;
@@ -64,14 +73,19 @@ TaskQueue::TaskQueue(size_t capacity) : state_(std::make_shared<State>(capacity)
 
 TaskQueue::~TaskQueue() { Close(absl::ZeroDuration()); }
 
-bool TaskQueue::Post(std::function<void()> task) {
+bool TaskQueue::Post(std::function<void()> task) { return Take(std::move(task), false); }
+bool TaskQueue::PostReserved(std::function<void()> task) { return Take(std::move(task), true); }
+
+bool TaskQueue::Take(std::function<void()> task, bool is_reserved) {
   // Under the mutex nobody does anything that may wait: tasks run and are destroyed without it.
   device::MutexLock lock(state_->mutex);
-  if (state_->closing || state_->tasks.size() >= state_->capacity) {
+  const bool has_room = is_reserved || state_->tasks.size() - state_->reserved < state_->capacity;
+  if (state_->closing || !has_room) {
     ++state_->dropped;
     return false;
   }
-  state_->tasks.push_back(std::move(task));
+  state_->tasks.push_back({std::move(task), is_reserved});
+  state_->reserved += is_reserved ? 1 : 0;
   ++state_->posted;
   state_->changed.SignalAll();
   return true;
@@ -91,14 +105,14 @@ void TaskQueue::BeginClose(std::function<void()> last) {
   device::MutexLock lock(state_->mutex);
   if (state_->closing) return;
   state_->closing = state_->has_last = true;
-  state_->tasks.push_back(std::move(last));
+  state_->tasks.push_back({std::move(last)});
   ++state_->posted;
   state_->changed.SignalAll();
 }
 
 bool TaskQueue::Close(absl::Duration patience) {
   const auto deadline = device::DeadlineAfter(patience);
-  std::deque<std::function<void()>> left;
+  std::deque<State::Task> left;
   device::MutexLock lock(state_->mutex);
   state_->closing = true;
   state_->changed.SignalAll();

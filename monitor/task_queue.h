@@ -13,7 +13,8 @@ namespace brigade::monitor {
 
 // A thread that runs tasks one after the other, for those who must not wait for any of them.
 //
-// Bounded      At most `capacity` tasks wait; one more is not taken, and counted.
+// Bounded      At most `capacity` tasks wait; one more is not taken, and counted. Beside them have
+//              room those of PostReserved, which are few.
 // Host waits   Post never waits for a task. A task that does not return, as a write to a disk that
 //              is gone, costs its own queue alone: Close leaves such a thread behind.
 // Errors       Where the system refuses a thread no task is taken.
@@ -29,6 +30,8 @@ class TaskQueue {
   // False if there is no room, or the queue is closed: the task is destroyed. Else it will run,
   // unless Close gives up before. What it uses must be its own, or outlive the process.
   bool Post(std::function<void()> task);
+  // The same, however many wait: false if the queue is closed.
+  bool PostReserved(std::function<void()> task);
 
   // Waits until all tasks that were posted before have run; false if `patience` ends before.
   bool Drain(absl::Duration patience);
@@ -47,6 +50,8 @@ class TaskQueue {
 
  private:
   struct State;
+
+  bool Take(std::function<void()> task, bool is_reserved);
 
   std::shared_ptr<State> state_;
 };

@@ -34,8 +34,6 @@ double LayerNormFlops(double elements, bool has_weights) {
   return (has_weights ? 5 : 4) * elements;
 }
 
-double EmbeddingFlops(double) { return 0; }
-
 double FlopsPerToken(const TransformerSize& size, AttentionFlops convention) {
   const auto layers = static_cast<double>(size.layers);
   const auto width = static_cast<double>(size.width), context = static_cast<double>(size.context);

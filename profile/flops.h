@@ -37,7 +37,6 @@ double AttentionScoresFlops(double texts, double context, double width, Attentio
 double SoftmaxFlops(double elements);
 double GeluFlops(double elements);
 double LayerNormFlops(double elements, bool has_weights = true);
-double EmbeddingFlops(double elements);
 
 // A model as far as a token's operations go.
 struct TransformerSize {

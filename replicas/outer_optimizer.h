@@ -104,11 +104,6 @@ class OuterOptimizer {
   int64_t rounds_not_finite() const { return not_finite_; }
   const OuterOptions& options() const { return options_; }
 
-  // w0, and v (empty without momentum), of the bucket's elements that this rank updates. Device
-  // memory, written on ZeroOptimizer::step_stream().
-  absl::Span<const float> OuterWeights(int bucket) const { return Part(kWeights, bucket); }
-  absl::Span<const float> OuterMomentum(int bucket) const { return Part(kMomentum, bucket); }
-
   // Payload bytes that this rank has sent in rounds, and in Joins.
   int64_t sent_bytes() const { return sent_; }
   int64_t setup_bytes() const { return setup_; }

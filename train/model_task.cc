@@ -14,6 +14,7 @@
 #include "brigade/models/model_cut.h"
 #include "brigade/parallel/pipeline/partition.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
+#include "brigade/recompute/policy.h"
 #include "brigade/replicas/options.h"
 #include "brigade/train/model_part.h"
 #include "brigade/train/stage_parts.h"
@@ -65,6 +66,9 @@ void Refuse(const TrainConfig& config, bool drop_last, Unsupported& unsupported)
   unsupported.Add(config.sequence_parallel,
                   "brigade.sequence_parallel: tensor ranks of a Model have all rows");
   unsupported.Add(config.dropout > 0, "brigade.dropout: the model's own options say what it drops");
+  unsupported.Add(config.recompute_times == RecomputeTimes::kMeasured,
+                  "brigade.recompute_times \"measured\": no passes of a Model are measured before "
+                  "the first step");
   unsupported.Add(
       config.replicas > 0 && !drop_last,
       "replicas: a short last step would be of one replica alone; TrainingData::drop_last or "
@@ -104,6 +108,10 @@ void Refuse(const TrainConfig& config, const parallel::TensorShards& wanted,
       (config.profiler.enabled || is_flops) && model.FlopsOf(0, batch).has_value();
   unsupported.Add(config.profiler.enabled && !has_flops,
                   "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
+  unsupported.Add(config.recompute.kind != recompute::Policy::Kind::kNone && !model.recomputes(),
+                  absl::StrCat("brigade.recompute \"", recompute::ToString(config.recompute),
+                               "\": the model makes nothing again; one that does says so by "
+                               "Model::recomputes"));
   if (model.cut() != nullptr) {
     unsupported.Add(models::CheckCut(model.spec(), *model.cut(), wanted));
   } else {
@@ -274,8 +282,7 @@ collectives::JobValues ModelTask::Values(const Job& job) const {
       {"data", absl::StrCat(training_, ", ", data_.epochs, " epochs, ", Order(job.config))},
       {"held-out data", held_out_.empty() ? "none" : held_out_}};
   if (job.config.grid.context > 1) {
-    const bool is_ring = job.config.context_exchange == ContextExchange::kRing;
-    values.emplace_back("context_exchange", is_ring ? "ring" : "ulysses");
+    values.emplace_back("context_exchange", ToString(job.config.context_exchange));
   }
   return values;
 }

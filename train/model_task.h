@@ -26,7 +26,8 @@ namespace brigade::train {
 // For what a rank's model is made: micro-batches of so many samples.
 struct ModelPlace {
   // Among others the type of weights and activations, zero.dtype, and what is to be made again in
-  // the backward pass, `recompute`. A model refuses what it cannot do.
+  // the backward pass, `recompute`. A factory refuses what its model cannot do; one that makes
+  // nothing again need not look (models::Model::recomputes).
   const TrainConfig& config;
   device::Context& context;
   int64_t samples = 1;
@@ -96,8 +97,8 @@ struct TrainingData {
 //              parallelism if model or data do not say how a sample is, a pipeline if it does not
 //              say what crosses, a schedule that splits the backward pass if it does not, a
 //              partition by measured times, a partition or a profile by operations if it does not
-//              tell these, dropout of the config's; with replicas it needs drop_last. Those of the
-//              factory. Steps: those of data/loader.h, of the model and of the samples.
+//              tell these, recomputation if it makes nothing again, and its measured times, dropout
+//              of the config's; with replicas it needs drop_last. Those of the factory. Steps: those of data/loader.h, of the model and of the samples.
 class ModelTask final : public Task {
  public:
   // InvalidArgument for data without samples, or of two shapes.

@@ -59,9 +59,12 @@ absl::StatusOr<std::unique_ptr<RankCheckpoints>> RankCheckpoints::Create(
   }
   if (options.save.empty()) return self;
   BRIGADE_ASSIGN_OR_RETURN(
-      self->saver_, checkpoint::Saver::Create(
-                        {.root = options.save, .mode = job.config.write_mode, .keep = options.keep},
-                        zero, communicator, context, SystemCalls::Real(), self->part_));
+      self->saver_,
+      checkpoint::Saver::Create({.root = options.save,
+                                 .mode = job.config.write_mode,
+                                 .keep = options.keep,
+                                 .staging_bytes = job.config.staging_bytes},
+                                zero, communicator, context, SystemCalls::Real(), self->part_));
   return self;
 }
 

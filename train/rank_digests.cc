@@ -9,7 +9,7 @@
 #include "brigade/device/status_macros.h"
 #include "brigade/parallel/grid.h"
 #include "brigade/precision/dtype_names.h"
-#include "brigade/train/verify_every.h"
+#include "brigade/train/comparisons.h"
 
 namespace brigade::train {
 namespace {
@@ -27,13 +27,6 @@ Digests WantedOf(const Job& job) {
   return wanted;
 }
 
-// With local steps ranks differ between two meetings as they should.
-absl::Status CheckRanksAreAlike(const Job& job) {
-  if (!job.config.zero.has_local_steps()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "--verify_replicas: with local steps (0/1 Adam) each rank has weights of its own");
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
@@ -41,7 +34,7 @@ absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
                                                                  const Parts& parts) {
   const Digests wanted = WantedOf(job);
   if (!wanted.any()) return nullptr;
-  if (wanted.verify_every > 0) BRIGADE_RETURN_IF_ERROR(CheckRanksAreAlike(job));
+  BRIGADE_RETURN_IF_ERROR(CheckComparisons(job));
   std::unique_ptr<RankDigests> self(new RankDigests(job, wanted, parts));
   BRIGADE_ASSIGN_OR_RETURN(
       self->digests_,
@@ -52,12 +45,10 @@ absl::StatusOr<std::unique_ptr<RankDigests>> RankDigests::Create(const Job& job,
   self->comparisons_ =
       digests::ComparisonsOf(self->digests_->map().tensors(), self->digests_->shares());
   if (!self->comparisons_.empty()) return self;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--verify_replicas is ", wanted.verify_every, ", but no rank has what another one has: ",
-      parts.ranks.size() == 1
-          ? "there is one rank"
-          : "stage 3 keeps one copy of everything, unless groups have a whole state each "
-            "(--shard_ranks)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--verify_replicas is ", wanted.verify_every,
+                   ", but no rank has what another one has: tensor ranks and stages of the "
+                   "pipeline share no parameter of this model"));
 }
 
 absl::StatusOr<std::string> RankDigests::Start(int64_t steps) {

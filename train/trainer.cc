@@ -13,7 +13,7 @@
 #include "brigade/precision/dtype_names.h"
 #include "brigade/replicas/options.h"
 #include "brigade/train/codec_choice.h"
-#include "brigade/train/verify_every.h"
+#include "brigade/train/comparisons.h"
 
 namespace brigade::train {
 namespace {
@@ -75,7 +75,17 @@ collectives::JobValues ValuesOf(const Job& job, const Task& task) {
   return values;
 }
 
+absl::Status CheckSteps(const Job& job) {
+  if (job.steps > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(job.steps, " steps; a training has at least one"));
+}
+
 }  // namespace
+
+device::Device DeviceOf(const Job& job, const collectives::LaunchInfo& launch_info) {
+  const bool has_own = launch_info.launched && job.device.kind == device::DeviceKind::kCuda;
+  return has_own ? device::Cuda(launch_info.local_rank) : job.device;
+}
 
 absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int rank,
                                                            Recorder& recorder) {
@@ -103,12 +113,12 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Job job, ModelFactory m
   return trainer;
 }
 
-absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const Job& job, const Task& task,
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Job job, const Task& task,
                                                          const collectives::LaunchInfo& launch_info,
                                                          const Options& options) {
   std::unique_ptr<Trainer> trainer(new Trainer(options));
-  trainer->job_ = &job;
   trainer->task_ = &task;
+  BRIGADE_RETURN_IF_ERROR(ToldGroup(trainer->Own(std::move(job), launch_info), options));
   BRIGADE_RETURN_IF_ERROR(trainer->Connect(launch_info));
   BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(launch_info.local_rank)));
   return trainer;
@@ -129,6 +139,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const Job& job, const T
                                    "the watch whose recorder follows this"));
   }
   trainer->UseWatch(*options.watch);
+  BRIGADE_RETURN_IF_ERROR(trainer->Told(CheckSteps(job)));
   BRIGADE_RETURN_IF_ERROR(trainer->Told(trainer->Prepare(local_rank)));
   return trainer;
 }
@@ -142,9 +153,16 @@ Trainer::~Trainer() {
   if (watch_ != nullptr && watch_->lanes() != nullptr) watch_->lanes()->Abort();
 }
 
+absl::Status Trainer::Own(Job job, const collectives::LaunchInfo& launch_info) {
+  BRIGADE_RETURN_IF_ERROR(CheckSteps(job));
+  job.device = DeviceOf(job, launch_info);
+  own_job_ = std::make_unique<Job>(std::move(job));
+  job_ = own_job_.get();
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Own(Job job, ModelFactory model, TrainingData data,
                           const collectives::LaunchInfo& launch_info) {
-  if (job.steps < 0) return absl::InvalidArgumentError(absl::StrCat(job.steps, " steps"));
   data.drop_last = data.drop_last || job.config.drop_last;
   if (job.steps == 0 && data.training != nullptr) {
     BRIGADE_ASSIGN_OR_RETURN(job.steps, data.Steps(job.config.batch.train_batch_size));
@@ -152,14 +170,9 @@ absl::Status Trainer::Own(Job job, ModelFactory model, TrainingData data,
       return absl::InvalidArgumentError("neither steps nor epochs: a training without end");
     }
   }
-  if (launch_info.launched && job.device.kind == device::DeviceKind::kCuda) {
-    job.device = device::Cuda(launch_info.local_rank);
-  }
   BRIGADE_ASSIGN_OR_RETURN(own_task_, ModelTask::Create(std::move(model), std::move(data)));
-  own_job_ = std::make_unique<Job>(std::move(job));
-  job_ = own_job_.get();
   task_ = own_task_.get();
-  return absl::OkStatus();
+  return Own(std::move(job), launch_info);
 }
 
 absl::Status Trainer::Connect(const collectives::LaunchInfo& launch_info) {
@@ -180,6 +193,10 @@ absl::Status Trainer::Meet(const collectives::LaunchInfo& launch_info) {
   BRIGADE_ASSIGN_OR_RETURN(own_context_, ContextOf(*job_, launch_info.rank, watch_->recorder()));
   collectives::InitOptions init = {.backend = options_.backend,
                                    .group = options_.group,
+                                   .rendezvous_folder = options_.rendezvous_folder,
+                                   .interface = options_.interface,
+                                   .verify_collectives = options_.verify_collectives,
+                                   .nccl = options_.nccl,
                                    .communicator = job_->config.communicator};
   if (init.group == nullptr && !launch_info.launched &&
       init.backend == collectives::Backend::kAuto && launch_info.size == 1) {

@@ -14,9 +14,11 @@
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/communicator.h"
+#include "brigade/collectives/engines/nccl/api.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/collectives/init.h"
 #include "brigade/device/context.h"
+#include "brigade/device/device.h"
 #include "brigade/device/stream.h"
 #include "brigade/models/model.h"
 #include "brigade/parallel/grid.h"
@@ -58,7 +60,16 @@ struct TrainerOptions {
   std::shared_ptr<collectives::ThreadGroup> group = nullptr;
   absl::Duration timeout = kDefaultTimeout;
   absl::Duration connect_timeout = kDefaultConnectTimeout;
+  // Of ranks that are processes, as collectives::InitOptions says: InvalidArgument beside a group.
+  std::string rendezvous_folder = {};
+  std::string interface = {};
+  bool verify_collectives = true;
+  std::optional<collectives::NcclApi> nccl = std::nullopt;
 };
+
+// The device of a rank of the job: of processes that a launcher has started, on GPUs, the one of
+// their local rank.
+device::Device DeviceOf(const Job& job, const collectives::LaunchInfo& launch_info);
 
 // The context of a rank of the job, which the recorder follows.
 absl::StatusOr<std::unique_ptr<device::Context>> ContextOf(const Job& job, int rank,
@@ -111,12 +122,14 @@ class Trainer {
                                                          TrainingData data,
                                                          const collectives::LaunchInfo& launch_info,
                                                          const Options& options = {});
-  // The same with any task. Job and task must outlive the trainer.
-  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const Job& job, const Task& task,
+  // The same with any task, which must outlive the trainer. It does not say how many steps its
+  // epochs have: InvalidArgument for a job without any.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(Job job, const Task& task,
                                                          const collectives::LaunchInfo& launch_info,
                                                          const Options& options = {});
-  // The same with a communicator that is there. `local_rank`: among those of this host. The context
-  // is ContextOf(job, rank, options.watch->recorder()): InvalidArgument without a watch.
+  // The same with a communicator that is there, and a job that outlives the trainer. `local_rank`:
+  // among those of this host. The context is ContextOf(job, rank, options.watch->recorder()):
+  // InvalidArgument without a watch.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const Job& job, const Task& task,
                                                          collectives::Communicator& communicator,
                                                          int local_rank, device::Context& context,
@@ -164,7 +177,9 @@ class Trainer {
  private:
   explicit Trainer(const Options& options) : options_(options) {}
 
-  // The job and the task of a model and its data.
+  // The job, on this rank's device.
+  absl::Status Own(Job job, const collectives::LaunchInfo& launch_info);
+  // The same with the steps of a model's data, and the task of these.
   absl::Status Own(Job job, ModelFactory model, TrainingData data,
                    const collectives::LaunchInfo& launch_info);
   absl::Status Connect(const collectives::LaunchInfo& launch_info);

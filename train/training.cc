@@ -66,10 +66,15 @@ absl::StatusOr<Outcome> TrainOnThreads(const Job& job, const Task& task, int ran
     collectives::LaunchInfo launch_info;
     launch_info.rank = rank;
     launch_info.size = ranks;
-    BRIGADE_ASSIGN_OR_RETURN(
-        auto communicator,
-        collectives::Init(launch_info, {.group = group, .communicator = job.config.communicator},
-                          *context));
+    BRIGADE_ASSIGN_OR_RETURN(auto communicator,
+                             collectives::Init(launch_info,
+                                               {.group = group,
+                                                .rendezvous_folder = options.rendezvous_folder,
+                                                .interface = options.interface,
+                                                .verify_collectives = options.verify_collectives,
+                                                .nccl = options.nccl,
+                                                .communicator = job.config.communicator},
+                                               *context));
     all.push_back({std::move(context), std::move(communicator)});
   }
   RootCause root_cause;

@@ -89,7 +89,7 @@ struct Watch::Parts {
     if (speaks && options.progress != nullptr) {
       console = std::make_shared<Console>(options.progress, options.columns, job.steps,
                                           options.units_of_step, job.config.steps_per_print,
-                                          options.unit);
+                                          options.unit, options.loss);
       observers.Add(queued_console.emplace(console));
     }
     const bool has_breakdown = speaks && job.config.monitor.wall_clock_breakdown;
@@ -161,7 +161,8 @@ absl::StatusOr<std::unique_ptr<Watch>> Watch::Create(const Job& job, const Watch
                                                        .dashboard_port = options.dashboard_port,
                                                        .title = options.title,
                                                        .steps = job.steps,
-                                                       .unit = options.unit}));
+                                                       .unit = options.unit,
+                                                       .loss = options.loss}));
     // Whether it can be written, before the step that is profiled.
     if (const std::string& profile = job.config.profiler.output_file; !profile.empty()) {
       BRIGADE_RETURN_IF_ERROR(device::FileReplacement::Begin(profile).status());

@@ -29,6 +29,8 @@ struct WatchOptions {
   // What a step has, in units of what its losses are of.
   double units_of_step = 0;
   std::string unit = "sample";
+  // In what losses count: "nats" of cross entropies, else perhaps "loss".
+  std::string loss = "nats";
   // JSON lines; empty: none.
   std::string metrics = {};
   // A Chrome trace; ranks that are processes, but 0, write FILE.rank1.json and so on. Empty: none.

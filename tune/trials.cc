@@ -136,7 +136,8 @@ absl::Status MeasureMachine(World& world, Figures& figures) {
   BRIGADE_RETURN_IF_ERROR(
       world.OnRanks([&](int rank, collectives::Communicator& communicator, device::Context& context,
                         device::Stream& stream) -> absl::Status {
-        if (context.device().kind == device::DeviceKind::kCuda) figures.processors = 1;
+        // One rank of them: others run beside it.
+        if (rank == 0 && context.device().kind == device::DeviceKind::kCuda) figures.processors = 1;
         const auto r = static_cast<size_t>(rank);
         if (communicator.size() > 1) {
           BRIGADE_ASSIGN_OR_RETURN(topologies[r],

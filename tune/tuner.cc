@@ -12,9 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "brigade/device/status_macros.h"
-#include "brigade/parallel/grid.h"
-#include "brigade/train/verify_every.h"
-#include "brigade/zero/options.h"
+#include "brigade/train/comparisons.h"
 
 namespace brigade::tune {
 namespace {
@@ -50,27 +48,6 @@ std::string ReasonOf(const absl::Status& status) {
 bool IsRefusal(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
          absl::IsFailedPrecondition(status) || absl::IsResourceExhausted(status);
-}
-
-// InvalidArgument where the trainer would refuse the written config because of its
-// verify_replicas: trials compare nothing.
-absl::Status CheckComparisons(const gpt::Job& job) {
-  if (train::VerifyEvery(job) == 0) return absl::OkStatus();
-  const zero::ZeroOptions& zero = job.config.zero;
-  if (zero.has_local_steps()) {
-    return absl::InvalidArgumentError(
-        "verify_replicas: with local steps each rank has weights of its own");
-  }
-  const parallel::GridShape& grid = job.config.grid;
-  // What tensor ranks do not cut, and the embedding of a pipeline's first and last stage, is there
-  // more than once in any stage.
-  if (grid.tensor > 1 || grid.pipeline > 1) return absl::OkStatus();
-  const int ranks = grid.data * grid.context;
-  const bool has_groups = zero.shard_ranks > 0 && zero.shard_ranks < ranks;
-  if (ranks > 1 && (zero.stage < 3 || has_groups)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("verify_replicas: no rank has what another one has: ",
-                   ranks == 1 ? "there is one rank" : "stage 3 keeps one copy of everything"));
 }
 
 // What decides about most of a step's time.
@@ -117,7 +94,8 @@ absl::StatusOr<Search> FindFitting(const Json& config, const Space& space, const
     candidate.point = point;
     candidate.text = WithPoint(config, point, totals).dump(2);
     absl::StatusOr<gpt::Job> job = make_job(candidate.text);
-    absl::Status status = job.ok() ? CheckComparisons(*job) : job.status();
+    // Trials compare nothing; the trainer would refuse what is written.
+    absl::Status status = job.ok() ? train::CheckComparisons(*job) : job.status();
     if (status.ok()) {
       candidate.job = *std::move(job);
       candidate.job.device_limit_bytes = limits.device_bytes;

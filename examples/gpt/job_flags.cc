@@ -1,22 +1,15 @@
 #include "brigade/examples/gpt/job_flags.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "brigade/checkpoint/weight_files.h"
 #include "brigade/collectives/init.h"
 #include "brigade/collectives/options.h"
 #include "brigade/device/command_line.h"
@@ -31,6 +24,7 @@
 #include "brigade/train/config/config.h"
 #include "brigade/train/config/flag_refusals.h"
 #include "brigade/train/step_flags.h"
+#include "brigade/train/training_flags.h"
 #include "brigade/zero/options.h"
 
 ABSL_FLAG(std::string, device, "cpu",
@@ -124,18 +118,6 @@ ABSL_FLAG(std::string, partition, "",
           "by what layers are dealt out to --pipeline's stages: parameters, flops, time (of passes "
           "tried before the first step), or the first layer of each part and their number, as "
           "0,3,6; embedding and head are layers too. Before the config's; default parameters");
-ABSL_FLAG(std::string, profile, "",
-          "profile a step, and write here what its units and kernels take and are limited by: "
-          "flops_profiler.output_file. Before the config's");
-ABSL_FLAG(std::optional<int64_t>, profile_step, std::nullopt,
-          "profile this step, the first being 1, and print it unless --profile names a file: "
-          "flops_profiler.profile_step and 1. Before the config's; default 2");
-ABSL_FLAG(std::string, ceilings, "",
-          "of a profile: a JSON file of what the machine can do, which is measured and written if "
-          "it is not there; default: it is measured, and not kept");
-ABSL_FLAG(std::optional<double>, peak_tflops, std::nullopt,
-          "of a profile: what a rank's device could make of products at most, for MFU and HFU; "
-          "default: as --ceilings says");
 ABSL_FLAG(int64_t, steps, 800, "optimizer steps");
 ABSL_FLAG(std::optional<int64_t>, evaluate_every, std::nullopt,
           "steps between evaluations of the held-out text; 0: only at begin and end. "
@@ -145,34 +127,6 @@ ABSL_FLAG(int64_t, layers, 4, "of the model");
 ABSL_FLAG(int64_t, width, 128, "of the model");
 ABSL_FLAG(int64_t, heads, 4, "of the model");
 ABSL_FLAG(int64_t, context, 128, "bytes that the model sees at once");
-ABSL_FLAG(std::string, save, "",
-          "save checkpoints in this folder, at the end too, and when it is interrupted");
-ABSL_FLAG(int64_t, save_every, 0, "steps between checkpoints, beside which the training goes on");
-ABSL_FLAG(int, keep, 2, "how many checkpoints stay; 0: all");
-ABSL_FLAG(
-    std::string, resume, "",
-    "go on from this checkpoint, or from the newest in this folder; alone, from the newest of "
-    "--save, or from the beginning if there is none");
-ABSL_FLAG(
-    std::string, weights, "",
-    "weights of a new training: a safetensors file, an index of several, or a folder with one "
-    "of them; every parameter by its name and shape");
-ABSL_FLAG(bool, fall_back, false,
-          "where the newest checkpoint is damaged, set it aside and resume from the one before it");
-ABSL_FLAG(std::vector<std::string>, may_differ, {},
-          "fields that may be others here than in the checkpoint that is resumed, with commas "
-          "between; an error names the first that differs");
-ABSL_FLAG(std::string, digest, "",
-          "write checksums of each unit's gradients and weights here; tools:first_difference finds "
-          "where two trainings differ (docs/digests.md)");
-ABSL_FLAG(int64_t, digest_every, 10, "steps between two --digest");
-ABSL_FLAG(std::optional<int64_t>, verify_replicas, std::nullopt,
-          "steps between two comparisons of the checksums of what several ranks have alike; the "
-          "training ends with an error that names the rank that has other bits. 0: none. Before "
-          "the config's; default 0");
-ABSL_FLAG(std::string, digest_dump, "",
-          "write all gradients and weights of --digest_dump_step to this folder, which is new");
-ABSL_FLAG(int64_t, digest_dump_step, 0, "the step of --digest_dump; the first is 1");
 
 namespace brigade::gpt {
 namespace {
@@ -180,15 +134,6 @@ namespace {
 // Rounded up to a multiple of the ranks that share it, and of a pipeline's stages.
 constexpr int64_t kDefaultBatch = 16;
 constexpr double kDefaultRate = 0.003;
-
-// The same, written in one way: two names of one folder are equal.
-std::string FolderOfUser(const std::string& path) {
-  if (path.empty()) return path;
-  std::string folder =
-      std::filesystem::path(device::FromUsersFolder(path)).lexically_normal().string();
-  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  return folder;
-}
 
 train::ReplicaFlags ReplicasOfFlags(train::Refusals& refusals) {
   train::ReplicaFlags flags = {.replicas = absl::GetFlag(FLAGS_replicas),
@@ -283,86 +228,6 @@ std::optional<train::TrainConfig> DefaultConfig(int ranks, int stage,
                             ranks, ".", parallelism, step, refusals.all());
 }
 
-// Why there can be no such folder, as far as that is seen without making it; empty: it may be made,
-// or is there.
-std::string WhyNoFolder(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path there = path;
-  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-  if (there.empty()) there = ".";
-  if (!fs::is_directory(there, error)) return absl::StrCat(there.string(), " is no folder");
-  return access(there.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
-}
-
-train::Checkpoints CheckpointsOfFlags(train::Refusals& refusals) {
-  train::Checkpoints checkpoints = {
-      .save = FolderOfUser(absl::GetFlag(FLAGS_save)),
-      .save_every = absl::GetFlag(FLAGS_save_every),
-      .keep = absl::GetFlag(FLAGS_keep),
-      .fall_back = absl::GetFlag(FLAGS_fall_back),
-      .may_differ = absl::GetFlag(FLAGS_may_differ),
-      .weights = device::FromUsersFolder(absl::GetFlag(FLAGS_weights))};
-  const std::string resume = absl::GetFlag(FLAGS_resume);
-  checkpoints.resume = resume == kFromSave ? checkpoints.save : FolderOfUser(resume);
-  if (const std::string why = checkpoints.save.empty() ? "" : WhyNoFolder(checkpoints.save);
-      !why.empty()) {
-    refusals.Add("save", ": cannot make ", checkpoints.save, ": ", why);
-  }
-  // A training that goes on does not ask for them.
-  if (!checkpoints.weights.empty() && resume.empty()) {
-    const absl::Status opened = checkpoint::WeightFiles::Open(checkpoints.weights).status();
-    if (!opened.ok()) refusals.Add("weights", ": ", opened.message());
-  }
-  constexpr char kNotNegative[] = "; it must be at least 0";
-  if (checkpoints.save_every < 0) {
-    refusals.Add("save_every", " is ", checkpoints.save_every, kNotNegative);
-  }
-  if (checkpoints.keep < 0) refusals.Add("keep", " is ", checkpoints.keep, kNotNegative);
-  if (checkpoints.save_every > 0 && checkpoints.save.empty()) {
-    refusals.Add("save_every", " is ", checkpoints.save_every, ", but --save names no folder");
-  }
-  if (resume == kFromSave && checkpoints.save.empty()) {
-    refusals.Add("resume", " names no folder, and neither does --save");
-  }
-  // With --resume alone they are those of the first start.
-  if (!checkpoints.weights.empty() && !checkpoints.resume.empty() && resume != kFromSave) {
-    refusals.Add("weights", " are of a new training, --resume names one that goes on");
-  }
-  if (checkpoints.fall_back && resume.empty()) refusals.Add("fall_back", " is for --resume");
-  if (!checkpoints.may_differ.empty() && resume.empty()) {
-    refusals.Add("may_differ", " is for --resume");
-  }
-  return checkpoints;
-}
-
-train::Digests DigestsOfFlags(int64_t steps, train::Refusals& refusals) {
-  train::Digests digests = {.file = DigestPath(),
-                            .every = absl::GetFlag(FLAGS_digest_every),
-                            .verify_every = absl::GetFlag(FLAGS_verify_replicas).value_or(0),
-                            .dump = FolderOfUser(absl::GetFlag(FLAGS_digest_dump)),
-                            .dump_step = absl::GetFlag(FLAGS_digest_dump_step)};
-  if (digests.every < 1) {
-    refusals.Add("digest_every", " is ", digests.every, "; it must be at least 1");
-    digests.every = 1;
-  }
-  if (digests.verify_every < 0) {
-    refusals.Add("verify_replicas", " is ", digests.verify_every, "; it must be at least 0");
-  }
-  if (digests.dump.empty() != (digests.dump_step == 0)) {
-    refusals.Add("digest_dump", " and --digest_dump_step go together");
-  } else if (digests.dump_step < 0 || digests.dump_step > steps) {
-    refusals.Add("digest_dump_step", " is ", digests.dump_step, "; it must be 1 to --steps, ",
-                 steps);
-  }
-  std::error_code error;
-  if (!digests.dump.empty() && std::filesystem::exists(digests.dump, error) &&
-      !std::filesystem::is_empty(digests.dump, error)) {
-    refusals.Add("digest_dump", ": ", digests.dump, " is there, and no empty folder");
-  }
-  return digests;
-}
-
 // The backend must be able to reach the device's memory, and have what the config asks for.
 void CheckBackend(const JobRanks& ranks, const Job& job, train::Refusals& refusals) {
   using collectives::Backend;
@@ -377,31 +242,6 @@ void CheckBackend(const JobRanks& ranks, const Job& job, train::Refusals& refusa
         absl::StrCat("brigade.algorithm is \"native\", but the backend ",
                      collectives::Name(ranks.processes ? Backend::kGloo : Backend::kThreads),
                      " has no collectives of its own; nccl has")));
-  }
-}
-
-// Beside what the config says, if that is known. Any of the first two flags turns the profile on.
-void SetProfile(profile::Options& profiler, bool has_config, train::Refusals& refusals) {
-  const std::string output = device::FromUsersFolder(absl::GetFlag(FLAGS_profile));
-  if (!output.empty()) profiler.output_file = output;
-  const std::optional<int64_t> step = absl::GetFlag(FLAGS_profile_step);
-  if (step.has_value() && *step < 1) {
-    refusals.Add("profile_step", " is ", *step, "; it must be at least 1");
-  }
-  profiler.profile_step = step.value_or(profiler.profile_step);
-  profiler.enabled = profiler.enabled || !output.empty() || step.has_value();
-  const std::optional<double> peak = absl::GetFlag(FLAGS_peak_tflops);
-  constexpr double kMost = 1e9;
-  if (peak.has_value() && !(*peak > 0 && *peak <= kMost)) {
-    refusals.Add("peak_tflops", " is ", *peak, "; it must be more than 0, up to 1e9");
-  }
-  profiler.peak_flops_per_second = 1e12 * peak.value_or(0);
-  profiler.ceilings_file = device::FromUsersFolder(absl::GetFlag(FLAGS_ceilings));
-  const char* const only = peak.has_value()                  ? "peak_tflops"
-                           : !profiler.ceilings_file.empty() ? "ceilings"
-                                                             : nullptr;
-  if (only != nullptr && !profiler.enabled && has_config) {
-    refusals.Add(only, " is for a profile: give --profile or --profile_step");
   }
 }
 
@@ -434,8 +274,8 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks,
     refusals.Add("stage", " is ", *stage, "; it must be 0 to ", zero::kStages - 1);
     stage = zero::kStages - 1;
   }
-  job.checkpoints = CheckpointsOfFlags(refusals);
-  job.digests = DigestsOfFlags(job.steps, refusals);
+  job.checkpoints = train::CheckpointFlags(refusals);
+  job.digests = train::DigestFlags(job.steps, refusals);
   size_t refused = refusals.size();
   const train::ModelParallelism parallelism = ParallelismOfFlags(refusals);
   const bool can_be_shared = refusals.size() == refused;
@@ -474,10 +314,8 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks,
 
   // And beside the model, where that is right.
   if (read.has_value()) job.config = *read;
-  SetProfile(job.config.profiler, read.has_value(), refusals);
+  train::SetByFlags(read.has_value(), job.config, refusals);
   if (read.has_value()) {
-    job.config.verify_replicas =
-        absl::GetFlag(FLAGS_verify_replicas).value_or(job.config.verify_replicas);
     job.model.tensor_shards = job.config.tensor_shards;
     job.model.sequence_parallel = job.config.sequence_parallel;
     job.model.tensor_pieces = job.config.tensor_pieces;
@@ -497,8 +335,6 @@ absl::StatusOr<Job> JobBeside(const ConfigText* text, const JobRanks& ranks,
 }
 
 }  // namespace
-
-std::string DigestPath() { return device::FromUsersFolder(absl::GetFlag(FLAGS_digest)); }
 
 absl::StatusOr<Job> JobOfFlags(const JobRanks& ranks, train::Refusals refusals) {
   return JobBeside(nullptr, ranks, std::move(refusals));

@@ -12,12 +12,6 @@
 
 namespace brigade::gpt {
 
-// What --resume without a folder stands for.
-inline constexpr char kFromSave[] = "\n";
-
-// Where --digest leads; empty: nowhere.
-std::string DigestPath();
-
 struct JobRanks {
   int count = 1;
   // Which a launcher has started, not threads of this one.

@@ -32,6 +32,8 @@
 #include "brigade/train/config/flag_refusals.h"
 #include "brigade/train/interrupt.h"
 #include "brigade/train/observers/history.h"
+#include "brigade/train/process_flags.h"
+#include "brigade/train/training_flags.h"
 #include "brigade/train/watch.h"
 #include "brigade/train/watch_flags.h"
 
@@ -125,26 +127,24 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   train::WatchOptions watch_options = train::WatchFlags(refusals);
   const std::string trace_path = watch_options.trace, metrics_path = watch_options.metrics;
   for (const std::string& other : {trace_path, metrics_path}) {
-    if (device::SameFile(DigestPath(), other)) {
+    if (device::SameFile(train::DigestPath(), other)) {
       refusals.Add("digest", " names a file of --trace or --metrics too, ", other);
     }
   }
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
   for (const auto& [flag, path] : {std::pair<const char*, std::string>{"trace", trace_path},
                                    {"metrics", metrics_path},
-                                   {"digest", DigestPath()},
+                                   {"digest", train::DigestPath()},
                                    {"ceilings", job.config.profiler.ceilings_file}}) {
     const std::string& profile = job.config.profiler.output_file;
     if (!device::SameFile(profile, path)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--profile and --", flag, " name the same file, ", profile));
   }
-  if (ranks.processes && job.device.kind == device::DeviceKind::kCuda) {
-    job.device = device::Cuda(launch_info.local_rank);
-  }
   // Before anything is said: whether there is such a device.
+  const device::Device device = ranks.processes ? train::DeviceOf(job, launch_info) : job.device;
   BRIGADE_RETURN_IF_ERROR(
-      device::Context::Create({.device = job.device, .compute_threads = 1}).status());
+      device::Context::Create({.device = device, .compute_threads = 1}).status());
 
   const bool speaks = launch_info.rank == 0;
   const std::string description = DescribeJob(
@@ -196,12 +196,13 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     std::fflush(stdout);
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
-  const train::TrainerOptions options = {.observer = &history,
-                                         .watch = watch.get(),
-                                         .stop = &interrupt.stop(),
-                                         .report = report,
-                                         .backend = ranks.backend,
-                                         .timeout = timeout};
+  train::TrainerOptions options = {.observer = &history,
+                                   .watch = watch.get(),
+                                   .stop = &interrupt.stop(),
+                                   .report = report,
+                                   .backend = ranks.backend,
+                                   .timeout = timeout};
+  train::SetProcesses(options);
   const absl::StatusOr<train::Outcome> outcome = ranks.processes
                                                      ? TrainAsProcess(job, launch_info, options)
                                                      : TrainOnThreads(job, ranks.count, options);
@@ -234,12 +235,8 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
 int main(int argc, char** argv) {
   // Whoever reads the lines of progress may go away: that is an error at the end, and none before.
   std::signal(SIGPIPE, SIG_IGN);
-  // A flag of a text has one; for --resume that is the folder of --save.
-  std::string resume = absl::StrCat("--resume=", brigade::gpt::kFromSave);
-  for (int i = 1; i < argc; ++i) {
-    const absl::string_view argument = argv[i];
-    if (argument == "--resume" || argument == "-resume") argv[i] = resume.data();
-  }
+  absl::SetFlag(&FLAGS_keep, 2);
+  brigade::train::ResumeFromSave(argc, argv);
   const absl::Status parsed = brigade::device::ParseFlags(
       argc, argv, "Trains a GPT on text, with every ZeRO stage and precision.");
   const absl::StatusOr<int> exit_code =

@@ -49,7 +49,7 @@ std::string ToJson(const Timeline& timeline) {
 }  // namespace
 
 Dashboard::Dashboard(const DashboardOptions& options)
-    : title_(options.title), steps_(options.steps), unit_(options.unit) {
+    : title_(options.title), steps_(options.steps), unit_(options.unit), loss_(options.loss) {
   // The page's own script and style have this number; whatever else might get into it has not.
   std::random_device random;
   const std::string nonce = absl::StrFormat("%08x%08x%08x", random(), random(), random());
@@ -119,9 +119,9 @@ std::string Dashboard::Data() const {
                     "}");
   }
   return absl::StrCat(
-      "{\"title\":", Quoted(title_), ",\"unit\":", Quoted(unit_), ",\"steps\":", steps_,
-      ",\"from\":", from_.step, ",\"step\":", at_.step, ",\"samples\":", at_.samples,
-      ",\"started\":",
+      "{\"title\":", Quoted(title_), ",\"unit\":", Quoted(unit_), ",\"loss\":", Quoted(loss_),
+      ",\"steps\":", steps_, ",\"from\":", from_.step, ",\"step\":", at_.step,
+      ",\"samples\":", at_.samples, ",\"started\":",
       absl::StrFormat("%.3f,\"updated\":%.3f,\"now\":%.3f", started_, updated_, WallSeconds()),
       ",\"series\":{", series, "},\"timeline\":", ToJson(timeline_), "}");
 }

@@ -25,8 +25,9 @@ struct DashboardOptions {
   std::string title;
   // How many steps there will be; 0: nobody knows.
   int64_t steps = 0;
-  // Of what losses are.
+  // Of what losses are means, and in what they count.
   std::string unit = "byte";
+  std::string loss = "nats";
 };
 
 // A page that shows a training while it runs, to browsers on this machine: one page without
@@ -56,7 +57,7 @@ class Dashboard final : public BackEnd {
 
   const std::string title_;
   const int64_t steps_;
-  const std::string unit_;
+  const std::string unit_, loss_;
   // The page, and the lines of its head that say what it may load: nothing.
   std::shared_ptr<const std::string> page_;
   std::string page_headers_;

@@ -8,11 +8,11 @@ const T = 'Train/Samples/', M = 'Train/Memory/';
 
 // Charts of known tags, in this order; what else comes has a chart each behind them.
 const CHARTS = [
-  {title: 'Loss', unit: () => 'nats per ' + data.unit, curves: [
+  {title: 'Loss', unit: () => `${data.loss} per ${data.unit}`, curves: [
     {tag: T + 'train_loss', name: 'training', color: 'blue'},
     {tag: T + 'held_out_loss', name: 'held out', color: 'amber', dots: true}]},
-  {title: 'Throughput', unit: 'tokens per second, and smoothed', curves: [
-    {tag: T + 'tokens_per_second', name: 'tokens/s', color: 'teal', smooth: true}]},
+  {title: 'Throughput', unit: () => data.unit + 's per second, and smoothed', curves: [
+    {tag: T + 'tokens_per_second', name: 'rate', color: 'teal', smooth: true}]},
   {title: 'Gradient norm', unit: 'before clipping; red: not finite', curves: [
     {tag: T + 'grad_norm', name: 'norm', color: 'violet'}]},
   {title: 'Learning rate', unit: '', curves: [

@@ -306,16 +306,4 @@ absl::StatusOr<std::vector<int>> LeastMaximum(absl::Span<const double> weights,
   return boundaries;
 }
 
-std::vector<double> LoadsOf(absl::Span<const double> weights, absl::Span<const int> boundaries) {
-  std::vector<double> loads;
-  for (size_t i = 1; i < boundaries.size(); ++i) {
-    double load = 0;
-    for (int layer = boundaries[i - 1]; layer < boundaries[i]; ++layer) {
-      load += weights[static_cast<size_t>(layer)];
-    }
-    loads.push_back(load);
-  }
-  return loads;
-}
-
 }  // namespace brigade::parallel

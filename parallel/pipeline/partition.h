@@ -72,9 +72,6 @@ absl::Status CheckPartition(absl::Span<const int> boundaries, int layers,
 absl::StatusOr<std::vector<int>> LeastMaximum(absl::Span<const double> weights,
                                               const PipelineShape& shape, const MemoryLimit* limit);
 
-// The weights of the parts between these boundaries.
-std::vector<double> LoadsOf(absl::Span<const double> weights, absl::Span<const int> boundaries);
-
 }  // namespace brigade::parallel
 
 #endif  // BRIGADE_PARALLEL_PIPELINE_PARTITION_H_

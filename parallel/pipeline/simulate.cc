@@ -329,25 +329,4 @@ absl::StatusOr<Simulation> Simulate(const PipelineSchedule& schedule, const Pipe
   return Clock(schedule, times, indices).Run();
 }
 
-std::vector<int64_t> PeakActivationBytes(const PipelineSchedule& schedule,
-                                         absl::Span<const int64_t> bytes_of_part) {
-  std::vector<int64_t> peaks;
-  for (size_t s = 0; s < schedule.lists.size(); ++s) {
-    int64_t kept = 0, peak = 0;
-    for (const PipelineItem& item : schedule.lists[s]) {
-      const auto bytes = [&] {
-        return bytes_of_part[static_cast<size_t>(
-            PartOf(schedule.shape, static_cast<int>(s), item.chunk))];
-      };
-      if (item.kind == ItemKind::kForward) kept += bytes();
-      peak = std::max(peak, kept);
-      if (item.kind == ItemKind::kBackward || item.kind == ItemKind::kBackwardWeight) {
-        kept -= bytes();
-      }
-    }
-    peaks.push_back(peak);
-  }
-  return peaks;
-}
-
 }  // namespace brigade::parallel

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "brigade/parallel/pipeline/item.h"
 #include "brigade/parallel/pipeline/schedule_kind.h"
 
@@ -66,11 +65,6 @@ struct Simulation {
 // Errors       InvalidArgument naming the numbers if times are not as many as parts, or negative;
 //              an item that is wrong (ListIndex); a stage's item that waits for what never comes.
 absl::StatusOr<Simulation> Simulate(const PipelineSchedule& schedule, const PipelineTimes& times);
-
-// The most bytes of activations that each stage keeps at once: each part's bytes from its forward
-// pass to its backward pass or to the gradient of the weights. For lists that check.h accepts.
-std::vector<int64_t> PeakActivationBytes(const PipelineSchedule& schedule,
-                                         absl::Span<const int64_t> bytes_of_part);
 
 }  // namespace brigade::parallel
 

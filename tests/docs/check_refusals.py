@@ -20,7 +20,7 @@ WORD = "qqqq"
 # Texts of the user's, beside those of our_programs.FREE.
 TEXTS = {
     "adapter", "answer_key", "cases", "ceilings", "chat_template", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events",
-    "folder", "held_out", "ids", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key", "resume",
+    "folder", "held_out", "ids", "interface", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key", "rendezvous_folder", "resume",
     "save_adapter", "special_tokens", "stop", "text", "tokenizer", "topology", "weights",
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/launch/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -118,8 +119,35 @@ TEST(CommandLineTest, WithoutAHostfileTheRanksAreThoseOfThisHost) {
          "--master_port=1", "x"},
         0, "1000 hosts of 4096 slots are more than 1048576 ranks");
   fails({"--hosts=a", "--nnodes=4", "x"}, 0, "--nnodes needs 4 hosts, and there are 1");
+  // Of those that a filter leaves.
+  fails({"--hosts=a@b@c", "--nnodes=3", "--exclude=c", "x"}, 0,
+        "--nnodes needs 3 hosts, and there are 2");
+  fails({"--hosts=a@b@c", "--nnodes=2:3", "--include=b", "x"}, 0,
+        "--nnodes needs 2 hosts, and there are 1");
   EXPECT_THAT(HostsOf(ParseCommandLine({"--nproc_per_node=gpu", "x"}).value(), 0).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("there is none")));
+}
+
+// Only who starts them again has a use for more.
+TEST(CommandLineTest, AtMostSoManyHostsAreStarted) {
+  const auto names = [](std::vector<std::string> words) {
+    for (const char* const more : {"--hosts=a@b@c", "x"}) words.push_back(more);
+    const auto hosts = HostsOf(ParseCommandLine(words).value(), 0);
+    EXPECT_TRUE(hosts.ok()) << hosts.status();
+    std::string names;
+    for (const Host& host : hosts.value_or(std::vector<Host>())) names += host.name;
+    return names;
+  };
+  for (const char* const launcher : {"pdsh", "openmpi", "slurm"}) {
+    EXPECT_EQ(names({"--nnodes=2", absl::StrCat("--launcher=", launcher)}), "ab") << launcher;
+    EXPECT_EQ(names({"--nnodes=1:4", absl::StrCat("--launcher=", launcher)}), "abc") << launcher;
+    EXPECT_EQ(names({absl::StrCat("--launcher=", launcher)}), "abc") << launcher;
+  }
+  EXPECT_EQ(
+      names({"--nnodes=2", "--no_ssh", "--node_rank=0", "--master_addr=a", "--master_port=1"}),
+      "ab");
+  EXPECT_EQ(names({"--nnodes=2"}), "abc");
+  EXPECT_EQ(names({"--nnodes=1:2", "--launcher=ssh", "--max_restarts=3"}), "abc");
 }
 
 // DeepSpeed gives the ranks of hosts with 2 and 3 slots the local ranks 0 1 2 0 1.

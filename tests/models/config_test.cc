@@ -49,6 +49,14 @@ TEST(ConfigTest, WhatIsMissingIsAsTheReferenceHasIt) {
   EXPECT_TRUE(gpt2.tied);
 }
 
+TEST(ConfigTest, TakesASlidingWindowThatIsOff) {
+  json document = Llama();
+  document.update({{"sliding_window", nullptr}});
+  EXPECT_OK(ParseConfig(document.dump()));
+  document.update({{"sliding_window", 4096}, {"use_sliding_window", false}});
+  EXPECT_OK(ParseConfig(document.dump()));
+}
+
 TEST(ConfigTest, ReadsTheRotaryScalingOfOldAndNewFiles) {
   json document = Llama();
   document["rope_theta"] = 500000.0;
@@ -125,6 +133,9 @@ TEST(ConfigTest, ErrorsNameTheKeyAndItsValue) {
            {{{"rms_norm_eps", 0}}, R"("rms_norm_eps" is 0; it must be positive and finite)"},
            {{{"rope_theta", -1}}, R"("rope_theta" is -1)"},
            {{{"hidden_act", "gelu"}}, R"("hidden_act" is "gelu"; it must be silu)"},
+           {{{"sliding_window", 4096}}, R"("sliding_window" is 4096, which is not supported)"},
+           {{{"sliding_window", 8}, {"use_sliding_window", true}}, R"("sliding_window" is 8)"},
+           {{{"use_sliding_window", 0}}, R"("use_sliding_window" is 0; it must be true or false)"},
            {{{"attention_bias", 1}}, R"("attention_bias" is 1; it must be true or false)"},
            {{{"rope_scaling", "linear"}}, R"("rope_scaling" must be an object)"},
            {{{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}}}},

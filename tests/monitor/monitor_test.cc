@@ -194,23 +194,43 @@ TEST(MonitorTest, OneThatFallsBehindDropsCountsAndTells) {
   monitor.Start({});
   monitor.Publish(Record{.at = {1, 1}});
   door->entered.wait();
-  for (int64_t step = 2; step <= 6; ++step) monitor.Publish(Record{.at = {step, step}});
+  for (int64_t step = 2; step <= 5; ++step) monitor.Publish(Record{.at = {step, step}});
   EXPECT_EQ(told, 0);
   // It is told while the write is still under way, which may not end.
-  for (int64_t step = 7; step <= 100; ++step) monitor.Publish(Record{.at = {step, step}});
+  for (int64_t step = 6; step <= 100; ++step) monitor.Publish(Record{.at = {step, step}});
   while (told == 0) absl::SleepFor(absl::Milliseconds(1));
   door->opened.count_down();
   ASSERT_TRUE(monitor.Drain(kLong));
   monitor.Publish(Record{.at = {101, 101}});
   const auto reports = monitor.Close(kLong);
-  // Five have room: that of Start is free again.
-  EXPECT_EQ(seen->Steps(), "from 0, 1, 2, 3, 4, 5, 6, 101");
-  EXPECT_EQ(reports[0].written, 7);
-  EXPECT_EQ(reports[0].dropped, 94);
+  EXPECT_EQ(seen->Steps(), "from 0, 1, 2, 3, 4, 5, 101");
+  EXPECT_EQ(reports[0].written, 6);
+  EXPECT_EQ(reports[0].dropped, 95);
   EXPECT_EQ(told, 1);
   EXPECT_EQ(text, "pipe: writing falls behind the training; records are dropped");
   EXPECT_EQ(reports[0].Trouble(),
-            "pipe: 94 of 101 records are missing: 94 came faster than they could be written");
+            "pipe: 95 of 101 records are missing: 95 came faster than they could be written");
+}
+
+// Files would have steps twice.
+TEST(MonitorTest, AStartHasRoomHoweverManyRecordsWait) {
+  const auto seen = std::make_shared<Seen>();
+  const auto door = std::make_shared<Stuck::Door>();
+  Monitor monitor(Of(std::make_unique<Stuck>(seen, door)), {.capacity = 2});
+  monitor.Start({});
+  monitor.Publish(Record{.at = {1, 1}});
+  door->entered.wait();
+  for (int64_t step = 2; step <= 9; ++step) monitor.Publish(Record{.at = {step, step}});
+  for (const int64_t step : {5, 1}) monitor.Start({step, step});
+  // Nor does it take theirs.
+  monitor.Publish(Record{.at = {2, 2}});
+  door->opened.count_down();
+  ASSERT_TRUE(monitor.Drain(kLong));
+  monitor.Publish(Record{.at = {3, 3}});
+  const auto reports = monitor.Close(kLong);
+  EXPECT_EQ(seen->Steps(), "from 0, 1, 2, 3, from 5, from 1, 3");
+  EXPECT_EQ(reports[0].written, 4);
+  EXPECT_EQ(reports[0].dropped, 7);
 }
 
 TEST(MonitorTest, AnErrorIsToldOnceAndTheNextRecordIsTried) {

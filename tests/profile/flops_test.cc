@@ -83,7 +83,6 @@ TEST(FlopsTest, WhatIsNoProductCountsAsInDeepSpeed) {
   EXPECT_EQ(GeluFlops(10), 10);
   EXPECT_EQ(LayerNormFlops(10), 50);
   EXPECT_EQ(LayerNormFlops(10, /*has_weights=*/false), 40);
-  EXPECT_EQ(EmbeddingFlops(10), 0);
 }
 
 TEST(FlopsTest, WithoutAPeakThereIsNoUtilization) {

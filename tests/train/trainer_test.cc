@@ -519,6 +519,29 @@ TEST(TrainerTest, SavesAndLoadsOneByOne) {
   });
 }
 
+// 2.1 million weights of 12 bytes, of which as much waits for the disk as the configuration says,
+// or two chunks.
+TEST(TrainerTest, TheConfigSaysHowMuchOfASaveWaitsForTheDisk) {
+  const ModelFactory wide = [](const ModelPlace& place) {
+    return Mlp::Create(place, {2, 700'000, 1}, Loss::kSquaredError);
+  };
+  const TrainingData data = {.training = std::make_shared<Points>(4), .epochs = 1};
+  std::vector<int64_t> host_bytes;
+  for (const char* const brigade : {"", R"(, "brigade": {"checkpoint_staging_bytes": 1})"}) {
+    Training training = Make(Config(4, 4, 1, brigade), 1, wide, data);
+    const std::string folder = absl::StrCat(::testing::TempDir(), "/staged_", host_bytes.size());
+    std::filesystem::remove_all(folder);
+    training.job.checkpoints.save = folder;
+    const Ran ran = TrainAll(training, 1);
+    ExpectModelled(ran);
+    int64_t sum = 0;
+    for (const int64_t bytes : ran.outcome.ranks.at(0).host_memory) sum += bytes;
+    host_bytes.push_back(sum);
+    std::filesystem::remove_all(folder);
+  }
+  EXPECT_GT(host_bytes[0] - host_bytes[1], int64_t{16} << 20);
+}
+
 TEST(TrainerTest, AnErrorOfOneRankEndsAll) {
   // The bad sample is read by one of two ranks.
   const TrainingData data = {
@@ -640,6 +663,24 @@ TEST(TrainerTest, AProfileHasTheUnitsOfAnyModel) {
   }
 }
 
+TEST(TrainerTest, ALaunchedRankHasTheDeviceOfItsLocalRank) {
+  const collectives::LaunchInfo launched = {
+      .launched = true, .rank = 5, .size = 8, .local_rank = 3};
+  Job job;
+  EXPECT_EQ(DeviceOf(job, launched), device::Cpu());
+  job.device = device::Cuda(2);
+  EXPECT_EQ(DeviceOf(job, launched), device::Cuda(3));
+  EXPECT_EQ(DeviceOf(job, {}), device::Cuda(2));
+  // What both kinds of trainings have; an ordinal that no machine has is refused on all.
+  const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
+  Training training = Make(Config(8, 4, 0), 1, TwoLayers(), data);
+  training.job.device = device::Cuda();
+  const collectives::LaunchInfo nowhere = {.launched = true, .local_rank = -7};
+  const auto refused = StatusIs(kInvalid, HasSubstr("device.ordinal is -7"));
+  EXPECT_THAT(Trainer::Create(training.job, *training.task, nowhere), refused);
+  EXPECT_THAT(Trainer::Create(training.job, TwoLayers(), data, nowhere), refused);
+}
+
 TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
   const auto refused = [&](const std::string& config, int ranks, const std::string& text) {
@@ -648,6 +689,17 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
                 StatusIs(kInvalid, HasSubstr(text)));
   };
   refused(Config(8, 4, 0, R"(, "brigade": {"dropout": 0.1})"), 1, "brigade.dropout");
+  for (const char* const policy : {"block", "segments:2", "budget:1MiB"}) {
+    refused(Config(8, 4, 0, absl::StrFormat(R"(, "brigade": {"recompute": "%s"})", policy)), 1,
+            "the model makes nothing again");
+  }
+  refused(Config(8, 4, 0, R"(, "activation_checkpointing": {"cpu_checkpointing": true})"), 1,
+          R"(brigade.recompute "block": the model makes nothing again)");
+  const Training measured =
+      Make(Config(8, 4, 0, R"(, "brigade": {"recompute": "block", "recompute_times": "measured"})"),
+           1, TinyDecoder(), {.training = std::make_shared<Tokens>(64), .epochs = 1});
+  EXPECT_THAT(TrainOnThreads(measured.job, *measured.task, 1, {}),
+              StatusIs(kInvalid, HasSubstr("brigade.recompute_times")));
   const Training uncut = Make(Config(8, 4, 0, R"(, "pipeline": {"stages": 2})"), 2, Silent(), data);
   EXPECT_THAT(TrainOnThreads(uncut.job, *uncut.task, 2, {}),
               StatusIs(kInvalid, HasSubstr("a pipeline: the model does not say what crosses")));
@@ -688,6 +740,14 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   EXPECT_THAT(Trainer::Create({.config = ParseConfig(Config(8, 8, 0), 1).value()}, TwoLayers(),
                               {.training = std::make_shared<Points>(4)}, {}),
               StatusIs(kInvalid, HasSubstr("without end")));
+  // Of any other task the job says how many steps there are.
+  for (const int64_t steps : {0, -3}) {
+    Training none = Make(Config(8, 8, 0), 1, TwoLayers(), data, 1);
+    none.job.steps = steps;
+    const auto no_steps = StatusIs(kInvalid, HasSubstr(absl::StrCat(steps, " steps; ")));
+    EXPECT_THAT(Trainer::Create(none.job, *none.task, collectives::LaunchInfo()), no_steps);
+    EXPECT_THAT(TrainOnThreads(none.job, *none.task, 1, {}), no_steps);
+  }
   // A model whose losses are not the data's.
   const Training texts = Make(Config(8, 4, 0), 1, TwoLayers(),
                               {.training = std::make_shared<Tokens>(64), .epochs = 1});

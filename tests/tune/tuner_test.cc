@@ -115,17 +115,30 @@ TEST(FindFittingTest, CountsWhatConfigsRefuse) {
 // With brigade.verify_replicas, which trials leave out.
 TEST(FindFittingTest, DropsWhatTheTrainerWouldNotCompare) {
   Json config = Json::parse(kConfig);
-  config["brigade"]["verify_replicas"] = 5;
-  for (const int ranks : {1, 2}) {
-    SCOPED_TRACE(ranks);
+  struct Case {
+    int ranks;
+    const char* brigade;
+    Space space;
+    bool is_empty;
+  };
+  const std::vector<int> stages = {0, 1, 2, 3};
+  const Case cases[] = {{1, R"({})", {.stages = stages, .tensor = {1}}, true},
+                        {2, R"({})", {.stages = stages, .tensor = {2, 1}}, false},
+                        // Ranks of other replicas are not compared.
+                        {2, R"({"replicas": 2})", {.stages = stages}, true},
+                        {4, R"({"replicas": 2})", {.stages = stages}, false},
+                        {4, R"({"replicas": 2, "shard_ranks": 2})", {.stages = {3}}, true}};
+  for (const auto& [ranks, brigade, space, is_empty] : cases) {
+    SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", brigade));
+    config["brigade"] = Json::parse(brigade);
+    config["brigade"]["verify_replicas"] = 5;
     Tuning tuning(kTiny, ranks);
-    ASSERT_OK_AND_ASSIGN(
-        const Search search,
-        FindFitting(config, {.stages = {0, 1, 2, 3}, .tensor = {ranks, 1}}, tuning.totals,
-                    tuning.make_job, {}, *tuning.rank_model, tuning.stop));
+    ASSERT_OK_AND_ASSIGN(const Search search,
+                         FindFitting(config, space, tuning.totals, tuning.make_job, {},
+                                     *tuning.rank_model, tuning.stop));
     int64_t refused = 0;
     for (const auto& [reason, count] : search.refused) {
-      EXPECT_THAT(reason, HasSubstr("verify_replicas: no rank has what another one has"));
+      EXPECT_THAT(reason, HasSubstr("no rank has what another one has"));
       refused += count;
     }
     EXPECT_GT(refused, 0);
@@ -138,7 +151,7 @@ TEST(FindFittingTest, DropsWhatTheTrainerWouldNotCompare) {
       EXPECT_EQ(job.config.verify_replicas, 5);
       EXPECT_OK(gpt::TrainOnThreads(job, ranks, {})) << each.text;
     }
-    EXPECT_EQ(search.fitting.empty(), ranks == 1);
+    EXPECT_EQ(search.fitting.empty(), is_empty);
   }
 }
 

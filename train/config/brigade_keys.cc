@@ -1,3 +1,5 @@
+#include <iterator>
+
 #include "brigade/collectives/compressed/power_sgd_all_reduce.h"
 #include "brigade/device/file/file_options.h"
 #include "brigade/kernels/orthogonalize/orthogonalize_math.h"
@@ -123,12 +125,10 @@ Keys SharingKeys(Settings& s) {
       {"keep_gathered", Flag(&s.keep_gathered),
        "true: with `sequence_parallel` inputs of products are kept whole"},
       {"context_exchange",
-       Otherwise(OneOf<std::optional<ContextExchange>>(&s.context_exchange,
-                                                       {{"ulysses", ContextExchange::kUlysses},
-                                                        {"ring", ContextExchange::kRing},
-                                                        {"a2a", ContextExchange::kUlysses},
-                                                        {"p2p", ContextExchange::kRing}}),
-                 "\"ulysses\""),
+       Otherwise(
+           OneOf<std::optional<ContextExchange>>(
+               &s.context_exchange, {std::begin(kContextExchanges), std::end(kContextExchanges)}),
+           "\"ulysses\""),
        "how ranks that share texts attend; Megatron's names are `a2a` and `p2p`"},
       {"partition",
        Otherwise(Parsed(&s.partition, parallel::ParsePartition,
@@ -171,7 +171,8 @@ Keys ReplicaKeys(Settings& s) {
                                                        {"bf16", precision::DType::kBFloat16}})),
        "the type in which moves go from one replica to another"},
       {"outer_lr", Number(&outer.lr, kPositive), "the rate of a round; 1: the mean of weights"},
-      {"outer_momentum", Number(&outer.momentum, kBelowOne), "of rounds, Nesterov's; 0: none"},
+      {"outer_momentum", Number(&outer.momentum, kBelowOne), "of rounds; 0: none"},
+      {"outer_nesterov", Flag(&outer.nesterov), "true: the momentum of the next round"},
   };
 }
 
@@ -198,9 +199,13 @@ Keys ActivationKeys(Settings& s) {
   };
 }
 
-// Of what is looked at beside the training.
+// Of what is looked at, or saved, beside the training.
 Keys CheckKeys(Settings& s) {
   return {
+      {"checkpoint_staging_bytes", Whole(&s.checkpoint_staging_bytes, kCount),
+       "of page-locked memory on each rank, in which a save waits for the disk; with as many as "
+       "the "
+       "rank owns of weights and optimizer state no step waits for it (`docs/checkpoints.md`)"},
       {"verify_replicas", Whole(&s.verify_replicas, kCountOrNone),
        "steps between two comparisons of what several ranks have alike (`docs/digests.md`); 0: "
        "none. `--verify_replicas` goes before it"},

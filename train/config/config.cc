@@ -280,6 +280,7 @@ std::optional<TrainConfig> ParseConfig(absl::string_view json, int ranks, absl::
   all.dropout = s.dropout;
   all.write_mode = s.use_node_local_storage ? checkpoint::WriteMode::kPieceFiles
                                             : checkpoint::WriteMode::kInPlace;
+  all.staging_bytes = s.checkpoint_staging_bytes;
   all.tensor_shards = sharing.tensor_shards;
   all.sequence_parallel = sharing.sequence_parallel;
   all.tensor_pieces = sharing.tensor_pieces;

@@ -139,6 +139,7 @@ struct TrainConfig {
   double dropout = 0;
   // How checkpoints are written.
   checkpoint::WriteMode write_mode = checkpoint::WriteMode::kInPlace;
+  int64_t staging_bytes = checkpoint::SaverOptions().staging_bytes;
   // Of the group of all ranks: its topology, if any.
   collectives::CommunicatorOptions communicator;
   // Of all ranks.

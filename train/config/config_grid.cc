@@ -59,7 +59,7 @@ Json FlagsOf(const ModelParallelism& model, const StepFlags& step) {
   add("--lr", step.lr);
   if (model.sequence_parallel) flags["--sequence_parallel"] = true;
   if (const auto exchange = model.context_exchange; exchange.has_value()) {
-    flags["--context_exchange"] = exchange == ContextExchange::kRing ? "ring" : "ulysses";
+    flags["--context_exchange"] = ToString(*exchange);
   }
   if (model.schedule.has_value()) flags["--schedule"] = parallel::ToString(*model.schedule);
   if (model.partition.has_value()) flags["--partition"] = parallel::ToString(*model.partition);
@@ -117,6 +117,7 @@ Sharing Merged(const Settings& s, const ModelParallelism& flags) {
   merged.outer = {.period = replicas.period.value_or(s.outer.period),
                   .lr = replicas.lr.value_or(s.outer.lr),
                   .momentum = replicas.momentum.value_or(s.outer.momentum),
+                  .nesterov = s.outer.nesterov,
                   .fragments = replicas.fragments.value_or(s.outer.fragments),
                   .delay = replicas.delay.value_or(s.outer.delay),
                   .mix = replicas.mix.value_or(s.outer.mix),

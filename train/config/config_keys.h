@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "brigade/checkpoint/saver.h"
 #include "brigade/optim/parameter_group.h"
 #include "brigade/optim/schedule.h"
 #include "brigade/profile/options.h"
@@ -105,6 +106,7 @@ struct Settings {
   };
   MonitorFolder tensorboard, csv_monitor;
   int64_t verify_replicas = 0;
+  int64_t checkpoint_staging_bytes = checkpoint::SaverOptions().staging_bytes;
 
   // None: what DeepSpeed's section says.
   std::optional<recompute::Policy> recompute;

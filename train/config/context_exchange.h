@@ -2,6 +2,7 @@
 #define BRIGADE_TRAIN_CONFIG_CONTEXT_EXCHANGE_H_
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "brigade/parallel/context/context_ranks.h"
@@ -10,11 +11,27 @@ namespace brigade::train {
 
 using parallel::ContextExchange;
 
-// By name: "ulysses", "ring"; or by Megatron's of cp_comm_type, "a2a" and "p2p". None of others.
-inline std::optional<ContextExchange> ParseContextExchange(absl::string_view name) {
-  if (name == "ulysses" || name == "a2a") return ContextExchange::kUlysses;
-  if (name == "ring" || name == "p2p") return ContextExchange::kRing;
+// Ours first, then Megatron's of cp_comm_type.
+inline constexpr std::pair<const char*, ContextExchange> kContextExchanges[] = {
+    {"ulysses", ContextExchange::kUlysses},
+    {"ring", ContextExchange::kRing},
+    {"a2a", ContextExchange::kUlysses},
+    {"p2p", ContextExchange::kRing}};
+
+// By any of these names. None of others.
+inline std::optional<ContextExchange> ParseContextExchange(absl::string_view text) {
+  for (const auto& [name, exchange] : kContextExchanges) {
+    if (text == name) return exchange;
+  }
   return std::nullopt;
+}
+
+// The first of its names.
+inline const char* ToString(ContextExchange exchange) {
+  for (const auto& [name, named] : kContextExchanges) {
+    if (exchange == named) return name;
+  }
+  return "";
 }
 
 }  // namespace brigade::train

@@ -136,11 +136,13 @@ Rules ReplicaRules(const Together& together) {
                     outer.fragments < 1 ? outer.period : outer.period / outer.fragments,
                     ", the steps between two rounds"),
        kRounds},
+      {"brigade.outer_nesterov", !has_replicas || outer.momentum > 0, "rounds have no momentum",
+       "brigade.outer_momentum --outer_momentum"},
   };
   const std::string none = "there are no replicas: brigade.replicas (--replicas) is not given";
   for (const char* const key :
        {"replica_period", "replica_fragments", "replica_delay", "replica_mix", "replica_start_step",
-        "replica_wire", "outer_lr", "outer_momentum"}) {
+        "replica_wire", "outer_lr", "outer_momentum", "outer_nesterov"}) {
     for (const char* const prefix : {"brigade.", "--"}) {
       rules.push_back({absl::StrCat(prefix, key), has_replicas, none, kReplicas});
     }

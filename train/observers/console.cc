@@ -20,14 +20,15 @@ constexpr absl::Duration kLogInterval = absl::Seconds(5);
 
 }  // namespace
 
-Console::Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step,
-                 int64_t steps_per_print, std::string unit)
+Console::Console(std::FILE* out, size_t columns, int64_t steps, double units_of_step,
+                 int64_t steps_per_print, std::string unit, std::string loss)
     : out_(out),
       columns_(columns),
       steps_(steps),
-      tokens_of_step_(tokens_of_step),
+      units_of_step_(units_of_step),
       steps_per_print_(steps_per_print),
-      unit_(std::move(unit)) {}
+      unit_(std::move(unit)),
+      loss_(std::move(loss)) {}
 
 void Console::Print(const std::string& line, bool stays) {
   if (columns_ == 0) {
@@ -97,11 +98,11 @@ absl::Status Console::OnStep(const StepMetrics& metrics) {
   const auto made = static_cast<double>(metrics.step - first_step_);
   const double took = seconds_ - first_seconds_;
   const double left = took / made * static_cast<double>(steps_ - metrics.step);
-  Print(absl::StrFormat(
-            "step %*d/%d loss %.4f %.0f tokens/s scale %g norm %.2f lr %.1e %.0fs left%s",
-            static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_, metrics.loss,
-            tokens_of_step_ * made / took, metrics.loss_scale, metrics.grad_norm,
-            metrics.learning_rate, left, metrics.skipped ? " skipped: overflow" : ""),
+  Print(absl::StrFormat("step %*d/%d loss %.4f %.0f %ss/s scale %g norm %.2f lr %.1e %.0fs left%s",
+                        static_cast<int>(absl::StrCat(steps_).size()), metrics.step, steps_,
+                        metrics.loss, units_of_step_ * made / took, unit_, metrics.loss_scale,
+                        metrics.grad_norm, metrics.learning_rate, left,
+                        metrics.skipped ? " skipped: overflow" : ""),
         stays);
   if (stays || columns_ == 0) PrintBreakdown();
   return absl::OkStatus();
@@ -129,8 +130,8 @@ void Console::PrintBreakdown() {
 }
 
 absl::Status Console::OnEvaluation(const Evaluation& evaluation) {
-  Print(absl::StrFormat("held out after %d steps: %.4f nats per %s", evaluation.step,
-                        evaluation.held_out_loss, unit_),
+  Print(absl::StrFormat("held out after %d steps: %.4f %s per %s", evaluation.step,
+                        evaluation.held_out_loss, loss_, unit_),
         true);
   return absl::OkStatus();
 }

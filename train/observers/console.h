@@ -17,9 +17,10 @@ namespace brigade::train {
 class Console final : public Observer {
  public:
   // `columns` of a terminal; 0 where there is none. `steps_per_print`: steps between lines that
-  // stay; 0: by the time. `unit`: of what losses are.
-  Console(std::FILE* out, size_t columns, int64_t steps, double tokens_of_step,
-          int64_t steps_per_print = 0, std::string unit = "byte");
+  // stay; 0: by the time. `unit`: of what a step has so many, and losses are means; `loss`: in what
+  // they count.
+  Console(std::FILE* out, size_t columns, int64_t steps, double units_of_step,
+          int64_t steps_per_print = 0, std::string unit = "byte", std::string loss = "nats");
 
   absl::Status OnStart(const Start& start) override;
   absl::Status OnLoad(const Start& start) override;
@@ -46,9 +47,9 @@ class Console final : public Observer {
   std::FILE* const out_;
   const size_t columns_;
   const int64_t steps_;
-  const double tokens_of_step_;
+  const double units_of_step_;
   const int64_t steps_per_print_;
-  const std::string unit_;
+  const std::string unit_, loss_;
   double seconds_ = 0;
   // From where on the rate counts: the step of the training before, or of the state that was loaded
   // meanwhile, and the time then.

@@ -27,7 +27,8 @@ absl::StatusOr<Monitors> CreateMonitors(const MonitorOptions& options) {
     auto page = monitor::Dashboard::Create({.port = *options.dashboard_port,
                                             .title = options.title,
                                             .steps = options.steps,
-                                            .unit = options.unit});
+                                            .unit = options.unit,
+                                            .loss = options.loss});
     if (!page.ok()) return NamingTheFlag(page.status());
     monitors.url = (*page)->url();
     monitors.back_ends.push_back(*std::move(page));

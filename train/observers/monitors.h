@@ -24,6 +24,7 @@ struct MonitorOptions {
   std::string title;
   int64_t steps = 0;
   std::string unit = "sample";
+  std::string loss = "nats";
 };
 
 struct Monitors {

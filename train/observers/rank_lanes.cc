@@ -112,7 +112,10 @@ RankLanes::~RankLanes() { Abort(); }
 void RankLanes::Keep(std::vector<StepTime> steps) {
   if (!active()) return;
   device::MutexLock lock(mutex_);
-  for (StepTime& step : steps) steps_.push_back(std::move(step));
+  for (StepTime& step : steps) {
+    if (!steps_.empty() && step.step <= steps_.back().step) steps_.clear();
+    steps_.push_back(std::move(step));
+  }
   while (steps_.size() > kMostSteps) steps_.pop_front();
 }
 
@@ -127,7 +130,7 @@ absl::Status RankLanes::Start(RankLanes* lanes, collectives::Communicator& world
 
 absl::Status RankLanes::Begin(collectives::Communicator& world) {
   // What a training before this one has left.
-  clock_ns_ = told_ = 0;
+  clock_ns_ = 0;
   {
     device::MutexLock lock(mutex_);
     done_ = false;
@@ -183,17 +186,17 @@ absl::StatusOr<bool> RankLanes::Exchange(bool done) {
     first = std::max(first, all[at + 1]);
     last = std::min(last, all[at + 2]);
   }
-  if (last < first || last <= told_) return all_done;
-  told_ = last;
+  if (last < first) return all_done;
   std::string mine;
   {
     device::MutexLock lock(mutex_);
-    const auto at = std::find_if(steps_.begin(), steps_.end(),
-                                 [last](const StepTime& step) { return step.step == last; });
-    if (at != steps_.end()) {
-      Move(clock_ns_, *at);
-      mine = ToText(*at);
-      steps_.erase(steps_.begin(), at + 1);
+    // They may have changed meanwhile.
+    while (!steps_.empty() && steps_.front().step <= last) {
+      if (steps_.front().step == last) {
+        Move(clock_ns_, steps_.front());
+        mine = ToText(steps_.front());
+      }
+      steps_.pop_front();
     }
   }
   // A rank may have none of that number: it was pushed out meanwhile, or never made.

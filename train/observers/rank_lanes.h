@@ -41,8 +41,9 @@ class RankLanes {
   RankLanes(const RankLanes&) = delete;
   RankLanes& operator=(const RankLanes&) = delete;
 
-  // What this rank has done. Keeps some hundred steps, never waits for another rank; before Start,
-  // and behind the end, it keeps nothing. Safe from any thread.
+  // What this rank has done, step by step; where a training goes back to an earlier one, what it
+  // had done before is of no use any more. Keeps some hundred steps, never waits for another rank;
+  // before Start, and behind the end, it keeps nothing. Safe from any thread.
   void Keep(std::vector<StepTime> steps);
 
   // A call of all ranks, of which some may have no lanes (null, or those of another training that
@@ -70,12 +71,11 @@ class RankLanes {
   std::unique_ptr<collectives::Communicator> channel_;
   // To be added to this rank's times.
   int64_t clock_ns_ = 0;
-  // Of the thread: the last step that was told.
-  int64_t told_ = 0;
 
   device::Mutex mutex_;
   device::CondVar ends_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  // In ascending order, behind those that were told.
   std::deque<StepTime> steps_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;

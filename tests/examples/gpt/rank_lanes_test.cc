@@ -3,6 +3,7 @@
 
 #include "brigade/train/observers/rank_lanes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <latch>
@@ -153,6 +154,37 @@ TEST(RankLanesTest, BringThoseOfALaterTrainingToo) {
     self.AwaitOthers();
     if (self.rank == 0) {
       EXPECT_EQ(shown, (std::vector<int64_t>{9, 3}));
+    }
+  });
+}
+
+// A training that goes back to an earlier state (Trainer::Load): what it does from there is shown,
+// also by ranks that had not told all of before.
+TEST(RankLanesTest, BringStepsBehindALoadToo) {
+  collectives::OnThreads({.size = 2}, [&](Rank& self) {
+    std::vector<int64_t> shown;
+    std::latch has_last(1), has_again(1);
+    train::RankLanes lanes(
+        [&](std::vector<train::StepTime> steps) {
+          shown.push_back(steps[0].step);
+          if (shown.back() == 9) has_last.count_down();
+          if (shown.back() == 3) has_again.count_down();
+        },
+        kOften);
+    ASSERT_OK(train::RankLanes::Start(&lanes, *self.communicator));
+    lanes.Keep({StepOf(8, self.rank), StepOf(9, self.rank)});
+    if (self.rank == 0) has_last.wait();
+    self.AwaitOthers();
+    // Of step 10 the other rank has not told.
+    if (self.rank == 0) lanes.Keep({StepOf(10, self.rank)});
+    lanes.Keep({StepOf(3, self.rank)});
+    if (self.rank == 0) has_again.wait();
+    self.AwaitOthers();
+    lanes.Finish();
+    if (self.rank == 0) {
+      EXPECT_EQ(shown.back(), 3);
+      EXPECT_EQ(std::count(shown.begin(), shown.end(), 9), 1);
+      EXPECT_EQ(std::count(shown.begin(), shown.end(), 3), 1);
     }
   });
 }

@@ -3,8 +3,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "brigade/examples/gpt/training.h"
 #include "brigade/tests/collectives/engines/gloo/processes.h"
 #include "brigade/tests/testing/status_matchers.h"
@@ -20,8 +23,8 @@ struct Process {
   bool left_after_report = false;
 };
 
-// Two ranks train; only the second is told to stop, if any.
-std::array<Process, 2> Train(int64_t steps, bool stop) {
+// Two ranks train; only the second is told to stop, if any. Without a folder they meet at a port.
+std::array<Process, 2> Train(int64_t steps, bool stop, const std::string& folder = "") {
   Job job;
   job.model = {.layers = 1, .heads = 2, .width = 16, .context = 16};
   job.config =
@@ -29,7 +32,7 @@ std::array<Process, 2> Train(int64_t steps, bool stop) {
   job.corpus = ReadLicences().value();
   job.steps = steps;
 
-  const int port = collectives::testing::FreePort();
+  const int port = folder.empty() ? collectives::testing::FreePort() : 1;
   std::atomic<bool> reported = false;
   std::array<Process, 2> all;
   const auto run = [&](int rank, Process& self) {
@@ -41,7 +44,7 @@ std::array<Process, 2> Train(int64_t steps, bool stop) {
     };
     absl::StatusOr<train::Outcome> outcome =
         TrainAsProcess(job, {.launched = true, .rank = rank, .size = 2, .master_port = port},
-                       {.stop = &stop_here, .report = report});
+                       {.stop = &stop_here, .report = report, .rendezvous_folder = folder});
     self.left_after_report = reported;
     EXPECT_OK(outcome);
     if (outcome.ok()) self.outcome = *std::move(outcome);
@@ -58,6 +61,14 @@ TEST(TrainAsProcessTest, OneRankReportsAndNoneLeavesBefore) {
   EXPECT_EQ(second.reports, 0);
   EXPECT_TRUE(second.left_after_report);
   EXPECT_FALSE(first.outcome.interrupted);
+}
+
+TEST(TrainAsProcessTest, RanksMeetInAFolderToo) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/meeting");
+  std::filesystem::remove_all(folder);
+  for (const Process& process : Train(2, false, folder)) {
+    EXPECT_EQ(process.outcome.ranks.size(), 2u);
+  }
 }
 
 TEST(TrainAsProcessTest, AllStopAfterTheSameStepWhenOneIsToldTo) {

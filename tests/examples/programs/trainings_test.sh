@@ -296,6 +296,49 @@ tune 1 lora1 --adapter="$dir/adapter3"
 [ "$before" = "$saved" ] || fail "begins with $before, where $saved was saved"
 tune 1 lora3 --int8_base
 falls "$before" "$after" 0.3
+# Flags that all trainings have: a damaged checkpoint names one, which it takes; so are digests and a
+# profile.
+going_on() {
+  examples/language_model --model="$dir/trained" --data="$dir/text.txt" --context=48 \
+    --config="$dir/ds.json" --steps=10 --save="$dir/goes_on" --save_every=5 "$@" 2>&1
+}
+output=$(going_on) || fail "language_model says: $output"
+[ -e "$dir/goes_on/step-00000005" ] || fail "no checkpoint behind step 5: $output"
+for file in "$dir"/goes_on/step-00000010/*.safetensors; do truncate -s 100 "$file"; done
+output=$(going_on --resume) && fail "goes on from a damaged checkpoint"
+[[ $output == *"--fall_back resumes from the one before it"* ]] || fail "language_model says: $output"
+output=$(going_on --resume --fall_back --digest="$dir/digests" --digest_every=1 \
+  --profile="$dir/profile.json" --profile_step=7) || fail "language_model says: $output"
+[ -s "$dir/digests" ] || fail "no digests: $output"
+[ -s "$dir/profile.json" ] || fail "no profile: $output"
+output=$(going_on --weights="$dir/trained") && fail "weights of two kinds"
+[[ $output == *"--weights are given"* ]] || fail "language_model says: $output"
+WORLD_SIZE=1 RANK=0 going_on --rendezvous_folder="$dir/meeting" --resume >"$dir/out" ||
+  fail "language_model says: $(cat "$dir/out")"
+output=$(going_on --resume --rendezvous_folder="$dir/meeting") && fail "a meeting of one thread"
+[[ $output == *"rendezvous_folder"* ]] || fail "language_model says: $output"
+
+# Interrupted it says so, by its code too: adapters are those of a whole training, a checkpoint is
+# what goes on.
+sed 's/"steps_per_print": 20/"steps_per_print": 1/' "$dir/lora1.json" >"$dir/interrupted.json"
+examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" --context=48 \
+  --config="$dir/interrupted.json" --epochs=100000 --lora_rank=8 --save="$dir/interrupted" \
+  --save_adapter="$dir/half" >"$dir/out" 2>&1 &
+until grep -q '^step ' "$dir/out"; do
+  kill -0 $! 2>/dev/null || fail "no step: $(cat "$dir/out")"
+  sleep 0.05
+done
+kill -INT $!
+wait $!
+status=$?
+[ $status -eq 130 ] || fail "exit code $status of an interrupted training: $(cat "$dir/out")"
+grep -q '^Interrupted; --save_adapter' "$dir/out" || fail "not told: $(cat "$dir/out")"
+[ ! -e "$dir/half" ] || fail "adapters of a training that was interrupted"
+steps=$(basename "$dir"/interrupted/step-*)
+processes 1 examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" --context=48 \
+  --config="$dir/interrupted.json" --steps=$((10#${steps#step-} + 2)) --epochs=100000 --lora_rank=8 \
+  --resume="$dir/interrupted" --save_adapter="$dir/half"
+[ -e "$dir/half/adapter_model.safetensors" ] || fail "no adapters: $output"
 output=$(examples/language_model --model="$dir/trained" --data="$dir/chats.jsonl" \
   --config="$dir/ds.json" --adapter="$dir/adapter1" 2>&1) && fail "an adapter without a rank"
 [[ $output == *"give --lora_rank"* ]] || fail "language_model says: $output"

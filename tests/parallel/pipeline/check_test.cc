@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "brigade/parallel/pipeline/schedule.h"
-#include "brigade/parallel/pipeline/simulate.h"
+#include "brigade/tests/parallel/pipeline/peaks.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

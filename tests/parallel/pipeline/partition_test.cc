@@ -33,6 +33,19 @@ std::vector<int> Cut(const std::vector<double>& weights, const PipelineShape& sh
   return boundaries.ok() ? *boundaries : std::vector<int>{};
 }
 
+// The weights of the parts between these boundaries.
+std::vector<double> LoadsOf(absl::Span<const double> weights, absl::Span<const int> boundaries) {
+  std::vector<double> loads;
+  for (size_t i = 1; i < boundaries.size(); ++i) {
+    double load = 0;
+    for (int layer = boundaries[i - 1]; layer < boundaries[i]; ++layer) {
+      load += weights[static_cast<size_t>(layer)];
+    }
+    loads.push_back(load);
+  }
+  return loads;
+}
+
 TEST(PartitionTest, CutsKnownChainsAsKnown) {
   const std::vector<double> ascending = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   EXPECT_THAT(Cut(ascending, Parts(3)), ElementsAre(0, 5, 7, 9));

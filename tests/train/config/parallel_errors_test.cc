@@ -201,9 +201,26 @@ TEST(ParallelErrorsTest, NameReplicasThatCannotBe) {
               StatusIs(kInvalid, HasSubstr("--replica_mix is 0.5, but there are no replicas")));
   const auto right = of_flags({.replicas = 2, .period = 7, .fragments = 2, .delay = 1});
   ASSERT_OK(right);
+  EXPECT_TRUE(right->outer.nesterov);
   EXPECT_EQ(right->replicas, 2);
   EXPECT_EQ(right->outer.period, 7);
   EXPECT_EQ(right->outer.lr, 0.7);
+}
+
+TEST(ParallelErrorsTest, NesterovsMomentumIsOfRoundsWithMomentum) {
+  const auto of = [](const std::string& brigade) {
+    return ParseConfig(absl::StrCat(R"({"train_batch_size": 8, "optimizer": {"type": "AdamW"},
+                                        "brigade": {)",
+                                    brigade, "}}"),
+                       4);
+  };
+  const auto without = of(R"("replicas": 2, "outer_nesterov": false)");
+  ASSERT_OK(without);
+  EXPECT_FALSE(without->outer.nesterov);
+  EXPECT_THAT(of(R"("replicas": 2, "outer_momentum": 0, "outer_nesterov": true)").status(),
+              StatusIs(kInvalid, HasSubstr("rounds have no momentum")));
+  EXPECT_THAT(of(R"("outer_nesterov": true)").status(),
+              StatusIs(kInvalid, HasSubstr("there are no replicas")));
 }
 
 TEST(ParallelErrorsTest, NameWhatIsNotSoOfAPipeline) {

@@ -59,6 +59,7 @@ TEST(ParallelKeysTest, ReadsHowContextRanksAttend) {
                           value, "}")));
     EXPECT_EQ(config.grid.context, 2);
     EXPECT_EQ(config.context_exchange, exchange);
+    EXPECT_EQ(ParseContextExchange(ToString(exchange)), exchange);
   }
   ASSERT_OK_AND_ASSIGN(const TrainConfig none, With(R"(, "sequence_parallel_size": 2)"));
   EXPECT_EQ(none.context_exchange, ContextExchange::kUlysses);

@@ -11,7 +11,7 @@
 namespace brigade::train {
 namespace {
 
-// What a console of 100 steps of 1000 tokens prints.
+// What a console of 100 steps of 1000 bytes prints.
 class Printed {
  public:
   explicit Printed(size_t columns, int64_t steps_per_print = 0)
@@ -51,7 +51,22 @@ TEST(ConsoleTest, ALineSaysHowItGoes) {
   ASSERT_OK(printed.console().OnStep(Step(1)));
   EXPECT_EQ(printed.text(),
             "held out after 0 steps: 5.5000 nats per byte\n"
-            "step   1/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 50s left\n");
+            "step   1/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 50s left\n");
+}
+
+TEST(ConsoleTest, UnitsAreThoseOfTheTraining) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* const file = open_memstream(&text, &size);
+  Console console(file, 0, 100, 1000, 0, "image", "loss");
+  ASSERT_OK(console.OnEvaluation({0, 5.5}));
+  ASSERT_OK(console.OnStep(Step(1)));
+  std::fclose(file);
+  EXPECT_STREQ(
+      text,
+      "held out after 0 steps: 5.5000 loss per image\n"
+      "step   1/100 loss 3.2199 2000 images/s scale 32768 norm 1.23 lr 2.8e-03 50s left\n");
+  std::free(text);
 }
 
 TEST(ConsoleTest, ASkippedStepIsSaidToBe) {
@@ -61,7 +76,7 @@ TEST(ConsoleTest, ASkippedStepIsSaidToBe) {
   step.grad_norm = std::numeric_limits<double>::infinity();
   ASSERT_OK(printed.console().OnStep(step));
   EXPECT_EQ(printed.text(),
-            "step   1/100 loss 3.2199 2000 tokens/s scale 32768 norm inf lr 2.8e-03 50s left "
+            "step   1/100 loss 3.2199 2000 bytes/s scale 32768 norm inf lr 2.8e-03 50s left "
             "skipped: overflow\n");
 }
 
@@ -69,17 +84,17 @@ TEST(ConsoleTest, ALogGetsTheFirstAndTheLastStepAndFewBetween) {
   Printed printed(0);
   for (int64_t step = 1; step <= 100; ++step) ASSERT_OK(printed.console().OnStep(Step(step)));
   EXPECT_EQ(printed.text(),
-            "step   1/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 50s left\n"
-            "step 100/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 0s left\n");
+            "step   1/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 50s left\n"
+            "step 100/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 0s left\n");
 }
 
 TEST(ConsoleTest, ALineComesEverySoManyStepsAndAtTheEnd) {
   Printed printed(0, 40);
   for (int64_t step = 1; step <= 100; ++step) ASSERT_OK(printed.console().OnStep(Step(step)));
   EXPECT_EQ(printed.text(),
-            "step  40/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 30s left\n"
-            "step  80/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 10s left\n"
-            "step 100/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 0s left\n");
+            "step  40/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 30s left\n"
+            "step  80/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 10s left\n"
+            "step 100/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 0s left\n");
 }
 
 TEST(ConsoleTest, InATerminalTheseLinesStay) {
@@ -87,8 +102,8 @@ TEST(ConsoleTest, InATerminalTheseLinesStay) {
   ASSERT_OK(printed.console().OnStep(Step(1)));
   ASSERT_OK(printed.console().OnStep(Step(2)));
   EXPECT_EQ(printed.text(),
-            "\rstep   1/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03\033[K"
-            "\rstep   2/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03\033[K\n");
+            "\rstep   1/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 \033[K"
+            "\rstep   2/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 \033[K\n");
 }
 
 TEST(ConsoleTest, ATerminalsLineIsWrittenOverAndShortEnoughForIt) {
@@ -97,9 +112,9 @@ TEST(ConsoleTest, ATerminalsLineIsWrittenOverAndShortEnoughForIt) {
   ASSERT_OK(printed.console().OnEvaluation({50, 4}));
   ASSERT_OK(printed.console().OnStep(Step(100)));
   EXPECT_EQ(printed.text(),
-            "\rstep   1/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03\033[K"
+            "\rstep   1/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 \033[K"
             "\rheld out after 50 steps: 4.0000 nats per byte\033[K\n"
-            "\rstep 100/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03\033[K\n");
+            "\rstep 100/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 \033[K\n");
 }
 
 // The rate and what is left are those of the steps that were made since, and of their time.
@@ -117,11 +132,11 @@ TEST(ConsoleTest, TheRateCountsFromTheStateThatWasLoaded) {
   later.seconds = 25 + 20;
   ASSERT_OK(console.OnStep(later));
   EXPECT_EQ(printed.text(),
-            "step  40/100 loss 3.2199 2000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 30s left\n"
+            "step  40/100 loss 3.2199 2000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 30s left\n"
             "Step 20 of x\n"
-            "step  40/100 loss 3.2199 4000 tokens/s scale 32768 norm 1.23 lr 2.8e-03 15s left\n"
+            "step  40/100 loss 3.2199 4000 bytes/s scale 32768 norm 1.23 lr 2.8e-03 15s left\n"
             "Step 70 of x\n"
-            "step  80/100 loss 3.2199 500 tokens/s scale 32768 norm 1.23 lr 2.8e-03 40s left\n");
+            "step  80/100 loss 3.2199 500 bytes/s scale 32768 norm 1.23 lr 2.8e-03 40s left\n");
 }
 
 }  // namespace
