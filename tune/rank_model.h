@@ -3,7 +3,7 @@
 
 // What a job needs of memory and takes of time, before it runs.
 //
-// Memory       That of the trainer's own formulas (examples/gpt/rank_memory.h), of every rank, to
+// Memory       That of the trainer's own formulas (train/rank_memory.h), of every rank, to
 //              the byte: those of collectives are asked of communicators like the training's.
 // Time         A model, for an order: the passes by a trial of one block, the collectives by the
 //              cost model of collectives/tuning with figures of this machine, the update and what

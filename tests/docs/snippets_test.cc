@@ -41,7 +41,7 @@ namespace {
   return choice.seconds >= 0 ? absl::OkStatus() : absl::InternalError("negative");
 }
 
-// emulator/README.md.
+// docs/emulator.md.
 TEST(SnippetsTest, RunAKernelOnTheEmulator) {
   const std::string text_of_the_ptx = R"(.version 8.0
 .target sm_90
@@ -92,7 +92,7 @@ TEST(SnippetsTest, RunAKernelOnTheEmulator) {
   return buffers.size() == 4 && step.makespan > 0 ? absl::OkStatus() : absl::InternalError("");
 }
 
-// recompute/README.md.
+// docs/recomputation.md.
 TEST(SnippetsTest, PlanActivationsWithinABudget) {
   using namespace recompute;   // NOLINT(google-build-using-namespace)
   constexpr int64_t x = 4096;  // NOLINT(readability-identifier-naming)

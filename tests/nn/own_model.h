@@ -1,7 +1,7 @@
 #ifndef BRIGADE_TESTS_NN_OWN_MODEL_H_
 #define BRIGADE_TESTS_NN_OWN_MODEL_H_
 
-// A model of one's own: how layers are composed. The end of this file is in nn/README.md.
+// A model of one's own: how layers are composed.
 
 #include <cstdint>
 #include <memory>
@@ -99,8 +99,6 @@ struct Activations {
 inline zero::ParameterSpec Matrix(std::string name, int64_t outputs, int64_t inputs) {
   return {.name = std::move(name), .size = outputs * inputs, .shape = {outputs, inputs}};
 }
-
-// nn/README.md shows what follows.
 
 // x = tokens[ids], x += attention(norm(x)), x += swiglu(norm(x)), logits = norm(x) head^T.
 enum Weight { kTokens, kNorm1, kQkv, kOut, kNorm2, kGateUp, kDown, kNorm3, kHead };

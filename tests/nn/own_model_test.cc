@@ -1,4 +1,4 @@
-// The model of nn/README.md: its gradient, and its training by a ZeroOptimizer on two ranks.
+// The model of own_model.h: its gradient, and its training by a ZeroOptimizer on two ranks.
 
 #include "brigade/tests/nn/own_model.h"
 

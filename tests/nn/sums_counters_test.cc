@@ -30,8 +30,8 @@ struct Cost {
   double load_sectors = 0, store_sectors = 0;
 };
 
-// Of the launches since the last time whose names hold one of `kernels`; printed as a row of
-// docs/performance.md.
+// Of the launches since the last time whose names hold one of `kernels`; printed as a row of the
+// second table of benchmarks/results/2026-11-22-counted-accesses.md.
 Cost CostOf(const char* name, device::Stream& stream, const std::vector<std::string>& kernels) {
   EXPECT_OK(stream.Synchronize());
   Cost cost;

@@ -57,6 +57,35 @@ expect 1 'README.md:1: there is no target kernels/adam:sgd' <<<'`kernels/adam:sg
 expect 1 'README.md:1: kernels/sgd leads nowhere' <<<'[there](kernels/sgd)'
 expect 1 'README.md:1: kernels/sgd.h leads nowhere' <<<'`kernels/sgd.h`'
 expect 1 'README.md:2: there is no file sgd.h' <<<$'\n`sgd.h`'
+# A link leads on from its page, a path between backticks also from the root, and nothing from above it.
+mkdir -p kernels/tests && touch kernels/tests/there.h
+cat >kernels/adam/README.md <<<'[up](../../docs/decisions/0001-why.md), [root](../..), `../adam/adam.h`, `kernels/adam/adam.h`'
+expect 0 "" </dev/null
+cat >kernels/adam/README.md <<<'[up](../docs/decisions/0001-why.md)'
+expect 1 'kernels/adam/README.md:1: ../docs/decisions/0001-why.md leads nowhere' </dev/null
+cat >kernels/adam/README.md <<<'[root](kernels/adam/adam.h)'
+expect 1 'kernels/adam/README.md:1: kernels/adam/adam.h leads nowhere' </dev/null
+cat >kernels/adam/README.md <<<'[above](../../../docs/decisions/0001-why.md)'
+expect 1 'kernels/adam/README.md:1: ../../../docs/decisions/0001-why.md leads nowhere' </dev/null
+cat >kernels/adam/README.md <<<'`../../../tests/docs/BUILD.bazel`'
+expect 1 'kernels/adam/README.md:1: ../../../tests/docs/BUILD.bazel leads nowhere' </dev/null
+# What a README's table names without a folder is in its own, or beside what the row has named.
+cat >kernels/adam/README.md <<<'| `adam.h`, `X.h`, `.cc` | `kernels/tests/there.h`, `there.h` |'
+expect 0 "" </dev/null
+cat >kernels/adam/README.md <<<'`there.h` is in no table'
+expect 0 "" </dev/null
+cat >kernels/adam/README.md <<<'| `adam.h` | beside `there.h` |'
+expect 1 'kernels/adam/README.md:1: there.h is not in the folder of this page: say in which' </dev/null
+cat >kernels/adam/README.md <<<$'| `../tests/there.h` | |\n| `there.h` | |'
+expect 1 'kernels/adam/README.md:2: there.h is not in the folder of this page: say in which' </dev/null
+rm -r kernels/adam/README.md kernels/tests
+# The index of the documents has all of them.
+cat >docs/README.md <<<'[one](one.md)'
+touch docs/one.md
+expect 0 "" </dev/null
+touch docs/two.md
+expect 1 'docs/README.md: does not link two.md' </dev/null
+rm docs/README.md docs/one.md docs/two.md
 expect 1 'README.md:2: there is no target //kernels:sgd' <<<$'```sh\nbazel run //kernels:sgd\n```'
 expect 1 'README.md:2: there is no target //kernels/adam:sgd' <<<$'```sh\nbazel-bin/kernels/adam/sgd\n```'
 expect 1 'README.md:3: say before the block what nvcc needs, or what runs it' <<<$'```sh\n\nX=1 nvcc x.cu\n```'

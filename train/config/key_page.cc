@@ -11,9 +11,10 @@ namespace {
 
 constexpr char kIntroduction[] = R"(# Keys of a training's configuration
 
-`--config=FILE` of `examples/gpt:train` reads a JSON file with DeepSpeed's keys, and a section
-`brigade` for what DeepSpeed has no key for. This page is made from the table by which the trainer
-reads them:
+Every `train::Trainer` is configured by a JSON file with DeepSpeed's keys, and a section `brigade`
+for what DeepSpeed has no key for; `--config=FILE` of the programs names it. Which keys the trainer
+of a `models::Model` refuses is listed in [training.md](training.md#keys-that-a-model-refuses). This
+page is made from the table by which all trainers read them:
 `bazel run //train/config:configuration_reference` <!-- run by: tests/train/config --> prints it.
 
 - **No key is ignored.** All that is refused is listed at once, each with its path, its value and

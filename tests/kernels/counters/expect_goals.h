@@ -17,8 +17,9 @@ struct ElementBytes {
   int64_t all, wide;
 };
 
-// Prints a row of the table of docs/performance.md: sectors over the fewest possible of loads and
-// stores, the share of the bytes in accesses of 16 bytes, PTX instructions of an element.
+// Prints a row as in benchmarks/results/2026-11-22-counted-accesses.md: sectors over the fewest
+// possible of loads and stores, the share of the bytes in accesses of 16 bytes, PTX instructions of
+// an element.
 inline void PrintRow(const std::string& name, const Counted& counted, ElementBytes bytes) {
   std::printf("| %s | %.2f | %.2f | %.0f %% | %.1f |\n", name.c_str(), counted.load_sectors(),
               counted.store_sectors(), 100 * counted.wide() / static_cast<double>(bytes.all),
