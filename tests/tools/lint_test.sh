@@ -164,6 +164,18 @@ expect 1 'device/BUILD.bazel:1: sh_test without a load'
 printf 'load("@rules_shell//shell:sh_test.bzl", "sh_test")\n\nsh_test(\n)\n' >device/BUILD.bazel
 expect 0 ""
 
+# Flags in .bazelrc files, in any folder.
+mkdir -p tests/a
+printf '%s\n' '# --local_cpu_resources=2' 'build --copt=-O2 --//bazel:werror=true' \
+  'test:b --nosandbox_debug --@a//b:c=true --repo_env=CC=clang' 'try-import %workspace%/--d' \
+  'common:workspace --noenable_bzlmod --enable_workspace' >tests/a/.bazelrc
+expect 0 ""
+printf 'build --jobs=3 --local_cpu_resources=3\n' >.bazelrc
+printf 'common --noenable_bzlmod\nbuild:a --copt=-g \\\n  --nocopts\n' >tests/a/.bazelrc
+expect 1 '.bazelrc:1: --local_cpu_resources is not in tools/lint as a flag of Bazel 4 to 9' \
+  'tests/a/.bazelrc:1: --noenable_bzlmod is not' 'tests/a/.bazelrc:3: --nocopts is not'
+rm .bazelrc tests/a/.bazelrc
+
 # Abseil's headers and the targets that hold them.
 printf '#include "absl/a.h"\n#include "absl/b.h"\n' >device/adam.cc
 expect 1 'device/adam.cc:2: bazel/libraries.bzl has no target for absl/b.h'
