@@ -69,6 +69,10 @@ function(brigade_pkg_config component)
   file(RELATIVE_PATH BRIGADE_PC_PREFIX "${from}" "${CMAKE_INSTALL_PREFIX}")
   file(RELATIVE_PATH BRIGADE_PC_LIBDIR "${from}" "${CMAKE_INSTALL_FULL_LIBDIR}")
   file(RELATIVE_PATH BRIGADE_PC_INCLUDEDIR "${from}" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+  # As pkg-config quotes the blanks of the file's own folder.
+  foreach(variable IN ITEMS PREFIX LIBDIR INCLUDEDIR CUDA)
+    string(REPLACE " " "\\ " BRIGADE_PC_${variable} "${BRIGADE_PC_${variable}}")
+  endforeach()
   configure_file(cmake/brigade.pc.in pkgconfig/brigade-${component}.pc @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/pkgconfig/brigade-${component}.pc"
     DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -1,24 +1,26 @@
 #!/bin/bash
 # cmake_test.sh COMPONENT... [shared] [cuda] [emulated=LIBRARY] [cuda_sources] [own_sources] [users]
+#   [warnings]
 #
 # Builds the components (or all) with CMake and installs them; then users, who see the installed files
-# alone, build and run a program for each component by find_package and by pkg-config. With `shared`
-# once more with shared libraries; with `cuda` nvcc compiles a kernel as CMake tells it to. With
-# `emulated` all this is left out: the components are built and installed with CUDA, and users run on an
-# emulated device, by its runtime, the LIBRARY, in place of CUDA's. With `cuda_sources` it is left out
-# too: of components but kernels, what has code for CUDA is compiled. With `own_sources` the components'
-# own sources are compiled, and not what they need. With `users` there is nothing beside their users.
+# alone, build and run a program for each component by find_package and by pkg-config. With `cuda` nvcc
+# compiles a kernel as CMake tells it to. With `users` there is nothing beside their users; `shared` is
+# that with shared libraries. With `emulated` the components are built and installed with CUDA, and users
+# run on an emulated device, by its runtime, the LIBRARY, in place of CUDA's. With `cuda_sources` nothing
+# is installed: of components but kernels, what has code for CUDA is compiled. With `own_sources` the
+# components' own sources are compiled, and not what they need; with `warnings` all headers, as of a part
+# of a project that has its warnings on. All of it happens below a folder with a blank in its name.
 set -u -o pipefail
 export LC_ALL=C
 unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
 
-work=$TEST_TMPDIR/cmake
+work="$TEST_TMPDIR/some user"
 checkout=$work/checkout # another name than brigade: the headers are found all the same
 prefix=$work/prefix
-components=() shared= cuda= runtime= cuda_sources= own_sources= users=
+components=() shared= cuda= runtime= cuda_sources= own_sources= users= warnings=
 for argument in "$@"; do
   case $argument in
-    shared | cuda | cuda_sources | own_sources | users) declare "$argument=yes" ;;
+    shared | cuda | cuda_sources | own_sources | users | warnings) declare "$argument=yes" ;;
     emulated=*) runtime=$(dirname "$PWD/${argument#*=}") ;;
     *) components+=("$argument") ;;
   esac
@@ -53,6 +55,11 @@ here=$checkout/tests/integration/cmake
 graph() { tr '\n' ' ' <"$checkout/cmake/graph.cmake" | grep -oP "set\(BRIGADE_$1\b\K[^)]*"; }
 [ "${components[*]}" != all ] || read -ra components < <(graph ALL_COMPONENTS)
 
+# The calls of brigade_library for these components, a line each.
+libraries() { # COMPONENT...
+  (cd "$checkout/cmake/libraries" && awk -v RS= '/^brigade_library/ { $1 = $1; print }' "${@/%/.cmake}")
+}
+
 # In the order of graph.cmake: the components and what they need.
 closure() {
   local component wanted=" ${components[*]} "
@@ -69,25 +76,9 @@ configure() { # FOLDER ARGUMENT...
     -DBRIGADE_COMPONENTS="$(IFS=';' && echo "${components[*]}")" "$@"
 }
 
-# Objects of static libraries are those of shared ones, the same command on the same file in the same
-# folder: each is compiled once.
-compile_once=$work/compile_once
-mkdir "$work/objects"
-cat >"$compile_once" <<'END'
-#!/bin/bash
-kept=$(dirname "$0")/objects/$(printf '%s\n' "$@" | sha256sum | cut -d ' ' -f 1)
-for argument in "$@"; do
-  [ "${before-}" != -o ] || object=$argument
-  before=$argument
-done
-if [ -f "$kept" ]; then ln -f "$kept" "$object"; else "$@" && ln "$object" "$kept"; fi
-END
-chmod +x "$compile_once"
-
 # -O0: the test looks at what is built, not at how fast it is.
 build_and_install() { # ARGUMENT...
-  configure "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
-    -DCMAKE_CXX_COMPILER_LAUNCHER="$compile_once" "$@"
+  configure "$work/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 "$@"
   must cmake --build "$work/build"
   must cmake --install "$work/build" --prefix "$work/first_prefix"
   # Users take what was installed to wherever they like, and the build is gone.
@@ -97,7 +88,7 @@ build_and_install() { # ARGUMENT...
 
 installed_files_are_complete() {
   local file header
-  grep -rIl "$work" "$prefix" && fail "installed files name a folder of the build"
+  grep -rIl "$TEST_TMPDIR" "$prefix" && fail "installed files name a folder of the build"
   for file in "$prefix/share/doc/brigade/LICENSE" "$prefix/include/brigade/kernels/adam/adam.h" \
     "$prefix/include/brigade/kernels/internal/cpu_list.h"; do
     [ -f "$file" ] || fail "no $file"
@@ -161,20 +152,23 @@ pkg_config_path() { find "$prefix" -type d -name pkgconfig -print -quit; }
 
 # others_of COMPONENT: the files that consumer/CMakeLists.txt names beside COMPONENT.cc.
 others_of() {
-  sed -n "s/^set($1_sources \(.*\))$/\1/p" "$here/consumer/CMakeLists.txt" |
-    xargs -rn 1 printf '%s/%s\n' "$here/consumer"
+  local name
+  for name in $(sed -n "s/^set($1_sources \(.*\))$/\1/p" "$here/consumer/CMakeLists.txt"); do
+    printf '%s\n' "$here/consumer/$name"
+  done
 }
 
 users_find_pkg_config() { # ARGUMENT...
-  local component flags others
+  local component said flags others
   for component in $(closure); do
     mapfile -t others < <(others_of "$component")
-    flags=$(PKG_CONFIG_PATH=$(pkg_config_path) pkg-config "$@" --cflags --libs "brigade-$component") || {
+    said=$(PKG_CONFIG_PATH=$(pkg_config_path) pkg-config "$@" --cflags --libs "brigade-$component") || {
       fail "pkg-config does not find brigade-$component"
       continue
     }
-    # shellcheck disable=SC2086 # flags are words
-    must g++ -std=c++20 "$here/consumer/$component.cc" "${others[@]}" -o "$work/program" $flags
+    # It quotes blanks for the shell.
+    eval "flags=($said)"
+    must g++ -std=c++20 "$here/consumer/$component.cc" "${others[@]}" -o "$work/program" "${flags[@]}"
     LD_LIBRARY_PATH=$prefix/lib:$runtime must "$work/program"
     printf '%s by pkg-config: %s\n' "$component" "$(<"$work/log")"
   done
@@ -249,6 +243,36 @@ projects_of_others_bring_their_own() {
   fi
 }
 
+# A part of another project has no system headers: that project's warnings look at all of them, with
+# g++ and with clang. Each component is a file of its own.
+headers_have_no_warnings() {
+  local outer=$work/warnings component compiler without=CUDA_ONLY
+  [ -z "$cuda" ] || without='^$'
+  mkdir -p "$outer"
+  {
+    printf 'cmake_minimum_required(VERSION 3.22)\nproject(outer LANGUAGES CXX)\n'
+    printf 'set(CMAKE_OPTIMIZE_DEPENDENCIES ON)\nadd_subdirectory("%s" brigade)\n' "$checkout"
+    printf 'add_compile_options(-Wall -Wextra -Werror)\n'
+    for component in $(closure); do
+      libraries "$component" | grep -v "$without" >"$work/libraries"
+      grep -oP ' HEADERS \K[^A-Z)]+' "$work/libraries" | tr ' ' '\n' | grep '\.h$' |
+        sed 's|.*|#include "brigade/&"|' >"$outer/$component.cc"
+      [ -s "$outer/$component.cc" ] || fail "$component has no headers"
+      printf 'add_library(user_%s STATIC %s.cc)\n' "$component" "$component"
+      printf 'target_link_libraries(user_%s PRIVATE %s)\n' "$component" \
+        "$(awk '{ print "Brigade::" $2 }' "$work/libraries" | tr '\n' ' ')"
+    done
+    printf 'add_custom_target(users DEPENDS%s)\n' "$(closure | sed 's/^/ user_/' | tr -d '\n')"
+  } >"$outer/CMakeLists.txt"
+  for compiler in g++ clang++; do
+    must cmake -G Ninja -S "$outer" -B "$outer/$compiler" -DCMAKE_CXX_COMPILER="$compiler" \
+      -DCMAKE_BUILD_TYPE=Debug -DBRIGADE_CUDA="${cuda:-no}" \
+      -DBRIGADE_COMPONENTS="$(IFS=';' && echo "${components[*]}")"
+    must cmake --build "$outer/$compiler" --target users
+    printf '%s has no warnings in %s headers\n' "$compiler" "$(cat "$outer"/*.cc | wc -l)"
+  done
+}
+
 # has FILE TEXT...: of all commands that compile FILE in the folder $built.
 built=$work/release
 has() {
@@ -300,21 +324,22 @@ fast_math_is_refused() {
   done
 }
 
-# A tree that was installed with a libdir of the user's, and moved.
+# A tree that was installed with folders of the user's, and moved.
 pkg_config_follows_a_moved_tree() {
   local from=$work/installed to=$work/moved
-  configure "$work/lib64" -DCMAKE_INSTALL_PREFIX="$from" -DCMAKE_INSTALL_LIBDIR="$from/lib64/deep" \
-    -DCMAKE_INSTALL_INCLUDEDIR=headers
-  mkdir -p "$to"/{headers,lib64/deep}
-  cp -r "$work/lib64/pkgconfig" "$to/lib64/deep"
+  configure "$work/lib64" -DCMAKE_INSTALL_PREFIX="$from" \
+    -DCMAKE_INSTALL_LIBDIR="$from/lib64/deep down" -DCMAKE_INSTALL_INCLUDEDIR="our headers"
+  mkdir -p "$to/our headers" "$to/lib64/deep down"
+  cp -r "$work/lib64/pkgconfig" "$to/lib64/deep down"
   is_variable() { # NAME WANTED
-    local found
-    found=$(PKG_CONFIG_PATH=$to/lib64/deep/pkgconfig pkg-config --variable="$1" brigade-device)
-    [ "$(realpath "$found")" = "$2" ] || fail "pkg-config: the $1 of a moved tree is $found"
+    local said found
+    said=$(PKG_CONFIG_PATH="$to/lib64/deep down/pkgconfig" pkg-config --variable="$1" brigade-device)
+    eval "found=$said"
+    [ "$(realpath "$found")" = "$2" ] || fail "pkg-config: the $1 of a moved tree is $said"
   }
   is_variable prefix "$to"
-  is_variable libdir "$to/lib64/deep"
-  is_variable includedir "$to/headers"
+  is_variable libdir "$to/lib64/deep down"
+  is_variable includedir "$to/our headers"
 }
 
 nvcc_compiles_a_kernel() {
@@ -325,14 +350,14 @@ nvcc_compiles_a_kernel() {
 
 # Each of the targets by itself: of what it needs the headers do.
 code_for_cuda_compiles() {
-  local targets sources file
+  local others targets sources file
   configure "$work/cuda" -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DCMAKE_BUILD_TYPE=Debug \
     -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_CUDA_FLAGS_DEBUG="-Xcicc -O0" \
     -DBRIGADE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-virtual
   # cuda_soak_test builds the others.
-  mapfile -t targets < <(find "$checkout/cmake/libraries" -name '*.cmake' |
-    grep -vE '/(device|kernels)\.cmake$' |
-    xargs awk -v RS= '/\n  CUDA_(SOURCES|DEPS) / && /\n  (CUDA_)?SOURCES / { print "brigade_" $2 }')
+  mapfile -t others < <(graph ALL_COMPONENTS | tr ' ' '\n' | grep -vxE 'device|kernels')
+  mapfile -t targets < <(libraries "${others[@]}" | grep -E ' CUDA_(SOURCES|DEPS) ' |
+    grep -E ' (CUDA_)?SOURCES ' | awk '{ print "brigade_" $2 }')
   [ ${#targets[@]} -ge 30 ] || fail "only ${#targets[@]} targets have code for CUDA: ${targets[*]}"
   must cmake --build "$work/cuda" --target "${targets[@]}"
   built=$work/cuda
@@ -346,8 +371,7 @@ own_sources_compile() {
   local targets
   configure "$work/own" -DCMAKE_OPTIMIZE_DEPENDENCIES=ON -DCMAKE_BUILD_TYPE=Debug \
     -DCMAKE_CXX_FLAGS_DEBUG=-O0
-  mapfile -t targets < <(printf "$checkout/cmake/libraries/%s.cmake\n" "${components[@]}" |
-    xargs awk -v RS= '/\n  SOURCES / { print "brigade_" $2 }')
+  mapfile -t targets < <(libraries "${components[@]}" | grep ' SOURCES ' | awk '{ print "brigade_" $2 }')
   [ ${#targets[@]} -ge 5 ] || fail "only ${#targets[@]} targets have sources: ${targets[*]}"
   must cmake --build "$work/own" --target "${targets[@]}"
   printf '%s targets, %s objects\n' ${#targets[@]} "$(find "$work/own" -name '*.o' | wc -l)"
@@ -357,7 +381,7 @@ own_sources_compile() {
 users_run_on_an_emulated_device() {
   local toolkit=$work/toolkit
   mkdir -p "$toolkit"
-  printf 'INPUT(%s)\n' "$runtime/libcudart.so.13" >"$toolkit/libcudart_static.a"
+  printf 'INPUT("%s")\n' "$runtime/libcudart.so.13" >"$toolkit/libcudart_static.a"
   sed -i 's/device::Cpu()/device::Cuda(0)/' "$here/consumer/kernels.cc"
   # PTX, not compressed, is what the emulator reads.
   build_and_install -DBRIGADE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-virtual \
@@ -365,7 +389,7 @@ users_run_on_an_emulated_device() {
   installed_files_are_complete
   [ -f "$prefix/include/brigade/kernels/adam/adam_cuda.h" ] || fail "no header of CUDA's is installed"
   users_find_components -DCUDA_cudart_static_LIBRARY="$toolkit/libcudart_static.a"
-  users_find_pkg_config --define-variable=cuda_libdir="$toolkit"
+  users_find_pkg_config --define-variable=cuda_libdir="${toolkit// /\\ }"
 }
 
 mv "$checkout/examples/one_kernel.cc" "$here/consumer/kernels.cc"
@@ -380,8 +404,12 @@ if [ "$own_sources" ]; then
   own_sources_compile
   exit $((failures > 0))
 fi
-if [ "$users" ]; then
-  build_and_install
+if [ "$warnings" ]; then
+  headers_have_no_warnings
+  exit $((failures > 0))
+fi
+if [ "$users$shared" ]; then
+  build_and_install -DBUILD_SHARED_LIBS="${shared:-no}"
   users_find_components
   users_find_pkg_config
   exit $((failures > 0))
@@ -399,16 +427,12 @@ users_find_pkg_config
 missing_ones_are_refused
 missing_libraries_are_named
 projects_of_others_bring_their_own
+headers_have_no_warnings
 flags_are_those_of_bazel
 all_builds_but_debug_are_optimised
 users_get_the_bits
 fast_math_is_refused
 pkg_config_follows_a_moved_tree
 [ -z "$cuda" ] || nvcc_compiles_a_kernel
-if [ "$shared" ]; then
-  build_and_install -DBUILD_SHARED_LIBS=ON
-  users_find_components
-  users_find_pkg_config
-fi
 
 [ $failures -eq 0 ] || exit 1
