@@ -5,7 +5,7 @@
 set -u
 scripts=()
 for file in .ci/run tools/* tools/gpu/* benchmarks/check_* benchmarks/peers/* benchmarks/slow_memory \
-  examples/*/vendor; do
+  data/tokenizers/*.py examples/*/vendor; do
   [ ! -f "$file" ] || [ ! -x "$file" ] || scripts+=("$file")
 done
 printf '%s\n' "${scripts[@]}"
