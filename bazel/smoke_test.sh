@@ -1,5 +1,6 @@
 #!/bin/bash
-# Runs a benchmark binary with its arguments; fails when it fails, reports an error or ran nothing.
+# Runs a benchmark binary with its arguments; fails when it fails, reports an error or ran nothing, or
+# leaves the library's warning that it is a DEBUG build without a word of what that changes.
 set -u
 output=$("$@" 2>&1)
 status=$?
@@ -15,5 +16,9 @@ if grep -q 'ERROR OCCURRED' <<<"$output"; then
 fi
 if grep -q 'Failed to match any benchmarks' <<<"$output"; then
   echo "smoke_test: the filter matches no benchmark" >&2
+  exit 1
+fi
+if grep -q 'Library was built as DEBUG' <<<"$output" && ! grep -q '^library: .*DEBUG' <<<"$output"; then
+  echo "smoke_test: $1 does not say what a DEBUG build of the library changes" >&2
   exit 1
 fi

@@ -49,7 +49,7 @@ struct CollectiveSignature {
 // "all_reduce", ...
 absl::string_view Name(CollectiveKind kind);
 
-// all_reduce(sum of 1024 float32, ring, rounded_per_hop); all_gather(8 int32, hierarchical on nodes
+// all_reduce(sum of 1024 fp32, ring, rounded_per_hop); all_gather(8 int32, hierarchical on nodes
 // of 4)
 std::string ToString(const CollectiveSignature& signature);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/nn/philox.h"
+#include "brigade/precision/rounding.h"
 
 namespace brigade::models {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "brigade/nn/blas_cpu.h"
 #include "brigade/precision/dtype_names.h"
+#include "brigade/precision/rounding.h"
 
 #if BRIGADE_CUDA
 #include "brigade/nn/blas_cuda.h"

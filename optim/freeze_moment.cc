@@ -5,6 +5,7 @@
 
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/list_arguments.h"
+#include "brigade/precision/rounding.h"
 
 #if BRIGADE_CUDA
 #include "brigade/device/cuda/cuda_status.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/kernels/value_range.h"
+#include "brigade/precision/rounding.h"
 
 namespace brigade::optim {
 namespace {

@@ -2,9 +2,13 @@
 
 import argparse
 import json
+import os
+import pathlib
 import subprocess
 import sys
 import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def count(text):
@@ -13,6 +17,15 @@ def count(text):
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text}; must be at least 1")
     return number
+
+
+def parse(parser, *binaries):
+    """The arguments of a script which runs these binaries of bazel-bin; ends it if one is not built."""
+    arguments = parser.parse_args()
+    missing = [binary for binary in binaries if not os.access(ROOT / "bazel-bin" / binary, os.X_OK)]
+    if missing:
+        parser.error("build first: bazel build " + " ".join("//" + ":".join(binary.rsplit("/", 1)) for binary in missing))
+    return arguments
 
 
 def run(*command):

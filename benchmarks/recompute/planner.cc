@@ -60,6 +60,9 @@ int main(int argc, char** argv) {
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  // As benchmarks/common/main.cc does.
+  benchmark::AddCustomContext("library",
+                              "a DEBUG build of it, as Debian's is, changes no plan's time");
   const size_t run = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return run == 0 ? 1 : 0;

@@ -9,6 +9,9 @@ import sys
 
 if "--help" in sys.argv[1:] or "-h" in sys.argv[1:]:
     sys.exit(print(__doc__))
+if len(sys.argv) > 2 or sys.argv[1:2] and not os.path.isfile(sys.argv[1]):
+    print("usage: generate_unicode_ranges.py [UnicodeData.txt] > unicode_ranges.cc", file=sys.stderr)
+    sys.exit(2)
 
 
 def categories(path):
@@ -52,8 +55,6 @@ def lines(pairs):
     yield line
 
 
-if sys.argv[1:2] and sys.argv[1].startswith("-"):
-    sys.exit("usage: generate_unicode_ranges.py [UnicodeData.txt] > unicode_ranges.cc")
 found = list(categories(sys.argv[1] if sys.argv[1:] else None))
 print(f"""// Written by {os.path.basename(__file__)}; the version of Unicode is that of unicode_classes.h.
 

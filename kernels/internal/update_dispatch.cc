@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "brigade/precision/dtype_names.h"
+#include "brigade/precision/rounding.h"
 
 namespace brigade::kernels {
 

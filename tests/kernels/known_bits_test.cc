@@ -25,6 +25,7 @@
 #include "brigade/kernels/cast/cast_cpu.h"
 #include "brigade/kernels/dequant_reduce/dequant_reduce_cpu.h"
 #include "brigade/kernels/digest/digest_cpu.h"
+#include "brigade/kernels/fill/fill_cpu.h"
 #include "brigade/kernels/grad_check/grad_check.h"
 #include "brigade/kernels/grad_check/grad_check_cpu.h"
 #include "brigade/kernels/lamb/lamb_cpu.h"
@@ -627,6 +628,30 @@ TEST(KnownBitsTest, Cast) {
 #define BRIGADE_EXPECT(Source, Target) ExpectCast<Source, Target>(known);
   BRIGADE_FOR_EACH_CAST_TYPE(BRIGADE_EXPECT)
 #undef BRIGADE_EXPECT
+}
+
+template <typename T>
+void ExpectFill(const Known& known, T value) {
+  ExpectKnown(known, kName<T>, [&](Digest& digest) {
+    for (const bool past_caches : {false, true}) {
+      std::vector<T> array(kSize);
+      FillRange({array.data(), kSize}, MakeFillPattern(value), sizeof(T), past_caches, 0, kSize);
+      digest.Add(array);
+    }
+  });
+}
+
+// Not from a run: of as many equal elements.
+TEST(KnownBitsTest, Fill) {
+  const Known known = {
+      {"fp32", 0xf626ac3121aa7299},  {"fp16", 0x51eb39e494c810b5},  {"bf16", 0x836219fa512d70a9},
+      {"int64", 0xf74394d42867e305}, {"uint8", 0x6b93557a0c5a70df},
+  };
+  ExpectFill<float>(known, 0.37f);
+  ExpectFill<Half>(known, Half(0.37f));
+  ExpectFill<BFloat16>(known, BFloat16(0.37f));
+  ExpectFill<int64_t>(known, 0x0123456789abcdef);
+  ExpectFill<uint8_t>(known, 0xa5);
 }
 
 // A message in both formats, and what comes back.

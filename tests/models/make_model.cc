@@ -10,6 +10,7 @@
 
 ABSL_FLAG(std::string, out, "", "The folder that is made.");
 ABSL_FLAG(int64_t, vocabulary, 256, "Tokens of the model.");
+ABSL_FLAG(int64_t, positions, 256, "The longest text.");
 
 namespace brigade::models {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 absl::Status Run() {
   DecoderConfig config = TinyLlama();
   config.vocabulary = absl::GetFlag(FLAGS_vocabulary);
-  config.positions = 256;
+  config.positions = absl::GetFlag(FLAGS_positions);
   config.rotary_scaling.reset();
   ModelLab lab(config, {.dtype = precision::DType::kFloat32, .trains = false}, device::Cpu());
   lab.Initialize(7, 20);

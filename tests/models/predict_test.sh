@@ -61,6 +61,16 @@ apart=$("$predict" --model="$model" --threads=1 --data="$TEST_TMPDIR/texts" --co
 near "$(value loss "$apart")" "$(awk "BEGIN { print (${sums[0]} * ${sums[1]} + ${sums[2]} * ${sums[3]}) / \
   (${sums[1]} + ${sums[3]}) }")" 1e-4 || fail "files apart have $apart, alone ${sums[*]}"
 
+# The command of the page, where its files are.
+page=$TEST_TMPDIR/page predict_binary=$PWD/$predict
+command=$(sed -n 's/^bazel run \/\/models:predict -- //p' docs/models.md)
+mkdir "$page" && cp "$data" "$page/held_out.jsonl" &&
+  "$make_model" --out="$page/gpt2" --vocabulary=256 --positions=512 || fail 'no files for the page'
+read -ra words <<<"$command"
+((${#words[@]} >= 3)) || fail 'docs/models.md has no command'
+again=$(cd "$page" && "$predict_binary" "${words[@]}") || fail "the command of docs/models.md: $again"
+[[ $(value tokens "$again") == "$tokens" ]] || fail "not $tokens tokens: $again"
+
 refuses() {
   local says=$1 output
   shift

@@ -1,28 +1,51 @@
 #!/bin/bash
 # Every script that somebody may start prints help when it is asked to, and does nothing else; a flag
-# that it does not have it refuses, saying how it is called. What is not executable is a part of others.
+# that it does not have it refuses, saying how it is called, and so it does a stray word; a benchmark's
+# script says what it needs built. What is not executable is a part of others.
 set -u
 scripts=()
 for file in .ci/run tools/* tools/gpu/* benchmarks/check_* benchmarks/peers/* benchmarks/slow_memory \
-  examples/*/vendor; do
+  data/tokenizers/*.py examples/*/vendor; do
   [ ! -f "$file" ] || [ ! -x "$file" ] || scripts+=("$file")
 done
 printf '%s\n' "${scripts[@]}"
 [ ${#scripts[@]} -gt 35 ] || exit 1
 
 status=0
-for script in "${scripts[@]}"; do
-  case $script in
-    # The program that reads their flags needs PyTorch, which they install.
-    benchmarks/peers/pytorch_* | benchmarks/peers/deepspeed_update) continue ;;
-  esac
-  "$script" --nonsense >"$TEST_TMPDIR/out" 2>"$TEST_TMPDIR/err" </dev/null
+# refuses TEXT SCRIPT ARGUMENT...: that ends with 2 and prints nothing but, on stderr, how it is called
+# and a line with the text.
+refuses() {
+  local text=$1 code
+  shift
+  "$@" >"$TEST_TMPDIR/out" 2>"$TEST_TMPDIR/err" </dev/null
   code=$?
-  if [ $code -ne 2 ] || [ -s "$TEST_TMPDIR/out" ] || ! grep -q -E '^(.*: )?usage:|--help says more' "$TEST_TMPDIR/err"; then
-    printf '%s --nonsense ended with %d, and printed:\n' "$script" $code
+  if [ $code -ne 2 ] || [ -s "$TEST_TMPDIR/out" ] || ! grep -q -- "$text" "$TEST_TMPDIR/err" ||
+    ! grep -q -E '^(.*: |.*; )?usage:|--help says more' "$TEST_TMPDIR/err"; then
+    printf '%s ended with %d, and printed:\n' "$*" $code
     cat "$TEST_TMPDIR/out" "$TEST_TMPDIR/err"
     status=1
   fi
+}
+
+# Nothing may be installed for a refusal.
+export BRIGADE_PEERS_VENV=$TEST_TMPDIR/peers
+for script in "${scripts[@]}"; do
+  refuses '' "$script" --nonsense
+  case $script in
+    # A pattern, a folder, a label, a file and a command are words of the user's.
+    tools/arm64 | tools/bazel7_chroot | tools/build_graph.py | tools/format | tools/plot.sh | benchmarks/slow_memory) ;;
+    *) refuses '' "$script" stray ;;
+  esac
+done
+[ ! -e "$BRIGADE_PEERS_VENV" ] || { printf 'PyTorch is installed for a refusal\n' && status=1; }
+
+# Where nothing is built.
+copy=$TEST_TMPDIR/copy
+mkdir "$copy" && cp -rL benchmarks "$copy" || exit 1
+for script in "$copy"/benchmarks/check_*; do
+  # It reads a file.
+  [[ $script != */check_gpu_figures ]] || continue
+  refuses 'bazel build //' "$script"
 done
 bazel/help_test.sh "${scripts[@]}" || status=1
 exit $status

@@ -367,3 +367,42 @@ for stages in 1 2; do
   last_line
   [ "$output" = "${image:=$output}" ] || fail "$stages stages: $output, not $image"
 done
+
+# The commands of the page, in a folder with the files that they name.
+mkdir "$dir/page" "$dir/page/llama" && cp -r "$dir/images" "$dir/chats.jsonl" "$dir/page" &&
+  cp "$dir/trained/model.safetensors" "$dir/page/llama" &&
+  sed 's/"max_position_embeddings": 64/"max_position_embeddings": 128/' "$dir/llama/config.json" \
+    >"$dir/page/llama/config.json" && ln -s "$PWD" "$dir/page/bazel-bin" || fail "no files for the page"
+# file NAME KEYS: a configuration with these keys too.
+file() {
+  cat >"$dir/page/$1.json" <<JSON
+{"train_batch_size": 20, "bf16": {"enabled": true}, $2
+ "optimizer": {"type": "AdamW", "params": {"lr": 3e-3}}, "zero_optimization": {"stage": 1}}
+JSON
+}
+file ds ''
+file pipeline '"train_micro_batch_size_per_gpu": 10, "pipeline": {"stages": 2},'
+file tensor '"tensor_parallel": {"autotp_size": 2},'
+file shared '"sequence_parallel_size": 2,'
+python3 -B - "$dir/page" <<'PY' || fail "docs/training.md has commands that do not work"
+import pathlib, shutil, subprocess, sys
+sys.path.insert(0, "tools")
+import docs_commands
+page, here, count = "docs/training.md", pathlib.Path.cwd(), 0
+for block in docs_commands.blocks(page, docs_commands.read(page)):
+    for command in block.commands() if block.reason == "//tests/examples/programs:trainings_test" else ():
+        program, arguments = command.program()
+        if program is None:
+            continue
+        program = "launch/brigade_launch" if program == "//launch" else program.strip("/").replace(":", "/")
+        done = subprocess.run([here / program, *arguments], cwd=sys.argv[1], capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
+        for flag in ("--save=", "--save_adapter="):
+            for argument in arguments:
+                if argument.startswith(flag):
+                    # As if each command were the first one.
+                    shutil.rmtree(pathlib.Path(sys.argv[1], argument.removeprefix(flag)))
+        count += 1
+sys.exit(count < 8 and f"{page} has {count} commands that run")
+PY

@@ -3,8 +3,8 @@
 #
 # What the public headers ask of a compiler. Each is C++17, or includes device/requirements.h, which
 # without C++20 says so and nothing else. Files that hold numbers as bytes include that or
-# precision/host_device.h, which both refuse a big-endian processor. Launchers include
-# precision/rounding.h, which refuses flags that change bits.
+# precision/host_device.h, which both refuse a big-endian processor. Launchers, and what computes on
+# CPUs, include precision/rounding.h, which refuses flags that change bits.
 #
 # A header that includes requirements.h is refused before its own text is looked at, so only the
 # others are compiled, together.
@@ -100,9 +100,21 @@ for file in sorted(refuse_nothing - IN_ANY_ORDER):
     failures.append(f"{file} holds numbers as bytes, and does not refuse big-endian ones")
 for file in sorted(IN_ANY_ORDER - refuse_nothing):
     failures.append(f"{file} is an exception that nothing asks for")
-for file in sorted(files):
-    if file.endswith(".cu") and ROUNDING not in included(file):
-        failures.append(f"{file} does not refuse --use_fast_math")
+# In these folders: formulas with functions of <cmath>, with infinities or with NaNs.
+COMPUTE = ("kernels/", "models/", "nn/", "optim/")
+FORMULA = re.compile(r"\bstd::(exp|log|pow|sqrt|cos|is(nan|inf|finite))\(|::(infinity|quiet_NaN)\(")
+WHOLE_NUMBERS = {"kernels/digest/digest_cpu.cc"}
+computing = {
+    file
+    for file in files
+    if file.endswith((".cu", "_cpu.cc"))
+    or (file.endswith(".cc") and file.startswith(COMPUTE) and FORMULA.search(text_of(file)))
+}
+allow_fast_math = {file for file in computing if ROUNDING not in included(file)}
+for file in sorted(allow_fast_math - WHOLE_NUMBERS):
+    failures.append(f"{file} does not refuse -ffast-math, and --use_fast_math")
+for file in sorted(WHOLE_NUMBERS - allow_fast_math):
+    failures.append(f"{file} is an exception that nothing asks for")
 
 print(f"{len(public)} public headers, {len(plain)} of them C++17; {len(files)} files")
 if failures:

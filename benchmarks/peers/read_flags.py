@@ -1,8 +1,10 @@
-"""show_help.py SCRIPT.py ARGUMENT...: runs a script of this folder for its --help, where PyTorch is not installed, or an old one.
+"""read_flags.py SCRIPT.py ARGUMENT...: runs a script of this folder until it has read its flags, where PyTorch is not installed,
+or an old one: it prints its --help, refuses what it does not take, or ends without a word.
 
 PyTorch and every module that cannot be found are made up, and so is all that is in them.
 """
 
+import argparse
 import importlib.abc
 import importlib.machinery
 import pathlib
@@ -57,12 +59,20 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-sys.dont_write_bytecode = True
 class PyTorchFinder(Finder):
     def find_spec(self, name, path, target=None):
         return super().find_spec(name, path) if name.partition(".")[0] == "torch" else None
 
 
+def parse_and_end(parser):
+    _, others = parser.parse_known_args()
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    sys.exit()
+
+
+sys.dont_write_bytecode = True
+argparse.ArgumentParser.parse_args = parse_and_end
 sys.meta_path.insert(0, PyTorchFinder())
 sys.meta_path.append(Finder())
 script = pathlib.Path(__file__).resolve().parent / sys.argv[1]
