@@ -422,6 +422,7 @@ LIBRARIES = {
         "//train/times:step_times",
         "//train/times:time_split",
         "//train:codec_choice",
+        "//train:comparisons",
         "//train:decoder_model",
         "//train:interrupt",
         "//train:job",
@@ -437,7 +438,6 @@ LIBRARIES = {
         "//train:task",
         "//train:train",
         "//train:training",
-        "//train:verify_every",
         "//train:watch",
     ],
 }
@@ -491,6 +491,8 @@ CUDA_LIBRARIES = {
 
 PROGRAM_LIBRARIES = [
     "//device:command_line",
+    "//train:process_flags",
     "//train:step_flags",
+    "//train:training_flags",
     "//train:watch_flags",
 ]

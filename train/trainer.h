@@ -14,7 +14,6 @@
 #include "absl/time/time.h"
 #include "brigade/collectives/bootstrap/launch_info.h"
 #include "brigade/collectives/communicator.h"
-#include "brigade/collectives/engines/nccl/api.h"
 #include "brigade/collectives/engines/threads/thread_group.h"
 #include "brigade/collectives/init.h"
 #include "brigade/device/context.h"

@@ -174,7 +174,7 @@ brigade_library(
   SOURCES parallel/pipeline/simulate.cc
   DEPS parallel_pipeline_item parallel_pipeline_list_index parallel_pipeline_schedule_kind
     device_status_macros
-  PUBLIC_LIBRARIES absl::span absl::statusor
+  PUBLIC_LIBRARIES absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
 

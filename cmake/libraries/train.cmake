@@ -237,8 +237,8 @@ brigade_library(
     optim_step_controller parallel_grid parallel_context_ranks parallel_pipeline_buffers
     parallel_pipeline_executor parallel_pipeline_item parallel_pipeline_partition
     parallel_pipeline_schedule_kind parallel_pipeline_stage_module parallel_pipeline_stage_range
-    profile_step_profile replicas_options train_config train_times_pass_times zero_step
-    zero_optimizer zero_plan zero_plan_memory_model_lib
+    profile_step_profile recompute_policy replicas_options train_config train_times_pass_times
+    zero_step zero_optimizer zero_plan zero_plan_memory_model_lib
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::str_format absl::strings
 )
@@ -260,16 +260,19 @@ brigade_library(
 )
 
 brigade_library(
-  train_verify_every
-  HEADERS train/verify_every.h
-  DEPS train_job
+  train_comparisons
+  HEADERS train/comparisons.h
+  SOURCES train/comparisons.cc
+  DEPS train_job parallel_grid zero_options
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
   train_rank_digests
   HEADERS train/rank_digests.h
   SOURCES train/rank_digests.cc
-  DEPS train_job train_verify_every checkpoint_model_part collectives_communicator
+  DEPS train_job train_comparisons checkpoint_model_part collectives_communicator
     collectives_algorithms_wire_elements device_context device_counted device_status_macros
     digests_copies digests_digest_file digests_step_digests digests_tensor_dump parallel_grid
     precision_dtype_names train_observers_observer zero_optimizer
@@ -316,7 +319,7 @@ brigade_library(
   SOURCES train/rank_books.cc train/rank_checkpoints.cc train/rank_trainer.cc train/step_profiler.cc
     train/trainer.cc train/training.cc
   DEPS train_summary train_task train_times_clock train_codec_choice train_job train_model_task
-    train_rank_digests train_rank_memory train_verify_every train_times_recorder train_stage_setup
+    train_rank_digests train_rank_memory train_comparisons train_times_recorder train_stage_setup
     train_step_batch checkpoint_folder checkpoint_fields checkpoint_loader checkpoint_model_part
     checkpoint_saver checkpoint_weights collectives_agree collectives_communicator collectives_init
     collectives_bootstrap_launch_info collectives_engines_threads_thread_group device_context
