@@ -357,7 +357,7 @@ code_for_cuda_compiles() {
     -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_CUDA_FLAGS_DEBUG="-Xcicc -O0" \
     -DBRIGADE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-virtual
   # cuda_soak_test builds the others.
-  mapfile -t others < <(graph ALL_COMPONENTS | tr ' ' '\n' | grep -vxE 'device|kernels')
+  mapfile -t others < <(graph ALL_COMPONENTS | tr ' ' '\n' | grep -vxE 'device|kernels|')
   mapfile -t targets < <(libraries "${others[@]}" | grep -E ' CUDA_(SOURCES|DEPS) ' |
     grep -E ' (CUDA_)?SOURCES ' | awk '{ print "brigade_" $2 }')
   [ ${#targets[@]} -ge 30 ] || fail "only ${#targets[@]} targets have code for CUDA: ${targets[*]}"
