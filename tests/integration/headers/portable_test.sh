@@ -83,8 +83,10 @@ if said_by(libcxx, "#include <version>\n#ifndef _LIBCPP_VERSION\n#error\n#endif\
     print("[  SKIPPED ] clang++ with libc++ (not there; tools/setup installs both), so g++ compiles")
     libcxx = ["g++"]
 plain = [*libcxx, "-fno-exceptions", "-fno-rtti"]
-# Where std::string has no <=>, as in libc++ 14, a type that defaults it has none either.
-by_syntax = ["-xc++", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-defaulted-function-deleted"]
+# Where std::string has no <=>, as in libc++ 14, a type that defaults it has none either; and what is
+# compiled with flags of its own, nn/tile_operands.h, needs -Wno-psabi (nn/BUILD.bazel).
+by_syntax = ["-xc++", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-psabi",
+             "-Wno-defaulted-function-deleted"]
 compiles("of all", plain, [path for path in headers if path not in of_cuda | of_gloo],
          "-DBRIGADE_CUDA=0", *by_syntax)
 # A header that Debian 12's package lacks.
