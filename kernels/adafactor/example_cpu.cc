@@ -1,6 +1,7 @@
 // One step of Adafactor on the CPU, in the calling thread: of a matrix whose gradient is a product
-// of its rows' and columns' sizes, so that its update is 1 everywhere; and its factors once more, by
-// several threads. It needs adafactor_cpu.cc and simd.cc with what they include, and nothing else.
+// of its rows' and columns' sizes, so that its update is 1 everywhere; and its factors once more,
+// by several threads. It needs adafactor_cpu.cc and simd.cc with what they include, and nothing
+// else.
 //
 // Prints: rows 40.0 10.0, columns 10.0 40.0, param 0.9 0.9 0.9 0.9; by threads 40.0 10.0, 10.0 40.0
 
@@ -42,8 +43,8 @@ bk::StepError Step(float* param, const float* grad, float* factors, float* scale
   return bk::AdafactorParamRange<float, bk::NoCopy>(whole, parameters, 0, whole.size);
 }
 
-// Stands for the parallel loop of a program, which cuts [0, count) as it likes, and ends when all of
-// it is done: at::parallel_for for example.
+// Stands for the parallel loop of a program, at::parallel_for for example, which cuts [0, count) as
+// it likes, and ends when all of it is done.
 template <typename Range>
 void ParallelFor(int64_t count, const Range& range) {
   const int64_t middle = count / 2;

@@ -1,6 +1,6 @@
-// One step of Muon on the CPU, in the calling thread: of a matrix with singular values 30 and 4; and
-// such a matrix made orthogonal by several threads. It needs muon_cpu.cc and simd.cc with what they
-// include, and nothing else.
+// One step of Muon on the CPU, in the calling thread: of a matrix with singular values 30 and 4;
+// and such a matrix made orthogonal by several threads. It needs muon_cpu.cc and simd.cc with what
+// they include, and nothing else.
 //
 // Prints: update 0.71 0.00 0.00 0.69, param 0.93 0.00 0.00 0.93; by threads 0.71 0.00 0.00 0.69
 
@@ -39,8 +39,8 @@ bk::StepError Step(float* param, float* momentum, float* update, const float* gr
   return bk::MuonParamRange<bk::NoCopy>(params, parameters, 0, size);
 }
 
-// Stands for the parallel loop of a program, which cuts [0, count) as it likes, and ends when all of
-// it is done: at::parallel_for for example.
+// Stands for the parallel loop of a program, at::parallel_for for example, which cuts [0, count) as
+// it likes, and ends when all of it is done.
 template <typename Range>
 void ParallelFor(int64_t count, const Range& range) {
   const int64_t middle = count / 2;

@@ -5,9 +5,9 @@
 // Prints: -4.0 at 1, 3.0 at 2; left 1.0 0.0 0.0 3.0; by threads -4.0 at 7, 3.0 at 70000
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
-#include <mutex>
 #include <thread>
 
 #include "brigade/kernels/top_k/top_k_cpu.h"
@@ -16,8 +16,8 @@ namespace {
 
 namespace bk = brigade::kernels;
 
-// Stands for the parallel loop of a program over the chunks of an array, which ends when all of them
-// are done: at::parallel_for for example.
+// Stands for the parallel loop of a program over the chunks of an array, at::parallel_for for
+// example, which ends when all of them are done.
 template <typename Range>
 void ParallelFor(int64_t size, const Range& range) {
   const int64_t middle = size / 2 / bk::kTopKChunk * bk::kTopKChunk;
@@ -28,15 +28,16 @@ void ParallelFor(int64_t size, const Range& range) {
 
 // What all ranges have found.
 bk::TopKFound Collect(const bk::TopKSegment& s, uint32_t least) {
-  bk::TopKFound all = {};
-  std::mutex mutex;
+  std::atomic<int64_t> count = 0;
+  std::atomic<uint32_t> greatest = 0;
   ParallelFor(s.size, [&](int64_t begin, int64_t end) {
     const bk::TopKFound found = bk::TopKCollectRange<float>(s, least, begin, end);
-    const std::lock_guard<std::mutex> lock(mutex);
-    all.count += found.count;
-    all.greatest = std::max(all.greatest, found.greatest);
+    count += found.count;
+    uint32_t before = greatest;
+    while (before < found.greatest && !greatest.compare_exchange_weak(before, found.greatest)) {
+    }
   });
-  return all;
+  return {count, greatest};
 }
 
 // The key of the k-th element.

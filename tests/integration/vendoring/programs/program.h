@@ -1,8 +1,8 @@
 #ifndef BRIGADE_TESTS_INTEGRATION_VENDORING_PROGRAMS_PROGRAM_H_
 #define BRIGADE_TESTS_INTEGRATION_VENDORING_PROGRAMS_PROGRAM_H_
 
-// What the programs share that call a launcher as somebody who has vendored it does. They end with 0
-// if the results are right, and say what is not.
+// What the programs share that call a launcher as somebody who has vendored it does. They end with
+// 0 if the results are right, and say what is not.
 
 #include <cuda_runtime_api.h>
 
