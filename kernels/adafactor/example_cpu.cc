@@ -1,10 +1,13 @@
 // One step of Adafactor on the CPU, in the calling thread: of a matrix whose gradient is a product
-// of its rows' and columns' sizes, so that its update is 1 everywhere. It needs adafactor_cpu.cc
-// and simd.cc with what they include, and nothing else.
+// of its rows' and columns' sizes, so that its update is 1 everywhere; and its factors once more,
+// by several threads. It needs adafactor_cpu.cc and simd.cc with what they include, and nothing
+// else.
 //
-// Prints: rows 40.0 10.0, columns 10.0 40.0, param 0.9 0.9 0.9 0.9
+// Prints: rows 40.0 10.0, columns 10.0 40.0, param 0.9 0.9 0.9 0.9; by threads 40.0 10.0, 10.0 40.0
 
+#include <cstdint>
 #include <cstdio>
+#include <thread>
 
 #include "brigade/kernels/adafactor/adafactor_cpu.h"
 #include "brigade/kernels/adafactor/adafactor_parameters.h"
@@ -40,6 +43,37 @@ bk::StepError Step(float* param, const float* grad, float* factors, float* scale
   return bk::AdafactorParamRange<float, bk::NoCopy>(whole, parameters, 0, whole.size);
 }
 
+// Stands for the parallel loop of a program, at::parallel_for for example, which cuts [0, count) as
+// it likes, and ends when all of it is done.
+template <typename Range>
+void ParallelFor(int64_t count, const Range& range) {
+  const int64_t middle = count / 2;
+  std::thread other([&] { range(0, middle); });
+  range(middle, count);
+  other.join();
+}
+
+// AdafactorFactorsOf by the program's threads, of a tensor with elements, in a step that is not
+// skipped.
+void FactorsByThreads(const bk::AdafactorTensor& t, const bk::AdafactorParameters& parameters) {
+  const bk::AdafactorGrid grid = bk::AdafactorGridOf(t.rows, t.columns);
+  ParallelFor(grid.down, [&](int64_t begin, int64_t end) {
+    bk::AdafactorSumTiles<float>(t, parameters, begin, end);
+  });
+  if (grid.is_matrix) {
+    ParallelFor(t.rows,
+                [&](int64_t begin, int64_t end) { bk::AdafactorRows(t, parameters, begin, end); });
+    ParallelFor(t.columns, [&](int64_t begin, int64_t end) {
+      bk::AdafactorColumns(t, parameters, begin, end);
+    });
+    bk::AdafactorMeans(t);
+    ParallelFor(grid.down, [&](int64_t begin, int64_t end) {
+      bk::AdafactorUpdateTiles<float>(t, parameters, begin, end);
+    });
+  }
+  bk::AdafactorNumbers(t, parameters);
+}
+
 }  // namespace
 
 int main() {
@@ -52,6 +86,11 @@ int main() {
     std::printf("the step %s\n", bk::Describe(error));
     return 1;
   }
-  std::printf("rows %.1f %.1f, columns %.1f %.1f, param %.1f %.1f %.1f %.1f\n", factors[0],
+  std::printf("rows %.1f %.1f, columns %.1f %.1f, param %.1f %.1f %.1f %.1f", factors[0],
               factors[1], factors[2], factors[3], param[0], param[1], param[2], param[3]);
+
+  float again[bk::AdafactorFactorCount(2, 2)] = {};
+  FactorsByThreads({/*param=*/nullptr, grad, again, scales, workspace, 2, 2, /*group=*/0},
+                   ParametersOf(/*step=*/1));
+  std::printf("; by threads %.1f %.1f, %.1f %.1f\n", again[0], again[1], again[2], again[3]);
 }

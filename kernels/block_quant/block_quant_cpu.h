@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "brigade/kernels/block_quant/block_quant_math.h"
+#include "brigade/kernels/nontemporal_store.h"  // NontemporalStoreFence
 
 namespace brigade::kernels {
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "brigade/kernels/dequant_reduce/dequant_reduce_math.h"
+#include "brigade/kernels/nontemporal_store.h"  // NontemporalStoreFence
 
 namespace brigade::kernels {
 

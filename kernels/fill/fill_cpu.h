@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "brigade/kernels/fill/fill_math.h"
+#include "brigade/kernels/nontemporal_store.h"  // NontemporalStoreFence
 
 namespace brigade::kernels {
 

@@ -1,9 +1,12 @@
-// One step of Muon on the CPU, in the calling thread: of a matrix with singular values 30 and 4. It
-// needs muon_cpu.cc and simd.cc with what they include, and nothing else.
+// One step of Muon on the CPU, in the calling thread: of a matrix with singular values 30 and 4;
+// and such a matrix made orthogonal by several threads. It needs muon_cpu.cc and simd.cc with what
+// they include, and nothing else.
 //
-// Prints: update 0.71 0.00 0.00 0.69, param 0.93 0.00 0.00 0.93
+// Prints: update 0.71 0.00 0.00 0.69, param 0.93 0.00 0.00 0.93; by threads 0.71 0.00 0.00 0.69
 
+#include <cstdint>
 #include <cstdio>
+#include <thread>
 
 #include "brigade/kernels/muon/muon_cpu.h"
 #include "brigade/kernels/muon/muon_parameters.h"
@@ -36,6 +39,35 @@ bk::StepError Step(float* param, float* momentum, float* update, const float* gr
   return bk::MuonParamRange<bk::NoCopy>(params, parameters, 0, size);
 }
 
+// Stands for the parallel loop of a program, at::parallel_for for example, which cuts [0, count) as
+// it likes, and ends when all of it is done.
+template <typename Range>
+void ParallelFor(int64_t count, const Range& range) {
+  const int64_t middle = count / 2;
+  std::thread other([&] { range(0, middle); });
+  range(middle, count);
+  other.join();
+}
+
+// MuonOrthogonalizeMatrix by the program's threads.
+void OrthogonalizeByThreads(const bk::MuonMatrix& m, int steps, double eps) {
+  const bk::MuonWorkspace w = bk::MuonWorkspaceOf(m.rows, m.columns);
+  ParallelFor(bk::MuonTiles(w.tall * w.wide),
+              [&](int64_t begin, int64_t end) { bk::MuonSumTiles(m, begin, end); });
+  ParallelFor(w.tall,
+              [&](int64_t begin, int64_t end) { bk::MuonNormalizeRows(m, eps, begin, end); });
+  bool swapped = false;
+  for (int step = 0; step < steps; ++step, swapped = !swapped) {
+    for (int i = 0; i < bk::kMuonProducts; ++i) {
+      const bk::MuonProduct product = bk::MuonProductOf(i, w, m.workspace, swapped, {});
+      ParallelFor(bk::MuonBlocks(product),
+                  [&](int64_t begin, int64_t end) { bk::MuonProductBlocks(product, begin, end); });
+    }
+  }
+  ParallelFor(m.rows,
+              [&](int64_t begin, int64_t end) { bk::MuonRestoreRows(m, swapped, begin, end); });
+}
+
 }  // namespace
 
 int main() {
@@ -47,6 +79,10 @@ int main() {
     std::printf("the step %s\n", bk::Describe(error));
     return 1;
   }
-  std::printf("update %.2f %.2f %.2f %.2f, param %.2f %.2f %.2f %.2f\n", update[0], update[1],
+  std::printf("update %.2f %.2f %.2f %.2f, param %.2f %.2f %.2f %.2f", update[0], update[1],
               update[2], update[3], param[0], param[1], param[2], param[3]);
+
+  float matrix[4] = {30, 0, 0, 4};
+  OrthogonalizeByThreads({matrix, workspace, 2, 2}, /*steps=*/5, /*eps=*/1e-7);
+  std::printf("; by threads %.2f %.2f %.2f %.2f\n", matrix[0], matrix[1], matrix[2], matrix[3]);
 }

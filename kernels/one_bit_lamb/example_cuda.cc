@@ -1,8 +1,8 @@
-// What a rank sends in a step of 1-bit LAMB on the GPU once second moments stay, and what it makes
-// of it, as of one rank whose message lost nothing. It needs one_bit_lamb_cuda.cu with what it
-// includes, and the CUDA runtime.
+// What 1-bit LAMB learns in a step of its warm-up on the GPU, what a rank sends in a step once
+// second moments stay, and what it makes of it, as of one rank whose message lost nothing. It needs
+// one_bit_lamb_cuda.cu with what it includes, and the CUDA runtime.
 //
-// Prints: scale 1.00, m 6.00 6.00 6.00 6.00, factor 0.90
+// Prints: ratio 0.05, scale 1.00, m 6.00 6.00 6.00 6.00, factor 0.90
 
 #include <cuda_runtime_api.h>
 
@@ -19,6 +19,7 @@ namespace bk = brigade::kernels;
 
 // What there is of a tensor, in device memory.
 struct Memory {
+  bk::LambSums tiles[1];
   bk::OneBitLambSums sums[1];
   double total;
   bk::OneBitLambNumbers numbers;
@@ -46,6 +47,12 @@ bk::OneBitLambSegment SegmentOf(Memory* d) {
 }
 bk::OneBitLambMessage MessageOf(Memory* d) {
   return {d->m, d->grad, d->message, /*size=*/4, /*group=*/0, /*tensor=*/0};
+}
+
+// In each step of the warm-up, from the sums of LaunchLambMoments: the mean of trust ratios.
+cudaError_t WarmUp(Memory* d, int64_t step, cudaStream_t stream) {
+  return bk::LaunchOneBitLambRatios(&kTile, 1, ParametersOf(step), bk::MakeOneBitLambConstants({}),
+                                    d->tiles, &d->numbers, stream);
 }
 
 // Once: second moments stay as they are from now on.
@@ -86,18 +93,20 @@ void Check(cudaError_t error) {
 
 int main() {
   Memory host = {};
-  host.numbers.ratio = 0.05f;
+  // Sums of squares of the parameter and its update; their norms have the ratio 1/2.
+  host.tiles[0] = {1.0, 4.0};
   for (int i = 0; i < 4; ++i) {
     host.param[i] = 0.5f, host.m[i] = 4.0f, host.v[i] = 16.0f, host.grad[i] = 8.0f;
   }
   Memory* device = nullptr;
   Check(cudaMalloc(reinterpret_cast<void**>(&device), sizeof(Memory)));
   Check(cudaMemcpy(device, &host, sizeof(Memory), cudaMemcpyHostToDevice));
+  Check(WarmUp(device, /*step=*/999, nullptr));
   Check(Freeze(device, nullptr));
   Check(Send(device, /*step=*/1000, nullptr));
   Check(Receive(device, /*step=*/1000, nullptr));
   Check(cudaMemcpy(&host, device, sizeof(Memory), cudaMemcpyDeviceToHost));
-  std::printf("scale %.2f, m %.2f %.2f %.2f %.2f, factor %.2f\n", host.numbers.scale, host.m[0],
-              host.m[1], host.m[2], host.m[3], host.numbers.factor);
+  std::printf("ratio %.2f, scale %.2f, m %.2f %.2f %.2f %.2f, factor %.2f\n", host.numbers.ratio,
+              host.numbers.scale, host.m[0], host.m[1], host.m[2], host.m[3], host.numbers.factor);
   Check(cudaFree(device));
 }

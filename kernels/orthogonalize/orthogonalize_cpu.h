@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "brigade/kernels/nontemporal_store.h"  // NontemporalStoreFence
 #include "brigade/kernels/orthogonalize/orthogonalize_math.h"
 
 namespace brigade::kernels {

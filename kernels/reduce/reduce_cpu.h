@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "brigade/kernels/nontemporal_store.h"  // NontemporalStoreFence
 #include "brigade/kernels/reduce/reduce_math.h"
 
 namespace brigade::kernels {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "brigade/kernels/grad_check/grad_check_cpu.h"  // GradCheckFinishCpu
+#include "brigade/kernels/nontemporal_store.h"          // NontemporalStoreFence
 #include "brigade/kernels/sign_pack/sign_pack_math.h"
 
 namespace brigade::kernels {

@@ -48,8 +48,8 @@ BRIGADE_INLINE void ForKeysFrom(NoLanes, const T* array, uint32_t least, int64_t
 #ifdef __x86_64__
 
 // KeysFrom: a bit for each of kTopKTogether elements. Of NaN whose payloads differ all are from the
-// key of a NaN on. Keys of bfloat16 are its bits, with zeros below; that of NaN rounds up to its least
-// bits.
+// key of a NaN on. Keys of bfloat16 are its bits, with zeros below; that of NaN rounds up to its
+// least bits.
 #define BRIGADE_LANES_FUNCTION BRIGADE_TARGET_AVX512_LANES __attribute__((always_inline)) inline
 template <typename T>
 BRIGADE_LANES_FUNCTION uint32_t KeysFrom(Avx512Lanes, const T* array, uint32_t least) {

@@ -3,7 +3,10 @@
 # tells, what it refuses. tests/kernels/vendoring compiles and runs what it writes of the kernels.
 set -u -o pipefail
 export LC_ALL=C
-checkout=$TEST_TMPDIR/checkout out=$TEST_TMPDIR/out graph=$TEST_TMPDIR/graph.xml
+# Paths may have blanks.
+work="$TEST_TMPDIR/a folder"
+mkdir -p "$work"
+checkout=$work/checkout out=$work/out graph=$work/graph.xml
 
 fail() {
   printf 'FAILED: %s\n' "$*" >&2
@@ -22,8 +25,8 @@ expect() {
 
 # vendor ARGUMENT...: takes it into $out, with the test's graph.
 vendor() {
-  "$checkout/tools/vendor" "$@" --out "$out" --graph "$graph" >"$TEST_TMPDIR/log" 2>&1 ||
-    fail "vendor $*: ended with $?: $(cat "$TEST_TMPDIR/log")"
+  "$checkout/tools/vendor" "$@" --out "$out" --graph "$graph" >"$work/log" 2>&1 ||
+    fail "vendor $*: ended with $?: $(cat "$work/log")"
 }
 
 # holds FILE TEXT: a whole line of the file.
@@ -170,8 +173,9 @@ rm -r "$out"
 
 # Under other names.
 vendor //lib:names --prefix third_party/bk --namespace acme::bk
-grep -q 'needs: C++20 or newer, Abseil, threads' "$TEST_TMPDIR/log" || fail "$(cat "$TEST_TMPDIR/log")"
-cat >"$TEST_TMPDIR/names.h" <<'END'
+grep -q 'needs: C++20 or newer, Abseil, threads' "$work/log" || fail "$(cat "$work/log")"
+grep -qF "CMake: add_subdirectory(\"$out\"), target acme_bk_lib_names" "$work/log" || fail "$(cat "$work/log")"
+cat >"$work/names.h" <<'END'
 #ifndef ACME_BK_LIB_NAMES_H_
 #define ACME_BK_LIB_NAMES_H_
 #include "absl/strings/string_view.h"
@@ -187,13 +191,13 @@ int Twice(int x);
 }  // namespace acme::bk::lib
 #endif  // ACME_BK_LIB_NAMES_H_
 END
-diff "$TEST_TMPDIR/names.h" "$out/third_party/bk/lib/names.h" || fail "names.h has other names"
-cat >"$TEST_TMPDIR/names.cc" <<'END'
+diff "$work/names.h" "$out/third_party/bk/lib/names.h" || fail "names.h has other names"
+cat >"$work/names.cc" <<'END'
 #include "third_party/bk/lib/names.h"
 int acme::bk::lib::Twice(int acme_bk_x) { return ::acme::bk::lib::kThousand * 0 + ACME_BK_TWICE(acme_bk_x); }
 END
-diff "$TEST_TMPDIR/names.cc" "$out/third_party/bk/lib/names.cc" || fail "names.cc has other names"
-g++ -std=c++20 -Wall -Wextra -Werror -I"$out" -c "$out/third_party/bk/lib/names.cc" -o "$TEST_TMPDIR/o" ||
+diff "$work/names.cc" "$out/third_party/bk/lib/names.cc" || fail "names.cc has other names"
+g++ -std=c++20 -Wall -Wextra -Werror -I"$out" -c "$out/third_party/bk/lib/names.cc" -o "$work/o" ||
   fail "the renamed library does not compile"
 cmp LICENSE "$out/LICENSE" || fail "another license"
 holds PROVENANCE "commit: $(in_checkout rev-parse HEAD)"
@@ -235,7 +239,7 @@ check() {
 }
 first=$(in_checkout rev-parse HEAD)
 check 0 "$out is as written from $first, and nothing differs today"
-cp -r "$out" "$TEST_TMPDIR/copy"
+cp -r "$out" "$work/copy"
 echo >>"$out/third_party/bk/lib/names.h"
 echo >>"$out/CMakeLists.txt"
 rm "$out/third_party/bk/lib/spare.h"
@@ -243,7 +247,7 @@ touch "$out/notes"
 check 1 "changed here: CMakeLists.txt" "changed here: third_party/bk/lib/names.h" "extra: notes" \
   "missing: third_party/bk/lib/spare.h"
 expect 2 'changes that would be lost' //lib:names --out "$out" --graph "$graph"
-rm -r "$out" && cp -r "$TEST_TMPDIR/copy" "$out"
+rm -r "$out" && cp -r "$work/copy" "$out"
 
 # Uncommitted upstream, then committed.
 echo '// Later.' >>"$checkout/lib/names.cc"
@@ -265,13 +269,13 @@ check 1 "other upstream: third_party/bk/lib/names.cc"
 # Files that came and went upstream; what others have put there stays.
 touch "$out/notes"
 vendor //lib:names --prefix third_party/bk --namespace acme::bk
-cp "$checkout/lib/names.h" "$TEST_TMPDIR/with_spare.h"
+cp "$checkout/lib/names.h" "$work/with_spare.h"
 sed -i '/spare.h/d' "$checkout/lib/names.h"
 check 1 "extra: notes" "newer upstream: CMakeLists.txt" "newer upstream: third_party/bk/lib/names.h" \
   "no longer upstream: third_party/bk/lib/spare.h"
 vendor //lib:names --prefix third_party/bk --namespace acme::bk
 [ -e "$out/notes" ] && [ ! -e "$out/third_party/bk/lib/spare.h" ] || fail "a second run: $(find "$out")"
-cp "$TEST_TMPDIR/with_spare.h" "$checkout/lib/names.h"
+cp "$work/with_spare.h" "$checkout/lib/names.h"
 check 1 "extra: notes" "newer upstream: CMakeLists.txt" "newer upstream: third_party/bk/lib/names.h" \
   "only upstream: third_party/bk/lib/spare.h"
 echo mine >"$out/third_party/bk/lib/spare.h"
@@ -293,39 +297,39 @@ holds PROVENANCE "changed: nothing"
 rm -r "$out"
 
 # A folder that ends with the prefix holds the files themselves.
-out=$TEST_TMPDIR/fw/third_party/bk
+out=$work/fw/third_party/bk
 vendor //lib:names --prefix third_party/bk --namespace acme::bk
-grep -q "include path: $TEST_TMPDIR/fw$" "$TEST_TMPDIR/log" || fail "$(cat "$TEST_TMPDIR/log")"
+grep -q "include path: $work/fw$" "$work/log" || fail "$(cat "$work/log")"
 holds PROVENANCE "include path: ../.."
 holds CMakeLists.txt 'target_include_directories(acme_bk_lib_names PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}/../..")'
 check 0 "$out is as written from $(in_checkout rev-parse HEAD), and nothing differs today"
-g++ -std=c++20 -I"$TEST_TMPDIR/fw" -c "$out/lib/names.cc" -o "$TEST_TMPDIR/o" || fail "does not compile"
+g++ -std=c++20 -I"$work/fw" -c "$out/lib/names.cc" -o "$work/o" || fail "does not compile"
 
 # CMake finds libraries without a package of theirs by header and library, and names a missing one.
-out=$TEST_TMPDIR/found
+out=$work/found
 vendor //lib:found
 holds PROVENANCE "needs: libsodium; OpenBLAS"
-cmake() { command cmake -S "$out" -B "$TEST_TMPDIR/build" "$@" >"$TEST_TMPDIR/log" 2>&1; }
-cmake || fail "CMake does not find OpenBLAS and libsodium: $(cat "$TEST_TMPDIR/log")"
+cmake() { command cmake -S "$out" -B "$work/build" "$@" >"$work/log" 2>&1; }
+cmake || fail "CMake does not find OpenBLAS and libsodium: $(cat "$work/log")"
 sed -i 's/;sodium"/;sodium_of_nobody"/' "$out/CMakeLists.txt"
 cmake && fail "CMake finds a library that nobody has"
-tr -s ' \n' ' ' <"$TEST_TMPDIR/log" | grep -q 'brigade_lib_found needs libsodium (libsodium-dev)' ||
-  fail "CMake does not name what is missing: $(cat "$TEST_TMPDIR/log")"
+tr -s ' \n' ' ' <"$work/log" | grep -q 'brigade_lib_found needs libsodium (libsodium-dev)' ||
+  fail "CMake does not name what is missing: $(cat "$work/log")"
 
 # A library without files of its own brings those of its deps.
-rm -r "$TEST_TMPDIR/build"
-out=$TEST_TMPDIR/umbrella
+rm -r "$work/build"
+out=$work/umbrella
 vendor //lib:umbrella --namespace acme::bk
 [ "$(cd "$out/brigade/lib" && echo *)" = "names.cc names.h optional.h spare.h" ] ||
   fail "//lib:umbrella: $(find "$out")"
 
 # A library that is optional is found by its header, and a macro says so.
-out=$TEST_TMPDIR/optional
+out=$work/optional
 vendor //lib:optional --namespace acme::bk
 holds PROVENANCE "needs: oneDNN (optional)"
-mkdir -p "$TEST_TMPDIR/include/oneapi/dnnl"
-touch "$TEST_TMPDIR/include/oneapi/dnnl/dnnl.h"
-cat >"$TEST_TMPDIR/CMakeLists.txt" <<'END'
+mkdir -p "$work/include/oneapi/dnnl"
+touch "$work/include/oneapi/dnnl/dnnl.h"
+cat >"$work/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.18)
 project(user LANGUAGES CXX)
 add_subdirectory(optional)
@@ -337,14 +341,14 @@ END
 user() {
   local text=$1
   shift
-  rm -rf "$TEST_TMPDIR/build"
-  command cmake -S "$TEST_TMPDIR" -B "$TEST_TMPDIR/build" "$@" >"$TEST_TMPDIR/log" 2>&1 &&
-    grep -qxF -e "-- user: $text" "$TEST_TMPDIR/log" || fail "not '$text': $(cat "$TEST_TMPDIR/log")"
+  rm -rf "$work/build"
+  command cmake -S "$work" -B "$work/build" "$@" >"$work/log" 2>&1 &&
+    grep -qxF -e "-- user: $text" "$work/log" || fail "not '$text': $(cat "$work/log")"
 }
-user "ACME_BK_HAS_ONEDNN $out;$TEST_TMPDIR/include" -DCMAKE_INCLUDE_PATH="$TEST_TMPDIR/include"
-user "definitions-NOTFOUND $out" -DCMAKE_FIND_ROOT_PATH="$TEST_TMPDIR/nowhere" \
+user "ACME_BK_HAS_ONEDNN $out;$work/include" -DCMAKE_INCLUDE_PATH="$work/include"
+user "definitions-NOTFOUND $out" -DCMAKE_FIND_ROOT_PATH="$work/nowhere" \
   -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
-out=$TEST_TMPDIR/fw/third_party/bk
+out=$work/fw/third_party/bk
 
 # A PROVENANCE that leads out of the folder is none.
 sed -i 's| lib/names.h lib/names.h$| ../lib/names.h lib/names.h|' "$out/PROVENANCE"

@@ -5,7 +5,10 @@
 # it, and the program runs.
 set -u -o pipefail
 export LC_ALL=C
-graph=$1 component=$2 work=$TEST_TMPDIR
+graph=$1 component=$2
+# Paths may have blanks.
+work="$TEST_TMPDIR/a folder"
+mkdir -p "$work"
 
 fail() {
   printf 'FAILED: %s\n' "$*" >&2

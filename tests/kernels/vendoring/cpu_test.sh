@@ -4,8 +4,9 @@
 # Vendors each kernel's loop for the CPU, compiles it with nothing but its folder (and Highway, where
 # PROVENANCE says so), and runs it: under the project's names with g++ in C++20 and under others with
 # clang in C++17, with LLVM's standard library, without exceptions and RTTI; both linked into one
-# program, whose results have the bits of the build. With "all" each of the names with each compiler,
-# in both standards, optimised. Fast-math does not compile.
+# program, whose results have the bits of the build; and so does the caller that the kernel's folder
+# shows. With "all" each of the names with each compiler, in both standards, optimised. Fast-math does
+# not compile.
 # CMake builds a folder, and a program on it; who links formulas gets the flags of their bits, and
 # CMake refuses those that change them.
 graph=$1 expected=$2 all=${3-} part=cpu
@@ -20,20 +21,35 @@ library() {
   done
 }
 
-# both OPERATION PLAIN RENAMED: both variants in one program; the arguments are compilers with flags.
+# links OPERATION OBJECTS FILE...: the objects that the file OBJECTS names, and more files, into
+# $work/program. Two folders may have the same source, and so the same object.
+links() {
+  local needs objects
+  needs=$(said plain "$1" needs)
+  mapfile -t objects < <(sort -u "$2")
+  g++ "${@:3}" "${objects[@]}" $([[ $needs != *Highway* ]] || echo -lhwy) -lc++ -pthread \
+    -o "$work/program" || fail "$1: does not link"
+}
+
+# both OPERATION PLAIN RENAMED: both variants in one program, and the caller with the second; the
+# arguments are compilers with flags.
 both() {
-  local operation=$1 variant command objects
+  local operation=$1 variant command taken
   for variant in plain renamed; do
     [ $variant = plain ] && read -ra command <<<"$2" || read -ra command <<<"$3"
     library $variant "$operation" "${command[@]}" || exit 1
     program $variant "$operation" "${command[@]}" -I"$work/$variant/$operation" || exit 1
   done >"$work/objects_to_link" || exit 1
   main plain renamed "$operation"
-  mapfile -t objects <"$work/objects_to_link"
-  needs=$(said plain "$operation" needs)
-  g++ "$work/main.cc" "${objects[@]}" $([[ $needs != *Highway* ]] || echo -lhwy) -lc++ -o "$work/program" ||
-    fail "$operation: does not link"
+  links "$operation" "$work/objects_to_link" "$work/main.cc"
   compare "$operation" 2 "$work/program"
+
+  for taken in $(taken_by "$operation"); do
+    library renamed "$taken" "${command[@]}" || exit 1
+  done >"$work/objects_to_link" || exit 1
+  caller renamed "$operation" "${command[@]}" >>"$work/objects_to_link" || exit 1
+  links "$operation" "$work/objects_to_link"
+  shows "$operation" "$work/program"
 }
 
 # flatten/ is made of casts, and internal/ is for several.
@@ -44,6 +60,8 @@ folders=$(sed -n 's/^| `\([a-z0-9_]*\)\/` .*/\1/p' kernels/README.md | grep -vx 
 for operation in $OPERATIONS; do
   vendor plain "$operation"
   vendor renamed "$operation"
+done
+for operation in $OPERATIONS; do
   case $(said plain "$operation" needs) in
     - | Highway) ;;
     *) fail "$operation needs $(said plain "$operation" needs)" ;;

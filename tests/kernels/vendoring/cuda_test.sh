@@ -3,15 +3,16 @@
 #
 # Vendors each kernel's launcher, compiles it with nothing but its folder and CUDA, and runs it on an
 # emulated device, under other names and in C++17; one of them also under the project's names, in the
-# same program. The results have the bits of the build on the CPU. With "all" all of them under both
-# names and in both standards, for a real architecture too, and built by CMake. --use_fast_math does
-# not compile. The commands of kernels/README.md do what it says.
+# same program. The results have the bits of the build on the CPU; and so does the caller that the
+# kernel's folder shows. With "all" all of them under both names and in both standards, for a real
+# architecture too, and built by CMake. --use_fast_math does not compile. The commands of
+# kernels/README.md do what it says.
 graph=$1 expected=$2 nvcc=$3 runtime=$(cd "$(dirname "$4")" && pwd) all=${5-} part=cuda
 . tests/kernels/vendoring/vendoring.sh
 top=$("$nvcc" --dryrun -E -x cu /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')
 
-# compiled VARIANT OPERATION STANDARD: prints the objects of the launcher and of its program.
-compiled() {
+# launcher VARIANT OPERATION STANDARD: prints the objects of the launcher.
+launcher() {
   local variant=$1 operation=$2 standard=$3 folder=$work/$1/$2 flags source
   read -ra flags < <(said "$variant" "$operation" 'cuda flags')
   flags+=("-Xcompiler=$(said "$variant" "$operation" flags | tr ' ' ,),-Wall,-Wextra,-Wno-unused-parameter")
@@ -21,25 +22,42 @@ compiled() {
   find "$folder" -name '*.c[cu]' | while read -r source; do
     object "$variant" "$nvcc" "${flags[@]}" -I"$folder" "$source" || exit 1
   done
-  program "$variant" "$operation" g++ -std=c++"$standard" -DON_CUDA -I"$folder" -isystem "$top/include"
 }
 
-# runs OPERATION STANDARD VARIANT...: the variants in one program.
+# links OPERATION OBJECTS FILE...: the objects that the file OBJECTS names, and more files, into
+# $work/program. Two folders may have the same source, and so the same object.
+links() {
+  local objects
+  mapfile -t objects < <(sort -u "$2")
+  g++ "${@:3}" "${objects[@]}" -L"$runtime" -l:libcudart.so.13 -Wl,-rpath,"$runtime" \
+    -o "$work/program" || fail "$1: does not link"
+}
+
+# runs OPERATION STANDARD VARIANT...: the variants in one program, and the caller with the last.
 runs() {
-  local operation=$1 standard=$2 objects variant
+  local operation=$1 host=(g++ -std=c++"$2" -isystem "$top/include") standard=$2 variant taken
   shift 2
-  for variant in "$@"; do compiled "$variant" "$operation" "$standard" || exit 1; done \
-    >"$work/objects_to_link" || exit 1
+  for variant in "$@"; do
+    launcher "$variant" "$operation" "$standard" || exit 1
+    program "$variant" "$operation" "${host[@]}" -DON_CUDA -I"$work/$variant/$operation" || exit 1
+  done >"$work/objects_to_link" || exit 1
   main "$@" "$operation"
-  mapfile -t objects <"$work/objects_to_link"
-  g++ "$work/main.cc" "${objects[@]}" -L"$runtime" -l:libcudart.so.13 -Wl,-rpath,"$runtime" \
-    -o "$work/program" || fail "$operation: does not link"
+  links "$operation" "$work/objects_to_link" "$work/main.cc"
   compare "$operation" $# "$work/program"
+
+  for taken in $(taken_by "$operation"); do
+    launcher "$variant" "$taken" "$standard" || exit 1
+  done >"$work/objects_to_link" || exit 1
+  caller "$variant" "$operation" "${host[@]}" >>"$work/objects_to_link" || exit 1
+  links "$operation" "$work/objects_to_link"
+  shows "$operation" "$work/program"
 }
 
 for operation in $OPERATIONS; do
   vendor plain "$operation"
   vendor renamed "$operation"
+done
+for operation in $OPERATIONS; do
   [ "$(said plain "$operation" needs)" = "CUDA Toolkit" ] ||
     fail "$operation needs $(said plain "$operation" needs)"
   if [ "$all" ]; then

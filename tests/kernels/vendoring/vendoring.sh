@@ -4,7 +4,8 @@
 
 set -u -o pipefail
 export LC_ALL=C
-work=$TEST_TMPDIR
+# Paths may have blanks.
+work="$TEST_TMPDIR/a folder"
 mkdir -p "$work/objects"
 
 fail() {
@@ -43,18 +44,39 @@ object() {
   printf '%s\n' "$name"
 }
 
+# under_names VARIANT FILE: copies it below $work/programs/VARIANT, under the variant's names, and
+# sets $copied.
+under_names() {
+  copied=$work/programs/$1/${prefix[$1]}/$2
+  mkdir -p "$(dirname "$copied")"
+  sed -e "s|\"brigade/|\"${prefix[$1]}/|" -e "s/brigade::/${namespace[$1]}::/g" "$2" >"$copied"
+}
+
 # program VARIANT OPERATION COMMAND...: prints the object of the test's program, under the
 # variant's names.
 program() {
-  local variant=$1 operation=$2 folder=$work/programs/$1 file to
+  local variant=$1 operation=$2 file copied
   shift 2
   for file in program.h "$operation.cc"; do
-    to=$folder/${prefix[$variant]}/tests/kernels/vendoring/programs/$file
-    mkdir -p "$(dirname "$to")"
-    sed -e "s|\"brigade/|\"${prefix[$variant]}/|" -e "s/namespace brigade/namespace ${namespace[$variant]}/" \
-      "tests/kernels/vendoring/programs/$file" >"$to"
+    under_names "$variant" "tests/kernels/vendoring/programs/$file"
   done
-  object "$variant" "$@" "${warnings[@]}" -I"$folder" "$to"
+  object "$variant" "$@" "${warnings[@]}" -I"$work/programs/$variant" "$copied"
+}
+
+# taken_by OPERATION: the operations whose folders its caller needs, itself among them.
+taken_by() {
+  sed -nE "s,^#include \"brigade/kernels/([a-z0-9_]+)/\1_$part\.h\".*,\1,p" \
+    "kernels/$1/example_$part.cc"
+}
+
+# caller VARIANT OPERATION COMMAND...: prints the object of the caller that the operation's folder
+# shows, under the variant's names.
+caller() {
+  local variant=$1 operation=$2 taken includes=() copied
+  shift 2
+  for taken in $(taken_by "$operation"); do includes+=(-I"$work/$variant/$taken"); done
+  under_names "$variant" "kernels/$operation/example_$part.cc"
+  object "$variant" "$@" "${warnings[@]}" "${includes[@]}" "$copied"
 }
 
 # entry OPERATION: what its program's function is called.
@@ -70,6 +92,12 @@ main() {
     shift
   done >"$work/main.cc"
   printf 'int main() { %s}\n' "$calls" >>"$work/main.cc"
+}
+
+# shows OPERATION PROGRAM: the caller prints what its source says.
+shows() {
+  local source=kernels/$1/example_$part.cc
+  [ "$("$2")" = "$(sed -n 's,^// Prints: ,,p' "$source")" ] || fail "$source, vendored, prints: $("$2")"
 }
 
 # compare OPERATION TIMES PROGRAM: the program prints, that many times, what the build's own gives.
