@@ -1,5 +1,6 @@
 """check_flags.py PAGE...: each flag that the pages name between backticks, or behind one of our programs in a block of
-commands that "needs" something, is one that its program has, and a word that it is set to is one that --help names.
+commands that "needs" something or is "run by" another test, is one that its program has, and a word that it is set to is one
+that --help names.
 
 Behind a program of ours, which may be called by its last name alone, it must be that one's; by itself, one of a program
 that the page names. What programs have says their --help.
@@ -13,7 +14,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path[:0] = ["tools", "tests/docs"]
 import docs_commands
-from our_programs import FREE, programs
+from our_programs import FREE, PROGRAMS, inner_of_launch, path_of, programs
 
 # Flags of Bazel, of CMake, of compilers, of libFuzzer and of other programs that the pages name.
 OTHERS = {
@@ -22,12 +23,24 @@ OTHERS = {
     "noenable_bzlmod", "nosandbox_debug", "platform_suffix", "repo_env", "std", "test_env", "tool", "use_counters", "use_fast_math",
 }
 
+# What is built with a CUDA toolkit alone, and what has its flags.
+SAME_FLAGS = {"benchmarks/kernels/cub": "benchmarks/kernels/adam"}
 
-def parts(command):
-    """What runs with its arguments; behind a -- those are of what stands before it, as in `run train -- --steps=2`."""
+
+def parts(command, ours):
+    """What runs with its arguments; behind a -- those are of what stands before it, as in `run train -- --steps=2`. What a
+    launcher starts, ours or another's, is told apart from it."""
     program, arguments = command.program()
     if program is None:  # Bazel's own build and test
         arguments = command.words
+    elif path_of(program) == PROGRAMS["//launch"]:
+        inner = inner_of_launch(arguments)
+        yield program, arguments[:inner]
+        program, arguments = (arguments + [program])[inner], arguments[inner + 1:]
+    elif ours.flags(program) is None:
+        inner = next((i for i, word in enumerate(arguments) if word.startswith("bazel-bin/")), None)
+        if inner is not None:
+            program, arguments = arguments[inner], arguments[inner + 1:]
     inner = arguments.index("--") if "--" in arguments else len(arguments)
     yield program, arguments[:inner]
     if 0 < inner < len(arguments):
@@ -60,7 +73,8 @@ class Programs:
 
     def flags(self, program):
         """Of a path, a label or a last name; None for what is none of ours."""
-        path = program.removeprefix("bazel-bin/").removeprefix("//").replace(":", "/")
+        path = path_of(program)
+        path = SAME_FLAGS.get(path, path)
         if path in self.by_path:
             return self.by_path[path]
         return self.by_name.get(docs_commands.last_name(program))
@@ -89,15 +103,18 @@ def main():
         text = docs_commands.read(page)
         quoted = [docs_commands.Command(f"{page}:{number}", words.split()) for number, words in docs_commands.quoted(text)]
         quoted = [command for command in quoted if command.words]
-        needing, others = [], []
+        marked, others = [], []
         for block in docs_commands.blocks(page, text):
-            (needing if block.kind == "needs" else others).extend(block.commands())
-        named = ours.named(quoted + needing + others)
+            (marked if block.kind else others).extend(block.commands())
+        named = ours.named(quoted + marked + others)
         # Those of other commands are checked where they run.
-        for command in quoted + needing:
-            for program, arguments in parts(command):
+        for command in quoted + marked:
+            for program, arguments in parts(command, ours):
                 flags = ours.flags(program) if program else None
-                if command in needing and flags is None:
+                if command in marked and flags is None:
+                    # Bazel's tests, and programs of others.
+                    if program and program.startswith(("//", "bazel-bin/")) and any(flags_of(arguments)):
+                        errors.append(f"{command.where}: {program} is not there to be asked; tests/docs/BUILD.bazel names it")
                     continue
                 # What stands between backticks may begin with a flag.
                 words = arguments if flags is not None else [program or "", *arguments]

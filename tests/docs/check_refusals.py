@@ -20,8 +20,8 @@ WORD = "qqqq"
 # Texts of the user's, beside those of our_programs.FREE.
 TEXTS = {
     "adapter", "answer_key", "cases", "ceilings", "chat_template", "config", "contestants", "digest", "digest_dump", "dump_a", "dump_b", "events",
-    "folder", "held_out", "ids", "interface", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key", "rendezvous_folder", "resume",
-    "save_adapter", "special_tokens", "stop", "text", "tokenizer", "topology", "weights",
+    "folder", "held_out", "ids", "interface", "json", "lines", "lora_targets", "offload_dir", "output", "profile", "prompt", "prompt_key",
+    "rendezvous_folder", "resume", "save_adapter", "special_tokens", "stop", "text", "tokenizer", "topology", "weights",
 }
 
 # Programs that take words, and what others need before they look at their flags.
@@ -104,7 +104,7 @@ def main():
             if os.listdir(folder):
                 errors.append(f"{path} wrote {os.listdir(folder)}")
     print(counts)
-    if counts["programs"] < 15 or counts["numbers"] < 60 or counts["choices"] < 15 or counts["offered"] < 60:
+    if counts["programs"] < 40 or counts["numbers"] < 60 or counts["choices"] < 15 or counts["offered"] < 60:
         errors.append("most programs or flags are missing")
     for error in errors:
         print(error)

@@ -4,9 +4,29 @@ import os
 import re
 
 # Flags that are set to words of the user's.
-FREE = {"adapter", "benchmark_filter", "checkpoint", "data", "exclude", "fixed", "hosts", "include", "may_differ", "metrics", "model", "out", "save", "svg", "trace", "tune"}
+FREE = {
+    "adapter", "benchmark_filter", "checkpoint", "data", "exclude", "fixed", "hostfile", "hosts",
+    "include", "may_differ", "metrics", "model", "out", "output", "save", "save_adapter", "svg", "text", "trace", "tune",
+}
+
+# By label, where a program is, if it has another name.
+PROGRAMS = {"//launch": "launch/brigade_launch", "//parallel:plan": "parallel/plan/plan",
+            "//tools:plot": "tools/plot.sh", "//tools:first_difference": "digests/first_difference"}
 
 FOLDERS = (".ci", "benchmarks", "checkpoint", "collectives", "data", "digests", "examples", "launch", "models", "parallel", "tools", "train", "tune", "zero")
+
+
+def path_of(program):
+    """Of a label or a path in bazel-bin, as it is in the runfiles."""
+    if program.startswith("//"):
+        package, _, name = program[2:].partition(":")
+        return PROGRAMS.get(program, f"{package}/{name or package.rsplit('/', 1)[-1]}")
+    return program.removeprefix("bazel-bin/")
+
+
+def inner_of_launch(arguments):
+    """Where the program that brigade_launch starts stands in its arguments, or their number."""
+    return next((i for i, word in enumerate(arguments) if not word.startswith("-")), len(arguments))
 
 
 def programs():

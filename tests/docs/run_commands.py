@@ -16,14 +16,11 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, "tools")
+sys.path[:0] = ["tools", "tests/docs"]
 import docs_commands
+from our_programs import PROGRAMS, inner_of_launch, path_of
 
 RUNFILES = pathlib.Path.cwd()
-
-# By label, where the program is, if it has another name.
-PROGRAMS = {"//launch": "launch/brigade_launch", "//parallel:plan": "parallel/plan/plan",
-            "//tools:plot": "tools/plot.sh", "//tools:first_difference": "digests/first_difference"}
 
 # Flags that make a program's run short; the last one of a name counts.
 SHORTER = {
@@ -75,10 +72,7 @@ class Runner:
 
     def path(self, program):
         """Of a label or a path, in the runfiles; None for what is not there."""
-        if program.startswith("//"):
-            package, _, name = program[2:].partition(":")
-            program = PROGRAMS.get(program, f"{package}/{name or package.rsplit('/', 1)[-1]}")
-        program = program.removeprefix("bazel-bin/")
+        program = path_of(program)
         return program if os.access(RUNFILES / program, os.X_OK) and (RUNFILES / program).is_file() else None
 
     def help(self, path):
@@ -103,7 +97,7 @@ class Runner:
             return
         if path == PROGRAMS["//launch"]:
             # What follows the program that it starts is that one's.
-            inner = next((i for i, word in enumerate(arguments) if not word.startswith("-")), len(arguments))
+            inner = inner_of_launch(arguments)
             self.check_flags(command.where, path, arguments[:inner])
             path_of_flags, flags = self.path((arguments + [path])[inner]), arguments[inner + 1:]
         else:
