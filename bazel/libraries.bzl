@@ -15,6 +15,7 @@ ABSL_HEADERS = {
     "absl/container/inlined_vector.h": ("absl/container:inlined_vector", "absl::inlined_vector"),
     "absl/container/node_hash_set.h": ("absl/container:node_hash_set", "absl::node_hash_set"),
     "absl/flags/commandlineflag.h": ("absl/flags:commandlineflag", "absl::flags_commandlineflag"),
+    "absl/flags/declare.h": ("absl/flags:flag", "absl::flags"),
     "absl/flags/flag.h": ("absl/flags:flag", "absl::flags"),
     "absl/flags/parse.h": ("absl/flags:parse", "absl::flags_parse"),
     "absl/flags/reflection.h": ("absl/flags:reflection", "absl::flags_reflection"),

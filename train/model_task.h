@@ -98,7 +98,8 @@ struct TrainingData {
 //              say what crosses, a schedule that splits the backward pass if it does not, a
 //              partition by measured times, a partition or a profile by operations if it does not
 //              tell these, recomputation if it makes nothing again, and its measured times, dropout
-//              of the config's; with replicas it needs drop_last. Those of the factory. Steps: those of data/loader.h, of the model and of the samples.
+//              of the config's; with replicas it needs drop_last. Those of the factory. Steps:
+//              those of data/loader.h, of the model and of the samples.
 class ModelTask final : public Task {
  public:
   // InvalidArgument for data without samples, or of two shapes.

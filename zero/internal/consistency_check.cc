@@ -34,13 +34,12 @@ void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines)
   const std::vector<float> rates = optim::LearningRates(schedule, lr);
   const absl::string_view bytes(reinterpret_cast<const char*>(rates.data()),
                                 rates.size() * sizeof(float));
-  lines.push_back(absl::StrCat("group ", index, ": lr ", Number(lr), ", weight_decay ",
-                               Number(weight_decay), ", betas ", Number(beta1), " ", Number(beta2),
-                               ", eps ", Number(eps), ", trust from ", Number(min_trust), " to ",
-                               Number(max_trust), ", momentum ", Number(momentum), ", dampening ",
-                               Number(dampening), ", nesterov ", nesterov, ", schedule of ",
-                               rates.size(), " rates (", absl::Hex(collectives::Fnv1a(bytes)),
-                               ")"));
+  lines.push_back(absl::StrCat(
+      "group ", index, ": lr ", Number(lr), ", weight_decay ", Number(weight_decay), ", betas ",
+      Number(beta1), " ", Number(beta2), ", eps ", Number(eps), ", trust from ", Number(min_trust),
+      " to ", Number(max_trust), ", momentum ", Number(momentum), ", dampening ", Number(dampening),
+      ", nesterov ", nesterov, ", schedule of ", rates.size(), " rates (",
+      absl::Hex(collectives::Fnv1a(bytes)), ")"));
 }
 
 const char* CodesText(const std::optional<kernels::QuantFormat>& codes) {

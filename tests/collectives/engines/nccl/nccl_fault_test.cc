@@ -93,8 +93,8 @@ TEST_F(NcclFaultTest, AReceiveOfWhatIsNotSentEndsAfterItsTimeoutAndNamesTheSende
   On({.size = 2, .timeout = kTimeout}, [&](Rank& self) {
     const auto start = Clock::now();
     if (self.rank == 0) {
-      ASSERT_OK(self.communicator->Receive(ArraysOf(self).output.data(), 8, kFloat32, 1,
-                                           *self.stream));
+      ASSERT_OK(
+          self.communicator->Receive(ArraysOf(self).output.data(), 8, kFloat32, 1, *self.stream));
     }
     const absl::Status status = AwaitEnd(self);
     EXPECT_GE(absl::FromChrono(Clock::now() - start), kTimeout);
