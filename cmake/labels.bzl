@@ -279,6 +279,7 @@ LIBRARIES = {
         "//parallel/tensor:shard_sums",
         "//parallel:grid",
         "//parallel:parallel",
+        "//parallel:pass_collective",
         "//parallel:shard",
     ],
     "checkpoint": [

@@ -40,9 +40,9 @@ brigade_library(
   models_model
   HEADERS models/model.h
   SOURCES models/model.cc
-  DEPS models_model_cut collectives_collective device_status_macros device_stream nn_gradient
-    parallel_grid parallel_pipeline_stage_range precision_dtype profile_step_profile zero_step
-    zero_plan
+  DEPS models_model_cut checkpoint_model_part device_status_macros device_stream nn_gradient
+    parallel_pass_collective parallel_pipeline_stage_range precision_dtype profile_step_profile
+    zero_step zero_plan
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
@@ -55,9 +55,11 @@ brigade_library(
 
 brigade_library(
   models_decoder
-  HEADERS models/decoder.h models/decoder_memory.h models/gpt2.h models/llama.h
-  SOURCES models/decoder.cc models/decoder_context.cc models/decoder_cut.cc models/decoder_flops.cc
-    models/decoder_lora.cc models/decoder_memory.cc models/decoder_stage.cc models/decoder_tensor.cc
+  HEADERS models/decoder.h models/decoder_memory.h models/decoder_options.h models/gpt2.h
+    models/llama.h
+  SOURCES models/decoder.cc models/decoder_context.cc models/decoder_create.cc models/decoder_cut.cc
+    models/decoder_flops.cc models/decoder_lora.cc models/decoder_memory.cc
+    models/decoder_options.cc models/decoder_stage.cc models/decoder_tensor.cc
     models/decoder_tensor_lora.cc models/gpt2.cc models/llama.cc
   DEPS models_config models_lora models_model models_model_cut models_tensor_options
     collectives_collective device_buffer device_context device_status_macros device_stream
@@ -114,7 +116,7 @@ brigade_library(
   models_sampling
   HEADERS models/sampling.h
   SOURCES models/sampling.cc
-  DEPS device_status_macros nn_philox
+  DEPS device_status_macros nn_philox precision_rounding
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

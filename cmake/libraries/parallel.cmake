@@ -18,6 +18,12 @@ brigade_library(
 )
 
 brigade_library(
+  parallel_pass_collective
+  HEADERS parallel/pass_collective.h
+  DEPS parallel_grid collectives_collective
+)
+
+brigade_library(
   parallel_pipeline_stage_range
   HEADERS parallel/pipeline/stage_range.h
   DEPS device_requirements
@@ -66,6 +72,13 @@ brigade_library(
 )
 
 brigade_library(
+  parallel_context_check_texts
+  HEADERS parallel/context/check_texts.h
+  DEPS device_requirements
+  PUBLIC_LIBRARIES absl::status absl::strings
+)
+
+brigade_library(
   parallel_context_formulas
   HEADERS parallel/context/columns_math.h parallel/context/head_exchange_math.h
   DEPS nn_functions nn_rows
@@ -82,8 +95,9 @@ brigade_library(
   parallel_context_ring_attention
   HEADERS parallel/context/ring_attention.h
   SOURCES parallel/context/ring_attention.cc
-  DEPS parallel_context_formulas parallel_context_zigzag collectives_communicator device_buffer
-    device_context device_event device_status_macros device_stream nn_arrays nn_attention nn_enqueue
+  DEPS parallel_context_check_texts parallel_context_formulas parallel_context_zigzag
+    collectives_communicator device_buffer device_context device_event device_status_macros
+    device_stream nn_arrays nn_attention nn_enqueue
   CUDA_DEPS parallel_context_formulas_cuda
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
@@ -93,8 +107,8 @@ brigade_library(
   parallel_context_ulysses
   HEADERS parallel/context/ulysses.h
   SOURCES parallel/context/ulysses.cc
-  DEPS parallel_context_formulas collectives_communicator device_buffer device_context
-    device_status_macros device_stream nn_arrays nn_attention nn_enqueue
+  DEPS parallel_context_check_texts parallel_context_formulas collectives_communicator device_buffer
+    device_context device_status_macros device_stream nn_arrays nn_attention nn_enqueue
   CUDA_DEPS parallel_context_formulas_cuda
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
@@ -364,7 +378,7 @@ brigade_library(
 
 brigade_library(
   parallel
-  DEPS parallel_grid parallel_shard parallel_context_ring_attention parallel_context_ulysses
-    parallel_context_zigzag parallel_pipeline_executor parallel_tensor_cross_entropy
-    parallel_tensor_embedding parallel_tensor_linear
+  DEPS parallel_grid parallel_pass_collective parallel_shard parallel_context_ring_attention
+    parallel_context_ulysses parallel_context_zigzag parallel_pipeline_executor
+    parallel_tensor_cross_entropy parallel_tensor_embedding parallel_tensor_linear
 )

@@ -29,7 +29,7 @@ brigade_library(
     train/config/config_grid.cc train/config/config_keys.cc train/config/config_nodes.cc
     train/config/config_rules.cc train/config/optimizer_keys.cc train/config/optimizer_rules.cc
     train/config/parallel_keys.cc train/config/parallel_rules.cc train/config/zero_keys.cc
-    train/config/zero_rules.cc train/config/profiler_keys.cc
+    train/config/zero_rules.cc train/config/profiler_keys.cc train/config/scheduler_keys.cc
   DEPS train_config_autotuning train_config_context_exchange device_counted train_config_json_reader
     checkpoint_saver checkpoint_strict_json collectives_compressed_power_sgd_all_reduce
     collectives_tuning_topology collectives_options device_file_options device_files
@@ -178,10 +178,10 @@ brigade_library(
   train_task
   HEADERS train/task.h
   DEPS train_job train_step_batch train_summary checkpoint_fields checkpoint_model_part
-    collectives_communicator collectives_algorithms_workspace collectives_init device_context
-    device_stream parallel_grid parallel_pipeline_buffers parallel_pipeline_executor
-    parallel_pipeline_stage_module parallel_pipeline_stage_range profile_step_profile
-    recompute_stash train_times_recorder zero_optimizer zero_plan zero_plan_memory_model_lib
+    collectives_init device_context device_stream parallel_grid parallel_pass_collective
+    parallel_pipeline_buffers parallel_pipeline_executor parallel_pipeline_stage_module
+    parallel_pipeline_stage_range profile_step_profile recompute_stash train_times_recorder
+    zero_optimizer zero_plan zero_plan_memory_model_lib
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
 )
 
@@ -194,6 +194,15 @@ brigade_library(
     collectives_tuning_topology device_context device_status_macros device_stream parallel_grid
     precision_dtype zero_plan_layout zero_plan
   PUBLIC_LIBRARIES absl::span absl::statusor
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
+  train_comparisons
+  HEADERS train/comparisons.h
+  SOURCES train/comparisons.cc
+  DEPS train_job parallel_grid zero_options
+  PUBLIC_LIBRARIES absl::status
   PRIVATE_LIBRARIES absl::strings
 )
 
@@ -231,14 +240,14 @@ brigade_library(
   SOURCES train/model_part.cc train/model_passes.cc train/model_task.cc
   DEPS train_job train_stage_parts train_stage_passes train_stage_spec train_step_batch
     train_summary train_task checkpoint_fields checkpoint_model_part collectives_communicator
-    collectives_init collectives_algorithms_wire_elements collectives_algorithms_workspace
-    data_loader data_sampler data_samples device_context device_round_up device_status_macros
-    device_stream device_file_crc32c models_model models_model_cut models_tensor_options
-    optim_step_controller parallel_grid parallel_context_ranks parallel_pipeline_buffers
-    parallel_pipeline_executor parallel_pipeline_item parallel_pipeline_partition
-    parallel_pipeline_schedule_kind parallel_pipeline_stage_module parallel_pipeline_stage_range
-    profile_step_profile recompute_policy replicas_options train_config train_times_pass_times
-    zero_step zero_optimizer zero_plan zero_plan_memory_model_lib
+    collectives_init data_loader data_sampler data_samples device_context device_round_up
+    device_status_macros device_stream device_file_crc32c models_model models_model_cut
+    models_tensor_options optim_step_controller parallel_grid parallel_context_ranks
+    parallel_pipeline_buffers parallel_pipeline_executor parallel_pipeline_item
+    parallel_pipeline_partition parallel_pipeline_schedule_kind parallel_pipeline_stage_module
+    parallel_pipeline_stage_range profile_step_profile recompute_policy replicas_options
+    train_config train_times_pass_times zero_step zero_optimizer zero_plan
+    zero_plan_memory_model_lib
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::str_format absl::strings
 )
@@ -257,15 +266,6 @@ brigade_library(
   SOURCES train/interrupt.cc
   DEPS device_requirements device_threads_deadline device_threads_periodic_thread
   PUBLIC_LIBRARIES absl::time
-)
-
-brigade_library(
-  train_comparisons
-  HEADERS train/comparisons.h
-  SOURCES train/comparisons.cc
-  DEPS train_job parallel_grid zero_options
-  PUBLIC_LIBRARIES absl::status
-  PRIVATE_LIBRARIES absl::strings
 )
 
 brigade_library(
@@ -296,8 +296,8 @@ brigade_library(
   SOURCES train/rank_memory.cc
   DEPS train_task train_summary train_rank_digests train_stage_setup train_step_batch
     collectives_communicator collectives_algorithms_workspace device_context device_status_macros
-    parallel_grid parallel_pipeline_buffers parallel_pipeline_executor zero_options zero_plan
-    zero_plan_memory_model_lib
+    parallel_grid parallel_pass_collective parallel_pipeline_buffers parallel_pipeline_executor
+    zero_options zero_plan zero_plan_memory_model_lib
   PUBLIC_LIBRARIES absl::function_ref absl::statusor
 )
 
@@ -328,9 +328,10 @@ brigade_library(
     optim_step_controller parallel_grid parallel_pipeline_executor parallel_pipeline_partition
     parallel_pipeline_schedule_kind precision_dtype_names recompute_stash zero_optimizer
     zero_plan_memory_model_lib replicas_options replicas_outer_optimizer replicas_round_plan
-    collectives_algorithms_workspace device_files profile_ceilings profile_flops profile_text
-    profile_roofline profile_step_profile profile_trace_rows train_times_pass_times
-    train_times_time_split train_observers_observer train_watch
+    collectives_algorithms_wire_elements collectives_algorithms_workspace device_files
+    profile_ceilings profile_flops profile_text profile_roofline profile_step_profile
+    profile_trace_rows train_times_pass_times train_times_time_split train_observers_observer
+    train_watch
   PUBLIC_LIBRARIES absl::function_ref absl::status absl::statusor absl::time
   PRIVATE_LIBRARIES absl::core_headers absl::str_format absl::strings
 )

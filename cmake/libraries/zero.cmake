@@ -44,6 +44,16 @@ brigade_library(
 )
 
 brigade_library(
+  zero_internal_communicator_check
+  HEADERS zero/internal/communicator_check.h
+  SOURCES zero/internal/communicator_check.cc
+  DEPS collectives_agree collectives_communicator collectives_compressed_node_groups
+    device_status_macros zero_options
+  PUBLIC_LIBRARIES absl::status
+  PRIVATE_LIBRARIES absl::strings
+)
+
+brigade_library(
   zero_plan_layout
   HEADERS zero/plan/layout.h
   DEPS zero_plan kernels_block_quant_math kernels_grad_check kernels_one_bit_lamb_math
@@ -251,7 +261,7 @@ brigade_library(
 brigade_library(
   zero_internal_sharded_update
   HEADERS zero/internal/sharded_update.h
-  SOURCES zero/internal/sharded_update.cc
+  SOURCES zero/internal/sharded_update.cc zero/internal/sharded_update_lists.cc
   DEPS zero_internal_factored_update zero_internal_matrix_update zero_internal_gradient_exchange
     zero_internal_gradient_store zero_internal_host_lane zero_internal_parameter_store
     zero_internal_rank_file zero_internal_step_streams device_buffer device_context device_event
@@ -302,16 +312,15 @@ brigade_library(
 brigade_library(
   zero_optimizer
   HEADERS zero/zero_optimizer.h
-  SOURCES zero/zero_optimizer.cc
+  SOURCES zero/zero_optimizer.cc zero/zero_optimizer_state.cc
   DEPS zero_options zero_step zero_step_observer collectives_agree collectives_communicator
-    collectives_host_threads collectives_compressed_node_groups device_context device_event
-    device_memory_stats device_status_macros device_stream kernels_step_control
-    kernels_step_control_step_state optim_step_controller precision_dtype
-    zero_internal_consistency_check zero_internal_gradient_store zero_internal_loco_errors
-    zero_internal_parameter_store zero_internal_rank_file zero_internal_saved_errors
-    zero_internal_sharded_update zero_internal_state_loan zero_internal_state_transfer
-    zero_internal_step_streams zero_plan zero_plan_memory_model_lib zero_plan_movement
-    zero_plan_traffic
+    collectives_host_threads device_context device_event device_memory_stats device_status_macros
+    device_stream kernels_step_control kernels_step_control_step_state optim_step_controller
+    precision_dtype zero_internal_communicator_check zero_internal_consistency_check
+    zero_internal_gradient_store zero_internal_loco_errors zero_internal_parameter_store
+    zero_internal_rank_file zero_internal_saved_errors zero_internal_sharded_update
+    zero_internal_state_loan zero_internal_state_transfer zero_internal_step_streams zero_plan
+    zero_plan_memory_model_lib zero_plan_movement zero_plan_traffic
   PUBLIC_LIBRARIES absl::function_ref absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )
