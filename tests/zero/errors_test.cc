@@ -25,6 +25,7 @@ using ::brigade::testing::StatusIs;
 using collectives::OnThreads;
 using collectives::Rank;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -331,6 +332,13 @@ TEST(ErrorsTest, RanksThatDisagreeAreToldTheFirstDifference) {
            "group 0: lr 0.00100000000");
     differ([](ZeroOptions& o) { o.optimizer.groups[0].schedule = optim::WarmupLR(); },
            "schedule of");
+    ZeroOptions lamb;
+    lamb.optimizer.kind = optim::OptimizerKind::kLamb;
+    if (self.rank == 2) lamb.optimizer.groups[0].max_trust = 5.0;
+    EXPECT_THAT(Create(self, ToyModel(), lamb),
+                StatusIs(kInvalid, AllOf(HasSubstr("rank 0 has group 0: lr 0.001"),
+                                         ContainsRegex("trust from 0[.]01.* to 10, "),
+                                         ContainsRegex("trust from 0[.]01.* to 5, "))));
     EXPECT_OK(Create(self, ToyModel(), {}));
   });
 }

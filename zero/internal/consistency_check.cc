@@ -28,15 +28,18 @@ std::string Number(double value) { return absl::StrFormat("%.17g", value); }
 using Lines = std::vector<std::string>;
 
 void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines) {
-  const std::vector<float> rates = optim::LearningRates(group.schedule, group.lr);
+  // As many names as members: with a new one this does not compile, until it is compared.
+  const auto& [lr, schedule, weight_decay, beta1, beta2, eps, min_trust, max_trust, momentum,
+               dampening, nesterov] = group;
+  const std::vector<float> rates = optim::LearningRates(schedule, lr);
   const absl::string_view bytes(reinterpret_cast<const char*>(rates.data()),
                                 rates.size() * sizeof(float));
-  lines.push_back(absl::StrCat("group ", index, ": lr ", Number(group.lr), ", weight_decay ",
-                               Number(group.weight_decay), ", betas ", Number(group.beta1), " ",
-                               Number(group.beta2), ", eps ", Number(group.eps), ", momentum ",
-                               Number(group.momentum), ", dampening ", Number(group.dampening),
-                               ", nesterov ", group.nesterov, ", schedule of ", rates.size(),
-                               " rates (", absl::Hex(collectives::Fnv1a(bytes)), ")"));
+  lines.push_back(absl::StrCat(
+      "group ", index, ": lr ", Number(lr), ", weight_decay ", Number(weight_decay), ", betas ",
+      Number(beta1), " ", Number(beta2), ", eps ", Number(eps), ", trust from ", Number(min_trust),
+      " to ", Number(max_trust), ", momentum ", Number(momentum), ", dampening ", Number(dampening),
+      ", nesterov ", nesterov, ", schedule of ", rates.size(), " rates (",
+      absl::Hex(collectives::Fnv1a(bytes)), ")"));
 }
 
 const char* CodesText(const std::optional<kernels::QuantFormat>& codes) {
