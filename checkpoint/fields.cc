@@ -473,13 +473,16 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     Write(fields, "adafactor.", [&own = adafactor](auto visit) { VisitAdafactor(own, visit); });
   }
   if (gradient_compression.has_value()) {
-    fields["gradient_compression"] = zero::Name(gradient_compression->method);
-    fields["gradient_compression.start_step"] = TextOf(gradient_compression->start_step);
-    if (gradient_compression->method == zero::GradientCompression::kPowerSgd) {
-      fields["gradient_compression.rank"] = TextOf(gradient_compression->rank);
+    const auto& [method, start_step, rank, iterations, density] = *gradient_compression;
+    fields["gradient_compression"] = zero::Name(method);
+    fields["gradient_compression.start_step"] = TextOf(start_step);
+    if (method == zero::GradientCompression::kPowerSgd) {
+      fields["gradient_compression.rank"] = TextOf(rank);
+      // Not of 1, whose checkpoints have been without it.
+      if (iterations != 1) fields["gradient_compression.iterations"] = TextOf(iterations);
     }
-    if (gradient_compression->method == zero::GradientCompression::kTopK) {
-      fields["gradient_compression.density"] = TextOf(gradient_compression->density);
+    if (method == zero::GradientCompression::kTopK) {
+      fields["gradient_compression.density"] = TextOf(density);
     }
   }
   if (options.tied_apart) fields["tied_apart"] = TextOf(options.tied_apart);

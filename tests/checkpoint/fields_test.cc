@@ -355,6 +355,12 @@ TEST(OptionFieldsTest, NameTheExchangeOfGradientsWhereThereIsOne) {
   differs({.method = GradientCompression::kPowerSgd, .rank = 4},
           {.method = GradientCompression::kPowerSgd, .rank = 5},
           "gradient_compression.rank is 4 in the checkpoint, 5 here");
+  differs({.method = GradientCompression::kPowerSgd},
+          {.method = GradientCompression::kPowerSgd, .iterations = 2},
+          "gradient_compression.iterations is not in the checkpoint, 2 here");
+  // Checkpoints from before there was a choice are of one.
+  EXPECT_EQ(fields_of({.method = GradientCompression::kPowerSgd, .iterations = 1}).size(),
+            OptionFields(Options()).size() + 3);
   differs({.method = GradientCompression::kTopK, .density = 0.5},
           {.method = GradientCompression::kTopK, .density = 0.25},
           "gradient_compression.density is 0.5 in the checkpoint, 0.25 here");
