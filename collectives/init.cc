@@ -140,7 +140,8 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateGpusEngine(const LaunchInfo& launc
   host.name = "side channel";
   BRIGADE_ASSIGN_OR_RETURN(std::shared_ptr<device::Context> side_context,
                            device::Context::Create(host));
-  BRIGADE_ASSIGN_OR_RETURN(const GlooOptions gloo, ToGlooOptions(launch_info, options));
+  BRIGADE_ASSIGN_OR_RETURN(GlooOptions gloo, ToGlooOptions(launch_info, options));
+  gloo.timeout += options.timeout / 4;
   BRIGADE_ASSIGN_OR_RETURN(auto side, CreateGlooEngine(gloo, std::move(side_context)));
   return CreateNcclEngine(nccl, std::move(side), context);
 }

@@ -35,7 +35,7 @@ absl::Status InFlightMonitor::End(const Collective& collective, device::Stream& 
   BRIGADE_RETURN_IF_ERROR(stream.Record(*next_.end));
   next_.collective = {collective.signature, collective.sequence};
   next_.peer = collective.peer;
-  next_.late = next_.deadline = Clock::time_point::max();
+  next_.deadline = Clock::time_point::max();
   pending_.push_back(std::exchange(next_, Entry()));
   return absl::OkStatus();
 }
@@ -68,13 +68,9 @@ absl::Status InFlightMonitor::Look(
   const Clock::time_point now = Clock::now();
   if (head.deadline == Clock::time_point::max()) {
     const absl::StatusOr<bool> begun = head.begin->Peek();
-    if (begun.ok() && *begun) {
-      head.late = device::DeadlineAfter(timeout_ / 4);
-      head.deadline = device::DeadlineAfter(timeout_);
-    }
+    if (begun.ok() && *begun) head.deadline = device::DeadlineAfter(timeout_);
   }
-  if (now < head.late || has_other_deadline(head.collective)) return absl::OkStatus();
-  if (now < head.deadline) return absl::OkStatus();
+  if (now < head.deadline || has_other_deadline(head.collective)) return absl::OkStatus();
   const bool send = head.collective.signature.kind == CollectiveKind::kSend;
   return absl::DeadlineExceededError(
       absl::StrCat(Describe(rank_, head.collective), ", which has not ended within ",

@@ -35,8 +35,8 @@ class InFlightMonitor {
   absl::Status End(const Collective& collective, device::Stream& stream);
 
   // Drops calls that have ended. DeadlineExceeded for a call that takes too long, unless
-  // has_other_deadline(call), which is asked when a quarter of its time is over; the error of a
-  // stream that failed before its call had ended. Both name the call.
+  // has_other_deadline(call), which is asked then; the error of a stream that failed before its
+  // call had ended. Both name the call.
   absl::Status Look(absl::FunctionRef<bool(const Fingerprint& call)> has_other_deadline);
 
   bool empty();
@@ -49,8 +49,7 @@ class InFlightMonitor {
     Fingerprint collective;
     // The other rank of a send.
     int peer = 0;
-    // Until it has begun. A quarter of the time is over when it is late.
-    Clock::time_point late = Clock::time_point::max();
+    // Until it has begun.
     Clock::time_point deadline = Clock::time_point::max();
   };
 

@@ -206,7 +206,9 @@ void Impl::Look() {
   if (!pending.ok()) static_cast<void>(comm_.Fail(pending));
 }
 
-// A send concerns two ranks only, so it is compared when it is late: then what it has met is named.
+// A send concerns two ranks only, so it is compared when its time is over: then what it has met is
+// named. Not before: a comparison, once begun, waits for all ranks, and cannot be taken back when
+// the send ends well.
 bool Impl::IsCompared(const Fingerprint& call) {
   if (verifier_ == nullptr) return false;
   if (call.signature.kind == CollectiveKind::kSend) {

@@ -15,7 +15,8 @@ struct NcclOptions {
   // LoadNccl().
   NcclApi api;
   // How long a call may wait in NCCL on the host, and how long it may run from when it is at the
-  // head of its stream.
+  // head of its stream. The side channel's should be longer, by a quarter for example: where it is
+  // not, an error may name only one of two calls that differ, a send and what it has met.
   absl::Duration timeout = absl::Minutes(10);
   // Whether the side channel compares the calls of all ranks. If not, collectives that differ end
   // by the timeout.
@@ -40,10 +41,11 @@ struct NcclOptions {
 // Errors       NCCL's, in the words of status.h. Calls that differ, a rank that does not come and
 //              one that is gone are noticed beside the call, which is aborted: the stream goes on
 //              with what then lies in its arrays, so wait by Communicator::Synchronize. Sends
-//              and receives are compared when a quarter of the timeout is over: one that has met
-//              something else ends then, with an error that names both. Of one that NCCL has
-//              carried out, with a part of a collective, the error names the collective only. A
-//              receive of another length than its send is NCCL's to notice.
+//              and receives are compared when the timeout is over: one that has met something else
+//              ends then, with an error that names both, and one that has met nothing by the side
+//              channel's deadline. Of one that NCCL has carried out, with a part of a collective,
+//              the error names the collective only. A receive of another length than its send is
+//              NCCL's to notice.
 // Counting     sent_bytes counts what programs of the algorithms send; of kNative what a ring
 //              would.
 // Host         CreateHostChannel makes a group of the side channel's engine, and calls nothing of

@@ -31,7 +31,7 @@ class CollectiveVerifier {
   // Waits for the other ranks' hosts if this one is a thousand calls ahead of the comparison.
   void Add(const Fingerprint& call);
 
-  // The same for a call that is late, from any thread, without a wait.
+  // The same from any thread, without a wait, for a call whose time is over: the group ends.
   void AddLate(const Fingerprint& call);
 
   // Whether the call was added and its comparison has not ended.

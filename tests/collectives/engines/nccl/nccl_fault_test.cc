@@ -62,6 +62,48 @@ TEST_F(NcclFaultTest, ARankThatLeavesEarlyIsNamedAndWhatItTookPartInEnds) {
   });
 }
 
+// One that its receiver keeps waiting for less than the timeout; nobody else takes part in it.
+TEST_F(NcclFaultTest, ASendThatIsLateAndEndsWellEndsNothing) {
+  for (const bool then_reduces : {true, false}) {
+    On({.size = 2, .timeout = kTimeout}, [&](Rank& self) {
+      Communicator& group = *self.communicator;
+      Arrays& arrays = ArraysOf(self);
+      if (self.rank == 0) {
+        ASSERT_OK(group.Send(arrays.input.data(), 8, kFloat32, 1, *self.stream));
+      } else {
+        absl::SleepFor(0.4 * kTimeout);
+        ASSERT_OK(group.Receive(arrays.output.data(), 8, kFloat32, 0, *self.stream));
+      }
+      ASSERT_OK(group.Synchronize(*self.stream));
+      if (then_reduces) {
+        ASSERT_OK(AllReduce(self));
+        ASSERT_OK(group.Synchronize(*self.stream));
+        EXPECT_EQ(arrays.output[63], 2.0f);
+      } else {
+        // Longer than all deadlines.
+        absl::SleepFor(3 * kTimeout);
+      }
+      EXPECT_OK(group.status());
+      self.AwaitOthers();
+    });
+  }
+}
+
+TEST_F(NcclFaultTest, AReceiveOfWhatIsNotSentEndsAfterItsTimeoutAndNamesTheSender) {
+  On({.size = 2, .timeout = kTimeout}, [&](Rank& self) {
+    const auto start = Clock::now();
+    if (self.rank == 0) {
+      ASSERT_OK(
+          self.communicator->Receive(ArraysOf(self).output.data(), 8, kFloat32, 1, *self.stream));
+    }
+    const absl::Status status = AwaitEnd(self);
+    EXPECT_GE(absl::FromChrono(Clock::now() - start), kTimeout);
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                 AllOf(HasSubstr("rank 1 did not join"),
+                                       HasSubstr("rank 0 calls send(8 fp32, from rank 1)"))));
+  });
+}
+
 TEST_F(NcclFaultTest, DestructionWaitsForWhatIsEnqueued) {
   On({.size = 2}, [&](Rank& self) {
     ASSERT_OK(self.stream->Enqueue({"slow"}, [&](device::ThreadPool&) {

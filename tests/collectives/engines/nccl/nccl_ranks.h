@@ -25,10 +25,11 @@ inline NcclOptions EmulatedOptions(const RanksOptions& options) {
   return nccl;
 }
 
-// For OnRanks. `adapt`, if there is one, changes a rank's options.
+// For OnRanks. `adapt`, if there is one, changes a rank's options. The side channel's deadline is
+// later by as much as ranks may differ in time on a busy machine.
 using AdaptFn = std::function<void(int rank, NcclOptions& options)>;
 inline CreateEngineFn NcclEngines(const RanksOptions& options, const AdaptFn& adapt = {}) {
-  auto group = ThreadGroup::Create({options.size, options.timeout}).value();
+  auto group = ThreadGroup::Create({options.size, 2 * options.timeout}).value();
   return [=](int rank, device::Context& context) -> absl::StatusOr<std::unique_ptr<Engine>> {
     NcclOptions nccl = EmulatedOptions(options);
     if (adapt) adapt(rank, nccl);
