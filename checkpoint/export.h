@@ -19,6 +19,7 @@ struct ExportOptions {
   std::optional<precision::DType> dtype = {};
   // Whether a file that is there is replaced.
   bool force = false;
+  // A multiple of 8 above 0.
   int64_t chunk_bytes = kReadChunkBytes;
 };
 
@@ -31,7 +32,7 @@ struct ExportReport {
 // Both, of a checkpoint in place or in piece files:
 //
 // Memory       Two chunks to read and one to convert, the manifest and the headers.
-// Errors       Those of CheckpointReader. AlreadyExists if something has the name, without `force`.
+// Errors       Those of CheckpointReader and of ReadAhead. AlreadyExists if something has the name, without `force`.
 //              DataLoss naming what is damaged. After an error there is nothing new, and what was
 //              there stays; if the last sync has failed, it may be the new one.
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "brigade/device/threads/mutex.h"
 #include "brigade/device/threads/start_thread.h"
 
@@ -78,6 +79,10 @@ class Slots {
 absl::Status ReadAhead(absl::Span<const ReadRange> ranges, int64_t chunk_bytes,
                        absl::FunctionRef<absl::Status(const ReadRange& part, char* to)> read,
                        absl::FunctionRef<absl::Status(const ReadChunk& chunk)> use) {
+  if (chunk_bytes <= 0 || chunk_bytes % 8 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk_bytes is ", chunk_bytes, ", must be a multiple of 8 above 0"));
+  }
   int64_t longest = 0;
   for (const ReadRange& range : ranges) longest = std::max(longest, range.bytes);
   Slots slots(std::min(chunk_bytes, longest));

@@ -33,8 +33,8 @@ inline constexpr int64_t kReadChunkBytes = int64_t{8} << 20;
 // bytes has no chunk.
 //
 // Memory       Two chunks.
-// Errors       The first one of `use`, after which nothing more is read. ResourceExhausted without
-//              a thread.
+// Errors       InvalidArgument for other chunks, before anything is read. The first one of `use`,
+//              after which nothing more is read. ResourceExhausted without a thread.
 absl::Status ReadAhead(absl::Span<const ReadRange> ranges, int64_t chunk_bytes,
                        absl::FunctionRef<absl::Status(const ReadRange& part, char* to)> read,
                        absl::FunctionRef<absl::Status(const ReadChunk& chunk)> use);

@@ -13,6 +13,7 @@
 namespace brigade::checkpoint {
 
 struct VerifyOptions {
+  // A multiple of 8 above 0.
   int64_t chunk_bytes = kReadChunkBytes;
   // Called after each chunk, with the bytes that were read and those of all files.
   std::function<void(int64_t done, int64_t total)> progress = nullptr;
@@ -33,7 +34,8 @@ struct VerifyReport {
 // the folder. Goes on after each damage.
 //
 // Memory       Two chunks, the manifest and the headers.
-// Errors       Those of CheckpointReader::Open: without a manifest nothing can be verified.
+// Errors       Those of CheckpointReader::Open: without a manifest nothing can be verified; and those
+//              of ReadAhead.
 absl::StatusOr<VerifyReport> Verify(const std::string& folder, const VerifyOptions& options = {},
                                     device::SystemCalls& system = device::SystemCalls::Real());
 
