@@ -131,6 +131,11 @@ absl::Status Verification::ReadAll() {
   for (size_t s = 0; s < stored_.size(); ++s) {
     ranges.push_back({.source = static_cast<int>(s), .bytes = stored_[s].bytes});
     report_.bytes += stored_[s].bytes;
+    if (stored_[s].bytes > 0) continue;
+    // Of which there is no chunk.
+    const absl::Status opened =
+        OpenFileOfSize(system_, reader_.folder(), stored_[s].name, 0).status();
+    if (!opened.ok()) Damage(std::string(opened.message()));
   }
   // Of the reading thread.
   std::optional<RandomAccessFile> open;

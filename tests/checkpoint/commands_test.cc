@@ -16,12 +16,15 @@
 #include "brigade/checkpoint/inspect.h"
 #include "brigade/checkpoint/manifest.h"
 #include "brigade/checkpoint/safetensors.h"
+#include "brigade/checkpoint/saver.h"
 #include "brigade/checkpoint/verify.h"
 #include "brigade/checkpoint/weight_files.h"
 #include "brigade/precision/dtype.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
 #include "brigade/tests/checkpoint/saved_toy.h"
+#include "brigade/tests/collectives/ranks.h"
 #include "brigade/tests/testing/status_matchers.h"
+#include "brigade/tests/zero/toy_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -167,6 +170,35 @@ TEST(VerifyTest, TakesPieceFilesInAnyOrder) {
   EXPECT_THAT(Damages(*disk), IsEmpty());
 }
 
+// The second of two ranks has nothing of so few elements.
+TEST(VerifyTest, APieceFileWithoutBytesIsLookedForToo) {
+  CrashFileSystem disk;
+  collectives::OnThreads({.size = 2}, [&](collectives::Rank& self) {
+    auto zero = zero::CreateZero({{"unit", {{.name = "w", .size = 3}}, {}}}, {}, self);
+    ASSERT_OK(zero);
+    ASSERT_OK(InitializeToy(**zero));
+    auto saver = Saver::Create({.root = "/r", .mode = WriteMode::kPieceFiles}, **zero,
+                               *self.communicator, *self.context, disk);
+    ASSERT_OK(saver);
+    ASSERT_OK((*saver)->Begin({}));
+    ASSERT_OK((*saver)->Wait());
+    ASSERT_OK(self.stream->Synchronize());
+  });
+  const std::string folder = "/r/step-00000000", path = folder + "/pieces-00002-of-00002.bin";
+  const auto expect_damages = [&](const auto& damages) {
+    const auto report = Verify(folder, {}, disk);
+    ASSERT_OK(report);
+    EXPECT_THAT(report->damages, damages);
+  };
+  ASSERT_EQ(disk.All().count(path), 1u);
+  ASSERT_EQ(disk.All()[path], "");
+  expect_damages(IsEmpty());
+  Overwrite(disk, path, 0, "x");
+  expect_damages(ElementsAre(path + " has 1 bytes, and should have 0"));
+  ASSERT_EQ(disk.Unlink(path), 0);
+  expect_damages(ElementsAre(path + " is not there"));
+}
+
 TEST(ExportTest, RefusesAHeaderThatHasChanged) {
   const auto disk = CopyOf(InPlace());
   const std::string path = absl::StrCat(kPath, "/master-00001-of-00005.safetensors");
@@ -230,6 +262,20 @@ TEST(ExportTest, ReplacesAFileOnlyByForceAndOutlivesACrash) {
   EXPECT_LT(second.size(), first.size());
   disk = disk->AfterCrash(CrashFileSystem::Data::kNone, CrashFileSystem::Names::kNone);
   EXPECT_EQ(disk->All()[kOut], second);
+}
+
+TEST(CommandsTest, ChunksThatCutElementsAreRefused) {
+  const auto disk = CopyOf(InPlace());
+  const auto before = disk->All();
+  for (const int64_t chunk_bytes : {0, -8, 6}) {
+    const auto refused =
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("chunk_bytes is ", chunk_bytes, ", must be a multiple of 8 above 0"));
+    EXPECT_THAT(ExportParameters(kPath, kOut, {.chunk_bytes = chunk_bytes}, *disk), refused);
+    EXPECT_THAT(ExportFolder(kPath, "/r/out", chunk_bytes, *disk), refused);
+    EXPECT_THAT(Verify(kPath, {.chunk_bytes = chunk_bytes}, *disk), refused);
+  }
+  EXPECT_EQ(disk->All(), before);
 }
 
 TEST(ExportTest, DamageLeavesNothing) {
