@@ -44,6 +44,9 @@ absl::StatusOr<std::vector<std::vector<int>>> FragmentsOf(const zero::Plan& plan
                                                    ", but there are ", count,
                                                    " trainable buckets; smaller ones are more"));
   }
+  if (total == 0) {
+    return absl::InvalidArgumentError("replicas: no trainable parameter has an element");
+  }
   std::vector<std::vector<int>> parts(static_cast<size_t>(fragments));
   int next = 0;
   int64_t before = 0;

@@ -66,6 +66,9 @@ TEST(OptionsTest, AStateOnTheHostIsRefused) {
                          HasSubstr("the optimizer state is on the host, not on the device")));
     EXPECT_THAT(CreateMember(Lines(1, 256), Plain(2, 0.1), {.fragments = 2}, 1, self),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 trainable buckets")));
+    EXPECT_THAT(CreateMember(Lines(1, 0), Plain(2, 0.1), {}, 1, self),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("no trainable parameter has an element")));
     EXPECT_THAT(CreateMember(Lines(1, 256), Plain(2, 0.1), {.period = 5 + self.rank}, 1, self),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("period 6")));
   });
