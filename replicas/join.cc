@@ -151,6 +151,8 @@ absl::Status OuterOptimizer::Join(collectives::Communicator& between) {
   // All but the root's state may be in parts from here on.
   is_whole_ = between.rank() == root;
   mine = Share(standing, all, root);
+  // So that no rank waits in it for this one.
+  if (!mine.ok()) between.Abort(mine);
   mine.Update(AwaitExchange(WaitPoint::kStateCame));
   mine = AgreeWithAll(mine, between);
   if (mine.ok()) {

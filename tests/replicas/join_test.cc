@@ -33,12 +33,12 @@ using ::testing::HasSubstr;
 
 constexpr OuterOptions kOptions = {.period = 2, .lr = 0.5, .momentum = 0.5};
 
-// An engine that ends its group instead of its last broadcast, when those before are over; 0: it
-// has no last one.
+// An engine that ends its group instead of its last broadcast, when those before are over, or has
+// an error there of which the group does not hear; 0: it has no last one.
 class FailingEngine final : public Engine {
  public:
-  FailingEngine(std::unique_ptr<Engine> engine, int broadcasts)
-      : engine_(std::move(engine)), left_(broadcasts) {}
+  FailingEngine(std::unique_ptr<Engine> engine, int broadcasts, bool ends_group)
+      : engine_(std::move(engine)), left_(broadcasts), ends_group_(ends_group) {}
 
   int rank() const override { return engine_->rank(); }
   int size() const override { return engine_->size(); }
@@ -51,6 +51,7 @@ class FailingEngine final : public Engine {
   }
   absl::Status Run(const collectives::Collective& call, device::Stream& stream) override {
     if (call.signature.kind == collectives::CollectiveKind::kBroadcast && --left_ == 0) {
+      if (!ends_group_) return absl::DataLossError("the test fails here alone");
       BRIGADE_RETURN_IF_ERROR(stream.Synchronize());
       engine_->Abort(absl::UnavailableError("the test ends the group"));
     }
@@ -72,6 +73,7 @@ class FailingEngine final : public Engine {
  private:
   const std::unique_ptr<Engine> engine_;
   int left_;
+  const bool ends_group_;
 };
 
 absl::Status Steps(Member& member, Rank& self, int count) {
@@ -90,9 +92,9 @@ std::unique_ptr<Communicator> Among(Member& member, const std::vector<int>& repl
 
 // This rank's end of such a group.
 std::unique_ptr<Communicator> Failing(collectives::ThreadGroup& group, int replica, int broadcasts,
-                                      Rank& self) {
-  auto engine =
-      std::make_unique<FailingEngine>(group.Join(replica, *self.context).value(), broadcasts);
+                                      Rank& self, bool ends_group = true) {
+  auto engine = std::make_unique<FailingEngine>(group.Join(replica, *self.context).value(),
+                                                broadcasts, ends_group);
   return Communicator::Create(std::move(engine), *self.context).value();
 }
 
@@ -156,6 +158,25 @@ TEST_P(JoinTest, AReplicaThatHasGotAPartOfAStateIsNotTheOneThatGivesIt) {
       EXPECT_EQ(outer.last_round(), 4);
     }
     EXPECT_THAT(masters(), Each(member->replica == 3 ? 1.0f : -2.25f));
+    self.AwaitOthers();
+    member->outer.reset();
+  });
+}
+
+// Before its deadline, which would name no cause.
+TEST(JoinTest, AnErrorOfOneRankAloneIsToldToAllReplicas) {
+  auto group = collectives::ThreadGroup::Create({3, absl::Seconds(20)}).value();
+  OnThreads({.size = 6}, [&](Rank& self) {
+    auto member = CreateMember(Lines(2, 300), Plain(1, 1.0), kOptions, 3, self);
+    ASSERT_OK(member);
+    ASSERT_OK(SetAll(*member, 1.0f));
+    std::unique_ptr<Communicator> failing;
+    if (member->groups.inside->rank() == 0) {
+      failing = Failing(*group, member->replica, member->replica == 0 ? 2 : 0, self,
+                        /*ends_group=*/false);
+    }
+    EXPECT_THAT(member->outer->Join(failing ? *failing : *member->groups.between),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the test fails here alone")));
     self.AwaitOthers();
     member->outer.reset();
   });
