@@ -21,25 +21,6 @@ namespace {
 
 using precision::DType;
 
-absl::Status CheckOptions(const LambOptions& options) {
-  BRIGADE_RETURN_IF_ERROR(CheckUpdateTypes("lamb", options.grad_dtype, options.copy_dtype));
-  BRIGADE_RETURN_IF_ERROR(CheckGroupCount("lamb", options.groups.size(), kMaxLambGroups));
-  for (size_t i = 0; i < options.groups.size(); ++i) {
-    const LambGroup& group = options.groups[i];
-    const auto check = [&](const char* name, double value, ValueRange range) {
-      return CheckInRange("lamb", name, static_cast<int64_t>(i), value, range);
-    };
-    BRIGADE_RETURN_IF_ERROR(check("beta1", group.beta1, kBelowOne));
-    BRIGADE_RETURN_IF_ERROR(check("beta2", group.beta2, kBelowOne));
-    BRIGADE_RETURN_IF_ERROR(check("eps", group.eps, kPositive));
-    BRIGADE_RETURN_IF_ERROR(check("weight_decay", group.weight_decay, kNonNegative));
-    BRIGADE_RETURN_IF_ERROR(check("max_trust", group.max_trust, kNonNegative));
-    BRIGADE_RETURN_IF_ERROR(
-        check("min_trust", group.min_trust, {0.0, group.max_trust, "0 to max_trust"}));
-  }
-  return absl::OkStatus();
-}
-
 template <typename Grad>
 void MomentsOnPool(absl::Span<const PlannedSegment<LambSegment>> plan,
                    const LambParameters& parameters, LambSums* sums, device::ThreadPool& pool) {
@@ -93,6 +74,25 @@ LambSums* SumsIn(absl::Span<double> workspace) {
 
 }  // namespace
 
+absl::Status Validate(const LambOptions& options, const char* name) {
+  BRIGADE_RETURN_IF_ERROR(CheckUpdateTypes(name, options.grad_dtype, options.copy_dtype));
+  BRIGADE_RETURN_IF_ERROR(CheckGroupCount(name, options.groups.size(), kMaxLambGroups));
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const LambGroup& group = options.groups[i];
+    const auto check = [&](const char* field, double value, ValueRange range) {
+      return CheckInRange(name, field, static_cast<int64_t>(i), value, range);
+    };
+    BRIGADE_RETURN_IF_ERROR(check("beta1", group.beta1, kBelowOne));
+    BRIGADE_RETURN_IF_ERROR(check("beta2", group.beta2, kBelowOne));
+    BRIGADE_RETURN_IF_ERROR(check("eps", group.eps, kPositive));
+    BRIGADE_RETURN_IF_ERROR(check("weight_decay", group.weight_decay, kNonNegative));
+    BRIGADE_RETURN_IF_ERROR(check("max_trust", group.max_trust, kNonNegative));
+    BRIGADE_RETURN_IF_ERROR(
+        check("min_trust", group.min_trust, {0.0, group.max_trust, "0 to max_trust"}));
+  }
+  return absl::OkStatus();
+}
+
 int64_t LambWorkspaceSize(absl::Span<const LambSegment> segments) {
   int64_t tiles = 0;
   for (const LambSegment& s : segments) tiles += CeilDiv(s.size, kLambTile);
@@ -109,7 +109,7 @@ LambParameters MakeLambParameters(const LambOptions& options) {
 
 absl::Status Lamb(absl::Span<const LambSegment> segments, const LambOptions& options,
                   absl::Span<double> workspace, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  BRIGADE_RETURN_IF_ERROR(Validate(options, "lamb"));
   const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
   ListArguments arguments(
       "lamb",
@@ -150,7 +150,7 @@ absl::Status Lamb(absl::Span<const LambSegment> segments, const LambOptions& opt
 
 absl::Status LambMoments(absl::Span<const LambSegment> segments, const LambOptions& options,
                          absl::Span<double> sums, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  BRIGADE_RETURN_IF_ERROR(Validate(options, "lamb"));
   ListArguments arguments("lamb_moments",
                           {{"param", sizeof(float), false},
                            Updated("m", sizeof(float)),
@@ -191,7 +191,7 @@ absl::Status LambMoments(absl::Span<const LambSegment> segments, const LambOptio
 absl::Status LambTrusts(absl::Span<const LambTensor> tensors, const LambOptions& options,
                         absl::Span<const double> sums, absl::Span<float> trusts,
                         device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  BRIGADE_RETURN_IF_ERROR(Validate(options, "lamb"));
   BRIGADE_ASSIGN_OR_RETURN(const int64_t tiles_needed,
                            LambTilesNeeded("lamb_trusts", tensors, options.groups.size()));
   const int64_t needed = 2 * tiles_needed;
@@ -226,7 +226,7 @@ absl::Status LambTrusts(absl::Span<const LambTensor> tensors, const LambOptions&
 
 absl::Status LambParams(absl::Span<const LambSegment> segments, const LambOptions& options,
                         absl::Span<const float> trusts, device::Stream& stream) {
-  BRIGADE_RETURN_IF_ERROR(CheckOptions(options));
+  BRIGADE_RETURN_IF_ERROR(Validate(options, "lamb"));
   const DType copy_dtype = options.copy_dtype.value_or(DType::kFloat16);
   ListArguments arguments(
       "lamb_params",

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,6 +22,24 @@
 
 namespace brigade::kernels {
 
+struct LambOptions;
+
+// InvalidArgument naming the option, its group and its value, behind `name`; of all but the step.
+// In lamb.cc.
+absl::Status Validate(const LambOptions& options, const char* name);
+
+// Whether no sum of these numbers, and no place of a tile, is beyond what twice as many doubles can
+// be counted by.
+inline bool LambTensorIsValid(const LambTensor& t) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
+  if (t.first < 0 || t.count < 0 || t.offset < 0 || t.part < 1) return false;
+  if (t.count > kMost || t.first > kMost - t.count) return false;
+  const int64_t end = t.first + t.count;
+  if (end <= t.part) return t.offset <= kMost - end;
+  if (t.stride < t.part || t.stride - t.part < t.offset) return false;
+  return (end - 1) / t.part < kMost / t.stride;
+}
+
 // How many tiles' sums an array must have for them. Without `groups` these are not looked at.
 inline absl::StatusOr<int64_t> LambTilesNeeded(const char* name,
                                                absl::Span<const LambTensor> tensors,
@@ -29,9 +48,7 @@ inline absl::StatusOr<int64_t> LambTilesNeeded(const char* name,
   for (size_t i = 0; i < tensors.size(); ++i) {
     const LambTensor& t = tensors[i];
     if (groups > 0) BRIGADE_RETURN_IF_ERROR(CheckGroupIndex(name, i, t.group, groups));
-    const bool is_cut = t.first + t.count > t.part;
-    if (t.first < 0 || t.count < 0 || t.offset < 0 || t.part < 1 ||
-        (is_cut && t.stride < t.offset + t.part)) {
+    if (!LambTensorIsValid(t)) {
       return absl::InvalidArgumentError(absl::StrCat(
           name, ": tensor ", i, " has ", t.count, " tiles from ", t.first, " on, parts of ", t.part,
           " from ", t.offset, " on, at distances of ", t.stride));

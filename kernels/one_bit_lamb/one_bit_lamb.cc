@@ -46,10 +46,11 @@ absl::Status CheckTensor(const char* name, size_t index, int32_t tensor, size_t 
 }
 
 absl::Status CheckTiles(const char* name, size_t index, const OneBitLambSegment& s, size_t sums) {
-  const int64_t end = s.first_tile + CeilDiv(s.size, kLambTile);
-  if (s.first_tile >= 0 && end <= static_cast<int64_t>(sums)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, ": tiles of segment ", index, " are ",
-                                                 s.first_tile, " to ", end, ", sums has ", sums));
+  const int64_t tiles = CeilDiv(s.size, kLambTile), room = static_cast<int64_t>(sums) - tiles;
+  if (s.first_tile >= 0 && s.first_tile <= room) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, ": segment ", index, " has ", tiles,
+                                                 " tiles from ", s.first_tile, " on, sums has ",
+                                                 sums));
 }
 
 template <typename T>
@@ -71,6 +72,7 @@ absl::Status OneBitLambRatios(absl::Span<const LambTensor> tensors, const LambOp
                               const OneBitLambConstants& constants, absl::Span<const double> sums,
                               absl::Span<OneBitLambNumbers> numbers, device::Stream& stream) {
   constexpr char kName[] = "one_bit_lamb_ratios";
+  BRIGADE_RETURN_IF_ERROR(Validate(options, kName));
   BRIGADE_RETURN_IF_ERROR(
       CheckTensors(kName, tensors, options.groups.size(), sums.size() / 2, numbers.size()));
   ListArguments arguments(kName, {}, stream);
@@ -171,7 +173,7 @@ absl::Status OneBitLambSend(absl::Span<const OneBitLambMessage> messages,
                             const LambOptions& options, absl::Span<const OneBitLambNumbers> numbers,
                             device::Stream& stream) {
   static constexpr char kName[] = "one_bit_lamb_send";
-  BRIGADE_RETURN_IF_ERROR(CheckFloatType(kName, "grad", options.grad_dtype));
+  BRIGADE_RETURN_IF_ERROR(Validate(options, kName));
   ListArguments arguments(kName,
                           {{"m", sizeof(float), false},
                            {"grad", precision::SizeOf(options.grad_dtype), false},
@@ -245,6 +247,7 @@ absl::Status OneBitLambMoments(absl::Span<const OneBitLambSegment> segments,
                                const LambOptions& options, absl::Span<OneBitLambSums> sums,
                                device::Stream& stream) {
   static constexpr char kName[] = "one_bit_lamb_moments";
+  BRIGADE_RETURN_IF_ERROR(Validate(options, kName));
   ListArguments arguments(kName,
                           {{"param", sizeof(float), false},
                            {"m", sizeof(float), true},
@@ -288,6 +291,7 @@ absl::Status OneBitLambTrusts(absl::Span<const LambTensor> tensors, const LambOp
                               absl::Span<OneBitLambNumbers> numbers, absl::Span<float> trusts,
                               device::Stream& stream) {
   constexpr char kName[] = "one_bit_lamb_trusts";
+  BRIGADE_RETURN_IF_ERROR(Validate(options, kName));
   BRIGADE_RETURN_IF_ERROR(
       CheckTensors(kName, tensors, options.groups.size(), sums.size(), numbers.size()));
   if (trusts.size() < tensors.size()) {

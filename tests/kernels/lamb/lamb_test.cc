@@ -338,7 +338,20 @@ TEST_F(LambTest, ThePassesNameWhatIsWrong) {
   on_ranks.tensors()[1].group = 1;
   on_ranks.tensors()[1].first = 2;
   EXPECT_THAT(trusts(), invalid("sums has 8 doubles, the list needs 10"));
+  // Sums that no number of 64 bits has.
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   on_ranks.tensors()[1].first = 1;
+  ASSERT_OK(trusts());
+  const LambTensor fits = on_ranks.tensors()[1];
+  for (int64_t LambTensor::*const member :
+       {&LambTensor::first, &LambTensor::count, &LambTensor::offset, &LambTensor::stride}) {
+    for (const int64_t value : {kMost - 1, kMost, kMost / 2, kMost / 4}) {
+      on_ranks.tensors()[1] = fits;
+      on_ranks.tensors()[1].*member = value;
+      EXPECT_THAT(trusts(), StatusIs(absl::StatusCode::kInvalidArgument)) << value;
+    }
+  }
+  on_ranks.tensors()[1] = fits;
   const float own = 1.0f;
   on_ranks.trusts().pop_back();
   EXPECT_THAT(trusts(), invalid("lamb_trusts: trusts has 1 elements, the list needs 2"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -207,6 +208,7 @@ TEST(OneBitLambTest, BadArgumentsAreNamed) {
   const auto invalid = [](const char* text) {
     return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
   };
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   std::vector<OneBitLambSegment> segments = of.Segments();
   segments[1].tensor = 2;
   EXPECT_THAT(OneBitLambFreeze(segments, of.numbers, absl::MakeSpan(of.sums), *cpu.stream),
@@ -214,7 +216,13 @@ TEST(OneBitLambTest, BadArgumentsAreNamed) {
   segments = of.Segments();
   segments[2].first_tile = 3;
   EXPECT_THAT(OneBitLambMoments(segments, setting.options, absl::MakeSpan(of.sums), *cpu.stream),
-              invalid("tiles of segment 2 are 3 to 4, sums has 3"));
+              invalid("segment 2 has 1 tiles from 3 on, sums has 3"));
+  segments[2].first_tile = kMost - 1;
+  EXPECT_THAT(OneBitLambMoments(segments, setting.options, absl::MakeSpan(of.sums), *cpu.stream),
+              invalid("segment 2 has 1 tiles from 9223372036854775806 on, sums has 3"));
+  segments[2].first_tile = kMost;
+  EXPECT_THAT(OneBitLambFreeze(segments, of.numbers, absl::MakeSpan(of.sums), *cpu.stream),
+              invalid("segment 2 has 1 tiles from 9223372036854775807 on, sums has 3"));
   std::vector<OneBitLambMessage> messages = of.Messages();
   messages[0].message = nullptr;
   EXPECT_THAT(OneBitLambSend(messages, setting.options, of.numbers, *cpu.stream),
@@ -226,6 +234,34 @@ TEST(OneBitLambTest, BadArgumentsAreNamed) {
   EXPECT_THAT(
       OneBitLambScales(of.places, {}, of.sums, &total, absl::MakeSpan(of.numbers), *cpu.stream),
       invalid("sizes of 0 tensors, of 2"));
+}
+
+TEST(OneBitLambTest, EveryPassOfAStepRefusesItsOptionsAsLambDoes) {
+  const CpuRun cpu = OnCpu(1);
+  Tensors of({31, 9000});
+  const auto expect_refused = [&](const std::vector<LambGroup>& groups, const char* text) {
+    Setting setting(0.0);
+    const std::vector<GroupStep> steps(groups.size(), setting.step);
+    setting.options.groups = groups;
+    setting.options.group_steps = steps.data();
+    const std::vector<double> sums(6, 1.0);
+    const absl::Span<OneBitLambNumbers> numbers = absl::MakeSpan(of.numbers);
+    const absl::Status refused[] = {
+        OneBitLambRatios(of.places, setting.options, setting.constants, sums, numbers, *cpu.stream),
+        OneBitLambSend(of.Messages(), setting.options, of.numbers, *cpu.stream),
+        OneBitLambMoments(of.Segments(), setting.options, absl::MakeSpan(of.sums), *cpu.stream),
+        OneBitLambTrusts(of.places, setting.options, setting.constants, of.sums, numbers,
+                         absl::MakeSpan(of.trusts), *cpu.stream)};
+    for (const absl::Status& each : refused) {
+      EXPECT_THAT(each, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
+    }
+  };
+  expect_refused(std::vector<LambGroup>(kMaxLambGroups + 1),
+                 ": there are 65 groups, must be 1 to 64");
+  expect_refused({}, ": there are 0 groups, must be 1 to 64");
+  expect_refused({{.beta1 = 1.0}}, ": beta1 of group 0 is 1");
+  expect_refused({{.min_trust = 2.0, .max_trust = 1.0}}, ": min_trust of group 0 is 2");
+  ASSERT_OK(cpu.stream->Synchronize());
 }
 
 }  // namespace
