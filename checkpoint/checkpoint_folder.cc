@@ -139,8 +139,7 @@ absl::StatusOr<NewCheckpoint> NewCheckpoint::Begin(device::SystemCalls& system,
   RemoveLeftovers(system, root, PartName(step, token)).IgnoreError();
   struct statvfs space = {};
   if (system.SpaceOf(root, space) != 0) return Failed("look at the space of", root);
-  const uint64_t free = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
-  NewCheckpoint self(system, root, step, PartPath(root, step, token), static_cast<int64_t>(free));
+  NewCheckpoint self(system, root, step, PartPath(root, step, token), device::FreeBytes(space));
   // Before the folder is there: whoever has made it must not give it up while others begin it.
   absl::Status begun = self.CheckRoom(bytes);
   if (begun.ok() && system.MakeFolder(self.path_, 0777) != 0 && errno != EEXIST) {

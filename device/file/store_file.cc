@@ -116,9 +116,7 @@ absl::Status StoreFile::NoRoom(absl::string_view purpose, const absl::Status& ca
       absl::StrCat("cannot take ", bytes_, " bytes for ", purpose, " in ", Printable(path_, 400));
   struct statvfs space = {};
   if (system_->SpaceOf(directory_, space) == 0) {
-    absl::StrAppend(&text, ", where ",
-                    static_cast<uint64_t>(space.f_bavail) * static_cast<uint64_t>(space.f_frsize),
-                    " are free");
+    absl::StrAppend(&text, ", where ", FreeBytes(space), " are free");
   }
   return absl::Status(cause.code(), absl::StrCat(text, ": ", cause.message()));
 }

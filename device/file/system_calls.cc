@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <limits>
 
 namespace brigade::device {
 namespace {
@@ -94,6 +95,13 @@ class RealSystemCalls final : public SystemCalls {
 SystemCalls& SystemCalls::Real() {
   static auto& real = *new RealSystemCalls;
   return real;
+}
+
+int64_t FreeBytes(const struct statvfs& space) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  const uint64_t blocks = space.f_bavail, bytes = space.f_frsize;
+  if (bytes > 0 && blocks > kMost / bytes) return static_cast<int64_t>(kMost);
+  return static_cast<int64_t>(blocks * bytes);
 }
 
 }  // namespace brigade::device

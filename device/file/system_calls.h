@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,10 @@ class SystemCalls {
   virtual int List(const std::string& path, std::vector<std::string>& names) = 0;
   virtual int SpaceOf(const std::string& path, struct statvfs& space) = 0;
 };
+
+// What SpaceOf says is free, at most as many bytes as the type counts: of a file system without a
+// limit.
+int64_t FreeBytes(const struct statvfs& space);
 
 // Calls again while a signal interrupts it. Not for syncs.
 template <typename Call>

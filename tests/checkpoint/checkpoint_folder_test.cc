@@ -12,6 +12,7 @@
 #include "brigade/device/file/crc32c.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/checkpoint/crash_file_system.h"
+#include "brigade/tests/checkpoint/other_system_calls.h"
 #include "brigade/tests/checkpoint/read_all.h"
 #include "brigade/tests/testing/status_matchers.h"
 #include "gmock/gmock.h"
@@ -474,6 +475,25 @@ TEST(CheckpointFolderTest, AnErrorOfEachCallLeavesTheOldOne) {
       EXPECT_EQ(system.All().size(), 5u) << failed;
     }
   }
+}
+
+// As some file systems without a limit say it.
+class Unlimited final : public testing::OtherSystemCalls {
+ public:
+  using OtherSystemCalls::OtherSystemCalls;
+
+  int SpaceOf(const std::string& path, struct statvfs& space) override {
+    const int result = OtherSystemCalls::SpaceOf(path, space);
+    space.f_bavail = ~fsblkcnt_t{0};
+    return result;
+  }
+};
+
+TEST(CheckpointFolderTest, SavesWhereThereIsNoLimit) {
+  CrashFileSystem disk;
+  Unlimited system(&disk);
+  ASSERT_OK(Save(system, 1));
+  EXPECT_EQ(NewestWhole(disk).value(), 1);
 }
 
 }  // namespace
