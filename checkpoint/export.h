@@ -32,9 +32,9 @@ struct ExportReport {
 // Both, of a checkpoint in place or in piece files:
 //
 // Memory       Two chunks to read and one to convert, the manifest and the headers.
-// Errors       Those of CheckpointReader and of ReadAhead. AlreadyExists if something has the name, without `force`.
-//              DataLoss naming what is damaged. After an error there is nothing new, and what was
-//              there stays; if the last sync has failed, it may be the new one.
+// Errors       Those of CheckpointReader and of ReadAhead. AlreadyExists if something has the name,
+//              without `force`. DataLoss naming what is damaged. After an error there is nothing
+//              new, and what was there stays; if the last sync has failed, it may be the new one.
 
 // Writes one safetensors file of the parameters of the checkpoint in `folder`: of wider types
 // first, else in their order. It gets its name once it is on the disk as a whole.

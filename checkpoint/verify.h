@@ -34,8 +34,8 @@ struct VerifyReport {
 // the folder. Goes on after each damage.
 //
 // Memory       Two chunks, the manifest and the headers.
-// Errors       Those of CheckpointReader::Open: without a manifest nothing can be verified; and those
-//              of ReadAhead.
+// Errors       Those of CheckpointReader::Open: without a manifest nothing can be verified.
+//              Those of ReadAhead.
 absl::StatusOr<VerifyReport> Verify(const std::string& folder, const VerifyOptions& options = {},
                                     device::SystemCalls& system = device::SystemCalls::Real());
 
