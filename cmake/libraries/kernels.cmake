@@ -94,7 +94,7 @@ brigade_library(
   HEADERS kernels/internal/update_dispatch.h
   SOURCES kernels/internal/update_dispatch.cc
   DEPS kernels_list_arguments kernels_update_types kernels_step_control_step_state precision_dtype
-    precision_dtype_names
+    precision_dtype_names precision_rounding
   PUBLIC_LIBRARIES absl::status absl::strings
 )
 

@@ -114,7 +114,7 @@ brigade_library(
   models_sampling
   HEADERS models/sampling.h
   SOURCES models/sampling.cc
-  DEPS device_status_macros nn_philox
+  DEPS device_status_macros nn_philox precision_rounding
   PUBLIC_LIBRARIES absl::span absl::status absl::statusor
   PRIVATE_LIBRARIES absl::strings
 )

@@ -145,7 +145,7 @@ brigade_library(
   SOURCES nn/blas.cc nn/blas_cpu.cc nn/blas_onednn.cc
   CUDA_SOURCES nn/blas_cuda.cc
   DEPS nn_arrays nn_functions device_context device_status_macros device_stream kernels_simd
-    precision_dtype precision_dtype_names
+    precision_dtype precision_dtype_names precision_rounding
   CUDA_DEPS device_cuda_device_guard
   PUBLIC_LIBRARIES absl::status absl::statusor
   PRIVATE_LIBRARIES Brigade::system_openblas absl::strings

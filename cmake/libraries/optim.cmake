@@ -13,7 +13,7 @@ brigade_library(
   optim_schedule
   HEADERS optim/schedule.h
   SOURCES optim/schedule.cc
-  DEPS device_status_macros kernels_value_range
+  DEPS device_status_macros kernels_value_range precision_rounding
   PUBLIC_LIBRARIES absl::span absl::status
   PRIVATE_LIBRARIES absl::strings
 )
@@ -86,7 +86,7 @@ brigade_library(
   optim_freeze_moment
   HEADERS optim/freeze_moment.h
   SOURCES optim/freeze_moment.cc
-  DEPS device_status_macros device_stream kernels_list_arguments
+  DEPS device_status_macros device_stream kernels_list_arguments precision_rounding
   CUDA_DEPS optim_freeze_moment_cuda device_cuda_status
   PUBLIC_LIBRARIES absl::status
 )
