@@ -14,7 +14,8 @@ constexpr char kIntroduction[] = R"(# Keys of a training's configuration
 `--config=FILE` of `examples/gpt:train` reads a JSON file with DeepSpeed's keys, and a section
 `brigade` for what DeepSpeed has no key for. This page is made from the table by which the trainer
 reads them:
-`bazel run //train/config:configuration_reference` <!-- run by: //tests/train/config:key_page_test --> prints it.
+`bazel run //train/config:configuration_reference` )"
+                                 R"(<!-- run by: //tests/train/config:key_page_test --> prints it.
 
 - **No key is ignored.** All that is refused is listed at once, each with its path, its value and
   the reason; of a key that there is not, with the nearest, if one is near. What goes by a key that
