@@ -34,8 +34,8 @@ for family in sorted(families - found):
 GUIDE = "docs/using_one_target.md"
 with open(GUIDE, encoding="utf-8") as file:
     guide = file.read()
-with open("README.md", encoding="utf-8") as file:
-    readme = file.read()
+with open("docs/README.md", encoding="utf-8") as file:
+    index = file.read()
 # Of the table with three columns: task, target, header.
 rows = "".join(line for line in guide.splitlines() if re.match(r"\|[^|]*\|[^|]*\|[^|]*\|$", line))
 components = re.search(r"^A component is a folder \((.*?)\)", guide, re.M | re.S)[1]
@@ -44,8 +44,8 @@ for family in sorted(families):
         failures.append(f"no row of {GUIDE} has a target of //{family}")
     if f"`{family}`" not in components:
         failures.append(f"{GUIDE} does not list the component {family}")
-    if f"`{family}/README.md`" not in readme:
-        failures.append(f"README.md does not lead to {family}/README.md")
+    if f"](../{family}/README.md)" not in index:
+        failures.append(f"docs/README.md does not lead to {family}/README.md")
 
 titles = {each.label: each.title for each in externals.Table().libraries.values()}
 optional = {each.label for each in externals.Table().libraries.values() if each.define}
