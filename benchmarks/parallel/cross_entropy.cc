@@ -136,6 +136,15 @@ absl::Status Measure(int ranks, Figures& figures) {
 }
 
 absl::Status Main() {
+  std::vector<int> cases;
+  for (const std::string& text : absl::GetFlag(FLAGS_ranks)) {
+    int ranks = 0;
+    if (!absl::SimpleAtoi(text, &ranks) || ranks < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--ranks has \"", text, "\"; it must be whole numbers from 1 on, as 2,4"));
+    }
+    cases.push_back(ranks);
+  }
   Figures figures;
   std::cout << absl::StrFormat(
       "# %d rows of %d logits, fp32: ms of the two passes, of nn's over a rank's logits, and of "
@@ -143,13 +152,7 @@ absl::Status Main() {
       "3 (t-1)\n%5s %9s %9s %9s %9s %8s %8s\n",
       absl::GetFlag(FLAGS_rows), absl::GetFlag(FLAGS_vocabulary), "ranks", "whole", "part",
       "exchange", "of_parts", "sent", "formula");
-  for (const std::string& text : absl::GetFlag(FLAGS_ranks)) {
-    int ranks = 0;
-    if (!absl::SimpleAtoi(text, &ranks) || ranks < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(text, " is no number of ranks"));
-    }
-    BRIGADE_RETURN_IF_ERROR(Measure(ranks, figures));
-  }
+  for (const int ranks : cases) BRIGADE_RETURN_IF_ERROR(Measure(ranks, figures));
   return figures.Write(absl::GetFlag(FLAGS_json));
 }
 
