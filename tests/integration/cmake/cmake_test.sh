@@ -8,8 +8,9 @@
 # that with shared libraries. With `emulated` the components are built and installed with CUDA, and users
 # run on an emulated device, by its runtime, the LIBRARY, in place of CUDA's. With `cuda_sources` nothing
 # is installed: of components but kernels, what has code for CUDA is compiled. With `own_sources` the
-# components' own sources are compiled, and not what they need; with `warnings` all headers, as of a part
-# of a project that has its warnings on. All of it happens below a folder with a blank in its name.
+# components' own sources are compiled, and not what they need, and a build is configured by the line of
+# docs/using_one_target.md; with `warnings` all headers are, as of a part of a project that has its
+# warnings on. All of it happens below a folder with a blank in its name.
 set -u -o pipefail
 export LC_ALL=C
 unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH CXXFLAGS LDFLAGS
@@ -145,6 +146,16 @@ users_do_as_the_guide_says() {
   must cmake -G Ninja -S "$user" -B "$user/build" -DCMAKE_PREFIX_PATH="$prefix"
   must cmake --build "$user/build"
   must "$user/build/main"
+}
+
+# Its line that configures a build, in a folder that holds the checkout.
+builders_configure_as_the_guide_says() {
+  local line folder=$work/builder
+  line=$(grep -m1 '^cmake -S brigade ' "$checkout/docs/using_one_target.md") ||
+    fail "docs/using_one_target.md does not configure a build"
+  mkdir -p "$folder"
+  ln -s "$checkout" "$folder/brigade"
+  must env -C "$folder" bash -c "$line"
 }
 
 # In lib, lib64 or one named after the machine, as CMake has it here.
@@ -404,6 +415,7 @@ if [ "$cuda_sources" ]; then
 fi
 if [ "$own_sources" ]; then
   own_sources_compile
+  builders_configure_as_the_guide_says
   exit $((failures > 0))
 fi
 if [ "$warnings" ]; then
