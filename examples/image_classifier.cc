@@ -137,12 +137,13 @@ absl::StatusOr<train::TrainConfig> Config(int ranks, train::StepFlags flags) {
 }
 
 absl::Status Run() {
+  BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   train::Refusals refusals;
   train::WatchOptions watch_options = train::WatchFlags(refusals);
+  train::TrainerOptions options = train::ProcessFlags(launch_info.launched, refusals);
   train::StepFlags step_flags = train::StepOfFlags(refusals);
   step_flags.steps = absl::GetFlag(FLAGS_steps);
   BRIGADE_RETURN_IF_ERROR(refusals.status());
-  BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_data));
   if (folder.empty()) return absl::InvalidArgumentError("--data is not given: a folder of images");
   if (absl::GetFlag(FLAGS_epochs) < 1) return absl::InvalidArgumentError("--epochs is below 1");
@@ -172,8 +173,8 @@ absl::Status Run() {
   BRIGADE_ASSIGN_OR_RETURN(const auto watch, train::Watch::Create(job, watch_options));
   if (!watch->url().empty()) std::printf("Dashboard: %s\n", watch->url().c_str());
   train::History history;
-  train::TrainerOptions options = {.observer = &history, .watch = watch.get()};
-  train::SetProcesses(options);
+  options.observer = &history;
+  options.watch = watch.get();
   BRIGADE_ASSIGN_OR_RETURN(const auto trainer,
                            train::Trainer::Create(job, model, data, launch_info, options));
   const absl::Status trained = trainer->Fit().status();

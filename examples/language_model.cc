@@ -153,19 +153,21 @@ absl::Status Run(bool& interrupted) {
     refusals.Add("restart_positions",
                  " is false, which is of --pack and --separate_documents: give one of them");
   }
+  BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   train::WatchOptions watch_options = train::WatchFlags(refusals);
+  train::TrainerOptions options = train::ProcessFlags(launch_info.launched, refusals);
   train::Job job;
   job.checkpoints = train::CheckpointFlags(refusals);
   if (!job.checkpoints.weights.empty() && !absl::GetFlag(FLAGS_new)) {
     refusals.Add("weights", " are given, and those of --model are read: give --new");
   }
   BRIGADE_RETURN_IF_ERROR(refusals.status());
-  BRIGADE_ASSIGN_OR_RETURN(const auto launch_info, collectives::LaunchInfoFromEnvironment());
   // Before the data, which may take long to read.
   BRIGADE_ASSIGN_OR_RETURN(job.config,
                            train::ReadConfig(device::FromUsersFolder(absl::GetFlag(FLAGS_config)),
                                              launch_info.size, {}, step_flags));
   train::SetByFlags(/*is_known=*/true, job.config, refusals);
+  train::CheckFiles(watch_options, job.config, refusals);
   BRIGADE_RETURN_IF_ERROR(refusals.status());
   BRIGADE_ASSIGN_OR_RETURN(const std::optional<models::LoraOptions> lora, Lora());
   const std::string folder = device::FromUsersFolder(absl::GetFlag(FLAGS_model));
@@ -212,10 +214,22 @@ absl::Status Run(bool& interrupted) {
         watch->recorder().Finish().IgnoreError();
         if (!speaks) return;
         watch->Close(kInterruptedWatch);
-        std::fputs("\nInterrupted; a step, or its checkpoint, did not end in time\n", stderr);
+        std::fputs(job.checkpoints.save.empty()
+                       ? "\nInterrupted; a step did not end in time\n"
+                       : "\nInterrupted; a step, or its checkpoint, did not end in time\n",
+                   stderr);
       });
-  train::TrainerOptions options = {.watch = watch.get(), .stop = &interrupt.stop()};
-  train::SetProcesses(options);
+  const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
+  const auto report = [&](const train::Outcome& outcome) {
+    interrupt.Disarm();
+    watch->Close(train::Watch::kPatience);
+    if (!outcome.interrupted) return;
+    std::fprintf(stderr, "Interrupted%s\n",
+                 adapter.empty() ? "" : "; --save_adapter gets those of a whole training alone");
+  };
+  options.watch = watch.get();
+  options.stop = &interrupt.stop();
+  options.report = report;
   BRIGADE_ASSIGN_OR_RETURN(
       const auto trainer,
       train::Trainer::Create(
@@ -231,16 +245,11 @@ absl::Status Run(bool& interrupted) {
   }
   const absl::StatusOr<train::Outcome> outcome = trainer->Fit();
   interrupt.Disarm();
+  // Also of a training that has failed, which has had no report.
   watch->Close(train::Watch::kPatience);
-  // Also of a training that has failed.
   const absl::Status traced = watch->recorder().Finish();
   BRIGADE_RETURN_IF_ERROR(outcome.status());
   interrupted = outcome->interrupted;
-  const std::string adapter = device::FromUsersFolder(absl::GetFlag(FLAGS_save_adapter));
-  if (interrupted && speaks) {
-    std::fprintf(stderr, "Interrupted%s\n",
-                 adapter.empty() ? "" : "; --save_adapter gets those of a whole training alone");
-  }
   absl::Status saved;
   if (!adapter.empty() && !interrupted) {
     saved = trainer->WithModel([&](auto& model, auto& zero, auto& ranks) {

@@ -1,6 +1,7 @@
 #include "brigade/train/process_flags.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "brigade/device/command_line.h"
@@ -14,9 +15,18 @@ ABSL_FLAG(std::string, interface, "",
 
 namespace brigade::train {
 
-void SetProcesses(TrainerOptions& options) {
+TrainerOptions ProcessFlags(bool are_processes, Refusals& refusals) {
+  TrainerOptions options;
   options.rendezvous_folder = device::FromUsersFolder(absl::GetFlag(FLAGS_rendezvous_folder));
   options.interface = absl::GetFlag(FLAGS_interface);
+  for (const auto& [flag, value] : {std::pair("rendezvous_folder", options.rendezvous_folder),
+                                    {"interface", options.interface}}) {
+    if (are_processes || value.empty()) continue;
+    refusals.Add(flag,
+                 " is for ranks that are processes, which need a launcher: mpirun, torchrun or "
+                 "srun");
+  }
+  return options;
 }
 
 }  // namespace brigade::train

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -16,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "brigade/checkpoint/weight_files.h"
 #include "brigade/device/command_line.h"
+#include "brigade/device/files.h"
 
 ABSL_FLAG(std::string, profile, "",
           "profile a step, and write here what its units and kernels take and are limited by: "
@@ -92,7 +95,9 @@ void ResumeFromSave(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const absl::string_view argument = argv[i];
     if (argument == "--") break;
-    if (argument == "--resume" || argument == "-resume") argv[i] = resume.data();
+    // Else the next word is its value.
+    const bool is_alone = i + 1 == argc || argv[i + 1][0] == '-';
+    if (is_alone && (argument == "--resume" || argument == "-resume")) argv[i] = resume.data();
   }
 }
 
@@ -188,6 +193,21 @@ void SetByFlags(bool is_known, TrainConfig& config, Refusals& refusals) {
                                                              : nullptr;
   if (only != nullptr && !profiler.enabled && is_known) {
     refusals.Add(only, " is for a profile: give --profile or --profile_step");
+  }
+}
+
+void CheckFiles(const WatchOptions& watch, const TrainConfig& config, Refusals& refusals) {
+  const profile::Options& profiler = config.profiler;
+  using File = std::pair<const char*, std::string>;
+  std::vector<File> others = {{"metrics", watch.metrics}, {"trace", watch.trace}};
+  for (const File& file : {File{"digest", DigestPath()},
+                           {"ceilings", profiler.ceilings_file},
+                           {"profile", profiler.output_file}}) {
+    for (const auto& [flag, path] : others) {
+      if (!device::SameFile(file.second, path)) continue;
+      refusals.Add(file.first, " and --", flag, " name the same file, ", file.second);
+    }
+    others.push_back(file);
   }
 }
 

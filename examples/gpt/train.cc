@@ -23,7 +23,6 @@
 #include "brigade/device/command_line.h"
 #include "brigade/device/context.h"
 #include "brigade/device/counted.h"
-#include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/examples/gpt/job_flags.h"
 #include "brigade/examples/gpt/report.h"
@@ -125,22 +124,11 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
   check("grace_period", grace_period, none, day, "0 to 24h");
   check("save_grace_period", save_grace, none, day, "0 to 24h");
   train::WatchOptions watch_options = train::WatchFlags(refusals);
-  const std::string trace_path = watch_options.trace, metrics_path = watch_options.metrics;
-  for (const std::string& other : {trace_path, metrics_path}) {
-    if (device::SameFile(train::DigestPath(), other)) {
-      refusals.Add("digest", " names a file of --trace or --metrics too, ", other);
-    }
-  }
+  train::TrainerOptions options = train::ProcessFlags(ranks.processes, refusals);
   BRIGADE_ASSIGN_OR_RETURN(auto job, JobOfFlags(ranks, std::move(refusals)));
-  for (const auto& [flag, path] : {std::pair<const char*, std::string>{"trace", trace_path},
-                                   {"metrics", metrics_path},
-                                   {"digest", train::DigestPath()},
-                                   {"ceilings", job.config.profiler.ceilings_file}}) {
-    const std::string& profile = job.config.profiler.output_file;
-    if (!device::SameFile(profile, path)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--profile and --", flag, " name the same file, ", profile));
-  }
+  train::Refusals of_files;
+  train::CheckFiles(watch_options, job.config, of_files);
+  BRIGADE_RETURN_IF_ERROR(of_files.status());
   // Before anything is said: whether there is such a device.
   const device::Device device = ranks.processes ? train::DeviceOf(job, launch_info) : job.device;
   BRIGADE_RETURN_IF_ERROR(
@@ -196,13 +184,12 @@ absl::StatusOr<int> Main(const std::vector<std::string>& empty) {
     std::fflush(stdout);
     if (outcome.interrupted) std::fputs("Interrupted\n", stderr);
   };
-  train::TrainerOptions options = {.observer = &history,
-                                   .watch = watch.get(),
-                                   .stop = &interrupt.stop(),
-                                   .report = report,
-                                   .backend = ranks.backend,
-                                   .timeout = timeout};
-  train::SetProcesses(options);
+  options.observer = &history;
+  options.watch = watch.get();
+  options.stop = &interrupt.stop();
+  options.report = report;
+  options.backend = ranks.backend;
+  options.timeout = timeout;
   const absl::StatusOr<train::Outcome> outcome = ranks.processes
                                                      ? TrainAsProcess(job, launch_info, options)
                                                      : TrainOnThreads(job, ranks.count, options);

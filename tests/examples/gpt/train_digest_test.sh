@@ -99,7 +99,7 @@ refuses '--digest_dump_step is 7; it must be 1 to --steps, 6' "$train" "${job[@]
   --digest_dump="$files/new" --digest_dump_step=7
 refuses "$files/dump_a is there, and no empty folder" "$train" "${job[@]}" \
   --digest_dump="$files/dump_a" --digest_dump_step=1
-refuses '--digest names a file of --trace or --metrics too' "$train" "${job[@]}" \
+refuses "--digest and --metrics name the same file, $files/x" "$train" "${job[@]}" \
   --digest="$files/x" --metrics="$files/x"
 refuses 'stage 3 keeps one copy' "$train" "${job[@]}" --ranks=2 --stage=3 --verify_replicas=1
 differs 1 "$files/a"

@@ -163,6 +163,11 @@ refuses '2 flags are refused:
   --save_every is -1; it must be at least 0
   --keep is -1; it must be at least 0' --save_every=-1 --keep=-1
 refuses '--trace and --metrics name the same file, ./m.jsonl' --trace=./m.jsonl --metrics=m.jsonl
+of_processes='is for ranks that are processes, which need a launcher: mpirun, torchrun or srun'
+refuses "3 flags are refused:
+  --rendezvous_folder $of_processes
+  --interface $of_processes
+  --keep is -1; it must be at least 0" --rendezvous_folder=meeting --interface=lo --keep=-1
 
 refuses '/dev/full is a device, not a file' --metrics=/dev/full
 refuses 'cannot write missing/m.jsonl: No such file or directory' --metrics=missing/m.jsonl

@@ -112,6 +112,7 @@ what_is_wrong_is_refused() {
   refuses '--profile and --trace name the same file, ./p.txt' --profile=./p.txt --trace=p.txt
   refuses '--profile and --ceilings name the same file, ./c.json' --profile=./c.json --ceilings=c.json
   refuses '--profile and --digest name the same file, d' --profile=d --digest=./d
+  refuses '--ceilings and --trace name the same file, c' --ceilings=c --trace=./c --profile_step=1
   refuses '/dev/full is a device, not a file' --profile=/dev/full
   mkdir -p folder
   refuses "$PWD/folder is a folder, not a file" --profile="$PWD/folder"

@@ -311,12 +311,24 @@ output=$(going_on --resume --fall_back --digest="$dir/digests" --digest_every=1 
   --profile="$dir/profile.json" --profile_step=7) || fail "language_model says: $output"
 [ -s "$dir/digests" ] || fail "no digests: $output"
 [ -s "$dir/profile.json" ] || fail "no profile: $output"
+output=$(going_on --resume "$dir/goes_on") || fail "language_model says: $output"
+[[ $output == *"Resumed after step 10 from $dir/goes_on"* ]] || fail "language_model says: $output"
 output=$(going_on --weights="$dir/trained") && fail "weights of two kinds"
 [[ $output == *"--weights are given"* ]] || fail "language_model says: $output"
 WORLD_SIZE=1 RANK=0 going_on --rendezvous_folder="$dir/meeting" --resume >"$dir/out" ||
   fail "language_model says: $(cat "$dir/out")"
-output=$(going_on --resume --rendezvous_folder="$dir/meeting") && fail "a meeting of one thread"
-[[ $output == *"rendezvous_folder"* ]] || fail "language_model says: $output"
+for flag in --rendezvous_folder="$dir/meeting" --interface=lo; do
+  output=$(going_on --resume "$flag") && fail "a meeting of one thread"
+  [[ $output == *"${flag%%=*} is for ranks that are processes"* ]] || fail "language_model says: $output"
+done
+output=$(examples/image_classifier --data="$dir/none" --interface=lo 2>&1) && fail "one thread listens"
+[[ $output == *"--interface is for ranks that are processes"* ]] ||
+  fail "image_classifier says: $output"
+# One file for two flags.
+output=$(going_on --resume --digest="$dir/twice" --trace="$dir/./twice") && fail "two files of one name"
+[[ $output == *"--digest and --trace name the same file, $dir/twice"* ]] ||
+  fail "language_model says: $output"
+[ ! -e "$dir/twice" ] || fail "written before it is refused"
 
 # Interrupted it says so, by its code too: adapters are those of a whole training, a checkpoint is
 # what goes on.
