@@ -190,6 +190,7 @@ absl::Status RankBooks::AddMemory(RankSummary& summary) const {
     summary.host_memory[i] = of_.context.host_memory_stats().peak_bytes(purpose);
     summary.host_memory_model[i] = zero::Total(terms, device::Tier::kHost, purpose);
   }
+  summary.host_memory_model[static_cast<size_t>(Purpose::kScratch)] += staging_bytes_;
   summary.file_bytes_model = zero::Total(terms, device::Tier::kFile);
   if (zero.file() != nullptr) summary.file_bytes = zero.file()->bytes();
   summary.file_bytes += of_.part.stash_file_bytes();

@@ -51,6 +51,8 @@ class RankBooks {
   int64_t counted_ns() const { return counted_ns_; }
   int64_t started_ns() const { return started_ns_; }
 
+  // What saves have of the host's memory, as RankCheckpoints says.
+  void SetStaging(int64_t bytes) { staging_bytes_ = bytes; }
   // With replicas, behind their Join: what brings them together. It outlives the books.
   void SetOuter(const replicas::OuterOptimizer& outer) { outer_ = &outer; }
   // A round has gathered so many bytes of weights inside the replica.
@@ -79,6 +81,7 @@ class RankBooks {
   void AddStash(RankSummary& summary) const;
 
   const Accounts of_;
+  int64_t staging_bytes_ = 0;
   RankSummary summary_;
   // Of all steps, by the model's stages.
   std::vector<PassSeconds> passes_;

@@ -227,6 +227,11 @@ absl::Status RankCheckpoints::SaveAtEnd(int64_t step, Observer* observer) {
   return last_;
 }
 
+int64_t RankCheckpoints::staging_bytes() const {
+  constexpr int64_t kState = sizeof(kernels::StepState);
+  return saver_ == nullptr ? 0 : saver_->staging_bytes() + kState;
+}
+
 void RankCheckpoints::AddTo(RankSummary& summary) const {
   summary.saves = summary_.saves;
   summary.failed_saves = summary_.failed_saves;

@@ -58,6 +58,8 @@ class RankCheckpoints {
   // The last save, if it was not made: waits. An error if it fails.
   absl::Status SaveAtEnd(int64_t step, Observer* observer);
 
+  // Of page-locked memory, in which saves wait for the disk; 0: nothing is saved.
+  int64_t staging_bytes() const;
   // Sets what the saves so far have taken.
   void AddTo(RankSummary& summary) const;
 

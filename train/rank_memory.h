@@ -53,7 +53,8 @@ void ForEachOwnGroup(const parallel::Grid& grid, const ZeroGroups& zero_groups,
                      absl::FunctionRef<void(size_t, collectives::Communicator&)> visit);
 
 // All that the rank has while it trains, and nothing that passes; what replicas have beside it is
-// not in it (replicas/outer_optimizer.h). Errors of Communicator::Resolve.
+// not in it (replicas/outer_optimizer.h), nor that of saves (RankCheckpoints::staging_bytes).
+// Errors of Communicator::Resolve.
 absl::StatusOr<std::vector<zero::MemoryTerm>> MemoryOfRank(const RankMemory& rank);
 
 // Of the device, beside that, for a moment: one bucket in fp32 while parameters go in, or, at the

@@ -69,6 +69,7 @@ absl::StatusOr<std::unique_ptr<RankTrainer>> RankTrainer::Create(const Job& job,
       trainer->checkpoints_,
       RankCheckpoints::Create(job, task.Fields(job), trainer->part_->checkpoint_part(),
                               *trainer->zero_, *trainer->inside_, context, trainer->Replica()));
+  trainer->books_->SetStaging(trainer->checkpoints_->staging_bytes());
   BRIGADE_ASSIGN_OR_RETURN(trainer->start_, trainer->checkpoints_->Resume());
   trainer->step_ = trainer->start_.step;
   if (!trainer->start_.is_resumed) BRIGADE_RETURN_IF_ERROR(trainer->Initialize());
