@@ -21,6 +21,10 @@ inline int64_t VerifyEvery(const Job& job) {
 // stages of a pipeline only the model says what they have alike.
 absl::Status CheckComparisons(const Job& job);
 
+// What a job is told that asks for them where ranks have nothing alike: why, and what to change.
+// Of tensor ranks and stages of a pipeline: where the model gives them nothing in common.
+absl::Status NothingAlike(const Job& job);
+
 }  // namespace brigade::train
 
 #endif  // BRIGADE_TRAIN_COMPARISONS_H_

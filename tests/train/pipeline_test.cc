@@ -77,6 +77,27 @@ TEST(PipelineTest, AdaptersHaveTheBitsOfATrainingWithoutAPipeline) {
   ForSomeOfEach(DecoderModel(TinyGpt2(), Adapters()), 1, 3);
 }
 
+// Its embedding is not tied: only data ranks can have what others have, and in stage 3 none has.
+TEST(PipelineTest, StagesThatHaveNothingAlikeAreNotCompared) {
+  const std::string of_model =
+      "tensor ranks and stages of the pipeline share no parameter of this model";
+  const auto status_of = [](const Case& of) {
+    Training training = Make(of, DecoderModel(TinyLlama()), DataOf());
+    training.job.digests.verify_every = 1;
+    return TrainAll(training, of.ranks()).status;
+  };
+  const std::string nothing = "--verify_replicas is 1, but no rank has what another one has: ";
+  EXPECT_THAT(status_of({.pipeline = 2, .stage = 1}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(nothing + of_model)));
+  EXPECT_THAT(status_of({.data = 2, .pipeline = 2, .stage = 3}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(nothing +
+                                 "stage 3 keeps one copy of everything, unless groups have a "
+                                 "whole state each (--shard_ranks); " +
+                                 of_model)));
+  EXPECT_OK(status_of({.data = 2, .pipeline = 2, .stage = 1}));
+}
+
 // The embedding alone, and the head alone, have nothing that is trained.
 TEST(PipelineTest, StagesMayHaveNothingThatIsTrained) {
   DecoderModelOptions options;
