@@ -113,7 +113,11 @@ void RankLanes::Keep(std::vector<StepTime> steps) {
   if (!active()) return;
   device::MutexLock lock(mutex_);
   for (StepTime& step : steps) {
-    if (!steps_.empty() && step.step <= steps_.back().step) steps_.clear();
+    if (step.step <= last_kept_) {
+      steps_.clear();
+      ++returns_;
+    }
+    last_kept_ = step.step;
     steps_.push_back(std::move(step));
   }
   while (steps_.size() > kMostSteps) steps_.pop_front();
@@ -135,6 +139,8 @@ absl::Status RankLanes::Begin(collectives::Communicator& world) {
     device::MutexLock lock(mutex_);
     done_ = false;
     steps_.clear();
+    last_kept_ = -1;
+    returns_ = 0;
   }
   BRIGADE_ASSIGN_OR_RETURN(channel_, world.CreateHostChannel());
   const int64_t boot = BootOf();
@@ -168,30 +174,33 @@ void RankLanes::Loop() {
 }
 
 absl::StatusOr<bool> RankLanes::Exchange(bool done) {
-  int64_t oldest = 0, newest = -1;
+  int64_t oldest = 0, newest = -1, returns = 0;
   {
     device::MutexLock lock(mutex_);
+    returns = returns_;
     if (!steps_.empty()) {
       oldest = steps_.front().step;
       newest = steps_.back().step;
     }
   }
-  constexpr int kNumbers = 3;
-  BRIGADE_ASSIGN_OR_RETURN(const auto all, channel_->AllGatherHost({done ? 1 : 0, oldest, newest}));
-  bool all_done = true;
+  constexpr int kNumbers = 4;
+  BRIGADE_ASSIGN_OR_RETURN(const auto all,
+                           channel_->AllGatherHost({done ? 1 : 0, oldest, newest, returns}));
+  bool all_done = true, same_returns = true;
   // The last step that all have: the same on all ranks.
   int64_t first = 0, last = newest;
   for (size_t at = 0; at < all.size(); at += kNumbers) {
     all_done = all_done && all[at] != 0;
     first = std::max(first, all[at + 1]);
     last = std::min(last, all[at + 2]);
+    same_returns = same_returns && all[at + 3] == all[3];
   }
-  if (last < first) return all_done;
+  if (last < first || !same_returns) return all_done;
   std::string mine;
   {
     device::MutexLock lock(mutex_);
-    // They may have changed meanwhile.
-    while (!steps_.empty() && steps_.front().step <= last) {
+    // They may have changed meanwhile: of those behind another return none is meant.
+    while (returns_ == returns && !steps_.empty() && steps_.front().step <= last) {
       if (steps_.front().step == last) {
         Move(clock_ns_, steps_.front());
         mine = ToText(steps_.front());

@@ -26,7 +26,8 @@ namespace brigade::train {
 //
 // Method       A thread of each rank, over a channel of their own (CreateHostChannel): at each
 //              interval ranks tell which steps they have, and of the last one that all have its
-//              times. No thread of the training waits, and nothing of it is in a step.
+//              times; none while some ranks alone have gone back to an earlier step. No thread of
+//              the training waits, and nothing of it is in a step.
 // Clocks       Steady clocks of one machine are the same; those of others are set by what all ranks
 //              read when they have met in Start, as exact as they leave a call together.
 // Errors       End the exchange on all ranks, and nothing else: the page keeps what it has.
@@ -77,6 +78,9 @@ class RankLanes {
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   // In ascending order, behind those that were told.
   std::deque<StepTime> steps_ ABSL_GUARDED_BY(mutex_);
+  // The last one that was kept, told or not; and how often one was no later than the one before it.
+  int64_t last_kept_ ABSL_GUARDED_BY(mutex_) = -1;
+  int64_t returns_ ABSL_GUARDED_BY(mutex_) = 0;
 
   std::thread thread_;
 };

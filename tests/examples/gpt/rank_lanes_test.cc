@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "brigade/examples/gpt/task.h"
 #include "brigade/monitor/monitor.h"
@@ -185,6 +186,45 @@ TEST(RankLanesTest, BringStepsBehindALoadToo) {
       EXPECT_EQ(shown.back(), 3);
       EXPECT_EQ(std::count(shown.begin(), shown.end(), 9), 1);
       EXPECT_EQ(std::count(shown.begin(), shown.end(), 3), 1);
+    }
+  });
+}
+
+// One rank has gone back to an earlier state and made step 50 again, the other still has its times
+// of before, which were not told: the two are not shown beside each other.
+TEST(RankLanesTest, StepsOfBeforeALoadAreNotShownBesideThoseBehindIt) {
+  collectives::OnThreads({.size = 2}, [&](Rank& self) {
+    std::vector<std::vector<train::StepTime>> shown;
+    std::latch has_again(1);
+    train::RankLanes lanes(
+        [&](std::vector<train::StepTime> steps) {
+          shown.push_back(std::move(steps));
+          if (shown.size() == 1) has_again.count_down();
+        },
+        kOften);
+    const auto again = [&] {
+      train::StepTime step = StepOf(50, self.rank);
+      step.lists[0].name = "again";
+      return step;
+    };
+    ASSERT_OK(train::RankLanes::Start(&lanes, *self.communicator));
+    if (self.rank == 0) {
+      lanes.Keep({StepOf(52, self.rank), again()});
+    } else {
+      lanes.Keep({StepOf(50, self.rank), StepOf(51, self.rank)});
+    }
+    self.AwaitOthers();
+    // For some exchanges.
+    absl::SleepFor(20 * kOften);
+    if (self.rank == 1) lanes.Keep({again()});
+    if (self.rank == 0) has_again.wait();
+    self.AwaitOthers();
+    lanes.Finish();
+    if (self.rank != 0) return;
+    ASSERT_THAT(shown, SizeIs(1));
+    for (const train::StepTime& step : shown[0]) {
+      EXPECT_EQ(step.step, 50);
+      EXPECT_EQ(step.lists[0].name, "again");
     }
   });
 }
