@@ -431,7 +431,7 @@ absl::StatusOr<std::vector<Host>> HostsOf(const Options& options, int gpus) {
   if (options.min_nodes > static_cast<int>(hosts.size())) {
     return Invalid("--nnodes needs ", options.min_nodes, " hosts, and there are ", hosts.size());
   }
-  // Without restarts there is no use in more.
+  // Who else starts the ranks takes all hosts that are named, and has no use for a reserve.
   if (options.max_nodes > 0 && !IsSupervised(options)) {
     const auto most = std::min(hosts.size(), static_cast<size_t>(options.max_nodes));
     hosts.erase(hosts.begin() + static_cast<std::ptrdiff_t>(most), hosts.end());

@@ -70,9 +70,10 @@ struct Options {
 absl::StatusOr<Options> ParseCommandLine(absl::Span<const std::string> words);
 
 // The hosts and slots that are asked for: those of the hostfile, or this one, without what flags
-// leave out. `gpus`: how many this host has. Of more than max_nodes a job that is started again
-// has the others in reserve (RunJob); else they are left out. InvalidArgument for fewer than
-// min_nodes; errors of hosts.h, and those of reading the hostfile.
+// leave out. `gpus`: how many this host has. Of more than max_nodes the others are in reserve where
+// RunJob starts the ranks of all hosts: for those that a start does not find, the first one too;
+// where others start the ranks they are left out. InvalidArgument for fewer than min_nodes; errors
+// of hosts.h, and those of reading the hostfile.
 absl::StatusOr<std::vector<Host>> HostsOf(const Options& options, int gpus);
 
 // What --help prints.

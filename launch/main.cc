@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "brigade/collectives/bootstrap/job_secret.h"
+#include "brigade/device/counted.h"
 #include "brigade/device/files.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/launch/agent.h"
@@ -144,8 +145,9 @@ absl::StatusOr<int> Run(const std::vector<std::string>& words) {
   if (options.no_ssh && (job.hosts.size() > 1 || node_rank > 0)) {
     job.only = node_rank;
     if (*job.only >= static_cast<int>(job.hosts.size())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--node_rank is ", *job.only, ", and there are ", job.hosts.size(), " hosts"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--node_rank is ", *job.only, ", and the job has ",
+                       device::Counted(static_cast<int64_t>(job.hosts.size()), "host")));
     }
   }
   const bool is_remote = options.launcher.has_value() && *options.launcher != BackEnd::kLocal;

@@ -584,6 +584,13 @@ class SeveralHostsTest(unittest.TestCase):
             printed += lines.splitlines()
         self.assertEqual(sorted(printed), [f"[{r}] {r} 4 here 7 {r // 2}" for r in range(4)])
 
+    def test_the_number_of_this_host_is_one_of_the_jobs(self):
+        for nodes, hosts in (("1", "1 host"), ("2", "2 hosts")):
+            code, printed, said = run("--no_ssh", f"--node_rank={nodes}", f"--nnodes={nodes}", "--master_addr=here",
+                                      "--master_port=7", *shell("echo $RANK"))
+            self.assertEqual((code, printed), (2, ""))
+            self.assertEqual(said, f"brigade_launch: --node_rank is {nodes}, and the job has {hosts}\n")
+
 
 # Rank 0 listens where the others look for it.
 MEET = """
