@@ -53,10 +53,12 @@ struct SaveReport {
 //
 // Host waits   Begin does not wait for device, disk or ranks. ZeroOptimizer::Step waits while it
 //              must not overwrite what is not copied yet: never on the host if staging_bytes are
-//              what the rank owns. Wait waits for all. A system call that never returns, as of a
-//              file server that is gone, cannot be cancelled: Wait, the destructor, and a Step that
-//              needs room in the ring then never return either.
-// Memory       staging_bytes of page-locked memory, or what the rank owns if that is less.
+//              a multiple of chunk_bytes that is no less than what the rank owns. Wait waits for
+//              all. A system call that never returns, as of a file server that is gone, cannot be
+//              cancelled: Wait, the destructor, and a Step that needs room in the ring then never
+//              return either.
+// Memory       Of page-locked memory as many whole chunks as staging_bytes have, at least two, and
+//              no more than the rank owns.
 // Errors       Of any rank: on all ranks, naming the first rank that has one. The training goes on,
 //              nothing of the save is left, so that the same step can be saved again, and older
 //              checkpoints stay as they are. Once the ranks cannot speak with each other any more,

@@ -109,7 +109,8 @@ void Refuse(const TrainConfig& config, const parallel::TensorShards& wanted,
   unsupported.Add(config.profiler.enabled && !has_flops,
                   "flops_profiler: the model does not tell its operations, by Model::FlopsOf");
   unsupported.Add(config.recompute.kind != recompute::Policy::Kind::kNone && !model.recomputes(),
-                  absl::StrCat("brigade.recompute \"", recompute::ToString(config.recompute),
+                  absl::StrCat("brigade.recompute (or activation_checkpointing) \"",
+                               recompute::ToString(config.recompute),
                                "\": the model makes nothing again; one that does says so by "
                                "Model::recomputes"));
   if (model.cut() != nullptr) {

@@ -184,7 +184,7 @@ Keys ActivationKeys(Settings& s) {
        Otherwise(Parsed(&s.recompute, recompute::ParsePolicy,
                         "none, block, selective, segments:K or budget:BYTES"),
                  "as activation_checkpointing says"),
-       "which activations the backward pass makes again (`recompute/README.md`)"},
+       "which activations the backward pass makes again (`docs/recomputation.md`)"},
       {"recompute_times",
        OneOf<RecomputeTimes>(&s.recompute_times, {{"operations", RecomputeTimes::kOperations},
                                                   {"measured", RecomputeTimes::kMeasured}}),
@@ -203,9 +203,9 @@ Keys ActivationKeys(Settings& s) {
 Keys CheckKeys(Settings& s) {
   return {
       {"checkpoint_staging_bytes", Whole(&s.checkpoint_staging_bytes, kCount),
-       "of page-locked memory on each rank, in which a save waits for the disk; with as many as "
-       "the "
-       "rank owns of weights and optimizer state no step waits for it (`docs/checkpoints.md`)"},
+       "of page-locked memory on each rank, in which a save waits for the disk; with a multiple of "
+       "4 MiB that is no less than the rank owns of weights and optimizer state no step waits for "
+       "it (`docs/checkpoints.md`)"},
       {"verify_replicas", Whole(&s.verify_replicas, kCountOrNone),
        "steps between two comparisons of what several ranks have alike (`docs/digests.md`); 0: "
        "none. `--verify_replicas` goes before it"},
