@@ -447,7 +447,7 @@ std::string ProgressReport(const Job& job, const NgramLosses& ngrams,
   const std::string resumed =
       steps.front().step > 1 ? absl::StrCat(" from step ", steps.front().step, " on") : "";
   std::string text = absl::StrFormat(
-      "\nReport: %d of %d steps%s in %.1f s (%d skipped for overflow), %.0f tokens/s, "
+      "\nReport: %d of %d steps%s in %.1f s (%d skipped for overflow), %.0f bytes/s, "
       "%.2f Gflop/s\n"
       "Training loss: %.4f at the first step, %.4f at the last; loss scale %g\n",
       last.step, job.steps, resumed, last.seconds, skipped, tokens / last.seconds,

@@ -63,7 +63,7 @@ TEST(ReportTest, ProgressIsNumbersAndACurve) {
   EXPECT_EQ(FlopsPerToken(CreateJob(kFp16, 2).model), 7680);
   EXPECT_EQ(ProgressReport(CreateJob(kFp16, 2), {2.5, 1.5}, steps, evaluations),
             "\n"
-            "Report: 3 of 4 steps in 1.5 s (1 skipped for overflow), 128 tokens/s, 0.00 Gflop/s\n"
+            "Report: 3 of 4 steps in 1.5 s (1 skipped for overflow), 128 bytes/s, 0.00 Gflop/s\n"
             "Training loss: 5.0000 at the first step, 2.0000 at the last; loss scale 1024\n"
             "Held out: 2.2500 nats per byte after 3 steps; a bigram model 2.5000, a trigram model "
             "1.5000\n"

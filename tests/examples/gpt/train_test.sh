@@ -19,7 +19,7 @@ the_readmes_command_ends_with_a_report() {
   expect_line "$report" '4 threads on cpu, ZeRO stage 2, fp16 with dynamic loss scale, AdamW; 5 steps of 16 texts \(1 micro-batch of 4 on each rank\)'
   expect_line "$report" 'Text: [0-9]+ licences \([0-9]+ bytes\); held out: Apache-2.0, MPL-2.0 \([0-9]+ bytes\)'
   expect_line "$report" "step 5/5 loss $number $number bytes/s scale $number norm [0-9.inf]+ lr [0-9.e+-]+ 0s left( skipped: overflow)?"
-  expect_line "$report" "Report: 5 of 5 steps in $number s \([0-9]+ skipped for overflow\), $number tokens/s, $number Gflop/s"
+  expect_line "$report" "Report: 5 of 5 steps in $number s \([0-9]+ skipped for overflow\), $number bytes/s, $number Gflop/s"
   expect_line "$report" "Training loss: 5.[45][0-9]{3} at the first step, [345].[0-9]{4} at the last; loss scale [0-9]+"
   expect_line "$report" "Held out: [345].[0-9]{4} nats per byte after 5 steps; a bigram model 2.[0-9]{4}, a trigram model 1.[0-9]{4}"
   expect_line "$report" ' *0 +5 steps   \* training  o held out'
