@@ -57,8 +57,8 @@ def main():
     assert step > 300, step
     assert f"step {step} of 1000" in page, "progress"
     assert "GPT &lt;b&gt;of&lt;/b&gt; \"4\" layers &amp; more" in page, "the title is text"
-    for text in ("Loss", "nats per byte", "Throughput", "Gradient norm", "Learning rate", "mfu", "optimizer state",
-                 "matrix products", "rank 1", "B3", "held out", "training", "weight gradients"):
+    for text in ("Loss", "penalty per frame", "Throughput", "frames per second, and smoothed", "Gradient norm",
+                 "Learning rate", "mfu", "optimizer state", "matrix products", "rank 1", "B3", "held out", "training", "weight gradients"):
         wanted = text != "weight gradients"  # of schedules that have such passes
         assert (text in page) == wanted, text
     assert "NaN" not in page and "undefined" not in page and "Infinity" not in page

@@ -59,6 +59,7 @@ class PageTest(unittest.TestCase):
         before = self.data()
         self.assertEqual((before["step"], before["series"]), (0, {}))
         self.assertEqual(before["title"], 'GPT <b>of</b> "4" layers & more')
+        self.assertEqual((before["unit"], before["loss"]), ("frame", "penalty"))
         self.peer.tell("start 10", "steps 3", "evaluate")
         data = self.data()
         self.assertEqual((data["from"], data["step"], data["samples"], data["steps"]), (10, 13, 104, 1000))

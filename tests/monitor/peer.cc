@@ -91,8 +91,10 @@ absl::Status Run(const std::string& folder, int port) {
   BRIGADE_ASSIGN_OR_RETURN(back_ends.emplace_back(), EventFile::Create(folder + "/events"));
   BRIGADE_ASSIGN_OR_RETURN(back_ends.emplace_back(), CsvFiles::Create(folder + "/csv"));
   BRIGADE_ASSIGN_OR_RETURN(back_ends.emplace_back(), JsonLines::Create(folder + "/lines.jsonl"));
-  BRIGADE_ASSIGN_OR_RETURN(auto page,
-                           Dashboard::Create({.port = port, .title = kTitle, .steps = 1000}));
+  BRIGADE_ASSIGN_OR_RETURN(
+      auto page,
+      Dashboard::Create(
+          {.port = port, .title = kTitle, .steps = 1000, .unit = "frame", .loss = "penalty"}));
   std::printf("page %s\n", page->url().c_str());
   std::fflush(stdout);
   back_ends.push_back(std::move(page));

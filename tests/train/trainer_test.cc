@@ -681,6 +681,25 @@ TEST(TrainerTest, ALaunchedRankHasTheDeviceOfItsLocalRank) {
   EXPECT_THAT(Trainer::Create(training.job, TwoLayers(), data, nowhere), refused);
 }
 
+TEST(TrainerTest, RanksThatAreThreadsRefuseWhatIsOfProcesses) {
+  const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
+  const Training training = Make(Config(8, 4, 0), 1, TwoLayers(), data);
+  const std::pair<std::string, TrainerOptions> cases[] = {
+      {"rendezvous_folder", {.rendezvous_folder = "meeting"}},
+      {"interface", {.interface = "eth0"}},
+      {"verify_collectives", {.verify_collectives = false}},
+      {"nccl", {.nccl = collectives::NcclApi()}}};
+  for (const auto& [name, options] : cases) {
+    const auto refused =
+        StatusIs(kInvalid, HasSubstr("the threads backend does not take InitOptions::" + name));
+    EXPECT_THAT(TrainOnThreads(training.job, *training.task, 1, options), refused);
+    // One rank alone is a thread too.
+    EXPECT_THAT(Trainer::Create(training.job, *training.task, collectives::LaunchInfo(), options),
+                refused);
+    EXPECT_THAT(Trainer::Create(training.job, TwoLayers(), data, {}, options), refused);
+  }
+}
+
 TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
   const TrainingData data = {.training = std::make_shared<Points>(64), .epochs = 1};
   const auto refused = [&](const std::string& config, int ranks, const std::string& text) {
@@ -693,8 +712,9 @@ TEST(TrainerTest, RefusesWhatAModelDoesNotDo) {
     refused(Config(8, 4, 0, absl::StrFormat(R"(, "brigade": {"recompute": "%s"})", policy)), 1,
             "the model makes nothing again");
   }
-  refused(Config(8, 4, 0, R"(, "activation_checkpointing": {"cpu_checkpointing": true})"), 1,
-          R"(brigade.recompute "block": the model makes nothing again)");
+  refused(
+      Config(8, 4, 0, R"(, "activation_checkpointing": {"cpu_checkpointing": true})"), 1,
+      R"(brigade.recompute (or activation_checkpointing) "block": the model makes nothing again)");
   const Training measured =
       Make(Config(8, 4, 0, R"(, "brigade": {"recompute": "block", "recompute_times": "measured"})"),
            1, TinyDecoder(), {.training = std::make_shared<Tokens>(64), .epochs = 1});

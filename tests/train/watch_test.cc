@@ -235,6 +235,22 @@ TEST(WatchTest, AMonitorThatCannotBeMadeEndsAllRanks) {
               HasSubstr(folder + "/board"));
 }
 
+TEST(WatchTest, TellsLossesInTheirUnits) {
+  const std::string progress = Folder("units") + "/progress";
+  std::FILE* const out = std::fopen(progress.c_str(), "w");
+  ASSERT_NE(out, nullptr);
+  Job job;
+  job.config =
+      ParseConfig(R"({"train_batch_size": 4, "optimizer": {"type": "SGD"}})", kRanks).value();
+  auto watch =
+      Watch::Create(job, {.threads = kRanks, .progress = out, .unit = "frame", .loss = "penalty"});
+  ASSERT_OK(watch);
+  ASSERT_OK((*watch)->observer().OnEvaluation({.step = 3, .held_out_loss = 1.5}));
+  (*watch)->Close(Watch::kPatience);
+  std::fclose(out);
+  EXPECT_THAT(Lines(progress), ElementsAre("held out after 3 steps: 1.5000 penalty per frame"));
+}
+
 TEST(WatchTest, ShowsProgressMetricsAndATrace) {
   const std::string folder = Folder("options");
   Job job = Monitored(folder);

@@ -106,6 +106,7 @@ class MonitorTest(unittest.TestCase):
         # Nobody reads its output from here on, until it is asked to end.
         parts = "Train/Samples/elapsed_time_ms_forward"
         first = data()
+        self.assertEqual((first["unit"], first["loss"]), ("byte", "nats"))
         while len(first["timeline"]["lanes"]) < 2 or parts not in first["series"]:
             self.assertIsNone(process.poll())
             first = data()
