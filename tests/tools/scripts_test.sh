@@ -37,7 +37,19 @@ for script in "${scripts[@]}"; do
     *) refuses '' "$script" stray ;;
   esac
 done
+refuses 'no file stray' data/tokenizers/generate_unicode_ranges.py stray
 [ ! -e "$BRIGADE_PEERS_VENV" ] || { printf 'PyTorch is installed for a refusal\n' && status=1; }
+
+# What is no file of its own, but can be read as one.
+data/tokenizers/generate_unicode_ranges.py <(printf '0041;A;Lu;\n') | grep -q '{0x41, 0x41},' ||
+  { printf 'generate_unicode_ranges.py does not read a pipe\n' && status=1; }
+
+# Help by its short name, where nothing can be installed.
+for script in benchmarks/peers/*; do
+  [ -x "$script" ] || continue
+  BRIGADE_PEERS_VENV=/dev/null/peers "$script" -h >"$TEST_TMPDIR/out" 2>&1 </dev/null
+  "$script" --help | cmp - "$TEST_TMPDIR/out" || { printf '%s -h is no help\n' "$script" && status=1; }
+done
 
 # Where nothing is built.
 copy=$TEST_TMPDIR/copy
