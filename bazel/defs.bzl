@@ -1,4 +1,4 @@
-"""The macros that BUILD files use; bazel/README.md explains them."""
+"""The macros that BUILD files use; docs/building.md explains them."""
 
 load("@local_cuda//:defs.bzl", _CUDA_AVAILABLE = "CUDA_AVAILABLE", _REQUIRES_CUDA = "REQUIRES_CUDA")
 load(

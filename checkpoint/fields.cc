@@ -478,7 +478,7 @@ Fields OptionFields(const zero::ZeroOptions& options) {
     fields["gradient_compression.start_step"] = TextOf(start_step);
     if (method == zero::GradientCompression::kPowerSgd) {
       fields["gradient_compression.rank"] = TextOf(rank);
-      // Not of 1, whose checkpoints have been without it.
+      // Not of 1, which most checkpoints without it are of: older ones do not say.
       if (iterations != 1) fields["gradient_compression.iterations"] = TextOf(iterations);
     }
     if (method == zero::GradientCompression::kTopK) {

@@ -48,7 +48,9 @@ struct InitOptions {
   JobValues job_values = {};
   // How long creation waits for all ranks.
   absl::Duration connect_timeout = absl::Seconds(30);
-  // How long each wait of a collective may take.
+  // How long each wait of a collective may take. Of kNccl: how long a call may run on its stream;
+  // what waits over Gloo may take a quarter longer: the comparison of calls, which ends the other
+  // ranks where one does not come, and host channels.
   absl::Duration timeout = absl::Minutes(10);
 
   // Of kNccl: whether calls of all ranks are compared over Gloo, beside NCCL.

@@ -34,6 +34,12 @@ def last_name(program):
     return re.split("[/:]", program)[-1].removesuffix(".sh")
 
 
+def folder_of(program):
+    """examples/gpt of //examples/gpt:train and of bazel-bin/examples/gpt/train; nothing of what the reader's folder decides."""
+    path = program.removeprefix("bazel-bin/").removeprefix("//")
+    return "" if path.startswith(".") else path.replace(":", "/").rpartition("/")[0]
+
+
 class Command:
     """Words as a shell has them, without assignments before them, which are in `environment`."""
 

@@ -1,5 +1,5 @@
 // Saving and loading a state beside plain loops over as many bytes, and what a save takes from the
-// step that follows. benchmarks/README.md says how to read it.
+// step that follows. benchmarks/checkpoint/README.md says how to read it.
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// The table of nccl-tests for collectives between ranks of this host. benchmarks/README.md says
-// how to read it. BRIGADE_BENCHMARK_KIND is the operation.
+// The table of nccl-tests for collectives between ranks of this host.
+// benchmarks/collectives/README.md says how to read it. BRIGADE_BENCHMARK_KIND is the operation.
 
 #include <algorithm>
 #include <cstdio>

@@ -19,9 +19,12 @@ def count(text):
     return number
 
 
-def parse(parser, *binaries):
-    """The arguments of a script which runs these binaries of bazel-bin; ends it if one is not built."""
+def parse(parser, *binaries, parts=None):
+    """The arguments of a script which runs these binaries of bazel-bin, and for each choice of --only those that `parts`
+    has for it; ends it if one is not built."""
     arguments = parser.parse_args()
+    if parts is not None:
+        binaries += tuple(dict.fromkeys(binary for part in arguments.only for binary in parts[part]))
     missing = [binary for binary in binaries if not os.access(ROOT / "bazel-bin" / binary, os.X_OK)]
     if missing:
         parser.error("build first: bazel build " + " ".join("//" + ":".join(binary.rsplit("/", 1)) for binary in missing))

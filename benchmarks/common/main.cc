@@ -33,9 +33,8 @@ int Main(int argc, char** argv) {
   argc = static_cast<int>(arguments.size()) - 1;
 
   const std::string about =
-      "Times what its name says; benchmarks/README.md says how to read it. Takes --benchmark_... "
-      "of "
-      "Google Benchmark as well, all but those for the number of iterations.";
+      "Times what its name says; benchmarks/kernels/README.md says how to read it. Takes "
+      "--benchmark_... of Google Benchmark as well, all but those for the number of iterations.";
   if (device::AsksForHelp(argc, arguments.data())) {
     std::fputs(device::HelpText(std::filesystem::path(argv[0]).filename().string(), about).c_str(),
                stdout);

@@ -27,7 +27,7 @@ struct Contest {
 // Interleaves the contestants for --rounds rounds and fills in the benchmark's time, the median per
 // operation, and the counters GB/s, ceiling (in GB/s), of_ceiling and, for lists, of_flat. On a GPU
 // the ceiling is a copy from device to device that moves as many bytes, and the counters are copy
-// and of_copy. benchmarks/README.md says how to read them.
+// and of_copy. benchmarks/kernels/README.md says how to read them.
 absl::Status Report(const Contest& contest, Bench& bench, benchmark::State& state);
 
 }  // namespace brigade::benchmarks

@@ -1,5 +1,5 @@
 // Reading and writing chunks of a file store, one after the other and both at once, beside plain
-// loops of pread and pwrite over as many bytes. benchmarks/README.md says how to read it.
+// loops of pread and pwrite over as many bytes. benchmarks/offload/README.md says how to read it.
 
 #include <unistd.h>
 

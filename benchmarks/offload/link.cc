@@ -1,5 +1,5 @@
 // A step with the optimizer state on the host, behind a link that is as slow as one likes, beside
-// its parts alone. benchmarks/README.md says how to read it.
+// its parts alone. benchmarks/offload/README.md says how to read it.
 
 #include <algorithm>
 #include <chrono>

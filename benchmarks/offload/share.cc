@@ -1,5 +1,5 @@
 // Memory by tier and the time of a step against the share of the optimizer state that is on the
-// host, and with all of it in a file. benchmarks/README.md says how to read it.
+// host, and with all of it in a file. benchmarks/offload/README.md says how to read it.
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,5 @@
 // The update of a step with the optimizer state on the device, on the host and in a file, beside
-// plain loops over the bytes of the file. benchmarks/README.md says how to read it.
+// plain loops over the bytes of the file. benchmarks/offload/README.md says how to read it.
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,5 @@
 // Cross entropy of logits whose vocabulary tensor ranks share: what it sends, and its time beside
-// its parts. benchmarks/README.md says how to read it.
+// its parts. benchmarks/parallel/README.md says how to read it.
 
 #include <iostream>
 #include <string>

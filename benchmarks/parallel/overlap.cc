@@ -1,5 +1,5 @@
 // Linear layers whose exchange runs beside their products, behind a link that is as slow as one
-// likes: how much of what can be hidden is. benchmarks/README.md says how to read it.
+// likes: how much of what can be hidden is. benchmarks/parallel/README.md says how to read it.
 
 #include <algorithm>
 #include <iostream>

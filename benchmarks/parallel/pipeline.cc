@@ -1,5 +1,5 @@
 // A pipeline's step beside the simulated one, for every schedule: stages that wait instead of
-// computing, so that they need no core each. benchmarks/README.md says how to read it.
+// computing, so that they need no core each. benchmarks/parallel/README.md says how to read it.
 
 #include <algorithm>
 #include <chrono>

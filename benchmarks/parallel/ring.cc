@@ -1,5 +1,5 @@
 // Ring attention beside its parts: a rank's share of the attention, and the hops, each alone.
-// benchmarks/README.md says how to read it.
+// benchmarks/parallel/README.md says how to read it.
 
 #include <iostream>
 #include <string>

@@ -1,5 +1,5 @@
 // A block of a transformer whose matrices tensor ranks share, beside the sum of its parts, each
-// measured alone in the same rounds. benchmarks/README.md says how to read it.
+// measured alone in the same rounds. benchmarks/parallel/README.md says how to read it.
 
 #include <iostream>
 #include <string>

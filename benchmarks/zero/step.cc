@@ -1,6 +1,6 @@
 // A training step of a synthetic model in each ZeRO stage, beside the sum of its parts measured
-// alone; and how much of the communication a slow link leaves exposed. benchmarks/README.md says
-// how to read it.
+// alone; and how much of the communication a slow link leaves exposed. benchmarks/zero/README.md
+// says how to read it.
 
 #include <algorithm>
 #include <iostream>

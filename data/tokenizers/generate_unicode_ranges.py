@@ -9,8 +9,9 @@ import sys
 
 if "--help" in sys.argv[1:] or "-h" in sys.argv[1:]:
     sys.exit(print(__doc__))
-if len(sys.argv) > 2 or sys.argv[1:2] and not os.path.isfile(sys.argv[1]):
-    print("usage: generate_unicode_ranges.py [UnicodeData.txt] > unicode_ranges.cc", file=sys.stderr)
+absent = [f"no file {path};" for path in sys.argv[1:2] if not os.path.exists(path) or os.path.isdir(path)]
+if absent or len(sys.argv) > 2:
+    print(*absent, "usage: generate_unicode_ranges.py [UnicodeData.txt] > unicode_ranges.cc", file=sys.stderr)
     sys.exit(2)
 
 

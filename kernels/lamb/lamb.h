@@ -30,6 +30,9 @@ struct LambOptions {
   std::optional<OneStep> one_step = {};
 };
 
+// InvalidArgument naming the option, its group and its value, behind `name`; of all but the step.
+absl::Status Validate(const LambOptions& options, const char* name);
+
 // How many doubles of device memory Lamb needs to work in for this list: two for each tile of 8192
 // elements of each tensor.
 int64_t LambWorkspaceSize(absl::Span<const LambSegment> segments);

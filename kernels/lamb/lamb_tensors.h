@@ -22,12 +22,6 @@
 
 namespace brigade::kernels {
 
-struct LambOptions;
-
-// InvalidArgument naming the option, its group and its value, behind `name`; of all but the step.
-// In lamb.cc.
-absl::Status Validate(const LambOptions& options, const char* name);
-
 // Whether no sum of these numbers, and no place of a tile, is beyond what twice as many doubles can
 // be counted by.
 inline bool LambTensorIsValid(const LambTensor& t) {

@@ -10,8 +10,8 @@
 
 namespace brigade::parallel {
 
-// InvalidArgument naming both numbers for a batch of so many texts, of which an attention's Create
-// has made memory for `most`.
+// InvalidArgument naming both numbers unless a batch has 0 to `most` texts, for which the Create of
+// an attention has made memory.
 inline absl::Status CheckTexts(absl::string_view attention, int64_t texts, int64_t most) {
   if (texts >= 0 && texts <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(

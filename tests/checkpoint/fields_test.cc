@@ -358,7 +358,7 @@ TEST(OptionFieldsTest, NameTheExchangeOfGradientsWhereThereIsOne) {
   differs({.method = GradientCompression::kPowerSgd},
           {.method = GradientCompression::kPowerSgd, .iterations = 2},
           "gradient_compression.iterations is not in the checkpoint, 2 here");
-  // Checkpoints from before there was a choice are of one.
+  // Not of 1, which most checkpoints without it are of: older ones do not say.
   EXPECT_EQ(fields_of({.method = GradientCompression::kPowerSgd, .iterations = 1}).size(),
             OptionFields(Options()).size() + 3);
   differs({.method = GradientCompression::kTopK, .density = 0.5},

@@ -2,6 +2,7 @@
 
 #include "brigade/collectives/init.h"
 
+#include <barrier>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "brigade/device/status_macros.h"
 #include "brigade/tests/collectives/engines/gloo/gloo_ranks.h"
 #include "brigade/tests/collectives/engines/nccl/nccl_ranks.h"
@@ -17,6 +19,7 @@ namespace brigade::collectives {
 namespace {
 
 using ::brigade::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -202,6 +205,33 @@ TEST_F(InitNcclTest, RanksAddSplitAndNameCallsThatDiffer) {
     ASSERT_OK(self.stream->Synchronize());
     EXPECT_EQ(sums[63], 3.0f);
     ASSERT_OK((*again)->Split(0, 0).status());  // no rank leaves before all have their sums
+  });
+}
+
+// Rank 1 has waited on the side channel for the whole timeout when rank 0's send is late, and is
+// still there.
+TEST_F(InitNcclTest, ASendThatMeetsABarrierIsNamedWithIt) {
+  std::barrier both_have_heard(2);
+  const auto impatient = [] {
+    InitOptions options = WithStandIn();
+    options.timeout = 2 * testing::kDeadline;
+    return options;
+  };
+  OnInitialized(2, impatient, [&](Rank& self) {
+    std::vector<float> ones(64, 1.0f);
+    if (self.rank == 0) {
+      absl::SleepFor(absl::Milliseconds(50));
+      EXPECT_OK(self.communicator->Send(absl::MakeConstSpan(ones), 1, *self.stream));
+    } else {
+      EXPECT_OK(self.communicator->Barrier(*self.stream));
+    }
+    while (self.communicator->status().ok()) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_THAT(self.communicator->status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("rank 0 calls send(64 fp32, from rank 0)"),
+                               HasSubstr("rank 1 calls barrier()"))));
+    self.stream->Synchronize().IgnoreError();
+    both_have_heard.arrive_and_wait();  // the end of one could reach the other first
   });
 }
 

@@ -46,6 +46,9 @@ stand_in debootstrap 'mkdir -p "$4"/usr/bin "$4"/etc/apt/apt.conf.d "$4"/proc "$
 packages=(--package clang-22 --mirror "file://$mirror" --package g++-16)
 expect 1 'installing clang-22 g++-16 ' "${packages[@]}" "$dir"
 expect 1 "apt-get failed in $dir" "${packages[@]}" "$dir"
+expect 77 'no Debian forky from http://127.0.0.1:9:' --mirror http://127.0.0.1:9 "$dir"
+echo 'deb http://127.0.0.1:9/made forky main' >"$dir/etc/apt/sources.list"
+expect 77 'no Debian forky from http://127.0.0.1:9/made:' --mirror "file://$mirror" "$dir"
 stand_in unshare 'echo "unshare: not permitted" >&2; exit 1'
 expect 77 'unshare: not permitted' "$dir"
 exit $status

@@ -7,7 +7,7 @@ cp -L tools/check_docs tools/docs_commands.py "$repo/tools/" || exit 1
 cd "$repo" && git init -q . || exit 1
 printf '%s\n' //kernels/adam:adam //kernels/adam:adam.h //tests/docs:pages_test //tests/docs:BUILD.bazel >labels
 touch kernels/adam/adam.h docs/decisions/0001-why.md
-printf '%s\n' 'PAGES = ["README.md"]' '# nvcc; anything; not something-else' >tests/docs/BUILD.bazel
+printf '%s\n' 'PAGES = ["README.md"]' '# nvcc; kernels/anything; not something-else' >tests/docs/BUILD.bazel
 
 status=0
 # expect STATUS TEXT: what tools/check_docs makes of README.md, from the standard input.
@@ -93,6 +93,9 @@ expect 1 'README.md:2: there is no target //tests/docs:no_test' <<<$'<!-- run by
 expect 1 'README.md:3: //tests/docs:pages_test does not run something: no file there names it' \
   <<<$'<!-- run by: //tests/docs:pages_test -->\n```sh\nsomething --flag\n```'
 expect 0 "" <<<$'<!-- run by: tests/docs/BUILD.bazel -->\n```sh\n../x/nvcc a && bazel run //kernels/anything -- b\n```'
+expect 1 'README.md:3: tests/docs/BUILD.bazel does not run //other:anything: no file there names it' \
+  <<<$'<!-- run by: tests/docs/BUILD.bazel -->\n```sh\nbazel run //other:anything\n```'
+expect 0 "" <<<$'<!-- run by: //tests/docs:pages_test -->\n```sh\nbazel run //tests/docs:pages_test\n```'
 expect 1 'README.md:2: tests/other leads nowhere' <<<$'<!-- run by: tests/other -->\n```sh\nx\n```'
 # What a machine needs is no excuse for a name that is wrong.
 expect 1 'there is no target //kernels/adam:sgd' <<<$'<!-- needs: a GPU -->\n```sh\nbazel run //kernels/adam:sgd\n```'

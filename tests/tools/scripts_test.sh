@@ -37,7 +37,19 @@ for script in "${scripts[@]}"; do
     *) refuses '' "$script" stray ;;
   esac
 done
+refuses 'no file stray' data/tokenizers/generate_unicode_ranges.py stray
 [ ! -e "$BRIGADE_PEERS_VENV" ] || { printf 'PyTorch is installed for a refusal\n' && status=1; }
+
+# What is no file of its own, but can be read as one.
+data/tokenizers/generate_unicode_ranges.py <(printf '0041;A;Lu;\n') | grep -q '{0x41, 0x41},' ||
+  { printf 'generate_unicode_ranges.py does not read a pipe\n' && status=1; }
+
+# Help by its short name, where nothing can be installed.
+for script in benchmarks/peers/*; do
+  [ -x "$script" ] || continue
+  BRIGADE_PEERS_VENV=/dev/null/peers "$script" -h >"$TEST_TMPDIR/out" 2>&1 </dev/null
+  "$script" --help | cmp - "$TEST_TMPDIR/out" || { printf '%s -h is no help\n' "$script" && status=1; }
+done
 
 # Where nothing is built.
 copy=$TEST_TMPDIR/copy
@@ -47,5 +59,10 @@ for script in "$copy"/benchmarks/check_*; do
   [[ $script != */check_gpu_figures ]] || continue
   refuses 'bazel build //' "$script"
 done
+# And only what the parts need that are to run.
+refuses 'bazel build //benchmarks/checkpoint:crc32c$' "$copy/benchmarks/check_checkpoint" --only crc32c
+refuses 'bazel build //benchmarks/kernels:adam$' "$copy/benchmarks/check_offload" --only rivals kernel
+refuses 'bazel build //benchmarks/parallel:ring$' "$copy/benchmarks/check_parallel" --only ring
+refuses 'bazel build //examples/gpt:train$' "$copy/benchmarks/check_compression" --only steps
 bazel/help_test.sh "${scripts[@]}" || status=1
 exit $status

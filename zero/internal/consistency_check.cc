@@ -28,7 +28,8 @@ std::string Number(double value) { return absl::StrFormat("%.17g", value); }
 using Lines = std::vector<std::string>;
 
 void AppendGroup(const optim::ParameterGroup& group, size_t index, Lines& lines) {
-  // As many names as members: with a new one this does not compile, until it is compared.
+  // As many names as members: with a new one this does not compile. Name it here, and compare it
+  // below.
   const auto& [lr, schedule, weight_decay, beta1, beta2, eps, min_trust, max_trust, momentum,
                dampening, nesterov] = group;
   const std::vector<float> rates = optim::LearningRates(schedule, lr);

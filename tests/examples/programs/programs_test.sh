@@ -8,8 +8,8 @@ fail() {
 
 # run PROGRAM: its output, in $output.
 run() {
-  output=$("examples/$1" 2>&1) || fail "examples/$1 failed: $output"
-  [[ $output != *race* ]] || fail "examples/$1 has races, or work that declares nothing: $output"
+  output=$("$1" 2>&1) || fail "$1 failed: $output"
+  [[ $output != *race* ]] || fail "$1 has races, or work that declares nothing: $output"
 }
 
 # expect_lines PATTERN COUNT: so many lines of $output match.
@@ -24,16 +24,16 @@ for program in all_reduce_processes all_reduce_threads mixed_precision one_kerne
     fail "examples/$program takes an argument that it does not know: $output"
 done
 
-run one_kernel
+run examples/one_kernel
 expect_lines '^after 200 steps of AdamW parameter 0 is (2\.9[5-9]|3\.0[0-4])[0-9], and 3 is the minimum$' 1
 
-run all_reduce_threads
+run examples/all_reduce_threads
 expect_lines '^rank [0-3] of 4: the sum is 10$' 4
 
-run mixed_precision
+run examples/mixed_precision
 expect_lines '^slope (2\.99|3\.0[01]), offset -1\.(49|50|51); [0-9]+ of 300 steps skipped' 1
 
-run zero2_mlp
+run examples/zero2_mlp
 expect_lines '^epoch [ 1][0-9]: mean squared error [0-9]\.[0-9]{4}$' 10
 first=$(sed -n 's/^epoch  1: mean squared error //p' <<<"$output")
 last=$(sed -n 's/^epoch 10: mean squared error //p' <<<"$output")

@@ -21,6 +21,7 @@ using ::brigade::testing::StatusIs;
 using precision::BFloat16;
 using precision::DType;
 using precision::Half;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 template <typename Grad, typename Copy>
@@ -338,19 +339,36 @@ TEST_F(LambTest, ThePassesNameWhatIsWrong) {
   on_ranks.tensors()[1].group = 1;
   on_ranks.tensors()[1].first = 2;
   EXPECT_THAT(trusts(), invalid("sums has 8 doubles, the list needs 10"));
-  // Sums that no number of 64 bits has.
+  // Sums whose places no number of 64 bits has.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   on_ranks.tensors()[1].first = 1;
   ASSERT_OK(trusts());
   const LambTensor fits = on_ranks.tensors()[1];
   for (int64_t LambTensor::*const member :
        {&LambTensor::first, &LambTensor::count, &LambTensor::offset, &LambTensor::stride}) {
-    for (const int64_t value : {kMost - 1, kMost, kMost / 2, kMost / 4}) {
+    for (const int64_t value : {int64_t{-1}, kMost - 1, kMost}) {
       on_ranks.tensors()[1] = fits;
       on_ranks.tensors()[1].*member = value;
-      EXPECT_THAT(trusts(), StatusIs(absl::StatusCode::kInvalidArgument)) << value;
+      EXPECT_THAT(trusts(), invalid("lamb_trusts: tensor 1 has ")) << value;
+    }
+    for (const int64_t value : {kMost / 2, kMost / 4}) {
+      on_ranks.tensors()[1] = fits;
+      on_ranks.tensors()[1].*member = value;
+      EXPECT_THAT(trusts(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     AnyOf(HasSubstr("lamb_trusts: tensor 1 has "),
+                                           HasSubstr("sums has 8 doubles, the list needs "))))
+          << value;
     }
   }
+  on_ranks.tensors()[1] = fits;
+  for (const int64_t part : {int64_t{-1}, int64_t{0}}) {
+    on_ranks.tensors()[1].part = part;
+    EXPECT_THAT(trusts(), invalid("lamb_trusts: tensor 1 has ")) << part;
+  }
+  // One rank may have room for more tiles than there are.
+  on_ranks.tensors()[1].part = kMost;
+  EXPECT_OK(trusts());
+  EXPECT_OK(cpu_.stream->Synchronize());
   on_ranks.tensors()[1] = fits;
   const float own = 1.0f;
   on_ranks.trusts().pop_back();
