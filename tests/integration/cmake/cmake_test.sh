@@ -169,6 +169,18 @@ others_of() {
   done
 }
 
+# pkg-config walks each way from file to file, of which there would be twice as many with each component.
+pkg_config_has_one_way() {
+  local component required
+  requires() { sed -nE 's/, / /g; s/^Requires: //p' "$(pkg_config_path)/$1.pc" | tr ' ' '\n'; }
+  for component in $(closure); do
+    for required in $(requires "brigade-$component" | grep '^brigade-'); do
+      comm -12 <(requires "brigade-$component" | sort) <(requires "$required" | sort) | grep . &&
+        fail "brigade-$component.pc requires what $required does"
+    done
+  done
+}
+
 users_find_pkg_config() { # ARGUMENT...
   local component said flags others
   for component in $(closure); do
@@ -437,6 +449,7 @@ build_and_install
 installed_files_are_complete
 users_find_components
 users_do_as_the_guide_says
+pkg_config_has_one_way
 users_find_pkg_config
 missing_ones_are_refused
 missing_libraries_are_named
