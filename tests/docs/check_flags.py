@@ -20,7 +20,7 @@ from our_programs import FREE, PROGRAMS, inner_of_launch, path_of, programs
 OTHERS = {
     "DBRIGADE_COMPONENTS", "L", "f", "logdir", "r", "DBRIGADE_CUDA", "DBUILD_SHARED_LIBS", "config", "cxxopt", "disk_cache", "enable_workspace",
     "Wall", "Werror", "Wextra", "Wno", "build_tests_only", "jobs", "local_cpu_resources",
-    "fassociative", "ffast", "ffinite", "ffp", "fmad", "fno", "freciprocal", "ftz", "funsafe", "help", "hex", "lineinfo", "merge",
+    "fassociative", "ffast", "ffinite", "ffp", "fmad", "fno", "freciprocal", "ftz", "funsafe", "fuse", "help", "hex", "lineinfo", "merge",
     "noenable_bzlmod", "nosandbox_debug", "platform_suffix", "repo_env", "std", "test_env", "tool", "use_counters", "use_fast_math",
 }
 
