@@ -16,23 +16,28 @@ install(
   DESTINATION "${BRIGADE_CMAKE_DIR}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/brigade")
 
-# A family's file requires those of the families that it needs. Static archives need all libraries
-# of others at the user's link; of shared ones users need the headers alone, but for Abseil's, whose
+# A family's file names the libraries of all families that it needs and requires none of their files:
+# pkg-config walks each way from file to file. Static archives stand before those that they use, and
+# need all libraries of others at the user's link. Shared ones stand behind: of those that stand before
+# and that the program itself does not call, GNU ld 2.40 follows each way from library to library, and
+# there are millions. Of others' libraries their users need the headers alone, but for Abseil's, whose
 # inline functions in our headers call what is in its libraries.
 function(brigade_pkg_config component)
-  set(BRIGADE_PC_LIBS)
   set(BRIGADE_PC_CFLAGS)
-  foreach(target IN LISTS BRIGADE_ARCHIVES_${component})
-    string(APPEND BRIGADE_PC_LIBS " -l${target}")
+  set(archives)
+  set(others)
+  # In the order of graph.cmake a family stands behind those that it needs.
+  set(families ${BRIGADE_NEEDS_${component}} ${component})
+  foreach(family IN LISTS families)
+    list(PREPEND archives ${BRIGADE_ARCHIVES_${family}})
+    list(APPEND others ${BRIGADE_PKG_CONFIG_${family}})
   endforeach()
-  # pkg-config walks each way from file to file: what a required one requires is not said again.
-  set(requires ${BRIGADE_NEEDS_${component}})
-  set(others ${BRIGADE_PKG_CONFIG_${component}})
-  foreach(needed IN LISTS BRIGADE_NEEDS_${component})
-    list(REMOVE_ITEM requires "" ${BRIGADE_NEEDS_${needed}})
-    list(REMOVE_ITEM others "" ${BRIGADE_PKG_CONFIG_${needed}})
-  endforeach()
-  list(TRANSFORM requires PREPEND brigade-)
+  list(REMOVE_DUPLICATES others)
+  if(BUILD_SHARED_LIBS)
+    list(REVERSE archives)
+  endif()
+  list(TRANSFORM archives PREPEND " -l")
+  list(JOIN archives "" BRIGADE_PC_LIBS)
   set(flags ${others})
   list(FILTER flags INCLUDE REGEX "^-")
   list(FILTER others EXCLUDE REGEX "^-")
@@ -47,20 +52,19 @@ function(brigade_pkg_config component)
   if(BUILD_SHARED_LIBS)
     set(abseil ${others})
     list(FILTER abseil INCLUDE REGEX "^absl_")
-    list(APPEND requires ${abseil})
     list(FILTER others EXCLUDE REGEX "^absl_")
     set(BRIGADE_PC_PRIVATE_REQUIRES ${others})
     set(BRIGADE_PC_PRIVATE_LIBS ${private})
+    set(others ${abseil})
   else()
-    list(APPEND requires ${others})
     list(JOIN private " " private)
     string(APPEND BRIGADE_PC_LIBS " ${private}")
   endif()
-  list(JOIN requires ", " BRIGADE_PC_REQUIRES)
+  list(JOIN others ", " BRIGADE_PC_REQUIRES)
   list(JOIN BRIGADE_PC_PRIVATE_REQUIRES ", " BRIGADE_PC_PRIVATE_REQUIRES)
   list(JOIN BRIGADE_PC_PRIVATE_LIBS " " BRIGADE_PC_PRIVATE_LIBS)
   # As the target with rounding.h has it (brigade_library.cmake).
-  if(component STREQUAL "precision")
+  if("precision" IN_LIST families)
     string(APPEND BRIGADE_PC_CFLAGS " ${BRIGADE_BIT_FLAGS}")
   endif()
   set(BRIGADE_PC_COMPONENT ${component})
