@@ -24,8 +24,8 @@ MARK = re.compile(r"^<!-- (needs|run by): (.+) -->$")
 FROM = re.compile(r"^<!-- from (\S+?)(, but for strings)? -->$")
 SPAN = re.compile(r"`([^`]+)`(?: ?<!-- (needs|run by): (.+?) -->)?")
 # Programs that are not ours, in which a command may begin.
-OTHERS = {"apt-get", "bazel", "cmake", "chroot", "clang++", "ctest", "curl", "docker", "g++", "git", "make", "mpirun", "ninja",
-          "nvcc", "openssl", "pip", "pkg-config", "python3", "sudo"}
+OTHERS = {"apt-get", "bazel", "chroot", "clang++", "cmake", "cp", "ctest", "curl", "deepspeed", "docker", "g++", "git", "make", "mpirun",
+          "ninja", "nvcc", "openssl", "pip", "pkg-config", "python3", "srun", "ssh", "sudo", "tensorboard", "torchrun"}
 LABEL = re.compile(r"(?<![\w:/@.])//(?:\.\.\.|[a-z][\w-]*(?:/[\w-]+)*(?:/\.\.\.)?)(?::[\w.+*-]*\w)?")
 
 

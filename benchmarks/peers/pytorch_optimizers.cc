@@ -68,6 +68,7 @@ int adafactor_step(float* param, const float* grad, float* factors, float* scale
   settings.relative_step = false;
   const ada::AdafactorParameters p =
       ada::MakeAdafactorParameters(&group, 1, settings, {step, &lr, 1.0f});
+  if (ada::AdafactorStepError(p, 0) != ada::StepError::kNone) return 1;
   const ada::AdafactorTensor t = {param, grad, factors, scales, workspace, rows, columns, 0};
   const ada::AdafactorGrid g = ada::AdafactorGridOf(rows, columns);
   const auto all = [&](int64_t size, int64_t unit, const auto& range) {

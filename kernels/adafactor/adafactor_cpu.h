@@ -14,9 +14,15 @@ namespace brigade::kernels {
 // Half, BFloat16 or NoCopy. Those that return an error touch no memory of the tensor if the step's
 // values are missing.
 
+// Whether the step's values are there. The parts below do not look: to be asked before them.
+[[nodiscard]] inline StepError AdafactorStepError(const AdafactorParameters& parameters,
+                                                  int32_t group) {
+  return FindErrorOfAnyStep<AdafactorPolicy>(parameters, group);
+}
+
 // AdafactorFactors in parts, each of which begins when all of the one before has ended, of a tensor
-// that is not empty, in a step that is not skipped. Sums of the strips of tiles [begin, end), of
-// AdafactorGrid::down; of what is no matrix its factors, too.
+// that is not empty, in a step that has no error and is not skipped. Sums of the strips of tiles
+// [begin, end), of AdafactorGrid::down; of what is no matrix its factors, too.
 template <typename Grad>
 void AdafactorSumTiles(const AdafactorTensor& tensor, const AdafactorParameters& parameters,
                        int64_t begin, int64_t end);
@@ -34,7 +40,7 @@ void AdafactorUpdateTiles(const AdafactorTensor& tensor, const AdafactorParamete
 // The rate, and the factor on the update.
 void AdafactorNumbers(const AdafactorTensor& tensor, const AdafactorParameters& parameters);
 
-// All of these, in turn.
+// All of these, in turn, if the step has no error and is not skipped.
 template <typename Grad>
 [[nodiscard]] StepError AdafactorFactorsOf(const AdafactorTensor& tensor,
                                            const AdafactorParameters& parameters);

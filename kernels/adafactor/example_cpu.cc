@@ -55,7 +55,10 @@ void ParallelFor(int64_t count, const Range& range) {
 
 // AdafactorFactorsOf by the program's threads, of a tensor with elements, in a step that is not
 // skipped.
-void FactorsByThreads(const bk::AdafactorTensor& t, const bk::AdafactorParameters& parameters) {
+bk::StepError FactorsByThreads(const bk::AdafactorTensor& t,
+                               const bk::AdafactorParameters& parameters) {
+  const bk::StepError error = bk::AdafactorStepError(parameters, t.group);
+  if (error != bk::StepError::kNone) return error;
   const bk::AdafactorGrid grid = bk::AdafactorGridOf(t.rows, t.columns);
   ParallelFor(grid.down, [&](int64_t begin, int64_t end) {
     bk::AdafactorSumTiles<float>(t, parameters, begin, end);
@@ -72,6 +75,7 @@ void FactorsByThreads(const bk::AdafactorTensor& t, const bk::AdafactorParameter
     });
   }
   bk::AdafactorNumbers(t, parameters);
+  return error;
 }
 
 }  // namespace
@@ -81,16 +85,17 @@ int main() {
   const float grad[4] = {4, 8, 2, 4};
   float scales[bk::kAdafactorNumbers + bk::AdafactorFactorCount(2, 2)];
   double workspace[bk::AdafactorWorkspaceSize(2, 2)];
-  const bk::StepError error = Step(param, grad, factors, scales, workspace, 2, 2, /*step=*/1);
+  float again[bk::AdafactorFactorCount(2, 2)] = {};
+  bk::StepError error = Step(param, grad, factors, scales, workspace, 2, 2, /*step=*/1);
+  if (error == bk::StepError::kNone) {
+    error = FactorsByThreads({/*param=*/nullptr, grad, again, scales, workspace, 2, 2, /*group=*/0},
+                             ParametersOf(/*step=*/1));
+  }
   if (error != bk::StepError::kNone) {
     std::printf("the step %s\n", bk::Describe(error));
     return 1;
   }
   std::printf("rows %.1f %.1f, columns %.1f %.1f, param %.1f %.1f %.1f %.1f", factors[0],
               factors[1], factors[2], factors[3], param[0], param[1], param[2], param[3]);
-
-  float again[bk::AdafactorFactorCount(2, 2)] = {};
-  FactorsByThreads({/*param=*/nullptr, grad, again, scales, workspace, 2, 2, /*group=*/0},
-                   ParametersOf(/*step=*/1));
   std::printf("; by threads %.1f %.1f, %.1f %.1f\n", again[0], again[1], again[2], again[3]);
 }

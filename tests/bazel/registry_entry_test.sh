@@ -24,6 +24,10 @@ yaml=.bcr/presubmit.yml
 for file in metadata source; do
   jq -e 'type == "object"' .bcr/$file.template.json >/dev/null || status=1
 done
+# What the registry asks of an entry.
+jq -e 'has("homepage") and ([.maintainers, .repository, .versions | type] == ["array", "array", "array"])
+  and (.yanked_versions | type == "object")' .bcr/metadata.template.json >/dev/null ||
+  expect_equal "keys of metadata.template.json" "homepage, maintainers, repository, versions, yanked_versions" "$(jq -c keys .bcr/metadata.template.json)"
 # The archive's folder is its file's name, as far as the version goes.
 expect_equal "folder in the archive" "$(jq -r .strip_prefix .bcr/source.template.json)" \
   "$(jq -r .url .bcr/source.template.json | sed -E 's|.*/||; s/\.tar\.gz$//; s/\{TAG\}/{VERSION}/')"

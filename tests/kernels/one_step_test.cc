@@ -362,8 +362,11 @@ class UnfilledStepTest : public ::testing::Test {
                                       .columns = kSize,
                                       .first = 0,
                                       .group = group};
-    return AdafactorParamRange<float, NoCopy>(
-        segment, MakeAdafactorParameters(groups, 2, {}, &state_, group_steps_), 0, 100);
+    const AdafactorParameters parameters =
+        MakeAdafactorParameters(groups, 2, {}, &state_, group_steps_);
+    const StepError error = AdafactorParamRange<float, NoCopy>(segment, parameters, 0, 100);
+    EXPECT_EQ(AdafactorStepError(parameters, group), error);
+    return error;
   }
   StepError Adam8OfRange(int32_t group) {
     const AdamGroup groups[2];

@@ -9,14 +9,15 @@
 namespace brigade::train {
 namespace {
 
-constexpr char kIntroduction[] = R"(# Keys of a training's configuration
+constexpr char kIntroduction[] =
+    R"(# Keys of a training's configuration
 
 Every `train::Trainer` is configured by a JSON file with DeepSpeed's keys, and a section `brigade`
 for what DeepSpeed has no key for; `--config=FILE` of the programs names it. Which keys the trainer
 of a `models::Model` refuses is listed in [training.md](training.md#keys-that-a-model-refuses). This
 page is made from the table by which all trainers read them:
 `bazel run //train/config:configuration_reference` )"
-                                 R"(<!-- run by: //tests/train/config:key_page_test --> prints it.
+    R"(<!-- run by: //tests/train/config:configuration_page_test --> prints it.
 
 - **No key is ignored.** All that is refused is listed at once, each with its path, its value and
   the reason; of a key that there is not, with the nearest, if one is near. What goes by a key that

@@ -3,8 +3,6 @@
 #include <optional>
 #include <string>
 
-#include "brigade/device/files.h"
-#include "brigade/tests/testing/status_matchers.h"
 #include "brigade/train/config/json_values.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -80,13 +78,6 @@ Beside `type` and `params`:
 | --- | --- | --- | --- |
 | `radius` | a number | `2` | either is accepted: both are right |
 )");
-}
-
-TEST(KeyPageTest, DocsHaveThePageOfTheTrainersKeys) {
-  const auto page = device::ReadFile("docs/configuration.md", 1 << 20);
-  ASSERT_OK(page);
-  EXPECT_EQ(*page, ConfigurationPage())
-      << "bazel run //train/config:configuration_reference > docs/configuration.md";
 }
 
 }  // namespace
