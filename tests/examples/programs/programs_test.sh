@@ -54,21 +54,25 @@ done
 output=$(cat "$TEST_TMPDIR"/rank?)
 expect_lines '^rank [01] of 2: the sum is 3$' 2
 
-# Four, as the program says above its code that mpirun starts them, from a folder with Bazel's links.
+# Four, as the program says above its code that launchers start them, from a folder with Bazel's links
+# and on two cores, as the commands of the pages. torchrun is where tools/setup --launchers puts it.
 unset RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+PATH+=:${BRIGADE_PEERS_VENV:-${XDG_CACHE_HOME:-$home/.cache}/brigade/peers/pytorch}/bin
 source=$PWD/examples/all_reduce_processes.cc
-read -ra command < <(sed -n 's,^//   \(mpirun .*\),\1,p' "$source")
-[ "${command[*]: -1}" = bazel-bin/examples/all_reduce_processes ] ||
-  fail "$source says no more how mpirun starts it: ${command[*]}"
-if command -v mpirun >/dev/null; then
-  mkdir "$TEST_TMPDIR/workspace" && ln -s "$PWD" "$TEST_TMPDIR/workspace/bazel-bin" || exit 1
-  # On two cores, as the commands of the pages.
+mkdir "$TEST_TMPDIR/workspace" && ln -s "$PWD" "$TEST_TMPDIR/workspace/bazel-bin" || exit 1
+for launcher in mpirun torchrun; do
+  read -ra command < <(sed -n "s,^//   \($launcher .*\),\1,p" "$source")
+  [ "${command[*]: -1}" = bazel-bin/examples/all_reduce_processes ] ||
+    fail "$source says no more how $launcher starts it: ${command[*]}"
+  command -v $launcher >/dev/null || {
+    printf '[  SKIPPED ] all_reduce_processes by %s (there is none; tools/setup --help says how to get it)\n' $launcher
+    continue
+  }
   output=$(cd "$TEST_TMPDIR/workspace" && python3 -c '
 import os, sys
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 os.execvp(sys.argv[1], sys.argv[1:])
 ' "${command[@]}" 2>&1) || fail "${command[*]} failed: $output"
   expect_lines '^rank [0-3] of 4: the sum is 10$' 4
-else
-  printf '[  SKIPPED ] all_reduce_processes by mpirun (there is none; tools/setup installs it)\n'
-fi
+done
