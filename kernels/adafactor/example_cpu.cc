@@ -55,26 +55,22 @@ void ParallelFor(int64_t count, const Range& range) {
 
 // AdafactorFactorsOf by the program's threads, of a tensor with elements, in a step that is not
 // skipped.
-bk::StepError FactorsByThreads(const bk::AdafactorTensor& t,
-                               const bk::AdafactorParameters& parameters) {
-  const bk::StepError error = bk::AdafactorStepError(parameters, t.group);
+bk::StepError FactorsByThreads(const bk::AdafactorTensor& t, const bk::AdafactorParameters& p) {
+  const bk::StepError error = bk::AdafactorStepError(p, t.group);
   if (error != bk::StepError::kNone) return error;
   const bk::AdafactorGrid grid = bk::AdafactorGridOf(t.rows, t.columns);
-  ParallelFor(grid.down, [&](int64_t begin, int64_t end) {
-    bk::AdafactorSumTiles<float>(t, parameters, begin, end);
-  });
+  ParallelFor(grid.down,
+              [&](int64_t begin, int64_t end) { bk::AdafactorSumTiles<float>(t, p, begin, end); });
   if (grid.is_matrix) {
-    ParallelFor(t.rows,
-                [&](int64_t begin, int64_t end) { bk::AdafactorRows(t, parameters, begin, end); });
-    ParallelFor(t.columns, [&](int64_t begin, int64_t end) {
-      bk::AdafactorColumns(t, parameters, begin, end);
-    });
+    ParallelFor(t.rows, [&](int64_t begin, int64_t end) { bk::AdafactorRows(t, p, begin, end); });
+    ParallelFor(t.columns,
+                [&](int64_t begin, int64_t end) { bk::AdafactorColumns(t, p, begin, end); });
     bk::AdafactorMeans(t);
     ParallelFor(grid.down, [&](int64_t begin, int64_t end) {
-      bk::AdafactorUpdateTiles<float>(t, parameters, begin, end);
+      bk::AdafactorUpdateTiles<float>(t, p, begin, end);
     });
   }
-  bk::AdafactorNumbers(t, parameters);
+  bk::AdafactorNumbers(t, p);
   return error;
 }
 
